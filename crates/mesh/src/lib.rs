@@ -1,0 +1,9 @@
+//! Surface meshes in, gauge geometry out.
+
+mod mesh;
+mod points;
+mod polygon;
+
+pub use glam::DVec3;
+pub use mesh::{Faces, Mesh, MeshError};
+pub use points::{Found, PointIndex};
