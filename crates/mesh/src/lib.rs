@@ -1,9 +1,14 @@
 //! Surface meshes in, gauge geometry out.
 
+mod geometry;
 mod mesh;
 mod points;
 mod polygon;
 
+pub use geometry::{
+    Adjacency, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, Neighbourhood,
+    NormalTrouble, NormalWeighting, StoreError, vertex_normals,
+};
 pub use glam::DVec3;
 pub use mesh::{Faces, Mesh, MeshError};
 pub use points::{Found, PointIndex};

@@ -1,0 +1,405 @@
+//! Who is whose neighbour: compressed rows, each directed edge knowing its reverse.
+
+use super::GeometryError;
+use crate::{Found, Mesh, PointIndex};
+use glam::DVec3;
+use rayon::prelude::*;
+use std::collections::{HashMap, HashSet};
+
+/// Vertices handled by one task.
+const BLOCK: usize = 1024;
+/// Rows longer than this are searched through a table instead of one by one.
+const LONG_ROW: usize = 48;
+
+/// Symmetric neighbourhoods of all vertices as compressed rows: row `p` lists the neighbours of
+/// `p`, and every directed edge `p <- q` knows the position of its reverse `q <- p`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adjacency {
+    offsets: Vec<u32>,
+    neighbours: Vec<u32>,
+    reverse: Vec<u32>,
+}
+
+impl Adjacency {
+    /// Vertices that share an edge, on open meshes too: every undirected edge gives two directed
+    /// ones. A row lists first the vertices that follow `p` in its faces, by face index, then those
+    /// that only precede it. So the first neighbour is the one after `p` in the lowest-numbered face
+    /// that holds `p`.
+    ///
+    /// # Errors
+    /// Only when there are more edges than 32-bit positions can address.
+    pub fn one_ring(mesh: &Mesh) -> Result<Self, GeometryError> {
+        Self::one_ring_from_corners(mesh, &CornerTable::new(mesh))
+    }
+
+    pub(super) fn one_ring_from_corners(
+        mesh: &Mesh,
+        table: &CornerTable,
+    ) -> Result<Self, GeometryError> {
+        Self::from_rows(mesh.vertex_count(), |vertices, rows| {
+            let mut row = Vec::new();
+            for vertex in vertices {
+                table.neighbours(mesh, vertex, &mut row);
+                rows.push(&row);
+            }
+        })
+    }
+
+    /// Points at most `radius` apart, each row sorted by index. With a `limit`, two points are
+    /// neighbours when each is among the `limit` nearest of the other (ties go to the lower index).
+    ///
+    /// # Errors
+    /// A radius that is negative or not finite, or too many edges for 32-bit positions.
+    pub fn within_radius(
+        points: &[DVec3],
+        radius: f64,
+        limit: usize,
+    ) -> Result<Self, GeometryError> {
+        if !(radius.is_finite() && radius >= 0.0) {
+            return Err(GeometryError::BadRadius { radius });
+        }
+        let index = PointIndex::new(points);
+        // The point itself is found too, though not always first: others may lie on top of it.
+        let near = |vertex: usize, found: &mut Vec<Found>| {
+            index.within(points[vertex], radius, limit.saturating_add(1), found);
+            match found.iter().position(|f| f.point as usize == vertex) {
+                Some(own) => {
+                    found.remove(own);
+                }
+                None => found.truncate(limit),
+            }
+        };
+        let limited = limit < points.len();
+        // Distance and index of the last neighbour that each point accepts.
+        let last: Vec<Option<(f64, u32)>> = if limited {
+            (0..points.len())
+                .into_par_iter()
+                .with_min_len(BLOCK)
+                .map_init(Vec::new, |found, vertex| {
+                    near(vertex, found);
+                    found.last().map(|f| (f.squared_distance, f.point))
+                })
+                .collect()
+        } else {
+            Vec::new()
+        };
+        let accepts = |target: u32, squared_distance: f64, source: u32| {
+            !limited
+                || last[target as usize].is_some_and(|bound| (squared_distance, source) <= bound)
+        };
+        Self::from_rows(points.len(), |vertices, rows| {
+            let mut found = Vec::new();
+            let mut row = Vec::new();
+            for vertex in vertices {
+                near(vertex, &mut found);
+                row.clear();
+                row.extend(
+                    found
+                        .iter()
+                        .filter(|f| accepts(f.point, f.squared_distance, vertex as u32))
+                        .map(|f| f.point),
+                );
+                row.sort_unstable();
+                rows.push(&row);
+            }
+        })
+    }
+
+    /// Checks and takes compressed rows made elsewhere. Each row must hold distinct neighbours other
+    /// than its own vertex, and `p` must be in the row of each of its neighbours.
+    ///
+    /// # Errors
+    /// [`GeometryError::BadGraph`] names what does not hold and where.
+    pub fn new(offsets: Vec<u32>, neighbours: Vec<u32>) -> Result<Self, GeometryError> {
+        let bad = |problem: String| Err(GeometryError::BadGraph { problem });
+        let Some((&first, &last)) = offsets.first().zip(offsets.last()) else {
+            return bad("there are no row offsets, not even the final one".into());
+        };
+        if first != 0 || last as usize != neighbours.len() {
+            return bad(format!(
+                "row offsets run from {first} to {last}, but should run from 0 to {}",
+                neighbours.len()
+            ));
+        }
+        let vertices = offsets.len() - 1;
+        let mut seen = HashSet::new();
+        for vertex in 0..vertices {
+            let (start, end) = (offsets[vertex] as usize, offsets[vertex + 1] as usize);
+            if start > end || end > neighbours.len() {
+                return bad(format!("the offsets of row {vertex} are {start} and {end}"));
+            }
+            seen.clear();
+            for &neighbour in &neighbours[start..end] {
+                if neighbour as usize >= vertices || neighbour as usize == vertex {
+                    return bad(format!(
+                        "row {vertex} of {vertices} holds the neighbour {neighbour}"
+                    ));
+                }
+                if !seen.insert(neighbour) {
+                    return bad(format!("row {vertex} holds {neighbour} twice"));
+                }
+            }
+        }
+        let reverse = reverse_edges(&offsets, &neighbours);
+        if let Some(edge) = reverse.iter().position(|&r| r == NO_REVERSE) {
+            let vertex = offsets.partition_point(|&o| o as usize <= edge) - 1;
+            return bad(format!(
+                "{} is a neighbour of {vertex}, but not the other way round",
+                neighbours[edge]
+            ));
+        }
+        Ok(Self {
+            offsets,
+            neighbours,
+            reverse,
+        })
+    }
+
+    /// Collects rows that blocks of vertices write in parallel; they must be symmetric.
+    fn from_rows(
+        vertices: usize,
+        write: impl Fn(std::ops::Range<usize>, &mut Rows) + Sync,
+    ) -> Result<Self, GeometryError> {
+        let blocks: Vec<Rows> = (0..vertices.div_ceil(BLOCK))
+            .into_par_iter()
+            .map(|index| {
+                let range = block(index, vertices);
+                let mut rows = Rows {
+                    degrees: Vec::with_capacity(range.len()),
+                    neighbours: Vec::with_capacity(8 * range.len()),
+                };
+                write(range, &mut rows);
+                rows
+            })
+            .collect();
+        let edges = blocks.iter().map(|block| block.neighbours.len()).sum();
+        if edges >= u32::MAX as usize {
+            return Err(GeometryError::TooManyEdges { edges });
+        }
+        let mut offsets = Vec::with_capacity(vertices + 1);
+        let mut neighbours = Vec::with_capacity(edges);
+        offsets.push(0);
+        let mut end = 0;
+        for block in blocks {
+            for degree in block.degrees {
+                end += degree;
+                offsets.push(end);
+            }
+            neighbours.extend_from_slice(&block.neighbours);
+        }
+        let reverse = reverse_edges(&offsets, &neighbours);
+        debug_assert!(!reverse.contains(&NO_REVERSE));
+        Ok(Self {
+            offsets,
+            neighbours,
+            reverse,
+        })
+    }
+
+    /// Number of vertices.
+    pub fn vertex_count(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Number of directed edges.
+    pub fn edge_count(&self) -> usize {
+        self.neighbours.len()
+    }
+
+    /// Start of each row, and the number of edges at the end.
+    pub fn offsets(&self) -> &[u32] {
+        &self.offsets
+    }
+
+    /// Neighbour `q` of every directed edge `p <- q`, row after row.
+    pub fn neighbours(&self) -> &[u32] {
+        &self.neighbours
+    }
+
+    /// Position of the reverse `q <- p` of every directed edge `p <- q`.
+    pub fn reverse(&self) -> &[u32] {
+        &self.reverse
+    }
+
+    /// Positions of the edges of one row.
+    ///
+    /// # Panics
+    /// If there is no such vertex.
+    pub fn row(&self, vertex: usize) -> std::ops::Range<usize> {
+        self.offsets[vertex] as usize..self.offsets[vertex + 1] as usize
+    }
+
+    /// The neighbours of one vertex.
+    ///
+    /// # Panics
+    /// If there is no such vertex.
+    pub fn neighbours_of(&self, vertex: usize) -> &[u32] {
+        &self.neighbours[self.row(vertex)]
+    }
+}
+
+/// Rows of one block of vertices.
+struct Rows {
+    degrees: Vec<u32>,
+    neighbours: Vec<u32>,
+}
+
+impl Rows {
+    fn push(&mut self, row: &[u32]) {
+        self.degrees.push(row.len() as u32);
+        self.neighbours.extend_from_slice(row);
+    }
+}
+
+const NO_REVERSE: u32 = u32::MAX;
+
+fn reverse_edges(offsets: &[u32], neighbours: &[u32]) -> Vec<u32> {
+    let row = |vertex: usize| offsets[vertex] as usize..offsets[vertex + 1] as usize;
+    let vertices = offsets.len() - 1;
+    let long_rows: HashMap<u32, HashMap<u32, u32>> = (0..vertices)
+        .filter(|&vertex| row(vertex).len() > LONG_ROW)
+        .map(|vertex| {
+            let places = row(vertex).map(|edge| (neighbours[edge], edge as u32));
+            (vertex as u32, places.collect())
+        })
+        .collect();
+    let find = |target: u32, source: u32| -> u32 {
+        let range = row(target as usize);
+        if range.len() > LONG_ROW {
+            return *long_rows[&target].get(&source).unwrap_or(&NO_REVERSE);
+        }
+        let start = range.start as u32;
+        neighbours[range]
+            .iter()
+            .position(|&q| q == source)
+            .map_or(NO_REVERSE, |at| start + at as u32)
+    };
+    let mut reverse = vec![NO_REVERSE; neighbours.len()];
+    split_blocks(offsets, &mut reverse)
+        .into_par_iter()
+        .enumerate()
+        .for_each(|(index, reverse)| {
+            let edges = block(index, vertices)
+                .flat_map(|vertex| row(vertex).map(move |edge| (neighbours[edge], vertex as u32)));
+            for (place, (neighbour, vertex)) in reverse.iter_mut().zip(edges) {
+                *place = find(neighbour, vertex);
+            }
+        });
+    reverse
+}
+
+/// Cuts values of edges into the runs that belong to each [`block`] of vertices.
+pub(super) fn split_blocks<'a, T>(offsets: &[u32], values: &'a mut [T]) -> Vec<&'a mut [T]> {
+    let vertices = offsets.len() - 1;
+    let mut rest = values;
+    (0..vertices.div_ceil(BLOCK))
+        .map(|index| {
+            let range = block(index, vertices);
+            let edges = (offsets[range.end] - offsets[range.start]) as usize;
+            rest.split_off_mut(..edges).unwrap_or_default()
+        })
+        .collect()
+}
+
+/// Vertices of one block of work.
+pub(super) fn block(index: usize, vertices: usize) -> std::ops::Range<usize> {
+    index * BLOCK..vertices.min((index + 1) * BLOCK)
+}
+
+/// The corners of the faces at every vertex, by face index.
+pub(super) struct CornerTable {
+    offsets: Vec<u32>,
+    corners: Vec<u32>,
+    faces: CornerFaces,
+}
+
+/// The face that a corner belongs to.
+enum CornerFaces {
+    /// All faces have this many corners.
+    Uniform(u32),
+    /// One entry for each corner.
+    Listed(Vec<u32>),
+}
+
+impl CornerTable {
+    pub(super) fn new(mesh: &Mesh) -> Self {
+        let corners = mesh.faces().corners();
+        let mut offsets = vec![0u32; mesh.vertex_count() + 1];
+        for &vertex in corners {
+            offsets[vertex as usize + 1] += 1;
+        }
+        for vertex in 0..mesh.vertex_count() {
+            offsets[vertex + 1] += offsets[vertex];
+        }
+        let mut next = offsets.clone();
+        let mut sorted = vec![0u32; corners.len()];
+        for (corner, &vertex) in corners.iter().enumerate() {
+            let place = &mut next[vertex as usize];
+            sorted[*place as usize] = corner as u32;
+            *place += 1;
+        }
+        let mut sizes = mesh.faces().iter().map(<[u32]>::len);
+        let first = sizes.next().unwrap_or(3);
+        let faces = if sizes.all(|size| size == first) {
+            CornerFaces::Uniform(first as u32)
+        } else {
+            let mut listed = Vec::with_capacity(corners.len());
+            for (face, corners) in mesh.faces().iter().enumerate() {
+                listed.extend(std::iter::repeat_n(face as u32, corners.len()));
+            }
+            CornerFaces::Listed(listed)
+        };
+        Self {
+            offsets,
+            corners: sorted,
+            faces,
+        }
+    }
+
+    /// Positions, in the mesh's list of corners, of the corners at a vertex.
+    pub(super) fn corners_of(&self, vertex: usize) -> impl ExactSizeIterator<Item = usize> + Clone {
+        self.corners[self.offsets[vertex] as usize..self.offsets[vertex + 1] as usize]
+            .iter()
+            .map(|&corner| corner as usize)
+    }
+
+    /// The face of a corner.
+    pub(super) fn face_of(&self, corner: usize) -> usize {
+        match &self.faces {
+            CornerFaces::Uniform(3) => corner / 3,
+            CornerFaces::Uniform(size) => corner / *size as usize,
+            CornerFaces::Listed(faces) => faces[corner] as usize,
+        }
+    }
+
+    /// The vertices before and after a corner in its face.
+    pub(super) fn around(&self, mesh: &Mesh, corner: usize) -> (u32, u32) {
+        let face = self.face_of(corner);
+        let start = mesh.faces().offsets()[face] as usize;
+        let corners = mesh.face(face);
+        let at = corner - start;
+        let before = if at == 0 { corners.len() - 1 } else { at - 1 };
+        let after = if at + 1 == corners.len() { 0 } else { at + 1 };
+        (corners[before], corners[after])
+    }
+
+    /// Replaces `row` with the distinct neighbours of a vertex: those after it, then those before.
+    fn neighbours(&self, mesh: &Mesh, vertex: usize, row: &mut Vec<u32>) {
+        row.clear();
+        let corners = self.corners_of(vertex);
+        let own = vertex as u32;
+        let after = corners.clone().map(|corner| self.around(mesh, corner).1);
+        let before = corners.clone().map(|corner| self.around(mesh, corner).0);
+        let candidates = after.chain(before).filter(|&v| v != own);
+        if 2 * corners.len() > LONG_ROW {
+            let mut seen = HashSet::with_capacity(corners.len() + 1);
+            row.extend(candidates.filter(|&v| seen.insert(v)));
+        } else {
+            for neighbour in candidates {
+                if !row.contains(&neighbour) {
+                    row.push(neighbour);
+                }
+            }
+        }
+    }
+}
