@@ -1,0 +1,51 @@
+//! Sizes that do not fit, told at the door of every operator.
+
+/// Why an operator refuses its arguments.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KernelError {
+    /// A buffer of another length than the graph and the feature types ask for.
+    #[error("{operator}: `{buffer}` has {found} numbers, but needs {expected}")]
+    Length {
+        /// Name of the operator.
+        operator: &'static str,
+        /// Name of the buffer.
+        buffer: &'static str,
+        /// Its length.
+        found: usize,
+        /// The length it needs.
+        expected: usize,
+    },
+    /// A setting outside of what the operator allows.
+    #[error("{operator}: {problem}")]
+    Setting {
+        /// Name of the operator.
+        operator: &'static str,
+        /// What is wrong, and what is allowed.
+        problem: String,
+    },
+    /// Graph arrays that do not fit together.
+    #[error("graph arrays: {problem}")]
+    Graph {
+        /// What is wrong, and where.
+        problem: String,
+    },
+}
+
+/// Checks the length of one buffer.
+pub(crate) fn check_length<T>(
+    operator: &'static str,
+    buffer: &'static str,
+    values: &[T],
+    expected: usize,
+) -> Result<(), KernelError> {
+    if values.len() == expected {
+        Ok(())
+    } else {
+        Err(KernelError::Length {
+            operator,
+            buffer,
+            found: values.len(),
+            expected,
+        })
+    }
+}

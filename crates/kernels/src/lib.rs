@@ -1,0 +1,21 @@
+//! The operators that decide the speed of a gauge equivariant mesh network, forward and backward,
+//! on plain buffers.
+//!
+//! Features of a graph with `V` vertices are `V` rows of [`FeatureType::dimension`] numbers. An
+//! operator is a folder: its readable reference version beside the fast one, and the tests that
+//! compare them. Sizes are checked at the door ([`KernelError`]); inside, loops are branch-free.
+//! Work is spread over the current rayon pool, and results do not depend on the number of threads.
+
+mod error;
+mod feature_type;
+mod graph;
+mod matrix;
+mod real;
+mod scratch;
+
+pub use error::KernelError;
+pub use feature_type::{FeatureType, ParseTypeError, irrep_dimension};
+pub use graph::{EdgePhases, GraphArrays, GraphParts};
+pub use matrix::{Destination, Matrix, MatrixMut, product};
+pub use real::Real;
+pub use scratch::Scratch;
