@@ -1,9 +1,17 @@
 //! Surface meshes in, gauge geometry out.
 
+mod classes;
+mod defects;
+mod edges;
 mod mesh;
+mod orientation;
 mod points;
 mod polygon;
+mod repair;
+mod report;
 
 pub use glam::DVec3;
 pub use mesh::{Faces, Mesh, MeshError};
 pub use points::{Found, PointIndex};
+pub use repair::{Repair, RepairError, RepairStep, Repaired, repair};
+pub use report::{MeshReport, TroubleExamples};
