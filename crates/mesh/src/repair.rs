@@ -160,6 +160,7 @@ impl fmt::Display for RepairStep {
         } = self;
         write!(f, "{repair}: ")?;
         match repair {
+            Repair::Weld { .. } if *changed == 0 => f.write_str("no vertices to merge"),
             Repair::Weld { .. } => write!(
                 f,
                 "merged {total} vertices into {}",

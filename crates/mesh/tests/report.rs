@@ -401,6 +401,8 @@ fn weld_with_a_tolerance_keeps_the_lowest_and_does_not_chain() {
         welded.steps[0].to_string(),
         "weld=1.0: merged 6 vertices into 3"
     );
+    let again = repair(&welded.mesh, &[Repair::Weld { tolerance: 1.0 }]).unwrap();
+    assert_eq!(again.steps[0].to_string(), "weld=1.0: no vertices to merge");
     // Exactly the tolerance away is within.
     let pair = mesh([0.0, 1.0, 5.0].map(|x| DVec3::X * x).to_vec(), [[0, 1, 2]]);
     let welded = repair(&pair, &[Repair::Weld { tolerance: 1.0 }]).unwrap();
@@ -765,5 +767,155 @@ proptest! {
             let lowest = kept.iter().position(|&k| k as usize <= old && within(k, old));
             prop_assert_eq!(lowest, new.map(|new| new as usize));
         }
+    }
+}
+
+/// The definitions of the report, read aloud: loops over pairs and over all ways to turn faces.
+mod plainly {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// A label for each of `count` things, equal where a chain of related things connects them.
+    fn classes(count: usize, related: impl Fn(usize, usize) -> bool) -> Vec<usize> {
+        let mut label: Vec<usize> = (0..count).collect();
+        for a in 0..count {
+            for b in 0..count {
+                if related(a, b) {
+                    let (from, to) = (label[a], label[b]);
+                    label
+                        .iter_mut()
+                        .filter(|l| **l == from)
+                        .for_each(|l| *l = to);
+                }
+            }
+        }
+        label
+    }
+
+    fn distinct<T: Ord>(items: impl IntoIterator<Item = T>) -> usize {
+        items.into_iter().collect::<BTreeSet<T>>().len()
+    }
+
+    fn steps(face: &[u32]) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let next = face.iter().cycle().skip(1);
+        face.iter().copied().zip(next.copied())
+    }
+
+    pub fn assert_agrees(shape: &Mesh) {
+        let faces: Vec<&[u32]> = shape
+            .faces()
+            .iter()
+            .filter(|face| distinct(face.iter()) == face.len())
+            .collect();
+        let mut edges: BTreeMap<[u32; 2], Vec<(usize, bool)>> = BTreeMap::new();
+        for (index, face) in faces.iter().enumerate() {
+            for (a, b) in steps(face) {
+                edges
+                    .entry([a.min(b), a.max(b)])
+                    .or_default()
+                    .push((index, a < b));
+            }
+        }
+        let vertices: BTreeSet<u32> = faces.iter().copied().flatten().copied().collect();
+
+        let component = classes(faces.len(), |f, g| {
+            faces[f].iter().any(|v| faces[g].contains(v))
+        });
+        let fans: BTreeMap<u32, Vec<usize>> = vertices
+            .iter()
+            .map(|&v| {
+                let share_an_edge = |f: usize, g: usize| {
+                    edges.iter().any(|(ends, sides)| {
+                        let has = |face| sides.iter().any(|side| side.0 == face);
+                        ends.contains(&v) && has(f) && has(g)
+                    })
+                };
+                (v, classes(faces.len(), share_an_edge))
+            })
+            .collect();
+        let pinched = vertices.iter().filter(|v| {
+            let around = (0..faces.len()).filter(|&f| faces[f].contains(v));
+            distinct(around.map(|f| fans[v][f])) > 1
+        });
+
+        let boundary: Vec<([u32; 2], usize)> = edges
+            .iter()
+            .filter(|(_, sides)| sides.len() == 1)
+            .map(|(&ends, sides)| (ends, sides[0].0))
+            .collect();
+        let meet = |a: usize, b: usize| {
+            let ((ends, face), (other_ends, other_face)) = (boundary[a], boundary[b]);
+            ends.iter()
+                .any(|v| other_ends.contains(v) && fans[v][face] == fans[v][other_face])
+        };
+
+        let two_sided: Vec<_> = edges.values().filter(|sides| sides.len() == 2).collect();
+        // For each component the fewest turns that leave no two-sided edge inconsistent.
+        let fewest_turns: Vec<Option<u32>> = component
+            .iter()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .map(|&name| {
+                let members = (0..faces.len()).filter(|&f| component[f] == name);
+                let members = members.fold(0u32, |set, f| set | 1 << f);
+                (0..1u32 << faces.len())
+                    .filter(|turned| turned & !members == 0)
+                    .filter(|turned| {
+                        two_sided
+                            .iter()
+                            .filter(|sides| members >> sides[0].0 & 1 == 1)
+                            .all(|sides| {
+                                let way = |i: usize| sides[i].1 ^ (turned >> sides[i].0 & 1 == 1);
+                                way(0) != way(1)
+                            })
+                    })
+                    .map(u32::count_ones)
+                    .min()
+            })
+            .collect();
+
+        let report = MeshReport::new(shape);
+        assert_eq!(report.edges, edges.len());
+        let euler = vertices.len() as i64 - edges.len() as i64 + faces.len() as i64;
+        assert_eq!(report.euler, euler);
+        assert_eq!(report.components, distinct(&component));
+        assert_eq!(report.nonmanifold_vertices, pinched.count());
+        let nonmanifold = edges.values().filter(|sides| sides.len() > 2);
+        assert_eq!(report.nonmanifold_edges, nonmanifold.count());
+        assert_eq!(report.boundary_edges, boundary.len());
+        assert_eq!(
+            report.boundary_loops,
+            distinct(classes(boundary.len(), meet))
+        );
+        let inconsistent = two_sided.iter().filter(|sides| sides[0].1 == sides[1].1);
+        assert_eq!(report.inconsistent_edges, inconsistent.count());
+        let nonorientable = fewest_turns.iter().filter(|turns| turns.is_none()).count();
+        assert_eq!(report.nonorientable_components, nonorientable);
+        if nonorientable == 0 {
+            let turns: u32 = fewest_turns.into_iter().flatten().sum();
+            assert_eq!(report.misoriented_faces, turns as usize);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_report_says_what_its_definitions_say(
+        faces in prop::collection::vec(prop::collection::vec(0u32..7, 3..5), 0..9)
+    ) {
+        plainly::assert_agrees(&complex(8, faces));
+    }
+}
+
+#[test]
+fn known_shapes_agree_with_the_definitions_too() {
+    for shape in [
+        moebius_strip(4),
+        annulus(3),
+        tetrahedron(),
+        klein_bottle(3, 3),
+        cube_of_quads(),
+    ] {
+        plainly::assert_agrees(&shape);
     }
 }
