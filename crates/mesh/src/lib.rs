@@ -1,9 +1,15 @@
 //! Surface meshes in, gauge geometry out.
 
+mod classes;
+mod defects;
+mod edges;
 mod geometry;
 mod mesh;
+mod orientation;
 mod points;
 mod polygon;
+mod repair;
+mod report;
 
 pub use geometry::{
     Adjacency, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, Neighbourhood,
@@ -12,3 +18,5 @@ pub use geometry::{
 pub use glam::DVec3;
 pub use mesh::{Faces, Mesh, MeshError};
 pub use points::{Found, PointIndex};
+pub use repair::{Repair, RepairError, RepairStep, Repaired, repair};
+pub use report::{MeshReport, TroubleExamples};

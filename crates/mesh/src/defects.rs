@@ -1,0 +1,167 @@
+//! Troubles of single faces and vertices that the report counts and the repairs remove: degenerate
+//! faces, duplicate faces, coincident vertices.
+
+use std::collections::HashMap;
+
+use glam::DVec3;
+
+use crate::classes::bucket;
+use crate::mesh::{Faces, Mesh};
+use crate::polygon::{is_negligible_area, vector_area};
+
+/// Whether a face names one vertex more than once.
+pub(crate) fn has_repeated_corner(corners: &[u32]) -> bool {
+    if corners.len() <= 8 {
+        return (1..corners.len()).any(|i| corners[..i].contains(&corners[i]));
+    }
+    let mut sorted = corners.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+/// Whether a face repeats a vertex or has no area beyond rounding; and the area.
+pub(crate) fn degeneracy_and_area(mesh: &Mesh, face: usize) -> (bool, f64) {
+    let area = vector_area(mesh.face_positions(face));
+    let degenerate =
+        has_repeated_corner(mesh.face(face)) || is_negligible_area(area, mesh.face_positions(face));
+    (degenerate, area.length())
+}
+
+/// The faces that repeat an earlier one up to the start and the direction of their corner cycle:
+/// pairs of the first such face and the repetition, in the order of the latter.
+pub(crate) fn duplicate_faces(mesh: &Mesh) -> Vec<[u32; 2]> {
+    let faces = mesh.faces();
+    let mut canonical = Faces::with_capacity(faces.len(), faces.corners().len());
+    for corners in faces.iter() {
+        push_canonical(&mut canonical, corners);
+    }
+    // A canonical cycle starts with its lowest vertex, so duplicates fall into the same bucket.
+    let by_lowest = canonical
+        .iter()
+        .enumerate()
+        .filter_map(|(face, cycle)| Some((*cycle.first()?, face as u32)));
+    let (groups, mut grouped) = bucket(mesh.vertex_count(), by_lowest);
+    let cycle = |face: u32| canonical.get(face as usize);
+    let mut duplicates = Vec::new();
+    for bounds in groups.windows(2) {
+        let group = &mut grouped[bounds[0] as usize..bounds[1] as usize];
+        group.sort_by(|&a, &b| cycle(a).cmp(cycle(b)));
+        for same in group.chunk_by(|&a, &b| cycle(a) == cycle(b)) {
+            duplicates.extend(same[1..].iter().map(|&face| [same[0], face]));
+        }
+    }
+    duplicates.sort_unstable_by_key(|pair| pair[1]);
+    duplicates
+}
+
+/// Appends the lexicographically least of all rotations of a cycle and of its reverse.
+fn push_canonical(list: &mut Faces, corners: &[u32]) {
+    let count = corners.len();
+    let forward = |i: usize| corners[i % count];
+    let backward = |i: usize| corners[count - 1 - i % count];
+    let start = least_rotation(count, forward);
+    let forward = (start..start + count).map(forward);
+    let start = least_rotation(count, backward);
+    let backward = (start..start + count).map(backward);
+    if backward.clone().lt(forward.clone()) {
+        backward.for_each(|vertex| list.push_corner(vertex));
+    } else {
+        forward.for_each(|vertex| list.push_corner(vertex));
+    }
+    list.close_face();
+}
+
+/// Where the lexicographically least rotation of a cycle starts, in linear time: two candidates are
+/// compared, and the one that loses after `same` equal entries skips as many starts, none of which
+/// can be the least.
+fn least_rotation(count: usize, entry: impl Fn(usize) -> u32) -> usize {
+    let (mut best, mut rival, mut same) = (0, 1, 0);
+    while best < count && rival < count && same < count {
+        match entry(best + same).cmp(&entry(rival + same)) {
+            std::cmp::Ordering::Equal => {
+                same += 1;
+                continue;
+            }
+            std::cmp::Ordering::Less => rival += same + 1,
+            std::cmp::Ordering::Greater => best += same + 1,
+        }
+        if best == rival {
+            rival += 1;
+        }
+        same = 0;
+    }
+    best.min(rival)
+}
+
+/// For every point the first one at exactly its position (0.0 and -0.0 are equal).
+pub(crate) fn first_at_same_position(points: &[DVec3]) -> Vec<u32> {
+    let mut first = HashMap::with_capacity(points.len());
+    points
+        .iter()
+        .zip(0..)
+        .map(|(point, index)| {
+            // Adding 0.0 turns -0.0 into 0.0 and leaves every other number alone.
+            let key = point.to_array().map(|x| (x + 0.0).to_bits());
+            *first.entry(key).or_insert(index)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn canonical(corners: &[u32]) -> Vec<u32> {
+        let mut list = Faces::new();
+        push_canonical(&mut list, corners);
+        list.get(0).to_vec()
+    }
+
+    proptest! {
+        #[test]
+        fn canonical_cycle_is_the_least_of_all_readings(
+            corners in prop::collection::vec(0u32..3, 3..12)
+        ) {
+            let mut readings = Vec::new();
+            for start in 0..corners.len() {
+                let mut turned = corners.clone();
+                turned.rotate_left(start);
+                readings.push(turned.clone());
+                turned.reverse();
+                readings.push(turned);
+            }
+            for reading in &readings {
+                prop_assert_eq!(Some(&canonical(reading)), readings.iter().min());
+            }
+        }
+
+        #[test]
+        fn repetitions_are_found_in_short_and_long_faces(
+            corners in prop::collection::vec(0u32..60, 3..20)
+        ) {
+            let distinct: std::collections::HashSet<_> = corners.iter().collect();
+            prop_assert_eq!(has_repeated_corner(&corners), distinct.len() < corners.len());
+        }
+    }
+
+    #[test]
+    fn the_same_corners_in_another_cycle_are_no_duplicate() {
+        let faces = [[3, 1, 2, 0], [0, 1, 2, 3], [0, 2, 1, 3], [3, 2, 1, 0]];
+        let mesh = Mesh::new(vec![DVec3::ZERO; 4], faces.iter().collect()).unwrap();
+        // 3 1 2 0 is 0 2 1 3 read backwards; 0 1 2 3 is 3 2 1 0 read backwards.
+        assert_eq!(duplicate_faces(&mesh), [[0, 2], [1, 3]]);
+    }
+
+    #[test]
+    fn positions_are_compared_exactly_but_for_the_sign_of_zero() {
+        let x = 0.1 + 0.2;
+        let points = [
+            DVec3::new(0.0, x, 1.0),
+            DVec3::new(0.0, 0.3, 1.0),
+            DVec3::new(-0.0, x, 1.0),
+            DVec3::new(0.0, 0.3, 1.0),
+        ];
+        assert_eq!(first_at_same_position(&points), [0, 1, 0, 1]);
+    }
+}

@@ -1,0 +1,447 @@
+//! The verdict on a mesh: its size, its topology and every kind of trouble, counted.
+//!
+//! The words are defined in the field docs of [`MeshReport`] and, at more length, in
+//! `docs/report.md`.
+
+use glam::DVec3;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::classes::Classes;
+use crate::defects::{degeneracy_and_area, duplicate_faces, first_at_same_position};
+use crate::edges::EdgeTable;
+use crate::mesh::Mesh;
+use crate::orientation::{Orientation, disagree};
+use crate::repair::Repair;
+
+/// How many examples of each kind of trouble a report keeps.
+const EXAMPLES: usize = 5;
+
+/// What a mesh is and what is wrong with it.
+///
+/// A face that repeats a vertex takes no part in the topology: it has no edges, bounds nothing and
+/// connects nothing. The others are called proper here.
+///
+/// ```
+/// use gemcnn_mesh::{DVec3, Mesh, MeshReport};
+/// let tetrahedron = Mesh::new(
+///     vec![DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::Z],
+///     [[0, 2, 1], [0, 1, 3], [1, 2, 3], [2, 0, 3]].iter().collect(),
+/// )?;
+/// let report = MeshReport::new(&tetrahedron);
+/// assert!(report.is_sound() && report.closed);
+/// assert_eq!((report.edges, report.euler, report.genus), (6, 2, Some(0)));
+/// # Ok::<(), gemcnn_mesh::MeshError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MeshReport {
+    /// All vertices, used or not.
+    pub vertices: usize,
+    /// All faces, proper or not.
+    pub faces: usize,
+    /// Undirected edges of the proper faces.
+    pub edges: usize,
+    /// Faces of three corners.
+    pub triangles: usize,
+    /// Faces of four corners.
+    pub quads: usize,
+    /// Faces of more than four corners.
+    pub polygons: usize,
+
+    /// Connected components of the proper faces; sharing a vertex connects.
+    pub components: usize,
+    /// Euler characteristic: vertices of proper faces - edges + proper faces. Vertices in no proper
+    /// face do not enter.
+    pub euler: i64,
+    /// Number of handles, summed over the components: half of `2 * components - euler -
+    /// boundary_loops`. Only where it is defined: there is a proper face, and the surface is
+    /// manifold and orientable.
+    pub genus: Option<usize>,
+    /// Edges with exactly one face side.
+    pub boundary_edges: usize,
+    /// Closed curves that the boundary edges form: classes of boundary edges, joined where two meet
+    /// at a vertex in the same fan (see [`nonmanifold_vertices`](Self::nonmanifold_vertices)).
+    pub boundary_loops: usize,
+
+    /// Edges with more than two face sides.
+    pub nonmanifold_edges: usize,
+    /// Pinched vertices: those with more than one fan. A fan is a class of the proper faces around
+    /// a vertex, connected through edges at that vertex that they share. The ends of a non-manifold
+    /// edge are not counted for that alone.
+    pub nonmanifold_vertices: usize,
+    /// Edges with exactly two sides that run along it in the same direction: their faces disagree
+    /// about what is up.
+    pub inconsistent_edges: usize,
+    /// Faces that [`Repair::Orient`] would turn.
+    pub misoriented_faces: usize,
+    /// Components whose faces cannot be turned so that no edge is inconsistent, such as a Möbius
+    /// strip.
+    pub nonorientable_components: usize,
+    /// Vertices in no face at all.
+    pub isolated_vertices: usize,
+    /// Faces that repeat a vertex or have no area beyond rounding. The latter are proper.
+    pub degenerate_faces: usize,
+    /// Faces that repeat an earlier one up to the start and the direction of their corner cycle.
+    pub duplicate_faces: usize,
+    /// Vertices at exactly the position of an earlier one.
+    pub coincident_vertices: usize,
+
+    /// Whether the faces can be turned so that no edge is inconsistent.
+    pub orientable: bool,
+    /// Whether no edge is inconsistent as it is.
+    pub consistently_oriented: bool,
+    /// Whether there is a proper face and no boundary edge.
+    pub closed: bool,
+    /// Whether there are no non-manifold edges and vertices.
+    pub manifold: bool,
+
+    /// Sum of the areas of the faces; for one that is not planar, the length of its vector area.
+    pub area: f64,
+    /// Lowest and highest coordinates of all vertices; none without vertices.
+    pub bounds: Option<[[f64; 3]; 2]>,
+    /// Mean length of the edges; like the next two, 0 without edges.
+    pub mean_edge_length: f64,
+    /// Length of the shortest edge.
+    pub min_edge_length: f64,
+    /// Length of the longest edge.
+    pub max_edge_length: f64,
+
+    /// Where to look: the first of each kind of trouble.
+    pub examples: TroubleExamples,
+}
+
+/// The first five of each kind of trouble, by index from 0; edges as pairs of vertices.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct TroubleExamples {
+    /// Edges with one side.
+    pub boundary_edges: Vec<[u32; 2]>,
+    /// Edges with more than two sides.
+    pub nonmanifold_edges: Vec<[u32; 2]>,
+    /// Pinched vertices.
+    pub nonmanifold_vertices: Vec<u32>,
+    /// Edges along which two faces disagree.
+    pub inconsistent_edges: Vec<[u32; 2]>,
+    /// The lowest vertex of each non-orientable component.
+    pub nonorientable_components: Vec<u32>,
+    /// Vertices in no face.
+    pub isolated_vertices: Vec<u32>,
+    /// Faces that repeat a vertex or have no area.
+    pub degenerate_faces: Vec<u32>,
+    /// Pairs of a face and a later one that repeats it.
+    pub duplicate_faces: Vec<[u32; 2]>,
+    /// Pairs of a vertex and a later one at the same position.
+    pub coincident_vertices: Vec<[u32; 2]>,
+}
+
+/// A count with its first few examples.
+struct Tally<T> {
+    count: usize,
+    examples: Vec<T>,
+}
+
+impl<T> FromIterator<T> for Tally<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        let mut items = items.into_iter();
+        let examples: Vec<T> = items.by_ref().take(EXAMPLES).collect();
+        Self {
+            count: examples.len() + items.count(),
+            examples,
+        }
+    }
+}
+
+impl MeshReport {
+    /// Examines a mesh, in time about linear in its size.
+    pub fn new(mesh: &Mesh) -> Self {
+        let (topology, (duplicates, coincident)) = rayon::join(
+            || Topology::new(mesh),
+            || {
+                rayon::join(
+                    || duplicate_faces(mesh).into_iter().collect::<Tally<_>>(),
+                    || coincident_vertices(mesh),
+                )
+            },
+        );
+        let (degenerate, area) = degenerate_faces_and_area(mesh);
+        let [mean_edge_length, min_edge_length, max_edge_length] =
+            mean_min_max(&edge_lengths(mesh, &topology.edges));
+
+        let corner_counts = mesh.faces().iter().map(<[u32]>::len);
+        let triangles = corner_counts.clone().filter(|&n| n == 3).count();
+        let quads = corner_counts.filter(|&n| n == 4).count();
+
+        let euler = topology.vertices as i64 - topology.edges.len() as i64 + topology.faces as i64;
+        let manifold =
+            topology.nonmanifold_edges.count == 0 && topology.nonmanifold_vertices.count == 0;
+        let orientable = topology.nonorientable_components.count == 0;
+        let twice_genus = 2 * topology.components as i64 - euler - topology.boundary_loops as i64;
+
+        Self {
+            vertices: mesh.vertex_count(),
+            faces: mesh.face_count(),
+            edges: topology.edges.len(),
+            triangles,
+            quads,
+            polygons: mesh.face_count() - triangles - quads,
+            components: topology.components,
+            euler,
+            genus: (topology.faces > 0 && manifold && orientable)
+                .then(|| usize::try_from(twice_genus / 2).ok())
+                .flatten(),
+            boundary_edges: topology.boundary_edges.count,
+            boundary_loops: topology.boundary_loops,
+            nonmanifold_edges: topology.nonmanifold_edges.count,
+            nonmanifold_vertices: topology.nonmanifold_vertices.count,
+            inconsistent_edges: topology.inconsistent_edges.count,
+            misoriented_faces: topology.misoriented_faces,
+            nonorientable_components: topology.nonorientable_components.count,
+            isolated_vertices: topology.isolated_vertices.count,
+            degenerate_faces: degenerate.count,
+            duplicate_faces: duplicates.count,
+            coincident_vertices: coincident.count,
+            orientable,
+            consistently_oriented: topology.inconsistent_edges.count == 0,
+            closed: topology.faces > 0 && topology.boundary_edges.count == 0,
+            manifold,
+            area,
+            bounds: bounds(mesh.vertices()),
+            mean_edge_length,
+            min_edge_length,
+            max_edge_length,
+            examples: TroubleExamples {
+                boundary_edges: topology.boundary_edges.examples,
+                nonmanifold_edges: topology.nonmanifold_edges.examples,
+                nonmanifold_vertices: topology.nonmanifold_vertices.examples,
+                inconsistent_edges: topology.inconsistent_edges.examples,
+                nonorientable_components: topology.nonorientable_components.examples,
+                isolated_vertices: topology.isolated_vertices.examples,
+                degenerate_faces: degenerate.examples,
+                duplicate_faces: duplicates.examples,
+                coincident_vertices: coincident.examples,
+            },
+        }
+    }
+
+    /// Whether nothing is wrong: there are faces, the surface is manifold and consistently oriented,
+    /// and there are no isolated or coincident vertices and no degenerate or duplicate faces. A
+    /// boundary is nothing wrong.
+    pub fn is_sound(&self) -> bool {
+        self.faces > 0
+            && self.manifold
+            && self.consistently_oriented
+            && self.isolated_vertices == 0
+            && self.degenerate_faces == 0
+            && self.duplicate_faces == 0
+            && self.coincident_vertices == 0
+    }
+
+    /// The repairs that remove what can be removed, in the order in which to apply them.
+    ///
+    /// A repair that may uncover other trouble is followed by the repairs for that: welding can
+    /// collapse faces, make two of them equal and join two that disagree; dropping faces can leave
+    /// vertices unused and edges with two sides that disagree. After these repairs nothing is
+    /// suggested any more. Non-manifold edges and vertices and non-orientable components have no
+    /// repair.
+    pub fn suggested_repairs(&self) -> Vec<Repair> {
+        let weld = self.coincident_vertices > 0;
+        let degenerate = weld || self.degenerate_faces > 0;
+        let duplicates = weld || self.duplicate_faces > 0;
+        let isolated = degenerate || self.isolated_vertices > 0;
+        let orient = degenerate || duplicates || self.misoriented_faces > 0;
+        [
+            (weld, Repair::Weld { tolerance: 0.0 }),
+            (degenerate, Repair::DropDegenerateFaces),
+            (duplicates, Repair::DropDuplicateFaces),
+            (isolated, Repair::DropIsolatedVertices),
+            (orient, Repair::Orient),
+        ]
+        .into_iter()
+        .filter_map(|(wanted, repair)| wanted.then_some(repair))
+        .collect()
+    }
+}
+
+/// What follows from the faces' indices alone.
+struct Topology {
+    edges: EdgeTable,
+    /// Proper faces.
+    faces: usize,
+    /// Vertices of proper faces.
+    vertices: usize,
+    components: usize,
+    boundary_loops: usize,
+    boundary_edges: Tally<[u32; 2]>,
+    nonmanifold_edges: Tally<[u32; 2]>,
+    nonmanifold_vertices: Tally<u32>,
+    inconsistent_edges: Tally<[u32; 2]>,
+    isolated_vertices: Tally<u32>,
+    nonorientable_components: Tally<u32>,
+    misoriented_faces: usize,
+}
+
+impl Topology {
+    fn new(mesh: &Mesh) -> Self {
+        let edges = EdgeTable::new(mesh);
+        let corners = mesh.faces().corners();
+        let proper_faces = || {
+            mesh.faces()
+                .offsets()
+                .windows(2)
+                .enumerate()
+                .filter(|&(face, _)| edges.takes_part(face))
+                .map(|(_, bounds)| bounds[0]..bounds[1])
+        };
+
+        let (orientation, (fan_count, boundary_loops)) = rayon::join(
+            || Orientation::new(mesh.face_count(), &edges),
+            || {
+                let mut fans = fans(corners.len(), &edges);
+                let mut count = vec![0u32; mesh.vertex_count()];
+                for corner in proper_faces().flatten() {
+                    if fans.find(corner) == corner {
+                        count[corners[corner as usize] as usize] += 1;
+                    }
+                }
+                (count, boundary_loops(fans, corners.len(), &edges))
+            },
+        );
+
+        let mut components = Classes::new(mesh.vertex_count());
+        for face in proper_faces() {
+            let first = corners[face.start as usize];
+            for corner in face.start + 1..face.end {
+                components.join(first, corners[corner as usize]);
+            }
+        }
+        let mut nonorientable: Vec<u32> = orientation
+            .nonorientable
+            .iter()
+            .map(|&face| components.find(mesh.face(face as usize)[0]))
+            .collect();
+        nonorientable.sort_unstable();
+        nonorientable.dedup();
+
+        let mut in_a_face = vec![false; mesh.vertex_count()];
+        for &vertex in corners {
+            in_a_face[vertex as usize] = true;
+        }
+        let proper_vertices = || (0u32..).zip(&fan_count).filter(|&(_, &fans)| fans > 0);
+        let edges_where = |wanted: fn(usize) -> bool| {
+            edges
+                .iter()
+                .filter(move |(_, sides)| wanted(sides.len()))
+                .map(|(ends, _)| ends)
+                .collect()
+        };
+
+        Self {
+            faces: proper_faces().count(),
+            vertices: proper_vertices().count(),
+            components: proper_vertices()
+                .filter(|&(vertex, _)| components.find(vertex) == vertex)
+                .count(),
+            boundary_loops,
+            boundary_edges: edges_where(|sides| sides == 1),
+            nonmanifold_edges: edges_where(|sides| sides > 2),
+            nonmanifold_vertices: proper_vertices()
+                .filter(|&(_, &fans)| fans > 1)
+                .map(|(vertex, _)| vertex)
+                .collect(),
+            inconsistent_edges: edges
+                .two_sided()
+                .filter(|(_, sides)| disagree(sides))
+                .map(|(ends, _)| ends)
+                .collect(),
+            isolated_vertices: (0u32..)
+                .zip(&in_a_face)
+                .filter(|&(_, &used)| !used)
+                .map(|(vertex, _)| vertex)
+                .collect(),
+            nonorientable_components: nonorientable.into_iter().collect(),
+            misoriented_faces: orientation.turn.len(),
+            edges,
+        }
+    }
+}
+
+/// The fans as classes of corners: two corners at a vertex are in one fan if a chain of faces, each
+/// sharing an edge at that vertex with the next, leads from one to the other.
+fn fans(corners: usize, edges: &EdgeTable) -> Classes {
+    let mut fans = Classes::new(corners);
+    for (_, sides) in edges.iter() {
+        let [at_lower, at_higher] = sides[0].corners();
+        for side in &sides[1..] {
+            let [lower, higher] = side.corners();
+            fans.join(at_lower, lower);
+            fans.join(at_higher, higher);
+        }
+    }
+    fans
+}
+
+/// Boundary edges meet in fans, so they make a graph over the fans; its components that have an edge
+/// are the loops.
+fn boundary_loops(mut fans: Classes, corners: usize, edges: &EdgeTable) -> usize {
+    let mut loops = Classes::new(corners);
+    let mut starts = Vec::new();
+    for (_, sides) in edges.iter() {
+        if let [side] = sides {
+            let [lower, higher] = side.corners().map(|corner| fans.find(corner));
+            loops.join(lower, higher);
+            starts.push(lower);
+        }
+    }
+    let mut names: Vec<u32> = starts.into_iter().map(|fan| loops.find(fan)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.len()
+}
+
+fn coincident_vertices(mesh: &Mesh) -> Tally<[u32; 2]> {
+    first_at_same_position(mesh.vertices())
+        .into_iter()
+        .zip(0u32..)
+        .filter(|(first, vertex)| first != vertex)
+        .map(|(first, vertex)| [first, vertex])
+        .collect()
+}
+
+fn degenerate_faces_and_area(mesh: &Mesh) -> (Tally<u32>, f64) {
+    let faces: Vec<(bool, f64)> = (0..mesh.face_count())
+        .into_par_iter()
+        .map(|face| degeneracy_and_area(mesh, face))
+        .collect();
+    let degenerate = (0u32..)
+        .zip(&faces)
+        .filter(|(_, (degenerate, _))| *degenerate)
+        .map(|(face, _)| face)
+        .collect();
+    // Summed in face order, so that the result does not depend on the threads.
+    (degenerate, faces.iter().map(|(_, area)| area).sum())
+}
+
+fn edge_lengths(mesh: &Mesh, edges: &EdgeTable) -> Vec<f64> {
+    let at = |vertex: u32| mesh.vertices()[vertex as usize];
+    edges
+        .ends()
+        .par_iter()
+        .map(|&[a, b]| at(a).distance(at(b)))
+        .collect()
+}
+
+fn mean_min_max(lengths: &[f64]) -> [f64; 3] {
+    if lengths.is_empty() {
+        return [0.0; 3];
+    }
+    [
+        lengths.iter().sum::<f64>() / lengths.len() as f64,
+        lengths.iter().copied().fold(f64::INFINITY, f64::min),
+        lengths.iter().copied().fold(0.0, f64::max),
+    ]
+}
+
+fn bounds(points: &[DVec3]) -> Option<[[f64; 3]; 2]> {
+    let low = points.iter().copied().reduce(DVec3::min)?;
+    let high = points.iter().copied().reduce(DVec3::max)?;
+    Some([low.to_array(), high.to_array()])
+}
