@@ -3,6 +3,7 @@
 mod mesh;
 mod points;
 mod polygon;
+pub mod render;
 pub mod shapes;
 
 pub use glam::DVec3;
