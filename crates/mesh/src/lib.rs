@@ -8,8 +8,10 @@ mod mesh;
 mod orientation;
 mod points;
 mod polygon;
+pub mod render;
 mod repair;
 mod report;
+pub mod shapes;
 
 pub use geometry::{
     Adjacency, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, Neighbourhood,

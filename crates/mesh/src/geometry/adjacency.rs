@@ -1,6 +1,7 @@
 //! Who is whose neighbour: compressed rows, each directed edge knowing its reverse.
 
 use super::GeometryError;
+use crate::classes::bucket;
 use crate::{Found, Mesh, PointIndex};
 use glam::DVec3;
 use rayon::prelude::*;
@@ -324,20 +325,8 @@ enum CornerFaces {
 impl CornerTable {
     pub(super) fn new(mesh: &Mesh) -> Self {
         let corners = mesh.faces().corners();
-        let mut offsets = vec![0u32; mesh.vertex_count() + 1];
-        for &vertex in corners {
-            offsets[vertex as usize + 1] += 1;
-        }
-        for vertex in 0..mesh.vertex_count() {
-            offsets[vertex + 1] += offsets[vertex];
-        }
-        let mut next = offsets.clone();
-        let mut sorted = vec![0u32; corners.len()];
-        for (corner, &vertex) in corners.iter().enumerate() {
-            let place = &mut next[vertex as usize];
-            sorted[*place as usize] = corner as u32;
-            *place += 1;
-        }
+        let by_vertex = corners.iter().copied().zip(0u32..);
+        let (offsets, sorted) = bucket(mesh.vertex_count(), by_vertex);
         let mut sizes = mesh.faces().iter().map(<[u32]>::len);
         let first = sizes.next().unwrap_or(3);
         let faces = if sizes.all(|size| size == first) {
