@@ -1,0 +1,42 @@
+//! How a command ends badly, and the exit status that says so.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// Why a command stopped.
+#[derive(Debug)]
+pub enum Failure {
+    /// An input was bad: status 1.
+    Input(String),
+    /// The command was: status 2.
+    Usage(String),
+    /// Everything was said already, one message for each bad input: status 1.
+    Reported,
+    /// Whoever read the output has gone: no message, status 0.
+    OutputClosed,
+}
+
+impl Failure {
+    pub fn input(message: impl Display) -> Self {
+        Self::Input(message.to_string())
+    }
+
+    pub fn usage(message: impl Display) -> Self {
+        Self::Usage(message.to_string())
+    }
+
+    /// Says it on standard error.
+    pub fn report(&self) {
+        if let Self::Input(message) | Self::Usage(message) = self {
+            eprintln!("error: {message}");
+        }
+    }
+
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Input(_) | Self::Reported => ExitCode::from(1),
+            Self::Usage(_) => ExitCode::from(2),
+            Self::OutputClosed => ExitCode::SUCCESS,
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The command `gemcnn`.
+
+mod failure;
+mod mesh;
+mod output;
+mod progress;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use std::process::ExitCode;
+
+/// Gauge equivariant mesh CNNs: inspect surface meshes and compute their gauge geometry.
+///
+/// Exit status: 0 when all went well, 1 when an input was bad, 2 when the command was.
+#[derive(Parser)]
+#[command(name = "gemcnn", version, propagate_version = true)]
+struct Cli {
+    /// Number of threads; all cores if not given. Results do not depend on it.
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
+    #[command(subcommand)]
+    Mesh(mesh::MeshCommand),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = start_threads(cli.threads).and_then(|()| match cli.command {
+        Command::Mesh(command) => mesh::run(command),
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report();
+            failure.exit_code()
+        }
+    }
+}
+
+fn start_threads(threads: Option<u16>) -> Result<(), Failure> {
+    let Some(threads) = threads else {
+        return Ok(());
+    };
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads.into())
+        .build_global()
+        .map_err(|error| Failure::input(format!("cannot start {threads} threads: {error}")))
+}

@@ -1,0 +1,247 @@
+//! `gemcnn mesh info`: the verdict on mesh files.
+
+use crate::failure::Failure;
+use crate::output::{count, grouped, print};
+use crate::progress;
+use clap::Args;
+use gemcnn_mesh::{
+    Adjacency, FileFormat, GeometryError, Mesh, MeshFile, MeshReport, NormalWeighting, Repair,
+    vertex_normals,
+};
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub struct Info {
+    /// Mesh files: OBJ, PLY, OFF or STL, told by content.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Print one JSON object per file and line instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is known of one file.
+#[derive(Serialize)]
+struct Verdict {
+    file: String,
+    format: String,
+    attributes: Vec<String>,
+    #[serde(flatten)]
+    report: MeshReport,
+    sound: bool,
+    /// Whether gauge geometry can be computed; if not, `geometry_error` says why.
+    geometry: bool,
+    geometry_error: Option<String>,
+    min_neighbours: usize,
+    max_neighbours: usize,
+    suggested_repairs: Vec<Repair>,
+}
+
+/// A file that could not be read, in JSON.
+#[derive(Serialize)]
+struct Unreadable {
+    file: String,
+    error: String,
+}
+
+impl Info {
+    pub fn run(self) -> Result<(), Failure> {
+        let mut bad = false;
+        for (place, path) in self.files.iter().enumerate() {
+            let outcome = super::read(path).and_then(|file| verdict(path, &file));
+            let text = match outcome {
+                Ok(verdict) if self.json => json_line(&verdict)?,
+                Ok(verdict) => format!("{}{verdict}", if place > 0 { "\n" } else { "" }),
+                Err(failure) => {
+                    bad = true;
+                    failure.report();
+                    match failure {
+                        Failure::Input(error) if self.json => json_line(&Unreadable {
+                            file: path.display().to_string(),
+                            error,
+                        })?,
+                        _ => continue,
+                    }
+                }
+            };
+            print(&text)?;
+        }
+        if bad { Err(Failure::Reported) } else { Ok(()) }
+    }
+}
+
+fn json_line(value: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string(value).map_err(Failure::input)?;
+    Ok(text + "\n")
+}
+
+fn verdict(path: &Path, file: &MeshFile) -> Result<Verdict, Failure> {
+    let MeshFile {
+        mesh,
+        attributes,
+        format,
+    } = file;
+    progress::during(&format!("examining {}", path.display()), || {
+        let report = MeshReport::new(mesh);
+        let (min_neighbours, max_neighbours) = neighbour_range(mesh).map_err(Failure::input)?;
+        let geometry_error = vertex_normals(mesh, NormalWeighting::Area).err();
+        Ok(Verdict {
+            file: path.display().to_string(),
+            format: FileFormat::to_string(format),
+            attributes: attributes.iter().map(|a| a.name.clone()).collect(),
+            sound: report.is_sound(),
+            suggested_repairs: report.suggested_repairs(),
+            geometry: geometry_error.is_none(),
+            geometry_error: geometry_error.map(|error| error.to_string()),
+            min_neighbours,
+            max_neighbours,
+            report,
+        })
+    })
+}
+
+/// Fewest and most neighbours of a vertex that has any.
+fn neighbour_range(mesh: &Mesh) -> Result<(usize, usize), GeometryError> {
+    let adjacency = Adjacency::one_ring(mesh)?;
+    let degrees = adjacency.offsets().windows(2).map(|w| (w[1] - w[0]) as usize);
+    let used = degrees.filter(|&degree| degree > 0);
+    Ok((used.clone().min().unwrap_or(0), used.max().unwrap_or(0)))
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let report = &self.report;
+        writeln!(f, "{} ({})", self.file, self.format)?;
+        writeln!(
+            f,
+            "  size       {}, {}, {}",
+            count(report.vertices, "vertex", "vertices"),
+            faces(report),
+            count(report.edges, "edge", "edges"),
+        )?;
+        if let Some([low, high]) = report.bounds {
+            let extent: Vec<String> = (0..3).map(|i| short(high[i] - low[i])).collect();
+            writeln!(
+                f,
+                "  extent     {}; area {}; edges {} to {}, mean {}",
+                extent.join(" x "),
+                short(report.area),
+                short(report.min_edge_length),
+                short(report.max_edge_length),
+                short(report.mean_edge_length),
+            )?;
+        }
+        writeln!(f, "  topology   {}", topology(report))?;
+        if !self.attributes.is_empty() {
+            writeln!(f, "  attributes {}", self.attributes.join(", "))?;
+        }
+        match &self.geometry_error {
+            None => writeln!(
+                f,
+                "  geometry   a tangent plane at every vertex; {} to {} neighbours",
+                self.min_neighbours, self.max_neighbours
+            )?,
+            Some(error) => writeln!(f, "  geometry   none: {error}")?,
+        }
+        for line in troubles(report) {
+            writeln!(f, "  trouble    {line}")?;
+        }
+        if self.sound {
+            return writeln!(f, "  verdict    sound");
+        }
+        let usable = if self.geometry {
+            "not sound, but usable as it is"
+        } else {
+            "not usable as it is"
+        };
+        writeln!(f, "  verdict    {usable}")?;
+        if !self.suggested_repairs.is_empty() {
+            let words: Vec<String> = self.suggested_repairs.iter().map(Repair::to_string).collect();
+            writeln!(
+                f,
+                "  repair     gemcnn mesh convert {} OUT.ply --repair {}",
+                self.file,
+                words.join(",")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn faces(report: &MeshReport) -> String {
+    let kinds: Vec<String> = [
+        (report.triangles, "triangle", "triangles"),
+        (report.quads, "quad", "quads"),
+        (report.polygons, "larger polygon", "larger polygons"),
+    ]
+    .into_iter()
+    .filter(|&(number, ..)| number > 0)
+    .map(|(number, one, many)| count(number, one, many))
+    .collect();
+    match kinds.len() {
+        0 => "no faces".into(),
+        1 => kinds.concat(),
+        _ => format!("{} faces ({})", grouped(report.faces), kinds.join(", ")),
+    }
+}
+
+fn topology(report: &MeshReport) -> String {
+    let mut text = count(report.components, "component", "components");
+    if report.closed {
+        text += ", closed";
+    } else if report.faces > 0 {
+        let _ = write!(
+            text,
+            ", open with {}",
+            count(report.boundary_loops, "boundary loop", "boundary loops")
+        );
+    }
+    text += if report.orientable { ", orientable" } else { ", not orientable" };
+    text += if report.manifold { ", manifold" } else { ", not manifold" };
+    if let Some(genus) = report.genus {
+        let _ = write!(text, ", genus {genus}");
+    }
+    let _ = write!(text, " (Euler characteristic {})", report.euler);
+    text
+}
+
+fn troubles(report: &MeshReport) -> Vec<String> {
+    let examples = &report.examples;
+    let indices = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>();
+    let pairs = |list: &[[u32; 2]]| {
+        list.iter().map(|[a, b]| format!("{a}-{b}")).collect::<Vec<_>>()
+    };
+    [
+        (report.nonmanifold_edges, "edge with more than two faces", "edges with more than two faces", pairs(&examples.nonmanifold_edges)),
+        (report.nonmanifold_vertices, "pinched vertex", "pinched vertices", indices(&examples.nonmanifold_vertices)),
+        (report.nonorientable_components, "component that cannot be oriented, at vertex", "components that cannot be oriented, at vertices", indices(&examples.nonorientable_components)),
+        (report.inconsistent_edges, "edge whose two faces disagree about up and down", "edges whose two faces disagree about up and down", pairs(&examples.inconsistent_edges)),
+        (report.isolated_vertices, "vertex in no face", "vertices in no face", indices(&examples.isolated_vertices)),
+        (report.degenerate_faces, "face without area", "faces without area", indices(&examples.degenerate_faces)),
+        (report.duplicate_faces, "face that stands twice", "faces that stand twice", pairs(&examples.duplicate_faces)),
+        (report.coincident_vertices, "vertex at the place of another", "vertices at the place of another", pairs(&examples.coincident_vertices)),
+    ]
+    .into_iter()
+    .filter(|&(number, ..)| number > 0)
+    .map(|(number, one, many, shown)| {
+        let more = if number > shown.len() { ", ..." } else { "" };
+        format!("{}: {}{more}", count(number, one, many), shown.join(", "))
+    })
+    .collect()
+}
+
+/// A length in four significant digits.
+fn short(value: f64) -> String {
+    if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) {
+        return format!("{value:.3e}");
+    }
+    let digits = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
+    let text = format!("{value:.*}", (3 - digits).max(0) as usize);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').into(),
+        false => text,
+    }
+}

@@ -1,0 +1,69 @@
+//! `gemcnn mesh`: everything about one mesh.
+
+mod convert;
+mod geometry;
+mod info;
+mod make;
+mod picture;
+
+use crate::failure::Failure;
+use crate::progress;
+use clap::Subcommand;
+use gemcnn_mesh::{MeshFile, VertexAttribute, WriteOptions, read_mesh, write_mesh};
+use std::path::{Path, PathBuf};
+
+#[derive(Subcommand)]
+pub enum MeshCommand {
+    /// Say what a mesh is, whether it is sound, and what would repair it.
+    Info(info::Info),
+    /// Convert a mesh to another format, and repair it on the way if asked to.
+    Convert(convert::Convert),
+    /// Compute the gauge geometry of a mesh: normals, frames, neighbour angles, parallel transport.
+    Geometry(geometry::Geometry),
+    /// Make a mesh: spheres, tori, capsules, and flat, bent and rough grids.
+    Make(make::Make),
+    /// Draw a mesh to a PNG file.
+    Picture(picture::PictureCommand),
+}
+
+pub fn run(command: MeshCommand) -> Result<(), Failure> {
+    match command {
+        MeshCommand::Info(command) => command.run(),
+        MeshCommand::Convert(command) => command.run(),
+        MeshCommand::Geometry(command) => command.run(),
+        MeshCommand::Make(command) => command.run(),
+        MeshCommand::Picture(command) => command.run(),
+    }
+}
+
+fn read(path: &Path) -> Result<MeshFile, Failure> {
+    progress::during(&format!("reading {}", path.display()), || read_mesh(path))
+        .map_err(Failure::input)
+}
+
+fn write(
+    path: &Path,
+    mesh: &gemcnn_mesh::Mesh,
+    attributes: &[VertexAttribute],
+    options: &WriteOptions,
+) -> Result<(), Failure> {
+    progress::during(&format!("writing {}", path.display()), || {
+        write_mesh(path, mesh, attributes, options)
+    })
+    .map_err(Failure::input)
+}
+
+/// A path to write to, with one of the given extensions.
+fn output_path(text: &str, extensions: &[&str]) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    if extensions.contains(&extension.as_str()) {
+        Ok(path)
+    } else {
+        Err(format!("the file name must end in .{}", extensions.join(" or .")))
+    }
+}
+
+fn mesh_output(text: &str) -> Result<PathBuf, String> {
+    output_path(text, &["ply", "obj", "off"])
+}

@@ -1,0 +1,159 @@
+//! `gemcnn mesh picture`: a mesh as a PNG file.
+
+use crate::failure::Failure;
+use crate::output::{print, write_file};
+use crate::progress;
+use clap::{Args, ValueEnum};
+use gemcnn_mesh::render::{Arrow, RenderOptions, Shading, Up, View, colour_map, label_colour, render};
+use gemcnn_mesh::{
+    AttributeValues, GaugeGraph, GeometryOptions, Mesh, MeshFile, MeshReport, VertexAttribute,
+};
+use std::path::PathBuf;
+
+/// Colours of the two tangent axes of a frame.
+const AXIS_COLOURS: [[u8; 3]; 2] = [[200, 60, 50], [40, 110, 190]];
+
+#[derive(Args)]
+pub struct PictureCommand {
+    /// Mesh file: OBJ, PLY, OFF or STL.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Where to write.
+    #[arg(short, long, value_name = "OUT.png", value_parser = png_output)]
+    output: PathBuf,
+
+    /// Pixels from left to right.
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    width: u32,
+
+    /// Pixels from top to bottom.
+    #[arg(long, value_name = "N", default_value_t = 768)]
+    height: u32,
+
+    /// Turn of the view around the up axis, in degrees.
+    #[arg(long, value_name = "DEGREES", default_value_t = 30.0, allow_negative_numbers = true)]
+    azimuth: f64,
+
+    /// Height of the view above the horizon, in degrees.
+    #[arg(long, value_name = "DEGREES", default_value_t = 20.0, allow_negative_numbers = true)]
+    elevation: f64,
+
+    /// The axis that points up.
+    #[arg(long, value_enum, default_value_t)]
+    up: UpAxis,
+
+    /// Draw the edges.
+    #[arg(long)]
+    wireframe: bool,
+
+    /// Show every face flat.
+    #[arg(long)]
+    flat: bool,
+
+    /// Draw the tangent frame of every vertex: first axis red, second blue.
+    #[arg(long)]
+    frames: bool,
+
+    /// Colour by this vertex value of a PLY file: whole numbers as labels, others from dark (lowest)
+    /// to light (highest). Without it, the file's own colours are used.
+    #[arg(long, value_name = "NAME")]
+    colour: Option<String>,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum UpAxis {
+    #[default]
+    Y,
+    Z,
+}
+
+fn png_output(text: &str) -> Result<PathBuf, String> {
+    super::output_path(text, &["png"])
+}
+
+impl PictureCommand {
+    pub fn run(self) -> Result<(), Failure> {
+        let file = super::read(&self.file)?;
+        let colours = self.colours(&file)?;
+        let arrows = match self.frames {
+            true => frame_arrows(&file.mesh)
+                .map_err(|error| Failure::input(format!("{}: {error}", self.file.display())))?,
+            false => Vec::new(),
+        };
+        let up = match self.up {
+            UpAxis::Y => Up::Y,
+            UpAxis::Z => Up::Z,
+        };
+        let options = RenderOptions {
+            width: self.width,
+            height: self.height,
+            view: View::orbit(self.azimuth, self.elevation, up),
+            wireframe: self.wireframe,
+            shading: if self.flat { Shading::Flat } else { Shading::Smooth },
+            ..Default::default()
+        };
+        let picture = progress::during("drawing", || {
+            render(&file.mesh, colours.as_deref(), &arrows, &options)
+        })
+        .map_err(Failure::usage)?;
+        write_file(&self.output, &picture.encode_png())?;
+        print(&format!("{}: {} x {} pixels\n", self.output.display(), self.width, self.height))
+    }
+
+    /// A colour for every vertex, if the file or the command has any.
+    fn colours(&self, file: &MeshFile) -> Result<Option<Vec<[u8; 3]>>, Failure> {
+        let find = |name: &str| file.attributes.iter().find(|a| a.name == name);
+        if let Some(name) = &self.colour {
+            let Some(attribute) = find(name) else {
+                let names: Vec<&str> = file.attributes.iter().map(|a| a.name.as_str()).collect();
+                return Err(Failure::usage(format!(
+                    "{} has no vertex value `{name}`; it has: {}",
+                    self.file.display(),
+                    if names.is_empty() { "none".into() } else { names.join(", ") }
+                )));
+            };
+            return Ok(Some(value_colours(attribute)));
+        }
+        let channels = ["red", "green", "blue"].map(|name| match find(name) {
+            Some(VertexAttribute { values: AttributeValues::U8(values), .. }) => Some(values),
+            _ => None,
+        });
+        let [Some(red), Some(green), Some(blue)] = channels else {
+            return Ok(None);
+        };
+        let each = red.iter().zip(green).zip(blue);
+        Ok(Some(each.map(|((&r, &g), &b)| [r, g, b]).collect()))
+    }
+}
+
+fn value_colours(attribute: &VertexAttribute) -> Vec<[u8; 3]> {
+    let values: Vec<f64> = attribute.values.iter_f64().collect();
+    let is_float = matches!(
+        attribute.values,
+        AttributeValues::F32(_) | AttributeValues::F64(_)
+    );
+    if !is_float {
+        return values.iter().map(|&label| label_colour(label as i64 as u32)).collect();
+    }
+    let finite = values.iter().copied().filter(|v| v.is_finite());
+    let low = finite.clone().fold(f64::INFINITY, f64::min);
+    let high = finite.fold(f64::NEG_INFINITY, f64::max);
+    let span = if high > low { high - low } else { 1.0 };
+    values.iter().map(|v| colour_map((v - low) / span)).collect()
+}
+
+/// Both tangent axes of every vertex, a third of an edge long.
+fn frame_arrows(mesh: &Mesh) -> Result<Vec<Arrow>, gemcnn_mesh::GeometryError> {
+    let graph = GaugeGraph::new(mesh, &GeometryOptions::default())?;
+    let length = 0.35 * MeshReport::new(mesh).mean_edge_length;
+    let frames = graph.frames().iter().zip(mesh.vertices());
+    Ok(frames
+        .flat_map(|(frame, &from)| {
+            [frame.e1, frame.e2]
+                .into_iter()
+                .zip(AXIS_COLOURS)
+                .map(move |(axis, colour)| Arrow { from, to: from + length * axis, colour })
+        })
+        .collect())
+}

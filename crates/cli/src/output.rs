@@ -1,0 +1,55 @@
+//! What commands write: standard output that may be closed early, and files that are whole or absent.
+
+use crate::failure::Failure;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+/// Writes text to standard output.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| match error.kind() {
+            ErrorKind::BrokenPipe => Failure::OutputClosed,
+            _ => Failure::input(format!("cannot write to standard output: {error}")),
+        })
+}
+
+/// Writes a whole file or leaves what was there.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    gemcnn_mesh::write_atomically(path, |file| file.write_all(bytes))
+        .map_err(|error| Failure::input(format!("{}: cannot write: {error}", path.display())))
+}
+
+/// A whole number with its thousands set apart: 13,776.
+pub fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 vertex`, `13,776 vertices`.
+pub fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+        assert_eq!(count(1, "vertex", "vertices"), "1 vertex");
+        assert_eq!(count(13776, "face", "faces"), "13,776 faces");
+    }
+}

@@ -1,0 +1,38 @@
+//! A sign of life for work that takes longer than a second.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// Silence before the first sign.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Does `work`; if that takes longer than a second, says on standard error what is being done: a
+/// spinner with the time on a terminal, else one plain line.
+pub fn during<R>(what: &str, work: impl FnOnce() -> R) -> R {
+    std::thread::scope(|scope| {
+        let (done, watch) = channel::<()>();
+        scope.spawn(move || {
+            if watch.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            if !std::io::stderr().is_terminal() {
+                eprintln!("{what} ...");
+                return;
+            }
+            let spinner = ProgressBar::new_spinner().with_message(what.to_owned());
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
+                spinner.set_style(style);
+            }
+            spinner.set_elapsed(PATIENCE);
+            spinner.enable_steady_tick(Duration::from_millis(100));
+            // Ends when the sender is dropped, be it by a panic in the work.
+            let _ = watch.recv();
+            spinner.finish_and_clear();
+        });
+        let result = work();
+        drop(done);
+        result
+    })
+}
