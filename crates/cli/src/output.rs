@@ -37,7 +37,11 @@ pub fn grouped(number: usize) -> String {
 
 /// `1 vertex`, `13,776 vertices`.
 pub fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(number), if number == 1 { one } else { many })
+    format!(
+        "{} {}",
+        grouped(number),
+        if number == 1 { one } else { many }
+    )
 }
 
 #[cfg(test)]
@@ -46,7 +50,12 @@ mod tests {
 
     #[test]
     fn thousands_are_set_apart() {
-        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")] {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (1234567, "1,234,567"),
+        ] {
             assert_eq!(grouped(number), text);
         }
         assert_eq!(count(1, "vertex", "vertices"), "1 vertex");

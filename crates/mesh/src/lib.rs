@@ -1,9 +1,11 @@
 //! Surface meshes in, gauge geometry out.
 
+mod attribute;
 mod classes;
 mod defects;
 mod edges;
 mod geometry;
+mod io;
 mod mesh;
 mod orientation;
 mod points;
@@ -13,11 +15,16 @@ mod repair;
 mod report;
 pub mod shapes;
 
+pub use attribute::{AttributeValues, VertexAttribute};
 pub use geometry::{
     Adjacency, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, Neighbourhood,
     NormalTrouble, NormalWeighting, StoreError, vertex_normals,
 };
 pub use glam::DVec3;
+pub use io::{
+    FileError, FileFormat, FileProblem, Location, MeshFile, PlyEncoding, WriteOptions, parse_mesh,
+    read_mesh, write_atomically, write_mesh,
+};
 pub use mesh::{Faces, Mesh, MeshError};
 pub use points::{Found, PointIndex};
 pub use repair::{Repair, RepairError, RepairStep, Repaired, repair};

@@ -5,7 +5,8 @@ use crate::output::print;
 use crate::progress;
 use clap::{Args, ValueEnum};
 use gemcnn_mesh::{
-    AttributeValues, MeshFile, MeshReport, PlyEncoding, Repair, VertexAttribute, WriteOptions, repair,
+    AttributeValues, MeshFile, MeshReport, PlyEncoding, Repair, VertexAttribute, WriteOptions,
+    repair,
 };
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -53,7 +54,10 @@ impl FromStr for Wanted {
     fn from_str(word: &str) -> Result<Self, String> {
         match word {
             "all" => Ok(Self::Suggested),
-            _ => word.parse().map(Self::Named).map_err(|error: gemcnn_mesh::RepairError| error.to_string()),
+            _ => word
+                .parse()
+                .map(Self::Named)
+                .map_err(|error: gemcnn_mesh::RepairError| error.to_string()),
         }
     }
 }
@@ -84,7 +88,10 @@ impl Convert {
             attributes = carry_over(&attributes, &repaired.vertex_origin);
             mesh = repaired.mesh;
         }
-        let is_ply = self.output.extension().is_some_and(|e| e.eq_ignore_ascii_case("ply"));
+        let is_ply = self
+            .output
+            .extension()
+            .is_some_and(|e| e.eq_ignore_ascii_case("ply"));
         if !is_ply && !attributes.is_empty() {
             let names: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
             eprintln!(

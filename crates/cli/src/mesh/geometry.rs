@@ -58,7 +58,9 @@ impl Geometry {
                 limit: self.max_neighbours,
             },
             Some(radius) => {
-                return Err(Failure::usage(format!("--radius must be over 0, not {radius}")));
+                return Err(Failure::usage(format!(
+                    "--radius must be over 0, not {radius}"
+                )));
             }
         };
         let options = GeometryOptions {
@@ -73,8 +75,10 @@ impl Geometry {
         let in_file = |error: &dyn std::fmt::Display| {
             Failure::input(format!("{}: {error}", self.file.display()))
         };
-        let graph = progress::during("computing gauge geometry", || GaugeGraph::new(&mesh, &options))
-            .map_err(|error| in_file(&error))?;
+        let graph = progress::during("computing gauge geometry", || {
+            GaugeGraph::new(&mesh, &options)
+        })
+        .map_err(|error| in_file(&error))?;
         let bytes = graph.to_safetensors().map_err(|error| in_file(&error))?;
         progress::during(&format!("writing {}", self.output.display()), || {
             write_file(&self.output, &bytes)

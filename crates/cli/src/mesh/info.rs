@@ -106,7 +106,10 @@ fn verdict(path: &Path, file: &MeshFile) -> Result<Verdict, Failure> {
 /// Fewest and most neighbours of a vertex that has any.
 fn neighbour_range(mesh: &Mesh) -> Result<(usize, usize), GeometryError> {
     let adjacency = Adjacency::one_ring(mesh)?;
-    let degrees = adjacency.offsets().windows(2).map(|w| (w[1] - w[0]) as usize);
+    let degrees = adjacency
+        .offsets()
+        .windows(2)
+        .map(|w| (w[1] - w[0]) as usize);
     let used = degrees.filter(|&degree| degree > 0);
     Ok((used.clone().min().unwrap_or(0), used.max().unwrap_or(0)))
 }
@@ -159,7 +162,11 @@ impl std::fmt::Display for Verdict {
         };
         writeln!(f, "  verdict    {usable}")?;
         if !self.suggested_repairs.is_empty() {
-            let words: Vec<String> = self.suggested_repairs.iter().map(Repair::to_string).collect();
+            let words: Vec<String> = self
+                .suggested_repairs
+                .iter()
+                .map(Repair::to_string)
+                .collect();
             writeln!(
                 f,
                 "  repair     gemcnn mesh convert {} OUT.ply --repair {}",
@@ -199,8 +206,16 @@ fn topology(report: &MeshReport) -> String {
             count(report.boundary_loops, "boundary loop", "boundary loops")
         );
     }
-    text += if report.orientable { ", orientable" } else { ", not orientable" };
-    text += if report.manifold { ", manifold" } else { ", not manifold" };
+    text += if report.orientable {
+        ", orientable"
+    } else {
+        ", not orientable"
+    };
+    text += if report.manifold {
+        ", manifold"
+    } else {
+        ", not manifold"
+    };
     if let Some(genus) = report.genus {
         let _ = write!(text, ", genus {genus}");
     }
@@ -212,17 +227,59 @@ fn troubles(report: &MeshReport) -> Vec<String> {
     let examples = &report.examples;
     let indices = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>();
     let pairs = |list: &[[u32; 2]]| {
-        list.iter().map(|[a, b]| format!("{a}-{b}")).collect::<Vec<_>>()
+        list.iter()
+            .map(|[a, b]| format!("{a}-{b}"))
+            .collect::<Vec<_>>()
     };
     [
-        (report.nonmanifold_edges, "edge with more than two faces", "edges with more than two faces", pairs(&examples.nonmanifold_edges)),
-        (report.nonmanifold_vertices, "pinched vertex", "pinched vertices", indices(&examples.nonmanifold_vertices)),
-        (report.nonorientable_components, "component that cannot be oriented, at vertex", "components that cannot be oriented, at vertices", indices(&examples.nonorientable_components)),
-        (report.inconsistent_edges, "edge whose two faces disagree about up and down", "edges whose two faces disagree about up and down", pairs(&examples.inconsistent_edges)),
-        (report.isolated_vertices, "vertex in no face", "vertices in no face", indices(&examples.isolated_vertices)),
-        (report.degenerate_faces, "face without area", "faces without area", indices(&examples.degenerate_faces)),
-        (report.duplicate_faces, "face that stands twice", "faces that stand twice", pairs(&examples.duplicate_faces)),
-        (report.coincident_vertices, "vertex at the place of another", "vertices at the place of another", pairs(&examples.coincident_vertices)),
+        (
+            report.nonmanifold_edges,
+            "edge with more than two faces",
+            "edges with more than two faces",
+            pairs(&examples.nonmanifold_edges),
+        ),
+        (
+            report.nonmanifold_vertices,
+            "pinched vertex",
+            "pinched vertices",
+            indices(&examples.nonmanifold_vertices),
+        ),
+        (
+            report.nonorientable_components,
+            "component that cannot be oriented, at vertex",
+            "components that cannot be oriented, at vertices",
+            indices(&examples.nonorientable_components),
+        ),
+        (
+            report.inconsistent_edges,
+            "edge whose two faces disagree about up and down",
+            "edges whose two faces disagree about up and down",
+            pairs(&examples.inconsistent_edges),
+        ),
+        (
+            report.isolated_vertices,
+            "vertex in no face",
+            "vertices in no face",
+            indices(&examples.isolated_vertices),
+        ),
+        (
+            report.degenerate_faces,
+            "face without area",
+            "faces without area",
+            indices(&examples.degenerate_faces),
+        ),
+        (
+            report.duplicate_faces,
+            "face that stands twice",
+            "faces that stand twice",
+            pairs(&examples.duplicate_faces),
+        ),
+        (
+            report.coincident_vertices,
+            "vertex at the place of another",
+            "vertices at the place of another",
+            pairs(&examples.coincident_vertices),
+        ),
     ]
     .into_iter()
     .filter(|&(number, ..)| number > 0)
@@ -238,7 +295,11 @@ fn short(value: f64) -> String {
     if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) {
         return format!("{value:.3e}");
     }
-    let digits = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
+    let digits = if value == 0.0 {
+        0
+    } else {
+        value.abs().log10().floor() as i32
+    };
     let text = format!("{value:.*}", (3 - digits).max(0) as usize);
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').into(),

@@ -47,10 +47,20 @@ enum Shape {
         #[arg(long, value_enum, default_value_t)]
         straight: Straight,
         /// cylinder: angle between the two ends of the sheet, in degrees.
-        #[arg(long, value_name = "DEGREES", default_value_t = 180.0, allow_negative_numbers = true)]
+        #[arg(
+            long,
+            value_name = "DEGREES",
+            default_value_t = 180.0,
+            allow_negative_numbers = true
+        )]
         turn: f64,
         /// wave: steepest slope, in degrees.
-        #[arg(long, value_name = "DEGREES", default_value_t = 50.0, allow_negative_numbers = true)]
+        #[arg(
+            long,
+            value_name = "DEGREES",
+            default_value_t = 50.0,
+            allow_negative_numbers = true
+        )]
         slope: f64,
         /// wave: how many waves over the sheet.
         #[arg(long, value_name = "N", default_value_t = 2.0)]
@@ -72,7 +82,12 @@ enum Shape {
         #[command(flatten)]
         size: GridSize,
         /// 3 minus the width of the smoothing Gaussian in pixels: 0.5 is gentle, 2.5 is spiky.
-        #[arg(long, value_name = "R", default_value_t = 1.5, allow_negative_numbers = true)]
+        #[arg(
+            long,
+            value_name = "R",
+            default_value_t = 1.5,
+            allow_negative_numbers = true
+        )]
         roughness: f64,
         /// Heights before smoothing are uniform between minus and plus this, in pixels.
         #[arg(long, value_name = "A", default_value_t = Roughness::DEFAULT_AMPLITUDE)]
@@ -171,7 +186,11 @@ enum Straight {
 }
 
 fn cells(triangles: bool) -> Cells {
-    if triangles { Cells::Triangles } else { Cells::Quads }
+    if triangles {
+        Cells::Triangles
+    } else {
+        Cells::Quads
+    }
 }
 
 impl Make {
@@ -201,10 +220,14 @@ impl Shape {
     fn try_make(self) -> Result<(Mesh, Output), ShapeError> {
         Ok(match self {
             Self::Icosahedron { output } => (shapes::icosahedron(), output),
-            Self::Icosphere { subdivisions, output } => (shapes::icosphere(subdivisions)?, output),
-            Self::Grid { size, output } => {
-                (shapes::grid(size.rows, size.columns, cells(size.triangles))?, output)
-            }
+            Self::Icosphere {
+                subdivisions,
+                output,
+            } => (shapes::icosphere(subdivisions)?, output),
+            Self::Grid { size, output } => (
+                shapes::grid(size.rows, size.columns, cells(size.triangles))?,
+                output,
+            ),
             Self::BentGrid {
                 size,
                 profile,
@@ -218,9 +241,14 @@ impl Shape {
                 output,
             } => {
                 let profile = match profile {
-                    Curve::Cylinder => Profile::Cylinder { turn: turn.to_radians() },
+                    Curve::Cylinder => Profile::Cylinder {
+                        turn: turn.to_radians(),
+                    },
                     Curve::Spiral => Profile::Spiral { inner_radius, gap },
-                    Curve::Wave => Profile::Wave { amplitude: slope.to_radians(), periods },
+                    Curve::Wave => Profile::Wave {
+                        amplitude: slope.to_radians(),
+                        periods,
+                    },
                     Curve::Random => Profile::random(seed),
                 };
                 let axis = match straight {
@@ -228,12 +256,28 @@ impl Shape {
                     Straight::Rows => Axis::Rows,
                 };
                 let cells = cells(size.triangles);
-                (shapes::bent_grid(size.rows, size.columns, cells, axis, &profile)?, output)
+                (
+                    shapes::bent_grid(size.rows, size.columns, cells, axis, &profile)?,
+                    output,
+                )
             }
-            Self::RoughGrid { size, roughness, amplitude, seed, output } => {
-                let roughness = Roughness { roughness, amplitude, seed };
+            Self::RoughGrid {
+                size,
+                roughness,
+                amplitude,
+                seed,
+                output,
+            } => {
+                let roughness = Roughness {
+                    roughness,
+                    amplitude,
+                    seed,
+                };
                 let cells = cells(size.triangles);
-                (shapes::rough_grid(size.rows, size.columns, cells, &roughness)?, output)
+                (
+                    shapes::rough_grid(size.rows, size.columns, cells, &roughness)?,
+                    output,
+                )
             }
             Self::Torus {
                 major_segments,
@@ -245,7 +289,10 @@ impl Shape {
             } => {
                 let cells = cells(!quads);
                 let (major, minor) = (major_segments, minor_segments);
-                (shapes::torus(major, minor, major_radius, minor_radius, cells)?, output)
+                (
+                    shapes::torus(major, minor, major_radius, minor_radius, cells)?,
+                    output,
+                )
             }
             Self::Capsule {
                 segments,
@@ -257,7 +304,10 @@ impl Shape {
                 output,
             } => {
                 let cells = cells(!quads);
-                (shapes::capsule(segments, cap_bands, tube_bands, radius, length, cells)?, output)
+                (
+                    shapes::capsule(segments, cap_bands, tube_bands, radius, length, cells)?,
+                    output,
+                )
             }
         })
     }

@@ -56,11 +56,18 @@ fn write(
 /// A path to write to, with one of the given extensions.
 fn output_path(text: &str, extensions: &[&str]) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
-    let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    let extension = path
+        .extension()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_lowercase();
     if extensions.contains(&extension.as_str()) {
         Ok(path)
     } else {
-        Err(format!("the file name must end in .{}", extensions.join(" or .")))
+        Err(format!(
+            "the file name must end in .{}",
+            extensions.join(" or .")
+        ))
     }
 }
 

@@ -4,7 +4,9 @@ use crate::failure::Failure;
 use crate::output::{print, write_file};
 use crate::progress;
 use clap::{Args, ValueEnum};
-use gemcnn_mesh::render::{Arrow, RenderOptions, Shading, Up, View, colour_map, label_colour, render};
+use gemcnn_mesh::render::{
+    Arrow, RenderOptions, Shading, Up, View, colour_map, label_colour, render,
+};
 use gemcnn_mesh::{
     AttributeValues, GaugeGraph, GeometryOptions, Mesh, MeshFile, MeshReport, VertexAttribute,
 };
@@ -32,11 +34,21 @@ pub struct PictureCommand {
     height: u32,
 
     /// Turn of the view around the up axis, in degrees.
-    #[arg(long, value_name = "DEGREES", default_value_t = 30.0, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "DEGREES",
+        default_value_t = 30.0,
+        allow_negative_numbers = true
+    )]
     azimuth: f64,
 
     /// Height of the view above the horizon, in degrees.
-    #[arg(long, value_name = "DEGREES", default_value_t = 20.0, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "DEGREES",
+        default_value_t = 20.0,
+        allow_negative_numbers = true
+    )]
     elevation: f64,
 
     /// The axis that points up.
@@ -90,7 +102,11 @@ impl PictureCommand {
             height: self.height,
             view: View::orbit(self.azimuth, self.elevation, up),
             wireframe: self.wireframe,
-            shading: if self.flat { Shading::Flat } else { Shading::Smooth },
+            shading: if self.flat {
+                Shading::Flat
+            } else {
+                Shading::Smooth
+            },
             ..Default::default()
         };
         let picture = progress::during("drawing", || {
@@ -98,7 +114,12 @@ impl PictureCommand {
         })
         .map_err(Failure::usage)?;
         write_file(&self.output, &picture.encode_png())?;
-        print(&format!("{}: {} x {} pixels\n", self.output.display(), self.width, self.height))
+        print(&format!(
+            "{}: {} x {} pixels\n",
+            self.output.display(),
+            self.width,
+            self.height
+        ))
     }
 
     /// A colour for every vertex, if the file or the command has any.
@@ -110,13 +131,20 @@ impl PictureCommand {
                 return Err(Failure::usage(format!(
                     "{} has no vertex value `{name}`; it has: {}",
                     self.file.display(),
-                    if names.is_empty() { "none".into() } else { names.join(", ") }
+                    if names.is_empty() {
+                        "none".into()
+                    } else {
+                        names.join(", ")
+                    }
                 )));
             };
             return Ok(Some(value_colours(attribute)));
         }
         let channels = ["red", "green", "blue"].map(|name| match find(name) {
-            Some(VertexAttribute { values: AttributeValues::U8(values), .. }) => Some(values),
+            Some(VertexAttribute {
+                values: AttributeValues::U8(values),
+                ..
+            }) => Some(values),
             _ => None,
         });
         let [Some(red), Some(green), Some(blue)] = channels else {
@@ -134,13 +162,19 @@ fn value_colours(attribute: &VertexAttribute) -> Vec<[u8; 3]> {
         AttributeValues::F32(_) | AttributeValues::F64(_)
     );
     if !is_float {
-        return values.iter().map(|&label| label_colour(label as i64 as u32)).collect();
+        return values
+            .iter()
+            .map(|&label| label_colour(label as i64 as u32))
+            .collect();
     }
     let finite = values.iter().copied().filter(|v| v.is_finite());
     let low = finite.clone().fold(f64::INFINITY, f64::min);
     let high = finite.fold(f64::NEG_INFINITY, f64::max);
     let span = if high > low { high - low } else { 1.0 };
-    values.iter().map(|v| colour_map((v - low) / span)).collect()
+    values
+        .iter()
+        .map(|v| colour_map((v - low) / span))
+        .collect()
 }
 
 /// Both tangent axes of every vertex, a third of an edge long.
@@ -153,7 +187,11 @@ fn frame_arrows(mesh: &Mesh) -> Result<Vec<Arrow>, gemcnn_mesh::GeometryError> {
             [frame.e1, frame.e2]
                 .into_iter()
                 .zip(AXIS_COLOURS)
-                .map(move |(axis, colour)| Arrow { from, to: from + length * axis, colour })
+                .map(move |(axis, colour)| Arrow {
+                    from,
+                    to: from + length * axis,
+                    colour,
+                })
         })
         .collect())
 }

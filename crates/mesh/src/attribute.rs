@@ -1,0 +1,125 @@
+//! Scalars that a file keeps for each vertex beside its position: labels, colours, features.
+
+/// A named column with one value for each vertex.
+///
+/// Colours are by convention three or four `u8` columns: `red`, `green`, `blue` and `alpha`.
+///
+/// ```
+/// use gemcnn_mesh::{AttributeValues, VertexAttribute};
+/// let labels = VertexAttribute::new("label", AttributeValues::U8(vec![3, 1, 2]));
+/// assert_eq!(labels.values.to_f64(0), 3.0);
+/// assert_eq!(labels.values.gather(&[2, 2]), AttributeValues::U8(vec![2, 2]));
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct VertexAttribute {
+    /// Name, as the property of a PLY file.
+    pub name: String,
+    /// One value for each vertex.
+    pub values: AttributeValues,
+}
+
+impl VertexAttribute {
+    /// A column of that name.
+    pub fn new(name: impl Into<String>, values: AttributeValues) -> Self {
+        Self {
+            name: name.into(),
+            values,
+        }
+    }
+}
+
+/// The values of a [`VertexAttribute`], in the scalar type of the file.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AttributeValues {
+    /// 8-bit signed integers.
+    I8(Vec<i8>),
+    /// 8-bit unsigned integers.
+    U8(Vec<u8>),
+    /// 16-bit signed integers.
+    I16(Vec<i16>),
+    /// 16-bit unsigned integers.
+    U16(Vec<u16>),
+    /// 32-bit signed integers.
+    I32(Vec<i32>),
+    /// 32-bit unsigned integers.
+    U32(Vec<u32>),
+    /// Single precision numbers.
+    F32(Vec<f32>),
+    /// Double precision numbers.
+    F64(Vec<f64>),
+}
+
+/// Evaluates `$body` with `$values` bound to the vector inside, whatever its type.
+macro_rules! with_values {
+    ($attribute:expr, $values:ident => $body:expr) => {
+        match $attribute {
+            $crate::AttributeValues::I8($values) => $body,
+            $crate::AttributeValues::U8($values) => $body,
+            $crate::AttributeValues::I16($values) => $body,
+            $crate::AttributeValues::U16($values) => $body,
+            $crate::AttributeValues::I32($values) => $body,
+            $crate::AttributeValues::U32($values) => $body,
+            $crate::AttributeValues::F32($values) => $body,
+            $crate::AttributeValues::F64($values) => $body,
+        }
+    };
+}
+pub(crate) use with_values;
+
+impl AttributeValues {
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        with_values!(self, values => values.len())
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of one vertex; every type fits in f64 exactly.
+    ///
+    /// # Panics
+    /// If there is no such vertex.
+    #[expect(clippy::useless_conversion, reason = "one of the types is f64")]
+    pub fn to_f64(&self, vertex: usize) -> f64 {
+        with_values!(self, values => f64::from(values[vertex]))
+    }
+
+    /// All values in order.
+    pub fn iter_f64(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
+        (0..self.len()).map(|vertex| self.to_f64(vertex))
+    }
+
+    /// The values of the given vertices, in that order: what carries a column over when vertices
+    /// are dropped, merged or reordered.
+    ///
+    /// # Panics
+    /// If one of the vertices does not exist.
+    pub fn gather(&self, vertices: &[u32]) -> Self {
+        macro_rules! gather {
+            ($($variant:ident)*) => {
+                match self {
+                    $(Self::$variant(values) => Self::$variant(
+                        vertices.iter().map(|&vertex| values[vertex as usize]).collect(),
+                    ),)*
+                }
+            };
+        }
+        gather!(I8 U8 I16 U16 I32 U32 F32 F64)
+    }
+
+    /// Name of the scalar type in PLY files.
+    pub fn ply_type(&self) -> &'static str {
+        match self {
+            Self::I8(_) => "char",
+            Self::U8(_) => "uchar",
+            Self::I16(_) => "short",
+            Self::U16(_) => "ushort",
+            Self::I32(_) => "int",
+            Self::U32(_) => "uint",
+            Self::F32(_) => "float",
+            Self::F64(_) => "double",
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Which format a file is in, told by its content; the extension only decides where that is open.
+
+use std::fmt;
+use std::path::Path;
+
+use super::error::FileProblem;
+use super::text::{Lines, is_space};
+use super::{off, ply, stl};
+
+/// A mesh file format, with its encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileFormat {
+    /// Wavefront OBJ.
+    Obj,
+    /// PLY as text.
+    PlyAscii,
+    /// PLY in binary, least significant byte first.
+    PlyLittleEndian,
+    /// PLY in binary, most significant byte first.
+    PlyBigEndian,
+    /// Geomview OFF.
+    Off,
+    /// STL as text.
+    StlAscii,
+    /// STL in binary.
+    StlBinary,
+}
+
+impl fmt::Display for FileFormat {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Obj => "OBJ",
+            Self::PlyAscii => "PLY (ASCII)",
+            Self::PlyLittleEndian => "PLY (binary, little endian)",
+            Self::PlyBigEndian => "PLY (binary, big endian)",
+            Self::Off => "OFF",
+            Self::StlAscii => "STL (ASCII)",
+            Self::StlBinary => "STL (binary)",
+        })
+    }
+}
+
+/// What the first bytes tell.
+pub(super) enum Family {
+    Obj,
+    Ply,
+    Off,
+    StlAscii,
+    StlBinary,
+}
+
+/// First bytes of archives.
+const ARCHIVES: [(&[u8], &str); 6] = [
+    (b"\x1f\x8b", "gzip"),
+    (b"PK\x03\x04", "zip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"7z\xbc\xaf\x27\x1c", "7z"),
+];
+
+/// First bytes of other files that people have meshes in.
+const STRANGERS: [(&[u8], &str); 9] = [
+    (b"# vtk", "a VTK file"),
+    (b"glTF", "a binary glTF file"),
+    (b"{", "JSON (perhaps glTF)"),
+    (b"<", "XML or HTML"),
+    (b"Kaydara FBX", "an FBX file"),
+    (b"; FBX", "an FBX file"),
+    (b"$MeshFormat", "a Gmsh file"),
+    (b"BLENDER", "a Blender file"),
+    (b"\x89PNG", "a PNG picture"),
+];
+
+/// Statements that an OBJ file may begin with.
+const OBJ_KEYWORDS: [&[u8]; 16] = [
+    b"v", b"vt", b"vn", b"vp", b"f", b"fo", b"l", b"p", b"g", b"o", b"s", b"mg", b"usemtl",
+    b"mtllib", b"usemap", b"cstype",
+];
+
+/// Tells the format; `content` is the file without a byte order mark.
+pub(super) fn tell(path: &Path, content: &[u8]) -> Result<Family, FileProblem> {
+    if content.is_empty() {
+        return Err(FileProblem::Empty);
+    }
+    if ply::has_magic(content) {
+        return Ok(Family::Ply);
+    }
+    // Before the text formats: some programs begin binary STL with the word `solid`.
+    if stl::has_binary_size(content) {
+        return Ok(Family::StlBinary);
+    }
+    if let Some((_, with)) = ARCHIVES
+        .iter()
+        .find(|(magic, _)| content.starts_with(magic))
+    {
+        return Err(FileProblem::Compressed { with });
+    }
+    if is_utf16(content) {
+        return Err(FileProblem::Utf16);
+    }
+    let looks_like = STRANGERS
+        .iter()
+        .find(|(magic, _)| content.starts_with(magic))
+        .map(|&(_, what)| what);
+    let extension = extension(path);
+    let unknown = Err(FileProblem::UnknownFormat { looks_like });
+    let Some(words) = Lines::new(content).next_words() else {
+        return match extension.as_str() {
+            _ if content.iter().all(|&b| is_space(b)) => Err(FileProblem::Empty),
+            // Nothing but comments: a mesh without vertices.
+            "obj" => Ok(Family::Obj),
+            _ => unknown,
+        };
+    };
+    let first = words.peek().unwrap_or_default();
+    if off::is_keyword(first) {
+        return Ok(Family::Off);
+    }
+    if first.eq_ignore_ascii_case(b"solid") {
+        return Ok(stl_by_content(content));
+    }
+    if OBJ_KEYWORDS.contains(&first) {
+        return Ok(Family::Obj);
+    }
+    match extension.as_str() {
+        "ply" => Err(FileProblem::BadHeader {
+            why: "the first line is not 'ply'".to_owned(),
+        }),
+        _ if looks_like.is_some() => unknown,
+        "obj" => Ok(Family::Obj),
+        // Without a keyword the counts come first.
+        "off" if first.first().is_some_and(u8::is_ascii_digit) => Ok(Family::Off),
+        "stl" => Ok(stl_by_content(content)),
+        _ => unknown,
+    }
+}
+
+/// An STL file whose size does not tell: text has no zero bytes.
+fn stl_by_content(content: &[u8]) -> Family {
+    if content.iter().take(1 << 10).any(|&byte| byte == 0) {
+        Family::StlBinary
+    } else {
+        Family::StlAscii
+    }
+}
+
+/// The extension in lower case, or nothing.
+pub(super) fn extension(path: &Path) -> String {
+    path.extension()
+        .map(|extension| extension.to_string_lossy().to_ascii_lowercase())
+        .unwrap_or_default()
+}
+
+/// A byte order mark, or text in which every second byte is zero.
+fn is_utf16(content: &[u8]) -> bool {
+    let start = &content[..content.len().min(32)];
+    let is_text = |byte: u8| is_space(byte) || (b' '..=b'~').contains(&byte);
+    let pairs = |low: usize| {
+        start.len() >= 8
+            && start
+                .chunks_exact(2)
+                .all(|pair| is_text(pair[low]) && pair[1 - low] == 0)
+    };
+    content.starts_with(b"\xff\xfe") || content.starts_with(b"\xfe\xff") || pairs(0) || pairs(1)
+}

@@ -1,0 +1,205 @@
+//! Geomview OFF: `OFF` and its variants with colours, normals and texture coordinates. One vertex
+//! or face on a line.
+
+use std::io::{self, Write};
+
+use glam::DVec3;
+
+use super::error::{FileProblem, Parsed};
+use super::room::Room;
+use super::text::{Lines, Words, coordinate, number};
+use super::{FileFormat, MeshFile, assemble, colour, vertex_index};
+use crate::{Faces, Mesh, VertexAttribute};
+
+/// What the keyword says of the vertices: `[ST][C][N][4][n]OFF`.
+#[derive(Debug, Default, PartialEq)]
+struct Keyword {
+    texture: bool,
+    colour: bool,
+    normals: bool,
+    other_dimension: bool,
+}
+
+/// Splits a header into its keyword and what follows; a common slip is `OFF8 6 0`.
+fn split_keyword(header: &[u8]) -> Option<(Keyword, &[u8])> {
+    let mut rest = header;
+    let mut take = |prefix: &[u8]| match rest.strip_prefix(prefix) {
+        Some(after) => {
+            rest = after;
+            true
+        }
+        None => false,
+    };
+    let keyword = Keyword {
+        texture: take(b"ST"),
+        colour: take(b"C"),
+        normals: take(b"N"),
+        other_dimension: take(b"4") | take(b"n"),
+    };
+    (take(b"OFF") || take(b"off")).then_some((keyword, rest))
+}
+
+/// Whether a file that begins with this word is OFF.
+pub(super) fn is_keyword(word: &[u8]) -> bool {
+    split_keyword(word).is_some_and(|(_, glued)| glued.iter().all(u8::is_ascii_digit))
+}
+
+pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
+    let mut lines = Lines::new(content);
+    let mut header = next_words(&mut lines)?;
+    let mut keyword = Keyword::default();
+    if let Some((found, rest)) = split_keyword(header.unread()) {
+        keyword = found;
+        header = Words::new(rest);
+        check_variant(&keyword, &header).map_err(|problem| problem.at_line(lines.number()))?;
+        if header.peek().is_none() {
+            header = next_words(&mut lines)?;
+        }
+    }
+    let line = lines.number();
+    let fail = |problem: FileProblem| problem.at_line(line);
+    let (vertices, faces) = counts(header).map_err(fail)?;
+    // Three digits and a face of no corners, each with the space after it; the last has none.
+    let mut room = Room::new(lines.rest().len() + 1, content.len());
+    let vertices = room.claim(b"vertex", vertices, 6).map_err(fail)?;
+    let faces = room.claim(b"face", faces, 2).map_err(fail)?;
+
+    let (positions, attributes) = read_vertices(&mut lines, vertices, &keyword)?;
+    let faces = read_faces(&mut lines, faces, vertices)?;
+    assemble(positions, faces, attributes, FileFormat::Off)
+}
+
+fn next_words<'a>(lines: &mut Lines<'a>) -> Parsed<Words<'a>> {
+    let expected = "the number of vertices";
+    lines
+        .next_words()
+        .ok_or_else(|| FileProblem::EndsEarly { expected }.at_line(lines.number()))
+}
+
+fn check_variant(keyword: &Keyword, after: &Words) -> Result<(), FileProblem> {
+    let what = if keyword.other_dimension {
+        "OFF in another dimension than 3"
+    } else if after.peek() == Some(b"BINARY") {
+        "binary OFF"
+    } else {
+        return Ok(());
+    };
+    Err(FileProblem::Unsupported {
+        what: what.to_owned(),
+    })
+}
+
+/// Vertices and faces; a number of edges may follow and is of no use.
+fn counts(mut words: Words) -> Result<(u64, u64), FileProblem> {
+    let mut next = || {
+        let word = words.next().ok_or(FileProblem::ValueCount {
+            found: 1,
+            expected: "the numbers of vertices, faces and edges",
+        })?;
+        number(word, "a count")
+    };
+    Ok((next()?, next()?))
+}
+
+/// A vertex is `x y z [nx ny nz] [r g b [a]] [s t]`. Colours are taken without `C` in the keyword
+/// too, as many files have them so; the first vertex tells how many numbers they are.
+fn read_vertices(
+    lines: &mut Lines,
+    count: usize,
+    keyword: &Keyword,
+) -> Parsed<(Vec<DVec3>, Vec<VertexAttribute>)> {
+    let before_colour = if keyword.normals { 6 } else { 3 };
+    let after_colour = if keyword.texture { 2 } else { 0 };
+    let mut positions = Vec::with_capacity(count);
+    let mut colours = Vec::new();
+    let mut channels = None;
+    for read in 0..count {
+        let words = lines
+            .next_words()
+            .ok_or_else(|| truncated("vertex", read, count).at_line(lines.number()))?;
+        let line = lines.number();
+        let found = words.clone().count();
+        let here = found.checked_sub(before_colour + after_colour);
+        let allowed = match (channels, keyword.colour) {
+            (Some(channels), _) => here == Some(channels),
+            (None, false) => matches!(here, Some(0 | 3 | 4)),
+            (None, true) => matches!(here, Some(3 | 4)),
+        };
+        let (true, Some(here)) = (allowed, here) else {
+            let expected =
+                "the values of a vertex, as many as the header and the first vertex say,";
+            return Err(FileProblem::ValueCount { found, expected }.at_line(line));
+        };
+        channels = Some(here);
+        let mut position = DVec3::ZERO;
+        for (at, word) in words.enumerate() {
+            if at < 3 {
+                position[at] = coordinate(word).map_err(|p| p.at_line(line))?;
+            } else if (before_colour..before_colour + here).contains(&at) {
+                colours.push(number(word, "a number").map_err(|p| p.at_line(line))?);
+            }
+        }
+        positions.push(position);
+    }
+    Ok((
+        positions,
+        colour::columns(&colours, channels.unwrap_or_default()),
+    ))
+}
+
+/// A face is `n v1 ... vn`; the rest of the line is its colour.
+fn read_faces(lines: &mut Lines, count: usize, vertices: usize) -> Parsed<Faces> {
+    let mut faces = Faces::with_capacity(count, 0);
+    for read in 0..count {
+        let words = lines
+            .next_words()
+            .ok_or_else(|| truncated("face", read, count).at_line(lines.number()))?;
+        read_face(words, vertices, &mut faces).map_err(|p| p.at_line(lines.number()))?;
+    }
+    Ok(faces)
+}
+
+fn read_face(mut words: Words, vertices: usize, faces: &mut Faces) -> Result<(), FileProblem> {
+    let mut next = |expected| match words.next() {
+        Some(word) => number::<i64>(word, expected),
+        None => Err(FileProblem::TooFewValues {
+            element: "face".to_owned(),
+        }),
+    };
+    let corners = next("a number of corners")?;
+    if corners < 3 {
+        return Err(match usize::try_from(corners) {
+            Ok(corners) => FileProblem::ShortFace { corners },
+            Err(_) => FileProblem::NegativeLength { length: corners },
+        });
+    }
+    for _ in 0..corners {
+        faces.push_corner(vertex_index(next("a vertex index")?, vertices)?);
+    }
+    faces.close_face();
+    Ok(())
+}
+
+fn truncated(element: &str, read: usize, declared: usize) -> FileProblem {
+    FileProblem::Truncated {
+        element: element.to_owned(),
+        read: read as u64,
+        declared: declared as u64,
+    }
+}
+
+pub(super) fn write(mesh: &Mesh, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "OFF")?;
+    writeln!(out, "{} {} 0", mesh.vertex_count(), mesh.face_count())?;
+    for position in mesh.vertices() {
+        writeln!(out, "{:?} {:?} {:?}", position.x, position.y, position.z)?;
+    }
+    for face in mesh.faces().iter() {
+        write!(out, "{}", face.len())?;
+        for vertex in face {
+            write!(out, " {vertex}")?;
+        }
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}

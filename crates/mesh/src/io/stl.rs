@@ -1,0 +1,179 @@
+//! STL: triangles with corners by position. Corners at exactly the same position become one vertex,
+//! numbered as first seen.
+
+use std::collections::HashMap;
+
+use glam::DVec3;
+
+use super::error::{FileProblem, Location, Parsed, quote};
+use super::room::Room;
+use super::text::{Lines, Words, coordinate};
+use super::{FileFormat, MeshFile, assemble};
+use crate::Faces;
+
+/// Bytes before the number of triangles.
+const TITLE: usize = 80;
+/// Bytes before the triangles.
+const HEADER: usize = TITLE + 4;
+/// A normal and three corners of three `f32` each, and two bytes that some programs use for colour.
+const TRIANGLE: usize = 50;
+
+/// Whether the number of triangles in the header is just what the file has room for.
+pub(super) fn has_binary_size(content: &[u8]) -> bool {
+    declared_triangles(content)
+        .is_some_and(|count| content.len() as u64 == HEADER as u64 + TRIANGLE as u64 * count)
+}
+
+fn declared_triangles(content: &[u8]) -> Option<u64> {
+    let count = content.get(TITLE..)?.first_chunk()?;
+    Some(u64::from(u32::from_le_bytes(*count)))
+}
+
+/// Gives equal positions the same number.
+#[derive(Default)]
+struct Welder {
+    vertices: Vec<DVec3>,
+    numbers: HashMap<[u64; 3], u32>,
+}
+
+impl Welder {
+    fn vertex(&mut self, position: DVec3) -> u32 {
+        // Adding zero makes -0.0 the same as 0.0.
+        let key = (position + DVec3::ZERO).to_array().map(f64::to_bits);
+        *self.numbers.entry(key).or_insert_with(|| {
+            self.vertices.push(position);
+            // Past u32::MAX the number saturates; `Mesh::new` then refuses the vertices.
+            u32::try_from(self.vertices.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+}
+
+pub(super) fn parse_binary(content: &[u8]) -> Parsed<MeshFile> {
+    let Some(declared) = declared_triangles(content) else {
+        let expected = "the 84 bytes of a binary STL header";
+        return Err(FileProblem::EndsEarly { expected }.at(Location::Byte(content.len())));
+    };
+    let count = Room::new(content.len() - HEADER, content.len())
+        .claim(b"triangle", declared, TRIANGLE as u64)
+        .map_err(|problem| problem.at(Location::Byte(TITLE)))?;
+    let mut welder = Welder::default();
+    let mut faces = Faces::with_capacity(count, 3 * count);
+    let triangles = content[HEADER..].chunks_exact(TRIANGLE).take(count);
+    for (index, triangle) in triangles.enumerate() {
+        let (values, _) = triangle.as_chunks::<4>();
+        // The first three numbers are the normal.
+        for (corner, xyz) in values[3..].chunks_exact(3).enumerate() {
+            let value = |axis: usize| f64::from(f32::from_le_bytes(xyz[axis]));
+            let position = DVec3::new(value(0), value(1), value(2));
+            if !position.is_finite() {
+                let found = position.to_string();
+                return Err(FileProblem::NotFinite { found }.at(Location::Element {
+                    kind: "triangle".to_owned(),
+                    index: index as u64,
+                    byte: HEADER + TRIANGLE * index + 12 * (corner + 1),
+                }));
+            }
+            faces.push_corner(welder.vertex(position));
+        }
+        faces.close_face();
+    }
+    assemble(welder.vertices, faces, Vec::new(), FileFormat::StlBinary)
+}
+
+/// `solid NAME`, then `facet normal X Y Z outer loop vertex X Y Z ... endloop endfacet`, then
+/// `endsolid NAME`, any number of times. Line breaks matter only after names.
+pub(super) fn parse_ascii(content: &[u8]) -> Parsed<MeshFile> {
+    let mut reader = AsciiReader {
+        lines: Lines::new(content),
+        words: Words::default(),
+    };
+    let mut welder = Welder::default();
+    let mut faces = Faces::new();
+    while let Some(keyword) = reader.next() {
+        reader.expect(keyword, b"solid", "'solid'")?;
+        reader.skip_line();
+        loop {
+            let keyword = reader.need("'facet' or 'endsolid'")?;
+            if keyword.eq_ignore_ascii_case(b"endsolid") {
+                reader.skip_line();
+                break;
+            }
+            reader.expect(keyword, b"facet", "'facet' or 'endsolid'")?;
+            reader.facet(&mut welder, &mut faces)?;
+        }
+    }
+    assemble(welder.vertices, faces, Vec::new(), FileFormat::StlAscii)
+}
+
+/// Words across lines.
+struct AsciiReader<'a> {
+    lines: Lines<'a>,
+    words: Words<'a>,
+}
+
+impl<'a> AsciiReader<'a> {
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            if let Some(word) = self.words.next() {
+                return Some(word);
+            }
+            self.words = Words::new(self.lines.next()?);
+        }
+    }
+
+    fn skip_line(&mut self) {
+        self.words = Words::default();
+    }
+
+    fn need(&mut self, expected: &'static str) -> Parsed<&'a [u8]> {
+        self.next()
+            .ok_or_else(|| self.fail(FileProblem::EndsEarly { expected }))
+    }
+
+    fn fail(&self, problem: FileProblem) -> Box<super::error::Fault> {
+        problem.at_line(self.lines.number())
+    }
+
+    fn expect(&self, word: &[u8], keyword: &[u8], expected: &'static str) -> Parsed<()> {
+        if word.eq_ignore_ascii_case(keyword) {
+            return Ok(());
+        }
+        let found = quote(word);
+        Err(self.fail(FileProblem::Unexpected { found, expected }))
+    }
+
+    /// What follows the word `facet`. The normal is skipped unread: many files have none or NaN.
+    fn facet(&mut self, welder: &mut Welder, faces: &mut Faces) -> Parsed<()> {
+        let mut word = self.need("'normal' or 'outer'")?;
+        if word.eq_ignore_ascii_case(b"normal") {
+            for _ in 0..3 {
+                self.need("a normal")?;
+            }
+            word = self.need("'outer'")?;
+        }
+        self.expect(word, b"outer", "'outer'")?;
+        let word = self.need("'loop'")?;
+        self.expect(word, b"loop", "'loop'")?;
+        let mut corners = 0;
+        loop {
+            let word = self.need("'vertex' or 'endloop'")?;
+            if word.eq_ignore_ascii_case(b"endloop") {
+                break;
+            }
+            self.expect(word, b"vertex", "'vertex' or 'endloop'")?;
+            let mut position = DVec3::ZERO;
+            for axis in 0..3 {
+                let word = self.need("a coordinate")?;
+                position[axis] = coordinate(word).map_err(|problem| self.fail(problem))?;
+            }
+            faces.push_corner(welder.vertex(position));
+            corners += 1;
+        }
+        if corners < 3 {
+            return Err(self.fail(FileProblem::ShortFace { corners }));
+        }
+        faces.close_face();
+        let word = self.need("'endfacet'")?;
+        self.expect(word, b"endfacet", "'endfacet'")
+    }
+}
