@@ -177,8 +177,9 @@ fn transport_there_and_back_is_the_identity() {
                 // Each direction computed from its own frames.
                 let vector = mesh.vertices()[q] - mesh.vertices()[p];
                 let (at_p, at_q) = (&graph.frames()[p], &graph.frames()[q]);
-                let there = at_p.transport_from(at_q, vector);
-                let home = at_q.transport_from(at_p, -vector);
+                let angle = |[x, y]: [f64; 2]| y.atan2(x);
+                let there = angle(at_p.transport_from(at_q, vector));
+                let home = angle(at_q.transport_from(at_p, -vector));
                 assert!(angle_difference(there, -home).abs() <= 1e-12);
                 assert!(angle_difference(there, graph.transport()[edge]).abs() <= 1e-12);
                 assert_eq!(graph.transport()[back], -graph.transport()[edge]);
@@ -481,7 +482,7 @@ fn faces_of_mixed_sizes_make_the_same_rows_as_their_edges() {
     }
     // Repeated corners add no edge from a vertex to itself.
     let (vertices, mut faces) = mesh.into_parts();
-    faces.push(&[0, 1, 1, 5]);
+    faces.push(&[0, 1, 1]);
     let graph = default_graph(&Mesh::new(vertices, faces).unwrap());
     assert_eq!(graph.edge_count(), 26);
 }

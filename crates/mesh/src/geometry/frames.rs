@@ -28,7 +28,7 @@ impl Frame {
     /// `direction`; `None` if that part is nothing but rounding.
     pub fn towards(normal: DVec3, direction: DVec3) -> Option<Self> {
         let tangent = direction.reject_from_normalized(normal);
-        if !has_direction(tangent, direction) {
+        if is_along_normal(tangent.length_squared(), direction) {
             return None;
         }
         // A second projection restores the right angle that a steep direction loses to rounding.
@@ -64,15 +64,6 @@ impl Frame {
         }
     }
 
-    /// Angle in the frame of the tangent part of `direction`, which is the angle of the log map;
-    /// `None` if there is no such part.
-    pub fn angle(&self, direction: DVec3) -> Option<f64> {
-        let (x, y) = (self.e1.dot(direction), self.e2.dot(direction));
-        let steep =
-            x * x + y * y <= PARALLEL_TO_NORMAL * PARALLEL_TO_NORMAL * direction.length_squared();
-        (!steep).then(|| y.atan2(x))
-    }
-
     /// Coefficients of a vector of space in the two tangent axes.
     pub fn coefficients(&self, vector: DVec3) -> [f64; 2] {
         [self.e1.dot(vector), self.e2.dot(vector)]
@@ -83,13 +74,14 @@ impl Frame {
         x * self.e1 + y * self.e2
     }
 
-    /// Transport angle `g`: a tangent vector with coefficients `v` in `source` has coefficients
-    /// `R2(g) v` here, after the smallest rotation that takes the one normal to the other.
+    /// `(cos g, sin g)` of the transport angle `g`: a tangent vector with coefficients `v` in `source`
+    /// has coefficients `R2(g) v` here, after the smallest rotation that takes the one normal to the
+    /// other.
     ///
     /// Opposite normals have no smallest rotation. Then it is the half turn about the tangent axis
     /// at right angles to `edge`, the vector between the two vertices in either direction: the limit
     /// of a sheet that bends along the edge. Transport back is its inverse.
-    pub fn transport_from(&self, source: &Frame, edge: DVec3) -> f64 {
+    pub fn transport_from(&self, source: &Frame, edge: DVec3) -> [f64; 2] {
         let sum = self.normal + source.normal;
         let squared = sum.length_squared();
         let moved = if squared > OPPOSITE * OPPOSITE {
@@ -101,12 +93,14 @@ impl Frame {
             let axis = across.e2;
             2.0 * axis.dot(source.e1) * axis - source.e1
         };
-        self.e2.dot(moved).atan2(self.e1.dot(moved))
+        self.coefficients(moved)
     }
 }
 
-fn has_direction(tangent: DVec3, whole: DVec3) -> bool {
-    tangent.length_squared() > PARALLEL_TO_NORMAL * PARALLEL_TO_NORMAL * whole.length_squared()
+/// Whether a vector has no direction in the tangent plane, given the squared length of its part
+/// there: it is along the normal, or zero.
+pub(super) fn is_along_normal(squared_tangent_length: f64, vector: DVec3) -> bool {
+    squared_tangent_length <= PARALLEL_TO_NORMAL * PARALLEL_TO_NORMAL * vector.length_squared()
 }
 
 /// Frames of all vertices; `Gauge::Angles` is left to [`super::GaugeGraph::gauge_transform`].

@@ -1,12 +1,15 @@
 //! The gauge graph: everything a gauge equivariant network needs to know of a mesh.
 
 use super::adjacency::{CornerTable, block, split_blocks};
+use super::angles::angles;
+use super::frames::is_along_normal;
 use super::normals::normals_from_corners;
 use super::{Adjacency, Frame, Gauge, GeometryError, GeometryOptions, Neighbourhood, frames};
 use crate::Mesh;
 use glam::DVec3;
 use rayon::prelude::*;
 use std::f64::consts::TAU;
+use std::ops::Range;
 
 /// Neighbourhoods with angles: for every directed edge `p <- q` the neighbour, the position of the
 /// reverse edge, the neighbour angle `theta_pq`, the transport `g_pq` (from `q` to `p`) and the
@@ -86,35 +89,41 @@ impl GaugeGraph {
             .zip(split_blocks(offsets, &mut transport))
             .zip(split_blocks(offsets, &mut radius))
             .enumerate()
-            .for_each(|(index, ((mut theta, mut transport), mut radius))| {
-                for p in block(index, points.len()) {
-                    let neighbours = adjacency.neighbours_of(p);
-                    let take = ..neighbours.len();
-                    let theta = theta.split_off_mut(take).unwrap_or_default();
-                    let transport = transport.split_off_mut(take).unwrap_or_default();
-                    let radius = radius.split_off_mut(take).unwrap_or_default();
-                    let mut undirected = false;
-                    for (place, &q) in neighbours.iter().enumerate() {
-                        let (frame, q) = (&frames[p], q as usize);
-                        let edge = points[q] - points[p];
-                        radius[place] = edge.length();
-                        theta[place] = frame.angle(edge).unwrap_or_else(|| {
-                            undirected = true;
-                            f64::NAN
-                        });
-                        // The other direction is filled in below, as the exact inverse.
-                        if p < q {
-                            transport[place] = frame.transport_from(&frames[q], edge);
+            .for_each_init(
+                || (Vec::new(), Vec::new()),
+                |(theta_x, transport_x), (index, ((theta, transport), radius))| {
+                    // Sines go to where the angles will stand, cosines beside them; the angles of
+                    // the whole block follow at once.
+                    theta_x.resize(theta.len(), 0.0);
+                    transport_x.resize(theta.len(), 0.0);
+                    let mut undirected = Vec::new();
+                    let mut edge = 0;
+                    for p in block(index, points.len()) {
+                        let frame = &frames[p];
+                        let row = edge..edge + adjacency.row(p).len();
+                        for &q in adjacency.neighbours_of(p) {
+                            let vector = points[q as usize] - points[p];
+                            radius[edge] = vector.length();
+                            let [x, y] = frame.coefficients(vector);
+                            (theta_x[edge], theta[edge]) = (x, y);
+                            if is_along_normal(x * x + y * y, vector) {
+                                undirected.push((row.clone(), edge));
+                            }
+                            // The other direction is filled in below, as the exact inverse.
+                            let [x, y] = if p < q as usize {
+                                frame.transport_from(&frames[q as usize], vector)
+                            } else {
+                                [1.0, 0.0]
+                            };
+                            (transport_x[edge], transport[edge]) = (x, y);
+                            edge += 1;
                         }
                     }
-                    if undirected {
-                        let first = theta.iter().copied().find(|angle| !angle.is_nan());
-                        for angle in theta.iter_mut().filter(|angle| angle.is_nan()) {
-                            *angle = first.unwrap_or(0.0);
-                        }
-                    }
-                }
-            });
+                    angles(theta, theta_x);
+                    angles(transport, transport_x);
+                    give_directions(theta, &undirected);
+                },
+            );
         for p in 0..points.len() {
             for edge in adjacency.row(p) {
                 if (adjacency.neighbours()[edge] as usize) < p {
@@ -236,7 +245,7 @@ impl GaugeGraph {
     ///
     /// # Panics
     /// If there is no such vertex.
-    pub fn row(&self, vertex: usize) -> std::ops::Range<usize> {
+    pub fn row(&self, vertex: usize) -> Range<usize> {
         self.adjacency.row(vertex)
     }
 
@@ -258,6 +267,21 @@ impl GaugeGraph {
     /// Frame of every vertex.
     pub fn frames(&self) -> &[Frame] {
         &self.frames
+    }
+}
+
+/// Gives edges without a direction of their own the angle of the first edge in their row that has
+/// one, or zero if none has. `undirected` lists such edges in order, each with its row.
+fn give_directions(theta: &mut [f64], undirected: &[(Range<usize>, usize)]) {
+    for of_one_row in undirected.chunk_by(|a, b| a.0 == b.0) {
+        let row = of_one_row[0].0.clone();
+        let undirected = of_one_row.iter().map(|(_, edge)| *edge);
+        let leading = row.clone().zip(undirected.clone());
+        let first = row.start + leading.take_while(|(place, edge)| place == edge).count();
+        let angle = if first < row.end { theta[first] } else { 0.0 };
+        for edge in undirected {
+            theta[edge] = angle;
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 //! turn by angles `a_p`, `theta_pq` becomes `theta_pq - a_p` and `g_pq` becomes `g_pq - a_p + a_q`.
 
 mod adjacency;
+mod angles;
 mod error;
 mod frames;
 mod graph;
