@@ -101,6 +101,9 @@ fn counts(mut words: Words) -> Result<(u64, u64), FileProblem> {
     Ok((next()?, next()?))
 }
 
+/// A normal, a colour with alpha and texture coordinates.
+const MOST_FURTHER: usize = 3 + 4 + 2;
+
 /// A vertex is `x y z [nx ny nz] [r g b [a]] [s t]`. Colours are taken without `C` in the keyword
 /// too, as many files have them so; the first vertex tells how many numbers they are.
 fn read_vertices(
@@ -108,7 +111,7 @@ fn read_vertices(
     count: usize,
     keyword: &Keyword,
 ) -> Parsed<(Vec<DVec3>, Vec<VertexAttribute>)> {
-    let before_colour = if keyword.normals { 6 } else { 3 };
+    let before_colour = if keyword.normals { 3 } else { 0 };
     let after_colour = if keyword.texture { 2 } else { 0 };
     let mut positions = Vec::with_capacity(count);
     let mut colours = Vec::new();
@@ -117,9 +120,19 @@ fn read_vertices(
         let words = lines
             .next_words()
             .ok_or_else(|| truncated("vertex", read, count).at_line(lines.number()))?;
-        let line = lines.number();
-        let found = words.clone().count();
-        let here = found.checked_sub(before_colour + after_colour);
+        let fail = |problem: FileProblem| problem.at_line(lines.number());
+        let mut position = DVec3::ZERO;
+        let mut further: [&[u8]; MOST_FURTHER] = Default::default();
+        let mut found = 0;
+        for word in words {
+            if found < 3 {
+                position[found] = coordinate(word).map_err(fail)?;
+            } else if let Some(place) = further.get_mut(found - 3) {
+                *place = word;
+            }
+            found += 1;
+        }
+        let here = found.checked_sub(3 + before_colour + after_colour);
         let allowed = match (channels, keyword.colour) {
             (Some(channels), _) => here == Some(channels),
             (None, false) => matches!(here, Some(0 | 3 | 4)),
@@ -128,16 +141,11 @@ fn read_vertices(
         let (true, Some(here)) = (allowed, here) else {
             let expected =
                 "the values of a vertex, as many as the header and the first vertex say,";
-            return Err(FileProblem::ValueCount { found, expected }.at_line(line));
+            return Err(fail(FileProblem::ValueCount { found, expected }));
         };
         channels = Some(here);
-        let mut position = DVec3::ZERO;
-        for (at, word) in words.enumerate() {
-            if at < 3 {
-                position[at] = coordinate(word).map_err(|p| p.at_line(line))?;
-            } else if (before_colour..before_colour + here).contains(&at) {
-                colours.push(number(word, "a number").map_err(|p| p.at_line(line))?);
-            }
+        for word in &further[before_colour..before_colour + here] {
+            colours.push(number(word, "a number").map_err(fail)?);
         }
         positions.push(position);
     }

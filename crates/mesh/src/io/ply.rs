@@ -395,7 +395,7 @@ trait Value: std::str::FromStr + std::fmt::Debug + Copy {
     /// What a word must be to be one.
     const EXPECTED: &'static str;
     fn split_from(bytes: &[u8], little_endian: bool) -> Option<(Self, &[u8])>;
-    fn append_to(self, row: &mut Vec<u8>, encoding: PlyEncoding);
+    fn append_to(self, row: &mut Vec<u8>, encoding: PlyEncoding) -> io::Result<()>;
 }
 
 macro_rules! impl_value {
@@ -413,12 +413,12 @@ macro_rules! impl_value {
                 Some((value, rest))
             }
 
-            fn append_to(self, row: &mut Vec<u8>, encoding: PlyEncoding) {
+            fn append_to(self, row: &mut Vec<u8>, encoding: PlyEncoding) -> io::Result<()> {
                 match encoding {
-                    PlyEncoding::LittleEndian => row.extend_from_slice(&self.to_le_bytes()),
-                    PlyEncoding::BigEndian => row.extend_from_slice(&self.to_be_bytes()),
+                    PlyEncoding::LittleEndian => row.write_all(&self.to_le_bytes()),
+                    PlyEncoding::BigEndian => row.write_all(&self.to_be_bytes()),
                     // The shortest digits that read back as the same number.
-                    PlyEncoding::Ascii => row.extend_from_slice(format!("{self:?} ").as_bytes()),
+                    PlyEncoding::Ascii => write!(row, "{self:?} "),
                 }
             }
         }
@@ -832,22 +832,22 @@ pub(super) fn write(
     };
     for (vertex, position) in mesh.vertices().iter().enumerate() {
         for coordinate in position.to_array() {
-            coordinate.append_to(&mut row, encoding);
+            coordinate.append_to(&mut row, encoding)?;
         }
         for attribute in attributes {
-            with_values!(&attribute.values, values => values[vertex].append_to(&mut row, encoding));
+            with_values!(&attribute.values, values => values[vertex].append_to(&mut row, encoding)?);
         }
         finish(&mut row)?;
     }
     for face in mesh.faces().iter() {
         if short_lists {
-            (face.len() as u8).append_to(&mut row, encoding);
+            (face.len() as u8).append_to(&mut row, encoding)?;
         } else {
-            (face.len() as u32).append_to(&mut row, encoding);
+            (face.len() as u32).append_to(&mut row, encoding)?;
         }
         for vertex in face {
             // As `int` or `uint`, the bits are the same.
-            vertex.append_to(&mut row, encoding);
+            vertex.append_to(&mut row, encoding)?;
         }
         finish(&mut row)?;
     }

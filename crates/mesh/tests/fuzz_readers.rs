@@ -1,0 +1,390 @@
+//! Mutation fuzzing of every reader: whatever the bytes, reading ends without a panic, with a
+//! one-line error or a sound mesh, and within memory in proportion to the file.
+//!
+//! `GEMCNN_FUZZ_INPUTS=1000000 cargo test -p gemcnn-mesh --test fuzz_readers -- --nocapture`
+//! reads that many inputs for each format. Every input is made from its number alone, so a failure
+//! is repeated by running it again.
+
+// A global allocator, which counts bytes, cannot be written without `unsafe`.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use gemcnn_mesh::parse_mesh;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// Reading may take this many bytes for each byte of the file. The worst is a triangle strip of
+/// one-byte indices, each of which makes a triangle of 16 bytes in vectors that grow by doubling.
+const BYTES_PER_BYTE: usize = 64;
+/// And this many more: hash tables, messages.
+const FIXED_BYTES: usize = 2 << 10;
+/// Inputs for each format, unless the environment says otherwise.
+const DEFAULT_INPUTS: u64 = 100_000;
+
+/// The system's allocator, with the bytes that each thread has in use and their peak.
+struct Counting;
+
+thread_local! {
+    // Signed, as one thread may free what another has allocated.
+    static IN_USE: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+fn count(bytes: isize) {
+    let in_use = IN_USE.get() + bytes;
+    IN_USE.set(in_use);
+    PEAK.set(PEAK.get().max(in_use));
+}
+
+// SAFETY: every call is passed on unchanged to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // Old and new are there at once while bytes are moved.
+        count(size as isize);
+        count(-(layout.size() as isize));
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Peak of the bytes that this thread holds at any time of `work`, beyond those before.
+fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = IN_USE.get();
+    PEAK.set(before);
+    let result = work();
+    (result, PEAK.get().abs_diff(before))
+}
+
+struct Format {
+    extension: &'static str,
+    seeds: Vec<Vec<u8>>,
+}
+
+fn formats() -> Vec<Format> {
+    let fixture = |name: &str| {
+        let folder = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../fixtures/meshes/trouble/"
+        );
+        std::fs::read(format!("{folder}{name}")).unwrap()
+    };
+    let format = |extension, fixtures: &[&str], written: &[&[u8]]| Format {
+        extension,
+        seeds: written
+            .iter()
+            .map(|seed| seed.to_vec())
+            .chain(fixtures.iter().map(|name| fixture(name)))
+            .collect(),
+    };
+    vec![
+        format(
+            "obj",
+            &["dodecahedron_poly.obj", "fan3.obj", "hourglass_ico.obj", "tet.obj", "triple_vierbein.obj"],
+            &[
+                b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n",
+                b"f 1/1/1 2//2 3/3 \\\n -1\nv 0 0 0 1 0 0.5\nv 1 0 0 0 0 0\r\nv 0 1 0 1 1 1\rv 1e-3 .5 +7. 0 0 0\n",
+                b"# c\nmtllib a.mtl\no \xe9\nvt 0 0\nvn 0 0 1\nv 0 0 0 1\nv 1 0 0\nv 0 1 0\ng a\ns 1\nf -1 -2 -3\nl 1 2\n",
+                b"f 9 8 7\nf 1 2 3\nv 0 0 0\nv 1 0 0\nv 0 1 0\n",
+            ],
+        ),
+        format(
+            "ply",
+            &["bob_small.ply"],
+            &[
+                b"ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\nproperty float z\nproperty uchar red\n\
+                  element face 1\nproperty list uchar int vertex_indices\nend_header\n0 0 0 1\n1 0 0 2\n0 1 0 3\n3 0 1 2\n",
+                b"ply\r\nformat binary_little_endian 1.0\r\ncomment c\r\nelement vertex 3\r\nproperty char x\r\nproperty char y\r\n\
+                  property uchar z\r\nproperty short label\r\nelement face 1\r\nproperty list uchar uchar vertex_index\r\nend_header\r\n\
+                  \0\0\0\x01\x02\x01\0\0\x03\x04\0\x01\0\x05\x06\x03\0\x01\x02",
+                b"ply\nformat binary_big_endian 1.0\nelement face 1\nproperty float q\nproperty list int int vertex_indices\n\
+                  element tag 1\nproperty list ushort double d\nelement none 7\nelement vertex 3\nproperty uchar x\nproperty uchar y\n\
+                  property uchar z\nproperty list uchar uchar links\nend_header\n\
+                  \0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x01\0\0\0\x02\0\x01\0\0\0\0\0\0\0\0\x01\x02\x03\x01\x09\x01\x02\x03\0\x01\x02\x03\0",
+                b"ply\nformat binary_little_endian 1.0\nelement vertex 4\nproperty uchar x\nproperty uchar y\nproperty uchar z\n\
+                  element tristrips 1\nproperty list uint char vertex_indices\nend_header\n\
+                  \0\0\0\x01\0\0\0\x01\0\x01\x01\0\x09\0\0\0\0\x01\x02\x03\xff\x01\x02\x03\0",
+                b"ply\rformat ascii 1.0\robj_info i\relement vertex 4\rproperty double x\rproperty int8 y\rproperty uint32 z\r\
+                  element tristrip 1\rproperty list int32 int32 vertex_indices\rend_header\r0 0 0\r1 0 0\r0 1 0\r1 1 1\r7 0 1 2 3 -1 0 1\r",
+            ],
+        ),
+        format(
+            "off",
+            &[],
+            &[
+                b"OFF\n4 2 0\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n3 0 1 2\n4 0 1 2 3\n",
+                b"COFF 3 1 0\n0 0 0 255 0 0 255\n1 0 0 0 255 0 255\n0 1 0 0 0 255 255\n3 0 1 2 0.5 0.5 0.5\n",
+                b"# c\nSTCNOFF\n# c\n3 1 0\n0 0 0 9 9 9 1 0 0 7 7\n1 0 0 9 9 9 0 0.5 0 7 7\n0 1 0 9 9 9 0 0 1 7 7\n3 0 1 2\n",
+                b"OFF3 1 0\r\n0 0 0\r\n1 0 0\r\n0 1 0\r\n3 0 1 2 # c\r\n",
+                b"3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n",
+                b"OFF BINARY\n\0\0\0\x03\0\0\0\x01",
+                b"nOFF\n4\n1 0 0\n0 0 0 0\n",
+            ],
+        ),
+        format(
+            "stl",
+            &["stl_box_ascii.stl", "stl_box_binary.stl"],
+            &[
+                b"solid a\nfacet normal 0 0 1\nouter loop\nvertex 0 0 0\nvertex 1 0 0\nvertex 0 1 0\nendloop\nendfacet\nendsolid a\n",
+                b"SOLID\rFACET\rOUTER LOOP\rVERTEX -0 0 0 VERTEX 1 0 0\rVERTEX 0 1e0 0\rENDLOOP ENDFACET\rENDSOLID\rsolid b\rendsolid",
+                b"solid but binary                                                                \x01\0\0\0\
+                  \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x80\x3f\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x80\x3f\0\0\0\x80\0\0",
+            ],
+        ),
+    ]
+}
+
+/// Words that parsers have stumbled over.
+const NASTY: [&[u8]; 26] = [
+    b"-1",
+    b"0",
+    b"1",
+    b"2",
+    b"255",
+    b"256",
+    b"2147483648",
+    b"4294967295",
+    b"4294967296",
+    b"353535235358",
+    b"18446744073709551615",
+    b"-9223372036854775808",
+    b"99999999999999999999999999",
+    b"1e999",
+    b"-1e-999",
+    b"nan",
+    b"inf",
+    b"0.5",
+    b"0x10",
+    b"1e",
+    b"-",
+    b"\\",
+    b"#",
+    b"list",
+    b"uchar",
+    b"vertex",
+];
+
+fn mutate(input: &mut Vec<u8>, other: &[u8], rng: &mut ChaCha8Rng) {
+    if input.is_empty() {
+        input.extend_from_slice(other);
+        return;
+    }
+    // Half of the changes go to the second half, lest headers get them all.
+    let start = if rng.random() { input.len() / 2 } else { 0 };
+    let at = rng.random_range(start..input.len());
+    match rng.random_range(0..13) {
+        0 | 1 => input[at] ^= 1 << rng.random_range(0..8),
+        2 => input[at] = rng.random(),
+        3 => input.insert(at, rng.random()),
+        4 => {
+            input.remove(at);
+        }
+        5 => input.truncate(at),
+        6 => {
+            let chunk = chunk(input, rng).to_vec();
+            input.splice(at..at, chunk);
+        }
+        7 => {
+            let chunk = chunk(other, rng).to_vec();
+            input.splice(at..at, chunk);
+        }
+        8 => {
+            let from = rng.random_range(0..=other.len());
+            input.truncate(at);
+            input.extend_from_slice(&other[from..]);
+        }
+        9 | 10 => replace_word(input, at, rng),
+        11 => {
+            let line = line_around(input, at);
+            input.drain(line);
+        }
+        _ => {
+            let line = line_around(input, at);
+            let copy = input[line.clone()].to_vec();
+            let copies = copy.repeat(rng.random_range(1..=8));
+            input.splice(line.end..line.end, copies);
+        }
+    }
+}
+
+fn chunk<'a>(bytes: &'a [u8], rng: &mut ChaCha8Rng) -> &'a [u8] {
+    let start = rng.random_range(0..=bytes.len());
+    let length = rng.random_range(0..=(bytes.len() - start).min(200));
+    &bytes[start..start + length]
+}
+
+/// The run of bytes around `at` up to those that `ends` names.
+fn run_around(bytes: &[u8], at: usize, ends: impl Fn(&u8) -> bool) -> std::ops::Range<usize> {
+    let start = bytes[..at].iter().rposition(&ends).map_or(0, |p| p + 1);
+    let end = bytes[at..]
+        .iter()
+        .position(&ends)
+        .map_or(bytes.len(), |p| at + p);
+    start..end.max(start)
+}
+
+fn replace_word(input: &mut Vec<u8>, at: usize, rng: &mut ChaCha8Rng) {
+    let word = run_around(input, at, u8::is_ascii_whitespace);
+    let nasty = NASTY.choose(rng).copied().unwrap_or_default();
+    input.splice(word, nasty.iter().copied());
+}
+
+fn line_around(input: &[u8], at: usize) -> std::ops::Range<usize> {
+    let line = run_around(input, at, |&b| b == b'\n' || b == b'\r');
+    line.start..(line.end + 1).min(input.len())
+}
+
+/// Makes input `number` of a format.
+fn make_input(format: &Format, all: &[Format], number: u64) -> (String, Vec<u8>) {
+    let mut rng = ChaCha8Rng::seed_from_u64(number);
+    let seed = |format: &Format, rng: &mut ChaCha8Rng| {
+        format.seeds.choose(rng).cloned().unwrap_or_default()
+    };
+    let mut input = seed(format, &mut rng);
+    for _ in 0..rng.random_range(1..=4) {
+        let foreign = rng.random_range(0..8) == 0;
+        let donor = all.choose(&mut rng).filter(|_| foreign).unwrap_or(format);
+        let other = seed(donor, &mut rng);
+        mutate(&mut input, &other, &mut rng);
+    }
+    let extension = if rng.random_range(0..8) == 0 {
+        "mesh"
+    } else {
+        format.extension
+    };
+    (format!("input.{extension}"), input)
+}
+
+/// Reads one input and checks what comes back: whether it is a mesh, and the memory taken.
+fn check(name: &str, input: &[u8]) -> (bool, usize) {
+    let (result, peak) = peak_of(|| parse_mesh(Path::new(name), input));
+    let limit = BYTES_PER_BYTE * input.len() + FIXED_BYTES;
+    assert!(peak <= limit, "{peak} bytes for a file of {}", input.len());
+    match result {
+        Ok(file) => {
+            let vertices = file.mesh.vertex_count();
+            assert!(file.attributes.iter().all(|a| a.values.len() == vertices));
+            (true, peak)
+        }
+        Err(error) => {
+            let message = error.to_string();
+            assert!(
+                !message.contains('\n') && message.contains("; "),
+                "{message}"
+            );
+            assert!(message.len() < 400, "{message}");
+            (false, peak)
+        }
+    }
+}
+
+#[test]
+fn no_input_makes_a_reader_panic_or_take_memory_out_of_proportion() {
+    let inputs = std::env::var("GEMCNN_FUZZ_INPUTS")
+        .map(|count| count.parse().expect("GEMCNN_FUZZ_INPUTS is a number"))
+        .unwrap_or(DEFAULT_INPUTS);
+    let formats = formats();
+    for format in &formats {
+        for seed in &format.seeds {
+            check(&format!("seed.{}", format.extension), seed);
+        }
+        let mut meshes = 0;
+        let mut worst = 0.0_f64;
+        for number in 0..inputs {
+            let (name, input) = make_input(format, &formats, number);
+            let checked = catch_unwind(AssertUnwindSafe(|| check(&name, &input)));
+            let Ok((is_mesh, peak)) = checked else {
+                panic!(
+                    "{} input {number} ({name}) failed: {:?}",
+                    format.extension,
+                    String::from_utf8_lossy(&input)
+                );
+            };
+            meshes += u64::from(is_mesh);
+            let above = peak.saturating_sub(FIXED_BYTES) as f64;
+            worst = worst.max(above / input.len().max(1) as f64);
+        }
+        println!(
+            "{}: {inputs} inputs, {meshes} of them meshes, at most {worst:.1} bytes per byte above {FIXED_BYTES}",
+            format.extension
+        );
+        // Mutations that break everything would test only the first check of each reader.
+        assert!(meshes > inputs / 50, "only {meshes} meshes");
+    }
+}
+
+#[test]
+fn the_worst_files_known_stay_within_the_limit() {
+    let header = |count: usize, list: &str, length: usize| {
+        format!(
+            "ply\nformat binary_little_endian 1.0\nelement vertex {count}\nproperty uchar x\nproperty uchar y\n\
+             property uchar z\nelement {list} {length}\nproperty list uint uchar vertex_indices\nend_header\n"
+        )
+        .into_bytes()
+    };
+    let mut strip = header(3, "tristrips", 1);
+    strip.extend([0; 9]);
+    strip.extend(300_000u32.to_le_bytes());
+    strip.extend((0..300_000).map(|at| (at % 3) as u8));
+    let mut points = header(200_000, "face", 0);
+    points.extend([7; 600_000]);
+    let properties: String = (0..20_000)
+        .map(|at| format!("property char p{at}\n"))
+        .collect();
+    let wide = format!(
+        "ply\nformat ascii 1.0\nelement vertex 0\nproperty char x\nproperty char y\nproperty char z\n{properties}end_header\n"
+    );
+    let elements: String = (0..50_000).map(|at| format!("element e{at} 0\n")).collect();
+    let long = format!(
+        "ply\nformat ascii 1.0\nelement vertex 0\nproperty char x\nproperty char y\nproperty char z\n{elements}end_header\n"
+    );
+    let mut triangles = vec![0; 80];
+    triangles.extend(5_000u32.to_le_bytes());
+    for at in 0..5_000u32 {
+        triangles.extend([0; 12]);
+        for corner in 0..9u32 {
+            triangles.extend(((9 * at + corner) as f32).to_le_bytes());
+        }
+        triangles.extend([0; 2]);
+    }
+    for (name, content) in [
+        ("strip.ply", strip),
+        ("points.ply", points),
+        ("wide.ply", wide.into_bytes()),
+        ("long.ply", long.into_bytes()),
+        ("triangles.stl", triangles),
+        ("points.obj", b"v 0 0 0\n".repeat(100_000)),
+        ("colours.obj", b"v 0 0 0 0 0 0\n".repeat(100_000)),
+        (
+            "faces.obj",
+            [&b"v 0 0 0\n"[..], &b"f 1 1 1\n".repeat(100_000)].concat(),
+        ),
+        (
+            "joined.obj",
+            [&b"v 0 0 0\nf "[..], &b"1\\\n".repeat(100_000), b"1 1 1\n"].concat(),
+        ),
+    ] {
+        let (is_mesh, peak) = check(name, &content);
+        println!(
+            "{name}: {:.1} bytes per byte",
+            peak as f64 / content.len() as f64
+        );
+        assert!(is_mesh, "{name}");
+    }
+}
