@@ -22,7 +22,7 @@ impl std::fmt::Display for NormalTrouble {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum GeometryError {
     /// Vertices that faces use, but that have no tangent plane.
-    #[error("{} no tangent plane: {}; drop degenerate faces, weld or orient the mesh first", plural(*.count), list(.examples, *.count))]
+    #[error("{} no tangent plane: {}; {}", plural(*.count), list(.examples, *.count), advice(.examples))]
     NoTangentPlane {
         /// How many such vertices there are.
         count: usize,
@@ -105,4 +105,15 @@ fn list(examples: &[(u32, NormalTrouble)], count: usize) -> String {
         text.push_str(&format!(" and {} more", count - examples.len()));
     }
     text
+}
+
+fn advice(examples: &[(u32, NormalTrouble)]) -> &'static str {
+    if examples
+        .iter()
+        .any(|(_, trouble)| *trouble == NormalTrouble::DegenerateFaces)
+    {
+        "drop degenerate faces and the vertices that only they use"
+    } else {
+        "orient the faces alike, or split the vertices where sheets touch or fold back"
+    }
 }
