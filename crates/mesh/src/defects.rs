@@ -93,17 +93,19 @@ fn least_rotation(count: usize, entry: impl Fn(usize) -> u32) -> usize {
     best.min(rival)
 }
 
-/// For every point the first one at exactly its position (0.0 and -0.0 are equal).
+/// A key that equal positions share; 0.0 and -0.0 are equal.
+pub(crate) fn position_key(position: DVec3) -> [u64; 3] {
+    // Adding 0.0 turns -0.0 into 0.0 and leaves every other number alone.
+    position.to_array().map(|x| (x + 0.0).to_bits())
+}
+
+/// For every point the first one at exactly its position.
 pub(crate) fn first_at_same_position(points: &[DVec3]) -> Vec<u32> {
     let mut first = HashMap::with_capacity(points.len());
     points
         .iter()
         .zip(0..)
-        .map(|(point, index)| {
-            // Adding 0.0 turns -0.0 into 0.0 and leaves every other number alone.
-            let key = point.to_array().map(|x| (x + 0.0).to_bits());
-            *first.entry(key).or_insert(index)
-        })
+        .map(|(point, index)| *first.entry(position_key(*point)).or_insert(index))
         .collect()
 }
 

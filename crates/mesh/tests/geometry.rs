@@ -557,6 +557,35 @@ fn radius_neighbourhoods_hold_all_points_within_reach_or_the_mutually_nearest() 
 }
 
 #[test]
+fn meshes_of_any_size_have_the_same_angles() {
+    let mesh = bumpy_sphere(2, 10);
+    for options in [GeometryOptions::default(), radius_options(0.5, 12)] {
+        let graph = GaugeGraph::new(&mesh, &options).unwrap();
+        for scale in [
+            2f64.powi(-1000),
+            2f64.powi(-250),
+            2f64.powi(400),
+            2f64.powi(1022),
+        ] {
+            let scaled = mesh.map_vertices(|v| v * scale).unwrap();
+            let mut options = options.clone();
+            if let Neighbourhood::Radius { radius, .. } = &mut options.neighbourhood {
+                *radius *= scale;
+            }
+            let scaled = GaugeGraph::new(&scaled, &options).unwrap();
+            assert_eq!(scaled.theta(), graph.theta());
+            assert_eq!(scaled.transport(), graph.transport());
+            for (big, small) in scaled.radius().iter().zip(graph.radius()) {
+                assert_eq!(*big, small * scale);
+            }
+        }
+    }
+    let huge = shapes::grid(3, 3, Cells::Quads).unwrap();
+    let huge = huge.map_vertices(|v| (v - DVec3::ONE) * f64::MAX).unwrap();
+    assert_finite_and_orthonormal(&default_graph(&huge));
+}
+
+#[test]
 fn choices_that_do_not_fit_are_refused() {
     let mesh = shapes::icosahedron();
     let with = |gauge| {

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 
 /// Compute the gauge geometry of a mesh: normals, frames, neighbour angles, parallel transport.
 ///
-/// Writes tensors `normals` [V,3], `frames` [V,3,3] (rows e1, e2, normal), `offsets` [V+1],
-/// `neighbours` [E], `reverse` [E] (position of the reverse of each directed edge), `theta` [E]
-/// (angle of the neighbour in the frame), `transport` [E] (angle from the neighbour's frame) and
-/// `radius` [E]. Angles are in radians; directed edges are sorted by the vertex that receives.
+/// For V vertices and E directed edges, sorted by the vertex that receives, it writes the tensors
+/// normals (V x 3), frames (V x 3 x 3, rows e1, e2, normal), offsets (V + 1, start of each row),
+/// neighbours (E), reverse (E, position of the reverse edge), theta (E, angle of the neighbour in the
+/// frame), transport (E, angle from the neighbour's frame) and radius (E). Angles are in radians.
 #[derive(Args)]
 pub struct Geometry {
     /// Mesh file: OBJ, PLY, OFF or STL.

@@ -3,7 +3,7 @@
 use super::adjacency::{CornerTable, block, split_blocks};
 use super::angles::angles;
 use super::frames::is_along_normal;
-use super::normals::normals_from_corners;
+use super::normals::{normals_from_corners, of_moderate_size};
 use super::{Adjacency, Frame, Gauge, GeometryError, GeometryOptions, Neighbourhood, frames};
 use crate::Mesh;
 use glam::DVec3;
@@ -47,6 +47,17 @@ impl GaugeGraph {
         };
         if let Some((what, given)) = given {
             check_length(what, given, mesh.vertex_count())?;
+        }
+        if let Some((moderate, scale)) = of_moderate_size(mesh) {
+            let mut options = options.clone();
+            if let Neighbourhood::Radius { radius, .. } = &mut options.neighbourhood {
+                *radius *= scale;
+            }
+            let mut graph = Self::new(&moderate, &options)?;
+            for radius in &mut graph.radius {
+                *radius = (*radius / scale).min(f64::MAX);
+            }
+            return Ok(graph);
         }
         let table = CornerTable::new(mesh);
         let normals = normals_from_corners(mesh, &table, options.normals)?;

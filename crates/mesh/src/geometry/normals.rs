@@ -23,7 +23,24 @@ pub fn vertex_normals(
     mesh: &Mesh,
     weighting: NormalWeighting,
 ) -> Result<Vec<DVec3>, GeometryError> {
+    let moderate = of_moderate_size(mesh);
+    let mesh = moderate.as_ref().map_or(mesh, |(mesh, _)| mesh);
     normals_from_corners(mesh, &CornerTable::new(mesh), weighting)
+}
+
+/// A copy of the mesh scaled by a power of two, and that scale, if areas and squares of its lengths
+/// would overflow or underflow. Directions and angles are the same to the bit.
+pub(super) fn of_moderate_size(mesh: &Mesh) -> Option<(Mesh, f64)> {
+    const MODERATE: std::ops::Range<f64> = 1e-75..1e75;
+    let largest = mesh.vertices().iter().map(|v| v.abs().max_element());
+    let largest = largest.fold(0.0, f64::max);
+    if largest == 0.0 || MODERATE.contains(&largest) {
+        return None;
+    }
+    // Within the exponents of normal numbers, so that the scale and its inverse are exact.
+    let scale = 2f64.powi((-largest.log2().floor() as i32).clamp(-1020, 1020));
+    let scaled = mesh.map_vertices(|v| v * scale).ok()?;
+    Some((scaled, scale))
 }
 
 /// Face normals, the length of each being its weight (area) or 1 (corner angle); zero for a face

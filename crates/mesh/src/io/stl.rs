@@ -10,6 +10,7 @@ use super::room::Room;
 use super::text::{Lines, Words, coordinate};
 use super::{FileFormat, MeshFile, assemble};
 use crate::Faces;
+use crate::defects::position_key;
 
 /// Bytes before the number of triangles.
 const TITLE: usize = 80;
@@ -38,13 +39,14 @@ struct Welder {
 
 impl Welder {
     fn vertex(&mut self, position: DVec3) -> u32 {
-        // Adding zero makes -0.0 the same as 0.0.
-        let key = (position + DVec3::ZERO).to_array().map(f64::to_bits);
-        *self.numbers.entry(key).or_insert_with(|| {
-            self.vertices.push(position);
-            // Past u32::MAX the number saturates; `Mesh::new` then refuses the vertices.
-            u32::try_from(self.vertices.len() - 1).unwrap_or(u32::MAX)
-        })
+        *self
+            .numbers
+            .entry(position_key(position))
+            .or_insert_with(|| {
+                self.vertices.push(position);
+                // Past u32::MAX the number saturates; `Mesh::new` then refuses the vertices.
+                u32::try_from(self.vertices.len() - 1).unwrap_or(u32::MAX)
+            })
     }
 }
 
