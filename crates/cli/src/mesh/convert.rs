@@ -11,6 +11,7 @@ use gemcnn_mesh::{
 use std::path::PathBuf;
 use std::str::FromStr;
 
+/// Convert a mesh to another format, and repair it on the way if asked to.
 #[derive(Args)]
 pub struct Convert {
     /// Mesh to read: OBJ, PLY, OFF or STL.

@@ -12,6 +12,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+/// Say what a mesh is, whether it is sound, and what would repair it.
 #[derive(Args)]
 pub struct Info {
     /// Mesh files: OBJ, PLY, OFF or STL, told by content.

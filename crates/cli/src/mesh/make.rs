@@ -8,6 +8,7 @@ use gemcnn_mesh::shapes::{self, Axis, Cells, Profile, Roughness, ShapeError};
 use gemcnn_mesh::{Mesh, WriteOptions};
 use std::path::{Path, PathBuf};
 
+/// Make a mesh: spheres, tori, capsules, and flat, bent and rough grids.
 #[derive(Args)]
 pub struct Make {
     #[command(subcommand)]

@@ -12,17 +12,13 @@ use clap::Subcommand;
 use gemcnn_mesh::{MeshFile, VertexAttribute, WriteOptions, read_mesh, write_mesh};
 use std::path::{Path, PathBuf};
 
+/// The commands; each is documented where it is defined.
 #[derive(Subcommand)]
 pub enum MeshCommand {
-    /// Say what a mesh is, whether it is sound, and what would repair it.
     Info(info::Info),
-    /// Convert a mesh to another format, and repair it on the way if asked to.
     Convert(convert::Convert),
-    /// Compute the gauge geometry of a mesh: normals, frames, neighbour angles, parallel transport.
     Geometry(geometry::Geometry),
-    /// Make a mesh: spheres, tori, capsules, and flat, bent and rough grids.
     Make(make::Make),
-    /// Draw a mesh to a PNG file.
     Picture(picture::PictureCommand),
 }
 

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 /// Colours of the two tangent axes of a frame.
 const AXIS_COLOURS: [[u8; 3]; 2] = [[200, 60, 50], [40, 110, 190]];
 
+/// Draw a mesh to a PNG file.
 #[derive(Args)]
 pub struct PictureCommand {
     /// Mesh file: OBJ, PLY, OFF or STL.
