@@ -6,13 +6,23 @@
 //! compare them. Sizes are checked at the door ([`KernelError`]); inside, loops are branch-free.
 //! Work is spread over the current rayon pool, and results do not depend on the number of threads.
 
+pub mod aggregate;
 mod error;
 mod feature_type;
+pub mod gauge_conv;
 mod graph;
+pub mod linear;
 mod matrix;
+mod narrow;
+mod parallel;
 mod real;
 mod scratch;
+pub mod self_map;
+mod simd;
+#[cfg(test)]
+mod testing;
 
+pub use aggregate::Aggregation;
 pub use error::KernelError;
 pub use feature_type::{FeatureType, ParseTypeError, irrep_dimension};
 pub use graph::{EdgePhases, GraphArrays, GraphParts};

@@ -1,5 +1,6 @@
 //! The numbers that operators work on: f32 and f64.
 
+use crate::simd::Lanes;
 use bytemuck::Pod;
 use num_traits::Float;
 use std::fmt::{Debug, Display};
@@ -21,6 +22,7 @@ pub trait Real:
     + Send
     + Sync
     + 'static
+    + Lanes
     + sealed::Sealed
 {
     /// `"f32"` or `"f64"`.
