@@ -6,13 +6,25 @@
 //! compare them. Sizes are checked at the door ([`KernelError`]); inside, loops are branch-free.
 //! Work is spread over the current rayon pool, and results do not depend on the number of threads.
 
+pub mod activation;
+pub mod batch_norm;
+pub mod dropout;
+pub mod elementwise;
 mod error;
 mod feature_type;
 mod graph;
 mod matrix;
+pub mod norm_gate;
+mod partials;
+pub mod random;
 mod real;
+pub mod regular;
 mod scratch;
+mod simd;
+#[cfg(test)]
+mod testing;
 
+pub use activation::Activation;
 pub use error::KernelError;
 pub use feature_type::{FeatureType, ParseTypeError, irrep_dimension};
 pub use graph::{EdgePhases, GraphArrays, GraphParts};
