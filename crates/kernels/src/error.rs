@@ -49,3 +49,14 @@ pub(crate) fn check_length<T>(
         })
     }
 }
+
+/// Checks that a buffer holds `vertices` rows of `width` numbers.
+pub(crate) fn check_rows<T>(
+    operator: &'static str,
+    buffer: &'static str,
+    values: &[T],
+    vertices: usize,
+    width: usize,
+) -> Result<(), KernelError> {
+    check_length(operator, buffer, values, vertices.saturating_mul(width))
+}

@@ -72,7 +72,7 @@ impl<T: Real> WithSimd for NarrowProduct<'_, T> {
             assert!((rows - 1) * a.row_stride + (inner - 1) * a.column_stride < a.data.len());
             assert!((inner - 1) * b_stride + columns <= b.len());
         }
-        let lanes = T::lanes::<S>();
+        let lanes = T::count::<S>();
         let mut column = 0;
         while column < columns {
             let left = columns - column;
@@ -170,14 +170,14 @@ unsafe fn block<S: Simd, T: Real, const ROWS: usize, const VECTORS: usize, const
     simd: S,
     place: Place<T>,
 ) {
-    let lanes = T::lanes::<S>();
+    let lanes = T::count::<S>();
     // SAFETY: the caller vouches for `lanes` numbers behind every full vector, and for `tail`
     // numbers behind a partial one.
     let load = |from: *const T| unsafe {
         if TAIL {
-            T::partial_load(simd, std::slice::from_raw_parts(from, place.tail))
+            T::load(simd, std::slice::from_raw_parts(from, place.tail))
         } else {
-            T::load::<S>(from)
+            T::load_from::<S>(from)
         }
     };
     let mut sums = [[T::splat(simd, T::zero()); VECTORS]; ROWS];
@@ -198,7 +198,7 @@ unsafe fn block<S: Simd, T: Real, const ROWS: usize, const VECTORS: usize, const
             // SAFETY: entry (i, k) of the left operand.
             let left = T::splat(simd, unsafe { *a.wrapping_add(i * place.a_row) });
             for (sum, &right) in row.iter_mut().zip(&right) {
-                *sum = T::add_product(simd, left, right, *sum);
+                *sum = T::times_plus(simd, left, right, *sum);
             }
         }
         a = a.wrapping_add(place.a_column);
@@ -210,9 +210,9 @@ unsafe fn block<S: Simd, T: Real, const ROWS: usize, const VECTORS: usize, const
             // SAFETY: as for `load`, in the rows of `c` that are this block's own.
             unsafe {
                 if TAIL {
-                    T::partial_store(simd, std::slice::from_raw_parts_mut(to, place.tail), sum);
+                    T::store(simd, std::slice::from_raw_parts_mut(to, place.tail), sum);
                 } else {
-                    T::store::<S>(to, sum);
+                    T::store_to::<S>(to, sum);
                 }
             }
         }

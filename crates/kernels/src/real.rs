@@ -36,7 +36,8 @@ pub trait Real:
 }
 
 mod sealed {
-    pub trait Sealed {}
+    /// What the operators need of f32 and f64 beyond arithmetic.
+    pub trait Sealed: crate::simd::Lanes + crate::regular::Transforms {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
 }

@@ -213,7 +213,7 @@ impl<T: Real> Walk<'_, T> {
     /// All rows for all channels of one order.
     #[inline(always)]
     fn block<S: Simd>(&self, simd: S, block: Block, rows: &[Row], out: &mut [T]) {
-        let lanes = T::lanes::<S>();
+        let lanes = T::count::<S>();
         let mut channel = 0;
         while channel < block.channels {
             let width = lanes.min(block.channels - channel);
@@ -274,11 +274,11 @@ impl<T: Real> Walk<'_, T> {
         let zero = T::splat(simd, T::zero());
         let load = |from: &[T]| {
             if TAIL {
-                T::partial_load(simd, from)
+                T::load(simd, from)
             } else {
-                debug_assert!(from.len() == T::lanes::<S>());
+                debug_assert!(from.len() == T::count::<S>());
                 // SAFETY: without a tail, slices are `width` numbers long, one full vector.
-                unsafe { T::load::<S>(from.as_ptr()) }
+                unsafe { T::load_from::<S>(from.as_ptr()) }
             }
         };
         let cosine = block.start + channel;
@@ -294,25 +294,25 @@ impl<T: Real> Walk<'_, T> {
                 let turn = &self.rotations[at..][..2];
                 let (c, s) = (T::splat(simd, turn[0]), T::splat(simd, turn[1]));
                 let v = load(&features[sine..][..width]);
-                w = T::add_product(simd, s, u, T::times(simd, c, v));
-                u = T::subtract_product(simd, s, v, T::times(simd, c, u));
+                w = T::times_plus(simd, s, u, T::times(simd, c, v));
+                u = T::minus_times(simd, s, v, T::times(simd, c, u));
             }
             for k in 0..COUNT {
                 let weight = T::splat(simd, weights[k]);
-                cosines[k] = T::add_product(simd, weight, u, cosines[k]);
+                cosines[k] = T::times_plus(simd, weight, u, cosines[k]);
                 if TURNED {
-                    sines[k] = T::add_product(simd, weight, w, sines[k]);
+                    sines[k] = T::times_plus(simd, weight, w, sines[k]);
                 }
             }
         }
         let mut store = |at: usize, values| {
             let to = &mut out[at..][..width];
             if TAIL {
-                T::partial_store(simd, to, values);
+                T::store(simd, to, values);
             } else {
-                debug_assert!(to.len() == T::lanes::<S>());
+                debug_assert!(to.len() == T::count::<S>());
                 // SAFETY: as for `load`.
-                unsafe { T::store::<S>(to.as_mut_ptr(), values) };
+                unsafe { T::store_to::<S>(to.as_mut_ptr(), values) };
             }
         };
         for k in 0..COUNT {

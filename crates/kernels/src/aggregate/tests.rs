@@ -22,8 +22,8 @@ fn check<T: Real>(tolerance: f64) {
     for (name, graph) in graphs::<T>() {
         for op in operators() {
             let vertices = graph.vertex_count();
-            let x: Vec<T> = random(1, vertices * op.input.dimension());
-            let da: Vec<T> = random(2, vertices * op.dimension());
+            let x: Vec<T> = random(vertices * op.input.dimension(), 1);
+            let da: Vec<T> = random(vertices * op.dimension(), 2);
             let mut scratch = Scratch::new();
             let (mut a, mut dx) = (vec![T::nan(); da.len()], vec![T::nan(); x.len()]);
             let (mut slow_a, mut slow_dx) = (a.clone(), dx.clone());
@@ -51,7 +51,7 @@ fn fast_equals_reference_and_backward_is_the_adjoint() {
 fn threads_do_not_change_a_bit() {
     let (_, graph) = graphs::<f32>().swap_remove(0);
     for op in operators() {
-        let x: Vec<f32> = random(3, graph.vertex_count() * op.input.dimension());
+        let x: Vec<f32> = random(graph.vertex_count() * op.input.dimension(), 3);
         assert_same_on_any_threads(|| {
             let mut a = vec![0.0; graph.vertex_count() * op.dimension()];
             let mut dx = vec![0.0; x.len()];

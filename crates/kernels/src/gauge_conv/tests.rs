@@ -43,11 +43,11 @@ struct Parameters<T> {
 }
 
 impl<T: Real> Parameters<T> {
-    fn random(op: &GaugeConv, seed: u64) -> Self {
+    fn random(seed: u64, op: &GaugeConv) -> Self {
         Self {
-            neighbour: random(seed, op.neighbour_count()),
-            own: random(seed + 1, op.self_count()),
-            bias: random(seed + 2, op.bias_count()),
+            neighbour: random(op.neighbour_count(), seed),
+            own: random(op.self_count(), seed + 1),
+            bias: random(op.bias_count(), seed + 2),
         }
     }
 
@@ -70,11 +70,11 @@ impl<T: Real> Parameters<T> {
 
 /// `y`, `dx` and the gradients on top of what was there.
 fn run<T: Real>(op: &GaugeConv, graph: &GraphArrays<T>, slow: bool) -> [Vec<T>; 5] {
-    let x: Vec<T> = random(1, graph.vertex_count() * op.input.dimension());
-    let dy: Vec<T> = random(2, graph.vertex_count() * op.output.dimension());
-    let parameters = Parameters::random(op, 3);
+    let x: Vec<T> = random(graph.vertex_count() * op.input.dimension(), 1);
+    let dy: Vec<T> = random(graph.vertex_count() * op.output.dimension(), 2);
+    let parameters = Parameters::random(3, op);
     let weights = parameters.weights();
-    let mut sums = Parameters::random(op, 7);
+    let mut sums = Parameters::random(7, op);
     let (mut y, mut dx) = (vec![T::nan(); dy.len()], vec![T::nan(); x.len()]);
     if slow {
         reference::forward(op, graph, &x, weights, &mut y).unwrap();
@@ -114,10 +114,10 @@ fn fast_equals_reference() {
 fn weight_gradients_do_not_need_dx() {
     let (_, graph) = graphs::<f64>().swap_remove(1);
     for op in operators() {
-        let x: Vec<f64> = random(1, graph.vertex_count() * op.input.dimension());
-        let dy: Vec<f64> = random(2, graph.vertex_count() * op.output.dimension());
-        let parameters = Parameters::random(&op, 3);
-        let mut sums = Parameters::random(&op, 7);
+        let x: Vec<f64> = random(graph.vertex_count() * op.input.dimension(), 1);
+        let dy: Vec<f64> = random(graph.vertex_count() * op.output.dimension(), 2);
+        let parameters = Parameters::random(3, &op);
+        let mut sums = Parameters::random(7, &op);
         let (weights, gradients) = (parameters.weights(), sums.gradients());
         let mut scratch = Scratch::new();
         backward(&op, &graph, &x, weights, &dy, None, gradients, &mut scratch).unwrap();
@@ -130,13 +130,13 @@ fn weight_gradients_do_not_need_dx() {
 fn gradients_equal_finite_differences() {
     let (_, graph) = graphs::<f64>().swap_remove(1);
     for op in operators() {
-        let x: Vec<f64> = random(1, graph.vertex_count() * op.input.dimension());
-        let dy: Vec<f64> = random(2, graph.vertex_count() * op.output.dimension());
+        let x: Vec<f64> = random(graph.vertex_count() * op.input.dimension(), 1);
+        let dy: Vec<f64> = random(graph.vertex_count() * op.output.dimension(), 2);
         let Parameters {
             neighbour,
             own,
             bias,
-        } = Parameters::random(&op, 3);
+        } = Parameters::random(3, &op);
         let value = |x: &[f64], neighbour: &[f64], self_term: &[f64], bias: &[f64]| {
             let (mut y, mut scratch) = (vec![0.0; dy.len()], Scratch::new());
             let weights = Weights {
@@ -149,7 +149,7 @@ fn gradients_equal_finite_differences() {
         };
         let [_, dx, d_neighbour, d_own, d_bias] = run(&op, &graph, false);
         // `run` added to random numbers.
-        let start = Parameters::random(&op, 7);
+        let start = Parameters::random(7, &op);
         let less = |sum: Vec<f64>, start: Vec<f64>| -> Vec<f64> {
             sum.iter().zip(&start).map(|(a, b)| a - b).collect()
         };
@@ -167,8 +167,8 @@ fn gradient_of_the_input_is_the_adjoint() {
     for (name, graph) in graphs::<f64>() {
         for mut op in operators() {
             op.bias = false;
-            let x: Vec<f64> = random(1, graph.vertex_count() * op.input.dimension());
-            let dy: Vec<f64> = random(2, graph.vertex_count() * op.output.dimension());
+            let x: Vec<f64> = random(graph.vertex_count() * op.input.dimension(), 1);
+            let dy: Vec<f64> = random(graph.vertex_count() * op.output.dimension(), 2);
             let [y, dx, ..] = run(&op, &graph, false);
             let size = (dot(&y, &y) * dot(&dy, &dy)).sqrt().max(1.0);
             let error = (dot(&y, &dy) - dot(&x, &dx)).abs() / size;
@@ -190,7 +190,7 @@ fn threads_do_not_change_a_bit() {
 fn equivariant_under_any_change_of_gauge() {
     for (name, gauge_graph) in gauge_graphs() {
         let vertices = gauge_graph.vertex_count();
-        let angles: Vec<f64> = random::<f64>(5, vertices).iter().map(|a| 7.0 * a).collect();
+        let angles: Vec<f64> = random::<f64>(vertices, 5).iter().map(|a| 7.0 * a).collect();
         let turned_graph = gauge_graph.clone().gauge_transform(&angles).unwrap();
         // Frames turn by +a, so coefficients turn by -a.
         let turn = |kind: &FeatureType, features: &[f64]| -> Vec<f64> {
@@ -202,8 +202,8 @@ fn equivariant_under_any_change_of_gauge() {
             (0..vertices).flat_map(vertex).collect()
         };
         for op in operators() {
-            let x: Vec<f64> = random(1, vertices * op.input.dimension());
-            let parameters = Parameters::random(&op, 3);
+            let x: Vec<f64> = random(vertices * op.input.dimension(), 1);
+            let parameters = Parameters::random(3, &op);
             let apply = |graph: &GaugeGraph, x: &[f64]| {
                 let graph = GraphArrays::union(&[parts(graph)]).unwrap();
                 let mut y = vec![0.0; vertices * op.output.dimension()];
@@ -223,8 +223,8 @@ fn equivariant_under_any_change_of_gauge() {
 fn on_scalars_it_is_a_plain_graph_convolution() {
     let op = GaugeConv::new("6x0".parse().unwrap(), "5x0".parse().unwrap());
     for (name, graph) in graphs::<f64>() {
-        let x: Vec<f64> = random(1, graph.vertex_count() * 6);
-        let parameters = Parameters::<f64>::random(&op, 3);
+        let x: Vec<f64> = random(graph.vertex_count() * 6, 1);
+        let parameters = Parameters::<f64>::random(3, &op);
         let [y, ..] = run(&op, &graph, false);
         let expected = (0..graph.vertex_count()).flat_map(|p| {
             let neighbours = &graph.neighbours()[graph.row(p)];
@@ -247,7 +247,7 @@ fn on_scalars_it_is_a_plain_graph_convolution() {
 fn lengths_and_settings_are_checked() {
     let (_, graph) = graphs::<f32>().swap_remove(0);
     let mut op = GaugeConv::new("2x0".parse().unwrap(), "2x0".parse().unwrap());
-    let parameters = Parameters::random(&op, 1);
+    let parameters = Parameters::random(1, &op);
     let x = vec![0.0; 2 * graph.vertex_count()];
     let (mut y, mut scratch) = (x.clone(), Scratch::new());
     let mut weights = parameters.weights();

@@ -21,12 +21,12 @@ fn operators() -> Vec<Linear> {
 
 /// `y`, `dx`, `dweight` and `dbias`; the last two on top of what was there.
 fn run<T: Real>(op: &Linear, rows: usize, slow: bool) -> [Vec<T>; 4] {
-    let x: Vec<T> = random(1, rows * op.inputs);
-    let weight: Vec<T> = random(2, op.weight_count());
-    let bias: Vec<T> = random(3, op.bias_count());
-    let dy: Vec<T> = random(4, rows * op.outputs);
+    let x: Vec<T> = random(rows * op.inputs, 1);
+    let weight: Vec<T> = random(op.weight_count(), 2);
+    let bias: Vec<T> = random(op.bias_count(), 3);
+    let dy: Vec<T> = random(rows * op.outputs, 4);
     let (mut y, mut dx) = (vec![T::nan(); dy.len()], vec![T::nan(); x.len()]);
-    let (mut dw, mut db) = (random(5, weight.len()), random(6, bias.len()));
+    let (mut dw, mut db) = (random(weight.len(), 5), random(bias.len(), 6));
     if slow {
         reference::forward(op, rows, &x, &weight, &bias, &mut y).unwrap();
         reference::backward(op, rows, &x, &weight, &dy, &mut dx, &mut dw, &mut db).unwrap();
@@ -71,10 +71,10 @@ fn fast_equals_reference() {
 fn gradients_equal_finite_differences() {
     let op = operators()[0];
     let rows = 9;
-    let x: Vec<f64> = random(1, rows * op.inputs);
-    let weight: Vec<f64> = random(2, op.weight_count());
-    let bias: Vec<f64> = random(3, op.bias_count());
-    let dy: Vec<f64> = random(4, rows * op.outputs);
+    let x: Vec<f64> = random(rows * op.inputs, 1);
+    let weight: Vec<f64> = random(op.weight_count(), 2);
+    let bias: Vec<f64> = random(op.bias_count(), 3);
+    let dy: Vec<f64> = random(rows * op.outputs, 4);
     let value = |x: &[f64], weight: &[f64], bias: &[f64]| {
         let mut y = vec![0.0; dy.len()];
         forward(&op, rows, x, weight, bias, &mut y).unwrap();

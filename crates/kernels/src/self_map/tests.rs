@@ -25,13 +25,13 @@ struct Results<T> {
 }
 
 fn run<T: Real>(op: &SelfMap, vertices: usize, weight: &[T], slow: bool) -> Results<T> {
-    let x: Vec<T> = random(1, vertices * op.input.dimension());
-    let dy: Vec<T> = random(2, vertices * op.output.dimension());
-    let bias: Vec<T> = random(3, op.bias_count());
+    let x: Vec<T> = random(vertices * op.input.dimension(), 1);
+    let dy: Vec<T> = random(vertices * op.output.dimension(), 2);
+    let bias: Vec<T> = random(op.bias_count(), 3);
     let (mut y, mut dx) = (vec![T::nan(); dy.len()], vec![T::nan(); x.len()]);
     // Gradients are added to what is there.
-    let mut dweight: Vec<T> = random(4, weight.len());
-    let mut dbias: Vec<T> = random(5, bias.len());
+    let mut dweight: Vec<T> = random(weight.len(), 4);
+    let mut dbias: Vec<T> = random(bias.len(), 5);
     let (dw, db) = (&mut dweight[..], &mut dbias[..]);
     if slow {
         reference::forward(op, vertices, &x, weight, &bias, &mut y).unwrap();
@@ -53,7 +53,7 @@ fn run<T: Real>(op: &SelfMap, vertices: usize, weight: &[T], slow: bool) -> Resu
 fn check<T: Real>(tolerance: f64) {
     for op in operators() {
         for vertices in [0, 1, 73, 301] {
-            let weight: Vec<T> = random(6, op.parameter_count());
+            let weight: Vec<T> = random(op.parameter_count(), 6);
             let fast = run(&op, vertices, &weight, false);
             let slow = run(&op, vertices, &weight, true);
             assert!(difference(&fast.y, &slow.y) < tolerance, "{op:?}");
@@ -77,10 +77,10 @@ fn fast_equals_reference() {
 fn gradients_equal_finite_differences() {
     for op in operators() {
         let vertices = 11;
-        let x: Vec<f64> = random(1, vertices * op.input.dimension());
-        let weight: Vec<f64> = random(2, op.parameter_count());
-        let dy: Vec<f64> = random(3, vertices * op.output.dimension());
-        let bias: Vec<f64> = random(4, op.bias_count());
+        let x: Vec<f64> = random(vertices * op.input.dimension(), 1);
+        let weight: Vec<f64> = random(op.parameter_count(), 2);
+        let dy: Vec<f64> = random(vertices * op.output.dimension(), 3);
+        let bias: Vec<f64> = random(op.bias_count(), 4);
         let value = |x: &[f64], weight: &[f64], bias: &[f64]| {
             let (mut y, mut scratch) = (vec![0.0; dy.len()], Scratch::new());
             forward(&op, vertices, x, weight, bias, &mut y, &mut scratch).unwrap();
@@ -110,8 +110,8 @@ fn gradients_equal_finite_differences() {
 #[test]
 fn commutes_with_rotations() {
     let op = &operators()[2];
-    let x: Vec<f64> = random(1, op.input.dimension());
-    let weight: Vec<f64> = random(2, op.parameter_count());
+    let x: Vec<f64> = random(op.input.dimension(), 1);
+    let weight: Vec<f64> = random(op.parameter_count(), 2);
     let apply = |x: &[f64]| {
         let mut y = vec![0.0; op.output.dimension()];
         forward(op, 1, x, &weight, &[], &mut y, &mut Scratch::new()).unwrap();
@@ -127,7 +127,7 @@ fn commutes_with_rotations() {
 #[test]
 fn threads_do_not_change_a_bit() {
     for op in operators() {
-        let weight: Vec<f32> = random(6, op.parameter_count());
+        let weight: Vec<f32> = random(op.parameter_count(), 6);
         assert_same_on_any_threads(|| {
             let results = run(&op, 500, &weight, false);
             [results.y, results.dx, results.dweight, results.dbias].concat()
