@@ -4,6 +4,8 @@ mod geometry;
 mod mesh;
 mod points;
 mod polygon;
+pub mod render;
+pub mod shapes;
 
 pub use geometry::{
     Adjacency, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, Neighbourhood,
