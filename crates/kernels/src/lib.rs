@@ -6,12 +6,19 @@
 //! compare them. Sizes are checked at the door ([`KernelError`]); inside, loops are branch-free.
 //! Work is spread over the current rayon pool, and results do not depend on the number of threads.
 
+pub mod classifier;
+pub mod cross_entropy;
 mod error;
 mod feature_type;
 mod graph;
 mod matrix;
+mod partition;
+pub mod pool;
 mod real;
+pub mod regression;
 mod scratch;
+#[cfg(test)]
+mod testing;
 
 pub use error::KernelError;
 pub use feature_type::{FeatureType, ParseTypeError, irrep_dimension};
