@@ -1,6 +1,7 @@
 //! Surface meshes in, gauge geometry out.
 
 mod geometry;
+mod hierarchy;
 mod mesh;
 mod points;
 mod polygon;
@@ -12,5 +13,8 @@ pub use geometry::{
     NormalTrouble, NormalWeighting, StoreError, vertex_normals,
 };
 pub use glam::DVec3;
+pub use hierarchy::{
+    Clusters, Hierarchy, HierarchyError, HierarchyOptions, Level, farthest_points,
+};
 pub use mesh::{Faces, Mesh, MeshError};
 pub use points::{Found, PointIndex};
