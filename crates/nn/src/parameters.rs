@@ -155,17 +155,33 @@ impl<T: Real> Parameters<T> {
         &self.get(id).value
     }
 
-    /// Several entries at once, to change them; the ids differ.
-    ///
-    /// # Panics
-    /// If two ids are the same or one is out of range.
+    /// The numbers of some entries; absent ones are empty.
+    pub(crate) fn values_of<const N: usize>(&self, ids: [Option<ParameterId>; N]) -> [&[T]; N] {
+        ids.map(|id| id.map_or(&[][..], |id| self.value(id)))
+    }
+
+    /// Several entries at once, to change them.
     pub(crate) fn many_mut<const N: usize>(
         &mut self,
         ids: [ParameterId; N],
-    ) -> [&mut Parameter<T>; N] {
+    ) -> Result<[&mut Parameter<T>; N], NnError> {
         self.entries
             .get_disjoint_mut(ids.map(|id| id.0))
-            .expect("a layer's parameters differ")
+            .map_err(|_| NnError::setting("parameters", "a layer of another network"))
+    }
+
+    /// Takes a gradient out, to be put back by [`put_gradient`](Self::put_gradient): so that values
+    /// can be read while gradients are added to.
+    pub(crate) fn take_gradient(&mut self, id: Option<ParameterId>) -> Vec<T> {
+        id.map_or_else(Vec::new, |id| {
+            std::mem::take(&mut self.get_mut(id).gradient)
+        })
+    }
+
+    pub(crate) fn put_gradient(&mut self, id: Option<ParameterId>, gradient: Vec<T>) {
+        if let Some(id) = id {
+            self.get_mut(id).gradient = gradient;
+        }
     }
 
     /// The entry with a name.
