@@ -49,6 +49,11 @@ impl<'p, T: Real> Builder<'p, T> {
         made
     }
 
+    /// How many numbers are trained so far.
+    pub(crate) fn trained_count(&self) -> usize {
+        self.parameters.trained_count()
+    }
+
     /// Name of the scope: that of the layer which is being made.
     pub fn scope(&self) -> &str {
         &self.scope

@@ -9,11 +9,14 @@ mod error;
 mod initialisation;
 pub mod kernel_basis;
 pub mod layers;
+mod network;
 mod optimiser;
 mod parameters;
 mod pool;
+pub mod published;
 mod schedule;
 mod tape;
+mod text;
 mod workspace;
 
 pub use archive::Archive;
@@ -31,6 +34,7 @@ pub use gemcnn_kernels::regression::Penalty;
 pub use gemcnn_kernels::{
     Activation, Aggregation, FeatureType, KernelError, ParseTypeError, Real, irrep_dimension,
 };
+pub use network::{ConvConfig, LayerConfig, Network, NetworkConfig, RegularConfig};
 pub use optimiser::{Method, Optimiser};
 pub use parameters::{Parameter, ParameterId, Parameters, Role};
 pub use pool::{Buffer, Device, Pool, PoolUsage};
