@@ -23,6 +23,21 @@ pub enum KernelError {
         /// What is wrong, and what is allowed.
         problem: String,
     },
+    /// A label that names no class.
+    #[error(
+        "{operator}: row {row} has the label {label}, but there are {classes} classes (labels count from 0; {ignore} marks a row without label)",
+        ignore = crate::cross_entropy::IGNORE
+    )]
+    Label {
+        /// Name of the operator.
+        operator: &'static str,
+        /// The row.
+        row: usize,
+        /// Its label.
+        label: u32,
+        /// How many classes there are.
+        classes: usize,
+    },
     /// Graph arrays that do not fit together.
     #[error("graph arrays: {problem}")]
     Graph {
@@ -48,4 +63,15 @@ pub(crate) fn check_length<T>(
             expected,
         })
     }
+}
+
+/// Checks that a buffer holds `vertices` rows of `width` numbers.
+pub(crate) fn check_rows<T>(
+    operator: &'static str,
+    buffer: &'static str,
+    values: &[T],
+    vertices: usize,
+    width: usize,
+) -> Result<(), KernelError> {
+    check_length(operator, buffer, values, vertices.saturating_mul(width))
 }

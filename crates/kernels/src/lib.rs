@@ -6,13 +6,37 @@
 //! compare them. Sizes are checked at the door ([`KernelError`]); inside, loops are branch-free.
 //! Work is spread over the current rayon pool, and results do not depend on the number of threads.
 
+pub mod activation;
+pub mod aggregate;
+pub mod batch_norm;
+pub mod classifier;
+pub mod cross_entropy;
+pub mod dropout;
+pub mod elementwise;
 mod error;
 mod feature_type;
+pub mod gauge_conv;
 mod graph;
+pub mod linear;
 mod matrix;
+mod narrow;
+pub mod norm_gate;
+mod parallel;
+mod partials;
+mod partition;
+pub mod pool;
+pub mod random;
 mod real;
+pub mod regression;
+pub mod regular;
 mod scratch;
+pub mod self_map;
+mod simd;
+#[cfg(test)]
+mod testing;
 
+pub use activation::Activation;
+pub use aggregate::Aggregation;
 pub use error::KernelError;
 pub use feature_type::{FeatureType, ParseTypeError, irrep_dimension};
 pub use graph::{EdgePhases, GraphArrays, GraphParts};

@@ -1,5 +1,6 @@
 //! The numbers that operators work on: f32 and f64.
 
+use crate::simd::Lanes;
 use bytemuck::Pod;
 use num_traits::Float;
 use std::fmt::{Debug, Display};
@@ -21,6 +22,7 @@ pub trait Real:
     + Send
     + Sync
     + 'static
+    + Lanes
     + sealed::Sealed
 {
     /// `"f32"` or `"f64"`.
@@ -31,12 +33,54 @@ pub trait Real:
 
     /// The same value in f64.
     fn as_f64(self) -> f64;
+
+    /// `exp(x)` for `x <= 0`, within two units in the last place, branch-free so that loops over it
+    /// vectorise. Results below the normal numbers are 0; NaN stays NaN.
+    fn exp_of_negative(self) -> Self;
 }
 
 mod sealed {
-    pub trait Sealed {}
+    /// What the operators need of f32 and f64 beyond arithmetic.
+    pub trait Sealed: crate::simd::Lanes + crate::regular::Transforms {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
+}
+
+/// `exp(x) = 2^n exp(r)` with `n` the integer nearest to `x / ln 2`, so `|r| <= ln 2 / 2`, where the
+/// Taylor polynomial of the given degree is exact to rounding. Adding `ROUND` leaves `n` in the low
+/// bits of the mantissa, whence it is shifted into the exponent; `ln 2` comes in two parts so that
+/// `n` times the first one is exact.
+macro_rules! exp_of_negative {
+    ($float:ident, ROUND = $round:expr, LN_2 = ($high:expr, $low:expr), LOWEST = $lowest:expr,
+     MANTISSA_BITS = $bits:expr, DEGREE = $degree:expr) => {
+        #[inline(always)]
+        fn exp_of_negative(self) -> Self {
+            const INVERSE_FACTORIALS: [$float; $degree + 1] = {
+                let mut inverse = [1.0; $degree + 1];
+                let mut k = 1;
+                while k <= $degree {
+                    inverse[k] = inverse[k - 1] / k as $float;
+                    k += 1;
+                }
+                inverse
+            };
+            // Not `max`, which would swallow NaN.
+            let x = if self < $lowest { $lowest } else { self };
+            let rounded: $float = x * std::$float::consts::LOG2_E + $round;
+            let n = rounded - $round;
+            let r = x - n * $high - n * $low;
+            let mut sum = INVERSE_FACTORIALS[$degree];
+            let mut k = $degree;
+            while k > 0 {
+                k -= 1;
+                sum = sum * r + INVERSE_FACTORIALS[k];
+            }
+            let one: $float = 1.0;
+            let power = (rounded.to_bits() << $bits).wrapping_add(one.to_bits());
+            let value = sum * $float::from_bits(power);
+            if self < $lowest { 0.0 } else { value }
+        }
+    };
 }
 
 impl Real for f32 {
@@ -49,6 +93,15 @@ impl Real for f32 {
     fn as_f64(self) -> f64 {
         f64::from(self)
     }
+
+    exp_of_negative!(
+        f32,
+        ROUND = 12_582_912.0, // 1.5 * 2^23
+        LN_2 = (355.0 / 512.0, -2.121_944_4e-4),
+        LOWEST = -87.3,
+        MANTISSA_BITS = 23,
+        DEGREE = 7
+    );
 }
 
 impl Real for f64 {
@@ -60,5 +113,43 @@ impl Real for f64 {
 
     fn as_f64(self) -> f64 {
         self
+    }
+
+    exp_of_negative!(
+        f64,
+        ROUND = 6_755_399_441_055_744.0, // 1.5 * 2^52
+        LN_2 = (0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10),
+        LOWEST = -708.3,
+        MANTISSA_BITS = 52,
+        DEGREE = 13
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: Real>(lowest: f64) {
+        let ulp = T::epsilon().as_f64();
+        for step in 0..=200_000 {
+            let x = T::of(lowest * f64::from(step) / 200_000.0);
+            let exact = x.as_f64().exp();
+            let found = x.exp_of_negative().as_f64();
+            assert!(
+                (found - exact).abs() <= 2.0 * ulp * exact,
+                "{} at {x}: {found} is not {exact}",
+                T::NAME
+            );
+        }
+        assert_eq!(T::zero().exp_of_negative(), T::one());
+        assert_eq!(T::neg_infinity().exp_of_negative(), T::zero());
+        assert_eq!(T::of(2.0 * lowest).exp_of_negative(), T::zero());
+        assert!(T::nan().exp_of_negative().is_nan());
+    }
+
+    #[test]
+    fn exponentials_are_right_to_two_units_in_the_last_place() {
+        check::<f32>(-87.2);
+        check::<f64>(-708.0);
     }
 }

@@ -1,10 +1,14 @@
 //! Surface meshes in, gauge geometry out.
+//!
+//! Read a mesh file ([`Mesh::read`]), see what it is ([`MeshReport`]), mend it ([`repair()`]), and
+//! compute what a gauge equivariant network needs to know of it ([`GaugeGraph`]).
 
 mod attribute;
 mod classes;
 mod defects;
 mod edges;
 mod geometry;
+mod hierarchy;
 mod io;
 mod mesh;
 mod orientation;
@@ -21,6 +25,9 @@ pub use geometry::{
     NormalTrouble, NormalWeighting, StoreError, vertex_normals,
 };
 pub use glam::DVec3;
+pub use hierarchy::{
+    Clusters, Hierarchy, HierarchyError, HierarchyOptions, Level, farthest_points,
+};
 pub use io::{
     FileError, FileFormat, FileProblem, Location, MeshFile, PlyEncoding, WriteOptions, parse_mesh,
     read_mesh, write_atomically, write_mesh,

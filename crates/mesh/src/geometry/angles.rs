@@ -34,7 +34,7 @@ const SERIES: [f64; 11] = [
 
 /// The angle of `(x, y)`, to two units in the last place; that of `(0, 0)` is 0.
 #[inline(always)]
-fn atan2(y: f64, x: f64) -> f64 {
+pub(crate) fn atan2(y: f64, x: f64) -> f64 {
     const TAN_EIGHTH: f64 = std::f64::consts::SQRT_2 - 1.0;
     let (across, along) = (y.abs(), x.abs());
     let (low, high) = (across.min(along), across.max(along));

@@ -20,6 +20,7 @@ mod normals;
 mod store;
 
 pub use adjacency::Adjacency;
+pub(crate) use angles::atan2;
 pub use error::{GeometryError, NormalTrouble};
 pub use frames::Frame;
 pub use graph::GaugeGraph;

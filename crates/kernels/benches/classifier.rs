@@ -1,0 +1,123 @@
+//! The fused classifier on the sizes of shape correspondence: 6,890 vertices, 6,890 classes.
+//!
+//! `plain_product` is the matrix product of the same logits, all stored: the rate that the fused
+//! operator is measured against. The counter is multiply-adds times two.
+
+use divan::counter::ItemsCount;
+use divan::{Bencher, black_box};
+use gemcnn_kernels::classifier::{Classifier, Gradients, Rows, evaluate, loss_and_gradients};
+use gemcnn_kernels::cross_entropy::Targets;
+use gemcnn_kernels::{Destination, Matrix, MatrixMut, Scratch, product};
+use rayon::ThreadPool;
+
+const VERTICES: usize = 6890;
+const CLASSES: usize = 6890;
+const CHANNELS: usize = 256;
+const THREADS: [usize; 2] = [1, 2];
+
+fn main() {
+    divan::main();
+}
+
+/// Numbers in [-0.1, 0.1].
+fn numbers(count: usize, step: usize) -> Vec<f32> {
+    (0..count)
+        .map(|i| ((i * step) % 1009) as f32 / 5045.0 - 0.1)
+        .collect()
+}
+
+fn pool(threads: usize) -> ThreadPool {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .expect("a thread pool")
+}
+
+#[divan::bench(sample_count = 5, sample_size = 1)]
+fn plain_product(bencher: Bencher) {
+    let (h, w) = (
+        numbers(VERTICES * CHANNELS, 7919),
+        numbers(CLASSES * CHANNELS, 6007),
+    );
+    let mut logits = vec![0.0; VERTICES * CLASSES];
+    bencher
+        .counter(ItemsCount::new(2 * VERTICES * CLASSES * CHANNELS))
+        .bench_local(|| {
+            product(
+                &mut MatrixMut::new(black_box(&mut logits), VERTICES, CLASSES, CLASSES),
+                Destination::Set,
+                Matrix::new(&h, VERTICES, CHANNELS, CHANNELS),
+                Matrix::new(&w, CLASSES, CHANNELS, CHANNELS).transposed(),
+            );
+        });
+}
+
+#[divan::bench(args = THREADS, sample_count = 5, sample_size = 1)]
+fn training(bencher: Bencher, threads: usize) {
+    let (h, w) = (
+        numbers(VERTICES * CHANNELS, 7919),
+        numbers(CLASSES * CHANNELS, 6007),
+    );
+    let bias = numbers(CLASSES, 31);
+    let labels: Vec<u32> = (0..VERTICES as u32).collect();
+    let classifier = Classifier {
+        channels: CHANNELS,
+        weight: &w,
+        bias: &bias,
+        targets: Targets {
+            classes: CLASSES,
+            labels: &labels,
+            class_weights: None,
+        },
+    };
+    let (mut dh, mut dw, mut db) = (vec![0.0; h.len()], vec![0.0; w.len()], vec![0.0; CLASSES]);
+    let mut scratch = Scratch::new();
+    let pool = pool(threads);
+    bencher
+        .counter(ItemsCount::new(6 * VERTICES * CLASSES * CHANNELS))
+        .bench_local(|| {
+            pool.install(|| {
+                let gradients = Gradients {
+                    features: &mut dh,
+                    weight: &mut dw,
+                    bias: &mut db,
+                };
+                let rows = Rows::default();
+                loss_and_gradients(
+                    &classifier,
+                    black_box(&h),
+                    1.0,
+                    gradients,
+                    rows,
+                    &mut scratch,
+                )
+            })
+        });
+}
+
+#[divan::bench(args = THREADS, sample_count = 5, sample_size = 1)]
+fn evaluation(bencher: Bencher, threads: usize) {
+    let (h, w) = (
+        numbers(VERTICES * CHANNELS, 7919),
+        numbers(CLASSES * CHANNELS, 6007),
+    );
+    let bias = numbers(CLASSES, 31);
+    let labels: Vec<u32> = (0..VERTICES as u32).collect();
+    let classifier = Classifier {
+        channels: CHANNELS,
+        weight: &w,
+        bias: &bias,
+        targets: Targets {
+            classes: CLASSES,
+            labels: &labels,
+            class_weights: None,
+        },
+    };
+    let mut scratch = Scratch::new();
+    let pool = pool(threads);
+    bencher
+        .counter(ItemsCount::new(2 * VERTICES * CLASSES * CHANNELS))
+        .bench_local(|| {
+            pool.install(|| evaluate(&classifier, black_box(&h), Rows::default(), &mut scratch))
+        });
+}

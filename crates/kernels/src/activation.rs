@@ -1,0 +1,345 @@
+//! Pointwise functions: inside the nonlinearities, and as operators on scalars.
+//!
+//! Each one is a function of one number, applied to every number of a buffer. Nothing is saved but
+//! the input; the backward pass evaluates the slope again.
+
+use crate::error::check_length;
+use crate::{KernelError, Real};
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+/// A function of one number.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Activation {
+    /// `x`.
+    Identity,
+    /// `max(x, 0)`, with slope 0 at 0.
+    #[default]
+    Relu,
+    /// `x` above 0, `exp(x) - 1` below.
+    Elu,
+    /// `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`: the hyperbolic-tangent form.
+    Gelu,
+    /// `tanh(x)`.
+    Tanh,
+    /// `c_0 + c_1 x + c_2 x^2 + ...` of the coefficients from `c_0` on.
+    Polynomial(Vec<f64>),
+}
+
+const GELU_CUBE: f64 = 0.044715;
+
+impl Activation {
+    /// The value at one number.
+    ///
+    /// ```
+    /// use gemcnn_kernels::Activation;
+    /// assert_eq!(Activation::Relu.value(-2.0), 0.0);
+    /// assert_eq!(Activation::Polynomial(vec![1.0, 0.0, 3.0]).value(2.0), 13.0);
+    /// ```
+    #[inline(always)]
+    pub fn value<T: Real>(&self, x: T) -> T {
+        match self {
+            Self::Identity => x,
+            Self::Relu => {
+                if x < T::zero() {
+                    T::zero()
+                } else {
+                    x
+                }
+            }
+            Self::Elu => {
+                if x > T::zero() {
+                    x
+                } else {
+                    x.exp_m1()
+                }
+            }
+            Self::Gelu => {
+                let (inner, _) = gelu_inner(x);
+                T::of(0.5) * x * (T::one() + inner.tanh())
+            }
+            Self::Tanh => x.tanh(),
+            Self::Polynomial(coefficients) => coefficients
+                .iter()
+                .rev()
+                .fold(T::zero(), |sum, &c| sum * x + T::of(c)),
+        }
+    }
+
+    /// The slope at one number.
+    #[inline(always)]
+    pub fn slope<T: Real>(&self, x: T) -> T {
+        let one = T::one();
+        match self {
+            Self::Identity => one,
+            Self::Relu => {
+                if x > T::zero() {
+                    one
+                } else {
+                    T::zero()
+                }
+            }
+            Self::Elu => {
+                if x > T::zero() {
+                    one
+                } else {
+                    x.exp()
+                }
+            }
+            Self::Gelu => {
+                let (inner, inner_slope) = gelu_inner(x);
+                let tanh = inner.tanh();
+                T::of(0.5) * (one + tanh + x * (one - tanh * tanh) * inner_slope)
+            }
+            Self::Tanh => {
+                let tanh = x.tanh();
+                one - tanh * tanh
+            }
+            Self::Polynomial(coefficients) => coefficients
+                .iter()
+                .enumerate()
+                .skip(1)
+                .rev()
+                .fold(T::zero(), |sum, (degree, &c)| {
+                    sum * x + T::of(c * degree as f64)
+                }),
+        }
+    }
+
+    /// The value in every lane.
+    #[inline(always)]
+    pub(crate) fn values<T: Real, S: Simd>(&self, simd: S, x: T::Vector<S>) -> T::Vector<S> {
+        match self {
+            Self::Identity => x,
+            Self::Relu => T::without_negative(simd, x),
+            Self::Polynomial(coefficients) => coefficients
+                .iter()
+                .rev()
+                .fold(T::splat(simd, T::zero()), |sum, &c| {
+                    T::times_plus(simd, sum, x, T::splat(simd, T::of(c)))
+                }),
+            Self::Elu | Self::Gelu | Self::Tanh => {
+                let mut lanes = x;
+                for lane in bytemuck::cast_slice_mut(std::slice::from_mut(&mut lanes)) {
+                    *lane = self.value::<T>(*lane);
+                }
+                lanes
+            }
+        }
+    }
+
+    /// `gradient` times the slope, in every lane.
+    #[inline(always)]
+    pub(crate) fn slopes_times<T: Real, S: Simd>(
+        &self,
+        simd: S,
+        x: T::Vector<S>,
+        gradient: T::Vector<S>,
+    ) -> T::Vector<S> {
+        match self {
+            Self::Identity => gradient,
+            Self::Relu => T::where_positive(simd, x, gradient),
+            Self::Polynomial(coefficients) => {
+                let derivative = coefficients.iter().enumerate().skip(1).rev().fold(
+                    T::splat(simd, T::zero()),
+                    |sum, (degree, &c)| {
+                        T::times_plus(simd, sum, x, T::splat(simd, T::of(c * degree as f64)))
+                    },
+                );
+                T::times(simd, derivative, gradient)
+            }
+            Self::Elu | Self::Gelu | Self::Tanh => {
+                let mut lanes = x;
+                for lane in bytemuck::cast_slice_mut(std::slice::from_mut(&mut lanes)) {
+                    *lane = self.slope::<T>(*lane);
+                }
+                T::times(simd, lanes, gradient)
+            }
+        }
+    }
+}
+
+/// The argument of the hyperbolic tangent in GELU, and its slope.
+#[inline(always)]
+fn gelu_inner<T: Real>(x: T) -> (T, T) {
+    let scale = T::of((2.0 / std::f64::consts::PI).sqrt());
+    let square = x * x;
+    (
+        scale * x * (T::one() + T::of(GELU_CUBE) * square),
+        scale * (T::one() + T::of(3.0 * GELU_CUBE) * square),
+    )
+}
+
+/// Numbers that one task works on.
+const BLOCK: usize = 1 << 12;
+
+/// `y = f(x)`, number by number.
+///
+/// # Errors
+/// `y` of another length than `x`.
+pub fn forward<T: Real>(activation: &Activation, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
+    check_length("activation forward", "y", y, x.len())?;
+    y.par_chunks_mut(BLOCK)
+        .zip(x.par_chunks(BLOCK))
+        .for_each(|(y, x)| Arch::new().dispatch(Values { activation, x, y }));
+    Ok(())
+}
+
+/// `dx = f'(x) dy`, number by number.
+///
+/// # Errors
+/// `dy` or `dx` of another length than `x`.
+pub fn backward<T: Real>(
+    activation: &Activation,
+    x: &[T],
+    dy: &[T],
+    dx: &mut [T],
+) -> Result<(), KernelError> {
+    check_length("activation backward", "dy", dy, x.len())?;
+    check_length("activation backward", "dx", dx, x.len())?;
+    dx.par_chunks_mut(BLOCK)
+        .zip(dy.par_chunks(BLOCK))
+        .zip(x.par_chunks(BLOCK))
+        .for_each(|((dx, dy), x)| {
+            Arch::new().dispatch(Slopes {
+                activation,
+                x,
+                dy,
+                dx,
+            });
+        });
+    Ok(())
+}
+
+/// Applies an activation to a run of numbers.
+pub(crate) struct Values<'a, T> {
+    pub(crate) activation: &'a Activation,
+    pub(crate) x: &'a [T],
+    pub(crate) y: &'a mut [T],
+}
+
+impl<T: Real> WithSimd for Values<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let width = T::count::<S>();
+        for (y, x) in self.y.chunks_mut(width).zip(self.x.chunks(width)) {
+            let value = self.activation.values::<T, S>(simd, T::load(simd, x));
+            T::store(simd, y, value);
+        }
+    }
+}
+
+/// Multiplies a run of gradients by the slopes of an activation.
+pub(crate) struct Slopes<'a, T> {
+    pub(crate) activation: &'a Activation,
+    pub(crate) x: &'a [T],
+    pub(crate) dy: &'a [T],
+    pub(crate) dx: &'a mut [T],
+}
+
+impl<T: Real> WithSimd for Slopes<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let width = T::count::<S>();
+        let inputs = self.x.chunks(width).zip(self.dy.chunks(width));
+        for (dx, (x, dy)) in self.dx.chunks_mut(width).zip(inputs) {
+            let (x, dy) = (T::load(simd, x), T::load(simd, dy));
+            let gradient = self.activation.slopes_times::<T, S>(simd, x, dy);
+            T::store(simd, dx, gradient);
+        }
+    }
+}
+
+/// One of each, for the tests of the operators that take an activation.
+#[cfg(test)]
+pub(crate) fn examples() -> [Activation; 6] {
+    [
+        Activation::Identity,
+        Activation::Relu,
+        Activation::Elu,
+        Activation::Gelu,
+        Activation::Tanh,
+        Activation::Polynomial(vec![0.3, -0.5, 0.25, 0.125]),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{check_close, check_gradient, check_threads, random};
+
+    #[test]
+    fn values_follow_their_definitions() {
+        let at = |activation: Activation, x: f64| activation.value(x);
+        assert_eq!(at(Activation::Identity, -1.5), -1.5);
+        assert_eq!(at(Activation::Relu, 1.5), 1.5);
+        assert_eq!(Activation::Relu.slope(0.0), 0.0);
+        assert!(at(Activation::Relu, f64::NAN).is_nan());
+        assert!((at(Activation::Elu, -1.0) - ((-1f64).exp() - 1.0)).abs() < 1e-16);
+        // x Phi(x) at 1 is 0.841345; the hyperbolic-tangent form differs in the fourth digit.
+        assert!((at(Activation::Gelu, 1.0) - 0.841_191_990_6).abs() < 1e-10);
+        assert!((at(Activation::Tanh, 0.5) - 0.462_117_157_26).abs() < 1e-10);
+    }
+
+    fn vectors_agree<T: Real>(tolerance: f64) {
+        for activation in examples() {
+            for count in [0, 1, 3, 33, 9001] {
+                let x: Vec<T> = random(count, 1);
+                let dy: Vec<T> = random(count, 2);
+                let (mut y, mut dx) = (vec![T::one(); count], vec![T::one(); count]);
+                forward(&activation, &x, &mut y).unwrap();
+                backward(&activation, &x, &dy, &mut dx).unwrap();
+                let values: Vec<T> = x.iter().map(|&x| activation.value(x)).collect();
+                let slopes = x.iter().zip(&dy).map(|(&x, &dy)| activation.slope(x) * dy);
+                check_close(&y, &values, tolerance, "values");
+                check_close(&dx, &slopes.collect::<Vec<T>>(), tolerance, "slopes");
+            }
+        }
+    }
+
+    #[test]
+    fn vectors_agree_with_single_numbers() {
+        vectors_agree::<f32>(1e-6);
+        vectors_agree::<f64>(1e-14);
+        let mut y = [0f32; 3];
+        forward(&Activation::Relu, &[f32::NAN, -1.0, 2.0], &mut y).unwrap();
+        assert!(y[0].is_nan() && y[1..] == [0.0, 2.0]);
+    }
+
+    #[test]
+    fn slopes_are_those_of_the_values() {
+        let x: Vec<f64> = random(40, 3);
+        let dy: Vec<f64> = random(40, 4);
+        for activation in examples() {
+            let mut dx = vec![0.0; 40];
+            backward(&activation, &x, &dy, &mut dx).unwrap();
+            check_gradient(&x, &dx, |x| {
+                x.iter()
+                    .zip(&dy)
+                    .map(|(&x, dy)| activation.value(x) * dy)
+                    .sum()
+            });
+        }
+    }
+
+    #[test]
+    fn threads_do_not_change_a_bit() {
+        let x: Vec<f32> = random(20_000, 5);
+        check_threads(|| {
+            let mut y = vec![0.0; x.len()];
+            forward(&Activation::Gelu, &x, &mut y).unwrap();
+            y
+        });
+    }
+
+    #[test]
+    fn lengths_are_checked() {
+        let error = forward(&Activation::Relu, &[1f32], &mut []).unwrap_err();
+        assert!(error.to_string().contains("`y` has 0 numbers, but needs 1"));
+        assert!(backward(&Activation::Relu, &[1f32], &[], &mut [0.0]).is_err());
+    }
+}

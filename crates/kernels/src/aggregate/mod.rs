@@ -1,0 +1,170 @@
+//! Gauge aggregation: the one sparse step of a gauge convolution, and its adjoint.
+//!
+//! Every neighbour `q` of `p` is transported to `p` and turned into the frame of the edge, and the
+//! neighbours are summed once for each harmonic of the neighbour angle and each radial ring:
+//!
+//! ```text
+//! A_p[r, k] = s_p sum_q phi_r(r_pq) t_k(theta_pq) rho(g_pq - theta_pq) f_q
+//! t = (1, cos theta, sin theta, ..., cos M theta, sin M theta)
+//! ```
+//!
+//! `s_p` is 1, `1/|N(p)|` or `1/(|N(p)|+1)` ([`Aggregation`]); a vertex without neighbours gets
+//! zeros. Nothing is saved; powers of the phases come from the angle-addition recurrence. The
+//! adjoint gathers over the reversed edges, so it needs no atomics and always adds in one order.
+//!
+//! Shapes: `f` is `[V, D]`, `A` is `[V, rings, 2M+1, D]`.
+
+mod fast;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use fast::{Direction, Gather, Row};
+
+use crate::error::check_length;
+use crate::{FeatureType, GraphArrays, KernelError, Real, Scratch};
+
+const OPERATOR: &str = "aggregate";
+
+/// How the terms of a neighbourhood are put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Aggregation {
+    /// Their sum.
+    #[default]
+    Sum,
+    /// Their mean: divided by the number of neighbours.
+    Mean,
+    /// The mean of neighbours and the vertex itself: divided by the number of neighbours plus one.
+    MeanWithSelf,
+}
+
+impl Aggregation {
+    /// Factor of the sum over the neighbours of a vertex that has `degree` of them.
+    pub fn scale<T: Real>(self, degree: usize) -> T {
+        match self {
+            Self::Sum => T::one(),
+            Self::Mean => T::one() / T::of(degree.max(1) as f64),
+            Self::MeanWithSelf => T::one() / T::of((degree + 1) as f64),
+        }
+    }
+
+    /// Factor of the vertex's own term.
+    pub fn self_scale<T: Real>(self, degree: usize) -> T {
+        match self {
+            Self::Sum | Self::Mean => T::one(),
+            Self::MeanWithSelf => self.scale(degree),
+        }
+    }
+}
+
+/// Radial profile: linear hat functions on `rings` nodes equally spaced on `[0, max_radius]`, the
+/// last one constant beyond. One ring is the constant 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Radial {
+    pub rings: usize,
+    pub max_radius: f64,
+}
+
+impl Radial {
+    pub fn check(self, operator: &'static str) -> Result<(), KernelError> {
+        let problem = if self.rings == 0 {
+            "there must be at least one ring".into()
+        } else if self.rings > 1 && !(self.max_radius > 0.0 && self.max_radius.is_finite()) {
+            format!(
+                "the largest radius of {} rings must be finite and above 0, not {}",
+                self.rings, self.max_radius
+            )
+        } else {
+            return Ok(());
+        };
+        Err(KernelError::Setting { operator, problem })
+    }
+
+    /// Weight of a ring at a radius.
+    #[inline(always)]
+    pub fn weight<T: Real>(self, ring: usize, radius: T) -> T {
+        if self.rings == 1 {
+            return T::one();
+        }
+        let last = T::of((self.rings - 1) as f64);
+        let place = (radius / T::of(self.max_radius)).min(T::one()) * last;
+        (T::one() - (place - T::of(ring as f64)).abs()).max(T::zero())
+    }
+}
+
+/// Settings of a gauge aggregation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Aggregate {
+    /// Type of the features that are summed.
+    pub input: FeatureType,
+    /// Highest harmonic `M` of the neighbour angle.
+    pub highest_order: usize,
+    /// Number of radial rings.
+    pub rings: usize,
+    /// Radius of the last ring; not used with one ring.
+    pub max_radius: f64,
+    /// Scale of the sum.
+    pub aggregation: Aggregation,
+}
+
+impl Aggregate {
+    /// Numbers in one row of the result: `rings * (2M+1) * D`.
+    pub fn dimension(&self) -> usize {
+        self.rings * self.harmonics() * self.input.dimension()
+    }
+
+    fn harmonics(&self) -> usize {
+        2 * self.highest_order + 1
+    }
+
+    fn radial(&self) -> Radial {
+        Radial {
+            rings: self.rings,
+            max_radius: self.max_radius,
+        }
+    }
+
+    fn check<T: Real>(
+        &self,
+        graph: &GraphArrays<T>,
+        (x_name, x): (&'static str, &[T]),
+        (a_name, a): (&'static str, &[T]),
+    ) -> Result<(), KernelError> {
+        self.radial().check(OPERATOR)?;
+        let vertices = graph.vertex_count();
+        check_length(OPERATOR, x_name, x, vertices * self.input.dimension())?;
+        check_length(OPERATOR, a_name, a, vertices * self.dimension())
+    }
+}
+
+/// `a = G x`.
+///
+/// # Errors
+/// Buffers or settings that do not fit.
+pub fn forward<T: Real>(
+    op: &Aggregate,
+    graph: &GraphArrays<T>,
+    x: &[T],
+    a: &mut [T],
+    scratch: &mut Scratch<T>,
+) -> Result<(), KernelError> {
+    op.check(graph, ("x", x), ("a", a))?;
+    fast::forward(op, graph, x, a, scratch);
+    Ok(())
+}
+
+/// `dx = G^T da`.
+///
+/// # Errors
+/// Buffers or settings that do not fit.
+pub fn backward<T: Real>(
+    op: &Aggregate,
+    graph: &GraphArrays<T>,
+    da: &[T],
+    dx: &mut [T],
+    scratch: &mut Scratch<T>,
+) -> Result<(), KernelError> {
+    op.check(graph, ("dx", dx), ("da", da))?;
+    fast::backward(op, graph, da, dx, scratch);
+    Ok(())
+}

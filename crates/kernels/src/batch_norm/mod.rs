@@ -1,0 +1,310 @@
+//! Batch normalisation that commutes with changes of gauge.
+//!
+//! Only order 0 may be shifted, and the two components of an order share one scale. Each irrep
+//! `(order, channel)` belongs to a statistic slot ([`NormGroups`]). Over all `V` vertices, with the
+//! members of a slot inside the sums,
+//!
+//! ```text
+//! mean = 1/V sum_v x_0                                              (0 without an order-0 member)
+//! var  = 1/V sum_v [ (x_0 - mean)^2 + 1/2 sum_{n>0} (x_a^2 + x_b^2) ]
+//! y_0  = gamma (x_0 - mean) / sqrt(var + epsilon) + beta
+//! y_n  = gamma x_n / sqrt(var + epsilon)                            (n > 0)
+//! ```
+//!
+//! The weight 1/2 makes [`NormGroups::PerChannel`] the batch normalisation of the *samples* of the
+//! regular nonlinearity: for `N >= 2B + 1` equidistant samples `s_t` of a channel, the mean of `s_t`
+//! is `x_0` and the mean of `s_t^2` is `x_0^2 + 1/2 sum_n (x_a^2 + x_b^2)`, so mean and variance
+//! over vertices and samples are the two lines above, and scaling and shifting samples is scaling
+//! all orders and shifting order 0. No sample is ever made. With scalars only, both groupings are
+//! ordinary batch normalisation.
+//!
+//! Fused: one pass for the statistics, one for the result; the regular nonlinearity applies the
+//! second one while it loads ([`crate::regular::forward_normalised`]), so that the normalised map is
+//! never stored. Saved: the input and the [`Statistics`]. The backward pass is exact through the
+//! batch statistics: with `z = (x - mean)/sqrt(var + epsilon)`, `A = sum dy z` over the slot
+//! (which is the gradient of gamma), `C = sum dy_0` (the gradient of beta), `w` = 1 or 1/2,
+//!
+//! ```text
+//! dx = gamma / sqrt(var + epsilon) * (dy - [order 0] C/V - w z A/V).
+//! ```
+//!
+//! Statistics are summed in f64, over a number of partial sums that depends on `V` alone.
+
+mod fast;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use crate::error::{check_length, check_rows};
+use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
+pub(crate) use fast::{Affine, backward_with};
+use std::ops::Range;
+
+/// Which irreps share their statistics, their gamma and their beta.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NormGroups {
+    /// A slot for every irrep: those of order 0 channel by channel, then those of order 1, ...
+    PerIrrep,
+    /// A slot for every channel, shared by all orders: all orders have the same multiplicity.
+    PerChannel,
+}
+
+/// The settings of a batch normalisation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchNorm {
+    /// Type of input and output.
+    pub kind: FeatureType,
+    /// Which irreps share a slot.
+    pub groups: NormGroups,
+    /// Added to the variance; 1e-5 by default.
+    pub epsilon: f64,
+    /// Share of the newest batch in the running statistics; 0.1 by default.
+    pub momentum: f64,
+}
+
+impl BatchNorm {
+    /// Default settings for a type.
+    pub fn new(kind: FeatureType, groups: NormGroups) -> Self {
+        Self {
+            kind,
+            groups,
+            epsilon: 1e-5,
+            momentum: 0.1,
+        }
+    }
+
+    /// Number of slots: the length of gamma, beta and the statistics.
+    ///
+    /// # Errors
+    /// [`NormGroups::PerChannel`] where multiplicities differ, or an epsilon or momentum out of
+    /// range.
+    ///
+    /// ```
+    /// use gemcnn_kernels::{FeatureType, batch_norm::{BatchNorm, NormGroups}};
+    /// let kind = FeatureType::uniform(16, 2);
+    /// assert_eq!(BatchNorm::new(kind.clone(), NormGroups::PerIrrep).slots()?, 48);
+    /// assert_eq!(BatchNorm::new(kind, NormGroups::PerChannel).slots()?, 16);
+    /// # Ok::<(), gemcnn_kernels::KernelError>(())
+    /// ```
+    pub fn slots(&self) -> Result<usize, KernelError> {
+        let setting = |problem: String| KernelError::Setting {
+            operator: "batch norm",
+            problem,
+        };
+        if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
+            return Err(setting(format!(
+                "epsilon is {}, but has to be positive",
+                self.epsilon
+            )));
+        }
+        if !(0.0..=1.0).contains(&self.momentum) {
+            return Err(setting(format!(
+                "momentum is {}, but has to be from 0 to 1",
+                self.momentum
+            )));
+        }
+        match self.groups {
+            NormGroups::PerIrrep => Ok(self.kind.multiplicities().iter().sum()),
+            NormGroups::PerChannel if self.kind == FeatureType::default() => Ok(0),
+            NormGroups::PerChannel => self.kind.uniform_multiplicity().ok_or_else(|| {
+                setting(format!(
+                    "statistics per channel need the same multiplicity for every order, but the \
+                     type is {}; take statistics per irrep",
+                    self.kind
+                ))
+            }),
+        }
+    }
+
+    /// Slot and order of every column of a feature vector.
+    fn columns(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let mut first = 0;
+        self.kind.orders().flat_map(move |(order, multiplicity)| {
+            let start = match self.groups {
+                NormGroups::PerIrrep => first,
+                NormGroups::PerChannel => 0,
+            };
+            first += multiplicity;
+            (0..irrep_dimension(order) * multiplicity)
+                .map(move |column| (start + column % multiplicity, order))
+        })
+    }
+}
+
+/// The weight of a squared component in the variance of its slot.
+fn moment_weight(order: usize) -> f64 {
+    if order == 0 { 1.0 } else { 0.5 }
+}
+
+/// Where statistics come from: whether they depend on the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The input itself (training): gradients pass through them.
+    Batch {
+        /// How many vertices they are from.
+        vertices: usize,
+    },
+    /// Running averages (evaluation): they are constants.
+    Running,
+}
+
+/// Mean and variance of every slot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Statistics {
+    /// Mean of each slot; zero where a slot holds no order 0.
+    pub mean: Vec<f64>,
+    /// Variance of each slot: the mean over the `V` vertices, not divided by `V - 1`.
+    pub variance: Vec<f64>,
+    /// Where they come from.
+    pub origin: Origin,
+}
+
+impl Statistics {
+    /// Running statistics, for evaluation.
+    pub fn running<T: Real>(mean: &[T], variance: &[T]) -> Self {
+        let wide = |values: &[T]| values.iter().map(|v| v.as_f64()).collect();
+        Self {
+            mean: wide(mean),
+            variance: wide(variance),
+            origin: Origin::Running,
+        }
+    }
+
+    /// Moves running averages towards these statistics: `r <- (1 - momentum) r + momentum s`. The
+    /// variance goes in as it normalises the batch, divided by `V`. A batch without vertices leaves
+    /// the averages alone.
+    ///
+    /// # Errors
+    /// Running averages of another length than the statistics.
+    pub fn update_running<T: Real>(
+        &self,
+        momentum: f64,
+        mean: &mut [T],
+        variance: &mut [T],
+    ) -> Result<(), KernelError> {
+        check_length("batch norm", "running mean", mean, self.mean.len())?;
+        check_length(
+            "batch norm",
+            "running variance",
+            variance,
+            self.variance.len(),
+        )?;
+        if self.origin == (Origin::Batch { vertices: 0 }) {
+            return Ok(());
+        }
+        let towards = |running: &mut [T], now: &[f64]| {
+            for (running, &now) in running.iter_mut().zip(now) {
+                *running = T::of((1.0 - momentum) * running.as_f64() + momentum * now);
+            }
+        };
+        towards(mean, &self.mean);
+        towards(variance, &self.variance);
+        Ok(())
+    }
+}
+
+/// A batch normalisation with its statistics and parameters: the map from `x` to `y`.
+#[derive(Debug, Clone, Copy)]
+pub struct Normalisation<'a, T> {
+    /// The settings.
+    pub config: &'a BatchNorm,
+    /// Mean and variance of each slot.
+    pub statistics: &'a Statistics,
+    /// Scale of each slot.
+    pub gamma: &'a [T],
+    /// Shift of each slot; only order 0 is shifted.
+    pub beta: &'a [T],
+}
+
+/// Gradients of the parameters, which are added to.
+#[derive(Debug)]
+pub struct NormGradients<'a, T> {
+    /// Gradient of gamma.
+    pub gamma: &'a mut [T],
+    /// Gradient of beta; that of a slot without order 0 stays as it is.
+    pub beta: &'a mut [T],
+}
+
+impl<T: Real> Normalisation<'_, T> {
+    pub(crate) fn check(&self, operator: &'static str) -> Result<(), KernelError> {
+        let slots = self.config.slots()?;
+        check_length(operator, "mean", &self.statistics.mean, slots)?;
+        check_length(operator, "variance", &self.statistics.variance, slots)?;
+        check_length(operator, "gamma", self.gamma, slots)?;
+        check_length(operator, "beta", self.beta, slots)
+    }
+}
+
+impl<T: Real> NormGradients<'_, T> {
+    pub(crate) fn check(
+        &self,
+        operator: &'static str,
+        normalisation: &Normalisation<'_, T>,
+    ) -> Result<(), KernelError> {
+        let slots = normalisation.gamma.len();
+        check_length(operator, "dgamma", self.gamma, slots)?;
+        check_length(operator, "dbeta", self.beta, slots)
+    }
+}
+
+/// Mean and variance of a batch: `x` is `vertices` rows of the type.
+///
+/// # Errors
+/// Settings or lengths that do not fit.
+pub fn statistics<T: Real>(
+    config: &BatchNorm,
+    vertices: usize,
+    x: &[T],
+    scratch: &mut Scratch<f64>,
+) -> Result<Statistics, KernelError> {
+    config.slots()?;
+    let width = config.kind.dimension();
+    check_rows("batch norm statistics", "x", x, vertices, width)?;
+    Ok(fast::statistics(config, vertices, x, scratch))
+}
+
+/// `y` = the normalised `x`; both are `vertices` rows of the type.
+///
+/// # Errors
+/// Settings or lengths that do not fit.
+pub fn forward<T: Real>(
+    normalisation: &Normalisation<'_, T>,
+    vertices: usize,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
+    let operator = "batch norm forward";
+    let width = normalisation.config.kind.dimension();
+    normalisation.check(operator)?;
+    check_rows(operator, "x", x, vertices, width)?;
+    check_rows(operator, "y", y, vertices, width)?;
+    fast::forward(normalisation, x, y);
+    Ok(())
+}
+
+/// Overwrites `dx` and adds to the gradients of gamma and beta.
+///
+/// # Errors
+/// Settings or lengths that do not fit.
+pub fn backward<T: Real>(
+    normalisation: &Normalisation<'_, T>,
+    vertices: usize,
+    x: &[T],
+    dy: &[T],
+    dx: &mut [T],
+    gradients: &mut NormGradients<'_, T>,
+    scratch: &mut Scratch<f64>,
+) -> Result<(), KernelError> {
+    let operator = "batch norm backward";
+    let width = normalisation.config.kind.dimension();
+    normalisation.check(operator)?;
+    gradients.check(operator, normalisation)?;
+    check_rows(operator, "x", x, vertices, width)?;
+    check_rows(operator, "dy", dy, vertices, width)?;
+    check_rows(operator, "dx", dx, vertices, width)?;
+    let fill = |rows: Range<usize>, gradient: &mut [T]| {
+        gradient.copy_from_slice(&dy[rows.start * width..rows.end * width]);
+    };
+    backward_with(normalisation, vertices, x, dx, gradients, scratch, fill);
+    Ok(())
+}

@@ -1,0 +1,521 @@
+//! Tiles of rows by blocks of classes.
+
+use super::{Classifier, Gradients, OPERATOR, Rows};
+use crate::cross_entropy::softmax::{exponentials, peak, sum_of_exponentials};
+use crate::cross_entropy::{IGNORE, Score, Tally};
+use crate::{Destination, KernelError, Matrix, MatrixMut, Real, Scratch, product};
+use pulp::Arch;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Classes in a block.
+const CLASS_BLOCK: usize = 256;
+/// Most rows of a tile: longer ones gain nothing in the products.
+const TILE_ROWS: usize = 512;
+/// Most logits in a tile, if that leaves it [`ROW_BLOCK`] rows.
+const TILE_LOGITS: usize = 1 << 22;
+/// Rows of `dh` that one task computes.
+const ROW_BLOCK: usize = 64;
+/// Tasks to aim at: class blocks, or slabs of rows where these are fewer.
+const TASKS: usize = 16;
+/// Fewest rows worth a slab.
+const SLAB_ROWS: usize = 128;
+
+/// What is known of one row from one class block.
+///
+/// Places in it: peak, sum of exponentials relative to the peak, class of the peak within the block,
+/// and the logit of the label if that lies in the block. In the second half of a tile's work the first
+/// place holds what the whole row tells the block.
+type Part<T> = [T; 4];
+const PEAK: usize = 0;
+const SUM: usize = 1;
+const PLACE: usize = 2;
+const LABEL: usize = 3;
+const PARTS: usize = 4;
+
+/// Loss and gradients for the gradient `dloss` of the loss; see the [module](super).
+///
+/// ```
+/// use gemcnn_kernels::Scratch;
+/// use gemcnn_kernels::classifier::{Classifier, Gradients, Rows, loss_and_gradients};
+/// use gemcnn_kernels::cross_entropy::Targets;
+/// let targets = Targets { classes: 2, labels: &[0, 1, 1], class_weights: None };
+/// let classifier = Classifier { channels: 1, weight: &[1.0, -1.0], bias: &[0.0, 0.0], targets };
+/// let (mut features, mut weight, mut bias) = ([0.0; 3], [0.0; 2], [0.0; 2]);
+/// let gradients = Gradients { features: &mut features, weight: &mut weight, bias: &mut bias };
+/// let h = [2.0, -2.0, 0.5];
+/// let mut scratch = Scratch::new();
+/// let score = loss_and_gradients(&classifier, &h, 1.0, gradients, Rows::default(), &mut scratch)?;
+/// assert_eq!((score.correct, score.counted), (2, 3));
+/// assert!(features[2] > 0.0, "the third row should move towards class 1");
+/// # Ok::<(), gemcnn_kernels::KernelError>(())
+/// ```
+///
+/// # Errors
+/// Sizes that do not fit, a label that names no class, a class weight that is none. Ranks are left to
+/// [`evaluate`]: to ask for them here is an error too.
+pub fn loss_and_gradients<T: Real>(
+    classifier: &Classifier<'_, T>,
+    features: &[T],
+    dloss: f64,
+    gradients: Gradients<'_, T>,
+    rows: Rows<'_>,
+    scratch: &mut Scratch<T>,
+) -> Result<Score, KernelError> {
+    classifier.check(features)?;
+    classifier.check_gradients(&gradients)?;
+    classifier.check_rows(&rows)?;
+    if rows.ranks.is_some() {
+        return Err(KernelError::Setting {
+            operator: OPERATOR,
+            problem: "ranks are computed by `evaluate` only".into(),
+        });
+    }
+    let plan = Plan::new(classifier);
+    if plan.is_empty() {
+        gradients.features.fill(T::zero());
+        return Ok(plan.empty_score(rows));
+    }
+    let normaliser = classifier.targets.normaliser();
+    let (classes, channels) = (classifier.targets.classes, classifier.channels);
+    let scratch =
+        scratch.take(plan.slabs * plan.tile_numbers() + (plan.slabs - 1) * plan.parameters());
+    let (tiles, sums) = scratch.split_at_mut(plan.slabs * plan.tile_numbers());
+    sums.fill(T::zero());
+
+    // The first slab adds to the given gradients, the others to their own.
+    let mut parameters = vec![(&mut *gradients.weight, &mut *gradients.bias)];
+    for sums in sums.chunks_exact_mut(plan.parameters()) {
+        parameters.push(sums.split_at_mut(classes * channels));
+    }
+    let tallies: Vec<Tally> = parameters
+        .into_par_iter()
+        .zip(tiles.par_chunks_mut(plan.tile_numbers()))
+        .zip(split_rows(
+            gradients.features,
+            plan.slab_rows,
+            channels,
+            plan.slabs,
+        ))
+        .zip(plan.split(rows.predictions))
+        .enumerate()
+        .map(
+            |(slab, (((parameters, memory), dfeatures), mut predictions))| {
+                let (dweight, dbias) = parameters;
+                let mut tally = Tally::default();
+                let slab = plan.slab(slab);
+                for start in slab.clone().step_by(plan.tile_rows) {
+                    let range = start..slab.end.min(start + plan.tile_rows);
+                    let mut tile = Tile::new(classifier, features, range.clone(), memory);
+                    tile.multiply(Keep::Exponentials);
+                    let local = start - slab.start..range.end - slab.start;
+                    let predictions = predictions
+                        .as_deref_mut()
+                        .map(|all| &mut all[local.clone()]);
+                    tile.join_parts(Some(dloss * normaliser), predictions, &mut tally);
+                    tile.finish_gradient(dbias);
+                    let dfeatures = &mut dfeatures[local.start * channels..local.end * channels];
+                    rayon::join(
+                        || tile.weight_gradient(dweight),
+                        || tile.feature_gradient(dfeatures),
+                    );
+                }
+                tally
+            },
+        )
+        .collect();
+    for sums in sums.chunks_exact(plan.parameters()) {
+        let (dweight, dbias) = sums.split_at(classes * channels);
+        add_to(gradients.weight, dweight);
+        add_to(gradients.bias, dbias);
+    }
+    Ok(plan.score(&tallies, normaliser))
+}
+
+/// Loss, predictions and ranks, without gradients.
+///
+/// # Errors
+/// Sizes that do not fit, a label that names no class, a class weight that is none.
+pub fn evaluate<T: Real>(
+    classifier: &Classifier<'_, T>,
+    features: &[T],
+    rows: Rows<'_>,
+    scratch: &mut Scratch<T>,
+) -> Result<Score, KernelError> {
+    classifier.check(features)?;
+    classifier.check_rows(&rows)?;
+    let plan = Plan::new(classifier);
+    if plan.is_empty() {
+        return Ok(plan.empty_score(rows));
+    }
+    let memory = scratch.take(plan.slabs * plan.tile_numbers());
+    let tallies: Vec<Tally> = memory
+        .par_chunks_mut(plan.tile_numbers())
+        .zip(plan.split(rows.predictions))
+        .zip(plan.split(rows.ranks))
+        .enumerate()
+        .map(|(slab, ((memory, mut predictions), mut ranks))| {
+            let mut tally = Tally::default();
+            let slab = plan.slab(slab);
+            for start in slab.clone().step_by(plan.tile_rows) {
+                let range = start..slab.end.min(start + plan.tile_rows);
+                let mut tile = Tile::new(classifier, features, range.clone(), memory);
+                tile.multiply(Keep::Logits);
+                let local = start - slab.start..range.end - slab.start;
+                let predictions = predictions
+                    .as_deref_mut()
+                    .map(|all| &mut all[local.clone()]);
+                tile.join_parts(None, predictions, &mut tally);
+                if let Some(ranks) = &mut ranks {
+                    tile.rank(&mut ranks[local]);
+                }
+            }
+            tally
+        })
+        .collect();
+    Ok(plan.score(&tallies, classifier.targets.normaliser()))
+}
+
+/// How rows are cut up: by sizes alone.
+struct Plan {
+    rows: usize,
+    classes: usize,
+    channels: usize,
+    slabs: usize,
+    slab_rows: usize,
+    tile_rows: usize,
+}
+
+impl Plan {
+    fn new<T>(classifier: &Classifier<'_, T>) -> Self {
+        let (rows, classes) = (classifier.targets.labels.len(), classifier.targets.classes);
+        let blocks = classes.div_ceil(CLASS_BLOCK).max(1);
+        let most_slabs = (TASKS / blocks).clamp(1, rows.div_ceil(SLAB_ROWS).max(1));
+        let slab_rows = rows.div_ceil(most_slabs).max(1);
+        let fitting = TILE_LOGITS / classes.max(1) / ROW_BLOCK * ROW_BLOCK;
+        Self {
+            rows,
+            classes,
+            channels: classifier.channels,
+            slabs: rows.div_ceil(slab_rows),
+            slab_rows,
+            tile_rows: fitting.clamp(ROW_BLOCK, TILE_ROWS).min(slab_rows),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rows == 0 || self.classes == 0
+    }
+
+    /// Without classes all rows are without label, and without rows there is nothing to count.
+    fn empty_score(&self, rows: Rows<'_>) -> Score {
+        for (values, nothing) in [(rows.predictions, 0), (rows.ranks, IGNORE)] {
+            values.unwrap_or_default().fill(nothing);
+        }
+        Score::default()
+    }
+
+    /// Scratch numbers of one tile: its logits, and the parts of its rows.
+    fn tile_numbers(&self) -> usize {
+        self.tile_rows * (self.classes + PARTS * self.classes.div_ceil(CLASS_BLOCK))
+    }
+
+    /// Numbers in `dW` and `db` together.
+    fn parameters(&self) -> usize {
+        self.classes * (self.channels + 1)
+    }
+
+    fn slab(&self, index: usize) -> Range<usize> {
+        index * self.slab_rows..self.rows.min((index + 1) * self.slab_rows)
+    }
+
+    /// The values of each slab, or as many times nothing.
+    fn split<'a>(&self, values: Option<&'a mut [u32]>) -> Vec<Option<&'a mut [u32]>> {
+        match values {
+            Some(values) => values.chunks_mut(self.slab_rows).map(Some).collect(),
+            None => (0..self.slabs).map(|_| None).collect(),
+        }
+    }
+
+    fn score(&self, tallies: &[Tally], normaliser: f64) -> Score {
+        let mut sum = Tally::default();
+        tallies.iter().for_each(|tally| sum.add(tally));
+        sum.score(normaliser)
+    }
+}
+
+/// What a tile holds after the product.
+#[derive(Clone, Copy, PartialEq)]
+enum Keep {
+    Logits,
+    /// Of the logits, relative to the peak of their part of the row.
+    Exponentials,
+}
+
+/// Some rows at work: their logits or what becomes of them, by blocks of classes.
+struct Tile<'a, T> {
+    classifier: &'a Classifier<'a, T>,
+    features: &'a [T],
+    labels: &'a [u32],
+    rows: usize,
+    /// Block after block of `[rows, classes of the block]`.
+    numbers: &'a mut [T],
+    /// Block after block of one part for each row.
+    parts: &'a mut [Part<T>],
+}
+
+impl<'a, T: Real> Tile<'a, T> {
+    fn new(
+        classifier: &'a Classifier<'a, T>,
+        features: &'a [T],
+        range: Range<usize>,
+        memory: &'a mut [T],
+    ) -> Self {
+        let (rows, classes) = (range.len(), classifier.targets.classes);
+        let channels = classifier.channels;
+        let (numbers, rest) = memory.split_at_mut(rows * classes);
+        let (parts, _) = rest.as_chunks_mut();
+        Self {
+            classifier,
+            features: &features[range.start * channels..range.end * channels],
+            labels: &classifier.targets.labels[range],
+            rows,
+            numbers,
+            parts: &mut parts[..rows * classes.div_ceil(CLASS_BLOCK)],
+        }
+    }
+
+    /// `z = h W^T + b`, and what each block sees of each row.
+    fn multiply(&mut self, keep: Keep) {
+        let (classifier, rows, labels) = (self.classifier, self.rows, self.labels);
+        let channels = classifier.channels;
+        let features = Matrix::new(self.features, rows, channels, channels);
+        self.numbers
+            .par_chunks_mut(rows * CLASS_BLOCK)
+            .zip(self.parts.par_chunks_mut(rows))
+            .enumerate()
+            .for_each(|(block, (numbers, parts))| {
+                let classes = class_block(block, classifier.targets.classes);
+                let width = classes.len();
+                product(
+                    &mut MatrixMut::new(numbers, rows, width, width),
+                    Destination::Set,
+                    features,
+                    weight_block(classifier, &classes).transposed(),
+                );
+                let bias = &classifier.bias[classes.clone()];
+                let label_place = |label: u32| (label as usize).wrapping_sub(classes.start);
+                Arch::new().dispatch(
+                    #[inline(always)]
+                    || {
+                        let each = numbers.chunks_exact_mut(width).zip(parts).zip(labels);
+                        for ((row, part), &label) in each {
+                            for (z, &b) in row.iter_mut().zip(bias) {
+                                *z += b;
+                            }
+                            let (most, place) = peak(row);
+                            let own = row.get(label_place(label)).copied();
+                            let sum = match keep {
+                                Keep::Logits => sum_of_exponentials(row, most),
+                                Keep::Exponentials => exponentials(row, most),
+                            };
+                            // The place is below 256, exact in any float.
+                            *part = [most, sum, T::of(place as f64), own.unwrap_or(T::zero())];
+                        }
+                    },
+                );
+            });
+    }
+
+    /// Joins the parts of every row: counts its loss and writes its prediction. With a `scale` it
+    /// leaves in the first place of every part the factor that takes the block's exponentials to
+    /// `scale * w_v` times probabilities, and in the last one the `scale * w_v` to take off at the
+    /// label.
+    fn join_parts(
+        &mut self,
+        scale: Option<f64>,
+        predictions: Option<&mut [u32]>,
+        tally: &mut Tally,
+    ) {
+        let targets = &self.classifier.targets;
+        let rows = self.rows;
+        let mut predictions = predictions.map(|all| all.iter_mut());
+        for (row, &label) in self.labels.iter().enumerate() {
+            let parts = || self.parts[row..].iter().step_by(rows);
+            let (mut most, mut prediction) = (T::neg_infinity(), 0);
+            for (block, part) in parts().enumerate() {
+                if part[PEAK] > most {
+                    most = part[PEAK];
+                    prediction = block * CLASS_BLOCK + part[PLACE].as_f64() as usize;
+                }
+            }
+            let share = |part: &Part<T>| (part[PEAK] - most).exp_of_negative().as_f64();
+            let sum: f64 = parts().map(|part| share(part) * part[SUM].as_f64()).sum();
+            if let Some(place) = predictions.as_mut().and_then(Iterator::next) {
+                *place = prediction as u32;
+            }
+            let weight = targets.weight(label);
+            if label != IGNORE {
+                let own = self.parts[label as usize / CLASS_BLOCK * rows + row][LABEL].as_f64();
+                let loss = sum.ln() + (most.as_f64() - own);
+                tally.count(weight, loss, prediction == label as usize);
+            }
+            if let Some(scale) = scale {
+                let gradient = scale * weight;
+                for part in self.parts[row..].iter_mut().step_by(rows) {
+                    // Rows that do not count must not let a NaN through.
+                    part[PEAK] = match gradient {
+                        0.0 => T::zero(),
+                        _ => T::of(share(part) / sum * gradient),
+                    };
+                    part[LABEL] = T::of(gradient);
+                }
+            }
+        }
+    }
+
+    /// Exponentials to `P`, and its sums over rows into `db`.
+    fn finish_gradient(&mut self, dbias: &mut [T]) {
+        let (rows, labels) = (self.rows, self.labels);
+        self.numbers
+            .par_chunks_mut(rows * CLASS_BLOCK)
+            .zip(self.parts.par_chunks(rows))
+            .zip(dbias.par_chunks_mut(CLASS_BLOCK))
+            .enumerate()
+            .for_each(|(block, ((numbers, parts), dbias))| {
+                let label_place = |label: u32| (label as usize).wrapping_sub(block * CLASS_BLOCK);
+                Arch::new().dispatch(
+                    #[inline(always)]
+                    || {
+                        let width = dbias.len();
+                        let each = numbers.chunks_exact_mut(width).zip(parts).zip(labels);
+                        for ((row, part), &label) in each {
+                            let factor = part[PEAK];
+                            if factor == T::zero() {
+                                row.fill(T::zero());
+                            } else {
+                                row.iter_mut().for_each(|p| *p *= factor);
+                            }
+                            if let Some(own) = row.get_mut(label_place(label)) {
+                                *own -= part[LABEL];
+                            }
+                            for (sum, &p) in dbias.iter_mut().zip(&*row) {
+                                *sum += p;
+                            }
+                        }
+                    },
+                );
+            });
+    }
+
+    /// `dW += P^T h`, block by block.
+    fn weight_gradient(&self, dweight: &mut [T]) {
+        let (rows, channels) = (self.rows, self.classifier.channels);
+        let features = Matrix::new(self.features, rows, channels, channels);
+        dweight
+            .par_chunks_mut((CLASS_BLOCK * channels).max(1))
+            .zip(self.numbers.par_chunks(rows * CLASS_BLOCK))
+            .for_each(|(dweight, numbers)| {
+                let width = numbers.len() / rows;
+                product(
+                    &mut MatrixMut::new(dweight, width, channels, channels),
+                    Destination::Add,
+                    Matrix::new(numbers, rows, width, width).transposed(),
+                    features,
+                );
+            });
+    }
+
+    /// `dh = P W`, for some rows at a time.
+    fn feature_gradient(&self, dfeatures: &mut [T]) {
+        let (rows, channels) = (self.rows, self.classifier.channels);
+        dfeatures
+            .par_chunks_mut((ROW_BLOCK * channels).max(1))
+            .enumerate()
+            .for_each(|(index, dfeatures)| {
+                let count = dfeatures.len() / channels;
+                let mut dfeatures = MatrixMut::new(dfeatures, count, channels, channels);
+                let blocks = self.numbers.chunks(rows * CLASS_BLOCK).enumerate();
+                for (block, numbers) in blocks {
+                    let classes = class_block(block, self.classifier.targets.classes);
+                    let width = classes.len();
+                    let destination = if block == 0 {
+                        Destination::Set
+                    } else {
+                        Destination::Add
+                    };
+                    let numbers = &numbers[index * ROW_BLOCK * width..];
+                    let p = Matrix::new(numbers, count, width, width);
+                    let weight = weight_block(self.classifier, &classes);
+                    product(&mut dfeatures, destination, p, weight);
+                }
+            });
+    }
+
+    /// Counts the classes before that of the label; the tile must hold logits.
+    fn rank(&mut self, ranks: &mut [u32]) {
+        let (rows, labels) = (self.rows, self.labels);
+        for (row, &label) in labels.iter().enumerate() {
+            if label != IGNORE {
+                let own = self.parts[label as usize / CLASS_BLOCK * rows + row][LABEL];
+                self.parts[row..]
+                    .iter_mut()
+                    .step_by(rows)
+                    .for_each(|part| part[LABEL] = own);
+            }
+        }
+        self.numbers
+            .par_chunks(rows * CLASS_BLOCK)
+            .zip(self.parts.par_chunks_mut(rows))
+            .enumerate()
+            .for_each(|(block, (numbers, parts))| {
+                let width = numbers.len() / rows;
+                for ((row, part), &label) in numbers.chunks_exact(width).zip(parts).zip(labels) {
+                    let own = part[LABEL];
+                    let place = label as usize;
+                    let after = |class: usize, z: T| {
+                        z < own || (z == own && block * CLASS_BLOCK + class >= place)
+                    };
+                    let before = row.iter().enumerate().filter(|&(k, &z)| !after(k, z));
+                    part[PLACE] = T::of(before.count() as f64);
+                }
+            });
+        for (row, (rank, &label)) in ranks.iter_mut().zip(labels).enumerate() {
+            let parts = self.parts[row..].iter().step_by(rows);
+            let before = parts.map(|part| part[PLACE].as_f64() as u32).sum();
+            *rank = if label == IGNORE { IGNORE } else { before };
+        }
+    }
+}
+
+fn class_block(index: usize, classes: usize) -> Range<usize> {
+    index * CLASS_BLOCK..classes.min((index + 1) * CLASS_BLOCK)
+}
+
+fn weight_block<'a, T>(classifier: &Classifier<'a, T>, classes: &Range<usize>) -> Matrix<'a, T> {
+    let channels = classifier.channels;
+    let weight = &classifier.weight[classes.start * channels..classes.end * channels];
+    Matrix::new(weight, classes.len(), channels, channels)
+}
+
+/// `values` cut into the rows of each slab, also where rows have no channels.
+fn split_rows<T>(
+    values: &mut [T],
+    slab_rows: usize,
+    channels: usize,
+    slabs: usize,
+) -> Vec<&mut [T]> {
+    let mut rest = values;
+    (0..slabs)
+        .map(|_| {
+            let length = rest.len().min(slab_rows * channels);
+            rest.split_off_mut(..length).unwrap_or_default()
+        })
+        .collect()
+}
+
+fn add_to<T: Real>(sums: &mut [T], values: &[T]) {
+    sums.iter_mut()
+        .zip(values)
+        .for_each(|(sum, &value)| *sum += value);
+}

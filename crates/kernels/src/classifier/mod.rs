@@ -1,0 +1,106 @@
+//! The last linear map of a classifier, fused with softmax cross-entropy.
+//!
+//! For features `h` `[rows, channels]`, weights `W` `[classes, channels]` and bias `b` the logits are
+//! `z = h W^T + b`, and the loss is that of [`cross_entropy`](crate::cross_entropy). With
+//! `P = dloss/dz` the gradients are
+//!
+//! ```text
+//! dh = P W        dW += P^T h        db += sum_v P_v
+//! ```
+//!
+//! Fused: logits, softmax and all three products, in one pass over tiles of at most 512 rows. The
+//! `rows x classes` logits never exist at once: a tile of them lives in scratch memory, is turned into
+//! `P` in place, is used by both products, and is overwritten by the next one. Nothing is saved for
+//! later and nothing is recomputed, because the loss is the last step: its gradient is known as soon
+//! as its value.
+//!
+//! A tile is stored by blocks of 256 classes, each `[rows of the tile, classes of the block]`, so that
+//! a task owns a block: it multiplies, finds peak and sum of exponentials of its part of every row, and
+//! later owns the same rows of `dW`. The parts of a row are joined in between. With few classes there
+//! are few blocks, and tasks are slabs of rows instead, each with its own `dW`, added up in order.
+//! Both numbers depend on the sizes only, so results do not depend on the number of threads.
+
+mod fast;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use crate::cross_entropy::Targets;
+use crate::error::check_length;
+use crate::{KernelError, Real};
+
+pub use fast::{evaluate, loss_and_gradients};
+
+/// A linear map to classes, and the classes it should find.
+#[derive(Debug, Clone, Copy)]
+pub struct Classifier<'a, T> {
+    /// Length of one row of features.
+    pub channels: usize,
+    /// `W`, `[classes, channels]`.
+    pub weight: &'a [T],
+    /// `b`, one for each class.
+    pub bias: &'a [T],
+    /// Labels of the rows, and weights of the classes.
+    pub targets: Targets<'a, T>,
+}
+
+/// Where gradients go.
+#[derive(Debug)]
+pub struct Gradients<'a, T> {
+    /// Gradient of the features `[rows, channels]`, overwritten.
+    pub features: &'a mut [T],
+    /// Gradient of the weights `[classes, channels]`, added to.
+    pub weight: &'a mut [T],
+    /// Gradient of the bias, added to.
+    pub bias: &'a mut [T],
+}
+
+/// What to write down for every row, beside the score.
+#[derive(Debug, Default)]
+pub struct Rows<'a> {
+    /// Class with the largest logit, the lower one in ties; also for rows without label.
+    pub predictions: Option<&'a mut [u32]>,
+    /// How many classes come before that of the label, so that a row is among the best `k` if its
+    /// rank is below `k`; [`IGNORE`](crate::cross_entropy::IGNORE) for rows without label. Classes
+    /// that are not comparable to it, because of NaN, come before it.
+    pub ranks: Option<&'a mut [u32]>,
+}
+
+const OPERATOR: &str = "classifier";
+
+impl<T: Real> Classifier<'_, T> {
+    fn check(&self, features: &[T]) -> Result<(), KernelError> {
+        let (rows, classes) = (self.targets.labels.len(), self.targets.classes);
+        check_length(OPERATOR, "features", features, rows * self.channels)?;
+        check_length(OPERATOR, "weight", self.weight, classes * self.channels)?;
+        check_length(OPERATOR, "bias", self.bias, classes)?;
+        self.targets.check(OPERATOR)
+    }
+
+    fn check_gradients(&self, gradients: &Gradients<'_, T>) -> Result<(), KernelError> {
+        let (rows, classes) = (self.targets.labels.len(), self.targets.classes);
+        let width = self.channels;
+        check_length(
+            OPERATOR,
+            "gradients.features",
+            gradients.features,
+            rows * width,
+        )?;
+        check_length(
+            OPERATOR,
+            "gradients.weight",
+            gradients.weight,
+            classes * width,
+        )?;
+        check_length(OPERATOR, "gradients.bias", gradients.bias, classes)
+    }
+
+    fn check_rows(&self, rows: &Rows<'_>) -> Result<(), KernelError> {
+        for (name, values) in [("predictions", &rows.predictions), ("ranks", &rows.ranks)] {
+            if let Some(values) = values {
+                check_length(OPERATOR, name, values, self.targets.labels.len())?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,285 @@
+use super::*;
+use crate::Scratch;
+use crate::cross_entropy::{IGNORE, Score};
+use crate::testing::{check_close, check_gradient, check_threads, random};
+
+/// Sizes with one and several class blocks, slabs and tiles, none of them a round number.
+const SIZES: [(usize, usize, usize); 9] = [
+    (0, 3, 4),
+    (1, 1, 1),
+    (5, 2, 0),
+    (7, 3, 5),
+    (130, 257, 3),
+    (700, 9, 17),
+    (1030, 300, 6),
+    (515, 4100, 5),
+    (3, 0, 2),
+];
+
+struct Problem<T> {
+    rows: usize,
+    classes: usize,
+    channels: usize,
+    features: Vec<T>,
+    weight: Vec<T>,
+    bias: Vec<T>,
+    labels: Vec<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Answer<T> {
+    score: Score,
+    features: Vec<T>,
+    weight: Vec<T>,
+    bias: Vec<T>,
+    predictions: Vec<u32>,
+}
+
+impl<T: Real> Problem<T> {
+    fn new((rows, classes, channels): (usize, usize, usize)) -> Self {
+        let label = |row: usize| match row % 5 {
+            3 => IGNORE,
+            _ if classes == 0 => IGNORE,
+            _ => (row * 31 % classes) as u32,
+        };
+        Self {
+            rows,
+            classes,
+            channels,
+            features: random(rows * channels, 1),
+            weight: random(classes * channels, 2),
+            bias: random(classes, 3),
+            labels: (0..rows).map(label).collect(),
+        }
+    }
+
+    fn classifier(&self) -> Classifier<'_, T> {
+        Classifier {
+            channels: self.channels,
+            weight: &self.weight,
+            bias: &self.bias,
+            targets: Targets {
+                classes: self.classes,
+                labels: &self.labels,
+                class_weights: None,
+            },
+        }
+    }
+
+    /// Parameter gradients start at 0.25, to see that they are added to.
+    fn solve(
+        &self,
+        solver: impl FnOnce(&Classifier<'_, T>, &[T], Gradients<'_, T>, Rows<'_>) -> Score,
+    ) -> Answer<T> {
+        let mut answer = Answer {
+            score: Score::default(),
+            features: vec![T::nan(); self.features.len()],
+            weight: vec![T::of(0.25); self.weight.len()],
+            bias: vec![T::of(0.25); self.bias.len()],
+            predictions: vec![77; self.rows],
+        };
+        let gradients = Gradients {
+            features: &mut answer.features,
+            weight: &mut answer.weight,
+            bias: &mut answer.bias,
+        };
+        let rows = Rows {
+            predictions: Some(&mut answer.predictions),
+            ranks: None,
+        };
+        answer.score = solver(&self.classifier(), &self.features, gradients, rows);
+        answer
+    }
+
+    fn fast(&self) -> Answer<T> {
+        self.solve(|classifier, features, gradients, rows| {
+            let scratch = &mut Scratch::new();
+            loss_and_gradients(classifier, features, 1.5, gradients, rows, scratch).unwrap()
+        })
+    }
+}
+
+fn compare<T: Real>(tolerance: f64) {
+    for size in SIZES {
+        let problem = Problem::<T>::new(size);
+        let expected = problem.solve(|classifier, features, gradients, rows| {
+            reference::loss_and_gradients(classifier, features, 1.5, gradients, rows).unwrap()
+        });
+        let found = problem.fast();
+        let what = format!("{size:?}");
+        let loss = (found.score.loss - expected.score.loss).abs();
+        assert!(loss <= tolerance * (1.0 + expected.score.loss), "{what}");
+        assert_eq!(found.score.counted, expected.score.counted, "{what}");
+        assert_eq!(found.score.correct, expected.score.correct, "{what}");
+        assert_eq!(found.predictions, expected.predictions, "{what}");
+        check_close(&found.features, &expected.features, tolerance, &what);
+        check_close(&found.weight, &expected.weight, tolerance, &what);
+        check_close(&found.bias, &expected.bias, tolerance, &what);
+    }
+}
+
+#[test]
+fn fast_equals_reference() {
+    compare::<f32>(3e-6);
+    compare::<f64>(1e-13);
+}
+
+#[test]
+fn evaluation_gives_the_score_of_training_and_the_ranks_of_the_definition() {
+    for size in SIZES {
+        let problem = Problem::<f64>::new(size);
+        let (mut ranks, mut expected) = (vec![5; problem.rows], vec![6; problem.rows]);
+        let (mut predictions, classifier) = (vec![5; problem.rows], problem.classifier());
+        let rows = Rows {
+            predictions: Some(&mut predictions),
+            ranks: Some(&mut ranks),
+        };
+        let score = evaluate(&classifier, &problem.features, rows, &mut Scratch::new()).unwrap();
+        let rows = Rows {
+            predictions: None,
+            ranks: Some(&mut expected),
+        };
+        reference::evaluate(&classifier, &problem.features, rows).unwrap();
+        assert_eq!(ranks, expected, "{size:?}");
+        assert_eq!(
+            ranks.iter().filter(|&&rank| rank == 0).count(),
+            score.correct
+        );
+        let trained = problem.fast();
+        assert_eq!(score, trained.score, "{size:?}");
+        assert_eq!(predictions, trained.predictions, "{size:?}");
+    }
+}
+
+#[test]
+fn gradients_are_those_of_the_loss() {
+    let problem = Problem::<f64>::new((6, 5, 3));
+    let weights = [1.0, 0.0, 2.0, 0.5, 3.0];
+    let weighted =
+        |features: &[f64], weight: &[f64], bias: &[f64], gradients: Option<Gradients<'_, f64>>| {
+            let mut classifier = problem.classifier();
+            classifier.targets.class_weights = Some(&weights);
+            let classifier = Classifier {
+                weight,
+                bias,
+                ..classifier
+            };
+            let (rows, scratch) = (Rows::default(), &mut Scratch::new());
+            match gradients {
+                Some(gradients) => {
+                    loss_and_gradients(&classifier, features, 1.0, gradients, rows, scratch)
+                }
+                None => evaluate(&classifier, features, rows, scratch),
+            }
+            .unwrap()
+            .loss
+        };
+    let (h, w, b) = (&problem.features, &problem.weight, &problem.bias);
+    let (mut dh, mut dw, mut db) = (vec![0.0; h.len()], vec![0.0; w.len()], vec![0.0; b.len()]);
+    let gradients = Gradients {
+        features: &mut dh,
+        weight: &mut dw,
+        bias: &mut db,
+    };
+    weighted(h, w, b, Some(gradients));
+    check_gradient(h, &dh, |h| weighted(h, w, b, None));
+    check_gradient(w, &dw, |w| weighted(h, w, b, None));
+    check_gradient(b, &db, |b| weighted(h, w, b, None));
+}
+
+#[test]
+fn rows_without_label_add_nothing_even_where_they_are_nan() {
+    let mut problem = Problem::<f32>::new((300, 600, 4));
+    let clean = problem.fast();
+    for row in (0..problem.rows).filter(|row| row % 5 == 3) {
+        problem.features[row * 4] = f32::NAN;
+    }
+    let found = problem.fast();
+    assert_eq!(found.score, clean.score);
+    // The product P^T h meets 0 * NaN in such a row, so features must be finite to be left out.
+    assert_eq!(found.bias, clean.bias);
+    problem.labels.fill(IGNORE);
+    problem.features.fill(1.0);
+    let none = problem.fast();
+    assert_eq!(none.score, Score::default());
+    assert!(none.features.iter().all(|&d| d == 0.0));
+    assert!(none.weight.iter().chain(&none.bias).all(|&d| d == 0.25));
+}
+
+#[test]
+fn without_weight_or_upstream_gradient_all_gradients_are_zero() {
+    let problem = Problem::<f32>::new((40, 300, 3));
+    for (dloss, weight) in [(0.0, 1.0), (1.0, 0.0)] {
+        let weights = vec![weight; problem.classes];
+        let answer = problem.solve(|classifier, features, gradients, rows| {
+            let mut classifier = *classifier;
+            classifier.targets.class_weights = Some(&weights);
+            let scratch = &mut Scratch::new();
+            loss_and_gradients(&classifier, features, dloss, gradients, rows, scratch).unwrap()
+        });
+        assert!(answer.features.iter().all(|&d| d == 0.0));
+        assert!(answer.weight.iter().chain(&answer.bias).all(|&d| d == 0.25));
+    }
+}
+
+#[test]
+fn nan_gives_a_nan_loss() {
+    let mut problem = Problem::<f32>::new((9, 300, 2));
+    problem.features[0] = f32::NAN;
+    assert!(problem.fast().score.loss.is_nan());
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    for size in [(1000, 40, 8), (600, 2000, 8)] {
+        let problem = Problem::<f32>::new(size);
+        check_threads(|| problem.fast());
+    }
+}
+
+#[test]
+fn scratch_holds_a_tile_and_not_all_logits() {
+    let problem = Problem::<f32>::new((3000, 3000, 1));
+    let mut scratch = Scratch::new();
+    evaluate(
+        &problem.classifier(),
+        &problem.features,
+        Rows::default(),
+        &mut scratch,
+    )
+    .unwrap();
+    assert!(scratch.bytes() < 3000 * 3000 * 4 / 5, "{}", scratch.bytes());
+}
+
+#[test]
+fn wrong_arguments_are_named() {
+    let mut problem = Problem::<f32>::new((4, 3, 2));
+    let mut short = [0; 3];
+    let rows = Rows {
+        predictions: None,
+        ranks: Some(&mut short),
+    };
+    let scratch = &mut Scratch::new();
+    let result = evaluate(&problem.classifier(), &problem.features, rows, scratch);
+    assert!(
+        result
+            .unwrap_err()
+            .to_string()
+            .contains("`ranks` has 3 numbers, but needs 4")
+    );
+    let result = evaluate(&problem.classifier(), &[0.0; 7], Rows::default(), scratch);
+    assert!(result.unwrap_err().to_string().contains("`features` has 7"));
+    problem.labels[2] = 3;
+    let result = evaluate(
+        &problem.classifier(),
+        &problem.features,
+        Rows::default(),
+        scratch,
+    );
+    assert!(
+        result
+            .unwrap_err()
+            .to_string()
+            .contains("row 2 has the label 3")
+    );
+}

@@ -1,0 +1,136 @@
+//! Blocks of rows in parallel, vectorised over classes.
+
+use super::softmax::{exponentials, peak, sum_of_exponentials};
+use super::{IGNORE, Score, Tally, Targets, check};
+use crate::error::check_length;
+use crate::partition::piece_length;
+use crate::{KernelError, Real};
+use pulp::Arch;
+use rayon::prelude::*;
+
+/// Fewest logits worth a task of their own.
+const LEAST_WORK: usize = 1 << 13;
+
+/// Mean cross-entropy of the rows with a label; see the [module](super).
+///
+/// ```
+/// use gemcnn_kernels::cross_entropy::{IGNORE, Targets, forward};
+/// let targets = Targets { classes: 2, labels: &[0, 1, IGNORE], class_weights: None };
+/// let score = forward(&targets, &[3.0f32, 3.0, 1.0, 1.0, 9.0, 0.0])?;
+/// assert!((score.loss - 2f64.ln()).abs() < 1e-6);
+/// assert_eq!((score.correct, score.counted), (1, 2));
+/// # Ok::<(), gemcnn_kernels::KernelError>(())
+/// ```
+///
+/// # Errors
+/// Sizes that do not fit, a label that names no class, a weight that is none.
+pub fn forward<T: Real>(targets: &Targets<'_, T>, logits: &[T]) -> Result<Score, KernelError> {
+    check(targets, logits)?;
+    if targets.classes == 0 {
+        return Ok(Score::default());
+    }
+    let rows = rows_of_a_piece(targets);
+    let tallies: Vec<Tally> = targets
+        .labels
+        .par_chunks(rows)
+        .zip(logits.par_chunks(rows * targets.classes))
+        .map(|(labels, logits)| {
+            Arch::new().dispatch(
+                #[inline(always)]
+                || tally(targets, labels, logits),
+            )
+        })
+        .collect();
+    let mut sum = Tally::default();
+    tallies.iter().for_each(|tally| sum.add(tally));
+    Ok(sum.score(targets.normaliser()))
+}
+
+/// `dlogits` for the gradient `dloss` of the loss.
+///
+/// # Errors
+/// As [`forward`].
+pub fn backward<T: Real>(
+    targets: &Targets<'_, T>,
+    logits: &[T],
+    dloss: f64,
+    dlogits: &mut [T],
+) -> Result<(), KernelError> {
+    check(targets, logits)?;
+    check_length("cross-entropy", "dlogits", dlogits, logits.len())?;
+    if targets.classes == 0 {
+        return Ok(());
+    }
+    let rows = rows_of_a_piece(targets);
+    let scale = dloss * targets.normaliser();
+    targets
+        .labels
+        .par_chunks(rows)
+        .zip(logits.par_chunks(rows * targets.classes))
+        .zip(dlogits.par_chunks_mut(rows * targets.classes))
+        .for_each(|((labels, logits), dlogits)| {
+            Arch::new().dispatch(
+                #[inline(always)]
+                || gradient(targets, labels, logits, scale, dlogits),
+            )
+        });
+    Ok(())
+}
+
+/// The class with the largest logit in each row, the lower one in ties.
+///
+/// # Errors
+/// Sizes that do not fit.
+pub fn predict<T: Real>(
+    classes: usize,
+    logits: &[T],
+    predictions: &mut [u32],
+) -> Result<(), KernelError> {
+    check_length("prediction", "logits", logits, classes * predictions.len())?;
+    for (row, prediction) in predictions.iter_mut().enumerate() {
+        *prediction = peak(&logits[row * classes..][..classes]).1 as u32;
+    }
+    Ok(())
+}
+
+fn rows_of_a_piece<T>(targets: &Targets<'_, T>) -> usize {
+    piece_length(targets.labels.len(), LEAST_WORK / targets.classes)
+}
+
+#[inline(always)]
+fn tally<T: Real>(targets: &Targets<'_, T>, labels: &[u32], logits: &[T]) -> Tally {
+    let mut tally = Tally::default();
+    for (&label, row) in labels.iter().zip(logits.chunks_exact(targets.classes)) {
+        if label != IGNORE {
+            let (most, prediction) = peak(row);
+            let sum = sum_of_exponentials(row, most);
+            let loss = sum.as_f64().ln() + (most.as_f64() - row[label as usize].as_f64());
+            tally.count(targets.weight(label), loss, prediction == label as usize);
+        }
+    }
+    tally
+}
+
+#[inline(always)]
+fn gradient<T: Real>(
+    targets: &Targets<'_, T>,
+    labels: &[u32],
+    logits: &[T],
+    scale: f64,
+    dlogits: &mut [T],
+) {
+    let rows = logits.chunks_exact(targets.classes);
+    let drows = dlogits.chunks_exact_mut(targets.classes);
+    for ((&label, row), drow) in labels.iter().zip(rows).zip(drows) {
+        let weight = scale * targets.weight(label);
+        if weight == 0.0 {
+            drow.fill(T::zero());
+            continue;
+        }
+        drow.copy_from_slice(row);
+        let sum = exponentials(drow, peak(row).0);
+        let factor = T::of(weight / sum.as_f64());
+        drow.iter_mut().for_each(|value| *value *= factor);
+        drow[label as usize] -= T::of(weight);
+    }
+}

@@ -1,0 +1,141 @@
+//! Dropout of whole irreps, which commutes with changes of gauge.
+//!
+//! A unit is one irrep of one vertex, both components together, or one channel of one vertex over
+//! all orders ([`DropoutUnit`]). Units are counted vertex by vertex, in a vertex order by order,
+//! channel by channel. Unit `i` is kept if word `i` of the [`Stream`] is at least
+//! `round(p 2^32)`, and then multiplied by `1/(1-p)`; else it becomes zero.
+//!
+//! The map is linear and diagonal: it is its own backward pass (`dx = dropout(dy)` with the same
+//! stream). Masks are never stored, they are drawn again.
+
+mod fast;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use crate::error::check_rows;
+use crate::random::Stream;
+use crate::{FeatureType, KernelError, Real};
+
+/// What is dropped as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DropoutUnit {
+    /// One irrep: both components of one channel of one order.
+    Irrep,
+    /// One channel with all its orders, that is all samples of a channel of the regular
+    /// nonlinearity. All orders have the same multiplicity.
+    Channel,
+}
+
+/// The settings of a dropout.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dropout {
+    /// Type of input and output.
+    pub kind: FeatureType,
+    /// What is dropped as one.
+    pub unit: DropoutUnit,
+    /// Probability of being dropped: at least 0, below 1.
+    pub probability: f64,
+}
+
+impl Dropout {
+    /// Units of one vertex.
+    ///
+    /// # Errors
+    /// A probability out of range, or [`DropoutUnit::Channel`] where multiplicities differ.
+    pub fn units(&self) -> Result<usize, KernelError> {
+        let setting = |problem: String| KernelError::Setting {
+            operator: "dropout",
+            problem,
+        };
+        if !(0.0..1.0).contains(&self.probability) {
+            return Err(setting(format!(
+                "probability {}, but it has to be at least 0 and below 1",
+                self.probability
+            )));
+        }
+        match self.unit {
+            DropoutUnit::Irrep => Ok(self.kind.multiplicities().iter().sum()),
+            DropoutUnit::Channel if self.kind == FeatureType::default() => Ok(0),
+            DropoutUnit::Channel => self.kind.uniform_multiplicity().ok_or_else(|| {
+                setting(format!(
+                    "dropping channels needs the same multiplicity for every order, but the type \
+                     is {}; drop irreps",
+                    self.kind
+                ))
+            }),
+        }
+    }
+
+    /// A unit is kept if its word is at least this.
+    fn threshold(&self) -> u64 {
+        (self.probability * 2f64.powi(32)).round() as u64
+    }
+
+    /// The factor of what is kept.
+    fn scale(&self) -> f64 {
+        1.0 / (1.0 - self.probability)
+    }
+
+    /// First unit, channels and start of every run of channels in a row (one per component).
+    fn runs(&self) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let mut first = 0;
+        for (order, channels) in self.kind.orders() {
+            let unit = match self.unit {
+                DropoutUnit::Irrep => first,
+                DropoutUnit::Channel => 0,
+            };
+            for start in self.kind.range(order).step_by(channels) {
+                runs.push(Run {
+                    unit,
+                    start,
+                    channels,
+                });
+            }
+            first += channels;
+        }
+        runs
+    }
+}
+
+/// The channels of one component of an order.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    unit: usize,
+    start: usize,
+    channels: usize,
+}
+
+/// `y` = `x` with units dropped; both are `vertices` rows of the type.
+///
+/// # Errors
+/// Settings or lengths that do not fit.
+pub fn forward<T: Real>(
+    config: &Dropout,
+    stream: Stream,
+    vertices: usize,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
+    let units = config.units()?;
+    let width = config.kind.dimension();
+    check_rows("dropout", "x", x, vertices, width)?;
+    check_rows("dropout", "y", y, vertices, width)?;
+    fast::forward(config, stream, units, x, y);
+    Ok(())
+}
+
+/// `dx` from `dy`, with the stream of the forward pass.
+///
+/// # Errors
+/// Settings or lengths that do not fit.
+pub fn backward<T: Real>(
+    config: &Dropout,
+    stream: Stream,
+    vertices: usize,
+    dy: &[T],
+    dx: &mut [T],
+) -> Result<(), KernelError> {
+    forward(config, stream, vertices, dy, dx)
+}

@@ -1,0 +1,130 @@
+use super::*;
+use crate::elementwise::rotate;
+use crate::testing::{check_close, check_threads, dot, random};
+
+const STREAM: Stream = Stream { seed: 7, step: 3 };
+
+fn dropout(kind: &str, unit: DropoutUnit, probability: f64) -> Dropout {
+    Dropout {
+        kind: kind.parse().unwrap(),
+        unit,
+        probability,
+    }
+}
+
+fn examples() -> [Dropout; 5] {
+    [
+        dropout("5x0 + 3x1 + 7x2", DropoutUnit::Irrep, 0.3),
+        dropout("3x0 + 3x1 + 3x2", DropoutUnit::Channel, 0.5),
+        dropout("2x1", DropoutUnit::Irrep, 0.9),
+        dropout("4x0", DropoutUnit::Channel, 0.0),
+        dropout("0x0", DropoutUnit::Channel, 0.5),
+    ]
+}
+
+fn fast_is_reference<T: Real>() {
+    for config in examples() {
+        for vertices in [0, 1, 65, 200] {
+            let x: Vec<T> = random(vertices * config.kind.dimension(), 1);
+            let mut y = vec![T::nan(); x.len()];
+            let mut expected = y.clone();
+            forward(&config, STREAM, vertices, &x, &mut y).unwrap();
+            reference::forward(&config, STREAM, &x, &mut expected).unwrap();
+            assert_eq!(y, expected);
+        }
+    }
+}
+
+#[test]
+fn fast_equals_reference_to_the_bit() {
+    fast_is_reference::<f32>();
+    fast_is_reference::<f64>();
+}
+
+#[test]
+fn whole_units_are_dropped_at_the_rate_asked_for_and_the_mean_is_kept() {
+    for config in &examples()[..3] {
+        let (vertices, width) = (4000, config.kind.dimension());
+        let ones = vec![1f64; vertices * width];
+        let mut y = vec![0.0; ones.len()];
+        forward(config, STREAM, vertices, &ones, &mut y).unwrap();
+        let mean = y.iter().sum::<f64>() / y.len() as f64;
+        assert!((mean - 1.0).abs() < 0.1, "mean {mean}");
+        let kept = y.iter().filter(|&&v| v != 0.0).count() as f64 / y.len() as f64;
+        assert!((kept - (1.0 - config.probability)).abs() < 0.02);
+        for row in y.chunks_exact(width) {
+            for run in config.runs() {
+                for channel in 0..run.channels {
+                    let same = |other: &Run| {
+                        other.unit != run.unit
+                            || row[other.start + channel] == row[run.start + channel]
+                    };
+                    assert!(config.runs().iter().all(same));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn masks_change_with_seed_and_step_only() {
+    let config = &examples()[0];
+    let ones = vec![1f32; 50 * config.kind.dimension()];
+    let draw = |seed, step| {
+        let mut y = vec![0.0; ones.len()];
+        forward(config, Stream { seed, step }, 50, &ones, &mut y).unwrap();
+        y
+    };
+    assert_eq!(draw(1, 1), draw(1, 1));
+    assert_ne!(draw(1, 1), draw(1, 2));
+    assert_ne!(draw(1, 1), draw(2, 1));
+}
+
+#[test]
+fn commutes_with_rotation_and_is_its_own_adjoint() {
+    for config in examples() {
+        let (vertices, width) = (77, config.kind.dimension());
+        let (x, angles): (Vec<f64>, Vec<f64>) = (random(vertices * width, 1), random(vertices, 2));
+        let apply = |x: &[f64]| {
+            let mut y = vec![0.0; x.len()];
+            forward(&config, STREAM, vertices, x, &mut y).unwrap();
+            y
+        };
+        let turn = |x: &[f64]| {
+            let mut y = vec![0.0; x.len()];
+            rotate(&config.kind, &angles, x, &mut y).unwrap();
+            y
+        };
+        check_close(&apply(&turn(&x)), &turn(&apply(&x)), 1e-12, "equivariance");
+        let dy: Vec<f64> = random(x.len(), 3);
+        let mut dx = vec![0.0; x.len()];
+        backward(&config, STREAM, vertices, &dy, &mut dx).unwrap();
+        assert!((dot(&apply(&x), &dy) - dot(&x, &dx)).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    let config = &examples()[0];
+    let x: Vec<f32> = random(1000 * config.kind.dimension(), 1);
+    check_threads(|| {
+        let mut y = vec![0.0; x.len()];
+        forward(config, STREAM, 1000, &x, &mut y).unwrap();
+        y
+    });
+}
+
+#[test]
+fn settings_are_checked() {
+    for probability in [-0.1, 1.0, f64::NAN] {
+        assert!(
+            dropout("1x0", DropoutUnit::Irrep, probability)
+                .units()
+                .is_err()
+        );
+    }
+    let uneven = dropout("1x0 + 2x1", DropoutUnit::Channel, 0.5).units();
+    assert!(uneven.unwrap_err().to_string().contains("1x0 + 2x1"));
+    let config = &examples()[0];
+    assert!(forward(config, STREAM, 1, &[0f32; 3], &mut [0.0; 25]).is_err());
+}

@@ -1,0 +1,223 @@
+//! The gauge convolution tile by tile: gather a tile into the cache, then multiply it.
+
+use super::stacked::Stack;
+use super::{GaugeConv, WeightGradients, Weights};
+use crate::aggregate::Direction;
+use crate::narrow::{Left, Sizes, narrow_product};
+use crate::parallel::{TILE, reduction_block, spread, sum_partials, worker_count};
+use crate::{Destination, GraphArrays, Real, Scratch};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+pub(super) fn forward<T: Real>(
+    op: &GaugeConv,
+    graph: &GraphArrays<T>,
+    x: &[T],
+    weights: Weights<'_, T>,
+    y: &mut [T],
+    scratch: &mut Scratch<T>,
+) {
+    if y.is_empty() {
+        return;
+    }
+    let stack = Stack::new(op, Direction::Forward);
+    let workers = worker_count(graph.vertex_count().div_ceil(TILE));
+    let each = tile_memory(&stack, graph);
+    let memory = scratch.take(stack.weights + workers * each);
+    let (stacked, tiles) = memory.split_at_mut(stack.weights);
+    stack.fill(weights, stacked);
+    let stacked = &*stacked;
+    spread(
+        tiles.chunks_exact_mut(each),
+        y.chunks_mut(TILE * stack.result).enumerate(),
+        |memory, (index, y)| {
+            let first = index * TILE;
+            let tile = pulp::Arch::new().dispatch(GatherTile {
+                op,
+                stack: &stack,
+                graph,
+                features: x,
+                vertices: first..first + y.len() / stack.result,
+                memory,
+            });
+            tile.multiply(stacked, y);
+            for y in y.chunks_exact_mut(stack.result) {
+                for (y, &bias) in y.iter_mut().zip(weights.bias) {
+                    *y += bias;
+                }
+            }
+        },
+    );
+}
+
+/// A tile, and the memory for gathering one vertex.
+fn tile_memory<T: Real>(stack: &Stack<'_>, graph: &GraphArrays<T>) -> usize {
+    TILE * stack.row + stack.gather.memory(graph)
+}
+
+/// The vertices of one tile and what is gathered for them.
+struct GatherTile<'a, T> {
+    op: &'a GaugeConv,
+    stack: &'a Stack<'a>,
+    graph: &'a GraphArrays<T>,
+    features: &'a [T],
+    vertices: Range<usize>,
+    memory: &'a mut [T],
+}
+
+impl<'a, T: Real> WithSimd for GatherTile<'a, T> {
+    type Output = Tile<'a, T>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Tile<'a, T> {
+        let Self {
+            op, stack, graph, ..
+        } = self;
+        let rows = self.vertices.len();
+        let (tile, memory) = self.memory.split_at_mut(TILE * stack.row);
+        let dimension = stack.gather.dimension();
+        for (p, out) in self.vertices.zip(tile.chunks_exact_mut(stack.row.max(1))) {
+            stack
+                .gather
+                .vertex(simd, graph, self.features, p, out, memory);
+            let scale: T = op.aggregation.self_scale(graph.row(p).len());
+            for own in &stack.own {
+                let from = &self.features[p * dimension + own.from..][..own.width];
+                for (out, &feature) in out[own.to..][..own.width].iter_mut().zip(from) {
+                    *out = scale * feature;
+                }
+            }
+        }
+        Tile { stack, rows, tile }
+    }
+}
+
+/// A tile whose rows hold the terms of each order of the result.
+#[derive(Clone, Copy)]
+struct Tile<'a, T> {
+    stack: &'a Stack<'a>,
+    rows: usize,
+    tile: &'a [T],
+}
+
+impl<T: Real> Tile<'_, T> {
+    /// `result = tile x stacked weights`, order by order.
+    fn multiply(self, stacked: &[T], result: &mut [T]) {
+        for order in &self.stack.orders {
+            let left = Left {
+                data: &self.tile[order.start..],
+                row_stride: self.stack.row,
+                column_stride: 1,
+            };
+            let sizes = Sizes {
+                rows: self.rows,
+                inner: order.terms,
+                columns: order.width,
+            };
+            let result = (&mut result[order.result..], self.stack.result);
+            let right = (&stacked[order.weights..], order.width);
+            narrow_product(Destination::Set, result, left, right, sizes);
+        }
+    }
+
+    /// `sums (+)= tile^T x features`, order by order, in the layout of the stacked weights.
+    fn correlate(self, features: &[T], destination: Destination, sums: &mut [T]) {
+        for order in &self.stack.orders {
+            let left = Left {
+                data: &self.tile[order.start..],
+                row_stride: 1,
+                column_stride: self.stack.row,
+            };
+            let sizes = Sizes {
+                rows: order.terms,
+                inner: self.rows,
+                columns: order.width,
+            };
+            let result = (&mut sums[order.weights..], order.width);
+            let right = (&features[order.result..], self.stack.result);
+            narrow_product(destination, result, left, right, sizes);
+        }
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(super) fn backward<T: Real>(
+    op: &GaugeConv,
+    graph: &GraphArrays<T>,
+    x: &[T],
+    weights: Weights<'_, T>,
+    dy: &[T],
+    dx: Option<&mut [T]>,
+    mut gradients: WeightGradients<'_, T>,
+    scratch: &mut Scratch<T>,
+) {
+    let vertices = graph.vertex_count();
+    let stack = Stack::new(op, Direction::Backward);
+    let each_tile = tile_memory(&stack, graph);
+    let each_sum = stack.weights + gradients.bias.len();
+    let part_rows = reduction_block(vertices);
+    let parts = vertices.div_ceil(part_rows);
+    let workers = worker_count(parts);
+    let memory = scratch.take(stack.weights + workers * each_tile + parts * each_sum);
+    let (stacked, memory) = memory.split_at_mut(stack.weights);
+    let (tiles, sums) = memory.split_at_mut(workers * each_tile);
+    if dx.is_some() {
+        stack.fill(weights, stacked);
+    }
+    let stacked = &*stacked;
+    let mut dx_parts = dx.map(|dx| dx.chunks_mut((part_rows * stack.result).max(1)));
+    let mut sum_parts = sums.chunks_exact_mut(each_sum.max(1));
+    let work = (0..parts).map(|part| Part {
+        first: part * part_rows,
+        end: vertices.min((part + 1) * part_rows),
+        dx: dx_parts.as_mut().and_then(Iterator::next),
+        sums: sum_parts.next().unwrap_or_default(),
+    });
+    spread(tiles.chunks_exact_mut(each_tile), work, |memory, part| {
+        let (sums, bias_sums) = part.sums.split_at_mut(stack.weights);
+        let mut dx = part.dx;
+        for first in (part.first..part.end).step_by(TILE) {
+            let vertices = first..part.end.min(first + TILE);
+            let tile = pulp::Arch::new().dispatch(GatherTile {
+                op,
+                stack: &stack,
+                graph,
+                features: dy,
+                vertices,
+                memory,
+            });
+            if let Some(dx) = &mut dx {
+                tile.multiply(stacked, &mut dx[(first - part.first) * stack.result..]);
+            }
+            let destination = if first == part.first {
+                Destination::Set
+            } else {
+                Destination::Add
+            };
+            tile.correlate(&x[first * stack.result..], destination, sums);
+        }
+        let outputs = op.output.dimension();
+        bias_sums.fill(T::zero());
+        for dy in dy[part.first * outputs..part.end * outputs].chunks_exact(outputs.max(1)) {
+            for (sum, &dy) in bias_sums.iter_mut().zip(dy) {
+                *sum += dy;
+            }
+        }
+    });
+    let total = sum_partials(sums, each_sum);
+    if !total.is_empty() {
+        let (stacked, bias) = total.split_at(stack.weights);
+        stack.fold(stacked, &mut gradients);
+        for (gradient, &sum) in gradients.bias.iter_mut().zip(bias) {
+            *gradient += sum;
+        }
+    }
+}
+
+/// The vertices of one partial sum.
+struct Part<'a, T> {
+    first: usize,
+    end: usize,
+    dx: Option<&'a mut [T]>,
+    sums: &'a mut [T],
+}

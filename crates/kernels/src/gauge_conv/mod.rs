@@ -1,0 +1,223 @@
+//! The fused gauge convolution.
+//!
+//! ```text
+//! y_p = K_self f_p + s_p sum_q K(theta_pq) rho_in(g_pq) f_q + bias
+//! K(theta) = rho_out(theta) W(r) rho_in(-theta),   W(r) = sum_r phi_r(r_pq) W_r  any matrix
+//! ```
+//!
+//! Fused: aggregation, radial profile, neighbour and self weights, bias. The sum over neighbours
+//! meets `theta` only through its harmonics, so neighbours are aggregated first
+//! ([`aggregate`](crate::aggregate)) and multiplied once for each vertex:
+//!
+//! ```text
+//! y_p[m] = W_m A_p[cos m] + J W_m A_p[sin m],   J = [[0, -1], [1, 0]] on the two components
+//! ```
+//!
+//! `A` exists for one tile of vertices at a time. Nothing is saved. The backward pass needs neither
+//! `A` nor its adjoint: the transposed convolution is a convolution on the reversed edges with the
+//! angles `-(g - theta)` and `-theta` in the places of `theta` and `g - theta`. So `dy` is aggregated
+//! (`B`, tile by tile), and both gradients are products with `B`:
+//!
+//! ```text
+//! B_q[r, k] = sum_p s_p phi_r(r_pq) t_k(-(g_pq - theta_pq)) rho_out(-theta_pq) dy_p
+//! dx_q[n]   = W'_n^T B_q[cos n] + J W'_n^T B_q[sin n]
+//! dW'_n     = sum_q B_q[cos n] x_q[n]^T + B_q[sin n] (J^T x_q[n])^T
+//! ```
+//!
+//! where `W'_n` are the columns of `W` for input order `n`.
+//!
+//! Shapes: `x` is `[V, D_in]`, `y` is `[V, D_out]`, neighbour weights are `[rings, D_out, D_in]`, self
+//! weights as in [`self_map`](crate::self_map), the bias has one number for each scalar output.
+
+mod fast;
+pub mod reference;
+mod stacked;
+#[cfg(test)]
+mod tests;
+
+use crate::aggregate::Radial;
+use crate::error::check_length;
+use crate::{Aggregation, FeatureType, GraphArrays, KernelError, Real, Scratch, self_map};
+
+const OPERATOR: &str = "gauge_conv";
+
+/// Settings of a gauge convolution.
+///
+/// ```
+/// use gemcnn_kernels::gauge_conv::GaugeConv;
+/// // The worked example of the method: 0+1+1 to 1+3.
+/// let conv = GaugeConv::new("1x0 + 2x1".parse()?, "1x1 + 1x3".parse()?);
+/// assert_eq!((conv.neighbour_count(), conv.self_count(), conv.bias_count()), (20, 4, 0));
+/// # Ok::<(), gemcnn_kernels::ParseTypeError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct GaugeConv {
+    /// Type of the input.
+    pub input: FeatureType,
+    /// Type of the output.
+    pub output: FeatureType,
+    /// Number of radial rings.
+    pub rings: usize,
+    /// Radius of the last ring; not used with one ring.
+    pub max_radius: f64,
+    /// Scale of the sum over neighbours, and of the self term.
+    pub aggregation: Aggregation,
+    /// Whether there is a self term.
+    pub self_term: bool,
+    /// Whether a bias is added to order 0.
+    pub bias: bool,
+}
+
+/// Weights of a gauge convolution; those that its settings leave out are empty.
+#[derive(Debug, Clone, Copy)]
+pub struct Weights<'a, T> {
+    /// `K(0)` of each ring: `[rings, D_out, D_in]`.
+    pub neighbour: &'a [T],
+    /// As in [`self_map`](crate::self_map).
+    pub self_term: &'a [T],
+    /// One number for each scalar output.
+    pub bias: &'a [T],
+}
+
+/// Gradients of the weights, which a backward pass adds to.
+#[derive(Debug)]
+pub struct WeightGradients<'a, T> {
+    /// As [`Weights::neighbour`].
+    pub neighbour: &'a mut [T],
+    /// As [`Weights::self_term`].
+    pub self_term: &'a mut [T],
+    /// As [`Weights::bias`].
+    pub bias: &'a mut [T],
+}
+
+impl GaugeConv {
+    /// The method's convolution: sum over neighbours, one ring, self term and bias.
+    pub fn new(input: FeatureType, output: FeatureType) -> Self {
+        Self {
+            input,
+            output,
+            rings: 1,
+            max_radius: 1.0,
+            aggregation: Aggregation::Sum,
+            self_term: true,
+            bias: true,
+        }
+    }
+
+    /// Number of neighbour weights.
+    pub fn neighbour_count(&self) -> usize {
+        self.rings * self.output.dimension() * self.input.dimension()
+    }
+
+    /// Number of self weights.
+    pub fn self_count(&self) -> usize {
+        if self.self_term {
+            self_map::parameter_count(&self.input, &self.output)
+        } else {
+            0
+        }
+    }
+
+    /// Number of biases.
+    pub fn bias_count(&self) -> usize {
+        if self.bias {
+            self.output.multiplicity(0)
+        } else {
+            0
+        }
+    }
+
+    fn radial(&self) -> Radial {
+        Radial {
+            rings: self.rings,
+            max_radius: self.max_radius,
+        }
+    }
+
+    fn check<T: Real>(
+        &self,
+        graph: &GraphArrays<T>,
+        x: &[T],
+        (y_name, y): (&'static str, &[T]),
+        weights: Weights<'_, T>,
+    ) -> Result<(), KernelError> {
+        self.radial().check(OPERATOR)?;
+        let vertices = graph.vertex_count();
+        for (name, values, expected) in [
+            ("x", x, vertices * self.input.dimension()),
+            (y_name, y, vertices * self.output.dimension()),
+            (
+                "neighbour weights",
+                weights.neighbour,
+                self.neighbour_count(),
+            ),
+            ("self weights", weights.self_term, self.self_count()),
+            ("bias", weights.bias, self.bias_count()),
+        ] {
+            check_length(OPERATOR, name, values, expected)?;
+        }
+        Ok(())
+    }
+
+    fn check_backward<T: Real>(
+        &self,
+        graph: &GraphArrays<T>,
+        x: &[T],
+        dy: &[T],
+        dx: Option<&[T]>,
+        weights: Weights<'_, T>,
+        gradients: &WeightGradients<'_, T>,
+    ) -> Result<(), KernelError> {
+        self.check(graph, x, ("dy", dy), weights)?;
+        for (name, values, expected) in [
+            ("dx", dx.unwrap_or(x), x.len()),
+            (
+                "neighbour gradients",
+                gradients.neighbour,
+                self.neighbour_count(),
+            ),
+            ("self gradients", gradients.self_term, self.self_count()),
+            ("bias gradients", gradients.bias, self.bias_count()),
+        ] {
+            check_length(OPERATOR, name, values, expected)?;
+        }
+        Ok(())
+    }
+}
+
+/// Overwrites `y` with the convolution of `x`.
+///
+/// # Errors
+/// Buffers or settings that do not fit.
+pub fn forward<T: Real>(
+    op: &GaugeConv,
+    graph: &GraphArrays<T>,
+    x: &[T],
+    weights: Weights<'_, T>,
+    y: &mut [T],
+    scratch: &mut Scratch<T>,
+) -> Result<(), KernelError> {
+    op.check(graph, x, ("y", y), weights)?;
+    fast::forward(op, graph, x, weights, y, scratch);
+    Ok(())
+}
+
+/// Overwrites `dx`, where it is wanted, and adds to the gradients of the weights.
+///
+/// # Errors
+/// Buffers or settings that do not fit.
+#[allow(clippy::too_many_arguments)]
+pub fn backward<T: Real>(
+    op: &GaugeConv,
+    graph: &GraphArrays<T>,
+    x: &[T],
+    weights: Weights<'_, T>,
+    dy: &[T],
+    dx: Option<&mut [T]>,
+    gradients: WeightGradients<'_, T>,
+    scratch: &mut Scratch<T>,
+) -> Result<(), KernelError> {
+    op.check_backward(graph, x, dy, dx.as_deref(), weights, &gradients)?;
+    fast::backward(op, graph, x, weights, dy, dx, gradients, scratch);
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! Spreading work over the current rayon pool so that results do not depend on its size.
+
+use crate::Real;
+use rayon::prelude::*;
+use std::sync::{Mutex, PoisonError};
+
+/// Vertices that are worked on together: their working memory stays in the second-level cache, and
+/// the number divides well into the blocks of rows of every instruction set.
+pub(crate) const TILE: usize = 72;
+
+/// Most partial sums that a reduction over vertices is split into.
+const MOST_PARTIAL_SUMS: usize = 32;
+
+/// Vertices for each partial sum of a reduction: a multiple of the row blocks, and a function of
+/// the number of vertices alone, so that sums are the same on any number of threads.
+pub(crate) fn reduction_block(vertices: usize) -> usize {
+    vertices
+        .div_ceil(MOST_PARTIAL_SUMS)
+        .next_multiple_of(24)
+        .max(TILE)
+}
+
+/// Threads that have something to do when there are `items` pieces of work.
+pub(crate) fn worker_count(items: usize) -> usize {
+    rayon::current_num_threads().min(items).max(1)
+}
+
+/// Runs every item of `work` on whichever worker is free, each worker with its own memory.
+pub(crate) fn spread<M: Send, I: Send>(
+    memories: impl Iterator<Item = M> + Send,
+    work: impl Iterator<Item = I> + Send,
+    run: impl Fn(&mut M, I) + Sync,
+) {
+    let work = Mutex::new(work);
+    rayon::scope(|scope| {
+        for mut memory in memories {
+            let (work, run) = (&work, &run);
+            scope.spawn(move |_| {
+                loop {
+                    let item = work.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    match item {
+                        Some(item) => run(&mut memory, item),
+                        None => break,
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Adds up equally long partial sums, in their order; the total ends up in the first.
+pub(crate) fn sum_partials<T: Real>(partials: &mut [T], length: usize) -> &[T] {
+    if length == 0 || partials.is_empty() {
+        return &[];
+    }
+    let (total, rest) = partials.split_at_mut(length);
+    total
+        .par_chunks_mut(2048)
+        .enumerate()
+        .for_each(|(index, total)| {
+            for partial in rest.chunks_exact(length) {
+                let start = index * 2048;
+                for (sum, &term) in total.iter_mut().zip(&partial[start..]) {
+                    *sum += term;
+                }
+            }
+        });
+    total
+}

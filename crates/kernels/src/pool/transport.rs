@@ -1,0 +1,366 @@
+//! Parallel-transport pooling over clusters, and unpooling.
+//!
+//! Every fine vertex `f` belongs to one cluster `c`, whose coarse vertex has its own frame; `g_f` is the
+//! transport from `f` to it. For features of any type
+//!
+//! ```text
+//! pool:    y_c = 1/|c| sum_{f in c} rho(g_f) x_f       dx_f = 1/|c| rho(-g_f) dy_c
+//! unpool:  y_f = rho(-g_f) x_c                         dx_c = sum_{f in c} rho(g_f) dy_f
+//! ```
+//!
+//! so each is the adjoint of the other up to the size of the cluster, and all four are a gather: over the
+//! members of a cluster, or from the cluster of a vertex. A cluster without members pools to 0.
+//!
+//! Only `(cos, sin)` of `g_f` is stored; higher orders follow from the angle-addition recurrence. Nothing
+//! is saved for the backward pass.
+
+use crate::error::check_length;
+use crate::partition::piece_length;
+use crate::{FeatureType, KernelError, Real};
+use pulp::Arch;
+use rayon::prelude::*;
+
+/// Fewest vertices worth a task of their own.
+const LEAST_VERTICES: usize = 64;
+const OPERATOR: &str = "transport pooling";
+
+/// The parts that [`ClusterArrays`] are made of: the clusters of one graph.
+#[derive(Debug, Clone, Copy)]
+pub struct ClusterParts<'a> {
+    /// Start of each cluster in `members`, and the number of fine vertices at the end.
+    pub offsets: &'a [u32],
+    /// Fine vertices, cluster after cluster.
+    pub members: &'a [u32],
+    /// Cluster of each fine vertex.
+    pub cluster_of: &'a [u32],
+    /// Transport from each fine vertex to the coarse vertex of its cluster.
+    pub transport: &'a [f64],
+}
+
+/// Clusters of one graph, or of a batch of graphs as a disjoint union, as the operators read them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterArrays<T> {
+    offsets: Vec<u32>,
+    members: Vec<u32>,
+    cluster_of: Vec<u32>,
+    phases: Vec<[T; 2]>,
+}
+
+impl<T: Real> ClusterArrays<T> {
+    /// Joins the clusters of several graphs, the vertices of each after those of the one before.
+    ///
+    /// # Errors
+    /// Arrays that do not fit together, or a union that 32-bit indices cannot address.
+    pub fn union(graphs: &[ClusterParts<'_>]) -> Result<Self, KernelError> {
+        let vertices: usize = graphs.iter().map(|graph| graph.members.len()).sum();
+        let clusters: usize = graphs.iter().map(|graph| graph.offsets.len()).sum();
+        if vertices.max(clusters) >= u32::MAX as usize {
+            return Err(KernelError::Graph {
+                problem: format!("{vertices} clustered vertices are too many for 32-bit indices"),
+            });
+        }
+        let mut union = Self {
+            offsets: vec![0],
+            members: Vec::with_capacity(vertices),
+            cluster_of: Vec::with_capacity(vertices),
+            phases: Vec::with_capacity(vertices),
+        };
+        for (index, graph) in graphs.iter().enumerate() {
+            graph.check().map_err(|problem| KernelError::Graph {
+                problem: format!("clusters of graph {index}: {problem}"),
+            })?;
+            let (vertex, cluster) = (union.fine_count() as u32, union.coarse_count() as u32);
+            union
+                .offsets
+                .extend(graph.offsets[1..].iter().map(|o| o + vertex));
+            union
+                .members
+                .extend(graph.members.iter().map(|f| f + vertex));
+            union
+                .cluster_of
+                .extend(graph.cluster_of.iter().map(|c| c + cluster));
+            let phase = |&g: &f64| [T::of(g.cos()), T::of(g.sin())];
+            union.phases.extend(graph.transport.iter().map(phase));
+        }
+        Ok(union)
+    }
+
+    /// Number of fine vertices.
+    pub fn fine_count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Number of clusters, which are the coarse vertices.
+    pub fn coarse_count(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Start of each cluster in [`members`](Self::members), and the number of fine vertices at the end.
+    pub fn offsets(&self) -> &[u32] {
+        &self.offsets
+    }
+
+    /// Fine vertices, cluster after cluster.
+    pub fn members(&self) -> &[u32] {
+        &self.members
+    }
+
+    /// Cluster of each fine vertex.
+    pub fn cluster_of(&self) -> &[u32] {
+        &self.cluster_of
+    }
+
+    /// `(cos, sin)` of the transport from each fine vertex to its cluster.
+    pub fn phases(&self) -> &[[T; 2]] {
+        &self.phases
+    }
+
+    /// The fine vertices of one cluster.
+    pub(super) fn cluster(&self, cluster: usize) -> &[u32] {
+        &self.members[self.offsets[cluster] as usize..self.offsets[cluster + 1] as usize]
+    }
+
+    pub(super) fn check(
+        &self,
+        features: &FeatureType,
+        (fine_name, fine): (&'static str, &[T]),
+        (coarse_name, coarse): (&'static str, &[T]),
+    ) -> Result<(), KernelError> {
+        let dimension = features.dimension();
+        check_length(OPERATOR, fine_name, fine, self.fine_count() * dimension)?;
+        check_length(
+            OPERATOR,
+            coarse_name,
+            coarse,
+            self.coarse_count() * dimension,
+        )
+    }
+}
+
+impl ClusterParts<'_> {
+    fn check(&self) -> Result<(), String> {
+        let vertices = self.members.len();
+        for (what, length) in [
+            ("cluster indices", self.cluster_of.len()),
+            ("transports", self.transport.len()),
+        ] {
+            if length != vertices {
+                return Err(format!("{length} {what} for {vertices} vertices"));
+            }
+        }
+        let Some((&first, &last)) = self.offsets.first().zip(self.offsets.last()) else {
+            return Err("there are no offsets".into());
+        };
+        if first != 0 || last as usize != vertices || !self.offsets.is_sorted() {
+            return Err(format!("offsets do not rise from 0 to {vertices}"));
+        }
+        let mut met = vec![false; vertices];
+        for (cluster, bounds) in self.offsets.windows(2).enumerate() {
+            for &member in &self.members[bounds[0] as usize..bounds[1] as usize] {
+                let place = member as usize;
+                if self.cluster_of.get(place).map(|&c| c as usize) != Some(cluster) {
+                    return Err(format!(
+                        "cluster {cluster} lists vertex {member}, which is not in it"
+                    ));
+                }
+                if std::mem::replace(&mut met[place], true) {
+                    return Err(format!("cluster {cluster} lists vertex {member} twice"));
+                }
+            }
+        }
+        match self.transport.iter().position(|g| !g.is_finite()) {
+            Some(vertex) => Err(format!("the transport from vertex {vertex} is not finite")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Mean over each cluster of the features transported to its coarse vertex: `x` `[fine, dimension]` to
+/// `y` `[coarse, dimension]`.
+///
+/// ```
+/// use gemcnn_kernels::FeatureType;
+/// use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts, pool};
+/// // Two vertices whose first axes point in opposite directions, and one vector seen from both.
+/// let clusters = ClusterArrays::union(&[ClusterParts {
+///     offsets: &[0, 2],
+///     members: &[0, 1],
+///     cluster_of: &[0, 0],
+///     transport: &[0.0, std::f64::consts::PI],
+/// }])?;
+/// let mut y = [0.0f64; 2];
+/// pool(&clusters, &"1x1".parse()?, &[1.0, 2.0, -1.0, -2.0], &mut y)?;
+/// assert!((y[0] - 1.0).abs() < 1e-15 && (y[1] - 2.0).abs() < 1e-15);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Sizes that do not fit.
+pub fn pool<T: Real>(
+    clusters: &ClusterArrays<T>,
+    features: &FeatureType,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
+    clusters.check(features, ("x", x), ("y", y))?;
+    gather(clusters, features, Weight::Mean, x, y);
+    Ok(())
+}
+
+/// `dx` `[fine, dimension]` from `dy` `[coarse, dimension]` of [`pool`].
+///
+/// # Errors
+/// Sizes that do not fit.
+pub fn pool_backward<T: Real>(
+    clusters: &ClusterArrays<T>,
+    features: &FeatureType,
+    dy: &[T],
+    dx: &mut [T],
+) -> Result<(), KernelError> {
+    clusters.check(features, ("dx", dx), ("dy", dy))?;
+    spread(clusters, features, Weight::Mean, dy, dx);
+    Ok(())
+}
+
+/// Features of each cluster transported back to its members: `x` `[coarse, dimension]` to `y`
+/// `[fine, dimension]`.
+///
+/// # Errors
+/// Sizes that do not fit.
+pub fn unpool<T: Real>(
+    clusters: &ClusterArrays<T>,
+    features: &FeatureType,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
+    clusters.check(features, ("y", y), ("x", x))?;
+    spread(clusters, features, Weight::One, x, y);
+    Ok(())
+}
+
+/// `dx` `[coarse, dimension]` from `dy` `[fine, dimension]` of [`unpool`].
+///
+/// # Errors
+/// Sizes that do not fit.
+pub fn unpool_backward<T: Real>(
+    clusters: &ClusterArrays<T>,
+    features: &FeatureType,
+    dy: &[T],
+    dx: &mut [T],
+) -> Result<(), KernelError> {
+    clusters.check(features, ("dy", dy), ("dx", dx))?;
+    gather(clusters, features, Weight::One, dy, dx);
+    Ok(())
+}
+
+/// Weight of a member of a cluster.
+#[derive(Clone, Copy)]
+enum Weight {
+    One,
+    /// One over the size of the cluster.
+    Mean,
+}
+
+impl Weight {
+    fn of<T: Real>(self, members: &[u32]) -> T {
+        match self {
+            Self::One => T::one(),
+            Self::Mean => T::of((members.len().max(1) as f64).recip()),
+        }
+    }
+}
+
+/// `y_c = w sum_{f in c} rho(g_f) x_f`.
+fn gather<T: Real>(
+    clusters: &ClusterArrays<T>,
+    features: &FeatureType,
+    weight: Weight,
+    x: &[T],
+    y: &mut [T],
+) {
+    let dimension = features.dimension();
+    if dimension == 0 {
+        return;
+    }
+    let piece = piece_length(clusters.coarse_count(), LEAST_VERTICES / 4);
+    let chunks = y.par_chunks_mut(piece * dimension).enumerate();
+    chunks.for_each(|(index, rows)| {
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for (place, y) in rows.chunks_exact_mut(dimension).enumerate() {
+                    let members = clusters.cluster(index * piece + place);
+                    y.fill(T::zero());
+                    for &member in members {
+                        let member = member as usize;
+                        let x = &x[member * dimension..(member + 1) * dimension];
+                        add_turned(features, clusters.phases[member], x, y);
+                    }
+                    let weight = weight.of::<T>(members);
+                    y.iter_mut().for_each(|y| *y *= weight);
+                }
+            },
+        );
+    });
+}
+
+/// `y_f = w rho(-g_f) x_c`.
+fn spread<T: Real>(
+    clusters: &ClusterArrays<T>,
+    features: &FeatureType,
+    weight: Weight,
+    x: &[T],
+    y: &mut [T],
+) {
+    let dimension = features.dimension();
+    if dimension == 0 {
+        return;
+    }
+    let piece = piece_length(clusters.fine_count(), LEAST_VERTICES);
+    let chunks = y.par_chunks_mut(piece * dimension).enumerate();
+    chunks.for_each(|(index, rows)| {
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for (place, y) in rows.chunks_exact_mut(dimension).enumerate() {
+                    let vertex = index * piece + place;
+                    let cluster = clusters.cluster_of[vertex] as usize;
+                    let x = &x[cluster * dimension..(cluster + 1) * dimension];
+                    let [cosine, sine] = clusters.phases[vertex];
+                    y.fill(T::zero());
+                    add_turned(features, [cosine, -sine], x, y);
+                    let weight = weight.of::<T>(clusters.cluster(cluster));
+                    y.iter_mut().for_each(|y| *y *= weight);
+                }
+            },
+        );
+    });
+}
+
+/// `y += rho(g) x`, for `(cos, sin)` of `g`.
+#[inline(always)]
+fn add_turned<T: Real>(features: &FeatureType, [cosine, sine]: [T; 2], x: &[T], y: &mut [T]) {
+    let (mut c, mut s) = (T::one(), T::zero());
+    let (mut x, mut y) = (x, y);
+    for (order, &channels) in features.multiplicities().iter().enumerate() {
+        if order == 0 {
+            let (y0, rest) = y.split_at_mut(channels);
+            let (x0, x_rest) = x.split_at(channels);
+            for (y, &x) in y0.iter_mut().zip(x0) {
+                *y += x;
+            }
+            (x, y) = (x_rest, rest);
+            continue;
+        }
+        (c, s) = (c * cosine - s * sine, s * cosine + c * sine);
+        let (ya, rest) = y.split_at_mut(channels);
+        let (yb, rest) = rest.split_at_mut(channels);
+        let (xa, x_rest) = x.split_at(channels);
+        let (xb, x_rest) = x_rest.split_at(channels);
+        for (((ya, yb), &a), &b) in ya.iter_mut().zip(yb).zip(xa).zip(xb) {
+            *ya += c * a - s * b;
+            *yb += s * a + c * b;
+        }
+        (x, y) = (x_rest, rest);
+    }
+}

@@ -1,0 +1,136 @@
+//! Random numbers as a function of their place: the same on every device and number of threads.
+//!
+//! The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as
+//! 1, 2, 3, 2011). Word `i` of the stream of a `seed` and a `step` is word `i mod 4` of
+//! `philox4x32_10(counter, key)` with, least significant words first,
+//!
+//! ```text
+//! counter = (i/4 low, i/4 high, step low, step high),   key = (seed low, seed high).
+//! ```
+//!
+//! This definition is stable: saved seeds keep their meaning.
+
+/// The words of one seed and step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stream {
+    /// Chooses the sequence, one for each layer and run.
+    pub seed: u64,
+    /// Chooses the place in the sequence, one for each training step.
+    pub step: u64,
+}
+
+const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+const ROUNDS: usize = 10;
+
+/// Four words from a counter and a key.
+#[inline(always)]
+pub fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    for _ in 0..ROUNDS {
+        let products = [
+            u64::from(MULTIPLIERS[0]) * u64::from(counter[0]),
+            u64::from(MULTIPLIERS[1]) * u64::from(counter[2]),
+        ];
+        counter = [
+            (products[1] >> 32) as u32 ^ counter[1] ^ key[0],
+            products[1] as u32,
+            (products[0] >> 32) as u32 ^ counter[3] ^ key[1],
+            products[0] as u32,
+        ];
+        key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
+    }
+    counter
+}
+
+impl Stream {
+    /// The four words from word `4 * block` on.
+    #[inline(always)]
+    pub fn block(&self, block: u64) -> [u32; 4] {
+        let halves = |value: u64| [value as u32, (value >> 32) as u32];
+        let ([b0, b1], [s0, s1]) = (halves(block), halves(self.step));
+        philox4x32_10([b0, b1, s0, s1], halves(self.seed))
+    }
+
+    /// One word.
+    ///
+    /// ```
+    /// use gemcnn_kernels::random::Stream;
+    /// let stream = Stream { seed: 0, step: 0 };
+    /// assert_eq!(stream.word(1), 0xe169c58d);
+    /// ```
+    pub fn word(&self, index: u64) -> u32 {
+        self.block(index / 4)[(index % 4) as usize]
+    }
+
+    /// Consecutive words, from word `first` on.
+    #[inline(always)]
+    pub fn fill(&self, first: u64, words: &mut [u32]) {
+        let skip = (first % 4) as usize;
+        let (head, rest) = words.split_at_mut(words.len().min((4 - skip) % 4));
+        if !head.is_empty() {
+            let block = self.block(first / 4);
+            head.copy_from_slice(&block[skip..skip + head.len()]);
+        }
+        let start = first.div_ceil(4);
+        for (at, four) in rest.chunks_mut(4).enumerate() {
+            let block = self.block(start + at as u64);
+            four.copy_from_slice(&block[..four.len()]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The known answers published with the algorithm.
+    #[test]
+    fn known_answers() {
+        let ones = u32::MAX;
+        for (counter, key, words) in [
+            (
+                [0; 4],
+                [0; 2],
+                [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8],
+            ),
+            (
+                [ones; 4],
+                [ones; 2],
+                [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd],
+            ),
+            (
+                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+                [0xa409_3822, 0x299f_31d0],
+                [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
+            ),
+        ] {
+            assert_eq!(philox4x32_10(counter, key), words);
+        }
+    }
+
+    #[test]
+    fn words_are_a_function_of_seed_step_and_index() {
+        let stream = Stream {
+            seed: 0x299f_31d0_a409_3822,
+            step: 0x0370_7344_1319_8a2e,
+        };
+        let index = 4 * 0x05a3_08d3_243f_6a88 + 2;
+        assert_eq!(
+            stream.word(index),
+            philox4x32_10(
+                [0x243f_6a88, 0x05a3_08d3, 0x1319_8a2e, 0x0370_7344],
+                [0xa409_3822, 0x299f_31d0]
+            )[2]
+        );
+        for first in 0..9 {
+            for count in 0..12 {
+                let mut words = vec![0; count];
+                stream.fill(first, &mut words);
+                let expected: Vec<u32> = (first..first + count as u64)
+                    .map(|i| stream.word(i))
+                    .collect();
+                assert_eq!(words, expected);
+            }
+        }
+    }
+}

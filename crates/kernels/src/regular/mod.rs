@@ -1,0 +1,391 @@
+//! The regular nonlinearity: sample the band-limited signal of each channel around the circle,
+//! apply a pointwise function, project back.
+//!
+//! For a type `U x (0 + 1 + ... + B)`, per vertex and channel, with `phi_t = 2 pi t / N`:
+//!
+//! ```text
+//! s_t    = x_0 + sum_{m=1..B} x_a(m) cos(m phi_t) + x_b(m) sin(m phi_t),      t = 0..N-1
+//! y_0    = 1/N sum_t f(s_t)
+//! y_a(m) = 2/N sum_t f(s_t) cos(m phi_t),  y_b(m) = 2/N sum_t f(s_t) sin(m phi_t),  m = 1..B'
+//! ```
+//!
+//! With `N >= 2B+1` and `f` the identity this is the identity; fewer samples are allowed and alias
+//! (then the identity becomes a projection that mixes orders). It commutes exactly with
+//! rotations by multiples of `2 pi / N`; the error for other angles falls as `1/N`, and is zero for
+//! a polynomial `f` of degree `k` once `N >= k B + B' + 1`.
+//!
+//! Fused: sampling, function, projection, and on request the batch normalisation before them
+//! ([`forward_normalised`]), which is applied while loading; samples live in registers. Saved: the
+//! input. The backward pass makes the samples again. `x` has `V` rows of [`Regular::input`], `y`
+//! has `V` rows of [`Regular::output`].
+
+mod fast;
+mod fft;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use crate::batch_norm::{Affine, NormGradients, Normalisation, backward_with};
+use crate::error::check_rows;
+use crate::{Activation, FeatureType, KernelError, Real, Scratch};
+pub(crate) use fft::Transforms;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// How samples are made and projected back. The results agree up to rounding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Method {
+    /// The faster one, as measured: see [`Regular::uses_fft`].
+    #[default]
+    Auto,
+    /// Two small matrices, `O(B N)`, vectors over the channels.
+    Matrices,
+    /// A fast Fourier transform of each channel, `O(N log N)`.
+    Fft,
+}
+
+/// The settings of a regular nonlinearity.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Regular {
+    /// Type of the input: the same multiplicity for every order from 0 to the band limit `B`.
+    pub input: FeatureType,
+    /// Band limit `B'` of the output; that of the input by default.
+    pub output_band_limit: usize,
+    /// Number of samples `N`, from 1 to 65,536.
+    pub samples: usize,
+    /// The pointwise function.
+    pub activation: Activation,
+    /// How it is computed.
+    pub method: Method,
+}
+
+const MOST_SAMPLES: usize = 1 << 16;
+const HIGHEST_BAND_LIMIT: usize = 1 << 10;
+/// Band limit from which the transform pays, see `docs/nonlinearity.md`.
+const FFT_BAND_LIMIT: usize = 40;
+/// Fewest samples for which the transform pays.
+const FFT_SAMPLES: usize = 128;
+/// Rows that one task works on.
+const TASK_ROWS: usize = 64;
+
+impl Regular {
+    /// The output has the band limit of the input, and the method is chosen by itself.
+    pub fn new(input: FeatureType, samples: usize, activation: Activation) -> Self {
+        Self {
+            output_band_limit: input.highest_order(),
+            input,
+            samples,
+            activation,
+            method: Method::Auto,
+        }
+    }
+
+    /// Type of the output: the multiplicity of the input for every order up to the output's band
+    /// limit.
+    pub fn output(&self) -> FeatureType {
+        FeatureType::uniform(self.input.multiplicity(0), self.output_band_limit)
+    }
+
+    /// Whether samples are made by a Fourier transform. Only the `2B+1` lowest frequencies matter,
+    /// so the matrices win by far at usual sizes; [`Method::Auto`] takes the transform for band
+    /// limits from 40 and at least 128 samples, where it was the faster one.
+    pub fn uses_fft(&self) -> bool {
+        match self.method {
+            Method::Matrices => false,
+            Method::Fft => true,
+            Method::Auto => {
+                let band_limit = self.input.highest_order().min(self.output_band_limit);
+                band_limit >= FFT_BAND_LIMIT && self.samples >= FFT_SAMPLES
+            }
+        }
+    }
+
+    fn check(&self) -> Result<usize, KernelError> {
+        let setting = |problem: String| KernelError::Setting {
+            operator: "regular nonlinearity",
+            problem,
+        };
+        if !(1..=MOST_SAMPLES).contains(&self.samples) {
+            return Err(setting(format!(
+                "{} samples, but 1 to {MOST_SAMPLES} are allowed",
+                self.samples
+            )));
+        }
+        let band_limit = self.output_band_limit.max(self.input.highest_order());
+        if band_limit > HIGHEST_BAND_LIMIT {
+            return Err(setting(format!(
+                "band limit {band_limit}, but at most {HIGHEST_BAND_LIMIT} is allowed"
+            )));
+        }
+        self.input.uniform_multiplicity().ok_or_else(|| {
+            setting(format!(
+                "the input needs the same multiplicity for every order from 0 to its band limit, \
+                 such as 16x0 + 16x1 + 16x2, but is {}",
+                self.input
+            ))
+        })
+    }
+}
+
+/// A regular nonlinearity made ready: its matrices, or the plan of its transforms.
+///
+/// ```
+/// use gemcnn_kernels::regular::{self, Plan, Regular};
+/// use gemcnn_kernels::Activation;
+/// let config = Regular::new("1x0 + 1x1".parse()?, 3, Activation::Relu);
+/// let plan = Plan::<f64>::new(&config)?;
+/// // The samples of (0, 1, 0) are 1, -1/2, -1/2; what is left of them is 1, 0, 0.
+/// let mut y = [0.0; 3];
+/// regular::forward(&plan, 1, &[0.0, 1.0, 0.0], &mut y)?;
+/// assert!((y[0] - 1.0 / 3.0).abs() < 1e-15 && (y[1] - 2.0 / 3.0).abs() < 1e-15);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Plan<T: Real> {
+    config: Regular,
+    /// Channels, and components per channel of input and output.
+    shape: Shape,
+    engine: Engine<T>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    channels: usize,
+    inputs: usize,
+    outputs: usize,
+}
+
+#[derive(Debug)]
+enum Engine<T: Real> {
+    Matrices(fast::Matrices<T>),
+    Fft(fft::Transform<T>),
+}
+
+impl<T: Real> Plan<T> {
+    /// # Errors
+    /// Settings that are not allowed; the message says what is.
+    pub fn new(config: &Regular) -> Result<Self, KernelError> {
+        let shape = Shape {
+            channels: config.check()?,
+            inputs: 2 * config.input.highest_order() + 1,
+            outputs: 2 * config.output_band_limit + 1,
+        };
+        let engine = if config.uses_fft() {
+            Engine::Fft(fft::Transform::new(config.samples))
+        } else {
+            Engine::Matrices(fast::Matrices::new(shape, config.samples))
+        };
+        Ok(Self {
+            config: config.clone(),
+            shape,
+            engine,
+        })
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &Regular {
+        &self.config
+    }
+
+    fn input_width(&self) -> usize {
+        self.shape.channels * self.shape.inputs
+    }
+
+    fn output_width(&self) -> usize {
+        self.shape.channels * self.shape.outputs
+    }
+
+    fn forward_rows(&self, affine: Option<&Affine<T>>, x: &[T], y: &mut [T]) {
+        let rows = Rows {
+            shape: self.shape,
+            activation: &self.config.activation,
+            affine,
+            x,
+        };
+        match &self.engine {
+            Engine::Matrices(matrices) => matrices.forward(rows, y),
+            Engine::Fft(transform) => transform.forward(rows, y),
+        }
+    }
+
+    fn backward_rows(&self, affine: Option<&Affine<T>>, x: &[T], dy: &[T], dx: &mut [T]) {
+        let rows = Rows {
+            shape: self.shape,
+            activation: &self.config.activation,
+            affine,
+            x,
+        };
+        match &self.engine {
+            Engine::Matrices(matrices) => matrices.backward(rows, dy, dx),
+            Engine::Fft(transform) => transform.backward(rows, dy, dx),
+        }
+    }
+}
+
+/// A block of rows of the input, and what is done to them.
+#[derive(Clone, Copy)]
+struct Rows<'a, T> {
+    shape: Shape,
+    activation: &'a Activation,
+    /// Applied to the input while it is loaded.
+    affine: Option<&'a Affine<T>>,
+    x: &'a [T],
+}
+
+/// `y` = the nonlinearity of `x`.
+///
+/// # Errors
+/// Lengths that do not fit.
+pub fn forward<T: Real>(
+    plan: &Plan<T>,
+    vertices: usize,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
+    run_forward("regular forward", plan, None, vertices, x, y)
+}
+
+/// `dx` from the same `x` and the gradient `dy` of the output.
+///
+/// # Errors
+/// Lengths that do not fit.
+pub fn backward<T: Real>(
+    plan: &Plan<T>,
+    vertices: usize,
+    x: &[T],
+    dy: &[T],
+    dx: &mut [T],
+) -> Result<(), KernelError> {
+    check_backward("regular backward", plan, vertices, x, dy, dx)?;
+    let (input, output) = (
+        TASK_ROWS * plan.input_width(),
+        TASK_ROWS * plan.output_width(),
+    );
+    dx.par_chunks_mut(input)
+        .zip(x.par_chunks(input))
+        .zip(dy.par_chunks(output))
+        .for_each(|((dx, x), dy)| plan.backward_rows(None, x, dy, dx));
+    Ok(())
+}
+
+/// `y` = the nonlinearity of the normalised `x`, which is not stored. With slots per channel this
+/// is batch normalisation of the samples (see [`crate::batch_norm`]).
+///
+/// # Errors
+/// Lengths or types that do not fit.
+pub fn forward_normalised<T: Real>(
+    plan: &Plan<T>,
+    normalisation: &Normalisation<'_, T>,
+    vertices: usize,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
+    let operator = "normalised regular forward";
+    check_normalisation(operator, plan, normalisation)?;
+    let affine = Affine::new(normalisation);
+    run_forward(operator, plan, Some(&affine), vertices, x, y)
+}
+
+/// `dx` through nonlinearity and normalisation; adds to the gradients of gamma and beta. `dx` holds
+/// the gradient of the normalised map in between, so no further map is needed.
+///
+/// # Errors
+/// Lengths or types that do not fit.
+#[allow(clippy::too_many_arguments)]
+pub fn backward_normalised<T: Real>(
+    plan: &Plan<T>,
+    normalisation: &Normalisation<'_, T>,
+    vertices: usize,
+    x: &[T],
+    dy: &[T],
+    dx: &mut [T],
+    gradients: &mut NormGradients<'_, T>,
+    scratch: &mut Scratch<f64>,
+) -> Result<(), KernelError> {
+    let operator = "normalised regular backward";
+    check_normalisation(operator, plan, normalisation)?;
+    gradients.check(operator, normalisation)?;
+    check_backward(operator, plan, vertices, x, dy, dx)?;
+    let affine = Affine::new(normalisation);
+    let (input, output) = (plan.input_width(), plan.output_width());
+    let fill = |rows: Range<usize>, gradient: &mut [T]| {
+        let x = &x[rows.start * input..rows.end * input];
+        let dy = &dy[rows.start * output..rows.end * output];
+        plan.backward_rows(Some(&affine), x, dy, gradient);
+    };
+    backward_with(normalisation, vertices, x, dx, gradients, scratch, fill);
+    Ok(())
+}
+
+fn run_forward<T: Real>(
+    operator: &'static str,
+    plan: &Plan<T>,
+    affine: Option<&Affine<T>>,
+    vertices: usize,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
+    check_rows(operator, "x", x, vertices, plan.input_width())?;
+    check_rows(operator, "y", y, vertices, plan.output_width())?;
+    let (input, output) = (
+        TASK_ROWS * plan.input_width(),
+        TASK_ROWS * plan.output_width(),
+    );
+    y.par_chunks_mut(output)
+        .zip(x.par_chunks(input))
+        .for_each(|(y, x)| plan.forward_rows(affine, x, y));
+    Ok(())
+}
+
+fn check_backward<T: Real>(
+    operator: &'static str,
+    plan: &Plan<T>,
+    vertices: usize,
+    x: &[T],
+    dy: &[T],
+    dx: &[T],
+) -> Result<(), KernelError> {
+    check_rows(operator, "x", x, vertices, plan.input_width())?;
+    check_rows(operator, "dy", dy, vertices, plan.output_width())?;
+    check_rows(operator, "dx", dx, vertices, plan.input_width())
+}
+
+fn check_normalisation<T: Real>(
+    operator: &'static str,
+    plan: &Plan<T>,
+    normalisation: &Normalisation<'_, T>,
+) -> Result<(), KernelError> {
+    normalisation.check(operator)?;
+    if normalisation.config.kind != plan.config.input {
+        return Err(KernelError::Setting {
+            operator,
+            problem: format!(
+                "the normalisation is for {}, but the nonlinearity for {}",
+                normalisation.config.kind, plan.config.input
+            ),
+        });
+    }
+    Ok(())
+}
+
+/// Entry `(t, k)` of the samples matrix: `1, cos phi_t, sin phi_t, cos 2 phi_t, sin 2 phi_t, ...`
+fn harmonic(t: usize, component: usize, samples: usize) -> f64 {
+    let order = component.div_ceil(2);
+    // Reduced to one turn before it becomes an angle, so that high orders keep all digits.
+    let turn = (order * t % samples) as f64 / samples as f64;
+    let angle = std::f64::consts::TAU * turn;
+    if component % 2 == 1 || component == 0 {
+        angle.cos()
+    } else {
+        angle.sin()
+    }
+}
+
+/// Weight of a component in the projection: `1/N` for order 0, else `2/N`.
+fn projection_weight(component: usize, samples: usize) -> f64 {
+    if component == 0 {
+        1.0 / samples as f64
+    } else {
+        2.0 / samples as f64
+    }
+}

@@ -1,0 +1,345 @@
+//! The equivariant linear map as one narrow product for each order.
+//!
+//! The weights of an order are laid out as a full matrix first, inputs by outputs:
+//! `[[a, -b], [b, a]]^T` blocks for orders above 0. The gradient is collected for that full matrix
+//! and folded back onto `a` and `b` at the end.
+
+use super::SelfMap;
+use crate::narrow::{Left, Sizes, narrow_product};
+use crate::parallel::{TILE, reduction_block, spread, sum_partials, worker_count};
+use crate::{Destination, FeatureType, Real, Scratch, irrep_dimension};
+
+/// The weights between the channels of one order, and where the channels lie.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block {
+    pub order: usize,
+    pub in_channels: usize,
+    pub out_channels: usize,
+    pub in_start: usize,
+    pub out_start: usize,
+    /// Where the weights of this order start.
+    pub weight: usize,
+}
+
+/// The blocks of the orders that both types have.
+pub(crate) fn blocks(
+    input: &FeatureType,
+    output: &FeatureType,
+) -> impl Iterator<Item = Block> + Clone {
+    let mut weight = 0;
+    let blocks: Vec<Block> = output
+        .orders()
+        .filter(|&(order, _)| input.multiplicity(order) > 0)
+        .map(|(order, out_channels)| {
+            let block = Block {
+                order,
+                in_channels: input.multiplicity(order),
+                out_channels,
+                in_start: input.range(order).start,
+                out_start: output.range(order).start,
+                weight,
+            };
+            weight += irrep_dimension(order) * block.in_channels * out_channels;
+            block
+        })
+        .collect();
+    blocks.into_iter()
+}
+
+/// Which numbers of a full matrix of an order a weight appears in, and with which sign.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    pub weight: usize,
+    pub negative: bool,
+}
+
+impl Block {
+    /// Position of the weight `a` from channel `j` to channel `i`.
+    pub fn a(&self, i: usize, j: usize) -> usize {
+        self.weight + i * self.in_channels + j
+    }
+
+    /// Position of the weight `b` from channel `j` to channel `i`.
+    pub fn b(&self, i: usize, j: usize) -> usize {
+        self.a(i, j) + self.in_channels * self.out_channels
+    }
+
+    /// Numbers of this order in an input vector.
+    pub fn in_width(&self) -> usize {
+        irrep_dimension(self.order) * self.in_channels
+    }
+
+    /// Numbers of this order in an output vector.
+    pub fn out_width(&self) -> usize {
+        irrep_dimension(self.order) * self.out_channels
+    }
+
+    /// The weight that takes number `from` of this order's input to number `to` of its output.
+    pub fn part(&self, to: usize, from: usize) -> Part {
+        let (out_component, i) = (to / self.out_channels, to % self.out_channels);
+        let (in_component, j) = (from / self.in_channels, from % self.in_channels);
+        let negative = out_component == 1 && in_component == 0;
+        let weight = if out_component == in_component {
+            self.a(i, j)
+        } else {
+            self.b(i, j)
+        };
+        Part { weight, negative }
+    }
+
+    /// Numbers in the full matrix.
+    fn full(&self) -> usize {
+        self.in_width() * self.out_width()
+    }
+}
+
+/// A weight, or its negative.
+pub(crate) fn signed<T: Real>(value: T, part: Part) -> T {
+    if part.negative { -value } else { value }
+}
+
+/// One product for each order: columns of `from` times the full matrix give columns of `to`.
+#[derive(Debug, Clone, Copy)]
+struct Strip {
+    from: usize,
+    from_width: usize,
+    to: usize,
+    to_width: usize,
+    matrix: usize,
+}
+
+fn strips(blocks: &[Block], transposed: bool) -> Vec<Strip> {
+    let mut matrix = 0;
+    let strip = |block: &Block| {
+        let (input, output) = (
+            (block.in_start, block.in_width()),
+            (block.out_start, block.out_width()),
+        );
+        let (from, to) = if transposed {
+            (output, input)
+        } else {
+            (input, output)
+        };
+        matrix += block.full();
+        Strip {
+            from: from.0,
+            from_width: from.1,
+            to: to.0,
+            to_width: to.1,
+            matrix: matrix - block.full(),
+        }
+    };
+    blocks.iter().map(strip).collect()
+}
+
+/// The full matrices, `[from, to]`.
+fn fill_matrices<T: Real>(blocks: &[Block], transposed: bool, weight: &[T], full: &mut [T]) {
+    let mut full = full.iter_mut();
+    for block in blocks {
+        let (from, to) = if transposed {
+            (block.out_width(), block.in_width())
+        } else {
+            (block.in_width(), block.out_width())
+        };
+        for row in 0..from {
+            for (column, entry) in (0..to).zip(&mut full) {
+                let part = if transposed {
+                    block.part(row, column)
+                } else {
+                    block.part(column, row)
+                };
+                *entry = signed(weight[part.weight], part);
+            }
+        }
+    }
+}
+
+pub(super) fn forward<T: Real>(
+    op: &SelfMap,
+    vertices: usize,
+    x: &[T],
+    weight: &[T],
+    bias: &[T],
+    y: &mut [T],
+    scratch: &mut Scratch<T>,
+) {
+    if y.is_empty() {
+        return;
+    }
+    let blocks: Vec<Block> = blocks(&op.input, &op.output).collect();
+    let full = scratch.take(blocks.iter().map(Block::full).sum());
+    fill_matrices(&blocks, false, weight, full);
+    let strips = strips(&blocks, false);
+    let (from, to) = (op.input.dimension(), op.output.dimension());
+    spread(
+        std::iter::repeat_n((), worker_count(vertices.div_ceil(TILE))),
+        y.chunks_mut(TILE * to).enumerate(),
+        |(), (tile, y)| {
+            if !op
+                .output
+                .orders()
+                .eq(blocks.iter().map(|b| (b.order, b.out_channels)))
+            {
+                y.fill(T::zero());
+            }
+            multiply(Products {
+                strips: &strips,
+                full,
+                x: &x[tile * TILE * from..],
+                from,
+                y,
+                to,
+            });
+            for row in y.chunks_exact_mut(to) {
+                for (y, &bias) in row.iter_mut().zip(bias) {
+                    *y += bias;
+                }
+            }
+        },
+    );
+}
+
+/// `y = x times the full matrices` for the rows of one tile.
+struct Products<'a, T> {
+    strips: &'a [Strip],
+    full: &'a [T],
+    x: &'a [T],
+    from: usize,
+    y: &'a mut [T],
+    to: usize,
+}
+
+fn multiply<T: Real>(products: Products<'_, T>) {
+    let rows = products.y.len() / products.to;
+    for strip in products.strips {
+        let left = Left {
+            data: &products.x[strip.from..],
+            row_stride: products.from,
+            column_stride: 1,
+        };
+        let sizes = Sizes {
+            rows,
+            inner: strip.from_width,
+            columns: strip.to_width,
+        };
+        let result = (&mut products.y[strip.to..], products.to);
+        let right = (&products.full[strip.matrix..], strip.to_width);
+        narrow_product(Destination::Set, result, left, right, sizes);
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(super) fn backward<T: Real>(
+    op: &SelfMap,
+    vertices: usize,
+    x: &[T],
+    weight: &[T],
+    dy: &[T],
+    dx: Option<&mut [T]>,
+    dweight: &mut [T],
+    dbias: &mut [T],
+    scratch: &mut Scratch<T>,
+) {
+    let blocks: Vec<Block> = blocks(&op.input, &op.output).collect();
+    let complete = op
+        .input
+        .orders()
+        .eq(blocks.iter().map(|b| (b.order, b.in_channels)));
+    let (from, to) = (op.input.dimension(), op.output.dimension());
+    let size: usize = blocks.iter().map(Block::full).sum();
+    let each = size + dbias.len();
+    let rows = reduction_block(vertices);
+    let count = vertices.div_ceil(rows);
+    let (full, partials) = scratch.take(size + count * each).split_at_mut(size);
+    fill_matrices(&blocks, true, weight, full);
+    let full = &*full;
+    let strips = strips(&blocks, true);
+    let mut dx_rows = dx.map(|dx| dx.chunks_mut((rows * from).max(1)));
+    let work = (0..count).map(|part| {
+        let dx = dx_rows.as_mut().and_then(Iterator::next);
+        (part * rows..vertices.min((part + 1) * rows), dx)
+    });
+    let mut sums = partials.chunks_exact_mut(each.max(1));
+    spread(
+        std::iter::repeat_n((), worker_count(count)),
+        work.map(|(range, dx)| (range, dx, sums.next().unwrap_or_default())),
+        |(), (range, dx, sums)| {
+            let (sums, bias_sums) = sums.split_at_mut(size);
+            let x = &x[range.start * from..range.end * from];
+            let dy = &dy[range.start * to..range.end * to];
+            if let Some(dx) = dx {
+                if !complete {
+                    dx.fill(T::zero());
+                }
+                multiply(Products {
+                    strips: &strips,
+                    full,
+                    x: dy,
+                    from: to,
+                    y: dx,
+                    to: from,
+                });
+            }
+            correlate(WeightSums {
+                strips: &strips,
+                rows: range.len(),
+                x,
+                in_dimension: from,
+                dy,
+                out_dimension: to,
+                sums,
+            });
+            bias_sums.fill(T::zero());
+            for row in dy.chunks_exact(to.max(1)) {
+                for (sum, &dy) in bias_sums.iter_mut().zip(row) {
+                    *sum += dy;
+                }
+            }
+        },
+    );
+    let total = sum_partials(partials, each);
+    if total.is_empty() {
+        return;
+    }
+    let mut sums = total.iter();
+    for block in &blocks {
+        for row in 0..block.out_width() {
+            for (column, &sum) in (0..block.in_width()).zip(&mut sums) {
+                let part = block.part(row, column);
+                dweight[part.weight] += signed(sum, part);
+            }
+        }
+    }
+    for (dbias, &sum) in dbias.iter_mut().zip(sums) {
+        *dbias += sum;
+    }
+}
+
+/// `sums = dy^T x` for each order.
+struct WeightSums<'a, T> {
+    strips: &'a [Strip],
+    rows: usize,
+    x: &'a [T],
+    in_dimension: usize,
+    dy: &'a [T],
+    out_dimension: usize,
+    sums: &'a mut [T],
+}
+
+fn correlate<T: Real>(products: WeightSums<'_, T>) {
+    for strip in products.strips {
+        let left = Left {
+            data: &products.dy[strip.from..],
+            row_stride: 1,
+            column_stride: products.out_dimension,
+        };
+        let sizes = Sizes {
+            rows: strip.from_width,
+            inner: products.rows,
+            columns: strip.to_width,
+        };
+        let result = (&mut products.sums[strip.matrix..], strip.to_width);
+        let right = (&products.x[strip.to..], products.in_dimension);
+        narrow_product(Destination::Set, result, left, right, sizes);
+    }
+}

@@ -1,0 +1,129 @@
+//! The equivariant linear map of each vertex by itself (1x1, the form of `K_self`).
+//!
+//! Order 0 maps to order 0 by one number for each pair of channels; an order `n > 0` maps to itself
+//! by two, as a matrix that commutes with rotations; nothing maps between different orders:
+//!
+//! ```text
+//! y_0     = W x_0 + bias
+//! y_n,cos =  a x_n,cos + b x_n,sin
+//! y_n,sin = -b x_n,cos + a x_n,sin
+//! ```
+//!
+//! Nothing is saved: the backward pass needs `x` and `dy` only. Output orders that the input lacks
+//! are zero (order 0: the bias).
+//!
+//! Shapes: `x` is `[V, D_in]`, `y` is `[V, D_out]`, channels as in [`FeatureType`]. Weights are one
+//! buffer, order after order: `[out, in]` for order 0, `a [out, in]` then `b [out, in]` for the
+//! others, where out and in are the multiplicities of the order.
+
+mod fast;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use fast::{Block, Part, blocks, signed};
+
+use crate::error::check_length;
+use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
+
+const OPERATOR: &str = "self_map";
+
+/// Settings of an equivariant linear map.
+///
+/// ```
+/// use gemcnn_kernels::self_map::SelfMap;
+/// // The worked example of the method: 0+1+1 to 1+3 shares only order 1, with 1 x 2 channel pairs.
+/// let map = SelfMap { input: "1x0 + 2x1".parse()?, output: "1x1 + 1x3".parse()?, bias: false };
+/// assert_eq!(map.parameter_count(), 4);
+/// # Ok::<(), gemcnn_kernels::ParseTypeError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SelfMap {
+    /// Type of the input.
+    pub input: FeatureType,
+    /// Type of the output.
+    pub output: FeatureType,
+    /// Whether a bias is added to order 0.
+    pub bias: bool,
+}
+
+/// Number of weights of an equivariant linear map, without the bias.
+pub fn parameter_count(input: &FeatureType, output: &FeatureType) -> usize {
+    let pairs = |(order, channels)| irrep_dimension(order) * channels * output.multiplicity(order);
+    input.orders().map(pairs).sum()
+}
+
+impl SelfMap {
+    /// Number of weights, without the bias.
+    pub fn parameter_count(&self) -> usize {
+        parameter_count(&self.input, &self.output)
+    }
+
+    /// Number of biases.
+    pub fn bias_count(&self) -> usize {
+        if self.bias {
+            self.output.multiplicity(0)
+        } else {
+            0
+        }
+    }
+
+    fn check<T>(
+        &self,
+        vertices: usize,
+        features: [(&'static str, &[T], &FeatureType); 2],
+        (weight_name, weight): (&'static str, &[T]),
+        (bias_name, bias): (&'static str, &[T]),
+    ) -> Result<(), KernelError> {
+        for (name, values, kind) in features {
+            check_length(OPERATOR, name, values, vertices * kind.dimension())?;
+        }
+        check_length(OPERATOR, weight_name, weight, self.parameter_count())?;
+        check_length(OPERATOR, bias_name, bias, self.bias_count())
+    }
+}
+
+/// `y = K_self x + bias` for every vertex. Without a bias, `bias` is empty.
+///
+/// # Errors
+/// Buffers that do not fit.
+pub fn forward<T: Real>(
+    op: &SelfMap,
+    vertices: usize,
+    x: &[T],
+    weight: &[T],
+    bias: &[T],
+    y: &mut [T],
+    scratch: &mut Scratch<T>,
+) -> Result<(), KernelError> {
+    let features = [("x", x, &op.input), ("y", &*y, &op.output)];
+    op.check(vertices, features, ("weight", weight), ("bias", bias))?;
+    fast::forward(op, vertices, x, weight, bias, y, scratch);
+    Ok(())
+}
+
+/// Overwrites `dx`, where it is wanted, and adds to `dweight` and `dbias`.
+///
+/// # Errors
+/// Buffers that do not fit.
+#[allow(clippy::too_many_arguments)]
+pub fn backward<T: Real>(
+    op: &SelfMap,
+    vertices: usize,
+    x: &[T],
+    weight: &[T],
+    dy: &[T],
+    dx: Option<&mut [T]>,
+    dweight: &mut [T],
+    dbias: &mut [T],
+    scratch: &mut Scratch<T>,
+) -> Result<(), KernelError> {
+    let features = [("x", x, &op.input), ("dy", dy, &op.output)];
+    op.check(vertices, features, ("weight", weight), ("dbias", dbias))?;
+    check_length(OPERATOR, "dweight", dweight, op.parameter_count())?;
+    if let Some(dx) = &dx {
+        check_length(OPERATOR, "dx", dx, x.len())?;
+    }
+    fast::backward(op, vertices, x, weight, dy, dx, dweight, dbias, scratch);
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! Vectors of f32 or f64 lanes, as wide as the CPU has them, for loops generic over both.
+
+use bytemuck::Pod;
+use pulp::Simd;
+
+/// The vector operations that the operators use, for one kind of number.
+pub trait Lanes: Pod {
+    /// A vector on the instruction set `S`.
+    type Vector<S: Simd>: Pod;
+
+    /// Lanes of a vector.
+    #[inline(always)]
+    fn count<S: Simd>() -> usize {
+        size_of::<Self::Vector<S>>() / size_of::<Self>()
+    }
+
+    /// The same number in every lane.
+    fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
+    /// At most [`Lanes::count`] numbers, and zero in the lanes after them.
+    fn load<S: Simd>(simd: S, values: &[Self]) -> Self::Vector<S>;
+    /// Stores the first lanes.
+    fn store<S: Simd>(simd: S, values: &mut [Self], vector: Self::Vector<S>);
+    /// `a + b`.
+    fn plus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// `a - b`.
+    fn minus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// `a b`.
+    fn times<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// `a b + c`, rounded once where the CPU can do that.
+    fn times_plus<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+        c: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+    /// `c - a b`, rounded once where the CPU can do that.
+    fn minus_times<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+        c: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+    /// `values` where `condition` is above zero, else zero.
+    fn where_positive<S: Simd>(
+        simd: S,
+        condition: Self::Vector<S>,
+        values: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+    /// Zero where the lane is below zero, else the lane.
+    fn without_negative<S: Simd>(simd: S, vector: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// One vector from memory, which need not be aligned to it.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of [`Lanes::count`] numbers.
+    #[inline(always)]
+    unsafe fn load_from<S: Simd>(from: *const Self) -> Self::Vector<S> {
+        // SAFETY: a vector is `count()` numbers in memory, any bits are a value of it, and the
+        // caller vouches for the memory.
+        unsafe { from.cast::<Self::Vector<S>>().read_unaligned() }
+    }
+
+    /// One vector to memory, which need not be aligned to it.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of [`Lanes::count`] numbers.
+    #[inline(always)]
+    unsafe fn store_to<S: Simd>(to: *mut Self, vector: Self::Vector<S>) {
+        // SAFETY: as for `load_from`.
+        unsafe { to.cast::<Self::Vector<S>>().write_unaligned(vector) }
+    }
+}
+
+macro_rules! lanes {
+    ($real:ident, $vector:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident,
+     $mul:ident, $mul_add:ident, $negate_mul_add:ident, $greater:ident, $select:ident) => {
+        impl Lanes for $real {
+            type Vector<S: Simd> = S::$vector;
+
+            #[inline(always)]
+            fn splat<S: Simd>(simd: S, value: Self) -> S::$vector {
+                simd.$splat(value)
+            }
+            #[inline(always)]
+            fn load<S: Simd>(simd: S, values: &[Self]) -> S::$vector {
+                if values.len() == Self::count::<S>() {
+                    bytemuck::pod_read_unaligned(bytemuck::cast_slice(values))
+                } else {
+                    simd.$load(values)
+                }
+            }
+            #[inline(always)]
+            fn store<S: Simd>(simd: S, values: &mut [Self], vector: S::$vector) {
+                if values.len() == Self::count::<S>() {
+                    bytemuck::cast_slice_mut(values).copy_from_slice(bytemuck::bytes_of(&vector));
+                } else {
+                    simd.$store(values, vector);
+                }
+            }
+            #[inline(always)]
+            fn plus<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$add(a, b)
+            }
+            #[inline(always)]
+            fn minus<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$sub(a, b)
+            }
+            #[inline(always)]
+            fn times<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$mul(a, b)
+            }
+            #[inline(always)]
+            fn times_plus<S: Simd>(
+                simd: S,
+                a: S::$vector,
+                b: S::$vector,
+                c: S::$vector,
+            ) -> S::$vector {
+                simd.$mul_add(a, b, c)
+            }
+            #[inline(always)]
+            fn minus_times<S: Simd>(
+                simd: S,
+                a: S::$vector,
+                b: S::$vector,
+                c: S::$vector,
+            ) -> S::$vector {
+                simd.$negate_mul_add(a, b, c)
+            }
+            #[inline(always)]
+            fn where_positive<S: Simd>(
+                simd: S,
+                condition: S::$vector,
+                values: S::$vector,
+            ) -> S::$vector {
+                let zero = simd.$splat(0.0);
+                simd.$select(simd.$greater(condition, zero), values, zero)
+            }
+            #[inline(always)]
+            fn without_negative<S: Simd>(simd: S, vector: S::$vector) -> S::$vector {
+                // Compared this way round, NaN stays NaN: trouble must not look like a dead unit.
+                let zero = simd.$splat(0.0);
+                simd.$select(simd.$greater(zero, vector), zero, vector)
+            }
+        }
+    };
+}
+
+lanes!(
+    f32,
+    f32s,
+    splat_f32s,
+    partial_load_f32s,
+    partial_store_f32s,
+    add_f32s,
+    sub_f32s,
+    mul_f32s,
+    mul_add_e_f32s,
+    negate_mul_add_e_f32s,
+    greater_than_f32s,
+    select_f32s
+);
+lanes!(
+    f64,
+    f64s,
+    splat_f64s,
+    partial_load_f64s,
+    partial_store_f64s,
+    add_f64s,
+    sub_f64s,
+    mul_f64s,
+    mul_add_e_f64s,
+    negate_mul_add_e_f64s,
+    greater_than_f64s,
+    select_f64s
+);

@@ -1,0 +1,196 @@
+//! What the tests of several operators share.
+
+use crate::{FeatureType, GraphArrays, GraphParts, Real};
+use gemcnn_mesh::shapes::{self, Cells};
+use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// Numbers in [-1, 1), the same for the same seed.
+pub(crate) fn random<T: Real>(count: usize, seed: u64) -> Vec<T> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let draw = |_| T::of(2.0 * rng.random::<f64>() - 1.0);
+    (0..count).map(draw).collect()
+}
+
+/// The arrays of a gauge graph, as operators take them.
+pub(crate) fn parts(graph: &GaugeGraph) -> GraphParts<'_> {
+    GraphParts {
+        offsets: graph.offsets(),
+        neighbours: graph.neighbours(),
+        reverse: graph.reverse(),
+        theta: graph.theta(),
+        transport: graph.transport(),
+        radius: graph.radius(),
+    }
+}
+
+/// Graphs of every kind that an operator must get right.
+pub(crate) fn gauge_graphs() -> Vec<(&'static str, GaugeGraph)> {
+    let points = |count: usize| {
+        let at = |i: usize| DVec3::new(i as f64, 0.5, 0.0);
+        Mesh::new((0..count).map(at).collect(), Default::default()).unwrap()
+    };
+    let shaken = |mesh: Mesh, seed: u64| {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut draw = || 0.05 * (rng.random::<f64>() - 0.5);
+        mesh.map_vertices(|v| v + DVec3::new(draw(), draw(), draw()))
+            .unwrap()
+    };
+    // A fan with a hub of high degree, and vertices that no face uses.
+    let hub = {
+        let rim = |i: usize| {
+            let angle = 0.3 * i as f64;
+            DVec3::new(angle.cos(), angle.sin(), 0.0)
+        };
+        let vertices = std::iter::once(DVec3::Z).chain((0..24).map(rim)).collect();
+        let faces = (1..20u32).map(|i| [0, i, i + 1]).collect::<Vec<_>>();
+        Mesh::new(vertices, faces.iter().collect()).unwrap()
+    };
+    [
+        ("closed", shaken(shapes::icosphere(2).unwrap(), 1)),
+        (
+            "open",
+            shaken(shapes::grid(9, 11, Cells::Triangles).unwrap(), 2),
+        ),
+        ("hub and isolated vertices", hub),
+        ("one vertex", points(1)),
+        ("no vertex", points(0)),
+    ]
+    .map(|(name, mesh)| {
+        (
+            name,
+            GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap(),
+        )
+    })
+    .into()
+}
+
+/// The same graphs as arrays.
+pub(crate) fn graphs<T: Real>() -> Vec<(&'static str, GraphArrays<T>)> {
+    let arrays = |graph: &GaugeGraph| GraphArrays::union(&[parts(graph)]).unwrap();
+    let graphs = gauge_graphs();
+    graphs.iter().map(|(name, g)| (*name, arrays(g))).collect()
+}
+
+/// Largest difference, relative to the largest number (at least 1).
+pub(crate) fn difference<T: Real>(a: &[T], b: &[T]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let size = b.iter().fold(1.0, |most, b| b.as_f64().abs().max(most));
+    let largest = |most: f64, (a, b): (&T, &T)| {
+        let difference = (a.as_f64() - b.as_f64()).abs();
+        assert!(!difference.is_nan(), "not a number");
+        most.max(difference)
+    };
+    a.iter().zip(b).fold(0.0, largest) / size
+}
+
+/// `<a, b>` in f64.
+pub(crate) fn dot<T: Real>(a: &[T], b: &[T]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| a.as_f64() * b.as_f64()).sum()
+}
+
+/// Compares `gradient` at `at` with central differences of `value` along random directions.
+pub(crate) fn assert_gradient(
+    what: &str,
+    value: impl Fn(&[f64]) -> f64,
+    at: &[f64],
+    gradient: &[f64],
+) {
+    let step = 1e-5;
+    for seed in 0..4 {
+        let direction: Vec<f64> = random(at.len(), 1000 + seed);
+        let moved = |by: f64| {
+            let values = at.iter().zip(&direction).map(|(a, d)| a + by * d);
+            value(&values.collect::<Vec<_>>())
+        };
+        let expected = (moved(step) - moved(-step)) / (2.0 * step);
+        let found = dot(gradient, &direction);
+        assert!(
+            (found - expected).abs() <= 1e-6 * expected.abs().max(1.0),
+            "{what}: gradient {found}, differences {expected}"
+        );
+    }
+}
+
+/// Runs `compute` in pools of 1, 2 and 3 threads and asserts that its results are the same to the bit.
+pub(crate) fn assert_same_on_any_threads<T: Real>(compute: impl Fn() -> Vec<T> + Sync) {
+    let on = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build().unwrap().install(&compute)
+    };
+    let single = on(1);
+    for threads in [2, 3] {
+        assert!(
+            bytemuck::cast_slice::<T, u8>(&single) == bytemuck::cast_slice::<T, u8>(&on(threads)),
+            "results differ on {threads} threads"
+        );
+    }
+}
+
+/// Checks a gradient against central differences of `loss`, entry by entry, to 1e-6 relative to the
+/// largest entry (and to 1).
+pub(crate) fn check_gradient(x: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) -> f64) {
+    assert_eq!(x.len(), gradient.len());
+    let scale = gradient.iter().fold(1.0, |most: f64, g| most.max(g.abs()));
+    let step = 1e-5;
+    let mut moved = x.to_vec();
+    for (at, &expected) in gradient.iter().enumerate() {
+        moved[at] = x[at] + step;
+        let up = loss(&moved);
+        moved[at] = x[at] - step;
+        let down = loss(&moved);
+        moved[at] = x[at];
+        let slope = (up - down) / (2.0 * step);
+        assert!(
+            (slope - expected).abs() <= 1e-6 * scale,
+            "entry {at}: the gradient says {expected}, differences say {slope}"
+        );
+    }
+}
+
+/// Checks that two lists agree to `tolerance`, relative to the largest entry (and to 1).
+pub(crate) fn check_close<T: Real>(found: &[T], expected: &[T], tolerance: f64, what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let scale = expected
+        .iter()
+        .fold(1.0, |most: f64, e| most.max(e.as_f64().abs()));
+    for (at, (f, e)) in found.iter().zip(expected).enumerate() {
+        assert!(
+            (f.as_f64() - e.as_f64()).abs() <= tolerance * scale,
+            "{what}, entry {at}: {f} is not {e}"
+        );
+    }
+}
+
+/// Runs the same work on 1, 2 and 3 threads, and checks that the results are equal.
+pub(crate) fn check_threads<R: PartialEq + std::fmt::Debug + Send>(work: impl Fn() -> R + Sync) {
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build().unwrap().install(&work)
+    };
+    let one = run(1);
+    for threads in [2, 3] {
+        assert!(run(threads) == one, "{threads} threads differ from one");
+    }
+}
+
+/// Features seen from frames that are turned by `angles`: `rho(-a_p) f_p`.
+pub(crate) fn turned(features: &FeatureType, values: &[f64], angles: &[f64]) -> Vec<f64> {
+    let dimension = features.dimension();
+    let mut turned = values.to_vec();
+    for (vertex, &angle) in angles.iter().enumerate() {
+        let row = &mut turned[vertex * dimension..(vertex + 1) * dimension];
+        for (order, channels) in features.orders().filter(|&(order, _)| order > 0) {
+            let (sine, cosine) = (-(order as f64) * angle).sin_cos();
+            let block = &mut row[features.range(order)];
+            for c in 0..channels {
+                let (a, b) = (block[c], block[channels + c]);
+                block[c] = cosine * a - sine * b;
+                block[channels + c] = sine * a + cosine * b;
+            }
+        }
+    }
+    turned
+}

@@ -1,0 +1,435 @@
+//! Files of weights and checkpoints: named tensors and settings in one safetensors file.
+//!
+//! Tensor names are `group/name`, for instance `weights/block1.conv2.weight` or
+//! `optimiser/first/block1.conv2.weight`. All settings (the network's configuration with its feature
+//! types, the optimiser's method, ...) are one JSON object in the file's metadata under the key
+//! `gemcnn`, with sorted keys: the same content gives the same bytes.
+
+use crate::{NnError, Parameters};
+use gemcnn_kernels::Real;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+const METADATA_KEY: &str = "gemcnn";
+
+/// Named tensors and settings, in memory.
+///
+/// ```
+/// use gemcnn_nn::{Archive, Parameters, Role};
+/// let mut parameters = Parameters::<f32>::new();
+/// parameters.add("head.weight", &[2, 3], Role::Weight, vec![0.5; 6])?;
+/// let mut archive = Archive::new();
+/// parameters.store(&mut archive, "weights")?;
+/// archive.set_json("epoch", &12)?;
+///
+/// let again = Archive::from_bytes(&archive.to_bytes()?)?;
+/// parameters.load(&again, "weights")?;
+/// assert_eq!(again.json::<u32>("epoch")?, 12);
+/// # Ok::<(), gemcnn_nn::NnError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Archive {
+    settings: BTreeMap<String, Value>,
+    tensors: BTreeMap<String, StoredTensor>,
+    /// Where it was read from, for messages.
+    origin: PathBuf,
+}
+
+/// One tensor, as in the file.
+#[derive(Debug, Clone, PartialEq)]
+struct StoredTensor {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Archive {
+    /// Nothing in it yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no safetensors file.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, NnError> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|source| NnError::File {
+            path: path.into(),
+            source,
+        })?;
+        Self::parse(&bytes, path)
+    }
+
+    /// The archive in the bytes of a file.
+    ///
+    /// # Errors
+    /// Bytes that are no safetensors file.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, NnError> {
+        Self::parse(bytes, Path::new("bytes"))
+    }
+
+    fn parse(bytes: &[u8], path: &Path) -> Result<Self, NnError> {
+        let bad = |problem: String| NnError::Archive {
+            path: path.into(),
+            problem,
+        };
+        let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| bad(e.to_string()))?;
+        let file = SafeTensors::deserialize(bytes).map_err(|e| bad(e.to_string()))?;
+        let settings = match header.metadata().as_ref().and_then(|m| m.get(METADATA_KEY)) {
+            Some(text) => serde_json::from_str(text).map_err(|e| bad(e.to_string()))?,
+            None => BTreeMap::new(),
+        };
+        let stored = |view: &TensorView<'_>| StoredTensor {
+            dtype: view.dtype(),
+            shape: view.shape().to_vec(),
+            bytes: view.data().to_vec(),
+        };
+        let tensors = file.iter().map(|(name, view)| (name.into(), stored(&view)));
+        Ok(Self {
+            settings,
+            tensors: tensors.collect(),
+            origin: path.into(),
+        })
+    }
+
+    /// The bytes of a safetensors file.
+    ///
+    /// # Errors
+    /// Only what the safetensors format refuses, which no archive that fits in memory is.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, NnError> {
+        let bad = |problem: String| NnError::Archive {
+            path: self.origin.clone(),
+            problem,
+        };
+        let settings = serde_json::to_string(&self.settings).map_err(|e| bad(e.to_string()))?;
+        let metadata = HashMap::from([(METADATA_KEY.to_string(), settings)]);
+        let views: Vec<(&String, TensorView<'_>)> = self
+            .tensors
+            .iter()
+            .map(|(name, t)| {
+                let view = TensorView::new(t.dtype, t.shape.clone(), &t.bytes);
+                view.map(|view| (name, view))
+                    .map_err(|e| bad(e.to_string()))
+            })
+            .collect::<Result<_, _>>()?;
+        safetensors::serialize(views, Some(metadata)).map_err(|e| bad(e.to_string()))
+    }
+
+    /// Writes a file: first under another name in the same folder, then renamed, so that a reader
+    /// or a power cut never meets half a file.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), NnError> {
+        let path = path.as_ref();
+        let bytes = self.to_bytes()?;
+        write_atomically(path, &bytes).map_err(|source| NnError::File {
+            path: path.into(),
+            source,
+        })
+    }
+
+    /// Stores a setting.
+    ///
+    /// # Errors
+    /// A value that JSON cannot hold.
+    pub fn set_json(&mut self, key: &str, value: &impl Serialize) -> Result<(), NnError> {
+        let value = serde_json::to_value(value)
+            .map_err(|e| NnError::setting(format!("setting `{key}`"), e.to_string()))?;
+        self.settings.insert(key.into(), value);
+        Ok(())
+    }
+
+    /// A setting.
+    ///
+    /// # Errors
+    /// A setting that is missing or of another form.
+    pub fn json<V: DeserializeOwned>(&self, key: &str) -> Result<V, NnError> {
+        let bad = |problem: String| NnError::Archive {
+            path: self.origin.clone(),
+            problem,
+        };
+        let value = self
+            .settings
+            .get(key)
+            .ok_or_else(|| bad(format!("there is no setting `{key}`")))?;
+        serde_json::from_value(value.clone()).map_err(|e| bad(format!("setting `{key}`: {e}")))
+    }
+
+    /// Names of all tensors, sorted.
+    pub fn tensor_names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// Shape of a tensor.
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.tensors.get(name).map(|tensor| &*tensor.shape)
+    }
+
+    /// The numbers of a tensor of f32 or f64, in the precision asked for.
+    ///
+    /// # Errors
+    /// A tensor that is missing or of another element type.
+    pub fn tensor<T: Real>(&self, name: &str) -> Result<Vec<T>, NnError> {
+        let bad = |problem: String| NnError::Archive {
+            path: self.origin.clone(),
+            problem,
+        };
+        let tensor = self
+            .tensors
+            .get(name)
+            .ok_or_else(|| bad(format!("there is no tensor `{name}`")))?;
+        numbers(tensor).map_err(|problem| bad(format!("tensor `{name}` {problem}")))
+    }
+
+    /// Stores a tensor in its own precision.
+    ///
+    /// # Errors
+    /// Another number of values than the shape asks for.
+    pub fn set_tensor<T: Real>(
+        &mut self,
+        name: impl Into<String>,
+        shape: &[usize],
+        values: &[T],
+    ) -> Result<(), NnError> {
+        let name = name.into();
+        crate::error::check_size(
+            format!("values of `{name}`"),
+            shape.iter().product(),
+            values.len(),
+        )?;
+        let dtype = if size_of::<T>() == 4 {
+            Dtype::F32
+        } else {
+            Dtype::F64
+        };
+        let tensor = StoredTensor {
+            dtype,
+            shape: shape.to_vec(),
+            bytes: bytemuck::cast_slice(values).to_vec(),
+        };
+        self.tensors.insert(name, tensor);
+        Ok(())
+    }
+
+    /// Copies a tensor into `values`, or notes why it does not fit.
+    pub(crate) fn read_tensor<T: Real>(
+        &self,
+        name: &str,
+        shape: &[usize],
+        values: &mut [T],
+        differences: &mut Vec<String>,
+    ) {
+        let Some(tensor) = self.tensors.get(name) else {
+            differences.push(format!("`{name}` is missing from the file"));
+            return;
+        };
+        if tensor.shape != shape {
+            differences.push(format!(
+                "`{name}` has shape {:?} in the file, but {shape:?} here",
+                tensor.shape
+            ));
+            return;
+        }
+        match numbers::<T>(tensor) {
+            Ok(numbers) if numbers.len() == values.len() => values.copy_from_slice(&numbers),
+            Ok(numbers) => differences.push(format!(
+                "`{name}` has {} numbers in the file, but {} here",
+                numbers.len(),
+                values.len()
+            )),
+            Err(problem) => differences.push(format!("`{name}` {problem}")),
+        }
+    }
+}
+
+/// The numbers of a tensor; f32 widens exactly, f64 rounds to the nearest f32 if that is asked for.
+fn numbers<T: Real>(tensor: &StoredTensor) -> Result<Vec<T>, String> {
+    match tensor.dtype {
+        Dtype::F32 => {
+            let values = bytemuck::pod_collect_to_vec::<u8, f32>(&tensor.bytes);
+            Ok(values.into_iter().map(|v| T::of(v.into())).collect())
+        }
+        Dtype::F64 => {
+            let values = bytemuck::pod_collect_to_vec::<u8, f64>(&tensor.bytes);
+            Ok(values.into_iter().map(T::of).collect())
+        }
+        other => Err(format!("holds {other:?}; only F32 and F64 are read")),
+    }
+}
+
+/// An error with all differences, if there are any.
+pub(crate) fn no_differences(differences: Vec<String>) -> Result<(), NnError> {
+    if differences.is_empty() {
+        Ok(())
+    } else {
+        Err(NnError::Mismatch { differences })
+    }
+}
+
+fn write_atomically(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let name = path.file_name().ok_or_else(|| {
+        std::io::Error::new(std::io::ErrorKind::InvalidInput, "not the name of a file")
+    })?;
+    let mut part = std::ffi::OsString::from(".");
+    part.push(name);
+    part.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(part);
+    let written = std::fs::File::create(&part)
+        .and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
+        .and_then(|()| std::fs::rename(&part, path));
+    if written.is_err() {
+        // The error that matters is the first one.
+        let _ = std::fs::remove_file(&part);
+    }
+    written
+}
+
+impl<T: Real> Parameters<T> {
+    /// Puts all values, running statistics too, into an archive under `group`.
+    ///
+    /// # Errors
+    /// None that can happen: shapes and values agree.
+    pub fn store(&self, archive: &mut Archive, group: &str) -> Result<(), NnError> {
+        for entry in self.iter() {
+            let name = format!("{group}/{}", entry.name());
+            archive.set_tensor(name, entry.shape(), entry.value())?;
+        }
+        Ok(())
+    }
+
+    /// Takes all values from an archive. Nothing changes if anything differs.
+    ///
+    /// # Errors
+    /// Every name that is missing or not known here and every shape that differs, at once.
+    pub fn load(&mut self, archive: &Archive, group: &str) -> Result<(), NnError> {
+        let mut differences = Vec::new();
+        let mut loaded = Vec::with_capacity(self.iter().len());
+        for entry in self.iter() {
+            let mut values = vec![T::zero(); entry.value().len()];
+            let name = format!("{group}/{}", entry.name());
+            archive.read_tensor(&name, entry.shape(), &mut values, &mut differences);
+            loaded.push(values);
+        }
+        let prefix = format!("{group}/");
+        for name in archive.tensor_names() {
+            if let Some(own) = name.strip_prefix(&prefix)
+                && self.find(own).is_none()
+            {
+                differences.push(format!("`{name}` is in the file, but not in this network"));
+            }
+        }
+        no_differences(differences)?;
+        for (entry, values) in self.iter_mut().zip(loaded) {
+            entry.value_mut().copy_from_slice(&values);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Role;
+
+    fn parameters<T: Real>(start: f64) -> Parameters<T> {
+        let mut parameters = Parameters::new();
+        for (name, shape, role) in [
+            ("conv.weight", &[2, 3][..], Role::Weight),
+            ("conv.bias", &[3], Role::Offset),
+            ("norm.mean", &[1], Role::Statistic),
+        ] {
+            let count = shape.iter().product::<usize>();
+            let values = (0..count).map(|i| T::of(start + i as f64 / 3.0)).collect();
+            parameters.add(name, shape, role, values).unwrap();
+        }
+        parameters
+    }
+
+    fn archive_of<T: Real>(parameters: &Parameters<T>) -> Archive {
+        let mut archive = Archive::new();
+        parameters.store(&mut archive, "weights").unwrap();
+        archive
+    }
+
+    #[test]
+    fn what_was_written_comes_back_to_the_bit_and_leaves_no_part_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let saved = parameters::<f64>(1.0);
+        let mut archive = archive_of(&saved);
+        archive.set_json("b", &vec![1, 2]).unwrap();
+        archive.set_json("a", &"text").unwrap();
+        archive.write(&path).unwrap();
+        archive.write(&path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), archive.to_bytes().unwrap());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        let again = Archive::read(&path).unwrap();
+        assert_eq!(again.json::<Vec<u32>>("b").unwrap(), [1, 2]);
+        let mut loaded = parameters::<f64>(9.0);
+        loaded.load(&again, "weights").unwrap();
+        for (a, b) in saved.iter().zip(loaded.iter()) {
+            assert_eq!(a.value(), b.value());
+        }
+        // The same weights in the other precision.
+        let mut single = parameters::<f32>(9.0);
+        single.load(&again, "weights").unwrap();
+        assert_eq!(
+            single.iter().next().unwrap().value()[1],
+            (4.0f64 / 3.0) as f32
+        );
+    }
+
+    #[test]
+    fn everything_that_differs_is_told_at_once_and_nothing_changes() {
+        let mut other = Parameters::<f64>::new();
+        for (name, shape) in [("conv.weight", &[3, 2][..]), ("head.bias", &[1])] {
+            let count = shape.iter().product();
+            other
+                .add(name, shape, Role::Weight, vec![7.0; count])
+                .unwrap();
+        }
+        let error = other
+            .load(&archive_of(&parameters::<f64>(1.0)), "weights")
+            .unwrap_err();
+        let NnError::Mismatch { differences } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(
+            differences,
+            [
+                "`weights/conv.weight` has shape [2, 3] in the file, but [3, 2] here",
+                "`weights/head.bias` is missing from the file",
+                "`weights/conv.bias` is in the file, but not in this network",
+                "`weights/norm.mean` is in the file, but not in this network",
+            ]
+        );
+        assert!(other.iter().all(|e| e.value().iter().all(|&v| v == 7.0)));
+    }
+
+    #[test]
+    fn bad_files_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bad");
+        assert!(matches!(Archive::read(&path), Err(NnError::File { .. })));
+        let bytes = archive_of(&parameters::<f32>(1.0)).to_bytes().unwrap();
+        for end in [0, 7, 8, 20, bytes.len() - 1] {
+            std::fs::write(&path, &bytes[..end]).unwrap();
+            assert!(matches!(Archive::read(&path), Err(NnError::Archive { .. })));
+        }
+        let good = Archive::from_bytes(&bytes).unwrap();
+        assert!(good.json::<u32>("epoch").is_err());
+        assert!(good.tensor::<f32>("nothing").is_err());
+        assert!(good.write(folder.path().join("no/such/folder")).is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! Batches of meshes of unequal size: a disjoint union with an offset table.
+
+use crate::NnError;
+use gemcnn_kernels::{GraphArrays, GraphParts, Real};
+use gemcnn_mesh::GaugeGraph;
+use std::ops::Range;
+
+/// The gauge graphs of a batch as one graph, the vertices of each mesh after those of the one
+/// before. Features of a batch are the rows of all its vertices in this order.
+///
+/// ```
+/// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
+/// use gemcnn_nn::GraphBatch;
+/// let options = GeometryOptions::default();
+/// let small = GaugeGraph::new(&shapes::icosahedron(), &options)?;
+/// let large = GaugeGraph::new(&shapes::icosphere(2)?, &options)?;
+/// let batch = GraphBatch::<f32>::new([&small, &large])?;
+/// assert_eq!(batch.mesh_count(), 2);
+/// assert_eq!(batch.vertices_of(0), 0..12);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct GraphBatch<T> {
+    arrays: GraphArrays<T>,
+}
+
+impl<T: Real> GraphBatch<T> {
+    /// Joins graphs.
+    ///
+    /// # Errors
+    /// More vertices or edges than 32-bit indices can address.
+    pub fn new<'g>(graphs: impl IntoIterator<Item = &'g GaugeGraph>) -> Result<Self, NnError> {
+        let parts: Vec<GraphParts<'_>> = graphs
+            .into_iter()
+            .map(|graph| GraphParts {
+                offsets: graph.offsets(),
+                neighbours: graph.neighbours(),
+                reverse: graph.reverse(),
+                theta: graph.theta(),
+                transport: graph.transport(),
+                radius: graph.radius(),
+            })
+            .collect();
+        Ok(Self {
+            arrays: GraphArrays::union(&parts)?,
+        })
+    }
+
+    /// The arrays that operators read.
+    pub fn arrays(&self) -> &GraphArrays<T> {
+        &self.arrays
+    }
+
+    /// Vertices of all meshes together.
+    pub fn vertex_count(&self) -> usize {
+        self.arrays.vertex_count()
+    }
+
+    /// How many meshes there are.
+    pub fn mesh_count(&self) -> usize {
+        self.arrays.mesh_count()
+    }
+
+    /// Rows of one mesh.
+    ///
+    /// # Panics
+    /// If there is no such mesh.
+    pub fn vertices_of(&self, mesh: usize) -> Range<usize> {
+        let offsets = self.arrays.mesh_offsets();
+        offsets[mesh] as usize..offsets[mesh + 1] as usize
+    }
+
+    /// Mean number of neighbours of a vertex.
+    pub fn mean_degree(&self) -> f64 {
+        self.arrays.edge_count() as f64 / self.vertex_count().max(1) as f64
+    }
+}

@@ -1,0 +1,151 @@
+//! Making parameters: names by scope, first values from a seed.
+
+use crate::{NnError, ParameterId, Parameters, Role};
+use gemcnn_kernels::Real;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// Adds the parameters of layers to [`Parameters`]. The same seed and the same layers in the same
+/// order give the same values.
+///
+/// ```
+/// use gemcnn_nn::{Builder, Parameters, Role};
+/// let mut parameters = Parameters::<f32>::new();
+/// let mut builder = Builder::new(&mut parameters, 7);
+/// let weight = builder.within("block1", |b| b.random("weight", &[4, 3], Role::Weight, |_| 1.0))?;
+/// assert_eq!(parameters.get(weight).name(), "block1.weight");
+/// # Ok::<(), gemcnn_nn::NnError>(())
+/// ```
+#[derive(Debug)]
+pub struct Builder<'p, T> {
+    parameters: &'p mut Parameters<T>,
+    random: ChaCha8Rng,
+    scope: String,
+}
+
+impl<'p, T: Real> Builder<'p, T> {
+    /// Adds to `parameters`, with first values drawn from `seed`.
+    pub fn new(parameters: &'p mut Parameters<T>, seed: u64) -> Self {
+        Self {
+            parameters,
+            random: ChaCha8Rng::seed_from_u64(seed),
+            scope: String::new(),
+        }
+    }
+
+    /// Makes something whose parameter names begin with `name` and a dot.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn within<R>(
+        &mut self,
+        name: &str,
+        make: impl FnOnce(&mut Self) -> Result<R, NnError>,
+    ) -> Result<R, NnError> {
+        let outer = self.scope.clone();
+        self.scope = self.path(name);
+        let made = make(self);
+        self.scope = outer;
+        made
+    }
+
+    /// How many numbers are trained so far.
+    pub(crate) fn trained_count(&self) -> usize {
+        self.parameters.trained_count()
+    }
+
+    /// Name of the scope: that of the layer which is being made.
+    pub fn scope(&self) -> &str {
+        &self.scope
+    }
+
+    fn path(&self, name: &str) -> String {
+        if self.scope.is_empty() {
+            name.into()
+        } else {
+            format!("{}.{name}", self.scope)
+        }
+    }
+
+    /// A parameter with independent values, uniform around zero, with the variance that `variance`
+    /// gives for each place.
+    ///
+    /// # Errors
+    /// A name that is taken.
+    pub fn random(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        role: Role,
+        variance: impl Fn(usize) -> f64,
+    ) -> Result<ParameterId, NnError> {
+        let count = shape.iter().product();
+        let values = (0..count)
+            .map(|place| {
+                let bound = (3.0 * variance(place)).sqrt();
+                T::of(bound * (2.0 * self.random.random::<f64>() - 1.0))
+            })
+            .collect();
+        self.parameters.add(self.path(name), shape, role, values)
+    }
+
+    /// A parameter with the same value everywhere.
+    ///
+    /// # Errors
+    /// A name that is taken.
+    pub fn constant(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        role: Role,
+        value: f64,
+    ) -> Result<ParameterId, NnError> {
+        let values = vec![T::of(value); shape.iter().product()];
+        self.parameters.add(self.path(name), shape, role, values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_decide_values_and_variances_hold() {
+        let make = |seed| {
+            let mut parameters = Parameters::<f64>::new();
+            let id = Builder::new(&mut parameters, seed)
+                .random("w", &[100, 100], Role::Weight, |place| {
+                    if place < 5000 { 4.0 } else { 0.25 }
+                })
+                .unwrap();
+            parameters.value(id).to_vec()
+        };
+        let values = make(1);
+        assert_eq!(values, make(1));
+        assert_ne!(values, make(2));
+        let variance = |half: &[f64]| half.iter().map(|v| v * v).sum::<f64>() / half.len() as f64;
+        assert!((variance(&values[..5000]) / 4.0 - 1.0).abs() < 0.05);
+        assert!((variance(&values[5000..]) / 0.25 - 1.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn scopes_nest_and_end() {
+        let mut parameters = Parameters::<f32>::new();
+        let mut builder = Builder::new(&mut parameters, 1);
+        let failed: Result<(), _> = builder.within("a", |_| {
+            Err(NnError::setting(
+                "x",
+                "fails, and the scope ends all the same",
+            ))
+        });
+        assert!(failed.is_err());
+        builder
+            .within("b", |b| {
+                b.within("c", |c| c.constant("d", &[1], Role::Offset, 1.0))
+            })
+            .unwrap();
+        builder.constant("e", &[1], Role::Offset, 1.0).unwrap();
+        let names: Vec<&str> = parameters.iter().map(|p| p.name()).collect();
+        assert_eq!(names, ["b.c.d", "e"]);
+    }
+}

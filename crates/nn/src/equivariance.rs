@@ -1,0 +1,388 @@
+//! The equivariance tester: does a layer or a model commute with what it should commute with?
+//!
+//! Three kinds of change ([`Symmetry`]) are applied to a mesh and its features, and the output is
+//! compared with the changed output:
+//!
+//! - other frames: `f_p -> rho(-a_p) f_p` for random angles `a_p`;
+//! - a rigid motion of the mesh in space, geometry computed anew: coefficients stay;
+//! - an isometry of the mesh onto itself, given as a permutation of its vertices: features are
+//!   carried along.
+
+use crate::NnError;
+use crate::error::check_size;
+use gemcnn_kernels::{FeatureType, Real, elementwise};
+use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::f64::consts::TAU;
+
+/// Largest disagreement of angles and relative lengths that a permutation may have and still
+/// count as an isometry.
+const ISOMETRY_TOLERANCE: f64 = 1e-6;
+
+/// What is changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Symmetry {
+    /// The frame of every vertex turns by a random angle.
+    Gauge,
+    /// The mesh is turned and moved in space by random amounts, and its geometry computed anew.
+    Motion,
+    /// Vertex `v` goes to `permutation[v]`, which must be an isometry that keeps orientation.
+    Isometry(Vec<u32>),
+}
+
+/// A mesh and the types to test a function on.
+#[derive(Debug, Clone)]
+pub struct Trial<'a> {
+    /// The mesh.
+    pub mesh: &'a Mesh,
+    /// How its geometry is computed.
+    pub options: &'a GeometryOptions,
+    /// Type of the input features, one row for each vertex.
+    pub input: &'a FeatureType,
+    /// Type of the output features. One row for each vertex, or any other number of rows of scalars
+    /// that must not change at all.
+    pub output: &'a FeatureType,
+    /// Seed of features, angles and motions.
+    pub seed: u64,
+}
+
+/// Largest relative error that rounding explains: 1e-12 in f64 and 1e-4 in f32. For motions
+/// and isometries, whose geometry is itself only equal up to rounding, 1e-9 in f64.
+pub fn tolerance<T: Real>(symmetry: &Symmetry) -> f64 {
+    match (size_of::<T>(), symmetry) {
+        (4, _) => 1e-4,
+        (_, Symmetry::Gauge) => 1e-12,
+        _ => 1e-9,
+    }
+}
+
+/// Largest difference between the output of the changed input and the changed output, divided by
+/// the largest number in the output.
+///
+/// ```
+/// use gemcnn_mesh::{GeometryOptions, shapes};
+/// use gemcnn_nn::equivariance::{Symmetry, Trial, equivariance_error};
+/// let (mesh, kind) = (shapes::icosahedron(), "2x0 + 1x1".parse()?);
+/// let trial = Trial {
+///     mesh: &mesh, options: &GeometryOptions::default(), input: &kind, output: &kind, seed: 1,
+/// };
+/// // Doubling commutes with turning frames, squaring components does not.
+/// let double = |_: &_, x: &[f64]| Ok(x.iter().map(|v| 2.0 * v).collect());
+/// assert!(equivariance_error(&trial, &Symmetry::Gauge, double)? < 1e-12);
+/// let square = |_: &_, x: &[f64]| Ok(x.iter().map(|v| v * v).collect());
+/// assert!(equivariance_error(&trial, &Symmetry::Gauge, square)? > 0.1);
+/// # Ok::<(), gemcnn_nn::NnError>(())
+/// ```
+///
+/// # Errors
+/// Errors of the function, an output of the wrong size, or a permutation that is no isometry.
+pub fn equivariance_error<T: Real>(
+    trial: &Trial<'_>,
+    symmetry: &Symmetry,
+    mut apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
+) -> Result<f64, NnError> {
+    let mut random = ChaCha8Rng::seed_from_u64(trial.seed);
+    let graph = GaugeGraph::new(trial.mesh, trial.options)?;
+    let vertices = graph.vertex_count();
+    let features: Vec<T> = (0..vertices * trial.input.dimension())
+        .map(|_| T::of(2.0 * random.random::<f64>() - 1.0))
+        .collect();
+    let output = apply(&graph, &features)?;
+    let width = trial.output.dimension();
+    let per_vertex = output.len() == vertices * width;
+    if !per_vertex && !(trial.output.is_scalar() && output.len().is_multiple_of(width.max(1))) {
+        return Err(NnError::Size {
+            what: format!("numbers in an output of type {}", trial.output),
+            expected: vertices * width,
+            found: output.len(),
+        });
+    }
+    let change = Change::new(trial, symmetry, graph, &mut random)?;
+    let found = apply(&change.graph, &change.carry(trial.input, &features)?)?;
+    let expected = match per_vertex {
+        true => change.carry(trial.output, &output)?,
+        false => output,
+    };
+    check_size("numbers in the output", expected.len(), found.len())?;
+    let largest = expected.iter().map(|v| v.as_f64().abs());
+    let largest = largest.fold(0.0, f64::max);
+    let differences = found.iter().zip(&expected);
+    let difference = differences
+        .map(|(f, e)| (f.as_f64() - e.as_f64()).abs())
+        // `max` would pass over NaN.
+        .fold(0.0, |worst: f64, d| if d <= worst { worst } else { d });
+    Ok(if largest > 0.0 {
+        difference / largest
+    } else {
+        difference
+    })
+}
+
+/// Checks the frame and motion equivariance of a function at several seeds.
+///
+/// # Panics
+/// With the error that was found, if it is above the [`tolerance`] of the precision.
+pub fn assert_gauge_equivariant<T: Real>(
+    trial: &Trial<'_>,
+    mut apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
+) {
+    for symmetry in [Symmetry::Gauge, Symmetry::Motion] {
+        for seed in trial.seed..trial.seed + 3 {
+            let trial = Trial {
+                seed,
+                ..trial.clone()
+            };
+            assert_symmetry(&trial, &symmetry, &mut apply);
+        }
+    }
+}
+
+/// Checks one kind of change.
+///
+/// # Panics
+/// With the error that was found, if it is above the [`tolerance`] of the precision.
+pub fn assert_symmetry<T: Real>(
+    trial: &Trial<'_>,
+    symmetry: &Symmetry,
+    apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
+) {
+    let most = tolerance::<T>(symmetry);
+    match equivariance_error(trial, symmetry, apply) {
+        Ok(error) => assert!(
+            error <= most,
+            "{symmetry:?}, seed {}: relative error {error:.3e} in {}, allowed are {most:.0e}",
+            trial.seed,
+            T::NAME
+        ),
+        Err(error) => panic!("{symmetry:?}: {error}"),
+    }
+}
+
+/// The changed graph, and how features go there.
+struct Change {
+    graph: GaugeGraph,
+    /// The features of each vertex turn by this angle.
+    angles: Vec<f64>,
+    /// Where each vertex goes.
+    target: Option<Vec<u32>>,
+}
+
+impl Change {
+    fn new(
+        trial: &Trial<'_>,
+        symmetry: &Symmetry,
+        graph: GaugeGraph,
+        random: &mut ChaCha8Rng,
+    ) -> Result<Self, NnError> {
+        let vertices = graph.vertex_count();
+        match symmetry {
+            Symmetry::Gauge => {
+                let turns: Vec<f64> = (0..vertices)
+                    .map(|_| TAU * random.random::<f64>())
+                    .collect();
+                Ok(Self {
+                    graph: graph.gauge_transform(&turns)?,
+                    angles: turns.iter().map(|a| -a).collect(),
+                    target: None,
+                })
+            }
+            Symmetry::Motion => {
+                let mut draw = || 2.0 * random.random::<f64>() - 1.0;
+                let mut vector = || DVec3::new(draw(), draw(), draw());
+                let (axis, shift) = (vector().normalize_or(DVec3::X), vector());
+                let angle = 3.0 * vector().x;
+                let moved = trial.mesh.map_vertices(|p| turn(p, axis, angle) + shift);
+                let moved = moved.map_err(|e| NnError::setting("motion", e.to_string()))?;
+                Ok(Self {
+                    graph: GaugeGraph::new(&moved, trial.options)?,
+                    angles: vec![0.0; vertices],
+                    target: None,
+                })
+            }
+            Symmetry::Isometry(permutation) => {
+                let angles = frame_changes(&graph, permutation)?;
+                Ok(Self {
+                    graph,
+                    angles,
+                    target: Some(permutation.clone()),
+                })
+            }
+        }
+    }
+
+    /// The features as the changed graph sees them.
+    fn carry<T: Real>(&self, kind: &FeatureType, features: &[T]) -> Result<Vec<T>, NnError> {
+        let angles: Vec<T> = self.angles.iter().map(|&angle| T::of(angle)).collect();
+        let mut turned = features.to_vec();
+        elementwise::rotate(kind, &angles, features, &mut turned)?;
+        let Some(target) = &self.target else {
+            return Ok(turned);
+        };
+        let width = kind.dimension();
+        let mut moved = turned.clone();
+        for (vertex, &to) in target.iter().enumerate() {
+            let to = to as usize * width;
+            moved[to..to + width].copy_from_slice(&turned[vertex * width..][..width]);
+        }
+        Ok(moved)
+    }
+}
+
+/// Rodrigues' rotation about a unit axis.
+fn turn(point: DVec3, axis: DVec3, angle: f64) -> DVec3 {
+    let (s, c) = angle.sin_cos();
+    c * point + s * axis.cross(point) + (1.0 - c) * axis.dot(point) * axis
+}
+
+/// For every vertex `v` the angle of its carried first axis in the frame of `permutation[v]`.
+fn frame_changes(graph: &GaugeGraph, permutation: &[u32]) -> Result<Vec<f64>, NnError> {
+    let vertices = graph.vertex_count();
+    let bad = |problem: String| Err(NnError::setting("isometry", problem));
+    check_size("vertices in the permutation", vertices, permutation.len())?;
+    let mut met = vec![false; vertices];
+    for &to in permutation {
+        match met.get_mut(to as usize) {
+            Some(met) if !*met => *met = true,
+            _ => return bad(format!("{to} occurs twice or is not a vertex")),
+        }
+    }
+    let differ = |a: f64, b: f64| (a - b).sin().abs().max(1.0 - (a - b).cos()) > ISOMETRY_TOLERANCE;
+    // The position of the image of every edge.
+    let mut images = vec![0; graph.edge_count()];
+    let mut angles = vec![0.0; vertices];
+    for vertex in 0..vertices {
+        let to = permutation[vertex] as usize;
+        if graph.row(vertex).len() != graph.row(to).len() {
+            return bad(format!(
+                "{vertex} and its image {to} have other numbers of neighbours"
+            ));
+        }
+        for (place, edge) in graph.row(vertex).enumerate() {
+            let neighbour = permutation[graph.neighbours()[edge] as usize];
+            let Some(image) = graph
+                .row(to)
+                .find(|&image| graph.neighbours()[image] == neighbour)
+            else {
+                return bad(format!("{neighbour} is no neighbour of {to}"));
+            };
+            images[edge] = image;
+            let angle = graph.theta()[image] - graph.theta()[edge];
+            if place == 0 {
+                angles[vertex] = angle;
+            }
+            let (r, image_r) = (graph.radius()[edge], graph.radius()[image]);
+            if differ(angle, angles[vertex]) || (r - image_r).abs() > ISOMETRY_TOLERANCE * r {
+                return bad(format!("angles or lengths around {vertex} and {to} differ"));
+            }
+        }
+    }
+    for vertex in 0..vertices {
+        for edge in graph.row(vertex) {
+            let neighbour = graph.neighbours()[edge] as usize;
+            let carried = graph.transport()[edge] + angles[vertex] - angles[neighbour];
+            if differ(graph.transport()[images[edge]], carried) {
+                return bad(format!(
+                    "transport between {vertex} and {neighbour} is not kept"
+                ));
+            }
+        }
+    }
+    Ok(angles)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemcnn_mesh::shapes;
+
+    /// The mean over neighbours of transported vectors, turned by the neighbour angle: equivariant.
+    fn transported_mean(graph: &GaugeGraph, x: &[f64], transport: bool) -> Vec<f64> {
+        let mut y = vec![0.0; x.len()];
+        for p in 0..graph.vertex_count() {
+            for edge in graph.row(p) {
+                let q = graph.neighbours()[edge] as usize;
+                let g = if transport {
+                    graph.transport()[edge]
+                } else {
+                    0.0
+                };
+                let (s, c) = g.sin_cos();
+                y[2 * p] += c * x[2 * q] - s * x[2 * q + 1];
+                y[2 * p + 1] += s * x[2 * q] + c * x[2 * q + 1];
+            }
+        }
+        y
+    }
+
+    /// A rotation of the icosahedron about an axis through its first vertex, as a permutation.
+    fn icosahedron_turn(mesh: &Mesh) -> Vec<u32> {
+        let axis = mesh.vertices()[0].normalize();
+        let place = |p: DVec3| {
+            let near = |q: &DVec3| (*q - p).length() < 1e-9;
+            mesh.vertices().iter().position(near).unwrap() as u32
+        };
+        let turned = |p: &DVec3| place(turn(*p, axis, TAU / 5.0));
+        mesh.vertices().iter().map(turned).collect()
+    }
+
+    #[test]
+    fn all_symmetries_tell_transport_from_no_transport() {
+        let mesh = shapes::icosahedron();
+        let options = GeometryOptions::default();
+        let kind: FeatureType = "1x1".parse().unwrap();
+        let trial = Trial {
+            mesh: &mesh,
+            options: &options,
+            input: &kind,
+            output: &kind,
+            seed: 3,
+        };
+        let isometry = Symmetry::Isometry(icosahedron_turn(&mesh));
+        for symmetry in [Symmetry::Gauge, Symmetry::Motion, isometry] {
+            assert_symmetry(&trial, &symmetry, |graph, x: &[f64]| {
+                Ok(transported_mean(graph, x, true))
+            });
+            let wrong = equivariance_error(&trial, &symmetry, |graph, x: &[f64]| {
+                Ok(transported_mean(graph, x, false))
+            });
+            let blind = symmetry == Symmetry::Motion;
+            assert_eq!(wrong.unwrap() > 0.01, !blind, "{symmetry:?}");
+        }
+        // Something that reads positions in space is caught by the motion.
+        let frame = |graph: &GaugeGraph, _: &[f64]| {
+            Ok(graph
+                .frames()
+                .iter()
+                .flat_map(|f| [f.e1.x, f.e1.y])
+                .collect())
+        };
+        assert!(equivariance_error(&trial, &Symmetry::Motion, frame).unwrap() > 0.01);
+    }
+
+    #[test]
+    fn nan_is_an_error_of_equivariance_and_bad_permutations_are_refused() {
+        let mesh = shapes::icosahedron();
+        let options = GeometryOptions::default();
+        let kind: FeatureType = "1x0".parse().unwrap();
+        let trial = Trial {
+            mesh: &mesh,
+            options: &options,
+            input: &kind,
+            output: &kind,
+            seed: 3,
+        };
+        let nan = |_: &GaugeGraph, x: &[f32]| Ok(vec![f32::NAN; x.len()]);
+        let error = equivariance_error(&trial, &Symmetry::Gauge, nan).unwrap();
+        assert!(error.is_nan());
+        let same = |_: &GaugeGraph, x: &[f32]| Ok(x.to_vec());
+        let mut swapped: Vec<u32> = (0..12).collect();
+        swapped.swap(0, 1);
+        for permutation in [vec![0; 12], vec![0; 3], swapped] {
+            let symmetry = Symmetry::Isometry(permutation);
+            assert!(equivariance_error(&trial, &symmetry, same).is_err());
+        }
+        let short = |_: &GaugeGraph, _: &[f32]| Ok(vec![1.0f32; 5]);
+        assert!(equivariance_error(&trial, &Symmetry::Gauge, short).is_ok());
+    }
+}

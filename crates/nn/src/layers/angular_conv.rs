@@ -1,0 +1,126 @@
+//! The baseline that is not equivariant: a band-limited kernel of the angle in a given frame.
+
+use crate::tape::LinearWeights;
+use crate::{Builder, GraphBatch, NnError, Role, Tape, Var, initialisation};
+use gemcnn_kernels::aggregate::Aggregate;
+use gemcnn_kernels::linear::Linear;
+use gemcnn_kernels::{Aggregation, FeatureType, Real};
+use std::sync::Arc;
+
+/// Settings of an [`AngularConv`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct AngularConvConfig {
+    /// Numbers in a row of the input.
+    pub inputs: usize,
+    /// Numbers in a row of the output.
+    pub outputs: usize,
+    /// Highest harmonic `B` of the kernel.
+    pub band_limit: usize,
+    /// How neighbours are put together; their sum by default.
+    pub aggregation: Aggregation,
+    /// Number of neighbours that first values are scaled for; 6 by default.
+    pub degree: f64,
+}
+
+impl AngularConvConfig {
+    /// The defaults.
+    pub fn new(inputs: usize, outputs: usize, band_limit: usize) -> Self {
+        Self {
+            inputs,
+            outputs,
+            band_limit,
+            aggregation: Aggregation::Sum,
+            degree: 6.0,
+        }
+    }
+
+    /// Adds the parameters `self_weight` `[outputs, inputs]` and `weight`
+    /// `[outputs, 2B+1, inputs]`: `(2B+2) inputs outputs` numbers in all.
+    ///
+    /// # Errors
+    /// A name that is taken.
+    pub fn init<T: Real>(
+        &self,
+        name: &str,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<AngularConv, NnError> {
+        builder.within(name, |builder| {
+            let harmonics = 2 * self.band_limit + 1;
+            let moment = initialisation::neighbour_moment(self.aggregation, self.degree);
+            let self_variance = 0.5 / self.inputs.max(1) as f64;
+            // Each harmonic but the constant one has the mean square 1/2.
+            let waves = 1.0 + self.band_limit as f64;
+            let variance = self_variance / (moment * waves);
+            let own = builder.random(
+                "self_weight",
+                &[self.outputs, self.inputs],
+                Role::Weight,
+                |_| self_variance,
+            )?;
+            let neighbour = builder.random(
+                "weight",
+                &[self.outputs, harmonics, self.inputs],
+                Role::Weight,
+                |_| variance,
+            )?;
+            let map = |inputs| Linear {
+                inputs,
+                outputs: self.outputs,
+                bias: false,
+            };
+            let weights = |weight| LinearWeights { weight, bias: None };
+            Ok(AngularConv {
+                name: builder.scope().into(),
+                aggregate: Arc::new(Aggregate {
+                    input: FeatureType::scalars(self.inputs),
+                    highest_order: self.band_limit,
+                    rings: 1,
+                    max_radius: 1.0,
+                    aggregation: self.aggregation,
+                }),
+                self_map: (map(self.inputs), weights(own)),
+                neighbour_map: (map(harmonics * self.inputs), weights(neighbour)),
+            })
+        })
+    }
+}
+
+/// A convolution with an anisotropic kernel in whatever frames the graph has:
+///
+/// ```text
+/// y_p = w_0 f_p + s_p sum_q (w_1 + sum_{n=1..B} w_2n cos(n theta_pq) + w_2n+1 sin(n theta_pq)) f_q
+/// ```
+///
+/// Features are plain numbers that do not turn with the frames, so the result depends on the choice
+/// of frames: that is what it is a baseline for.
+#[derive(Debug, Clone)]
+pub struct AngularConv {
+    name: String,
+    aggregate: Arc<Aggregate>,
+    self_map: (Linear, LinearWeights),
+    neighbour_map: (Linear, LinearWeights),
+}
+
+impl AngularConv {
+    /// Convolves.
+    ///
+    /// # Shapes
+    /// `x`: one row of `inputs` scalars for each vertex; result: one row of `outputs` scalars.
+    ///
+    /// # Errors
+    /// Features of another type or number of rows.
+    pub fn forward<'a, T: Real>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        batch: &'a GraphBatch<T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        let mut run = || {
+            let sums = tape.aggregate(&self.aggregate, batch, x.clone())?;
+            let neighbours = tape.linear(self.neighbour_map.0, self.neighbour_map.1, sums)?;
+            let own = tape.linear(self.self_map.0, self.self_map.1, x.clone())?;
+            tape.add(neighbours, own)
+        };
+        run().map_err(|error| error.in_layer(&self.name))
+    }
+}

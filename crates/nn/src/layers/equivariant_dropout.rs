@@ -1,0 +1,69 @@
+//! Dropout of whole irreps.
+
+use crate::{NnError, Tape, Var};
+use gemcnn_kernels::dropout::{Dropout, DropoutUnit};
+use gemcnn_kernels::{FeatureType, Real};
+use std::sync::Arc;
+
+/// Settings of an [`EquivariantDropout`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct EquivariantDropoutConfig {
+    /// Type of input and output.
+    pub kind: FeatureType,
+    /// What is dropped as one; an irrep by default.
+    pub unit: DropoutUnit,
+    /// Probability of being dropped, at least 0 and below 1; 0.5 by default.
+    pub probability: f64,
+}
+
+impl EquivariantDropoutConfig {
+    /// The defaults.
+    pub fn new(kind: FeatureType) -> Self {
+        Self {
+            kind,
+            unit: DropoutUnit::Irrep,
+            probability: 0.5,
+        }
+    }
+
+    /// The layer; it has no parameters.
+    ///
+    /// # Errors
+    /// Settings out of range.
+    pub fn init(&self, name: &str) -> Result<EquivariantDropout, NnError> {
+        let operator = Dropout {
+            kind: self.kind.clone(),
+            unit: self.unit,
+            probability: self.probability,
+        };
+        operator
+            .units()
+            .map_err(|error| NnError::from(error).in_layer(name))?;
+        Ok(EquivariantDropout {
+            name: name.into(),
+            operator: Arc::new(operator),
+        })
+    }
+}
+
+/// Dropout that drops both components of an irrep or none, and scales up the rest, in training; in
+/// inference it does nothing.
+#[derive(Debug, Clone)]
+pub struct EquivariantDropout {
+    name: String,
+    operator: Arc<Dropout>,
+}
+
+impl EquivariantDropout {
+    /// Drops.
+    ///
+    /// # Shapes
+    /// `x` and result: rows of the type.
+    ///
+    /// # Errors
+    /// Features of another type.
+    pub fn forward<T: Real>(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+        tape.dropout(&self.operator, x)
+            .map_err(|error| error.in_layer(&self.name))
+    }
+}

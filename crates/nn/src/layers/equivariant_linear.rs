@@ -1,0 +1,90 @@
+//! The equivariant linear map of each vertex by itself.
+
+use crate::tape::LinearWeights;
+use crate::{Builder, NnError, Role, Tape, Var, initialisation};
+use gemcnn_kernels::self_map::SelfMap;
+use gemcnn_kernels::{FeatureType, Real};
+use std::sync::Arc;
+
+/// Settings of an [`EquivariantLinear`] map.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EquivariantLinearConfig {
+    /// Type of the input.
+    pub input: FeatureType,
+    /// Type of the output.
+    pub output: FeatureType,
+    /// Whether scalars get a bias; yes by default. It starts at zero.
+    pub bias: bool,
+}
+
+impl EquivariantLinearConfig {
+    /// The defaults.
+    pub fn new(input: FeatureType, output: FeatureType) -> Self {
+        Self {
+            input,
+            output,
+            bias: true,
+        }
+    }
+
+    /// Adds the parameters `weight` and `bias`.
+    ///
+    /// # Errors
+    /// A name that is taken.
+    pub fn init<T: Real>(
+        &self,
+        name: &str,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<EquivariantLinear, NnError> {
+        builder.within(name, |builder| {
+            let operator = SelfMap {
+                input: self.input.clone(),
+                output: self.output.clone(),
+                bias: self.bias,
+            };
+            let variances = initialisation::self_fans(&self.input, &self.output);
+            let count = operator.parameter_count();
+            let weight = builder.random("weight", &[count], Role::Weight, |place| {
+                1.0 / variances[place]
+            })?;
+            let bias = match operator.bias_count() {
+                0 => None,
+                count => Some(builder.constant("bias", &[count], Role::Offset, 0.0)?),
+            };
+            Ok(EquivariantLinear {
+                name: builder.scope().into(),
+                operator: Arc::new(operator),
+                weights: LinearWeights { weight, bias },
+            })
+        })
+    }
+}
+
+/// The linear map of each vertex that commutes with changes of frame: channels of the same order
+/// are mixed, by a number for scalars and by a scaled rotation for higher orders. Orders that only the
+/// output has are zero.
+#[derive(Debug, Clone)]
+pub struct EquivariantLinear {
+    name: String,
+    operator: Arc<SelfMap>,
+    weights: LinearWeights,
+}
+
+impl EquivariantLinear {
+    /// Maps each row.
+    ///
+    /// # Shapes
+    /// `x`: rows of the input type; result: as many rows of the output type.
+    ///
+    /// # Errors
+    /// Features of another type.
+    pub fn forward<T: Real>(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+        tape.self_map(&self.operator, self.weights, x)
+            .map_err(|error| error.in_layer(&self.name))
+    }
+
+    /// Name with the names of the blocks around it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}

@@ -1,0 +1,146 @@
+//! The gauge equivariant convolution.
+
+use crate::tape::ConvWeights;
+use crate::{Builder, GraphBatch, NnError, Role, Tape, Var, initialisation};
+use gemcnn_kernels::gauge_conv::GaugeConv;
+use gemcnn_kernels::{Aggregation, FeatureType, Real};
+use std::sync::Arc;
+
+/// Settings of a [`GemConv`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct GemConvConfig {
+    /// Type of the input.
+    pub input: FeatureType,
+    /// Type of the output.
+    pub output: FeatureType,
+    /// How neighbours are put together; their sum by default.
+    pub aggregation: Aggregation,
+    /// Number of radial rings; 1 by default: the kernel does not depend on the distance.
+    pub rings: usize,
+    /// Radius of the last ring, a fixed number of the data set; not used with one ring.
+    pub max_radius: f64,
+    /// Whether the vertex itself has a term; yes by default.
+    pub self_term: bool,
+    /// Whether scalars get a bias; yes by default. It starts at zero.
+    pub bias: bool,
+    /// Number of neighbours that first values are scaled for; 6 by default, as on a triangle mesh.
+    pub degree: f64,
+    /// Mean square of an input component that first values are scaled for; 1 by default.
+    pub input_moment: f64,
+}
+
+impl GemConvConfig {
+    /// The defaults.
+    pub fn new(input: FeatureType, output: FeatureType) -> Self {
+        Self {
+            input,
+            output,
+            aggregation: Aggregation::Sum,
+            rings: 1,
+            max_radius: 1.0,
+            self_term: true,
+            bias: true,
+            degree: 6.0,
+            input_moment: 1.0,
+        }
+    }
+
+    /// Adds the parameters `weight` `[rings, D_out, D_in]`, `self_weight` and `bias`.
+    ///
+    /// # Errors
+    /// A name that is taken.
+    pub fn init<T: Real>(
+        &self,
+        name: &str,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<GemConv, NnError> {
+        builder.within(name, |builder| {
+            let config = GaugeConv {
+                input: self.input.clone(),
+                output: self.output.clone(),
+                rings: self.rings,
+                max_radius: self.max_radius,
+                aggregation: self.aggregation,
+                self_term: self.self_term,
+                bias: self.bias,
+            };
+            let variances = initialisation::conv_variances(self);
+            let shape = [self.rings, self.output.dimension(), self.input.dimension()];
+            let neighbour = builder.random("weight", &shape, Role::Weight, |place| {
+                variances.neighbour(place)
+            })?;
+            let self_count = config.self_count();
+            let self_term = match self_count {
+                0 => None,
+                count => Some(
+                    builder.random("self_weight", &[count], Role::Weight, |place| {
+                        variances.self_term(place)
+                    })?,
+                ),
+            };
+            let bias = match config.bias_count() {
+                0 => None,
+                count => Some(builder.constant("bias", &[count], Role::Offset, 0.0)?),
+            };
+            Ok(GemConv {
+                name: builder.scope().into(),
+                config: Arc::new(config),
+                weights: ConvWeights {
+                    neighbour,
+                    self_term,
+                    bias,
+                },
+            })
+        })
+    }
+}
+
+/// A gauge equivariant convolution:
+///
+/// ```text
+/// y_p = K_self f_p + s_p sum_q K(theta_pq) rho(g_pq) f_q + bias
+/// K(theta) = rho_out(theta) W rho_in(-theta)
+/// ```
+///
+/// with `s_p` 1 for a sum, `1/|N(p)|` for a mean.
+#[derive(Debug, Clone)]
+pub struct GemConv {
+    name: String,
+    config: Arc<GaugeConv>,
+    weights: ConvWeights,
+}
+
+impl GemConv {
+    /// Convolves.
+    ///
+    /// # Shapes
+    /// `x`: one row of the input type for each vertex of the batch; result: one row of the output
+    /// type.
+    ///
+    /// # Errors
+    /// Features of another type or number of rows.
+    pub fn forward<'a, T: Real>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        batch: &'a GraphBatch<T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        tape.gauge_conv(&self.config, batch, self.weights, x)
+            .map_err(|error| error.in_layer(&self.name))
+    }
+
+    /// Name with the names of the blocks around it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The operator's settings.
+    pub fn config(&self) -> &GaugeConv {
+        &self.config
+    }
+
+    /// Where its parameters are.
+    pub fn weights(&self) -> ConvWeights {
+        self.weights
+    }
+}

@@ -1,0 +1,92 @@
+//! The plain linear map of scalars.
+
+use crate::tape::LinearWeights;
+use crate::{Builder, NnError, Role, Tape, Var};
+use gemcnn_kernels::Real;
+use gemcnn_kernels::linear::Linear as Operator;
+
+/// Settings of a [`Linear`] map.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinearConfig {
+    /// Scalars of the input.
+    pub inputs: usize,
+    /// Scalars of the output.
+    pub outputs: usize,
+    /// Whether there is a bias; yes by default. It starts at zero.
+    pub bias: bool,
+    /// Mean square of an input number that first values are scaled for; 1 by default.
+    pub input_moment: f64,
+}
+
+impl LinearConfig {
+    /// The defaults.
+    pub fn new(inputs: usize, outputs: usize) -> Self {
+        Self {
+            inputs,
+            outputs,
+            bias: true,
+            input_moment: 1.0,
+        }
+    }
+
+    /// Adds the parameters `weight` `[outputs, inputs]` and `bias`.
+    ///
+    /// # Errors
+    /// A name that is taken.
+    pub fn init<T: Real>(
+        &self,
+        name: &str,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Linear, NnError> {
+        builder.within(name, |builder| {
+            let variance = 1.0 / (self.inputs.max(1) as f64 * self.input_moment);
+            let shape = [self.outputs, self.inputs];
+            let weight = builder.random("weight", &shape, Role::Weight, |_| variance)?;
+            let bias = match self.bias {
+                true => Some(builder.constant("bias", &[self.outputs], Role::Offset, 0.0)?),
+                false => None,
+            };
+            Ok(Linear {
+                name: builder.scope().into(),
+                operator: Operator {
+                    inputs: self.inputs,
+                    outputs: self.outputs,
+                    bias: self.bias,
+                },
+                weights: LinearWeights { weight, bias },
+            })
+        })
+    }
+}
+
+/// `y = W x + bias` for each row of scalars.
+#[derive(Debug, Clone)]
+pub struct Linear {
+    name: String,
+    operator: Operator,
+    weights: LinearWeights,
+}
+
+impl Linear {
+    /// Maps each row.
+    ///
+    /// # Shapes
+    /// `x`: rows of `inputs` scalars; result: as many rows of `outputs` scalars.
+    ///
+    /// # Errors
+    /// Features of another type.
+    pub fn forward<T: Real>(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+        tape.linear(self.operator, self.weights, x)
+            .map_err(|error| error.in_layer(&self.name))
+    }
+
+    /// Name with the names of the blocks around it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where its parameters are, for [`Tape::classifier`].
+    pub fn weights(&self) -> LinearWeights {
+        self.weights
+    }
+}

@@ -1,0 +1,43 @@
+//! Gauge equivariant networks on meshes: tape, layers, optimisers, checkpoints and the
+//! equivariance tester.
+
+mod archive;
+mod batch;
+mod builder;
+pub mod equivariance;
+mod error;
+mod initialisation;
+pub mod kernel_basis;
+pub mod layers;
+mod network;
+mod optimiser;
+mod parameters;
+mod pool;
+pub mod published;
+mod schedule;
+mod tape;
+mod text;
+mod workspace;
+
+pub use archive::Archive;
+pub use batch::GraphBatch;
+pub use builder::Builder;
+pub use error::NnError;
+pub use gemcnn_kernels::batch_norm::NormGroups;
+pub use gemcnn_kernels::classifier::Rows;
+pub use gemcnn_kernels::cross_entropy::{IGNORE, Score, Targets};
+pub use gemcnn_kernels::dropout::DropoutUnit;
+pub use gemcnn_kernels::elementwise::Slice;
+pub use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts};
+pub use gemcnn_kernels::random::Stream;
+pub use gemcnn_kernels::regression::Penalty;
+pub use gemcnn_kernels::{
+    Activation, Aggregation, FeatureType, KernelError, ParseTypeError, Real, irrep_dimension,
+};
+pub use network::{ConvConfig, LayerConfig, Network, NetworkConfig, RegularConfig};
+pub use optimiser::{Method, Optimiser};
+pub use parameters::{Parameter, ParameterId, Parameters, Role};
+pub use pool::{Buffer, Device, Pool, PoolUsage};
+pub use schedule::{Plateau, Schedule};
+pub use tape::{ConvWeights, LinearWeights, Loss, NormWeights, Tape, Var};
+pub use workspace::Workspace;

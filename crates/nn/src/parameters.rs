@@ -1,0 +1,308 @@
+//! The numbers of a network: what is trained, its gradients, and running statistics.
+
+use crate::NnError;
+use crate::error::check_size;
+use gemcnn_kernels::Real;
+use rayon::prelude::*;
+use std::collections::HashMap;
+
+/// Names one entry of [`Parameters`]; layers hold these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ParameterId(usize);
+
+/// What an entry is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Trained, and pulled towards zero by weight decay.
+    Weight,
+    /// Trained, without weight decay: biases, scales and shifts of normalisations.
+    Offset,
+    /// Not trained: running statistics.
+    Statistic,
+}
+
+/// One entry of [`Parameters`].
+#[derive(Debug, Clone)]
+pub struct Parameter<T> {
+    name: String,
+    shape: Vec<usize>,
+    role: Role,
+    value: Vec<T>,
+    /// Empty for statistics.
+    gradient: Vec<T>,
+}
+
+impl<T: Real> Parameter<T> {
+    /// Name with the names of the blocks around it, such as `block1.conv2.weight`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Shape, the last index running fastest.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// What it is for.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Whether optimisers change it.
+    pub fn is_trained(&self) -> bool {
+        self.role != Role::Statistic
+    }
+
+    /// The numbers.
+    pub fn value(&self) -> &[T] {
+        &self.value
+    }
+
+    /// The numbers, to change them.
+    pub fn value_mut(&mut self) -> &mut [T] {
+        &mut self.value
+    }
+
+    /// Gradient of the loss, summed up since [`Parameters::clear_gradients`]; empty for statistics.
+    pub fn gradient(&self) -> &[T] {
+        &self.gradient
+    }
+
+    /// The gradient, to add to it.
+    pub fn gradient_mut(&mut self) -> &mut [T] {
+        &mut self.gradient
+    }
+
+    /// The numbers and their gradient.
+    pub fn value_and_gradient_mut(&mut self) -> (&mut [T], &mut [T]) {
+        (&mut self.value, &mut self.gradient)
+    }
+}
+
+/// All parameters of a network, in the order in which its layers made them.
+#[derive(Debug, Clone, Default)]
+pub struct Parameters<T> {
+    entries: Vec<Parameter<T>>,
+    by_name: HashMap<String, ParameterId>,
+}
+
+impl<T: Real> Parameters<T> {
+    /// None yet.
+    pub fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+            by_name: HashMap::new(),
+        }
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// A name that is taken, or another number of values than the shape asks for.
+    pub fn add(
+        &mut self,
+        name: impl Into<String>,
+        shape: &[usize],
+        role: Role,
+        value: Vec<T>,
+    ) -> Result<ParameterId, NnError> {
+        let name = name.into();
+        check_size(
+            format!("values of `{name}`"),
+            shape.iter().product(),
+            value.len(),
+        )?;
+        if self.by_name.contains_key(&name) {
+            return Err(NnError::SameName { name });
+        }
+        let id = ParameterId(self.entries.len());
+        self.by_name.insert(name.clone(), id);
+        let gradient = match role {
+            Role::Weight | Role::Offset => vec![T::zero(); value.len()],
+            Role::Statistic => Vec::new(),
+        };
+        self.entries.push(Parameter {
+            name,
+            shape: shape.to_vec(),
+            role,
+            value,
+            gradient,
+        });
+        Ok(id)
+    }
+
+    /// One entry.
+    ///
+    /// # Panics
+    /// If the id comes from other parameters and is out of range.
+    pub fn get(&self, id: ParameterId) -> &Parameter<T> {
+        &self.entries[id.0]
+    }
+
+    /// One entry, to change it.
+    ///
+    /// # Panics
+    /// If the id comes from other parameters and is out of range.
+    pub fn get_mut(&mut self, id: ParameterId) -> &mut Parameter<T> {
+        &mut self.entries[id.0]
+    }
+
+    /// The numbers of one entry.
+    ///
+    /// # Panics
+    /// If the id comes from other parameters and is out of range.
+    pub fn value(&self, id: ParameterId) -> &[T] {
+        &self.get(id).value
+    }
+
+    /// The numbers of some entries; absent ones are empty.
+    pub(crate) fn values_of<const N: usize>(&self, ids: [Option<ParameterId>; N]) -> [&[T]; N] {
+        ids.map(|id| id.map_or(&[][..], |id| self.value(id)))
+    }
+
+    /// Several entries at once, to change them.
+    pub(crate) fn many_mut<const N: usize>(
+        &mut self,
+        ids: [ParameterId; N],
+    ) -> Result<[&mut Parameter<T>; N], NnError> {
+        self.entries
+            .get_disjoint_mut(ids.map(|id| id.0))
+            .map_err(|_| NnError::setting("parameters", "a layer of another network"))
+    }
+
+    /// Takes a gradient out, to be put back by [`put_gradient`](Self::put_gradient): so that values
+    /// can be read while gradients are added to.
+    pub(crate) fn take_gradient(&mut self, id: Option<ParameterId>) -> Vec<T> {
+        id.map_or_else(Vec::new, |id| {
+            std::mem::take(&mut self.get_mut(id).gradient)
+        })
+    }
+
+    pub(crate) fn put_gradient(&mut self, id: Option<ParameterId>, gradient: Vec<T>) {
+        if let Some(id) = id {
+            self.get_mut(id).gradient = gradient;
+        }
+    }
+
+    /// The entry with a name.
+    pub fn find(&self, name: &str) -> Option<ParameterId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// All entries in the order in which they were made.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Parameter<T>> {
+        self.entries.iter()
+    }
+
+    /// All entries, to change them.
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Parameter<T>> {
+        self.entries.iter_mut()
+    }
+
+    /// How many numbers are trained.
+    pub fn trained_count(&self) -> usize {
+        let trained = self.entries.iter().filter(|entry| entry.is_trained());
+        trained.map(|entry| entry.value.len()).sum()
+    }
+
+    /// Sets all gradients to zero.
+    pub fn clear_gradients(&mut self) {
+        for entry in &mut self.entries {
+            entry.gradient.fill(T::zero());
+        }
+    }
+
+    /// Euclidean norm of all gradients together, summed up in f64.
+    pub fn gradient_norm(&self) -> f64 {
+        let square = |entry: &Parameter<T>| squared_norm(&entry.gradient);
+        self.entries.iter().map(square).sum::<f64>().sqrt()
+    }
+
+    /// Scales all gradients down so that their norm is at most `largest`; returns the norm before.
+    ///
+    /// # Errors
+    /// A gradient that is not finite, by name.
+    pub fn clip_gradients(&mut self, largest: f64) -> Result<f64, NnError> {
+        let norm = self.gradient_norm();
+        if !norm.is_finite() {
+            let finite = |entry: &&Parameter<T>| !squared_norm(&entry.gradient).is_finite();
+            let name = self.entries.iter().find(finite).map_or("", |e| &e.name);
+            return Err(NnError::NotFinite {
+                what: format!("the gradient of `{name}`"),
+            });
+        }
+        if norm > largest {
+            let factor = T::of(largest / norm);
+            for entry in &mut self.entries {
+                entry.gradient.iter_mut().for_each(|g| *g *= factor);
+            }
+        }
+        Ok(norm)
+    }
+}
+
+/// Sum of squares in f64, in blocks of fixed size so that the result does not depend on threads.
+fn squared_norm<T: Real>(values: &[T]) -> f64 {
+    let block = |values: &[T]| -> f64 { values.iter().map(|v| v.as_f64() * v.as_f64()).sum() };
+    if values.len() <= 1 << 14 {
+        return block(values);
+    }
+    let blocks: Vec<f64> = values.par_chunks(1 << 14).map(block).collect();
+    blocks.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> Parameters<f64> {
+        let mut parameters = Parameters::new();
+        let weight = parameters
+            .add("a.weight", &[2, 2], Role::Weight, vec![1.0; 4])
+            .unwrap();
+        let bias = parameters
+            .add("a.bias", &[2], Role::Offset, vec![0.0; 2])
+            .unwrap();
+        parameters
+            .add("a.mean", &[2], Role::Statistic, vec![5.0; 2])
+            .unwrap();
+        let set = |entry: &mut Parameter<f64>, value| entry.gradient_mut().fill(value);
+        set(parameters.get_mut(weight), 3.0);
+        set(parameters.get_mut(bias), 4.0);
+        parameters
+    }
+
+    #[test]
+    fn names_are_unique_and_shapes_are_checked() {
+        let mut parameters = two();
+        assert!(matches!(
+            parameters.add("a.bias", &[1], Role::Offset, vec![0.0]),
+            Err(NnError::SameName { .. })
+        ));
+        let message = parameters
+            .add("b", &[3, 2], Role::Weight, vec![0.0; 5])
+            .unwrap_err();
+        assert_eq!(message.to_string(), "values of `b`: expected 6, found 5");
+        assert_eq!(parameters.trained_count(), 6);
+        let bias = parameters.find("a.bias").unwrap();
+        assert_eq!(parameters.get(bias).role(), Role::Offset);
+        assert_eq!(parameters.find("c"), None);
+    }
+
+    #[test]
+    fn gradients_are_clipped_by_their_common_norm() {
+        let mut parameters = two();
+        let norm = (4.0 * 9.0 + 2.0 * 16.0f64).sqrt();
+        assert!((parameters.clip_gradients(100.0).unwrap() - norm).abs() < 1e-12);
+        assert!((parameters.gradient_norm() - norm).abs() < 1e-12);
+        parameters.clip_gradients(0.5).unwrap();
+        assert!((parameters.gradient_norm() - 0.5).abs() < 1e-12);
+        let bias = parameters.find("a.bias").unwrap();
+        assert!((parameters.get(bias).gradient()[0] - 2.0 / norm).abs() < 1e-12);
+        parameters.get_mut(bias).gradient_mut()[1] = f64::NAN;
+        let message = parameters.clip_gradients(1.0).unwrap_err().to_string();
+        assert!(message.contains("a.bias"), "{message}");
+        parameters.clear_gradients();
+        assert_eq!(parameters.gradient_norm(), 0.0);
+    }
+}

@@ -1,0 +1,317 @@
+//! Operators with weights: gauge convolution, aggregation, equivariant and plain linear maps.
+
+use super::{Context, InputGradients, Step, Tape, Var, expect_batch};
+use crate::{Buffer, GraphBatch, NnError, ParameterId};
+use gemcnn_kernels::aggregate::{self, Aggregate};
+use gemcnn_kernels::gauge_conv::{self, GaugeConv, WeightGradients, Weights};
+use gemcnn_kernels::linear::{self, Linear};
+use gemcnn_kernels::self_map::{self, SelfMap};
+use gemcnn_kernels::{FeatureType, Real};
+use std::sync::Arc;
+
+/// Parameters of a gauge convolution; absent where its settings leave them out.
+#[derive(Debug, Clone, Copy)]
+pub struct ConvWeights {
+    /// `K(0)` of each ring, `[rings, D_out, D_in]`.
+    pub neighbour: ParameterId,
+    /// Self weights.
+    pub self_term: Option<ParameterId>,
+    /// One number for each scalar output.
+    pub bias: Option<ParameterId>,
+}
+
+impl ConvWeights {
+    fn ids(self) -> [Option<ParameterId>; 3] {
+        [Some(self.neighbour), self.self_term, self.bias]
+    }
+}
+
+/// Parameters of a linear map.
+#[derive(Debug, Clone, Copy)]
+pub struct LinearWeights {
+    /// The matrix.
+    pub weight: ParameterId,
+    /// Added to the result.
+    pub bias: Option<ParameterId>,
+}
+
+impl LinearWeights {
+    fn ids(self) -> [Option<ParameterId>; 2] {
+        [Some(self.weight), self.bias]
+    }
+}
+
+pub(super) struct GaugeConvStep<'a, T: Real> {
+    config: Arc<GaugeConv>,
+    batch: &'a GraphBatch<T>,
+    weights: ConvWeights,
+    x: Arc<Buffer<T>>,
+}
+
+pub(super) struct AggregateStep<'a, T> {
+    config: Arc<Aggregate>,
+    batch: &'a GraphBatch<T>,
+}
+
+pub(super) struct SelfMapStep<T: Real> {
+    config: Arc<SelfMap>,
+    rows: usize,
+    weights: LinearWeights,
+    x: Arc<Buffer<T>>,
+}
+
+pub(super) struct LinearStep<T: Real> {
+    config: Linear,
+    rows: usize,
+    weights: LinearWeights,
+    x: Arc<Buffer<T>>,
+}
+
+impl<'a, T: Real> Tape<'a, T> {
+    /// Gauge convolution. Keeps `x`.
+    ///
+    /// # Shapes
+    /// `x`: one row of `config.input` for each vertex; result: one row of `config.output`.
+    ///
+    /// # Errors
+    /// Types or sizes that do not fit.
+    pub fn gauge_conv(
+        &mut self,
+        config: &Arc<GaugeConv>,
+        batch: &'a GraphBatch<T>,
+        weights: ConvWeights,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        self.check_own(&x)?;
+        x.expect_kind("input of a gauge convolution", &config.input)?;
+        expect_batch("the input of a gauge convolution", &x, batch)?;
+        let mut y = self.output(x.rows, &config.output);
+        let (parameters, workspace) = self.parts();
+        let [neighbour, self_term, bias] = parameters.values_of(weights.ids());
+        let weight_values = Weights {
+            neighbour,
+            self_term,
+            bias,
+        };
+        let scratch = &mut workspace.scratch;
+        gauge_conv::forward(
+            config,
+            batch.arrays(),
+            &x.value,
+            weight_values,
+            &mut y,
+            scratch,
+        )?;
+        let node = self.record([x.node, None], true, || {
+            Step::GaugeConv(GaugeConvStep {
+                config: config.clone(),
+                batch,
+                weights,
+                x: x.value.clone(),
+            })
+        });
+        Ok(Var::new(config.output.clone(), x.rows, y, node))
+    }
+
+    /// Gauge aggregation: the sums over neighbours that a convolution multiplies with its weights.
+    /// Keeps nothing.
+    ///
+    /// # Shapes
+    /// `x`: one row of `config.input` for each vertex; result: `config.dimension()` numbers as
+    /// scalars, by ring, harmonic and input component.
+    ///
+    /// # Errors
+    /// Types or sizes that do not fit.
+    pub fn aggregate(
+        &mut self,
+        config: &Arc<Aggregate>,
+        batch: &'a GraphBatch<T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        self.check_own(&x)?;
+        x.expect_kind("input of an aggregation", &config.input)?;
+        expect_batch("the input of an aggregation", &x, batch)?;
+        let kind = FeatureType::scalars(config.dimension());
+        let mut a = self.output(x.rows, &kind);
+        let scratch = &mut self.workspace.scratch;
+        aggregate::forward(config, batch.arrays(), &x.value, &mut a, scratch)?;
+        let node = self.record([x.node, None], false, || {
+            Step::Aggregate(AggregateStep {
+                config: config.clone(),
+                batch,
+            })
+        });
+        Ok(Var::new(kind, x.rows, a, node))
+    }
+
+    /// Equivariant linear map of each row. Keeps `x`.
+    ///
+    /// # Shapes
+    /// `x`: rows of `config.input`; result: as many rows of `config.output`.
+    ///
+    /// # Errors
+    /// Types or sizes that do not fit.
+    pub fn self_map(
+        &mut self,
+        config: &Arc<SelfMap>,
+        weights: LinearWeights,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        self.check_own(&x)?;
+        x.expect_kind("input of an equivariant linear map", &config.input)?;
+        let mut y = self.output(x.rows, &config.output);
+        let (parameters, workspace) = self.parts();
+        let [weight, bias] = parameters.values_of(weights.ids());
+        let scratch = &mut workspace.scratch;
+        self_map::forward(config, x.rows, &x.value, weight, bias, &mut y, scratch)?;
+        let node = self.record([x.node, None], true, || {
+            Step::SelfMap(SelfMapStep {
+                config: config.clone(),
+                rows: x.rows,
+                weights,
+                x: x.value.clone(),
+            })
+        });
+        Ok(Var::new(config.output.clone(), x.rows, y, node))
+    }
+
+    /// Plain linear map of each row of scalars. Keeps `x`.
+    ///
+    /// # Shapes
+    /// `x`: rows of `config.inputs` scalars; result: as many rows of `config.outputs` scalars.
+    ///
+    /// # Errors
+    /// Types or sizes that do not fit.
+    pub fn linear(
+        &mut self,
+        config: Linear,
+        weights: LinearWeights,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        self.check_own(&x)?;
+        x.expect_kind(
+            "input of a linear map",
+            &FeatureType::scalars(config.inputs),
+        )?;
+        let kind = FeatureType::scalars(config.outputs);
+        let mut y = self.output(x.rows, &kind);
+        let (parameters, _) = self.parts();
+        let [weight, bias] = parameters.values_of(weights.ids());
+        linear::forward(&config, x.rows, &x.value, weight, bias, &mut y)?;
+        let node = self.record([x.node, None], true, || {
+            Step::Linear(LinearStep {
+                config,
+                rows: x.rows,
+                weights,
+                x: x.value.clone(),
+            })
+        });
+        Ok(Var::new(kind, x.rows, y, node))
+    }
+}
+
+impl<T: Real> GaugeConvStep<'_, T> {
+    pub(super) fn backward(
+        self,
+        context: &mut Context<'_, T>,
+        dy: &[T],
+        wants: [bool; 2],
+    ) -> Result<InputGradients<T>, NnError> {
+        let mut dx = context.buffer_if(wants[0], self.x.len());
+        context.with_gradients(self.weights.ids(), |values, gradients, workspace| {
+            let [neighbour, self_term, bias] = values;
+            let weights = Weights {
+                neighbour,
+                self_term,
+                bias,
+            };
+            let [neighbour, self_term, bias] = gradients;
+            let gradients = WeightGradients {
+                neighbour,
+                self_term,
+                bias,
+            };
+            gauge_conv::backward(
+                &self.config,
+                self.batch.arrays(),
+                &self.x,
+                weights,
+                dy,
+                dx.as_deref_mut(),
+                gradients,
+                &mut workspace.scratch,
+            )
+        })?;
+        Ok([dx, None])
+    }
+}
+
+impl<T: Real> AggregateStep<'_, T> {
+    pub(super) fn backward(
+        self,
+        context: &mut Context<'_, T>,
+        da: &[T],
+    ) -> Result<InputGradients<T>, NnError> {
+        let length = self.batch.vertex_count() * self.config.input.dimension();
+        let mut dx = context.workspace.pool.take(length);
+        let scratch = &mut context.workspace.scratch;
+        aggregate::backward(&self.config, self.batch.arrays(), da, &mut dx, scratch)?;
+        Ok([Some(dx), None])
+    }
+}
+
+impl<T: Real> SelfMapStep<T> {
+    pub(super) fn backward(
+        self,
+        context: &mut Context<'_, T>,
+        dy: &[T],
+        wants: [bool; 2],
+    ) -> Result<InputGradients<T>, NnError> {
+        let mut dx = context.buffer_if(wants[0], self.x.len());
+        context.with_gradients(
+            self.weights.ids(),
+            |[weight, _], [dweight, dbias], workspace| {
+                self_map::backward(
+                    &self.config,
+                    self.rows,
+                    &self.x,
+                    weight,
+                    dy,
+                    dx.as_deref_mut(),
+                    dweight,
+                    dbias,
+                    &mut workspace.scratch,
+                )
+            },
+        )?;
+        Ok([dx, None])
+    }
+}
+
+impl<T: Real> LinearStep<T> {
+    pub(super) fn backward(
+        self,
+        context: &mut Context<'_, T>,
+        dy: &[T],
+        wants: [bool; 2],
+    ) -> Result<InputGradients<T>, NnError> {
+        let mut dx = context.buffer_if(wants[0], self.x.len());
+        context.with_gradients(
+            self.weights.ids(),
+            |[weight, _], [dweight, dbias], workspace| {
+                linear::backward(
+                    &self.config,
+                    self.rows,
+                    &self.x,
+                    weight,
+                    dy,
+                    dx.as_deref_mut(),
+                    dweight,
+                    dbias,
+                    &mut workspace.scratch,
+                )
+            },
+        )?;
+        Ok([dx, None])
+    }
+}

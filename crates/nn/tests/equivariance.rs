@@ -1,0 +1,292 @@
+//! Every layer against the equivariance tester.
+
+mod common;
+
+use common::{bumpy_grid, bumpy_sphere};
+use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh, Neighbourhood};
+use gemcnn_nn::equivariance::{
+    Symmetry, Trial, assert_gauge_equivariant, assert_symmetry, equivariance_error,
+};
+use gemcnn_nn::layers::{
+    AngularConvConfig, EquivariantDropoutConfig, EquivariantLinearConfig, EquivariantNormConfig,
+    GatedNonlinearityConfig, GemConvConfig, GlobalPool, GraphConvConfig, NormNonlinearityConfig,
+    Regular, ResidualBlockConfig,
+};
+use gemcnn_nn::{
+    Activation, Aggregation, Builder, FeatureType, GraphBatch, NnError, Parameters, Real, Stream,
+    Tape, Var, Workspace,
+};
+
+/// A forward pass on a tape.
+type Run<'f, T> =
+    dyn for<'a> Fn(&mut Tape<'a, T>, &'a GraphBatch<T>, Var<T>) -> Result<Var<T>, NnError> + 'f;
+
+fn kind(text: &str) -> FeatureType {
+    text.parse().unwrap()
+}
+
+/// Runs a forward pass on a graph. Training mode: statistics of the batch, and dropout.
+fn apply<T: Real>(
+    parameters: &Parameters<T>,
+    input: &FeatureType,
+    run: &Run<'_, T>,
+    graph: &GaugeGraph,
+    x: &[T],
+) -> Result<Vec<T>, NnError> {
+    let batch = GraphBatch::new([graph])?;
+    let mut workspace = Workspace::default();
+    let mut copy = parameters.clone();
+    let mut tape = Tape::training(&mut workspace, &mut copy, Stream { seed: 4, step: 0 });
+    let x = tape.input(input.clone(), x)?;
+    Ok(run(&mut tape, &batch, x)?.values().to_vec())
+}
+
+fn meshes() -> Vec<(Mesh, GeometryOptions)> {
+    let radius = GeometryOptions {
+        neighbourhood: Neighbourhood::Radius {
+            radius: 0.9,
+            limit: 8,
+        },
+        ..Default::default()
+    };
+    vec![
+        (bumpy_sphere(), GeometryOptions::default()),
+        (bumpy_grid(), GeometryOptions::default()),
+        (bumpy_sphere(), radius),
+    ]
+}
+
+fn check<T: Real>(input: &str, output: &str, parameters: &Parameters<T>, run: &Run<'_, T>) {
+    let (input, output) = (kind(input), kind(output));
+    for (mesh, options) in meshes() {
+        let trial = Trial {
+            mesh: &mesh,
+            options: &options,
+            input: &input,
+            output: &output,
+            seed: 1,
+        };
+        assert_gauge_equivariant(&trial, |graph, x: &[T]| {
+            apply(parameters, &input, run, graph, x)
+        });
+    }
+}
+
+fn convolutions<T: Real>() {
+    for (aggregation, rings) in [
+        (Aggregation::Sum, 1),
+        (Aggregation::Mean, 1),
+        (Aggregation::MeanWithSelf, 3),
+    ] {
+        let (input, output) = ("2x0 + 1x1 + 1x2", "1x0 + 2x1 + 1x3");
+        let mut parameters = Parameters::<T>::new();
+        let config = GemConvConfig {
+            aggregation,
+            rings,
+            max_radius: 0.8,
+            ..GemConvConfig::new(kind(input), kind(output))
+        };
+        let conv = config
+            .init("conv", &mut Builder::new(&mut parameters, 1))
+            .unwrap();
+        check(input, output, &parameters, &|tape, batch, x| {
+            conv.forward(tape, batch, x)
+        });
+    }
+    let mut parameters = Parameters::<T>::new();
+    let conv = GraphConvConfig::new(3, 2)
+        .init("conv", &mut Builder::new(&mut parameters, 1))
+        .unwrap();
+    check("3x0", "2x0", &parameters, &|tape, batch, x| {
+        conv.forward(tape, batch, x)
+    });
+}
+
+fn layers_of_one_vertex<T: Real>() {
+    let hidden = "3x0 + 3x1 + 3x2";
+    let mut parameters = Parameters::<T>::new();
+    let mut builder = Builder::new(&mut parameters, 1);
+    let map = EquivariantLinearConfig::new(kind(hidden), kind("1x0 + 2x2"))
+        .init("map", &mut builder)
+        .unwrap();
+    let norm = EquivariantNormConfig::new(kind(hidden))
+        .init("norm", &mut builder)
+        .unwrap();
+    let norms = NormNonlinearityConfig {
+        activation: Activation::Gelu,
+        ..NormNonlinearityConfig::new(kind(hidden))
+    }
+    .init("norms", &mut builder)
+    .unwrap();
+    let gated = GatedNonlinearityConfig::new(kind(hidden)).init("gated");
+    let dropout = EquivariantDropoutConfig::new(kind(hidden))
+        .init("dropout")
+        .unwrap();
+    let with_gates = gated.input().to_string();
+    check(hidden, "1x0 + 2x2", &parameters, &|tape, _, x| {
+        map.forward(tape, x)
+    });
+    check(hidden, hidden, &parameters, &|tape, _, x| {
+        norm.forward(tape, x)
+    });
+    check(hidden, hidden, &parameters, &|tape, _, x| {
+        norms.forward(tape, x)
+    });
+    check(&with_gates, hidden, &parameters, &|tape, _, x| {
+        gated.forward(tape, x)
+    });
+    check(hidden, hidden, &parameters, &|tape, _, x| {
+        dropout.forward(tape, x)
+    });
+    check("2x0", "2x0", &parameters, &|tape, batch, x| {
+        GlobalPool::Mean.forward(tape, batch, x)
+    });
+}
+
+/// A block whose function is a polynomial with enough samples, so that it is exactly equivariant.
+fn blocks<T: Real>() {
+    let (input, output) = ("2x0 + 2x1", "3x0 + 3x1 + 3x2");
+    let mut parameters = Parameters::<T>::new();
+    let config = ResidualBlockConfig {
+        nonlinearity: Regular {
+            samples: 7,
+            activation: Activation::Polynomial(vec![0.1, 1.0, 0.1]),
+            batch_norm: true,
+        },
+        ..ResidualBlockConfig::new(kind(input), kind(output))
+    };
+    let block = config
+        .init("block", &mut Builder::new(&mut parameters, 1))
+        .unwrap();
+    check(input, output, &parameters, &|tape, batch, x| {
+        block.forward(tape, batch, x)
+    });
+}
+
+#[test]
+fn layers_are_equivariant_in_f64() {
+    convolutions::<f64>();
+    layers_of_one_vertex::<f64>();
+    blocks::<f64>();
+}
+
+#[test]
+fn layers_are_equivariant_in_f32() {
+    convolutions::<f32>();
+    layers_of_one_vertex::<f32>();
+    blocks::<f32>();
+}
+
+#[test]
+fn the_icosahedron_turns_onto_itself() {
+    let mesh = gemcnn_mesh::shapes::icosahedron();
+    let axis = mesh.vertices()[0].normalize();
+    let (s, c) = (std::f64::consts::TAU / 5.0).sin_cos();
+    let turned = mesh
+        .map_vertices(|p| c * p + s * axis.cross(p) + (1.0 - c) * axis.dot(p) * axis)
+        .unwrap();
+    let place = |p: &gemcnn_mesh::DVec3| {
+        let near = |q: &gemcnn_mesh::DVec3| (*p - *q).length() < 1e-9;
+        mesh.vertices().iter().position(near).unwrap() as u32
+    };
+    let permutation = turned.vertices().iter().map(place).collect();
+    let (input, output) = (kind("1x0 + 1x1"), kind("1x0 + 2x1 + 1x2"));
+    let mut parameters = Parameters::<f64>::new();
+    let conv = GemConvConfig::new(input.clone(), output.clone())
+        .init("conv", &mut Builder::new(&mut parameters, 1))
+        .unwrap();
+    let options = GeometryOptions::default();
+    let trial = Trial {
+        mesh: &mesh,
+        options: &options,
+        input: &input,
+        output: &output,
+        seed: 1,
+    };
+    let symmetry = Symmetry::Isometry(permutation);
+    assert_symmetry(&trial, &symmetry, |graph, x: &[f64]| {
+        let run: &Run<'_, f64> = &|tape, batch, x| conv.forward(tape, batch, x);
+        apply(&parameters, &input, run, graph, x)
+    });
+}
+
+#[test]
+fn the_angular_convolution_and_few_samples_are_caught() {
+    let mesh = bumpy_sphere();
+    let options = GeometryOptions::default();
+    let error = |input: &FeatureType, parameters: &Parameters<f64>, run: &Run<'_, f64>| {
+        let trial = Trial {
+            mesh: &mesh,
+            options: &options,
+            input,
+            output: input,
+            seed: 1,
+        };
+        equivariance_error(&trial, &Symmetry::Gauge, |graph, x: &[f64]| {
+            apply(parameters, input, run, graph, x)
+        })
+        .unwrap()
+    };
+    let mut parameters = Parameters::new();
+    let angular = AngularConvConfig::new(2, 2, 1)
+        .init("conv", &mut Builder::new(&mut parameters, 1))
+        .unwrap();
+    let found = error(&kind("2x0"), &parameters, &|tape, batch, x| {
+        angular.forward(tape, batch, x)
+    });
+    assert!(found > 0.01, "{found}");
+    // The regular nonlinearity becomes equivariant with the number of samples.
+    let hidden = kind("2x0 + 2x1");
+    let regular = |samples: usize| {
+        let mut parameters = Parameters::new();
+        let layer = Regular::relu(samples)
+            .init("act", &hidden, &mut Builder::new(&mut parameters, 1))
+            .unwrap();
+        error(&hidden, &parameters, &|tape, _, x| layer.forward(tape, x))
+    };
+    let (few, many) = (regular(3), regular(301));
+    assert!(few > 0.02 && many < 0.01, "{few} {many}");
+}
+
+#[test]
+fn order_zero_alone_is_the_graph_convolution() {
+    let graph = common::graph(&bumpy_sphere());
+    let batch = GraphBatch::<f64>::new([&graph]).unwrap();
+    let mut parameters = Parameters::<f64>::new();
+    let mut builder = Builder::new(&mut parameters, 1);
+    // The scalar part of a convolution of higher orders that sees scalars only.
+    let whole = GemConvConfig::new(kind("2x0 + 1x1"), kind("3x0 + 2x1"))
+        .init("whole", &mut builder)
+        .unwrap();
+    let scalar = GraphConvConfig::new(2, 3)
+        .init("scalar", &mut builder)
+        .unwrap();
+    let value = |parameters: &Parameters<f64>, name: &str| {
+        parameters.value(parameters.find(name).unwrap()).to_vec()
+    };
+    let weight = value(&parameters, "whole.weight");
+    let self_weight = value(&parameters, "whole.self_weight");
+    let set = |parameters: &mut Parameters<f64>, name: &str, values: &[f64]| {
+        let id = parameters.find(name).unwrap();
+        parameters.get_mut(id).value_mut().copy_from_slice(values);
+    };
+    // Rows of the three scalar outputs, columns of the two scalar inputs.
+    let corner: Vec<f64> = (0..3)
+        .flat_map(|row| weight[4 * row..][..2].to_vec())
+        .collect();
+    set(&mut parameters, "scalar.weight", &corner);
+    set(&mut parameters, "scalar.self_weight", &self_weight[..6]);
+    let x = common::random::<f64>(42 * 2, 3);
+    let padded: Vec<f64> = x.chunks(2).flat_map(|x| [x[0], x[1], 0.0, 0.0]).collect();
+    let mut workspace = Workspace::default();
+    let mut tape = Tape::inference(&mut workspace, &parameters);
+    let features = tape.input(kind("2x0 + 1x1"), &padded).unwrap();
+    let whole = whole.forward(&mut tape, &batch, features).unwrap();
+    let features = tape.input(kind("2x0"), &x).unwrap();
+    let scalar = scalar.forward(&mut tape, &batch, features).unwrap();
+    for (a, b) in whole.values().chunks(7).zip(scalar.values().chunks(3)) {
+        for (a, b) in a.iter().zip(b) {
+            assert!((a - b).abs() < 1e-13, "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! Every operator of the tape against finite differences, through the tape.
+
+mod common;
+
+use common::{batch, random};
+use gemcnn_nn::layers::{
+    AngularConvConfig, EquivariantDropoutConfig, EquivariantLinearConfig, EquivariantNormConfig,
+    GatedNonlinearityConfig, GemConvConfig, GlobalPool, LinearConfig, NormNonlinearityConfig,
+    Regular, ResidualBlockConfig,
+};
+use gemcnn_nn::{
+    Activation, Aggregation, Builder, ClusterArrays, ClusterParts, FeatureType, GraphBatch, IGNORE,
+    NnError, Parameters, Penalty, Rows, Slice, Stream, Tape, Targets, Var, Workspace,
+};
+use std::sync::Arc;
+
+const STREAM: Stream = Stream { seed: 9, step: 3 };
+const STEP: f64 = 1e-5;
+
+/// A forward pass to check: features in, features out.
+type Run<'f> = dyn for<'a> Fn(&mut Tape<'a, f64>, &'a GraphBatch<f64>, Var<f64>) -> Result<Var<f64>, NnError>
+    + 'f;
+
+fn kind(text: &str) -> FeatureType {
+    text.parse().unwrap()
+}
+
+/// Checks gradients by the input and by all parameters along random directions, of the mean squared
+/// distance of the output from fixed random numbers.
+fn check(what: &str, input: &str, parameters: &mut Parameters<f64>, run: &Run<'_>) {
+    let batch = batch::<f64>();
+    let rows = batch.vertex_count();
+    check_rows(what, input, rows, &batch, parameters, run);
+}
+
+fn check_rows(
+    what: &str,
+    input: &str,
+    rows: usize,
+    batch: &GraphBatch<f64>,
+    parameters: &mut Parameters<f64>,
+    run: &Run<'_>,
+) {
+    let input = kind(input);
+    let x = random::<f64>(rows * input.dimension(), 1);
+    // Biases and statistics start at special values: move everything away from them.
+    for (index, entry) in parameters.iter_mut().enumerate() {
+        if entry.is_trained() {
+            let noise = random::<f64>(entry.value().len(), 50 + index as u64);
+            for (value, noise) in entry.value_mut().iter_mut().zip(noise) {
+                *value += 0.3 * noise;
+            }
+        }
+    }
+    let mut workspace = Workspace::default();
+    let target = {
+        let mut copy = parameters.clone();
+        let mut tape = Tape::training(&mut workspace, &mut copy, STREAM);
+        let x = tape.input(input.clone(), &x).unwrap();
+        let y = run(&mut tape, batch, x).unwrap();
+        random::<f64>(y.values().len(), 2)
+    };
+    let mut value = |parameters: &Parameters<f64>, x: &[f64]| {
+        let mut copy = parameters.clone();
+        let mut tape = Tape::training(&mut workspace, &mut copy, STREAM);
+        let x = tape.input(input.clone(), x).unwrap();
+        let y = run(&mut tape, batch, x).unwrap();
+        tape.mean_square(y, &target).unwrap().value()
+    };
+    let mut trained = parameters.clone();
+    trained.clear_gradients();
+    let mut own = Workspace::default();
+    let mut tape = Tape::training(&mut own, &mut trained, STREAM);
+    let tracked = tape.tracked_input(input.clone(), &x).unwrap();
+    let y = run(&mut tape, batch, tracked.clone()).unwrap();
+    let loss = tape.mean_square(y, &target).unwrap();
+    let gradient = tape.backward_to(&loss, &[&tracked]).unwrap();
+    drop(tracked);
+
+    let compare = |name: &str, found: f64, up: f64, down: f64| {
+        let expected = (up - down) / (2.0 * STEP);
+        assert!(
+            (found - expected).abs() <= 1e-6 * expected.abs().max(1.0),
+            "{what}, {name}: the gradient says {found}, differences say {expected}"
+        );
+    };
+    let inner = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
+    for seed in 0..3 {
+        let direction = random::<f64>(x.len(), 100 + seed);
+        let moved =
+            |by: f64| -> Vec<f64> { x.iter().zip(&direction).map(|(x, d)| x + by * d).collect() };
+        let (up, down) = (
+            value(parameters, &moved(STEP)),
+            value(parameters, &moved(-STEP)),
+        );
+        compare("input", inner(&gradient[0], &direction), up, down);
+    }
+    for entry in trained.iter().filter(|entry| entry.is_trained()) {
+        let direction = random::<f64>(entry.value().len(), 7);
+        let mut moved = |by: f64| {
+            let mut copy = parameters.clone();
+            let id = copy.find(entry.name()).unwrap();
+            for (v, d) in copy.get_mut(id).value_mut().iter_mut().zip(&direction) {
+                *v += by * d;
+            }
+            value(&copy, &x)
+        };
+        let (up, down) = (moved(STEP), moved(-STEP));
+        compare(entry.name(), inner(entry.gradient(), &direction), up, down);
+    }
+}
+
+#[test]
+fn convolutions() {
+    for (aggregation, rings, input, output) in [
+        (Aggregation::Sum, 1, "2x0 + 1x1", "1x0 + 2x1 + 1x2"),
+        (Aggregation::Mean, 3, "1x0 + 2x2", "2x0 + 1x1"),
+        (Aggregation::MeanWithSelf, 2, "2x1", "1x0 + 1x1"),
+    ] {
+        let mut parameters = Parameters::new();
+        let config = GemConvConfig {
+            aggregation,
+            rings,
+            max_radius: 0.7,
+            ..GemConvConfig::new(kind(input), kind(output))
+        };
+        let conv = config
+            .init("conv", &mut Builder::new(&mut parameters, 1))
+            .unwrap();
+        check(
+            "gauge convolution",
+            input,
+            &mut parameters,
+            &|tape, batch, x| conv.forward(tape, batch, x),
+        );
+    }
+    let mut parameters = Parameters::new();
+    let conv = AngularConvConfig::new(3, 2, 2)
+        .init("angular", &mut Builder::new(&mut parameters, 1))
+        .unwrap();
+    assert_eq!(parameters.trained_count(), (2 * 2 + 2) * 3 * 2);
+    check(
+        "angular convolution",
+        "3x0",
+        &mut parameters,
+        &|tape, batch, x| conv.forward(tape, batch, x),
+    );
+}
+
+#[test]
+fn linear_maps() {
+    let mut parameters = Parameters::new();
+    let map = EquivariantLinearConfig::new(kind("2x0 + 2x1"), kind("1x0 + 3x1 + 1x2"))
+        .init("map", &mut Builder::new(&mut parameters, 1))
+        .unwrap();
+    check(
+        "equivariant map",
+        "2x0 + 2x1",
+        &mut parameters,
+        &|tape, _, x| map.forward(tape, x),
+    );
+    let mut parameters = Parameters::new();
+    let map = LinearConfig::new(3, 4)
+        .init("map", &mut Builder::new(&mut parameters, 1))
+        .unwrap();
+    check("linear map", "3x0", &mut parameters, &|tape, _, x| {
+        map.forward(tape, x)
+    });
+}
+
+#[test]
+fn nonlinearities_and_normalisation() {
+    let hidden = kind("2x0 + 2x1 + 2x2");
+    let text = hidden.to_string();
+    for batch_norm in [false, true] {
+        let mut parameters = Parameters::new();
+        let regular = Regular {
+            samples: 7,
+            // Smooth, so that differences are exact enough.
+            activation: Activation::Gelu,
+            batch_norm,
+        };
+        let layer = regular
+            .init("act", &hidden, &mut Builder::new(&mut parameters, 1))
+            .unwrap();
+        check(
+            "regular nonlinearity",
+            &text,
+            &mut parameters,
+            &|tape, _, x| layer.forward(tape, x),
+        );
+    }
+    let mut parameters = Parameters::new();
+    let norm = EquivariantNormConfig::new(hidden.clone())
+        .init("norm", &mut Builder::new(&mut parameters, 1))
+        .unwrap();
+    check("batch norm", &text, &mut parameters, &|tape, _, x| {
+        norm.forward(tape, x)
+    });
+    let mut parameters = Parameters::new();
+    let config = NormNonlinearityConfig {
+        activation: Activation::Tanh,
+        ..NormNonlinearityConfig::new(hidden.clone())
+    };
+    let layer = config
+        .init("act", &mut Builder::new(&mut parameters, 1))
+        .unwrap();
+    check(
+        "norm nonlinearity",
+        &text,
+        &mut parameters,
+        &|tape, _, x| layer.forward(tape, x),
+    );
+    let gated = GatedNonlinearityConfig {
+        activation: Activation::Tanh,
+        ..GatedNonlinearityConfig::new(hidden.clone())
+    }
+    .init("gated");
+    let input = gated.input().to_string();
+    check(
+        "gated nonlinearity",
+        &input,
+        &mut Parameters::new(),
+        &|tape, _, x| gated.forward(tape, x),
+    );
+    check(
+        "activation",
+        "4x0",
+        &mut Parameters::new(),
+        &|tape, _, x| tape.activation(&Activation::Tanh, x),
+    );
+    let dropout = EquivariantDropoutConfig::new(hidden).init("drop").unwrap();
+    check("dropout", &text, &mut Parameters::new(), &|tape, _, x| {
+        let once = dropout.forward(tape, x.clone())?;
+        let twice = dropout.forward(tape, x)?;
+        tape.add(once, twice)
+    });
+}
+
+#[test]
+fn sums_joins_and_slices() {
+    // `x` is used three times, once in place: its gradients must add up.
+    check(
+        "sums",
+        "2x0 + 1x1",
+        &mut Parameters::new(),
+        &|tape, _, x| {
+            let doubled = tape.add(x.clone(), x.clone())?;
+            let scaled = tape.scale(-0.7, x.clone())?;
+            let sum = tape.add(scaled, doubled)?;
+            let joined = tape.concatenate(sum, x)?;
+            let slice = Arc::new(Slice {
+                kind: joined.kind().clone(),
+                channels: vec![1..4, 1..2],
+            });
+            tape.slice(&slice, joined)
+        },
+    );
+}
+
+#[test]
+fn pooling() {
+    let batch = batch::<f64>();
+    for pool in [GlobalPool::Mean, GlobalPool::Max] {
+        check(
+            "global pooling",
+            "3x0",
+            &mut Parameters::new(),
+            &|tape, batch, x| pool.forward(tape, batch, x),
+        );
+    }
+    let rows = batch.vertex_count();
+    let members: Vec<u32> = (0..rows as u32).collect();
+    let cluster_of: Vec<u32> = members.iter().map(|v| v / 4).collect();
+    let clusters = cluster_of[rows - 1] + 1;
+    let offsets: Vec<u32> = (0..=clusters).map(|c| (4 * c).min(rows as u32)).collect();
+    let parts = ClusterParts {
+        offsets: &offsets,
+        members: &members,
+        cluster_of: &cluster_of,
+        transport: &random(rows, 8),
+    };
+    let arrays: &'static ClusterArrays<f64> =
+        Box::leak(Box::new(ClusterArrays::union(&[parts]).unwrap()));
+    check(
+        "pool and unpool",
+        "1x0 + 2x1 + 1x2",
+        &mut Parameters::new(),
+        &|tape, _, x| {
+            let coarse = tape.transport_pool(arrays, x)?;
+            let coarse = tape.scale(2.0, coarse)?;
+            tape.transport_unpool(arrays, coarse)
+        },
+    );
+}
+
+#[test]
+fn a_whole_block_with_changing_types() {
+    let mut parameters = Parameters::new();
+    let config = ResidualBlockConfig {
+        nonlinearity: Regular {
+            samples: 5,
+            activation: Activation::Gelu,
+            batch_norm: true,
+        },
+        ..ResidualBlockConfig::new(kind("1x0 + 1x1"), kind("2x0 + 2x1"))
+    };
+    let block = config
+        .init("block", &mut Builder::new(&mut parameters, 1))
+        .unwrap();
+    check(
+        "residual block",
+        "1x0 + 1x1",
+        &mut parameters,
+        &|tape, batch, x| block.forward(tape, batch, x),
+    );
+}
+
+/// Losses of a linear map, by its weights.
+#[test]
+fn losses() {
+    let rows = 20;
+    let mut parameters = Parameters::<f64>::new();
+    let map = LinearConfig::new(3, 4)
+        .init("map", &mut Builder::new(&mut parameters, 1))
+        .unwrap();
+    let x = random::<f64>(rows * 3, 1);
+    let labels: Vec<u32> = (0..rows as u32)
+        .map(|i| if i == 3 { IGNORE } else { i % 4 })
+        .collect();
+    let weights = [1.0, 0.5, 2.0, 1.5];
+    let targets = Targets {
+        classes: 4,
+        labels: &labels,
+        class_weights: Some(&weights),
+    };
+    let target = random::<f64>(rows * 4, 2);
+    let mask: Vec<bool> = (0..rows).map(|i| i % 3 != 0).collect();
+    let run = |parameters: &mut Parameters<f64>, backward: bool| {
+        let mut workspace = Workspace::default();
+        let mut tape = Tape::training(&mut workspace, parameters, STREAM);
+        let x = tape.input(FeatureType::scalars(3), &x).unwrap();
+        let y = map.forward(&mut tape, x.clone()).unwrap();
+        let plain = tape.cross_entropy(y.clone(), targets).unwrap();
+        let fused = tape
+            .classifier(map.weights(), x, targets, Rows::default())
+            .unwrap();
+        assert!((plain.value() - fused.value()).abs() < 1e-12);
+        assert_eq!(
+            plain.score().unwrap().correct,
+            fused.score().unwrap().correct
+        );
+        let l1 = tape
+            .regression(Penalty::L1, y, &target, Some(&mask))
+            .unwrap();
+        let sum = [(&plain, 0.3), (&fused, 0.4), (&l1, 2.0)];
+        let value: f64 = sum.iter().map(|(loss, weight)| weight * loss.value()).sum();
+        if backward {
+            tape.backward_sum(&sum).unwrap();
+        }
+        value
+    };
+    run(&mut parameters, true);
+    for name in ["map.weight", "map.bias"] {
+        let id = parameters.find(name).unwrap();
+        let gradient = parameters.get(id).gradient().to_vec();
+        for (place, found) in gradient.iter().enumerate() {
+            let mut moved = |by: f64| {
+                parameters.get_mut(id).value_mut()[place] += by;
+                let value = run(&mut parameters, false);
+                parameters.get_mut(id).value_mut()[place] -= by;
+                value
+            };
+            let expected = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
+            assert!(
+                (found - expected).abs() < 1e-6,
+                "{name} {place}: {found} {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn wrong_types_sizes_and_tapes_are_errors() {
+    let batch = batch::<f32>();
+    let mut parameters = Parameters::<f32>::new();
+    let conv = GemConvConfig::new(kind("1x0"), kind("1x1"))
+        .init("first.conv", &mut Builder::new(&mut parameters, 1))
+        .unwrap();
+    let (mut a, mut b) = (Workspace::default(), Workspace::default());
+    let mut other = parameters.clone();
+    let mut tape = Tape::training(&mut a, &mut parameters, STREAM);
+    let mut second = Tape::training(&mut b, &mut other, STREAM);
+    assert!(tape.input(kind("2x1"), &[0.0; 5]).is_err());
+    let rows = batch.vertex_count();
+    let wrong_kind = tape.input(kind("1x1"), &vec![0.0; 2 * rows]).unwrap();
+    let message = conv.forward(&mut tape, &batch, wrong_kind).unwrap_err();
+    assert_eq!(
+        message.to_string(),
+        "first.conv: input of a gauge convolution: expected features of type 1x0, found 1x1"
+    );
+    let short = tape.input(kind("1x0"), &vec![0.0; rows - 1]).unwrap();
+    let message = conv
+        .forward(&mut tape, &batch, short)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.contains(&format!("expected {rows}, found {}", rows - 1)),
+        "{message}"
+    );
+    let x = tape.input(kind("1x0"), &vec![0.0; rows]).unwrap();
+    let y = conv.forward(&mut tape, &batch, x).unwrap();
+    assert!(second.activation(&Activation::Relu, y.clone()).is_err());
+    assert!(tape.activation(&Activation::Relu, y.clone()).is_err());
+    let target = vec![0.0; 2 * rows];
+    let loss = tape.mean_square(y, &target).unwrap();
+    assert!(second.backward(&loss).is_err());
+    let mut c = Workspace::default();
+    let inference = Tape::inference(&mut c, &other);
+    assert!(matches!(
+        inference.backward(&loss),
+        Err(NnError::NotTraining { .. })
+    ));
+}
