@@ -47,36 +47,44 @@ pub fn colour_map(t: f64) -> [u8; 3] {
     }
     let t = t.clamp(0.0, 1.0) as f32;
     let lightness = 0.28 + 0.64 * t;
-    let chroma = 0.13 + 0.05 * t;
+    let chroma = 0.095 + 0.075 * (2.0 * t - 1.0).powi(2);
     let hue = (295.0 - 190.0 * t).to_radians();
     oklch(lightness, chroma, hue)
 }
 
-/// A colour for a label: neighbouring labels differ strongly, and the first dozens are all distinct.
+/// A colour for a label: neighbouring labels differ strongly, and the first forty are all distinct.
 ///
 /// ```
 /// use gemcnn_mesh::render::label_colour;
 /// assert_ne!(label_colour(0), label_colour(1));
 /// ```
 pub fn label_colour(label: u32) -> [u8; 3] {
-    // The golden angle never comes back to a hue it had; three lightnesses keep close hues apart.
+    // Steps of the golden ratio of a turn never come back to a hue; where they come close, after 8,
+    // 13, 21 or 34 of them, the lightness is another.
     const GOLDEN_TURN: f64 = 0.618_033_988_749_894_9;
-    const LIGHTNESS: [f32; 3] = [0.64, 0.80, 0.48];
+    const LIGHTNESS: [f32; 5] = [0.66, 0.82, 0.49, 0.74, 0.57];
     let turn = (f64::from(label) * GOLDEN_TURN + 0.72).fract() as f32;
-    oklch(LIGHTNESS[label as usize % 3], 0.15, TAU * turn)
+    oklch(LIGHTNESS[label as usize % 5], 0.15, TAU * turn)
 }
 
-/// sRGB of a colour in Oklab's polar form; chroma is cut down to what the screen can show.
+/// sRGB of a colour in Oklab's polar form, with as much of the chroma as the screen can show.
 fn oklch(lightness: f32, chroma: f32, hue: f32) -> [u8; 3] {
-    let mut chroma = chroma;
-    loop {
-        let rgb = oklab_to_linear(lightness, chroma * hue.cos(), chroma * hue.sin());
-        let shown = rgb.min_element() >= -1e-3 && rgb.max_element() <= 1.001;
-        if shown || chroma < 1e-3 {
-            return rgb.to_array().map(srgb_byte);
+    let linear = |chroma: f32| oklab_to_linear(lightness, chroma * hue.cos(), chroma * hue.sin());
+    let shows = |rgb: Vec3| rgb.min_element() >= 0.0 && rgb.max_element() <= 1.0;
+    let mut most = chroma;
+    if !shows(linear(chroma)) {
+        // Bisection between grey, which shows, and the wanted chroma, which does not.
+        let (mut low, mut high) = (0.0, chroma);
+        for _ in 0..16 {
+            most = 0.5 * (low + high);
+            if shows(linear(most)) {
+                low = most;
+            } else {
+                high = most;
+            }
         }
-        chroma *= 0.97;
     }
+    linear(most).to_array().map(srgb_byte)
 }
 
 /// Oklab to linear RGB, by Oklab's published matrices.
@@ -134,7 +142,7 @@ mod tests {
     fn labels_look_different() {
         let distance =
             |a: [u8; 3], b: [u8; 3]| (0..3).map(|i| u32::from(a[i].abs_diff(b[i]))).sum::<u32>();
-        for a in 0..24 {
+        for a in 0..40 {
             for b in 0..a {
                 let apart = distance(label_colour(a), label_colour(b));
                 assert!(apart > 24, "labels {a} and {b} are {apart} apart");
