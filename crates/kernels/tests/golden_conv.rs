@@ -89,7 +89,7 @@ fn neighbour_weights(golden: &[f64]) -> Vec<f64> {
 fn self_weights(golden: &[f64]) -> Vec<f64> {
     let mut weights = Vec::new();
     for basis in 0..COMPONENTS {
-        let sign = if basis > 0 && basis % 2 == 0 {
+        let sign = if basis > 0 && basis.is_multiple_of(2) {
             -1.0
         } else {
             1.0
