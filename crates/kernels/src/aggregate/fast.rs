@@ -437,6 +437,23 @@ impl<T: Real> Table<'_, T> {
     }
 }
 
+impl Aggregate {
+    fn gather(&self) -> Gather {
+        let rows = (0..self.rings * self.harmonics()).map(|row| Row {
+            harmonic: row % self.harmonics(),
+            ring: row / self.harmonics(),
+            destination: row * self.input.dimension(),
+        });
+        Gather::new(
+            Direction::Forward,
+            &self.input,
+            rows.collect(),
+            self.radial(),
+            self.aggregation,
+        )
+    }
+}
+
 pub(super) fn forward<T: Real>(
     op: &Aggregate,
     graph: &GraphArrays<T>,
@@ -448,18 +465,7 @@ pub(super) fn forward<T: Real>(
     if a.is_empty() {
         return;
     }
-    let rows = (0..op.rings * op.harmonics()).map(|row| Row {
-        harmonic: row % op.harmonics(),
-        ring: row / op.harmonics(),
-        destination: row * op.input.dimension(),
-    });
-    let gather = Gather::new(
-        Direction::Forward,
-        &op.input,
-        rows.collect(),
-        op.radial(),
-        op.aggregation,
-    );
+    let gather = op.gather();
     let each = gather.memory(graph).max(1);
     let workers = worker_count(graph.vertex_count().div_ceil(TILE));
     spread(
@@ -605,5 +611,55 @@ fn powers<T: Real>(first: [T; 2], step: [T; 2], pairs: &mut [T]) {
         pair[0] = c;
         pair[1] = s;
         (c, s) = (c * step[0] - s * step[1], s * step[0] + c * step[1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregate::reference;
+    use crate::testing::{difference, graphs, random};
+
+    fn check<S: Simd>(simd: S) {
+        let (_, graph) = graphs::<f64>().swap_remove(2);
+        for (input, highest_order) in [("16x0 + 8x1", 2), ("3x0 + 5x2", 3)] {
+            let op = Aggregate {
+                input: input.parse().unwrap(),
+                highest_order,
+                rings: 1,
+                max_radius: 1.0,
+                aggregation: Aggregation::Mean,
+            };
+            let x: Vec<f64> = random(1, graph.vertex_count() * op.input.dimension());
+            let mut expected = vec![0.0; graph.vertex_count() * op.dimension()];
+            reference::forward(&op, &graph, &x, &mut expected).unwrap();
+            let gather = op.gather();
+            let (mut a, mut memory) = (expected.clone(), vec![0.0; gather.memory(&graph)]);
+            a.fill(f64::NAN);
+            simd.vectorize(ForwardTile {
+                gather: &gather,
+                graph: &graph,
+                x: &x,
+                first: 0,
+                out: &mut a,
+                width: op.dimension(),
+                memory: &mut memory,
+            });
+            assert!(difference(&a, &expected) < 1e-14);
+        }
+    }
+
+    #[test]
+    fn sums_equal_the_reference_on_every_instruction_set() {
+        check(pulp::Scalar::new());
+        #[cfg(target_arch = "x86_64")]
+        {
+            if let Some(simd) = pulp::x86::V3::try_new() {
+                check(simd);
+            }
+            if let Some(simd) = pulp::x86::V4::try_new() {
+                check(simd);
+            }
+        }
     }
 }
