@@ -138,7 +138,9 @@ impl<T: Real> Affine<T> {
                 .map(|(slot, order)| scalar(order, T::of(statistics.mean[slot])))
                 .collect(),
             scale: (config.columns())
-                .map(|(slot, _)| T::of(gamma[slot].as_f64() * inverse_deviation(config, statistics, slot)))
+                .map(|(slot, _)| {
+                    T::of(gamma[slot].as_f64() * inverse_deviation(config, statistics, slot))
+                })
                 .collect(),
             shift: (config.columns())
                 .map(|(slot, order)| scalar(order, beta[slot]))
@@ -168,7 +170,10 @@ impl<T: Real> NullaryFnOnce for Apply<'_, T> {
             shift,
         } = self.affine;
         let width = centre.len();
-        let rows = self.x.chunks_exact(width).zip(self.y.chunks_exact_mut(width));
+        let rows = self
+            .x
+            .chunks_exact(width)
+            .zip(self.y.chunks_exact_mut(width));
         for (x, y) in rows {
             let map = centre.iter().zip(scale).zip(shift);
             for ((y, &x), ((&centre, &scale), &shift)) in y.iter_mut().zip(x).zip(map) {
@@ -208,7 +213,13 @@ pub(crate) fn backward_with<T: Real>(
         return;
     }
     let mean: Vec<f64> = (config.columns())
-        .map(|(slot, order)| if order == 0 { statistics.mean[slot] } else { 0.0 })
+        .map(|(slot, order)| {
+            if order == 0 {
+                statistics.mean[slot]
+            } else {
+                0.0
+            }
+        })
         .collect();
 
     let rows = partial_rows(vertices);
@@ -305,9 +316,15 @@ impl<T: Real> NullaryFnOnce for CombineRows<'_, T> {
             constant,
         } = self.combine;
         let width = centre.len();
-        let rows = self.x.chunks_exact(width).zip(self.dx.chunks_exact_mut(width));
+        let rows = self
+            .x
+            .chunks_exact(width)
+            .zip(self.dx.chunks_exact_mut(width));
         for (x, dx) in rows {
-            let map = of_gradient.iter().zip(of_input).zip(centre.iter().zip(constant));
+            let map = of_gradient
+                .iter()
+                .zip(of_input)
+                .zip(centre.iter().zip(constant));
             for ((dx, &x), ((&gradient, &input), (&centre, &constant))) in
                 dx.iter_mut().zip(x).zip(map)
             {

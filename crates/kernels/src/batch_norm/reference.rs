@@ -38,7 +38,11 @@ fn standardised<T: Real>(
 ) -> (f64, f64) {
     let statistics = normalisation.statistics;
     let deviation = (statistics.variance[slot] + normalisation.config.epsilon).sqrt();
-    let centre = if order == 0 { statistics.mean[slot] } else { 0.0 };
+    let centre = if order == 0 {
+        statistics.mean[slot]
+    } else {
+        0.0
+    };
     (
         (x.as_f64() - centre) / deviation,
         normalisation.gamma[slot].as_f64() / deviation,
@@ -50,7 +54,11 @@ pub fn forward<T: Real>(normalisation: &Normalisation<'_, T>, x: &[T], y: &mut [
     let columns: Vec<(usize, usize)> = normalisation.config.columns().collect();
     for ((y, &x), &(slot, order)) in y.iter_mut().zip(x).zip(columns.iter().cycle()) {
         let (z, _) = standardised(normalisation, slot, order, x);
-        let shift = if order == 0 { normalisation.beta[slot].as_f64() } else { 0.0 };
+        let shift = if order == 0 {
+            normalisation.beta[slot].as_f64()
+        } else {
+            0.0
+        };
         *y = T::of(normalisation.gamma[slot].as_f64() * z + shift);
     }
 }

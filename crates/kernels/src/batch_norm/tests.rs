@@ -51,7 +51,16 @@ fn pass<T: Real>(
         beta: &mut pass.dbeta,
     };
     let scratch = &mut Scratch::new();
-    backward(&normalisation, vertices, x, dy, &mut pass.dx, gradients, scratch).unwrap();
+    backward(
+        &normalisation,
+        vertices,
+        x,
+        dy,
+        &mut pass.dx,
+        gradients,
+        scratch,
+    )
+    .unwrap();
     pass
 }
 
@@ -116,12 +125,17 @@ fn gradients_pass_through_the_batch_statistics() {
                 false => running.clone(),
             };
             let loss = |x: &[f64], gamma: &[f64], beta: &[f64]| {
-                dot(&pass(&config, &statistics_of(x), (gamma, beta), (x, x)).y, &dy)
+                dot(
+                    &pass(&config, &statistics_of(x), (gamma, beta), (x, x)).y,
+                    &dy,
+                )
             };
             let found = pass(&config, &statistics_of(&x), (&gamma, &beta), (&x, &dy));
             let added = |values: &[f64]| values.iter().map(|v| v - 1.0).collect::<Vec<_>>();
             check_gradient(&x, &found.dx, |x| loss(x, &gamma, &beta));
-            check_gradient(&gamma, &added(&found.dgamma), |gamma| loss(&x, gamma, &beta));
+            check_gradient(&gamma, &added(&found.dgamma), |gamma| {
+                loss(&x, gamma, &beta)
+            });
             check_gradient(&beta, &added(&found.dbeta), |beta| loss(&x, &gamma, beta));
         }
     }
@@ -210,7 +224,11 @@ fn running_averages_move_towards_the_batch() {
     let empty = statistics::<f32>(&config, 0, &[], &mut Scratch::new()).unwrap();
     empty.update_running(0.5, &mut mean, &mut variance).unwrap();
     assert_eq!(mean, [1.0, 0.0]);
-    assert!(batch.update_running(0.5, &mut mean[1..], &mut variance).is_err());
+    assert!(
+        batch
+            .update_running(0.5, &mut mean[1..], &mut variance)
+            .is_err()
+    );
 }
 
 #[test]

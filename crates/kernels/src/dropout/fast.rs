@@ -38,7 +38,10 @@ impl<T: Real> NullaryFnOnce for DropRows<'_, T> {
                 }
             })
             .collect();
-        let rows = self.x.chunks_exact(self.width).zip(self.y.chunks_exact_mut(self.width));
+        let rows = self
+            .x
+            .chunks_exact(self.width)
+            .zip(self.y.chunks_exact_mut(self.width));
         for ((x, y), factors) in rows.zip(factors.chunks_exact(self.units)) {
             for run in self.runs {
                 let place = run.start..run.start + run.channels;

@@ -117,7 +117,11 @@ fn threads_do_not_change_a_bit() {
 #[test]
 fn settings_are_checked() {
     for probability in [-0.1, 1.0, f64::NAN] {
-        assert!(dropout("1x0", DropoutUnit::Irrep, probability).units().is_err());
+        assert!(
+            dropout("1x0", DropoutUnit::Irrep, probability)
+                .units()
+                .is_err()
+        );
     }
     let uneven = dropout("1x0 + 2x1", DropoutUnit::Channel, 0.5).units();
     assert!(uneven.unwrap_err().to_string().contains("1x0 + 2x1"));

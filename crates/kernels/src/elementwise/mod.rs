@@ -105,10 +105,7 @@ fn concatenation(first: &FeatureType, second: &FeatureType) -> (Vec<Run>, Vec<Ru
 }
 
 /// Rows of a map, `width` numbers each; none where the width is zero.
-fn row_blocks<T: Real>(
-    values: &[T],
-    width: usize,
-) -> impl IndexedParallelIterator<Item = &[T]> {
+fn row_blocks<T: Real>(values: &[T], width: usize) -> impl IndexedParallelIterator<Item = &[T]> {
     values.par_chunks((TASK_ROWS * width).max(1))
 }
 
@@ -328,7 +325,10 @@ impl<T: Real> NullaryFnOnce for RotateRows<'_, T> {
     #[inline(always)]
     fn call(self) {
         let width = self.kind.dimension();
-        let rows = self.x.chunks_exact(width).zip(self.y.chunks_exact_mut(width));
+        let rows = self
+            .x
+            .chunks_exact(width)
+            .zip(self.y.chunks_exact_mut(width));
         for ((x, y), angle) in rows.zip(self.angles) {
             let (sin, cos) = angle.as_f64().sin_cos();
             let (mut sin_n, mut cos_n) = (0.0, 1.0);

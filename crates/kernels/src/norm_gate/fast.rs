@@ -24,11 +24,17 @@ impl<T: Real> WithSimd for NormForward<'_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let activation = &self.config.activation;
-        let (width, scalars) = (self.config.kind.dimension(), self.config.kind.multiplicity(0));
+        let (width, scalars) = (
+            self.config.kind.dimension(),
+            self.config.kind.multiplicity(0),
+        );
         let epsilon = T::of(self.config.epsilon);
         let mut radius = vec![T::zero(); self.bias.len()];
         let (mut shifted, mut value) = (radius.clone(), radius.clone());
-        let rows = self.x.chunks_exact(width).zip(self.y.chunks_exact_mut(width));
+        let rows = self
+            .x
+            .chunks_exact(width)
+            .zip(self.y.chunks_exact_mut(width));
         for (x, y) in rows {
             let (x_scalars, y_scalars) = (&x[..scalars], &mut y[..scalars]);
             Values {
@@ -37,7 +43,14 @@ impl<T: Real> WithSimd for NormForward<'_, T> {
                 y: y_scalars,
             }
             .with_simd(simd);
-            radii(self.blocks, epsilon, x, self.bias, &mut radius, &mut shifted);
+            radii(
+                self.blocks,
+                epsilon,
+                x,
+                self.bias,
+                &mut radius,
+                &mut shifted,
+            );
             Values {
                 activation,
                 x: &shifted,
@@ -103,12 +116,7 @@ impl Block {
     }
 }
 
-pub(super) fn norm_forward<T: Real>(
-    config: &NormNonlinearity,
-    x: &[T],
-    bias: &[T],
-    y: &mut [T],
-) {
+pub(super) fn norm_forward<T: Real>(config: &NormNonlinearity, x: &[T], bias: &[T], y: &mut [T]) {
     let blocks = &blocks(&config.kind);
     let task = (TASK_ROWS * config.kind.dimension()).max(1);
     y.par_chunks_mut(task)
@@ -140,7 +148,10 @@ impl<T: Real> WithSimd for NormBackward<'_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let activation = &self.config.activation;
-        let (width, scalars) = (self.config.kind.dimension(), self.config.kind.multiplicity(0));
+        let (width, scalars) = (
+            self.config.kind.dimension(),
+            self.config.kind.multiplicity(0),
+        );
         let epsilon = T::of(self.config.epsilon);
         let ones = vec![T::one(); self.bias.len()];
         let (mut radius, mut shifted) = (ones.clone(), ones.clone());
@@ -154,7 +165,14 @@ impl<T: Real> WithSimd for NormBackward<'_, T> {
                 dx: &mut dx[..scalars],
             }
             .with_simd(simd);
-            radii(self.blocks, epsilon, x, self.bias, &mut radius, &mut shifted);
+            radii(
+                self.blocks,
+                epsilon,
+                x,
+                self.bias,
+                &mut radius,
+                &mut shifted,
+            );
             Values {
                 activation,
                 x: &shifted,
@@ -176,8 +194,10 @@ impl<T: Real> WithSimd for NormBackward<'_, T> {
                 let gradients = dxa.iter_mut().zip(dxb).zip(dbias);
                 let points = xa.iter().zip(xb).zip(da.iter().zip(db));
                 let functions = radius.iter().zip(value).zip(slope);
-                for ((((dxa, dxb), dbias), ((&xa, &xb), (&da, &db))), ((&radius, &value), &slope)) in
-                    gradients.zip(points).zip(functions)
+                for (
+                    (((dxa, dxb), dbias), ((&xa, &xb), (&da, &db))),
+                    ((&radius, &value), &slope),
+                ) in gradients.zip(points).zip(functions)
                 {
                     let inverse = T::one() / radius;
                     let along = xa * da + xb * db;
@@ -241,7 +261,10 @@ impl<T: Real> WithSimd for GatedForward<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let (output, scalars) = (self.config.output.dimension(), self.config.output.multiplicity(0));
+        let (output, scalars) = (
+            self.config.output.dimension(),
+            self.config.output.multiplicity(0),
+        );
         let mut open = vec![T::zero(); self.gates];
         let inputs = self.x.chunks_exact(output + self.gates);
         for (x, y) in inputs.zip(self.y.chunks_exact_mut(output)) {
@@ -317,7 +340,10 @@ impl<T: Real> WithSimd for GatedBackward<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let (output, scalars) = (self.config.output.dimension(), self.config.output.multiplicity(0));
+        let (output, scalars) = (
+            self.config.output.dimension(),
+            self.config.output.multiplicity(0),
+        );
         let input = output + self.gates;
         let inputs = self.x.chunks_exact(input).zip(self.dy.chunks_exact(output));
         for ((x, dy), dx) in inputs.zip(self.dx.chunks_exact_mut(input)) {
@@ -350,12 +376,7 @@ impl<T: Real> WithSimd for GatedBackward<'_, T> {
     }
 }
 
-pub(super) fn gated_backward<T: Real>(
-    config: &GatedNonlinearity,
-    x: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) {
+pub(super) fn gated_backward<T: Real>(config: &GatedNonlinearity, x: &[T], dy: &[T], dx: &mut [T]) {
     let gates = super::rotating_irreps(&config.output);
     let blocks = &blocks(&config.output);
     let output = config.output.dimension();

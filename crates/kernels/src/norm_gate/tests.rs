@@ -122,7 +122,12 @@ fn rotating_first_or_last_is_the_same_for_every_angle() {
             let x: Vec<f64> = random(vertices * kind.dimension(), 1);
             let bias: Vec<f64> = random(rotating_irreps(&kind), 3);
             let apply = |x: &[f64]| norm_pair(&norm, vertices, x, &bias, x).0;
-            check_close(&apply(&turn(&kind, &x)), &turn(&kind, &apply(&x)), 1e-12, "norm");
+            check_close(
+                &apply(&turn(&kind, &x)),
+                &turn(&kind, &apply(&x)),
+                1e-12,
+                "norm",
+            );
 
             let gated = GatedNonlinearity {
                 output: kind.clone(),

@@ -22,14 +22,20 @@ type TransformPair<T> = (Arc<dyn RealToComplex<T>>, Arc<dyn ComplexToReal<T>>);
 impl Transforms for f32 {
     fn transforms(samples: usize) -> TransformPair<Self> {
         let mut planner = RealFftPlanner::new();
-        (planner.plan_fft_forward(samples), planner.plan_fft_inverse(samples))
+        (
+            planner.plan_fft_forward(samples),
+            planner.plan_fft_inverse(samples),
+        )
     }
 }
 
 impl Transforms for f64 {
     fn transforms(samples: usize) -> TransformPair<Self> {
         let mut planner = RealFftPlanner::new();
-        (planner.plan_fft_forward(samples), planner.plan_fft_inverse(samples))
+        (
+            planner.plan_fft_forward(samples),
+            planner.plan_fft_inverse(samples),
+        )
     }
 }
 
@@ -68,7 +74,10 @@ impl<T: Real> Transform<T> {
     }
 
     fn buffers(&self) -> Buffers<T> {
-        let scratch = self.forward.get_scratch_len().max(self.inverse.get_scratch_len());
+        let scratch = self
+            .forward
+            .get_scratch_len()
+            .max(self.inverse.get_scratch_len());
         let zero = Complex::new(T::zero(), T::zero());
         Buffers {
             spectrum: vec![zero; self.forward.len() / 2 + 1],
@@ -184,8 +193,8 @@ impl<T: Real> Transform<T> {
         let count = self.forward.len();
         let (mut samples, mut gradients) = (vec![T::zero(); count], vec![T::zero(); count]);
         let mut buffers = self.buffers();
-        let row_inputs = (rows.x.chunks_exact(channels * inputs))
-            .zip(dy.chunks_exact(channels * outputs));
+        let row_inputs =
+            (rows.x.chunks_exact(channels * inputs)).zip(dy.chunks_exact(channels * outputs));
         for ((x, dy), dx) in row_inputs.zip(dx.chunks_exact_mut(channels * inputs)) {
             for channel in 0..channels {
                 self.input_samples(&rows, x, channel, &mut samples, &mut buffers);

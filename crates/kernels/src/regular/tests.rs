@@ -111,7 +111,11 @@ fn the_identity_function_is_the_identity_from_2b_plus_1_samples_on() {
             }
         }
         if band_limit > 0 {
-            let config = regular((1, band_limit, band_limit), 2 * band_limit, Activation::Identity);
+            let config = regular(
+                (1, band_limit, band_limit),
+                2 * band_limit,
+                Activation::Identity,
+            );
             let x: Vec<f64> = random(config.input.dimension(), 1);
             assert!(largest_difference(&apply(&config, &x), &x) > 1e-3);
         }
@@ -190,7 +194,10 @@ fn other_turns_obey_the_bound() {
         }
     }
     // It is an error that more samples make smaller, and not zero.
-    assert!(errors.is_sorted_by(|a, b| a > b) && errors[0] > 1e-2, "{errors:?}");
+    assert!(
+        errors.is_sorted_by(|a, b| a > b) && errors[0] > 1e-2,
+        "{errors:?}"
+    );
 }
 
 #[test]
@@ -209,9 +216,15 @@ fn polynomials_are_exact_from_k_plus_1_b_plus_1_samples_on_and_not_below() {
                 largest_difference(&first, &last) / scale
             };
             let enough = (degree + 1) * band_limit + 1;
-            assert!(error(enough) < 1e-12, "degree {degree}, band limit {band_limit}");
+            assert!(
+                error(enough) < 1e-12,
+                "degree {degree}, band limit {band_limit}"
+            );
             assert!(error(enough + 1) < 1e-12);
-            assert!(error(enough - 1) > 1e-6, "degree {degree}, band limit {band_limit}");
+            assert!(
+                error(enough - 1) > 1e-6,
+                "degree {degree}, band limit {band_limit}"
+            );
         }
     }
 }
@@ -320,7 +333,14 @@ fn threads_do_not_change_a_bit() {
                 scratch,
             )
             .unwrap();
-            (apply(config, &x), gradient(config, &x, &x), y, dx, dgamma, dbeta)
+            (
+                apply(config, &x),
+                gradient(config, &x, &x),
+                y,
+                dx,
+                dgamma,
+                dbeta,
+            )
         });
     }
 }
