@@ -33,13 +33,6 @@ pub trait Lanes: Pod {
         b: Self::Vector<S>,
         c: Self::Vector<S>,
     ) -> Self::Vector<S>;
-    /// `c - a b`, rounded once where the CPU can do that.
-    fn minus_times<S: Simd>(
-        simd: S,
-        a: Self::Vector<S>,
-        b: Self::Vector<S>,
-        c: Self::Vector<S>,
-    ) -> Self::Vector<S>;
     /// `values` where `condition` is above zero, else zero.
     fn where_positive<S: Simd>(
         simd: S,
@@ -48,32 +41,11 @@ pub trait Lanes: Pod {
     ) -> Self::Vector<S>;
     /// Zero where the lane is below zero, else the lane.
     fn without_negative<S: Simd>(simd: S, vector: Self::Vector<S>) -> Self::Vector<S>;
-
-    /// One vector from memory, which need not be aligned to it.
-    ///
-    /// # Safety
-    /// `from` is valid for reads of [`Lanes::count`] numbers.
-    #[inline(always)]
-    unsafe fn load_from<S: Simd>(from: *const Self) -> Self::Vector<S> {
-        // SAFETY: a vector is `count()` numbers in memory, any bits are a value of it, and the
-        // caller vouches for the memory.
-        unsafe { from.cast::<Self::Vector<S>>().read_unaligned() }
-    }
-
-    /// One vector to memory, which need not be aligned to it.
-    ///
-    /// # Safety
-    /// `to` is valid for writes of [`Lanes::count`] numbers.
-    #[inline(always)]
-    unsafe fn store_to<S: Simd>(to: *mut Self, vector: Self::Vector<S>) {
-        // SAFETY: as for `load_from`.
-        unsafe { to.cast::<Self::Vector<S>>().write_unaligned(vector) }
-    }
 }
 
 macro_rules! lanes {
-    ($real:ident, $vector:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident,
-     $mul:ident, $mul_add:ident, $negate_mul_add:ident, $greater:ident, $select:ident) => {
+    ($real:ident, $vector:ident, $as_simd:ident, $as_mut_simd:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident,
+     $mul:ident, $mul_add:ident, $greater:ident, $select:ident) => {
         impl Lanes for $real {
             type Vector<S: Simd> = S::$vector;
 
@@ -83,18 +55,16 @@ macro_rules! lanes {
             }
             #[inline(always)]
             fn load<S: Simd>(simd: S, values: &[Self]) -> S::$vector {
-                if values.len() == Self::count::<S>() {
-                    bytemuck::pod_read_unaligned(bytemuck::cast_slice(values))
-                } else {
-                    simd.$load(values)
+                match S::$as_simd(values) {
+                    ([whole], []) => *whole,
+                    _ => simd.$load(values),
                 }
             }
             #[inline(always)]
             fn store<S: Simd>(simd: S, values: &mut [Self], vector: S::$vector) {
-                if values.len() == Self::count::<S>() {
-                    bytemuck::cast_slice_mut(values).copy_from_slice(bytemuck::bytes_of(&vector));
-                } else {
-                    simd.$store(values, vector);
+                match S::$as_mut_simd(values) {
+                    ([whole], []) => *whole = vector,
+                    _ => simd.$store(values, vector),
                 }
             }
             #[inline(always)]
@@ -119,15 +89,6 @@ macro_rules! lanes {
                 simd.$mul_add(a, b, c)
             }
             #[inline(always)]
-            fn minus_times<S: Simd>(
-                simd: S,
-                a: S::$vector,
-                b: S::$vector,
-                c: S::$vector,
-            ) -> S::$vector {
-                simd.$negate_mul_add(a, b, c)
-            }
-            #[inline(always)]
             fn where_positive<S: Simd>(
                 simd: S,
                 condition: S::$vector,
@@ -149,6 +110,8 @@ macro_rules! lanes {
 lanes!(
     f32,
     f32s,
+    as_simd_f32s,
+    as_mut_simd_f32s,
     splat_f32s,
     partial_load_f32s,
     partial_store_f32s,
@@ -156,13 +119,14 @@ lanes!(
     sub_f32s,
     mul_f32s,
     mul_add_e_f32s,
-    negate_mul_add_e_f32s,
     greater_than_f32s,
     select_f32s
 );
 lanes!(
     f64,
     f64s,
+    as_simd_f64s,
+    as_mut_simd_f64s,
     splat_f64s,
     partial_load_f64s,
     partial_store_f64s,
@@ -170,7 +134,6 @@ lanes!(
     sub_f64s,
     mul_f64s,
     mul_add_e_f64s,
-    negate_mul_add_e_f64s,
     greater_than_f64s,
     select_f64s
 );
