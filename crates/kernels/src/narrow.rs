@@ -242,9 +242,9 @@ mod tests {
                     (inner + 3, 1)
                 };
                 let (c_stride, b_stride) = (columns + 1, columns + 4);
-                let a: Vec<T> = random(1, (rows + 3) * (inner + 3));
-                let b: Vec<T> = random(2, (inner + 1) * b_stride);
-                let start: Vec<T> = random(3, (rows + 1) * c_stride);
+                let a: Vec<T> = random((rows + 3) * (inner + 3), 1);
+                let b: Vec<T> = random((inner + 1) * b_stride, 2);
+                let start: Vec<T> = random((rows + 1) * c_stride, 3);
                 for destination in [Destination::Set, Destination::Add] {
                     let mut c = start.clone();
                     simd.vectorize(NarrowProduct {

@@ -33,6 +33,13 @@ pub trait Lanes: Pod {
         b: Self::Vector<S>,
         c: Self::Vector<S>,
     ) -> Self::Vector<S>;
+    /// `c - a b`, rounded once where the CPU can do that.
+    fn minus_times<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+        c: Self::Vector<S>,
+    ) -> Self::Vector<S>;
     /// `values` where `condition` is above zero, else zero.
     fn where_positive<S: Simd>(
         simd: S,
@@ -41,11 +48,32 @@ pub trait Lanes: Pod {
     ) -> Self::Vector<S>;
     /// Zero where the lane is below zero, else the lane.
     fn without_negative<S: Simd>(simd: S, vector: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// One vector from memory, which need not be aligned to it.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of [`Lanes::count`] numbers.
+    #[inline(always)]
+    unsafe fn load_from<S: Simd>(from: *const Self) -> Self::Vector<S> {
+        // SAFETY: a vector is `count()` numbers in memory, any bits are a value of it, and the
+        // caller vouches for the memory.
+        unsafe { from.cast::<Self::Vector<S>>().read_unaligned() }
+    }
+
+    /// One vector to memory, which need not be aligned to it.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of [`Lanes::count`] numbers.
+    #[inline(always)]
+    unsafe fn store_to<S: Simd>(to: *mut Self, vector: Self::Vector<S>) {
+        // SAFETY: as for `load_from`.
+        unsafe { to.cast::<Self::Vector<S>>().write_unaligned(vector) }
+    }
 }
 
 macro_rules! lanes {
     ($real:ident, $vector:ident, $as_simd:ident, $as_mut_simd:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident,
-     $mul:ident, $mul_add:ident, $greater:ident, $select:ident) => {
+     $mul:ident, $mul_add:ident, $negate_mul_add:ident, $greater:ident, $select:ident) => {
         impl Lanes for $real {
             type Vector<S: Simd> = S::$vector;
 
@@ -89,6 +117,15 @@ macro_rules! lanes {
                 simd.$mul_add(a, b, c)
             }
             #[inline(always)]
+            fn minus_times<S: Simd>(
+                simd: S,
+                a: S::$vector,
+                b: S::$vector,
+                c: S::$vector,
+            ) -> S::$vector {
+                simd.$negate_mul_add(a, b, c)
+            }
+            #[inline(always)]
             fn where_positive<S: Simd>(
                 simd: S,
                 condition: S::$vector,
@@ -119,6 +156,7 @@ lanes!(
     sub_f32s,
     mul_f32s,
     mul_add_e_f32s,
+    negate_mul_add_e_f32s,
     greater_than_f32s,
     select_f32s
 );
@@ -134,6 +172,7 @@ lanes!(
     sub_f64s,
     mul_f64s,
     mul_add_e_f64s,
+    negate_mul_add_e_f64s,
     greater_than_f64s,
     select_f64s
 );

@@ -298,7 +298,7 @@ impl<T: Real> Table<'_, T> {
     pub fn vertex<S: Simd>(&self, simd: S, p: usize, out: &mut [T]) {
         let row = self.graph.row(p);
         assert!(self.edges.start <= row.start && row.end <= self.edges.end);
-        let lanes = T::lanes::<S>();
+        let lanes = T::count::<S>();
         for &block in &self.gather.blocks {
             for first in (0..block.channels).step_by(lanes) {
                 let width = lanes.min(block.channels - first);
@@ -376,9 +376,9 @@ impl<T: Real> Table<'_, T> {
         // that is one full vector.
         let load = |from: *const T| unsafe {
             if TAIL {
-                T::partial_load(simd, std::slice::from_raw_parts(from, width))
+                T::load(simd, std::slice::from_raw_parts(from, width))
             } else {
-                T::load::<S>(from)
+                T::load_from::<S>(from)
             }
         };
         let zero = T::splat(simd, T::zero());
@@ -405,26 +405,26 @@ impl<T: Real> Table<'_, T> {
                 };
                 let (c, s) = (T::splat(simd, c), T::splat(simd, s));
                 let v = load(features.wrapping_add(sine));
-                w = T::add_product(simd, s, u, T::times(simd, c, v));
-                u = T::subtract_product(simd, s, v, T::times(simd, c, u));
+                w = T::times_plus(simd, s, u, T::times(simd, c, v));
+                u = T::minus_times(simd, s, v, T::times(simd, c, u));
             }
             for k in 0..COUNT {
                 // SAFETY: the weights have one column of `count` edges for each row.
                 let weight = unsafe { *weights.wrapping_add(k * count + place) };
                 let weight = T::splat(simd, weight);
-                cosines[k] = T::add_product(simd, weight, u, cosines[k]);
+                cosines[k] = T::times_plus(simd, weight, u, cosines[k]);
                 if TURNED {
-                    sines[k] = T::add_product(simd, weight, w, sines[k]);
+                    sines[k] = T::times_plus(simd, weight, w, sines[k]);
                 }
             }
         }
         let mut store = |at: usize, values| {
             let to = &mut out[at..][..width];
             if TAIL {
-                T::partial_store(simd, to, values);
+                T::store(simd, to, values);
             } else {
                 // SAFETY: without a tail, `width` is one full vector.
-                unsafe { T::store::<S>(to.as_mut_ptr(), values) };
+                unsafe { T::store_to::<S>(to.as_mut_ptr(), values) };
             }
         };
         for k in 0..COUNT {
@@ -630,7 +630,7 @@ mod tests {
                 max_radius: 1.0,
                 aggregation: Aggregation::Mean,
             };
-            let x: Vec<f64> = random(1, graph.vertex_count() * op.input.dimension());
+            let x: Vec<f64> = random(graph.vertex_count() * op.input.dimension(), 1);
             let mut expected = vec![0.0; graph.vertex_count() * op.dimension()];
             reference::forward(&op, &graph, &x, &mut expected).unwrap();
             let gather = op.gather();
