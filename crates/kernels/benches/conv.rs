@@ -134,7 +134,8 @@ impl Layer {
         };
         let dense: usize = output.orders().map(square).sum();
         let harmonics = 2 * output.highest_order() + 1;
-        let sparse = 6 * (harmonics + 1) * input.dimension();
+        let turned = input.dimension() - input.multiplicity(0);
+        let sparse = 6 * (harmonics * input.dimension() + 2 * turned);
         (dense + sparse) as f64
     }
 }
