@@ -23,7 +23,6 @@ mod narrow;
 pub mod norm_gate;
 mod parallel;
 mod partials;
-mod partition;
 pub mod pool;
 pub mod random;
 mod real;

@@ -20,6 +20,16 @@ pub(crate) fn reduction_block(vertices: usize) -> usize {
         .max(TILE)
 }
 
+/// Most pieces that [`piece_length`] cuts a loop into.
+const MOST_PIECES: usize = 64;
+
+/// Length of the pieces that a loop over `count` items is cut into: at least `least` (and 1), and so
+/// that there are at most 64. A function of the sizes alone, so that sums over the pieces, added in
+/// their order, are the same on any number of threads.
+pub(crate) fn piece_length(count: usize, least: usize) -> usize {
+    count.div_ceil(MOST_PIECES).max(least).max(1)
+}
+
 /// Threads that have something to do when there are `items` pieces of work.
 pub(crate) fn worker_count(items: usize) -> usize {
     rayon::current_num_threads().min(items).max(1)

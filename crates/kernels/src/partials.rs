@@ -1,14 +1,14 @@
 //! Sums over vertices that come out the same for any number of threads: a number of partial sums
 //! that depends on the number of vertices alone, in f64, added up in their order.
 
-/// At most this many partial sums, so that they stay small beside the map.
-const MOST_PARTIALS: usize = 64;
+use crate::parallel::piece_length;
+
 /// Fewest rows of a partial sum.
 const FEWEST_ROWS: usize = 256;
 
 /// Rows of a partial sum: a function of the number of vertices alone.
 pub(crate) fn partial_rows(vertices: usize) -> usize {
-    vertices.div_ceil(MOST_PARTIALS).max(FEWEST_ROWS)
+    piece_length(vertices, FEWEST_ROWS)
 }
 
 /// Length of all partial sums of `width` numbers each.

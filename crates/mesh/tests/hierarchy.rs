@@ -91,7 +91,8 @@ fn levels_clusters_and_transports_equal_the_published_code() {
     let frames = first.levels()[0].graph.frames();
     let angles = (0..mesh.vertex_count()).map(|p| {
         let edge = mesh.vertices()[references[p] as usize] - mesh.vertices()[p];
-        frames[p].angle(edge).unwrap()
+        let [x, y] = frames[p].coefficients(edge);
+        y.atan2(x)
     });
     let options = published_options(Gauge::Angles(angles.collect()));
     let hierarchy = Hierarchy::new(&mesh, &options).unwrap();

@@ -3,7 +3,7 @@
 use super::softmax::{exponentials, peak, sum_of_exponentials};
 use super::{IGNORE, Score, Tally, Targets, check};
 use crate::error::check_length;
-use crate::partition::piece_length;
+use crate::parallel::piece_length;
 use crate::{KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;

@@ -13,7 +13,7 @@
 //! in ties. NaN is larger than any number.
 
 use crate::error::check_length;
-use crate::partition::piece_length;
+use crate::parallel::piece_length;
 use crate::{FeatureType, KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;

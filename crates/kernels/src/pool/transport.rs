@@ -15,7 +15,7 @@
 //! is saved for the backward pass.
 
 use crate::error::check_length;
-use crate::partition::piece_length;
+use crate::parallel::piece_length;
 use crate::{FeatureType, KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;

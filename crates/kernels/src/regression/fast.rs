@@ -2,7 +2,7 @@
 
 use super::{OPERATOR, Penalty, Regression};
 use crate::error::check_length;
-use crate::partition::piece_length;
+use crate::parallel::piece_length;
 use crate::{KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;
