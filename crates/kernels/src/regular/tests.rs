@@ -145,10 +145,6 @@ fn turns_by_a_whole_number_of_samples_are_exact() {
     for (kind, samples) in shapes() {
         for activation in activation::examples() {
             let config = regular(kind, samples, activation);
-            // Band limits of which samples can see both components.
-            if samples <= 2 * config.output_band_limit.max(config.input.highest_order()) {
-                continue;
-            }
             let turns = 0..2 * samples;
             let angles: Vec<f64> = turns
                 .map(|k| std::f64::consts::TAU * k as f64 / samples as f64)
