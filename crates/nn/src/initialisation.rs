@@ -8,8 +8,6 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::f64::consts::TAU;
 
-/// Correlation that features of neighbours are assumed to have.
-const CORRELATION: f64 = 0.5;
 /// Share of the vertex's own term in the mean square of the output, where there is one.
 const SELF_SHARE: f64 = 0.5;
 /// Mean over the distance of the sum of squares of the radial hat functions.
@@ -17,15 +15,12 @@ const RADIAL_MOMENT: f64 = 2.0 / 3.0;
 /// Rows drawn to find the moment of a nonlinearity.
 const DRAWS: usize = 2048;
 
-/// Mean square of an aggregated component if each neighbour's is 1: the terms of `degree` neighbours
-/// with pairwise correlation `c` add up to `degree (1 + c (degree - 1))`.
-pub(crate) fn neighbour_moment(aggregation: Aggregation, degree: f64) -> f64 {
-    let degree = degree.max(1.0);
-    let sum = degree * (1.0 + CORRELATION * (degree - 1.0));
+/// Square of the factor of the sum over neighbours.
+pub(crate) fn squared_scale(aggregation: Aggregation, degree: f64) -> f64 {
     match aggregation {
-        Aggregation::Sum => sum,
-        Aggregation::Mean => sum / degree.powi(2),
-        Aggregation::MeanWithSelf => sum / (degree + 1.0).powi(2),
+        Aggregation::Sum => 1.0,
+        Aggregation::Mean => degree.max(1.0).powi(-2),
+        Aggregation::MeanWithSelf => (degree + 1.0).powi(-2),
     }
 }
 
@@ -53,27 +48,39 @@ impl ConvVariances {
 /// Half of an output's mean square comes from the vertex itself, where it can, the rest from the
 /// neighbours.
 pub(crate) fn conv_variances(config: &GemConvConfig) -> ConvVariances {
-    let inputs = config.input.dimension();
+    let moment = |order: usize| config.input_moments.get(order).copied().unwrap_or(1.0);
+    let degree = config.degree.max(1.0);
     let rings = if config.rings > 1 { RADIAL_MOMENT } else { 1.0 };
-    let moment = neighbour_moment(config.aggregation, config.degree) * rings;
-    let own_scale = match config.aggregation {
-        Aggregation::Sum | Aggregation::Mean => 1.0,
-        Aggregation::MeanWithSelf => (config.degree + 1.0).recip(),
+    let scale = squared_scale(config.aggregation, degree) * rings;
+    let power = |(order, channels): (usize, usize)| {
+        channels as f64 * irrep_dimension(order) as f64 * moment(order)
     };
+    let independent = degree * config.input.orders().map(power).sum::<f64>();
     let neighbour = config.output.orders().flat_map(|(order, channels)| {
-        let own = config.self_term && config.input.multiplicity(order) > 0;
+        let same = config.input.multiplicity(order) as f64 * moment(order);
+        let own = config.self_term && same > 0.0;
         let share = if own { 1.0 - SELF_SHARE } else { 1.0 };
-        let variance = share / (inputs as f64 * moment * config.input_moment);
+        let sum = independent.max(degree * degree * same);
+        let variance = if sum > 0.0 {
+            share / (sum * scale)
+        } else {
+            0.0
+        };
         std::iter::repeat_n(variance, channels * irrep_dimension(order))
     });
-    let own = |fan: f64| SELF_SHARE / (fan * own_scale * own_scale * config.input_moment);
+    let own_scale = match config.aggregation {
+        Aggregation::Sum | Aggregation::Mean => 1.0,
+        Aggregation::MeanWithSelf => squared_scale(config.aggregation, degree),
+    };
+    let self_term = config.input.orders().flat_map(|(order, channels)| {
+        let fan = channels * irrep_dimension(order);
+        let variance = SELF_SHARE / (fan as f64 * moment(order) * own_scale);
+        std::iter::repeat_n(variance, fan * config.output.multiplicity(order))
+    });
     ConvVariances {
         neighbour: neighbour.collect(),
-        inputs: inputs.max(1),
-        self_term: self_fans(&config.input, &config.output)
-            .into_iter()
-            .map(own)
-            .collect(),
+        inputs: config.input.dimension().max(1),
+        self_term: self_term.collect(),
     }
 }
 
@@ -88,15 +95,16 @@ pub(crate) fn self_fans(input: &FeatureType, output: &FeatureType) -> Vec<f64> {
 }
 
 impl Regular {
-    /// Mean square of an output component for independent standard normal input, by drawing.
-    /// With batch normalisation the input is first scaled to samples of variance 1.
-    pub(crate) fn moment(&self, kind: &FeatureType) -> f64 {
+    /// Mean square of an output component of each order, for independent standard normal input of a
+    /// type, by drawing. With batch normalisation the input is first scaled to samples of variance 1.
+    pub fn moments(&self, kind: &FeatureType) -> Vec<f64> {
         let band_limit = kind.highest_order();
         let single = FeatureType::uniform(1, band_limit);
         let config = regular::Regular::new(single.clone(), self.samples, self.activation.clone());
+        let mut moments = vec![1.0; band_limit + 1];
         let Ok(plan) = Plan::<f64>::new(&config) else {
             // The layer itself will refuse these settings.
-            return 1.0;
+            return moments;
         };
         let scale = match self.batch_norm {
             true => (1.0 + band_limit as f64).sqrt().recip(),
@@ -107,13 +115,17 @@ impl Regular {
             let (u, v): (f64, f64) = (random.random(), random.random());
             (-2.0 * (1.0 - u).ln()).sqrt() * (TAU * v).cos()
         };
-        let x: Vec<f64> = (0..DRAWS * single.dimension())
-            .map(|_| scale * normal())
-            .collect();
+        let width = single.dimension();
+        let x: Vec<f64> = (0..DRAWS * width).map(|_| scale * normal()).collect();
         let mut y = vec![0.0; x.len()];
-        match regular::forward(&plan, DRAWS, &x, &mut y) {
-            Ok(()) => y.iter().map(|v| v * v).sum::<f64>() / y.len() as f64,
-            Err(_) => 1.0,
+        if regular::forward(&plan, DRAWS, &x, &mut y).is_ok() {
+            for (order, moment) in moments.iter_mut().enumerate() {
+                let block =
+                    |row: &[f64]| -> f64 { row[single.range(order)].iter().map(|v| v * v).sum() };
+                let sum: f64 = y.chunks_exact(width).map(block).sum();
+                *moment = sum / (DRAWS * irrep_dimension(order)) as f64;
+            }
         }
+        moments
     }
 }

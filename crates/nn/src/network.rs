@@ -6,7 +6,7 @@ use crate::layers::{
     ResidualBlockConfig,
 };
 use crate::{
-    Archive, Builder, GraphBatch, Loss, NnError, Parameters, Rows, Tape, Targets, Var,
+    Archive, Builder, GraphBatch, Loss, NnError, Parameters, Rows, Tape, Targets, Var, Workspace,
     archive::no_differences, text,
 };
 use gemcnn_kernels::{Activation, Aggregation, FeatureType, Real};
@@ -247,11 +247,11 @@ impl NetworkConfig {
         let mut layers = Vec::with_capacity(self.layers.len());
         let mut counts = Vec::with_capacity(self.layers.len());
         let mut kind = self.input.clone();
-        let mut moment = 1.0;
+        let mut moments = Vec::new();
         for (index, config) in self.layers.iter().enumerate() {
             let name = format!("{}{}", config.word(), index + 1);
             let before = builder.trained_count();
-            let layer = config.init(&name, &kind, &mut moment, &mut builder)?;
+            let layer = config.init(&name, &kind, &mut moments, &mut builder)?;
             let output = config.output(&kind);
             counts.push(LayerLine {
                 name,
@@ -295,22 +295,24 @@ impl LayerConfig {
         }
     }
 
-    /// `moment` is the mean square of an input component that is expected, and then of an output one.
+    /// `moments` are the mean squares of input components by order that are expected (none: all 1), and
+    /// then of output ones.
     fn init<T: Real>(
         &self,
         name: &str,
         input: &FeatureType,
-        moment: &mut f64,
+        moments: &mut Vec<f64>,
         builder: &mut Builder<'_, T>,
     ) -> Result<Layer<T>, NnError> {
-        let conv_config = |output: &FeatureType, conv: &ConvConfig, moment: f64| GemConvConfig {
-            aggregation: conv.aggregation,
-            rings: conv.rings,
-            max_radius: conv.max_radius,
-            degree: conv.degree,
-            input_moment: moment,
-            ..GemConvConfig::new(input.clone(), output.clone())
-        };
+        let conv_config =
+            |output: &FeatureType, conv: &ConvConfig, moments: Vec<f64>| GemConvConfig {
+                aggregation: conv.aggregation,
+                rings: conv.rings,
+                max_radius: conv.max_radius,
+                degree: conv.degree,
+                input_moments: moments,
+                ..GemConvConfig::new(input.clone(), output.clone())
+            };
         let scalars_only = || match input.is_scalar() {
             true => Ok(()),
             false => Err(NnError::Type {
@@ -322,8 +324,7 @@ impl LayerConfig {
         };
         Ok(match self {
             Self::Conv { output, conv } => {
-                let config = conv_config(output, conv, *moment);
-                *moment = 1.0;
+                let config = conv_config(output, conv, std::mem::take(moments));
                 Layer::Conv(config.init(name, builder)?)
             }
             Self::Residual {
@@ -333,19 +334,18 @@ impl LayerConfig {
             } => {
                 let config = ResidualBlockConfig {
                     nonlinearity: nonlinearity.regular(),
-                    conv: conv_config(output, conv, *moment),
+                    conv: conv_config(output, conv, std::mem::take(moments)),
                     ..ResidualBlockConfig::new(input.clone(), output.clone())
                 };
-                *moment = 1.0;
                 Layer::Residual(config.init(name, builder)?)
             }
             Self::Regular(regular) => {
                 let regular = regular.regular();
-                *moment *= regular.moment(input);
+                *moments = regular.moments(input);
                 Layer::Regular(regular.init(name, input, builder)?)
             }
             Self::Norm => {
-                *moment = 1.0;
+                moments.clear();
                 Layer::Norm(EquivariantNormConfig::new(input.clone()).init(name, builder)?)
             }
             Self::Dropout { probability } => {
@@ -358,10 +358,10 @@ impl LayerConfig {
             Self::Linear { outputs } => {
                 scalars_only()?;
                 let config = LinearConfig {
-                    input_moment: *moment,
+                    input_moment: moments.first().copied().unwrap_or(1.0),
                     ..LinearConfig::new(input.dimension(), *outputs)
                 };
-                *moment = 1.0;
+                moments.clear();
                 Layer::Linear(config.init(name, builder)?)
             }
             Self::Activation(activation) => {
@@ -371,10 +371,13 @@ impl LayerConfig {
                     activation: activation.clone(),
                     batch_norm: false,
                 };
-                *moment *= regular.moment(&FeatureType::scalars(1));
+                *moments = regular.moments(&FeatureType::scalars(1));
                 Layer::Activation(activation.clone())
             }
-            Self::BreakSymmetry => Layer::BreakSymmetry,
+            Self::BreakSymmetry => {
+                moments.clear();
+                Layer::BreakSymmetry
+            }
             Self::GlobalPool(pool) => {
                 scalars_only()?;
                 Layer::GlobalPool(*pool)
@@ -506,6 +509,23 @@ impl<T: Real> Network<T> {
                 tape.cross_entropy(logits, targets)
             }
         }
+    }
+
+    /// Rescales the convolutions on data before training, so that features have unit scale in every
+    /// order after each of them ([`Tape::calibrating`]).
+    ///
+    /// # Errors
+    /// Features of another type or number of rows.
+    pub fn calibrate(
+        &self,
+        workspace: &mut Workspace<T>,
+        parameters: &mut Parameters<T>,
+        batch: &GraphBatch<T>,
+        features: &[T],
+    ) -> Result<(), NnError> {
+        let mut tape = Tape::calibrating(workspace, parameters);
+        let x = tape.input(self.config.input.clone(), features)?;
+        self.forward(&mut tape, batch, x).map(drop)
     }
 
     fn run<'a>(

@@ -46,11 +46,13 @@ impl AngularConvConfig {
     ) -> Result<AngularConv, NnError> {
         builder.within(name, |builder| {
             let harmonics = 2 * self.band_limit + 1;
-            let moment = initialisation::neighbour_moment(self.aggregation, self.degree);
+            let scale = initialisation::squared_scale(self.aggregation, self.degree);
             let self_variance = 0.5 / self.inputs.max(1) as f64;
-            // Each harmonic but the constant one has the mean square 1/2.
-            let waves = 1.0 + self.band_limit as f64;
-            let variance = self_variance / (moment * waves);
+            // The constant harmonic of neighbours that are alike adds up to the degree squared; each
+            // of the others has the mean square 1/2 and adds up to the degree.
+            let degree = self.degree.max(1.0);
+            let sum = (degree * degree).max(degree * (1.0 + self.band_limit as f64));
+            let variance = self_variance / (sum * scale);
             let own = builder.random(
                 "self_weight",
                 &[self.outputs, self.inputs],

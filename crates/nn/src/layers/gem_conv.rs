@@ -25,8 +25,10 @@ pub struct GemConvConfig {
     pub bias: bool,
     /// Number of neighbours that first values are scaled for; 6 by default, as on a triangle mesh.
     pub degree: f64,
-    /// Mean square of an input component that first values are scaled for; 1 by default.
-    pub input_moment: f64,
+    /// Mean square of an input component of each order that first values are scaled for; 1 for orders
+    /// that are not listed, and none is by default. [`Regular::moments`](super::Regular::moments) gives
+    /// those after a nonlinearity.
+    pub input_moments: Vec<f64>,
 }
 
 impl GemConvConfig {
@@ -41,7 +43,7 @@ impl GemConvConfig {
             self_term: true,
             bias: true,
             degree: 6.0,
-            input_moment: 1.0,
+            input_moments: Vec::new(),
         }
     }
 

@@ -48,7 +48,7 @@ impl ResidualBlockConfig {
         };
         let second = GemConvConfig {
             input: self.middle.clone(),
-            input_moment: self.nonlinearity.moment(&self.middle),
+            input_moments: self.nonlinearity.moments(&self.middle),
             ..self.conv.clone()
         };
         builder.within(name, |builder| {

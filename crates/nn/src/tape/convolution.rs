@@ -1,12 +1,12 @@
 //! Operators with weights: gauge convolution, aggregation, equivariant and plain linear maps.
 
-use super::{Context, InputGradients, Step, Tape, Var, expect_batch};
-use crate::{Buffer, GraphBatch, NnError, ParameterId};
+use super::{Access, Context, InputGradients, Step, Tape, Var, expect_batch};
+use crate::{Buffer, GraphBatch, NnError, ParameterId, Parameters};
 use gemcnn_kernels::aggregate::{self, Aggregate};
 use gemcnn_kernels::gauge_conv::{self, GaugeConv, WeightGradients, Weights};
 use gemcnn_kernels::linear::{self, Linear};
 use gemcnn_kernels::self_map::{self, SelfMap};
-use gemcnn_kernels::{FeatureType, Real};
+use gemcnn_kernels::{FeatureType, Real, irrep_dimension};
 use std::sync::Arc;
 
 /// Parameters of a gauge convolution; absent where its settings leave them out.
@@ -102,6 +102,9 @@ impl<'a, T: Real> Tape<'a, T> {
             &mut y,
             scratch,
         )?;
+        if let Access::Calibration(parameters) = &mut self.access {
+            calibrate(config, weights, parameters, &mut y);
+        }
         let node = self.record([x.node, None], true, || {
             Step::GaugeConv(GaugeConvStep {
                 config: config.clone(),
@@ -207,6 +210,56 @@ impl<'a, T: Real> Tape<'a, T> {
             })
         });
         Ok(Var::new(kind, x.rows, y, node))
+    }
+}
+
+/// Divides the output of each order, and the weights that make it, by its root mean square.
+fn calibrate<T: Real>(
+    config: &GaugeConv,
+    weights: ConvWeights,
+    parameters: &mut Parameters<T>,
+    y: &mut [T],
+) {
+    let (inputs, outputs) = (config.input.dimension(), config.output.dimension());
+    let rows = y.len().checked_div(outputs).unwrap_or(0);
+    let multiply = |values: &mut [T], factor: T| values.iter_mut().for_each(|v| *v *= factor);
+    for (order, channels) in config.output.orders() {
+        let columns = config.output.range(order);
+        let square = |row: &[T]| -> f64 {
+            row[columns.clone()]
+                .iter()
+                .map(|v| v.as_f64().powi(2))
+                .sum()
+        };
+        let sum: f64 = y.chunks_exact(outputs).map(square).sum();
+        let size = (sum / (rows * columns.len()) as f64).sqrt();
+        // An order that is zero on this data, or not finite, is left as it is.
+        if !(size.is_normal() && size.recip().is_normal()) {
+            continue;
+        }
+        let factor = T::of(size.recip());
+        for row in y.chunks_exact_mut(outputs) {
+            multiply(&mut row[columns.clone()], factor);
+        }
+        let neighbour = parameters.get_mut(weights.neighbour).value_mut();
+        for ring in neighbour.chunks_exact_mut((outputs * inputs).max(1)) {
+            multiply(
+                &mut ring[columns.start * inputs..columns.end * inputs],
+                factor,
+            );
+        }
+        if let Some(id) = weights.self_term {
+            let pairs = |order: usize| {
+                let pairs = config.input.multiplicity(order) * config.output.multiplicity(order);
+                pairs * irrep_dimension(order)
+            };
+            let start: usize = (0..order).map(pairs).sum();
+            let own = parameters.get_mut(id).value_mut();
+            multiply(&mut own[start..start + pairs(order)], factor);
+        }
+        if let Some(id) = weights.bias.filter(|_| order == 0) {
+            multiply(&mut parameters.get_mut(id).value_mut()[..channels], factor);
+        }
     }
 }
 

@@ -129,6 +129,7 @@ enum Access<'a, T> {
         parameters: &'a mut Parameters<T>,
         randomness: Stream,
     },
+    Calibration(&'a mut Parameters<T>),
 }
 
 /// One forward pass over the operators, and its backward pass.
@@ -183,6 +184,14 @@ impl<'a, T: Real> Tape<'a, T> {
     /// nothing, and features are freed as soon as the last [`Var`] of them is dropped.
     pub fn inference(workspace: &'a mut Workspace<T>, parameters: &'a Parameters<T>) -> Self {
         Self::new(workspace, Access::Inference(parameters))
+    }
+
+    /// A tape for one pass before training, which records nothing: each gauge convolution rescales its
+    /// weights, order by order of its output, so that components have the mean square 1 on this
+    /// data. Layers that follow see the rescaled features. Normalisations use the statistics of the
+    /// data and dropout does nothing.
+    pub fn calibrating(workspace: &'a mut Workspace<T>, parameters: &'a mut Parameters<T>) -> Self {
+        Self::new(workspace, Access::Calibration(parameters))
     }
 
     fn new(workspace: &'a mut Workspace<T>, access: Access<'a, T>) -> Self {
@@ -368,7 +377,7 @@ impl<'a, T: Real> Tape<'a, T> {
     fn parts(&mut self) -> (&Parameters<T>, &mut Workspace<T>) {
         let parameters = match &self.access {
             Access::Inference(parameters) => parameters,
-            Access::Training { parameters, .. } => &**parameters,
+            Access::Training { parameters, .. } | Access::Calibration(parameters) => &**parameters,
         };
         (parameters, self.workspace)
     }

@@ -153,7 +153,7 @@ impl<'a, T: Real> Tape<'a, T> {
                 parameters.value(weights.mean),
                 parameters.value(weights.variance),
             ),
-            Access::Training { parameters, .. } => {
+            Access::Training { parameters, .. } | Access::Calibration(parameters) => {
                 let scratch = &mut self.workspace.wide_scratch;
                 let config = &weights.config;
                 let statistics = batch_norm::statistics(config, x.rows, &x.value, scratch)?;
