@@ -120,7 +120,8 @@ impl Activation {
                 }),
             Self::Elu | Self::Gelu | Self::Tanh => {
                 let mut lanes = x;
-                self.value_each::<T>(bytemuck::cast_slice_mut(std::slice::from_mut(&mut lanes)));
+                let each = bytemuck::cast_slice_mut(std::slice::from_mut(&mut lanes));
+                simd.vectorize(|| self.value_each::<T>(each));
                 lanes
             }
         }
@@ -148,26 +149,52 @@ impl Activation {
             }
             Self::Elu | Self::Gelu | Self::Tanh => {
                 let mut lanes = x;
-                self.slope_each::<T>(bytemuck::cast_slice_mut(std::slice::from_mut(&mut lanes)));
+                let each = bytemuck::cast_slice_mut(std::slice::from_mut(&mut lanes));
+                simd.vectorize(|| self.slope_each::<T>(each));
                 T::times(simd, lanes, gradient)
             }
         }
     }
 
-    /// The value of each number, in place. Kept out of the loops that call it: next to exponentials
-    /// a call costs nothing, and each copy of them costs build time.
-    #[inline(never)]
+    /// The value of each number, in place, for the functions made of exponentials. Called through
+    /// `vectorize`, which keeps it out of the loops around it: next to exponentials a call costs
+    /// little, and each copy of them costs build time.
+    #[inline(always)]
     fn value_each<T: Real>(&self, lanes: &mut [T]) {
-        for lane in lanes {
-            *lane = self.value(*lane);
+        match self {
+            Self::Elu => lanes.iter_mut().for_each(|x| {
+                let below = x.min(T::zero()).exp_m1_of_negative();
+                // Compared this way round, NaN stays NaN.
+                *x = if *x <= T::zero() { below } else { *x };
+            }),
+            Self::Gelu => lanes.iter_mut().for_each(|x| {
+                let (inner, _) = gelu_inner(*x);
+                *x = T::of(0.5) * *x * (T::one() + inner.fast_tanh());
+            }),
+            Self::Tanh => lanes.iter_mut().for_each(|x| *x = x.fast_tanh()),
+            _ => lanes.iter_mut().for_each(|x| *x = self.value(*x)),
         }
     }
 
-    /// The slope at each number, in place.
-    #[inline(never)]
+    /// The slope at each number, in place, likewise.
+    #[inline(always)]
     fn slope_each<T: Real>(&self, lanes: &mut [T]) {
-        for lane in lanes {
-            *lane = self.slope(*lane);
+        let one = T::one();
+        match self {
+            Self::Elu => lanes.iter_mut().for_each(|x| {
+                let below = x.min(T::zero()).exp_of_negative();
+                *x = if *x > T::zero() { one } else { below };
+            }),
+            Self::Gelu => lanes.iter_mut().for_each(|x| {
+                let (inner, inner_slope) = gelu_inner(*x);
+                let tanh = inner.fast_tanh();
+                *x = T::of(0.5) * (one + tanh + *x * (one - tanh * tanh) * inner_slope);
+            }),
+            Self::Tanh => lanes.iter_mut().for_each(|x| {
+                let tanh = x.fast_tanh();
+                *x = one - tanh * tanh;
+            }),
+            _ => lanes.iter_mut().for_each(|x| *x = self.slope(*x)),
         }
     }
 }

@@ -37,6 +37,20 @@ pub trait Real:
     /// `exp(x)` for `x <= 0`, within two units in the last place, branch-free so that loops over it
     /// vectorise. Results below the normal numbers are 0; NaN stays NaN.
     fn exp_of_negative(self) -> Self;
+
+    #[doc(hidden)]
+    fn power_and_rest(self) -> (Self, Self);
+
+    /// `exp(x) - 1` for `x <= 0`, within three units in the last place, likewise branch-free.
+    fn exp_m1_of_negative(self) -> Self;
+
+    /// `tanh(x)`, within a few units in the last place, likewise branch-free.
+    #[inline(always)]
+    fn fast_tanh(self) -> Self {
+        let less = (Self::of(-2.0) * self.abs()).exp_m1_of_negative();
+        let size = -less / (less + Self::of(2.0));
+        if self < Self::zero() { -size } else { size }
+    }
 }
 
 mod sealed {
@@ -50,11 +64,27 @@ mod sealed {
 /// Taylor polynomial of the given degree is exact to rounding. Adding `ROUND` leaves `n` in the low
 /// bits of the mantissa, whence it is shifted into the exponent; `ln 2` comes in two parts so that
 /// `n` times the first one is exact.
-macro_rules! exp_of_negative {
+macro_rules! exponentials_of_negative {
     ($float:ident, ROUND = $round:expr, LN_2 = ($high:expr, $low:expr), LOWEST = $lowest:expr,
      MANTISSA_BITS = $bits:expr, DEGREE = $degree:expr) => {
         #[inline(always)]
         fn exp_of_negative(self) -> Self {
+            let (power, rest) = self.power_and_rest();
+            let value = power + power * rest;
+            if self < $lowest { 0.0 } else { value }
+        }
+
+        #[inline(always)]
+        fn exp_m1_of_negative(self) -> Self {
+            // For small x the power is 1, and nothing cancels.
+            let (power, rest) = self.power_and_rest();
+            let value = (power - 1.0) + power * rest;
+            if self < $lowest { -1.0 } else { value }
+        }
+
+        /// `2^n` and `exp(r) - 1`.
+        #[inline(always)]
+        fn power_and_rest(self) -> (Self, Self) {
             const INVERSE_FACTORIALS: [$float; $degree + 1] = {
                 let mut inverse = [1.0; $degree + 1];
                 let mut k = 1;
@@ -71,14 +101,13 @@ macro_rules! exp_of_negative {
             let r = x - n * $high - n * $low;
             let mut sum = INVERSE_FACTORIALS[$degree];
             let mut k = $degree;
-            while k > 0 {
+            while k > 1 {
                 k -= 1;
                 sum = sum * r + INVERSE_FACTORIALS[k];
             }
             let one: $float = 1.0;
             let power = (rounded.to_bits() << $bits).wrapping_add(one.to_bits());
-            let value = sum * $float::from_bits(power);
-            if self < $lowest { 0.0 } else { value }
+            ($float::from_bits(power), sum * r)
         }
     };
 }
@@ -96,7 +125,7 @@ impl Real for f32 {
         f64::from(self)
     }
 
-    exp_of_negative!(
+    exponentials_of_negative!(
         f32,
         ROUND = 12_582_912.0, // 1.5 * 2^23
         LN_2 = (355.0 / 512.0, -2.121_944_4e-4),
@@ -119,7 +148,7 @@ impl Real for f64 {
         self
     }
 
-    exp_of_negative!(
+    exponentials_of_negative!(
         f64,
         ROUND = 6_755_399_441_055_744.0, // 1.5 * 2^52
         LN_2 = (0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10),
@@ -145,6 +174,24 @@ mod tests {
                 T::NAME
             );
         }
+        for step in -200_000..=200_000 {
+            // Denser towards zero, where relative accuracy is easily lost.
+            let x = T::of((f64::from(step) / 60_000.0).powi(3));
+            let close = |found: T, exact: f64, ulps: f64| {
+                let error = (found.as_f64() - exact).abs();
+                assert!(
+                    error <= ulps * ulp * exact.abs(),
+                    "{} at {x}: {found} is not {exact}",
+                    T::NAME
+                );
+            };
+            close(x.fast_tanh(), x.as_f64().tanh(), 4.0);
+            if x <= T::zero() {
+                close(x.exp_m1_of_negative(), x.as_f64().exp_m1(), 3.0);
+            }
+        }
+        assert!(T::nan().fast_tanh().is_nan() && T::nan().exp_m1_of_negative().is_nan());
+        assert_eq!(T::neg_infinity().fast_tanh(), -T::one());
         assert_eq!(T::zero().exp_of_negative(), T::one());
         assert_eq!(T::neg_infinity().exp_of_negative(), T::zero());
         assert_eq!(T::of(2.0 * lowest).exp_of_negative(), T::zero());
