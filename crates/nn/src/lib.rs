@@ -41,3 +41,8 @@ pub use pool::{Buffer, Device, Pool, PoolUsage};
 pub use schedule::{Plateau, Schedule};
 pub use tape::{ConvWeights, LinearWeights, Loss, NormWeights, Tape, Var};
 pub use workspace::Workspace;
+
+/// Runs the code of the page on networks.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/networks.md")]
+struct NetworksPage;
