@@ -218,3 +218,83 @@ unsafe fn block<S: Simd, T: Real, const ROWS: usize, const VECTORS: usize, const
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::random;
+
+    /// All sizes of blocks and tails, by rows and by columns, with strides, for one instruction set.
+    fn check<S: Simd, T: Real>(simd: S, tolerance: f64) {
+        for (rows, inner, columns) in [
+            (12, 5, 32),
+            (27, 9, 16),
+            (1, 1, 1),
+            (7, 3, 53),
+            (3, 0, 5),
+            (0, 2, 3),
+            (2, 3, 0),
+        ] {
+            for by_columns in [false, true] {
+                let (row_stride, column_stride) = if by_columns {
+                    (1, rows + 2)
+                } else {
+                    (inner + 3, 1)
+                };
+                let (c_stride, b_stride) = (columns + 1, columns + 4);
+                let a: Vec<T> = random((rows + 3) * (inner + 3), 1);
+                let b: Vec<T> = random((inner + 1) * b_stride, 2);
+                let start: Vec<T> = random((rows + 1) * c_stride, 3);
+                for destination in [Destination::Set, Destination::Add] {
+                    let mut c = start.clone();
+                    simd.vectorize(NarrowProduct {
+                        destination,
+                        c: (&mut c, c_stride),
+                        a: Left {
+                            data: &a,
+                            row_stride,
+                            column_stride,
+                        },
+                        b: (&b, b_stride),
+                        sizes: Sizes {
+                            rows,
+                            inner,
+                            columns,
+                        },
+                    });
+                    for (at, (value, start)) in c.iter().zip(&start).enumerate() {
+                        let (i, j) = (at / c_stride, at % c_stride);
+                        let product = |k: usize| {
+                            let a = a[i * row_stride + k * column_stride].as_f64();
+                            a * b[k * b_stride + j].as_f64()
+                        };
+                        let mut expected = start.as_f64();
+                        if i < rows && j < columns {
+                            let sum: f64 = (0..inner).map(product).sum();
+                            let add = destination == Destination::Add;
+                            expected = sum + if add { expected } else { 0.0 };
+                        }
+                        assert!((value.as_f64() - expected).abs() < tolerance);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn products_equal_their_definition_on_every_instruction_set() {
+        check::<_, f32>(pulp::Scalar::new(), 1e-5);
+        check::<_, f64>(pulp::Scalar::new(), 1e-14);
+        #[cfg(target_arch = "x86_64")]
+        {
+            if let Some(simd) = pulp::x86::V3::try_new() {
+                check::<_, f32>(simd, 1e-5);
+                check::<_, f64>(simd, 1e-14);
+            }
+            if let Some(simd) = pulp::x86::V4::try_new() {
+                check::<_, f32>(simd, 1e-5);
+                check::<_, f64>(simd, 1e-14);
+            }
+        }
+    }
+}

@@ -2,6 +2,8 @@
 
 use crate::Real;
 
+const CACHE_LINE_BYTES: usize = 64;
+
 /// Memory that is kept from call to call and grows to the largest need it has met.
 #[derive(Debug, Default)]
 pub struct Scratch<T> {
@@ -14,12 +16,19 @@ impl<T: Real> Scratch<T> {
         Self { buffer: Vec::new() }
     }
 
-    /// `length` numbers of unspecified value.
+    /// `length` numbers of unspecified value, starting on a cache line, so that no vector in a row
+    /// of them straddles two.
     pub fn take(&mut self, length: usize) -> &mut [T] {
-        if self.buffer.len() < length {
-            self.buffer.resize(length, T::zero());
+        let line = CACHE_LINE_BYTES / size_of::<T>();
+        if self.buffer.len() < length + line {
+            self.buffer.resize(length + line, T::zero());
         }
-        &mut self.buffer[..length]
+        let start = self
+            .buffer
+            .as_ptr()
+            .align_offset(CACHE_LINE_BYTES)
+            .min(line);
+        &mut self.buffer[start..start + length]
     }
 
     /// Bytes held.

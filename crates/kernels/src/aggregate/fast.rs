@@ -1,13 +1,15 @@
 //! Gauge aggregation with the sums of a vertex in registers.
 //!
-//! For one vertex the weights of its edges are tabulated first; then, for one vector of channels of
-//! one order at a time, the edges are walked once: two loads (cosine and sine channels), a rotation,
-//! and one multiply-add for each harmonic and component, whose sums stay in registers.
+//! The weights of the edges of a tile of vertices are tabulated first; then, for one vertex and one
+//! vector of channels of one order at a time, its edges are walked once: two loads (cosine and sine
+//! channels), a rotation, and one multiply-add for each harmonic and component, whose sums stay in
+//! registers.
 
 use super::{Aggregate, Aggregation, Radial};
 use crate::parallel::{TILE, spread, worker_count};
 use crate::{EdgePhases, FeatureType, GraphArrays, Real, Scratch};
 use pulp::{Simd, WithSimd};
+use std::ops::Range;
 
 /// Which way features flow along the edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,14 +88,14 @@ impl Gather {
         self.dimension
     }
 
-    /// Working memory for one vertex: weights and rotations of its edges, and one list of harmonics.
-    pub fn memory<T: Real>(&self, graph: &GraphArrays<T>) -> usize {
-        let degrees = (0..graph.vertex_count()).map(|p| graph.row(p).len());
-        let degree = degrees.max().unwrap_or(0);
-        degree * (self.weight_stride() + self.rotation_stride()) + self.harmonics
+    /// Numbers in the table of one edge: its weights and rotations, and where the weights are not
+    /// just the harmonics, those too.
+    fn columns(&self) -> usize {
+        let harmonics = if self.plain { 0 } else { self.harmonics };
+        self.weight_columns() + 2 * self.highest_source_order + harmonics
     }
 
-    fn weight_stride(&self) -> usize {
+    fn weight_columns(&self) -> usize {
         if self.plain {
             self.harmonics
         } else {
@@ -101,154 +103,245 @@ impl Gather {
         }
     }
 
-    fn rotation_stride(&self) -> usize {
-        2 * self.highest_source_order
+    /// Working memory for [`tabulate`](Self::tabulate) on up to [`TILE`] vertices in a row.
+    pub fn memory<T: Real>(&self, graph: &GraphArrays<T>) -> usize {
+        let offsets = graph.offsets();
+        let ends = offsets.iter().skip(TILE).chain(std::iter::repeat_n(
+            &offsets[graph.vertex_count()],
+            TILE.min(offsets.len()),
+        ));
+        let edges = offsets.iter().zip(ends).map(|(&start, &end)| end - start);
+        edges.max().unwrap_or(0) as usize * self.columns()
     }
 
-    /// Writes all rows of vertex `p` to their destinations in `out`.
+    /// Tabulates, for every edge of some vertices, the weights `s phi_r t_k` of every row and
+    /// `(cos n, sin n)` of every order of the rotation; one column after the other, so that the
+    /// recurrences run over edges side by side.
     #[inline(always)]
-    pub fn vertex<S: Simd, T: Real>(
-        &self,
-        simd: S,
-        graph: &GraphArrays<T>,
-        x: &[T],
-        p: usize,
-        out: &mut [T],
-        memory: &mut [T],
-    ) {
-        let edges = graph.row(p);
-        let degree = edges.len();
-        let (weights, memory) = memory.split_at_mut(degree * self.weight_stride());
-        let (rotations, harmonics) = memory.split_at_mut(degree * self.rotation_stride());
-        self.tabulate(
+    pub fn tabulate<'a, T: Real>(
+        &'a self,
+        graph: &'a GraphArrays<T>,
+        x: &'a [T],
+        vertices: Range<usize>,
+        memory: &'a mut [T],
+    ) -> Table<'a, T> {
+        assert!(x.len() == graph.vertex_count() * self.dimension);
+        let offsets = &graph.offsets()[vertices.start..=vertices.end];
+        let first_edge = offsets[0] as usize;
+        let edges = first_edge..offsets[offsets.len() - 1] as usize;
+        let count = edges.len();
+        let (weights, memory) = memory.split_at_mut(self.weight_columns() * count);
+        let (rotations, memory) = memory.split_at_mut(2 * self.highest_source_order * count);
+        if self.plain {
+            self.harmonics(graph, vertices, weights, rotations, count);
+        } else {
+            let harmonics = &mut memory[..self.harmonics * count];
+            self.harmonics(graph, vertices, harmonics, rotations, count);
+            for (row, weights) in self.rows.iter().zip(weights.chunks_exact_mut(count.max(1))) {
+                let harmonic = &harmonics[row.harmonic * count..][..count];
+                for (place, (weight, &harmonic)) in weights.iter_mut().zip(harmonic).enumerate() {
+                    let edge = match self.direction {
+                        Direction::Forward => first_edge + place,
+                        Direction::Backward => graph.reverse()[first_edge + place] as usize,
+                    };
+                    *weight = harmonic * self.radial.weight(row.ring, graph.radius()[edge]);
+                }
+            }
+        }
+        Table {
+            gather: self,
             graph,
-            p,
-            weights,
-            rotations,
-            &mut harmonics[..self.harmonics],
-        );
-        let walk = Walk {
-            neighbours: &graph.neighbours()[edges],
             x,
-            dimension: self.dimension,
+            edges,
             weights,
-            weight_stride: self.weight_stride(),
             rotations,
-            rotation_stride: self.rotation_stride(),
-        };
-        for block in &self.blocks {
-            walk.block(simd, *block, &self.rows, out);
         }
     }
 
-    /// Weights `s phi_r t_k` of every row, and `(cos n, sin n)` of every order, for every edge.
+    /// Columns `s t_k` of all harmonics, and of all rotations.
     #[inline(always)]
-    fn tabulate<T: Real>(
+    fn harmonics<T: Real>(
         &self,
         graph: &GraphArrays<T>,
-        p: usize,
-        weights: &mut [T],
-        rotations: &mut [T],
+        vertices: Range<usize>,
         harmonics: &mut [T],
+        rotations: &mut [T],
+        count: usize,
     ) {
-        let own_scale: T = self.aggregation.scale(graph.row(p).len());
-        for (place, edge) in graph.row(p).enumerate() {
-            let (angle, rotation, scale, edge) = match self.direction {
-                Direction::Forward => {
-                    let EdgePhases { angle, transport } = graph.phases()[edge];
-                    (angle, transport, own_scale, edge)
+        self.first_harmonics(graph, vertices, harmonics, rotations, count);
+        higher_harmonics(rotations, count, None);
+        let (scales, harmonics) = harmonics.split_at_mut(count);
+        higher_harmonics(harmonics, count, Some(scales));
+    }
+
+    /// The scale of each edge and `(cos, sin)` of its angle and of its rotation, as far as there are
+    /// columns for them.
+    #[inline(always)]
+    fn first_harmonics<T: Real>(
+        &self,
+        graph: &GraphArrays<T>,
+        vertices: Range<usize>,
+        harmonics: &mut [T],
+        rotations: &mut [T],
+        count: usize,
+    ) {
+        let first_edge = graph.row(vertices.start).start;
+        let (scales, harmonics) = harmonics.split_at_mut(count);
+        let mut turns = rotations.chunks_exact_mut(count.max(1));
+        let (turn_cosines, turn_sines) = (turns.next(), turns.next());
+        let mut angles = harmonics.chunks_exact_mut(count.max(1));
+        let (angle_cosines, angle_sines) = (angles.next(), angles.next());
+        let phases = graph.phases();
+        match self.direction {
+            Direction::Forward => {
+                let phases = &phases[first_edge..][..count];
+                if let (Some(cosines), Some(sines)) = (turn_cosines, turn_sines) {
+                    for ((c, s), phases) in cosines.iter_mut().zip(sines).zip(phases) {
+                        [*c, *s] = phases.transport;
+                    }
                 }
-                Direction::Backward => {
-                    let target = graph.neighbours()[edge] as usize;
-                    let edge = graph.reverse()[edge] as usize;
-                    let EdgePhases { angle, transport } = graph.phases()[edge];
-                    let scale = self.aggregation.scale(graph.row(target).len());
-                    let negative = |[c, s]: [T; 2]| [c, -s];
-                    (negative(transport), negative(angle), scale, edge)
+                if let (Some(cosines), Some(sines)) = (angle_cosines, angle_sines) {
+                    for ((c, s), phases) in cosines.iter_mut().zip(sines).zip(phases) {
+                        [*c, *s] = phases.angle;
+                    }
                 }
-            };
-            let turns = &mut rotations[place * self.rotation_stride()..][..self.rotation_stride()];
-            powers(rotation, rotation, turns);
-            let weights = &mut weights[place * self.weight_stride()..][..self.weight_stride()];
-            let [c, s] = angle;
-            if self.plain {
-                weights[0] = scale;
-                powers([scale * c, scale * s], angle, &mut weights[1..]);
-            } else {
-                harmonics[0] = scale;
-                powers([scale * c, scale * s], angle, &mut harmonics[1..]);
-                let radius = graph.radius()[edge];
-                for (weight, row) in weights.iter_mut().zip(&self.rows) {
-                    *weight = harmonics[row.harmonic] * self.radial.weight(row.ring, radius);
+                if self.aggregation == Aggregation::Sum {
+                    scales.fill(T::one());
+                } else {
+                    for p in vertices {
+                        let row = graph.row(p);
+                        let scale = self.aggregation.scale(row.len());
+                        scales[row.start - first_edge..row.end - first_edge].fill(scale);
+                    }
+                }
+            }
+            Direction::Backward => {
+                let reverse = &graph.reverse()[first_edge..][..count];
+                if let (Some(cosines), Some(sines)) = (turn_cosines, turn_sines) {
+                    for ((c, s), &edge) in cosines.iter_mut().zip(sines).zip(reverse) {
+                        let [cosine, sine] = phases[edge as usize].angle;
+                        [*c, *s] = [cosine, -sine];
+                    }
+                }
+                if let (Some(cosines), Some(sines)) = (angle_cosines, angle_sines) {
+                    for ((c, s), &edge) in cosines.iter_mut().zip(sines).zip(reverse) {
+                        let [cosine, sine] = phases[edge as usize].transport;
+                        [*c, *s] = [cosine, -sine];
+                    }
+                }
+                if self.aggregation == Aggregation::Sum {
+                    scales.fill(T::one());
+                } else {
+                    let targets = &graph.neighbours()[first_edge..][..count];
+                    for (scale, &target) in scales.iter_mut().zip(targets) {
+                        *scale = self.aggregation.scale(graph.row(target as usize).len());
+                    }
                 }
             }
         }
     }
 }
 
-/// `first`, then each pair the one before turned by `step`.
+/// From the first pair of columns `(cos, sin)`, the pairs of the higher multiples by angle addition;
+/// then every pair times `scales`.
 #[inline(always)]
-fn powers<T: Real>(first: [T; 2], step: [T; 2], pairs: &mut [T]) {
-    let [mut c, mut s] = first;
-    for pair in pairs.chunks_exact_mut(2) {
-        pair[0] = c;
-        pair[1] = s;
-        (c, s) = (c * step[0] - s * step[1], s * step[0] + c * step[1]);
+fn higher_harmonics<T: Real>(pairs: &mut [T], count: usize, scales: Option<&[T]>) {
+    if count == 0 || pairs.is_empty() {
+        return;
+    }
+    let (first, higher) = pairs.split_at_mut(2 * count);
+    let (first_cosines, first_sines) = first.split_at_mut(count);
+    let mut before: Option<(&[T], &[T])> = None;
+    for pair in higher.chunks_exact_mut(2 * count) {
+        let (cosines, sines) = pair.split_at_mut(count);
+        let (c0, s0) = before.unwrap_or((first_cosines, first_sines));
+        for i in 0..count {
+            let (c, s) = (first_cosines[i], first_sines[i]);
+            cosines[i] = c0[i] * c - s0[i] * s;
+            sines[i] = s0[i] * c + c0[i] * s;
+        }
+        before = Some((cosines, sines));
+    }
+    if let Some(scales) = scales {
+        for column in pairs.chunks_exact_mut(count) {
+            for (value, &scale) in column.iter_mut().zip(scales) {
+                *value *= scale;
+            }
+        }
     }
 }
 
-/// The edges of one vertex with their tables.
-#[derive(Clone, Copy)]
-struct Walk<'a, T> {
-    neighbours: &'a [u32],
+/// The tables of the edges of some vertices.
+pub(crate) struct Table<'a, T> {
+    gather: &'a Gather,
+    graph: &'a GraphArrays<T>,
     x: &'a [T],
-    dimension: usize,
+    edges: Range<usize>,
+    /// `[rows, edges]`.
     weights: &'a [T],
-    weight_stride: usize,
+    /// `[cos 1, sin 1, cos 2, ...; edges]`.
     rotations: &'a [T],
-    rotation_stride: usize,
 }
 
-impl<T: Real> Walk<'_, T> {
-    /// All rows for all channels of one order.
+/// One vector of channels of one order.
+#[derive(Clone, Copy)]
+struct Columns {
+    block: Block,
+    first: usize,
+    width: usize,
+}
+
+impl<T: Real> Table<'_, T> {
+    /// Writes all rows of vertex `p`, which must be one of the tabulated ones, to their destinations
+    /// in `out`.
     #[inline(always)]
-    fn block<S: Simd>(&self, simd: S, block: Block, rows: &[Row], out: &mut [T]) {
+    pub fn vertex<S: Simd>(&self, simd: S, p: usize, out: &mut [T]) {
+        let row = self.graph.row(p);
+        assert!(self.edges.start <= row.start && row.end <= self.edges.end);
         let lanes = T::count::<S>();
-        let mut channel = 0;
-        while channel < block.channels {
-            let width = lanes.min(block.channels - channel);
-            if width == lanes {
-                self.columns::<S, false>(simd, block, channel, width, rows, out);
-            } else {
-                self.columns::<S, true>(simd, block, channel, width, rows, out);
+        for &block in &self.gather.blocks {
+            for first in (0..block.channels).step_by(lanes) {
+                let width = lanes.min(block.channels - first);
+                let columns = Columns {
+                    block,
+                    first,
+                    width,
+                };
+                if width == lanes {
+                    self.all_rows::<S, false>(simd, row.clone(), columns, out);
+                } else {
+                    self.all_rows::<S, true>(simd, row.clone(), columns, out);
+                }
             }
-            channel += width;
         }
     }
 
-    /// All rows for one vector of channels, as many rows at a time as registers hold.
+    /// All rows for one vector of channels, as many at a time as registers hold.
     #[inline(always)]
-    fn columns<S: Simd, const TAIL: bool>(
+    fn all_rows<S: Simd, const TAIL: bool>(
         &self,
         simd: S,
-        block: Block,
-        channel: usize,
-        width: usize,
-        rows: &[Row],
+        edges: Range<usize>,
+        columns: Columns,
         out: &mut [T],
     ) {
+        let rows = self.gather.rows.len();
         let mut first = 0;
         macro_rules! sums {
             ($($count:literal)*) => {$(
-                while rows.len() - first >= $count {
-                    if block.order == 0 {
-                        self.sums::<S, $count, false, TAIL>(
-                            simd, block, channel, width, rows, first, out,
-                        );
-                    } else {
-                        self.sums::<S, $count, true, TAIL>(
-                            simd, block, channel, width, rows, first, out,
-                        );
+                while rows - first >= $count {
+                    // SAFETY: `vertex` checked that the edges are tabulated, and there are
+                    // `$count` rows from `first`.
+                    unsafe {
+                        if columns.block.order == 0 {
+                            self.sums::<S, $count, false, TAIL>(
+                                simd, edges.clone(), columns, first, out,
+                            );
+                        } else {
+                            self.sums::<S, $count, true, TAIL>(
+                                simd, edges.clone(), columns, first, out,
+                            );
+                        }
                     }
                     first += $count;
                 }
@@ -259,46 +352,66 @@ impl<T: Real> Walk<'_, T> {
 
     /// `COUNT` rows for one vector of channels: of the cosine and the sine component where the
     /// order is `TURNED`, of the one component of order 0 otherwise.
+    ///
+    /// # Safety
+    /// `edges` are tabulated edges, and there are `COUNT` rows from `first_row`.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)]
-    fn sums<S: Simd, const COUNT: usize, const TURNED: bool, const TAIL: bool>(
+    unsafe fn sums<S: Simd, const COUNT: usize, const TURNED: bool, const TAIL: bool>(
         &self,
         simd: S,
-        block: Block,
-        channel: usize,
-        width: usize,
-        rows: &[Row],
-        first: usize,
+        edges: Range<usize>,
+        columns: Columns,
+        first_row: usize,
         out: &mut [T],
     ) {
-        let zero = T::splat(simd, T::zero());
-        let load = |from: &[T]| {
+        let Columns {
+            block,
+            first,
+            width,
+        } = columns;
+        let count = self.edges.len();
+        let start = edges.start - self.edges.start;
+        let (cosine, sine) = (block.start + first, block.start + first + block.channels);
+        // SAFETY: `from` is one of the places below, with `width` numbers behind it; without a tail
+        // that is one full vector.
+        let load = |from: *const T| unsafe {
             if TAIL {
-                T::load(simd, from)
+                T::load(simd, std::slice::from_raw_parts(from, width))
             } else {
-                debug_assert!(from.len() == T::count::<S>());
-                // SAFETY: without a tail, slices are `width` numbers long, one full vector.
-                unsafe { T::load_from::<S>(from.as_ptr()) }
+                T::load_from::<S>(from)
             }
         };
-        let cosine = block.start + channel;
-        let sine = cosine + block.channels;
+        let zero = T::splat(simd, T::zero());
         let (mut cosines, mut sines) = ([zero; COUNT], [zero; COUNT]);
-        for (place, &q) in self.neighbours.iter().enumerate() {
-            let features = &self.x[q as usize * self.dimension..][..self.dimension];
-            let weights = &self.weights[place * self.weight_stride + first..][..COUNT];
-            let mut u = load(&features[cosine..][..width]);
+        let weights = self
+            .weights
+            .as_ptr()
+            .wrapping_add(first_row * count + start);
+        let turns = block.order.saturating_sub(1) * 2 * count + start;
+        let turns = self.rotations.as_ptr().wrapping_add(turns);
+        for (place, &q) in self.graph.neighbours()[edges].iter().enumerate() {
+            // Graph arrays name existing vertices only, and `tabulate` checked the length of `x`.
+            let features = self
+                .x
+                .as_ptr()
+                .wrapping_add(q as usize * self.gather.dimension);
+            let mut u = load(features.wrapping_add(cosine));
             let mut w = zero;
             if TURNED {
-                let at = place * self.rotation_stride + 2 * (block.order - 1);
-                let turn = &self.rotations[at..][..2];
-                let (c, s) = (T::splat(simd, turn[0]), T::splat(simd, turn[1]));
-                let v = load(&features[sine..][..width]);
+                // SAFETY: the rotations have two columns of `count` edges for each order.
+                let (c, s) = unsafe {
+                    let at = turns.wrapping_add(place);
+                    (*at, *at.wrapping_add(count))
+                };
+                let (c, s) = (T::splat(simd, c), T::splat(simd, s));
+                let v = load(features.wrapping_add(sine));
                 w = T::times_plus(simd, s, u, T::times(simd, c, v));
                 u = T::minus_times(simd, s, v, T::times(simd, c, u));
             }
             for k in 0..COUNT {
-                let weight = T::splat(simd, weights[k]);
+                // SAFETY: the weights have one column of `count` edges for each row.
+                let weight = unsafe { *weights.wrapping_add(k * count + place) };
+                let weight = T::splat(simd, weight);
                 cosines[k] = T::times_plus(simd, weight, u, cosines[k]);
                 if TURNED {
                     sines[k] = T::times_plus(simd, weight, w, sines[k]);
@@ -310,18 +423,34 @@ impl<T: Real> Walk<'_, T> {
             if TAIL {
                 T::store(simd, to, values);
             } else {
-                debug_assert!(to.len() == T::count::<S>());
-                // SAFETY: as for `load`.
+                // SAFETY: without a tail, `width` is one full vector.
                 unsafe { T::store_to::<S>(to.as_mut_ptr(), values) };
             }
         };
         for k in 0..COUNT {
-            let destination = rows[first + k].destination;
+            let destination = self.gather.rows[first_row + k].destination;
             store(destination + cosine, cosines[k]);
             if TURNED {
                 store(destination + sine, sines[k]);
             }
         }
+    }
+}
+
+impl Aggregate {
+    fn gather(&self) -> Gather {
+        let rows = (0..self.rings * self.harmonics()).map(|row| Row {
+            harmonic: row % self.harmonics(),
+            ring: row / self.harmonics(),
+            destination: row * self.input.dimension(),
+        });
+        Gather::new(
+            Direction::Forward,
+            &self.input,
+            rows.collect(),
+            self.radial(),
+            self.aggregation,
+        )
     }
 }
 
@@ -336,19 +465,8 @@ pub(super) fn forward<T: Real>(
     if a.is_empty() {
         return;
     }
-    let rows = (0..op.rings * op.harmonics()).map(|row| Row {
-        harmonic: row % op.harmonics(),
-        ring: row / op.harmonics(),
-        destination: row * op.input.dimension(),
-    });
-    let gather = Gather::new(
-        Direction::Forward,
-        &op.input,
-        rows.collect(),
-        op.radial(),
-        op.aggregation,
-    );
-    let each = gather.memory(graph);
+    let gather = op.gather();
+    let each = gather.memory(graph).max(1);
     let workers = worker_count(graph.vertex_count().div_ceil(TILE));
     spread(
         scratch.take(workers * each).chunks_exact_mut(each),
@@ -382,10 +500,12 @@ impl<T: Real> WithSimd for ForwardTile<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        for (place, out) in self.out.chunks_exact_mut(self.width).enumerate() {
-            let p = self.first + place;
-            self.gather
-                .vertex(simd, self.graph, self.x, p, out, self.memory);
+        let vertices = self.first..self.first + self.out.len() / self.width;
+        let table = self
+            .gather
+            .tabulate(self.graph, self.x, vertices.clone(), self.memory);
+        for (p, out) in vertices.zip(self.out.chunks_exact_mut(self.width)) {
+            table.vertex(simd, p, out);
         }
     }
 }
@@ -478,6 +598,67 @@ impl<T: Real> WithSimd for BackwardTile<'_, T> {
                     let [tc, ts] = transport;
                     (c, s) = (c * tc - s * ts, s * tc + c * ts);
                 }
+            }
+        }
+    }
+}
+
+/// `first`, then each pair the one before turned by `step`.
+#[inline(always)]
+fn powers<T: Real>(first: [T; 2], step: [T; 2], pairs: &mut [T]) {
+    let [mut c, mut s] = first;
+    for pair in pairs.chunks_exact_mut(2) {
+        pair[0] = c;
+        pair[1] = s;
+        (c, s) = (c * step[0] - s * step[1], s * step[0] + c * step[1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregate::reference;
+    use crate::testing::{difference, graphs, random};
+
+    fn check<S: Simd>(simd: S) {
+        let (_, graph) = graphs::<f64>().swap_remove(2);
+        for (input, highest_order) in [("16x0 + 8x1", 2), ("3x0 + 5x2", 3)] {
+            let op = Aggregate {
+                input: input.parse().unwrap(),
+                highest_order,
+                rings: 1,
+                max_radius: 1.0,
+                aggregation: Aggregation::Mean,
+            };
+            let x: Vec<f64> = random(graph.vertex_count() * op.input.dimension(), 1);
+            let mut expected = vec![0.0; graph.vertex_count() * op.dimension()];
+            reference::forward(&op, &graph, &x, &mut expected).unwrap();
+            let gather = op.gather();
+            let (mut a, mut memory) = (expected.clone(), vec![0.0; gather.memory(&graph)]);
+            a.fill(f64::NAN);
+            simd.vectorize(ForwardTile {
+                gather: &gather,
+                graph: &graph,
+                x: &x,
+                first: 0,
+                out: &mut a,
+                width: op.dimension(),
+                memory: &mut memory,
+            });
+            assert!(difference(&a, &expected) < 1e-14);
+        }
+    }
+
+    #[test]
+    fn sums_equal_the_reference_on_every_instruction_set() {
+        check(pulp::Scalar::new());
+        #[cfg(target_arch = "x86_64")]
+        {
+            if let Some(simd) = pulp::x86::V3::try_new() {
+                check(simd);
+            }
+            if let Some(simd) = pulp::x86::V4::try_new() {
+                check(simd);
             }
         }
     }

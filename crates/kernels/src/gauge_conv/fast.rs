@@ -9,6 +9,14 @@ use crate::{Destination, GraphArrays, Real, Scratch};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
+/// Numbers in a cache line: 16 of f32, more than one line of f64.
+const CACHE_LINE: usize = 16;
+
+/// Rounds up to whole cache lines.
+fn lines(numbers: usize) -> usize {
+    numbers.next_multiple_of(CACHE_LINE)
+}
+
 pub(super) fn forward<T: Real>(
     op: &GaugeConv,
     graph: &GraphArrays<T>,
@@ -23,8 +31,8 @@ pub(super) fn forward<T: Real>(
     let stack = Stack::new(op, Direction::Forward);
     let workers = worker_count(graph.vertex_count().div_ceil(TILE));
     let each = tile_memory(&stack, graph);
-    let memory = scratch.take(stack.weights + workers * each);
-    let (stacked, tiles) = memory.split_at_mut(stack.weights);
+    let memory = scratch.take(lines(stack.weights) + workers * each);
+    let (stacked, tiles) = memory.split_at_mut(lines(stack.weights));
     stack.fill(weights, stacked);
     let stacked = &*stacked;
     spread(
@@ -50,9 +58,9 @@ pub(super) fn forward<T: Real>(
     );
 }
 
-/// A tile, and the memory for gathering one vertex.
+/// A tile, and the memory for gathering it.
 fn tile_memory<T: Real>(stack: &Stack<'_>, graph: &GraphArrays<T>) -> usize {
-    TILE * stack.row + stack.gather.memory(graph)
+    lines(TILE * stack.row + stack.gather.memory(graph)).max(CACHE_LINE)
 }
 
 /// The vertices of one tile and what is gathered for them.
@@ -76,13 +84,15 @@ impl<'a, T: Real> WithSimd for GatherTile<'a, T> {
         let rows = self.vertices.len();
         let (tile, memory) = self.memory.split_at_mut(TILE * stack.row);
         let dimension = stack.gather.dimension();
+        let features = self.features;
+        let table = stack
+            .gather
+            .tabulate(graph, features, self.vertices.clone(), memory);
         for (p, out) in self.vertices.zip(tile.chunks_exact_mut(stack.row.max(1))) {
-            stack
-                .gather
-                .vertex(simd, graph, self.features, p, out, memory);
+            table.vertex(simd, p, out);
             let scale: T = op.aggregation.self_scale(graph.row(p).len());
             for own in &stack.own {
-                let from = &self.features[p * dimension + own.from..][..own.width];
+                let from = &features[p * dimension + own.from..][..own.width];
                 for (out, &feature) in out[own.to..][..own.width].iter_mut().zip(from) {
                     *out = scale * feature;
                 }
@@ -154,12 +164,12 @@ pub(super) fn backward<T: Real>(
     let vertices = graph.vertex_count();
     let stack = Stack::new(op, Direction::Backward);
     let each_tile = tile_memory(&stack, graph);
-    let each_sum = stack.weights + gradients.bias.len();
+    let each_sum = lines(stack.weights + gradients.bias.len());
     let part_rows = reduction_block(vertices);
     let parts = vertices.div_ceil(part_rows);
     let workers = worker_count(parts);
-    let memory = scratch.take(stack.weights + workers * each_tile + parts * each_sum);
-    let (stacked, memory) = memory.split_at_mut(stack.weights);
+    let memory = scratch.take(lines(stack.weights) + workers * each_tile + parts * each_sum);
+    let (stacked, memory) = memory.split_at_mut(lines(stack.weights));
     let (tiles, sums) = memory.split_at_mut(workers * each_tile);
     if dx.is_some() {
         stack.fill(weights, stacked);

@@ -27,7 +27,7 @@
 //! where `W'_n` are the columns of `W` for input order `n`.
 //!
 //! Shapes: `x` is `[V, D_in]`, `y` is `[V, D_out]`, neighbour weights are `[rings, D_out, D_in]`, self
-//! weights as in [`self_map`](crate::self_map), the bias has one number for each scalar output.
+//! weights as in [`self_map`], the bias has one number for each scalar output.
 
 mod fast;
 pub mod reference;
@@ -73,7 +73,7 @@ pub struct GaugeConv {
 pub struct Weights<'a, T> {
     /// `K(0)` of each ring: `[rings, D_out, D_in]`.
     pub neighbour: &'a [T],
-    /// As in [`self_map`](crate::self_map).
+    /// As in [`self_map`].
     pub self_term: &'a [T],
     /// One number for each scalar output.
     pub bias: &'a [T],

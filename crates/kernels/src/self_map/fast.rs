@@ -1,7 +1,7 @@
 //! The equivariant linear map as one narrow product for each order.
 //!
 //! The weights of an order are laid out as a full matrix first, inputs by outputs:
-//! `[[a, -b], [b, a]]^T` blocks for orders above 0. The gradient is collected for that full matrix
+//! `[[a, -b], [b, a]]` for orders above 0. The gradient is collected for that full matrix
 //! and folded back onto `a` and `b` at the end.
 
 use super::SelfMap;

@@ -1,6 +1,7 @@
 //! The equivariant linear map as its formula says it, channel pair by channel pair.
 
-use super::{SelfMap, blocks};
+use super::{OPERATOR, SelfMap, blocks};
+use crate::error::check_length;
 use crate::{KernelError, Real};
 
 /// The same as [`forward`](super::forward).
@@ -61,6 +62,8 @@ pub fn backward<T: Real>(
 ) -> Result<(), KernelError> {
     let features = [("x", x, &op.input), ("dy", dy, &op.output)];
     op.check(vertices, features, ("weight", weight), ("dbias", dbias))?;
+    check_length(OPERATOR, "dweight", dweight, op.parameter_count())?;
+    check_length(OPERATOR, "dx", dx, x.len())?;
     dx.fill(T::zero());
     for vertex in 0..vertices {
         let (from, to) = (

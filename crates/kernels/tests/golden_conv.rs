@@ -1,0 +1,183 @@
+//! The convolution against numbers of the method's published code (fixtures/golden), in the paper's
+//! form: sum over neighbours, self term, no bias.
+
+use gemcnn_kernels::gauge_conv::{self, GaugeConv, WeightGradients, Weights};
+use gemcnn_kernels::{FeatureType, GraphArrays, GraphParts, Scratch, self_map};
+use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh, NormalWeighting};
+use safetensors::SafeTensors;
+
+const MESHES: [&str; 4] = [
+    "mesh_icosahedron",
+    "mesh_icosahedron_deformed",
+    "mesh_irregular200",
+    "mesh_grid6x7_open",
+];
+const IN_CHANNELS: usize = 4;
+const OUT_CHANNELS: usize = 5;
+const COMPONENTS: usize = 5;
+
+struct Golden {
+    bytes: Vec<u8>,
+}
+
+impl Golden {
+    fn read(name: &str) -> Self {
+        let path = format!(
+            "{}/../../fixtures/golden/{name}.safetensors",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        Self {
+            bytes: std::fs::read(&path).unwrap_or_else(|e| panic!("{path}: {e}")),
+        }
+    }
+
+    fn data<T: bytemuck::Pod>(&self, name: &str) -> Vec<T> {
+        let file = SafeTensors::deserialize(&self.bytes).unwrap();
+        bytemuck::pod_collect_to_vec(file.tensor(name).unwrap().data())
+    }
+
+    fn graph(&self) -> GraphArrays<f64> {
+        let faces: Vec<[u32; 3]> = self.data("faces");
+        let positions: Vec<[f64; 3]> = self.data("vertices");
+        let positions = positions.into_iter().map(Into::into).collect();
+        let mesh = Mesh::new(positions, faces.iter().collect()).unwrap();
+        let options = GeometryOptions {
+            normals: NormalWeighting::CornerAngle,
+            ..Default::default()
+        };
+        let graph = GaugeGraph::new(&mesh, &options).unwrap();
+        GraphArrays::union(&[GraphParts {
+            offsets: graph.offsets(),
+            neighbours: graph.neighbours(),
+            reverse: graph.reverse(),
+            theta: graph.theta(),
+            transport: graph.transport(),
+            radius: graph.radius(),
+        }])
+        .unwrap()
+    }
+}
+
+/// `[vertex, channel, component]` to `[vertex, component, channel]`.
+fn features(golden: &[f64], channels: usize) -> Vec<f64> {
+    let number = |index: usize| {
+        let (vertex, rest) = (
+            index / (channels * COMPONENTS),
+            index % (channels * COMPONENTS),
+        );
+        let (component, channel) = (rest / channels, rest % channels);
+        golden[(vertex * channels + channel) * COMPONENTS + component]
+    };
+    (0..golden.len()).map(number).collect()
+}
+
+/// The first ring of `[ring, in channel, in component, out channel, out component]` to `[D_out, D_in]`.
+fn neighbour_weights(golden: &[f64]) -> Vec<f64> {
+    let mut weights = Vec::new();
+    for out in 0..COMPONENTS * OUT_CHANNELS {
+        for from in 0..COMPONENTS * IN_CHANNELS {
+            let (n, i) = (out / OUT_CHANNELS, out % OUT_CHANNELS);
+            let (m, j) = (from / IN_CHANNELS, from % IN_CHANNELS);
+            let at = ((j * COMPONENTS + m) * OUT_CHANNELS + i) * COMPONENTS + n;
+            weights.push(golden[at]);
+        }
+    }
+    weights
+}
+
+/// `[basis, in channel, out channel]` to ours; basis `2n` is the rotation by +90 degrees, our `-b`.
+fn self_weights(golden: &[f64]) -> Vec<f64> {
+    let mut weights = Vec::new();
+    for basis in 0..COMPONENTS {
+        let sign = if basis > 0 && basis.is_multiple_of(2) {
+            -1.0
+        } else {
+            1.0
+        };
+        for i in 0..OUT_CHANNELS {
+            for j in 0..IN_CHANNELS {
+                weights.push(sign * golden[(basis * IN_CHANNELS + j) * OUT_CHANNELS + i]);
+            }
+        }
+    }
+    weights
+}
+
+fn assert_close(ours: &[f64], golden: &[f64], what: &str) {
+    assert_eq!(ours.len(), golden.len(), "{what}");
+    for (index, (ours, golden)) in ours.iter().zip(golden).enumerate() {
+        assert!(
+            (ours - golden).abs() <= 1e-10,
+            "{what}, number {index}: {ours} is not {golden}"
+        );
+    }
+}
+
+#[test]
+fn outputs_and_gradients_equal_the_published_code() {
+    for name in MESHES {
+        let golden = Golden::read(name);
+        let graph = golden.graph();
+        let op = GaugeConv {
+            bias: false,
+            ..GaugeConv::new(
+                FeatureType::uniform(IN_CHANNELS, 2),
+                FeatureType::uniform(OUT_CHANNELS, 2),
+            )
+        };
+        let result = |tensor: &str| golden.data(&format!("edges_B.conv_sum_nobias.{tensor}"));
+        let x = features(&golden.data("x"), IN_CHANNELS);
+        let dy = features(&golden.data("c"), OUT_CHANNELS);
+        let neighbour = neighbour_weights(&golden.data("weight"));
+        let own = self_weights(&golden.data("self_weight"));
+        assert_eq!(own.len(), self_map::parameter_count(&op.input, &op.output));
+        let weights = Weights {
+            neighbour: &neighbour,
+            self_term: &own,
+            bias: &[],
+        };
+        let mut scratch = Scratch::new();
+        let mut y = vec![0.0; dy.len()];
+        gauge_conv::forward(&op, &graph, &x, weights, &mut y, &mut scratch).unwrap();
+        assert_close(
+            &y,
+            &features(&result("y"), OUT_CHANNELS),
+            &format!("{name}, y"),
+        );
+
+        let mut dx = vec![0.0; x.len()];
+        let (mut d_neighbour, mut d_own) = (vec![0.0; neighbour.len()], vec![0.0; own.len()]);
+        let gradients = WeightGradients {
+            neighbour: &mut d_neighbour,
+            self_term: &mut d_own,
+            bias: &mut [],
+        };
+        let wanted = Some(&mut dx[..]);
+        gauge_conv::backward(
+            &op,
+            &graph,
+            &x,
+            weights,
+            &dy,
+            wanted,
+            gradients,
+            &mut scratch,
+        )
+        .unwrap();
+        for (what, ours, expected) in [
+            ("dx", &dx, features(&result("dx"), IN_CHANNELS)),
+            (
+                "dweight",
+                &d_neighbour,
+                neighbour_weights(&result("dweight")),
+            ),
+            (
+                "dself_weight",
+                &d_own,
+                self_weights(&result("dself_weight")),
+            ),
+        ] {
+            assert_close(ours, &expected, &format!("{name}, {what}"));
+        }
+    }
+}
