@@ -36,7 +36,7 @@ impl Activation {
     /// assert_eq!(Activation::Relu.value(-2.0), 0.0);
     /// assert_eq!(Activation::Polynomial(vec![1.0, 0.0, 3.0]).value(2.0), 13.0);
     /// ```
-    #[inline(always)]
+    #[inline]
     pub fn value<T: Real>(&self, x: T) -> T {
         match self {
             Self::Identity => x,
@@ -67,7 +67,7 @@ impl Activation {
     }
 
     /// The slope at one number.
-    #[inline(always)]
+    #[inline]
     pub fn slope<T: Real>(&self, x: T) -> T {
         let one = T::one();
         match self {
@@ -120,9 +120,7 @@ impl Activation {
                 }),
             Self::Elu | Self::Gelu | Self::Tanh => {
                 let mut lanes = x;
-                for lane in bytemuck::cast_slice_mut(std::slice::from_mut(&mut lanes)) {
-                    *lane = self.value::<T>(*lane);
-                }
+                self.value_each::<T>(bytemuck::cast_slice_mut(std::slice::from_mut(&mut lanes)));
                 lanes
             }
         }
@@ -150,11 +148,26 @@ impl Activation {
             }
             Self::Elu | Self::Gelu | Self::Tanh => {
                 let mut lanes = x;
-                for lane in bytemuck::cast_slice_mut(std::slice::from_mut(&mut lanes)) {
-                    *lane = self.slope::<T>(*lane);
-                }
+                self.slope_each::<T>(bytemuck::cast_slice_mut(std::slice::from_mut(&mut lanes)));
                 T::times(simd, lanes, gradient)
             }
+        }
+    }
+
+    /// The value of each number, in place. Kept out of the loops that call it: next to exponentials
+    /// a call costs nothing, and each copy of them costs build time.
+    #[inline(never)]
+    fn value_each<T: Real>(&self, lanes: &mut [T]) {
+        for lane in lanes {
+            *lane = self.value(*lane);
+        }
+    }
+
+    /// The slope at each number, in place.
+    #[inline(never)]
+    fn slope_each<T: Real>(&self, lanes: &mut [T]) {
+        for lane in lanes {
+            *lane = self.slope(*lane);
         }
     }
 }

@@ -23,32 +23,51 @@ const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
+/// Counters that [`Stream::fill`] turns into words at a time, side by side in vectors.
+const SIDE_BY_SIDE: usize = 16;
+
 /// Four words from a counter and a key.
+pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    philox_lanes(counter.map(|word| [word]), key).map(|[word]| word)
+}
+
+/// The same for several counters: word by word, one lane for each counter.
 #[inline(always)]
-pub fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+fn philox_lanes<const LANES: usize>(
+    [mut c0, mut c1, mut c2, mut c3]: [[u32; LANES]; 4],
+    mut key: [u32; 2],
+) -> [[u32; LANES]; 4] {
     for _ in 0..ROUNDS {
-        let products = [
-            u64::from(MULTIPLIERS[0]) * u64::from(counter[0]),
-            u64::from(MULTIPLIERS[1]) * u64::from(counter[2]),
-        ];
-        counter = [
-            (products[1] >> 32) as u32 ^ counter[1] ^ key[0],
-            products[1] as u32,
-            (products[0] >> 32) as u32 ^ counter[3] ^ key[1],
-            products[0] as u32,
-        ];
+        for lane in 0..LANES {
+            let first = u64::from(MULTIPLIERS[0]) * u64::from(c0[lane]);
+            let second = u64::from(MULTIPLIERS[1]) * u64::from(c2[lane]);
+            c0[lane] = (second >> 32) as u32 ^ c1[lane] ^ key[0];
+            c1[lane] = second as u32;
+            c2[lane] = (first >> 32) as u32 ^ c3[lane] ^ key[1];
+            c3[lane] = first as u32;
+        }
         key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
     }
-    counter
+    [c0, c1, c2, c3]
+}
+
+fn halves(value: u64) -> [u32; 2] {
+    [value as u32, (value >> 32) as u32]
 }
 
 impl Stream {
-    /// The four words from word `4 * block` on.
+    /// The words of consecutive blocks of four, from block `first` on, one lane for each block.
     #[inline(always)]
-    pub fn block(&self, block: u64) -> [u32; 4] {
-        let halves = |value: u64| [value as u32, (value >> 32) as u32];
-        let ([b0, b1], [s0, s1]) = (halves(block), halves(self.step));
-        philox4x32_10([b0, b1, s0, s1], halves(self.seed))
+    fn blocks<const LANES: usize>(&self, first: u64) -> [[u32; LANES]; 4] {
+        let [s0, s1] = halves(self.step);
+        let block = |lane: usize| halves(first.wrapping_add(lane as u64));
+        let counters = [
+            std::array::from_fn(|lane| block(lane)[0]),
+            std::array::from_fn(|lane| block(lane)[1]),
+            [s0; LANES],
+            [s1; LANES],
+        ];
+        philox_lanes(counters, halves(self.seed))
     }
 
     /// One word.
@@ -59,22 +78,25 @@ impl Stream {
     /// assert_eq!(stream.word(1), 0xe169c58d);
     /// ```
     pub fn word(&self, index: u64) -> u32 {
-        self.block(index / 4)[(index % 4) as usize]
+        let [word] = self.blocks(index / 4)[(index % 4) as usize];
+        word
     }
 
     /// Consecutive words, from word `first` on.
     #[inline(always)]
     pub fn fill(&self, first: u64, words: &mut [u32]) {
-        let skip = (first % 4) as usize;
-        let (head, rest) = words.split_at_mut(words.len().min((4 - skip) % 4));
-        if !head.is_empty() {
-            let block = self.block(first / 4);
-            head.copy_from_slice(&block[skip..skip + head.len()]);
+        let before_whole_blocks = ((4 - first % 4) % 4) as usize;
+        let (head, rest) = words.split_at_mut(words.len().min(before_whole_blocks));
+        for (word, index) in head.iter_mut().zip(first..) {
+            *word = self.word(index);
         }
-        let start = first.div_ceil(4);
-        for (at, four) in rest.chunks_mut(4).enumerate() {
-            let block = self.block(start + at as u64);
-            four.copy_from_slice(&block[..four.len()]);
+        let mut block = first.div_ceil(4);
+        for words in rest.chunks_mut(4 * SIDE_BY_SIDE) {
+            let lanes = self.blocks::<SIDE_BY_SIDE>(block);
+            for (at, word) in words.iter_mut().enumerate() {
+                *word = lanes[at % 4][at / 4];
+            }
+            block = block.wrapping_add(SIDE_BY_SIDE as u64);
         }
     }
 }
@@ -123,7 +145,7 @@ mod tests {
             )[2]
         );
         for first in 0..9 {
-            for count in 0..12 {
+            for count in [0, 1, 2, 3, 5, 63, 64, 65, 150] {
                 let mut words = vec![0; count];
                 stream.fill(first, &mut words);
                 let expected: Vec<u32> = (first..first + count as u64)

@@ -86,10 +86,12 @@ macro_rules! exp_of_negative {
 impl Real for f32 {
     const NAME: &'static str = "f32";
 
+    #[inline(always)]
     fn of(value: f64) -> Self {
         value as f32
     }
 
+    #[inline(always)]
     fn as_f64(self) -> f64 {
         f64::from(self)
     }
@@ -107,10 +109,12 @@ impl Real for f32 {
 impl Real for f64 {
     const NAME: &'static str = "f64";
 
+    #[inline(always)]
     fn of(value: f64) -> Self {
         value
     }
 
+    #[inline(always)]
     fn as_f64(self) -> f64 {
         self
     }

@@ -72,7 +72,7 @@ pub trait Lanes: Pod {
 }
 
 macro_rules! lanes {
-    ($real:ident, $vector:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident,
+    ($real:ident, $vector:ident, $as_simd:ident, $as_mut_simd:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident,
      $mul:ident, $mul_add:ident, $negate_mul_add:ident, $greater:ident, $select:ident) => {
         impl Lanes for $real {
             type Vector<S: Simd> = S::$vector;
@@ -83,18 +83,16 @@ macro_rules! lanes {
             }
             #[inline(always)]
             fn load<S: Simd>(simd: S, values: &[Self]) -> S::$vector {
-                if values.len() == Self::count::<S>() {
-                    bytemuck::pod_read_unaligned(bytemuck::cast_slice(values))
-                } else {
-                    simd.$load(values)
+                match S::$as_simd(values) {
+                    ([whole], []) => *whole,
+                    _ => simd.$load(values),
                 }
             }
             #[inline(always)]
             fn store<S: Simd>(simd: S, values: &mut [Self], vector: S::$vector) {
-                if values.len() == Self::count::<S>() {
-                    bytemuck::cast_slice_mut(values).copy_from_slice(bytemuck::bytes_of(&vector));
-                } else {
-                    simd.$store(values, vector);
+                match S::$as_mut_simd(values) {
+                    ([whole], []) => *whole = vector,
+                    _ => simd.$store(values, vector),
                 }
             }
             #[inline(always)]
@@ -149,6 +147,8 @@ macro_rules! lanes {
 lanes!(
     f32,
     f32s,
+    as_simd_f32s,
+    as_mut_simd_f32s,
     splat_f32s,
     partial_load_f32s,
     partial_store_f32s,
@@ -163,6 +163,8 @@ lanes!(
 lanes!(
     f64,
     f64s,
+    as_simd_f64s,
+    as_mut_simd_f64s,
     splat_f64s,
     partial_load_f64s,
     partial_store_f64s,

@@ -106,7 +106,7 @@ fn fast_is_reference<T: Real>(tolerance: f64) {
 
 #[test]
 fn fast_equals_reference() {
-    fast_is_reference::<f32>(2e-6);
+    fast_is_reference::<f32>(1e-5);
     fast_is_reference::<f64>(1e-12);
 }
 

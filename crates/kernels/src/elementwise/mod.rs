@@ -254,7 +254,7 @@ pub fn slice<T: Real>(
     Ok(())
 }
 
-/// The backward pass of [`slice`]: `dx` is `dy` in the chosen channels, zero in the others.
+/// The backward pass of [`slice()`]: `dx` is `dy` in the chosen channels, zero in the others.
 ///
 /// # Errors
 /// Ranges or lengths that do not fit.

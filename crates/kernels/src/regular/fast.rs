@@ -2,7 +2,8 @@
 //!
 //! For 3, 5 and 7 components (band limits 1, 2, 3) all coefficients of a vector of channels stay in
 //! registers while the samples pass by one at a time. Other sizes take the samples four at a time,
-//! so that a coefficient that is loaded serves four of them.
+//! so that a coefficient that is loaded serves four of them. Loops, not closures: a closure that is
+//! not inlined would be compiled without the vector instructions of its caller.
 
 use super::{Rows, Shape, harmonic, projection_weight};
 use crate::Real;
@@ -187,7 +188,10 @@ fn forward_samples<T: Real, S: Simd, const K: usize>(
     let width = K * channels;
     for (x, y) in rows.x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {
         for tile in rows.tiles::<S>() {
-            let xs: [_; K] = std::array::from_fn(|k| rows.load(simd, x, k, &tile));
+            let mut xs = [T::splat(simd, T::zero()); K];
+            for (k, x_k) in xs.iter_mut().enumerate() {
+                *x_k = rows.load(simd, x, k, &tile);
+            }
             let mut ys = [T::splat(simd, T::zero()); K];
             for (m, p) in synthesis.iter().zip(projection) {
                 let sample = combine::<T, S, K>(simd, m, &xs);
@@ -218,8 +222,14 @@ fn backward_samples<T: Real, S: Simd, const K: usize>(
     for ((x, dy), dx) in inputs.zip(dx.chunks_exact_mut(width)) {
         for tile in rows.tiles::<S>() {
             let place = |k: usize| k * channels + tile.start..k * channels + tile.end;
-            let xs: [_; K] = std::array::from_fn(|k| rows.load(simd, x, k, &tile));
-            let dys: [_; K] = std::array::from_fn(|k| T::load(simd, &dy[place(k)]));
+            let mut xs = [T::splat(simd, T::zero()); K];
+            for (k, x_k) in xs.iter_mut().enumerate() {
+                *x_k = rows.load(simd, x, k, &tile);
+            }
+            let mut dys = [T::splat(simd, T::zero()); K];
+            for (k, dy_k) in dys.iter_mut().enumerate() {
+                *dy_k = T::load(simd, &dy[place(k)]);
+            }
             let mut dxs = [T::splat(simd, T::zero()); K];
             for (m, p) in synthesis.iter().zip(projection) {
                 let sample = combine::<T, S, K>(simd, m, &xs);
@@ -287,8 +297,10 @@ fn forward_panels<T: Real, S: Simd>(
                 .chunks_exact(inputs)
                 .zip(projection.chunks_exact(outputs));
             for (m, p) in panels {
-                let samples = combine_panel::<T, S>(simd, m, &xs);
-                let values = samples.map(|s| rows.activation.values::<T, S>(simd, s));
+                let mut values = combine_panel::<T, S>(simd, m, &xs);
+                for value in &mut values {
+                    *value = rows.activation.values::<T, S>(simd, *value);
+                }
                 accumulate_panel::<T, S>(simd, p, values, &mut ys);
             }
             for (k, &y_k) in ys.iter().enumerate() {

@@ -62,9 +62,9 @@ pub struct Regular {
 const MOST_SAMPLES: usize = 1 << 16;
 const HIGHEST_BAND_LIMIT: usize = 1 << 10;
 /// Band limit from which the transform pays, see `docs/nonlinearity.md`.
-const FFT_BAND_LIMIT: usize = 40;
+const FFT_BAND_LIMIT: usize = 64;
 /// Fewest samples for which the transform pays.
-const FFT_SAMPLES: usize = 128;
+const FFT_SAMPLES: usize = 512;
 /// Rows that one task works on.
 const TASK_ROWS: usize = 64;
 
@@ -88,7 +88,7 @@ impl Regular {
 
     /// Whether samples are made by a Fourier transform. Only the `2B+1` lowest frequencies matter,
     /// so the matrices win by far at usual sizes; [`Method::Auto`] takes the transform for band
-    /// limits from 40 and at least 128 samples, where it was the faster one.
+    /// limits from 64 and at least 512 samples.
     pub fn uses_fft(&self) -> bool {
         match self.method {
             Method::Matrices => false,
