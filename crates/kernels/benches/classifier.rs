@@ -13,7 +13,6 @@ use rayon::ThreadPool;
 const VERTICES: usize = 6890;
 const CLASSES: usize = 6890;
 const CHANNELS: usize = 256;
-const THREADS: [usize; 2] = [1, 2];
 
 fn main() {
     divan::main();
@@ -24,6 +23,12 @@ fn numbers(count: usize, step: usize) -> Vec<f32> {
     (0..count)
         .map(|i| ((i * step) % 1009) as f32 / 5045.0 - 0.1)
         .collect()
+}
+
+/// Powers of two up to the number of processors.
+fn thread_counts() -> Vec<usize> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (0..=processors.ilog2()).map(|power| 1 << power).collect()
 }
 
 fn pool(threads: usize) -> ThreadPool {
@@ -52,7 +57,7 @@ fn plain_product(bencher: Bencher) {
         });
 }
 
-#[divan::bench(args = THREADS, sample_count = 5, sample_size = 1)]
+#[divan::bench(args = thread_counts(), sample_count = 5, sample_size = 1)]
 fn training(bencher: Bencher, threads: usize) {
     let (h, w) = (
         numbers(VERTICES * CHANNELS, 7919),
@@ -95,7 +100,7 @@ fn training(bencher: Bencher, threads: usize) {
         });
 }
 
-#[divan::bench(args = THREADS, sample_count = 5, sample_size = 1)]
+#[divan::bench(args = thread_counts(), sample_count = 5, sample_size = 1)]
 fn evaluation(bencher: Bencher, threads: usize) {
     let (h, w) = (
         numbers(VERTICES * CHANNELS, 7919),

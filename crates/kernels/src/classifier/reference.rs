@@ -1,4 +1,4 @@
-//! All logits at once, then [`cross_entropy::reference`].
+//! All logits at once, then the reference of [`cross_entropy`](crate::cross_entropy).
 
 use super::{Classifier, Gradients, Rows};
 use crate::cross_entropy::{IGNORE, Score, predict, reference};

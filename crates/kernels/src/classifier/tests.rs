@@ -188,7 +188,7 @@ fn gradients_are_those_of_the_loss() {
 }
 
 #[test]
-fn rows_without_label_add_nothing_even_where_they_are_nan() {
+fn score_and_bias_gradient_leave_out_rows_without_label_even_nan() {
     let mut problem = Problem::<f32>::new((300, 600, 4));
     let clean = problem.fast();
     for row in (0..problem.rows).filter(|row| row % 5 == 3) {
@@ -196,7 +196,7 @@ fn rows_without_label_add_nothing_even_where_they_are_nan() {
     }
     let found = problem.fast();
     assert_eq!(found.score, clean.score);
-    // The product P^T h meets 0 * NaN in such a row, so features must be finite to be left out.
+    // Not so the gradient of the weights: P^T h meets 0 * NaN there.
     assert_eq!(found.bias, clean.bias);
     problem.labels.fill(IGNORE);
     problem.features.fill(1.0);

@@ -21,8 +21,12 @@ pub(crate) fn peak<T: Real>(row: &[T]) -> (T, usize) {
         .iter()
         .chain(rest)
         .fold(T::neg_infinity(), |a, &b| larger(a, b));
-    let place = row.iter().position(|&value| value == most);
-    (most, place.unwrap_or(0))
+    // Chunk by chunk without a way out in between, which vectorises.
+    let holds = |values: &[T]| values.iter().fold(false, |found, &z| found | (z == most));
+    let chunk = chunks.iter().position(|chunk| holds(chunk));
+    let start = LANES * chunk.unwrap_or(chunks.len());
+    let place = row[start..].iter().position(|&z| z == most);
+    (most, place.map_or(0, |place| start + place))
 }
 
 /// `sum_k exp(z_k - shift)`, `shift` being the peak.
