@@ -20,7 +20,7 @@ mod text;
 mod workspace;
 
 pub use archive::Archive;
-pub use batch::GraphBatch;
+pub use batch::{GraphBatch, HierarchyBatch};
 pub use builder::Builder;
 pub use error::NnError;
 pub use gemcnn_kernels::batch_norm::NormGroups;
