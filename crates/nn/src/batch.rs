@@ -1,8 +1,10 @@
 //! Batches of meshes of unequal size: a disjoint union with an offset table.
 
 use crate::NnError;
+use crate::error::check_size;
+use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts};
 use gemcnn_kernels::{GraphArrays, GraphParts, Real};
-use gemcnn_mesh::GaugeGraph;
+use gemcnn_mesh::{GaugeGraph, Hierarchy, Level};
 use std::ops::Range;
 
 /// The gauge graphs of a batch as one graph, the vertices of each mesh after those of the one
@@ -73,5 +75,55 @@ impl<T: Real> GraphBatch<T> {
     /// Mean number of neighbours of a vertex.
     pub fn mean_degree(&self) -> f64 {
         self.arrays.edge_count() as f64 / self.vertex_count().max(1) as f64
+    }
+}
+
+/// The hierarchies of a batch of meshes: a graph for each level from fine to coarse, and the clusters
+/// between one level and the next.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HierarchyBatch<T> {
+    levels: Vec<GraphBatch<T>>,
+    clusters: Vec<ClusterArrays<T>>,
+}
+
+impl<T: Real> HierarchyBatch<T> {
+    /// Joins hierarchies of the same number of levels.
+    ///
+    /// # Errors
+    /// Another number of levels, or more vertices or edges than 32-bit indices can address.
+    pub fn new<'h>(hierarchies: impl IntoIterator<Item = &'h Hierarchy>) -> Result<Self, NnError> {
+        let hierarchies: Vec<&[Level]> = hierarchies.into_iter().map(Hierarchy::levels).collect();
+        let depth = hierarchies.first().map_or(0, |levels| levels.len());
+        for (index, levels) in hierarchies.iter().enumerate() {
+            check_size(format!("levels of hierarchy {index}"), depth, levels.len())?;
+        }
+        let level = |depth: usize| hierarchies.iter().map(move |levels| &levels[depth]);
+        let graphs = |depth: usize| GraphBatch::new(level(depth).map(|level| &level.graph));
+        let clusters = |depth: usize| {
+            let parts: Vec<ClusterParts<'_>> = level(depth)
+                .filter_map(|level| level.clusters.as_ref())
+                .map(|clusters| ClusterParts {
+                    offsets: clusters.offsets(),
+                    members: clusters.members(),
+                    cluster_of: clusters.cluster_of(),
+                    transport: clusters.transport(),
+                })
+                .collect();
+            ClusterArrays::union(&parts)
+        };
+        Ok(Self {
+            levels: (0..depth).map(graphs).collect::<Result<_, _>>()?,
+            clusters: (1..depth).map(clusters).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The graphs from fine to coarse.
+    pub fn levels(&self) -> &[GraphBatch<T>] {
+        &self.levels
+    }
+
+    /// Number `i` leads from level `i` to level `i + 1`.
+    pub fn clusters(&self) -> &[ClusterArrays<T>] {
+        &self.clusters
     }
 }

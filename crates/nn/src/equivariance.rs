@@ -91,7 +91,8 @@ pub fn equivariance_error<T: Real>(
     let output = apply(&graph, &features)?;
     let width = trial.output.dimension();
     let per_vertex = output.len() == vertices * width;
-    if !per_vertex && !(trial.output.is_scalar() && output.len().is_multiple_of(width.max(1))) {
+    let scalar_rows = trial.output.is_scalar() && output.len().is_multiple_of(width.max(1));
+    if !(per_vertex || scalar_rows) {
         return Err(NnError::Size {
             what: format!("numbers in an output of type {}", trial.output),
             expected: vertices * width,

@@ -256,8 +256,8 @@ pub fn solve_self_constraint(n: usize, m: usize) -> Vec<SmallMatrix> {
     let (rows, columns) = (irrep_dimension(m), irrep_dimension(n));
     let size = rows * columns;
     let mut equations = vec![vec![0.0; size]; size];
-    for entry in 0..size {
-        for (target, value) in lie_action(n, m, entry) {
+    for (entry, actions) in (0..size).map(|entry| (entry, lie_action(n, m, entry))) {
+        for (target, value) in actions {
             equations[target][entry] += value;
         }
     }

@@ -20,7 +20,7 @@ mod text;
 mod workspace;
 
 pub use archive::Archive;
-pub use batch::GraphBatch;
+pub use batch::{GraphBatch, HierarchyBatch};
 pub use builder::Builder;
 pub use error::NnError;
 pub use gemcnn_kernels::batch_norm::NormGroups;
@@ -41,3 +41,8 @@ pub use pool::{Buffer, Device, Pool, PoolUsage};
 pub use schedule::{Plateau, Schedule};
 pub use tape::{ConvWeights, LinearWeights, Loss, NormWeights, Tape, Var};
 pub use workspace::Workspace;
+
+/// Runs the code of the page on networks.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/networks.md")]
+struct NetworksPage;

@@ -337,7 +337,7 @@ impl LayerConfig {
                     conv: conv_config(output, conv, std::mem::take(moments)),
                     ..ResidualBlockConfig::new(input.clone(), output.clone())
                 };
-                Layer::Residual(config.init(name, builder)?)
+                Layer::Residual(Box::new(config.init(name, builder)?))
             }
             Self::Regular(regular) => {
                 let regular = regular.regular();
@@ -389,7 +389,7 @@ impl LayerConfig {
 #[derive(Debug, Clone)]
 enum Layer<T: Real> {
     Conv(GemConv),
-    Residual(ResidualBlock<T>),
+    Residual(Box<ResidualBlock<T>>),
     Regular(RegularNonlinearity<T>),
     Norm(EquivariantNorm),
     Dropout(EquivariantDropout),
@@ -414,7 +414,7 @@ impl<T: Real> Layer<T> {
             Self::Dropout(dropout) => dropout.forward(tape, x),
             Self::Linear(linear) => linear.forward(tape, x),
             Self::Activation(activation) => tape.activation(activation, x),
-            Self::BreakSymmetry => Ok(x.as_scalars()),
+            Self::BreakSymmetry => Ok(x.into_scalars()),
             Self::GlobalPool(pool) => pool.forward(tape, batch, x),
         }
     }

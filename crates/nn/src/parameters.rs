@@ -205,6 +205,17 @@ impl<T: Real> Parameters<T> {
         trained.map(|entry| entry.value.len()).sum()
     }
 
+    /// Chooses by name which trained entries weight decay acts on. At first it acts on weights, and not
+    /// on biases, scales and shifts.
+    pub fn set_weight_decay(&mut self, decays: impl Fn(&str) -> bool) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.is_trained()) {
+            entry.role = match decays(&entry.name) {
+                true => Role::Weight,
+                false => Role::Offset,
+            };
+        }
+    }
+
     /// Sets all gradients to zero.
     pub fn clear_gradients(&mut self) {
         for entry in &mut self.entries {
@@ -287,6 +298,14 @@ mod tests {
         let bias = parameters.find("a.bias").unwrap();
         assert_eq!(parameters.get(bias).role(), Role::Offset);
         assert_eq!(parameters.find("c"), None);
+    }
+
+    #[test]
+    fn weight_decay_is_chosen_by_name() {
+        let mut parameters = two();
+        parameters.set_weight_decay(|name| name.ends_with("bias"));
+        let roles: Vec<Role> = parameters.iter().map(Parameter::role).collect();
+        assert_eq!(roles, [Role::Offset, Role::Weight, Role::Statistic]);
     }
 
     #[test]

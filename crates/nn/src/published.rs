@@ -1,6 +1,6 @@
 //! Weights of the method's published PyTorch code, saved as safetensors.
 //!
-//! Its convolution differs from [`GemConv`](crate::layers::GemConv) in form, not in what it can
+//! Its convolution differs from [`GemConv`] in form, not in what it can
 //! express:
 //!
 //! - `weight` is `[ring, in channel, in component, out channel, out component]`, applied to the

@@ -65,7 +65,7 @@ impl<T: Real> Var<T> {
     }
 
     /// The same numbers, seen as scalars: what only maps that are not equivariant may do.
-    pub(crate) fn as_scalars(self) -> Self {
+    pub(crate) fn into_scalars(self) -> Self {
         Self {
             kind: FeatureType::scalars(self.kind.dimension()),
             ..self
