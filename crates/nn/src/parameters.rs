@@ -155,9 +155,13 @@ impl<T: Real> Parameters<T> {
         &self.get(id).value
     }
 
-    /// The numbers of some entries; absent ones are empty.
+    /// The numbers of some entries; absent ones are empty, and so are those of other parameters whose
+    /// id is out of range, which operators then refuse.
     pub(crate) fn values_of<const N: usize>(&self, ids: [Option<ParameterId>; N]) -> [&[T]; N] {
-        ids.map(|id| id.map_or(&[][..], |id| self.value(id)))
+        ids.map(|id| {
+            let entry = id.and_then(|id| self.entries.get(id.0));
+            entry.map_or(&[][..], |entry| &entry.value)
+        })
     }
 
     /// Several entries at once, to change them.

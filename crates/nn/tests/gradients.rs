@@ -416,7 +416,10 @@ fn wrong_types_sizes_and_tapes_are_errors() {
     let loss = tape.mean_square(y, &target).unwrap();
     assert!(second.backward(&loss).is_err());
     let mut c = Workspace::default();
-    let inference = Tape::inference(&mut c, &other);
+    let foreign = Parameters::<f32>::new();
+    let mut inference = Tape::inference(&mut c, &foreign);
+    let x = inference.input(kind("1x0"), &vec![0.0; rows]).unwrap();
+    assert!(conv.forward(&mut inference, &batch, x).is_err());
     assert!(matches!(
         inference.backward(&loss),
         Err(NnError::NotTraining { .. })

@@ -108,10 +108,11 @@ impl<'a, T: Real> Tape<'a, T> {
         };
         let training = self.is_training();
         let (parameters, workspace) = self.parts();
+        let [weight, bias] = parameters.values_of([Some(weights.weight), Some(bias)]);
         let classifier = Classifier {
             channels,
-            weight: parameters.value(weights.weight),
-            bias: parameters.value(bias),
+            weight,
+            bias,
             targets,
         };
         let scratch = &mut workspace.scratch;

@@ -149,10 +149,11 @@ impl<'a, T: Real> Tape<'a, T> {
 
     fn statistics(&mut self, weights: &NormWeights, x: &Var<T>) -> Result<NormStep, NnError> {
         let statistics = match &mut self.access {
-            Access::Inference(parameters) => Statistics::running(
-                parameters.value(weights.mean),
-                parameters.value(weights.variance),
-            ),
+            Access::Inference(parameters) => {
+                let ids = [weights.mean, weights.variance];
+                let [mean, variance] = parameters.values_of(ids.map(Some));
+                Statistics::running(mean, variance)
+            }
             Access::Training { parameters, .. } | Access::Calibration(parameters) => {
                 let scratch = &mut self.workspace.wide_scratch;
                 let config = &weights.config;
@@ -243,7 +244,8 @@ impl<'a, T: Real> Tape<'a, T> {
         x.expect_kind("input of a norm nonlinearity", &config.kind)?;
         let mut y = self.output(x.rows, &x.kind);
         let (parameters, _) = self.parts();
-        norm_gate::norm_forward(config, x.rows, &x.value, parameters.value(bias), &mut y)?;
+        let [bias_values] = parameters.values_of([Some(bias)]);
+        norm_gate::norm_forward(config, x.rows, &x.value, bias_values, &mut y)?;
         let node = self.record([x.node, None], true, || {
             Step::Pointwise(PointwiseStep::Norm {
                 config: config.clone(),
