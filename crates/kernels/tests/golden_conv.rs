@@ -1,61 +1,26 @@
 //! The convolution against numbers of the method's published code (fixtures/golden), in the paper's
 //! form: sum over neighbours, self term, no bias.
 
+use gemcnn_fixtures::{GOLDEN_MESHES, Golden};
 use gemcnn_kernels::gauge_conv::{self, GaugeConv, WeightGradients, Weights};
 use gemcnn_kernels::{FeatureType, GraphArrays, GraphParts, Scratch, self_map};
-use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh, NormalWeighting};
-use safetensors::SafeTensors;
 
-const MESHES: [&str; 4] = [
-    "mesh_icosahedron",
-    "mesh_icosahedron_deformed",
-    "mesh_irregular200",
-    "mesh_grid6x7_open",
-];
 const IN_CHANNELS: usize = 4;
 const OUT_CHANNELS: usize = 5;
 const COMPONENTS: usize = 5;
 
-struct Golden {
-    bytes: Vec<u8>,
-}
-
-impl Golden {
-    fn read(name: &str) -> Self {
-        let path = format!(
-            "{}/../../fixtures/golden/{name}.safetensors",
-            env!("CARGO_MANIFEST_DIR")
-        );
-        Self {
-            bytes: std::fs::read(&path).unwrap_or_else(|e| panic!("{path}: {e}")),
-        }
-    }
-
-    fn data<T: bytemuck::Pod>(&self, name: &str) -> Vec<T> {
-        let file = SafeTensors::deserialize(&self.bytes).unwrap();
-        bytemuck::pod_collect_to_vec(file.tensor(name).unwrap().data())
-    }
-
-    fn graph(&self) -> GraphArrays<f64> {
-        let faces: Vec<[u32; 3]> = self.data("faces");
-        let positions: Vec<[f64; 3]> = self.data("vertices");
-        let positions = positions.into_iter().map(Into::into).collect();
-        let mesh = Mesh::new(positions, faces.iter().collect()).unwrap();
-        let options = GeometryOptions {
-            normals: NormalWeighting::CornerAngle,
-            ..Default::default()
-        };
-        let graph = GaugeGraph::new(&mesh, &options).unwrap();
-        GraphArrays::union(&[GraphParts {
-            offsets: graph.offsets(),
-            neighbours: graph.neighbours(),
-            reverse: graph.reverse(),
-            theta: graph.theta(),
-            transport: graph.transport(),
-            radius: graph.radius(),
-        }])
-        .unwrap()
-    }
+/// The graph of a golden mesh, as operators take it.
+fn arrays(golden: &Golden) -> GraphArrays<f64> {
+    let graph = golden.graph();
+    GraphArrays::union(&[GraphParts {
+        offsets: graph.offsets(),
+        neighbours: graph.neighbours(),
+        reverse: graph.reverse(),
+        theta: graph.theta(),
+        transport: graph.transport(),
+        radius: graph.radius(),
+    }])
+    .unwrap()
 }
 
 /// `[vertex, channel, component]` to `[vertex, component, channel]`.
@@ -115,9 +80,9 @@ fn assert_close(ours: &[f64], golden: &[f64], what: &str) {
 
 #[test]
 fn outputs_and_gradients_equal_the_published_code() {
-    for name in MESHES {
+    for name in GOLDEN_MESHES {
         let golden = Golden::read(name);
-        let graph = golden.graph();
+        let graph = arrays(&golden);
         let op = GaugeConv {
             bias: false,
             ..GaugeConv::new(

@@ -1,18 +1,12 @@
 //! The regular nonlinearity against numbers of the published code.
 
+use gemcnn_fixtures::Golden;
 use gemcnn_kernels::regular::{self, Method, Plan, Regular};
 use gemcnn_kernels::{Activation, FeatureType};
-use safetensors::SafeTensors;
 
 const VERTICES: usize = 50;
 const CHANNELS: usize = 3;
 const COMPONENTS: usize = 5;
-
-fn numbers(tensors: &SafeTensors<'_>, name: &str) -> Vec<f64> {
-    let bytes = tensors.tensor(name).unwrap().data().to_vec();
-    let (words, _) = bytes.as_chunks::<8>();
-    words.iter().map(|&word| f64::from_le_bytes(word)).collect()
-}
 
 /// From the fixture's `[vertex, channel, component]` to ours, `[vertex, component, channel]`, with
 /// a factor for order 0 and one for the others.
@@ -40,21 +34,17 @@ fn assert_close(found: &[f64], expected: &[f64], what: &str) {
 /// `dy' = c/e` for the loss `sum y c`, and `dx = e dx'`.
 #[test]
 fn values_and_gradients_equal_the_published_ones_up_to_normalisation() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../fixtures/golden/regular_nonlinearity.safetensors"
-    );
-    let bytes = std::fs::read(path).unwrap();
-    let tensors = SafeTensors::deserialize(&bytes).unwrap();
-    let (x, c) = (numbers(&tensors, "x"), numbers(&tensors, "c"));
+    let golden = Golden::read("regular_nonlinearity");
+    let numbers = |name: &str| golden.data::<f64>(name);
+    let (x, c) = (numbers("x"), numbers("c"));
     for samples in [5usize, 7, 101] {
         let n = samples as f64;
         let scale = [(1.0 / n).sqrt(), (2.0 / n).sqrt()];
         let inverse = scale.map(|e| 1.0 / e);
         let x = to_ours(&x, scale);
         let dy = to_ours(&c, inverse);
-        let expected_y = to_ours(&numbers(&tensors, &format!("n{samples}.y")), scale);
-        let expected_dx = to_ours(&numbers(&tensors, &format!("n{samples}.dx")), inverse);
+        let expected_y = to_ours(&numbers(&format!("n{samples}.y")), scale);
+        let expected_dx = to_ours(&numbers(&format!("n{samples}.dx")), inverse);
         for method in [Method::Matrices, Method::Fft] {
             let kind = FeatureType::uniform(CHANNELS, 2);
             let config = Regular {

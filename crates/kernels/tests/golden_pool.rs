@@ -1,29 +1,20 @@
 //! Parallel-transport pooling against numbers of the method's published code (fixtures/golden).
 
+use gemcnn_fixtures::Golden;
 use gemcnn_kernels::FeatureType;
 use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts, pool, unpool};
-use safetensors::SafeTensors;
 
 const CHANNELS: usize = 3;
 const COMPONENTS: usize = 5;
 
-struct Golden(Vec<u8>);
-
-impl Golden {
-    fn data<T: bytemuck::Pod>(&self, name: &str) -> Vec<T> {
-        let file = SafeTensors::deserialize(&self.0).unwrap();
-        bytemuck::pod_collect_to_vec(file.tensor(name).unwrap().data())
-    }
-
-    /// Features in the order of this crate: component, then channel.
-    fn features(&self, name: &str) -> Vec<f64> {
-        let published: Vec<f64> = self.data(name);
-        let rows = published.chunks_exact(CHANNELS * COMPONENTS);
-        rows.flat_map(|row| {
-            (0..COMPONENTS * CHANNELS).map(|at| row[at % CHANNELS * COMPONENTS + at / CHANNELS])
-        })
-        .collect()
-    }
+/// Features in the order of this crate: component, then channel.
+fn our_features(golden: &Golden, name: &str) -> Vec<f64> {
+    let published: Vec<f64> = golden.data(name);
+    let rows = published.chunks_exact(CHANNELS * COMPONENTS);
+    rows.flat_map(|row| {
+        (0..COMPONENTS * CHANNELS).map(|at| row[at % CHANNELS * COMPONENTS + at / CHANNELS])
+    })
+    .collect()
 }
 
 fn assert_close(ours: &[f64], golden: &[f64]) {
@@ -38,11 +29,7 @@ fn assert_close(ours: &[f64], golden: &[f64]) {
 
 #[test]
 fn pooling_and_unpooling_equal_the_published_code() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../fixtures/golden/pool_irregular200.safetensors"
-    );
-    let golden = Golden(std::fs::read(path).unwrap());
+    let golden = Golden::read("pool_irregular200");
     let coarse_ids: Vec<i32> = golden.data("coarse_vertex_ids");
     let edges: Vec<i32> = golden.data("pool_edges");
     let angles: Vec<f64> = golden.data("pool_g");
@@ -68,10 +55,10 @@ fn pooling_and_unpooling_equal_the_published_code() {
     .unwrap();
 
     let features = FeatureType::uniform(CHANNELS, 2);
-    let (x, xc) = (golden.features("x"), golden.features("xc"));
+    let (x, xc) = (our_features(&golden, "x"), our_features(&golden, "xc"));
     let (mut pooled, mut unpooled) = (vec![0.0; xc.len()], vec![0.0; x.len()]);
     pool(&clusters, &features, &x, &mut pooled).unwrap();
     unpool(&clusters, &features, &xc, &mut unpooled).unwrap();
-    assert_close(&pooled, &golden.features("y_pool"));
-    assert_close(&unpooled, &golden.features("y_unpool"));
+    assert_close(&pooled, &our_features(&golden, "y_pool"));
+    assert_close(&unpooled, &our_features(&golden, "y_unpool"));
 }

@@ -1,49 +1,9 @@
 //! Geometry against numbers of the method's published code (fixtures/golden).
 
+use gemcnn_fixtures::{GOLDEN_MESHES, Golden};
 use gemcnn_mesh::{
-    Adjacency, DVec3, Gauge, GaugeGraph, GeometryOptions, Mesh, NormalWeighting, vertex_normals,
+    Adjacency, DVec3, Gauge, GaugeGraph, GeometryOptions, NormalWeighting, vertex_normals,
 };
-use safetensors::SafeTensors;
-
-const MESHES: [&str; 4] = [
-    "mesh_icosahedron",
-    "mesh_icosahedron_deformed",
-    "mesh_irregular200",
-    "mesh_grid6x7_open",
-];
-
-struct Golden {
-    bytes: Vec<u8>,
-}
-
-impl Golden {
-    fn read(name: &str) -> Self {
-        let path = format!(
-            "{}/../../fixtures/golden/{name}.safetensors",
-            env!("CARGO_MANIFEST_DIR")
-        );
-        Self {
-            bytes: std::fs::read(&path).unwrap_or_else(|e| panic!("{path}: {e}")),
-        }
-    }
-
-    fn data<T: bytemuck::Pod>(&self, name: &str) -> Vec<T> {
-        let file = SafeTensors::deserialize(&self.bytes).unwrap();
-        bytemuck::pod_collect_to_vec(file.tensor(name).unwrap().data())
-    }
-
-    fn mesh(&self) -> Mesh {
-        let faces: Vec<[u32; 3]> = self.data("faces");
-        Mesh::new(self.data("vertices"), faces.iter().collect()).unwrap()
-    }
-}
-
-fn corner_angle_options() -> GeometryOptions {
-    GeometryOptions {
-        normals: NormalWeighting::CornerAngle,
-        ..Default::default()
-    }
-}
 
 fn assert_close(ours: DVec3, golden: DVec3, what: &str) {
     assert!(
@@ -59,10 +19,10 @@ fn angle_difference(a: f64, b: f64) -> f64 {
 
 #[test]
 fn normals_and_frames_equal_the_published_code() {
-    for name in MESHES {
+    for name in GOLDEN_MESHES {
         let golden = Golden::read(name);
         let mesh = golden.mesh();
-        let graph = GaugeGraph::new(&mesh, &corner_angle_options()).unwrap();
+        let graph = GaugeGraph::new(&mesh, &Golden::options()).unwrap();
         let frames: Vec<[DVec3; 3]> = golden.data("frames");
         let normals: Vec<DVec3> = golden.data("normals");
         assert_eq!(frames.len(), graph.frames().len());
@@ -85,9 +45,9 @@ fn normals_and_frames_equal_the_published_code() {
 
 #[test]
 fn angles_transport_and_radii_equal_the_published_code() {
-    for name in MESHES {
+    for name in GOLDEN_MESHES {
         let golden = Golden::read(name);
-        let graph = GaugeGraph::new(&golden.mesh(), &corner_angle_options()).unwrap();
+        let graph = GaugeGraph::new(&golden.mesh(), &Golden::options()).unwrap();
         let edges: Vec<i32> = golden.data("edges_B.edge_index");
         let (targets, sources) = edges.split_at(edges.len() / 2);
         let theta: Vec<f64> = golden.data("edges_B.theta");
@@ -124,7 +84,7 @@ fn angles_transport_and_radii_equal_the_published_code() {
 
 #[test]
 fn one_rings_list_their_neighbours_in_the_published_order() {
-    for name in MESHES {
+    for name in GOLDEN_MESHES {
         let golden = Golden::read(name);
         let adjacency = Adjacency::one_ring(&golden.mesh()).unwrap();
         let edges: Vec<i32> = golden.data("edges_B.edge_index");
@@ -155,12 +115,12 @@ fn one_rings_list_their_neighbours_in_the_published_order() {
 fn given_reference_neighbours_are_a_gauge_change() {
     let golden = Golden::read("mesh_irregular200");
     let mesh = golden.mesh();
-    let first = GaugeGraph::new(&mesh, &corner_angle_options()).unwrap();
+    let first = GaugeGraph::new(&mesh, &Golden::options()).unwrap();
     let last = |p: usize| first.row(p).end - 1;
     let references = (0..mesh.vertex_count()).map(|p| first.neighbours()[last(p)]);
     let options = GeometryOptions {
         gauge: Gauge::Neighbours(references.collect()),
-        ..corner_angle_options()
+        ..Golden::options()
     };
     let ours = GaugeGraph::new(&mesh, &options).unwrap();
     let angles: Vec<f64> = (0..mesh.vertex_count())

@@ -1,45 +1,23 @@
 //! Graph hierarchies through the public API, and against the published code (fixtures/golden).
 
+use gemcnn_fixtures::Golden;
 use gemcnn_mesh::{
     DVec3, Faces, Gauge, GeometryError, GeometryOptions, Hierarchy, HierarchyError,
     HierarchyOptions, Mesh, Neighbourhood, NormalWeighting, farthest_points, shapes,
 };
 use proptest::prelude::*;
-use safetensors::SafeTensors;
 
-struct Golden(Vec<u8>);
-
-impl Golden {
-    fn read() -> Self {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../fixtures/golden/pool_irregular200.safetensors"
-        );
-        Self(std::fs::read(path).unwrap())
-    }
-
-    fn data<T: bytemuck::Pod>(&self, name: &str) -> Vec<T> {
-        let file = SafeTensors::deserialize(&self.0).unwrap();
-        bytemuck::pod_collect_to_vec(file.tensor(name).unwrap().data())
-    }
-
-    fn mesh(&self) -> Mesh {
-        let faces: Vec<[u32; 3]> = self.data("faces");
-        Mesh::new(self.data("vertices"), faces.iter().collect()).unwrap()
-    }
-
-    /// Directed edges `(target, source)` that carry a bit of the edge mask, self loops left out.
-    fn edges(&self, bit: i32) -> Vec<(u32, u32)> {
-        let (edges, mask): (Vec<i32>, Vec<i32>) = (self.data("edge_index"), self.data("edge_mask"));
-        let (targets, sources) = edges.split_at(mask.len());
-        let pairs = targets.iter().zip(sources).zip(&mask);
-        let mut list: Vec<(u32, u32)> = pairs
-            .filter(|((target, source), mask)| *mask & bit != 0 && target != source)
-            .map(|((&target, &source), _)| (target as u32, source as u32))
-            .collect();
-        list.sort_unstable();
-        list
-    }
+/// Directed edges `(target, source)` that carry a bit of the edge mask, self loops left out.
+fn edges(golden: &Golden, bit: i32) -> Vec<(u32, u32)> {
+    let (edges, mask): (Vec<i32>, Vec<i32>) = (golden.data("edge_index"), golden.data("edge_mask"));
+    let (targets, sources) = edges.split_at(mask.len());
+    let pairs = targets.iter().zip(sources).zip(&mask);
+    let mut list: Vec<(u32, u32)> = pairs
+        .filter(|((target, source), mask)| *mask & bit != 0 && target != source)
+        .map(|((&target, &source), _)| (target as u32, source as u32))
+        .collect();
+    list.sort_unstable();
+    list
 }
 
 /// Ratios [1, 0.25] and radii [0.4, 0.8] of the published code.
@@ -65,7 +43,7 @@ fn angle_difference(a: f64, b: f64) -> f64 {
 
 #[test]
 fn levels_clusters_and_transports_equal_the_published_code() {
-    let golden = Golden::read();
+    let golden = Golden::read("pool_irregular200");
     let mesh = golden.mesh();
     let first = Hierarchy::new(&mesh, &published_options(Gauge::FirstNeighbour)).unwrap();
 
@@ -115,7 +93,7 @@ fn levels_clusters_and_transports_equal_the_published_code() {
             ours.extend(neighbours.map(|&q| (target, level.vertices[q as usize])));
         }
         ours.sort_unstable();
-        assert_eq!(ours, golden.edges(bit));
+        assert_eq!(ours, edges(&golden, bit));
     }
 
     let clusters = coarse.clusters.as_ref().unwrap();

@@ -1,32 +1,23 @@
 //! Weights of the published code through `from_published`, against its numbers (fixtures/golden).
 
-use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh, NormalWeighting};
+use gemcnn_fixtures::{GOLDEN_MESHES, Golden};
 use gemcnn_nn::layers::Regular;
 use gemcnn_nn::published::{
     PublishedConv, PublishedOptions, check_residual_block, from_layout, to_layout,
 };
 use gemcnn_nn::{Archive, Builder, FeatureType, GraphBatch, Parameters, Stream, Tape, Workspace};
 
-const MESHES: [&str; 4] = [
-    "mesh_icosahedron",
-    "mesh_icosahedron_deformed",
-    "mesh_irregular200",
-    "mesh_grid6x7_open",
-];
-
-struct Golden {
+/// Golden numbers, also as an archive.
+struct Published {
+    golden: Golden,
     archive: Archive,
-    bytes: Vec<u8>,
 }
 
-impl Golden {
+impl Published {
     fn read(name: &str) -> Self {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/golden");
-        let bytes = std::fs::read(format!("{folder}/{name}.safetensors")).unwrap();
-        Self {
-            archive: Archive::from_bytes(&bytes).unwrap(),
-            bytes,
-        }
+        let golden = Golden::read(name);
+        let archive = Archive::from_bytes(golden.bytes()).unwrap();
+        Self { golden, archive }
     }
 
     fn numbers(&self, name: &str) -> Vec<f64> {
@@ -34,17 +25,7 @@ impl Golden {
     }
 
     fn batch(&self) -> GraphBatch<f64> {
-        let file = safetensors::SafeTensors::deserialize(&self.bytes).unwrap();
-        let faces: Vec<[u32; 3]> =
-            bytemuck::pod_collect_to_vec(file.tensor("faces").unwrap().data());
-        let vertices = self.numbers("vertices");
-        let vertices = vertices.chunks(3).map(DVec3::from_slice).collect();
-        let mesh = Mesh::new(vertices, faces.iter().collect()).unwrap();
-        let options = GeometryOptions {
-            normals: NormalWeighting::CornerAngle,
-            ..Default::default()
-        };
-        GraphBatch::new([&GaugeGraph::new(&mesh, &options).unwrap()]).unwrap()
+        GraphBatch::new([&self.golden.graph()]).unwrap()
     }
 
     fn max_radius(&self, edges: &str) -> f64 {
@@ -83,7 +64,7 @@ fn assert_close(found: &[f64], expected: &[f64], what: &str) {
 const STREAM: Stream = Stream { seed: 0, step: 0 };
 
 fn check_conv(mesh: &str, edges: &str, rings: usize) {
-    let golden = Golden::read(mesh);
+    let golden = Published::read(mesh);
     let batch = golden.batch();
     let options = PublishedOptions {
         self_loops: edges == "edges_B",
@@ -140,7 +121,7 @@ fn check_conv(mesh: &str, edges: &str, rings: usize) {
 
 #[test]
 fn convolutions_with_self_loops_equal_the_published_code_with_all_gradients() {
-    for mesh in MESHES {
+    for mesh in GOLDEN_MESHES {
         check_conv(mesh, "edges_B", 1);
         check_conv(mesh, "edges_B", 2);
     }
@@ -149,7 +130,7 @@ fn convolutions_with_self_loops_equal_the_published_code_with_all_gradients() {
 /// Without self loops, and on closed meshes, where boundary edges in one direction do not occur.
 #[test]
 fn convolutions_without_self_loops_equal_the_published_code_with_all_gradients() {
-    for mesh in &MESHES[..3] {
+    for mesh in &GOLDEN_MESHES[..3] {
         check_conv(mesh, "edges_A", 1);
         check_conv(mesh, "edges_A", 2);
     }
@@ -157,8 +138,8 @@ fn convolutions_without_self_loops_equal_the_published_code_with_all_gradients()
 
 #[test]
 fn a_residual_block_equals_the_published_code() {
-    for mesh in MESHES {
-        let golden = Golden::read(mesh);
+    for mesh in GOLDEN_MESHES {
+        let golden = Published::read(mesh);
         let batch = golden.batch();
         let options = PublishedOptions {
             self_loops: true,
@@ -202,7 +183,7 @@ fn a_residual_block_equals_the_published_code() {
 
 #[test]
 fn what_cannot_be_expressed_is_refused() {
-    let golden = Golden::read("mesh_icosahedron");
+    let golden = Published::read("mesh_icosahedron");
     let message = check_residual_block(&golden.archive, "block_4to6.param.")
         .unwrap_err()
         .to_string();
