@@ -29,7 +29,12 @@ fn every_kernel_compiles_for_turing_ampere_and_hopper() {
             for capability in [75, 80, 90] {
                 let image = compile_for(source.name, &source.text(), &variant, capability)
                     .unwrap_or_else(|error| panic!("{variant:?}: {error}"));
-                assert_eq!(&image[..4], b"\x7fELF", "{} is no machine code", source.name);
+                assert_eq!(
+                    &image[..4],
+                    b"\x7fELF",
+                    "{} is no machine code",
+                    source.name
+                );
                 compiled += 1;
             }
         }

@@ -6,7 +6,8 @@ use crate::cuda::{
     check_length, variant,
 };
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new("activation", include_str!("activation.cu"));
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("activation", include_str!("activation.cu"));
 
 /// The macros that choose a function.
 pub(crate) fn defines(activation: &Activation) -> Vec<Define> {

@@ -2,8 +2,9 @@
 
 use super::{Aggregate, Aggregation, OPERATOR, Radial, Row};
 use crate::cuda::{
-    CudaDevice, CudaError, CudaGraph, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, EdgeArrays,
-    KernelSource, Variant, args, check_length, irrep_count, irreps, key, to_u32, variant,
+    CudaDevice, CudaError, CudaGraph, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut,
+    EdgeArrays, KernelSource, Variant, args, check_length, irrep_count, irreps, key, to_u32,
+    variant,
 };
 use crate::{FeatureType, KernelError};
 

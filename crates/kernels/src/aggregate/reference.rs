@@ -40,7 +40,7 @@ fn weight<T: Real>(
     k: usize,
 ) -> T {
     let [c, s] = multiple(graph.phases()[edge].angle, k.div_ceil(2));
-    let harmonic = if k > 0 && k % 2 == 0 { s } else { c };
+    let harmonic = if k > 0 && k.is_multiple_of(2) { s } else { c };
     let scale: T = op.aggregation.scale(graph.row(p).len());
     scale * op.radial().weight(ring, graph.radius()[edge]) * harmonic
 }

@@ -8,7 +8,8 @@ use crate::cuda::{
 };
 use std::sync::Arc;
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new("batch_norm", include_str!("batch_norm.cu"));
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("batch_norm", include_str!("batch_norm.cu"));
 
 /// Mean and variance of every slot, on the device.
 #[derive(Debug)]
@@ -73,7 +74,14 @@ impl DeviceStatistics {
         unsafe {
             function.over(
                 slots,
-                args![&self.mean, &self.variance, momentum, &mean, &variance, count],
+                args![
+                    &self.mean,
+                    &self.variance,
+                    momentum,
+                    &mean,
+                    &variance,
+                    count
+                ],
             )
         }
     }
@@ -312,7 +320,12 @@ pub fn forward(
     let function = device.function(SOURCE, &[], "norm_forward")?;
     let count = x.len() as u64;
     // SAFETY: lengths were checked.
-    unsafe { function.over(x.len(), args![x, &y, &affine, to_u32(operator, width)?, count]) }
+    unsafe {
+        function.over(
+            x.len(),
+            args![x, &y, &affine, to_u32(operator, width)?, count],
+        )
+    }
 }
 
 /// Overwrites `dx` and adds to the gradients of gamma and beta.

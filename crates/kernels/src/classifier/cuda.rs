@@ -10,7 +10,8 @@ use crate::cross_entropy::cuda::{
 };
 use crate::cuda::reduce::{add_column_sums, sum_partials};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, check_length,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
+    check_length,
 };
 use crate::{KernelError, elementwise};
 
@@ -78,7 +79,8 @@ fn padded_weight(
     device: &CudaDevice,
     classifier: &Classifier<'_>,
 ) -> Result<DeviceBuffer<f32>, CudaError> {
-    let mut padded_weight = device.zeros(padded(classifier.targets.classes()) * classifier.channels)?;
+    let mut padded_weight =
+        device.zeros(padded(classifier.targets.classes()) * classifier.channels)?;
     let place = padded_weight.view_mut().slice(0..classifier.weight.len());
     device.copy(classifier.weight, place)?;
     Ok(padded_weight)
@@ -130,8 +132,16 @@ pub fn loss_and_gradients(
     let (channels, classes) = (classifier.channels, classifier.targets.classes());
     let count = classifier.targets.rows();
     for (name, values, expected) in [
-        ("gradients.features", gradients.features.view(), count * channels),
-        ("gradients.weight", gradients.weight.view(), classes * channels),
+        (
+            "gradients.features",
+            gradients.features.view(),
+            count * channels,
+        ),
+        (
+            "gradients.weight",
+            gradients.weight.view(),
+            classes * channels,
+        ),
         ("gradients.bias", gradients.bias.view(), classes),
     ] {
         check_length(OPERATOR, name, values, expected)?;
@@ -160,7 +170,13 @@ pub fn loss_and_gradients(
     for first in (0..count).step_by(chunk) {
         let rows_here = chunk.min(count - first);
         let h = features.slice(first * channels..(first + rows_here) * channels);
-        multiply(device, (rows_here, channels, stride), h, &weight, &mut logits)?;
+        multiply(
+            device,
+            (rows_here, channels, stride),
+            h,
+            &weight,
+            &mut logits,
+        )?;
         scores.run(
             device,
             &SoftmaxRows {
@@ -244,7 +260,13 @@ pub fn evaluate(
     for first in (0..count).step_by(chunk) {
         let rows_here = chunk.min(count - first);
         let h = features.slice(first * channels..(first + rows_here) * channels);
-        multiply(device, (rows_here, channels, stride), h, &weight, &mut logits)?;
+        multiply(
+            device,
+            (rows_here, channels, stride),
+            h,
+            &weight,
+            &mut logits,
+        )?;
         scores.run(
             device,
             &SoftmaxRows {

@@ -2,8 +2,8 @@
 
 use super::{Score, Targets};
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Variant,
-    args, check_length, to_u32, variant,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
+    Variant, args, check_length, to_u32, variant,
 };
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("softmax", include_str!("softmax.cu"));
@@ -253,7 +253,12 @@ pub fn predict(
     logits: DeviceSlice<'_, f32>,
     predictions: DeviceSliceMut<'_, u32>,
 ) -> Result<DeviceScore, CudaError> {
-    check_length("prediction", "predictions", predictions.view(), targets.rows())?;
+    check_length(
+        "prediction",
+        "predictions",
+        predictions.view(),
+        targets.rows(),
+    )?;
     run(device, targets, logits, None, predictions.view())
 }
 

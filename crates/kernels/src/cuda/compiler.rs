@@ -121,9 +121,8 @@ fn compile(name: &str, text: &str, options: &[String]) -> Result<Image, CudaErro
     let program = Program::new(&text, &title)?;
     let pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
     // SAFETY: the program is alive, and the options outlive the call.
-    let status = unsafe {
-        sys::nvrtcCompileProgram(program.0, pointers.len() as i32, pointers.as_ptr())
-    };
+    let status =
+        unsafe { sys::nvrtcCompileProgram(program.0, pointers.len() as i32, pointers.as_ptr()) };
     if status == nvrtcResult::NVRTC_ERROR_COMPILATION {
         let log = program.bytes(sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog)?;
         return Err(CudaError::Compile {
@@ -256,7 +255,10 @@ mod tests {
             damaged[place] ^= 1;
             assert_eq!(unsealed(damaged), None);
         }
-        assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+        assert_eq!(
+            std::fs::read_dir(file.parent().unwrap()).unwrap().count(),
+            1
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

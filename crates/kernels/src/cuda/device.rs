@@ -72,6 +72,9 @@ unsafe impl Sync for Module {}
 /// Bytes that the gathered rows of a convolution, or the logits of a classifier, may take at a time.
 const TILE_BYTES: usize = 48 << 20;
 
+/// Bytes that one copy to the device takes through pinned memory.
+const STAGED_BYTES: usize = 32 << 20;
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -125,9 +128,7 @@ impl CudaDevice {
         let (major, minor) = compiler::nvrtc_version()?;
         if major < 12 {
             return Err(CudaError::NoNvrtc {
-                searched: format!(
-                    "and found version {major}.{minor}, but 12.0 or later is needed"
-                ),
+                searched: format!("and found version {major}.{minor}, but 12.0 or later is needed"),
             });
         }
         library::cublas()?;
@@ -137,8 +138,8 @@ impl CudaDevice {
         let context = Arc::new(Context { device, handle });
         context.bind()?;
         // SAFETY: as above.
-        let total_memory = unsafe { result::device::total_mem(device) }
-            .map_err(failed("cuDeviceTotalMem"))?;
+        let total_memory =
+            unsafe { result::device::total_mem(device) }.map_err(failed("cuDeviceTotalMem"))?;
         let mut stream = std::ptr::null_mut();
         let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the context is current, and the place outlives the call.
@@ -265,8 +266,13 @@ impl CudaDevice {
             return Ok(());
         }
         self.bind()?;
-        let bytes = bytemuck::cast_slice(values);
-        locked(&self.inner.staging).copy(bytes, to.address, self.inner.stream)
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        let mut staging = locked(&self.inner.staging);
+        for (place, piece) in bytes.chunks(STAGED_BYTES).enumerate() {
+            let address = to.address + (place * STAGED_BYTES) as u64;
+            staging.copy(piece, address, self.inner.stream)?;
+        }
+        Ok(())
     }
 
     /// Copies numbers to the host, after all work before.
@@ -408,11 +414,7 @@ impl CudaDevice {
         })
     }
 
-    fn module(
-        &self,
-        source: KernelSource,
-        defines: &[Define],
-    ) -> Result<Arc<Module>, CudaError> {
+    fn module(&self, source: KernelSource, defines: &[Define]) -> Result<Arc<Module>, CudaError> {
         let key = (source.name, defines.to_vec());
         let mut modules = locked(&self.inner.modules);
         if let Some(module) = modules.get(&key) {

@@ -195,7 +195,11 @@ pub struct DeviceBuffer<T: Pod> {
 impl<T: Pod> DeviceBuffer<T> {
     pub(super) fn new(pool: &Arc<Pool>, length: usize) -> Result<Self, CudaError> {
         let bytes = length.saturating_mul(size_of::<T>());
-        let (address, size) = if bytes == 0 { (0, 0) } else { pool.take(bytes)? };
+        let (address, size) = if bytes == 0 {
+            (0, 0)
+        } else {
+            pool.take(bytes)?
+        };
         Ok(Self {
             pool: Arc::clone(pool),
             address,
@@ -401,12 +405,7 @@ impl Staging {
     const MOST: usize = 64;
 
     /// Copies bytes to the device on a stream; the context is current. The bytes are taken at once.
-    pub fn copy(
-        &mut self,
-        bytes: &[u8],
-        to: u64,
-        stream: sys::CUstream,
-    ) -> Result<(), CudaError> {
+    pub fn copy(&mut self, bytes: &[u8], to: u64, stream: sys::CUstream) -> Result<(), CudaError> {
         let place = self.block(bytes.len())?;
         let block = &self.blocks[place];
         // SAFETY: the block is at least as long as the bytes, no copy out of it is under way, and it

@@ -30,10 +30,10 @@ pub use error::CudaError;
 pub use graph::CudaGraph;
 pub(crate) use graph::EdgeArrays;
 pub use memory::{DeviceBuffer, DeviceSlice, DeviceSliceMut, MemoryUse};
-pub(crate) use products::{Operand, Product};
 pub use products::ProductMode;
-pub use sources::{KernelSource, Variant, kernel_sources};
+pub(crate) use products::{Operand, Product};
 pub(crate) use sources::variant;
+pub use sources::{KernelSource, Variant, kernel_sources};
 pub(crate) use tables::{irrep_count, irrep_rows, irreps, key};
 pub use timer::Timer;
 

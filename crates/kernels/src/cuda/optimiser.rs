@@ -17,7 +17,8 @@ use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, ar
 use crate::KernelError;
 use bytemuck::{Pod, Zeroable};
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new("optimiser", include_str!("optimiser.cu"));
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("optimiser", include_str!("optimiser.cu"));
 
 /// Numbers of a parameter that one block works on; as in the kernel.
 const PIECE: usize = 4096;

@@ -28,10 +28,7 @@ const WORKSPACE: usize = 32 << 20;
 
 impl Handle {
     /// On a stream; the context is current.
-    pub fn new(
-        pool: &Arc<Pool>,
-        stream: cudarc::driver::sys::CUstream,
-    ) -> Result<Self, CudaError> {
+    pub fn new(pool: &Arc<Pool>, stream: cudarc::driver::sys::CUstream) -> Result<Self, CudaError> {
         let workspace = DeviceBuffer::new(pool, WORKSPACE)?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the library is there and the context current; the workspace lives as long as the
@@ -143,17 +140,24 @@ impl Product<'_> {
         c: &DeviceSliceMut<'_, f32>,
         (stride, batch_stride): (usize, usize),
     ) -> Result<(), CudaError> {
-        let Self { m, n, k, batches, .. } = self;
+        let Self {
+            m, n, k, batches, ..
+        } = self;
         if m == 0 || n == 0 || batches == 0 || k == 0 {
             return Ok(());
         }
         let fits = self.a.extent(m, k, batches) <= self.a.data.len()
             && self.b.extent(k, n, batches) <= self.b.data.len()
             && (batches - 1) * batch_stride + (m - 1) * stride + n <= c.len();
-        assert!(fits, "a {m}x{k} times {k}x{n} product does not fit in its buffers");
+        assert!(
+            fits,
+            "a {m}x{k} times {k}x{n} product does not fit in its buffers"
+        );
         let compute = match device.product_mode() {
-            ProductMode::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-            ProductMode::Tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            ProductMode::Tf32 if device.capability() >= (8, 0) => {
+                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
+            }
+            _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
         };
         let operation = |operand: &Operand<'_>| {
             if operand.transposed {

@@ -2,7 +2,8 @@
 
 use super::sources::KernelSource;
 use super::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, args, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, args,
+    to_u32,
 };
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("reduce", include_str!("reduce.cu"));
@@ -272,7 +273,10 @@ pub(crate) fn sum_partials(
     result: &DeviceSliceMut<'_, f32>,
     add: bool,
 ) -> Result<(), CudaError> {
-    assert!(count * result.len() <= partials.len(), "too few partial sums");
+    assert!(
+        count * result.len() <= partials.len(),
+        "too few partial sums"
+    );
     let size = |n: usize| to_u32("partial sums", n);
     let function = device.function(SOURCE, &[], "sum_partials")?;
     // SAFETY: there are as many partials as the assertion says.

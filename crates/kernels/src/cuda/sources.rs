@@ -30,15 +30,30 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Variant>)> {
         (super::graph::SOURCE, plain()),
         (super::reduce::SOURCE, plain()),
         (super::optimiser::SOURCE, plain()),
-        (crate::aggregate::cuda::GATHER, crate::aggregate::cuda::variants()),
+        (
+            crate::aggregate::cuda::GATHER,
+            crate::aggregate::cuda::variants(),
+        ),
         (crate::aggregate::cuda::ADJOINT, plain()),
-        (crate::regular::cuda::SOURCE, crate::regular::cuda::variants()),
+        (
+            crate::regular::cuda::SOURCE,
+            crate::regular::cuda::variants(),
+        ),
         (crate::batch_norm::cuda::SOURCE, plain()),
-        (crate::activation::cuda::SOURCE, crate::activation::cuda::variants()),
-        (crate::norm_gate::cuda::SOURCE, crate::activation::cuda::variants()),
+        (
+            crate::activation::cuda::SOURCE,
+            crate::activation::cuda::variants(),
+        ),
+        (
+            crate::norm_gate::cuda::SOURCE,
+            crate::activation::cuda::variants(),
+        ),
         (crate::dropout::cuda::SOURCE, plain()),
         (crate::elementwise::cuda::SOURCE, plain()),
-        (crate::cross_entropy::cuda::SOURCE, crate::cross_entropy::cuda::variants()),
+        (
+            crate::cross_entropy::cuda::SOURCE,
+            crate::cross_entropy::cuda::variants(),
+        ),
         (crate::regression::cuda::SOURCE, plain()),
         (crate::pool::cuda::SOURCE, plain()),
     ]

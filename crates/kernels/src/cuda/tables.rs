@@ -24,7 +24,11 @@ pub(crate) fn irrep_rows(kind: &FeatureType, vector: usize) -> Vec<[u32; 4]> {
         let start = kind.range(order).start;
         for channel in (0..channels).step_by(vector) {
             let cosine = start + channel;
-            let sine = if order == 0 { cosine } else { cosine + channels };
+            let sine = if order == 0 {
+                cosine
+            } else {
+                cosine + channels
+            };
             rows.push([cosine, sine, order, before + channel].map(|n| n as u32));
         }
         before += channels;

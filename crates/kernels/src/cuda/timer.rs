@@ -44,7 +44,10 @@ impl Timer {
         let mut time = 0.0f32;
         // SAFETY: both events are alive and recorded.
         unsafe {
-            driver("cuEventSynchronize", sys::cuEventSynchronize(self.events[1]))?;
+            driver(
+                "cuEventSynchronize",
+                sys::cuEventSynchronize(self.events[1]),
+            )?;
             let elapsed = sys::culib()
                 .get::<ElapsedTime>(b"cuEventElapsedTime")
                 .map_err(|error| CudaError::Call {

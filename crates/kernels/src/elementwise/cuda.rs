@@ -8,7 +8,8 @@ use crate::cuda::{
 };
 use std::sync::Arc;
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new("elementwise", include_str!("elementwise.cu"));
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("elementwise", include_str!("elementwise.cu"));
 
 /// `y = a + b`.
 ///
@@ -132,7 +133,9 @@ pub fn concatenate(
     let table = columns(device, "concatenate", key(&[first, second]), both, || {
         let (first_runs, second_runs) = concatenation(first, second);
         let of = |runs: &[Run], source: u32| -> Vec<(usize, usize, u32)> {
-            numbers(runs).map(|(narrow, wide)| (wide, narrow, source)).collect()
+            numbers(runs)
+                .map(|(narrow, wide)| (wide, narrow, source))
+                .collect()
         };
         [of(&first_runs, 0), of(&second_runs, SECOND)].concat()
     })?;
@@ -164,7 +167,9 @@ pub fn split(
         let table = columns(device, name, key(&[first, second]), width, || {
             let (first_runs, second_runs) = concatenation(first, second);
             let runs = if part == 0 { first_runs } else { second_runs };
-            numbers(&runs).map(|(narrow, wide)| (narrow, wide, 0)).collect()
+            numbers(&runs)
+                .map(|(narrow, wide)| (narrow, wide, 0))
+                .collect()
         })?;
         select(device, [(y, both), (DeviceSlice::empty(), 0)], &table, to)?;
     }
@@ -174,7 +179,11 @@ pub fn split(
 impl Slice {
     fn key(&self) -> Vec<usize> {
         let mut settings = key(&[&self.kind]);
-        settings.extend(self.channels.iter().flat_map(|range| [range.start, range.end]));
+        settings.extend(
+            self.channels
+                .iter()
+                .flat_map(|range| [range.start, range.end]),
+        );
         settings
     }
 }
@@ -196,12 +205,14 @@ pub fn slice(
     check_length("slice", "y", y.view(), vertices * narrow)?;
     let table = columns(device, "slice", config.key(), narrow, || {
         let runs = config.runs(&output);
-        numbers(&runs).map(|(narrow, wide)| (narrow, wide, 0)).collect()
+        numbers(&runs)
+            .map(|(narrow, wide)| (narrow, wide, 0))
+            .collect()
     })?;
     select(device, [(x, wide), (DeviceSlice::empty(), 0)], &table, &y)
 }
 
-/// The backward pass of [`slice`]: `dx` is `dy` in the chosen channels, zero in the others.
+/// The backward pass of [`slice()`]: `dx` is `dy` in the chosen channels, zero in the others.
 ///
 /// # Errors
 /// Ranges or lengths that do not fit, or a failed call.
@@ -218,9 +229,16 @@ pub fn unslice(
     check_length("unslice", "dx", dx.view(), vertices * wide)?;
     let table = columns(device, "unslice", config.key(), wide, || {
         let runs = config.runs(&output);
-        numbers(&runs).map(|(narrow, wide)| (wide, narrow, 0)).collect()
+        numbers(&runs)
+            .map(|(narrow, wide)| (wide, narrow, 0))
+            .collect()
     })?;
-    select(device, [(dy, narrow), (DeviceSlice::empty(), 0)], &table, &dx)
+    select(
+        device,
+        [(dy, narrow), (DeviceSlice::empty(), 0)],
+        &table,
+        &dx,
+    )
 }
 
 /// `y_p = rho(angle_p) x_p`: every irrep of order `n` at vertex `p` turns by `n angle_p`.

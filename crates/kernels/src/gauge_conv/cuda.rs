@@ -5,9 +5,7 @@ use super::stacked::{Order, Stack};
 use super::{GaugeConv, OPERATOR};
 use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, GatherRun};
-use crate::cuda::reduce::{
-    RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows,
-};
+use crate::cuda::reduce::{RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows};
 use crate::cuda::{
     CudaDevice, CudaError, CudaGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
     check_length, key,
@@ -87,7 +85,9 @@ impl Plan {
                 |place, part| own_parts.push((place, neighbours + part.weight, part.negative)),
             );
             parts.append(&mut own_parts);
-            let folded = parts.iter().map(|&(place, weight, negative)| (weight, place, negative));
+            let folded = parts
+                .iter()
+                .map(|&(place, weight, negative)| (weight, place, negative));
             let parameters = neighbours + op.self_count();
             Ok(Self {
                 gather: GatherPlan::new(

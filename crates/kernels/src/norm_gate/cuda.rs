@@ -9,7 +9,8 @@ use crate::cuda::{
     check_length, irrep_count, irreps, to_u32,
 };
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new("norm_gate", include_str!("norm_gate.cu"));
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("norm_gate", include_str!("norm_gate.cu"));
 
 impl NormNonlinearity {
     fn check_device(

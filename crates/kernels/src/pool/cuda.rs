@@ -2,11 +2,11 @@
 
 use super::global::check_meshes;
 use super::transport::ClusterArrays;
-use crate::cuda::{
-    CudaDevice, CudaError, CudaGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, irrep_count, irreps, to_u32,
-};
 use crate::cuda::reduce::column_threads;
+use crate::cuda::{
+    CudaDevice, CudaError, CudaGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
+    args, check_length, irrep_count, irreps, to_u32,
+};
 use crate::{FeatureType, KernelError};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("pool", include_str!("pool.cu"));
@@ -224,7 +224,12 @@ impl DeviceClusters {
     ) -> Result<(), KernelError> {
         let dimension = features.dimension();
         check_length(TRANSPORT, fine_name, fine, self.fine_count() * dimension)?;
-        check_length(TRANSPORT, coarse_name, coarse, self.coarse_count() * dimension)
+        check_length(
+            TRANSPORT,
+            coarse_name,
+            coarse,
+            self.coarse_count() * dimension,
+        )
     }
 
     /// `y_c = w sum_{f in c} rho(g_f) x_f`.

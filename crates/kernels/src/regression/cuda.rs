@@ -7,7 +7,8 @@ use crate::cuda::{
     check_length, irrep_count, irreps, to_u32,
 };
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new("regression", include_str!("regression.cu"));
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("regression", include_str!("regression.cu"));
 
 /// Items of one partial sum at least, and the most partial sums.
 const LEAST_ITEMS: usize = 4096;

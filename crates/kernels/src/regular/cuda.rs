@@ -8,8 +8,8 @@ use crate::activation::cuda::{defines as activation_defines, literals};
 use crate::batch_norm::cuda::{Affine, NormGradients, Normalisation, Through};
 use crate::cuda::reduce::{Pieces, column_threads};
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Variant,
-    args, check_length, to_u32, variant,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
+    Variant, args, check_length, to_u32, variant,
 };
 use crate::{Activation, FeatureType};
 
@@ -48,9 +48,8 @@ impl DevicePlan {
             defines.push((name, value.to_string()));
         }
         if config.samples * components <= MOST_LITERALS {
-            let entry = |place: usize| {
-                harmonic(place / components, place % components, config.samples)
-            };
+            let entry =
+                |place: usize| harmonic(place / components, place % components, config.samples);
             let values = literals((0..config.samples * components).map(entry));
             defines.push(("VALUES", values));
         }

@@ -2,12 +2,10 @@
 //! order is one product.
 
 use super::{Block, OPERATOR, SelfMap, blocks};
-use crate::cuda::reduce::{
-    RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows,
-};
+use crate::cuda::reduce::{RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, check_length,
-    key,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
+    check_length, key,
 };
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
@@ -38,7 +36,9 @@ impl Plan {
                 placed.push((block, numbers));
                 numbers += inputs * outputs;
             }
-            let folded = parts.iter().map(|&(place, weight, negative)| (weight, place, negative));
+            let folded = parts
+                .iter()
+                .map(|&(place, weight, negative)| (weight, place, negative));
             Ok(Self {
                 blocks: placed,
                 numbers,
@@ -56,8 +56,12 @@ impl Plan {
         let mut matrices = device.buffer(self.numbers)?;
         let to = matrices.view_mut();
         let nothing = DeviceSliceMut::empty();
-        self.fill
-            .apply(device, [weight, DeviceSlice::empty()], [&to, &nothing], false)?;
+        self.fill.apply(
+            device,
+            [weight, DeviceSlice::empty()],
+            [&to, &nothing],
+            false,
+        )?;
         Ok(matrices)
     }
 }
