@@ -87,11 +87,10 @@ impl GatherPlan {
     pub fn run(&self, device: &CudaDevice, run: &GatherRun<'_>) -> Result<(), CudaError> {
         let (first, count) = run.vertices;
         // Slices of larger buffers may start at places that wide loads cannot.
-        let vector = if run.x.is_aligned(self.vector) && run.out.view().is_aligned(self.vector) {
-            self.vector
-        } else {
-            1
-        };
+        let mut vector = self.vector;
+        while !(run.x.is_aligned(vector) && run.out.view().is_aligned(vector)) {
+            vector /= 2;
+        }
         let table = irreps(device, &self.source, vector)?;
         let rings = self.radial.rings;
         let together = if 2 * self.harmonics * vector * rings <= MOST_SUMS {
@@ -100,7 +99,7 @@ impl GatherPlan {
             1
         };
         let group = table.len().next_power_of_two().clamp(1, 32);
-        let defines = defines(self.harmonics, together, vector, group);
+        let defines = defines(self.harmonics, together, vector, group, rings > 1);
         let function = device.function(GATHER, &defines, "gather")?;
         let size = |n: usize| to_u32(OPERATOR, n);
         let (bias, y, y_width) = run.bias;
@@ -145,19 +144,42 @@ fn common(a: usize, b: usize) -> usize {
     if b == 0 { a } else { common(b, a % b) }
 }
 
-fn defines(harmonics: usize, rings: usize, vector: usize, group: usize) -> Vec<Define> {
-    vec![
-        ("HARMONICS", harmonics.to_string()),
-        ("RINGS", rings.to_string()),
-        ("VECTOR", vector.to_string()),
-        ("GROUP", group.to_string()),
+fn defines(
+    harmonics: usize,
+    rings: usize,
+    vector: usize,
+    group: usize,
+    radial: bool,
+) -> Vec<Define> {
+    let blocks = match 2 * harmonics * rings * vector {
+        0..=20 => 4,
+        21..=40 => 3,
+        41..=64 => 2,
+        _ => 1,
+    };
+    [
+        ("HARMONICS", harmonics),
+        ("RINGS", rings),
+        ("VECTOR", vector),
+        ("GROUP", group),
+        ("RADIAL", usize::from(radial)),
+        ("BLOCKS", blocks),
     ]
+    .map(|(name, value)| (name, value.to_string()))
+    .into()
 }
 
 pub(crate) fn variants() -> Vec<Variant> {
-    [(5, 1, 4, 16), (1, 1, 1, 4), (3, 2, 2, 32), (7, 3, 1, 8)]
-        .map(|(harmonics, rings, vector, group)| variant(&defines(harmonics, rings, vector, group)))
-        .into()
+    [
+        (5, 1, 4, 16, false),
+        (1, 1, 1, 4, false),
+        (3, 2, 2, 32, true),
+        (7, 1, 1, 8, true),
+    ]
+    .map(|(harmonics, rings, vector, group, radial)| {
+        variant(&defines(harmonics, rings, vector, group, radial))
+    })
+    .into()
 }
 
 impl Aggregate {

@@ -1,5 +1,6 @@
 // Gauge aggregation: GROUP lanes work on one vertex, each on VECTOR neighbouring channels of one order,
-// with the sums of HARMONICS harmonics on RINGS rings in registers. See the page of `aggregate`.
+// with the sums of HARMONICS harmonics on RINGS rings in registers, few enough of them for BLOCKS blocks at a time on
+// a multiprocessor. RADIAL: whether there is more than one ring in all. See the page of `aggregate`.
 
 struct alignas(4 * VECTOR) Channels {
     float v[VECTOR];
@@ -26,7 +27,7 @@ __device__ inline float ring_weight(u32 ring, u32 rings, float radius, float max
 // VECTOR channels. destinations: place of each ring and harmonic in a row of `out`, negative if it is not
 // wanted. reversed: the edges are those of the transposed operator, so scales belong to the neighbours.
 // own: (from, to, width) of the vertex's own features. bias goes to the first numbers of the rows of `y`.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, BLOCKS)
 gather(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const float4 *__restrict__ phases,
        const float *__restrict__ radius, const float *__restrict__ x, u32 dimension,
        const uint4 *__restrict__ irreps, u32 irrep_count, const int *__restrict__ destinations,
@@ -49,10 +50,17 @@ gather(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, cons
             for (u32 k = 0; k < HARMONICS; ++k)
 #pragma unroll
                 for (u32 i = 0; i < VECTOR; ++i) cosine[r][k].v[i] = sine[r][k].v[i] = 0.0f;
-#pragma unroll 2
+        // Place and angles of the next edge are loaded while this one's features are on their way.
+        u32 next_q = begin < end ? neighbours[begin] : 0;
+        float4 next_phase = begin < end ? phases[begin] : make_float4(1.0f, 0.0f, 1.0f, 0.0f);
+#pragma unroll 1
         for (u32 edge = begin; edge < end; ++edge) {
-            u32 q = neighbours[edge];
-            float4 phase = phases[edge];
+            u32 q = next_q;
+            float4 phase = next_phase;
+            if (edge + 1 < end) {
+                next_q = neighbours[edge + 1];
+                next_phase = phases[edge + 1];
+            }
             const float *features = x + (u64)q * dimension;
             Channels a = load(features + irrep.x), b = a;
             if (irrep.z > 0) b = load(features + irrep.y);
@@ -78,8 +86,11 @@ gather(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, cons
             }
 #pragma unroll
             for (u32 r = 0; r < RINGS; ++r) {
-                float ring = 1.0f;
-                if (rings > 1) ring = ring_weight(first_ring + r, rings, radius[edge], max_radius);
+#if RADIAL
+                float ring = ring_weight(first_ring + r, rings, radius[edge], max_radius);
+#else
+                constexpr float ring = 1.0f;
+#endif
 #pragma unroll
                 for (u32 k = 0; k < HARMONICS; ++k) {
                     float weight = ring * harmonic[k];

@@ -18,6 +18,7 @@ __device__ inline Phase times(Phase a, Phase b) { return {a.c * b.c - a.s * b.s,
 // (cos n a, sin n a) from (cos a, sin a).
 __device__ inline Phase multiple(Phase phase, u32 order) {
     Phase result = {1.0f, 0.0f};
+#pragma unroll 1
     for (u32 n = 0; n < order; ++n) result = times(result, phase);
     return result;
 }
