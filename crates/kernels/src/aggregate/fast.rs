@@ -89,7 +89,7 @@ impl Gather {
     }
 
     /// Number of harmonics up to the highest one that a row needs.
-    pub fn harmonics(&self) -> usize {
+    pub fn harmonic_count(&self) -> usize {
         self.harmonics
     }
 

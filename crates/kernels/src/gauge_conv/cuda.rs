@@ -94,7 +94,7 @@ impl Plan {
                     device,
                     source,
                     stack.gather.rows(),
-                    (stack.gather.harmonics(), op.radial()),
+                    (stack.gather.harmonic_count(), op.radial()),
                     &own,
                     stack.row,
                 )?,
