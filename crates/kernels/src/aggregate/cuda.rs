@@ -2,17 +2,24 @@
 
 use super::{Aggregate, Aggregation, OPERATOR, Radial, Row};
 use crate::cuda::{
-    CudaDevice, CudaError, CudaGraph, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut,
-    EdgeArrays, KernelSource, Variant, args, check_length, irrep_count, irreps, key, to_u32,
+    Arg, CudaDevice, CudaError, CudaGraph, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut,
+    EdgeArrays, KernelSource, Variant, args, check_length, irrep_count, irrep_rows, irreps, key, to_u32,
     variant,
 };
 use crate::{FeatureType, KernelError};
+use std::sync::Arc;
 
 pub(crate) const GATHER: KernelSource = KernelSource::new("gather", include_str!("gather.cu"));
 pub(crate) const ADJOINT: KernelSource = KernelSource::new("adjoint", include_str!("adjoint.cu"));
 
 /// Most sums that a thread keeps in registers.
 const MOST_SUMS: usize = 96;
+/// Fewest vertices of a block.
+const LEAST_VERTICES: usize = 16;
+/// Most bytes of a block's edges in shared memory.
+const EDGE_BYTES: usize = 12 << 10;
+/// Most bytes of a block's rows in shared memory.
+const MOST_SHARED_BYTES: usize = 64 << 10;
 
 /// As `aggregation` is numbered in the kernels.
 fn number(aggregation: Aggregation) -> u32 {
@@ -46,9 +53,20 @@ pub(crate) struct GatherRun<'a> {
     pub x: DeviceSlice<'a, f32>,
     /// First vertex, and how many.
     pub vertices: (usize, usize),
+    /// The rows; may be empty where they are multiplied at once.
     pub out: &'a DeviceSliceMut<'a, f32>,
     /// Goes to the first numbers of the rows of `y`, which have this width.
     pub bias: (DeviceSlice<'a, f32>, &'a DeviceSliceMut<'a, f32>, usize),
+}
+
+/// A product of gathered rows on tensor cores.
+pub(crate) struct TensorProduct<'a> {
+    /// Weights in the order in which lanes take them; see `gather.cu`.
+    pub stacked: DeviceSlice<'a, f32>,
+    /// `(start, steps, weights, first, count)` for every 16 columns of the result.
+    pub columns: &'a DeviceBuffer<[u32; 8]>,
+    /// Numbers from one row to the next in shared memory.
+    pub stride: usize,
 }
 
 impl GatherPlan {
@@ -85,57 +103,114 @@ impl GatherPlan {
 
     /// Gathers rows for some vertices.
     pub fn run(&self, device: &CudaDevice, run: &GatherRun<'_>) -> Result<(), CudaError> {
-        let (first, count) = run.vertices;
+        let (table, shape) = self.shape(device, run)?;
+        let function = device.function(GATHER, &shape.defines(None), "gather")?;
+        let blocks = (
+            run.vertices.1.div_ceil(shape.vertices()),
+            self.radial.rings / shape.rings,
+        );
+        // SAFETY: the operators checked the lengths of features, rows and results against the graph,
+        // whose arrays were checked when it was made.
+        unsafe {
+            function.run(
+                blocks,
+                (shape.threads(), 1),
+                &self.arguments(run, &table)?,
+            )
+        }
+    }
+
+    /// Whether rows of `stride` numbers fit in shared memory.
+    pub fn fits_in_shared_memory(&self, stride: usize) -> bool {
+        let units = irrep_rows(&self.source, self.vector).len();
+        let shape = self.shape_of(self.vector, units);
+        shape.rings == self.radial.rings && shape.shared_bytes(stride) <= MOST_SHARED_BYTES
+    }
+
+    /// Gathers rows for some vertices in shared memory, and multiplies them there.
+    pub fn convolve(
+        &self,
+        device: &CudaDevice,
+        run: &GatherRun<'_>,
+        product: &TensorProduct<'_>,
+    ) -> Result<(), CudaError> {
+        let (table, shape) = self.shape(device, run)?;
+        let bytes = shape.shared_bytes(product.stride);
+        let defines = shape.defines(Some(product.stride));
+        let function = device.function_with_shared(GATHER, &defines, "convolve", bytes)?;
+        let blocks = (run.vertices.1.div_ceil(shape.vertices()), 1);
+        let mut arguments = self.arguments(run, &table)?.to_vec();
+        arguments.extend(args![
+            product.stacked,
+            product.columns,
+            to_u32(OPERATOR, product.columns.len())?
+        ]);
+        // SAFETY: as in `run`; the columns are places in rows of `stride` numbers and in the stacked
+        // weights, as the operator laid them out.
+        unsafe { function.run(blocks, (shape.threads(), 1), &arguments) }
+    }
+
+    /// The shape of the kernel for a run, and its irreps.
+    fn shape(
+        &self,
+        device: &CudaDevice,
+        run: &GatherRun<'_>,
+    ) -> Result<(Arc<DeviceBuffer<[u32; 4]>>, Shape), CudaError> {
         // Slices of larger buffers may start at places that wide loads cannot.
         let mut vector = self.vector;
         while !(run.x.is_aligned(vector) && run.out.view().is_aligned(vector)) {
             vector /= 2;
         }
         let table = irreps(device, &self.source, vector)?;
+        let shape = self.shape_of(vector, table.len());
+        Ok((table, shape))
+    }
+
+    fn shape_of(&self, vector: usize, units: usize) -> Shape {
         let rings = self.radial.rings;
-        let together = if 2 * self.harmonics * vector * rings <= MOST_SUMS {
-            rings
-        } else {
-            1
-        };
-        let group = table.len().next_power_of_two().clamp(1, 32);
-        let defines = defines(self.harmonics, together, vector, group, rings > 1);
-        let function = device.function(GATHER, &defines, "gather")?;
-        let size = |n: usize| to_u32(OPERATOR, n);
-        let (bias, y, y_width) = run.bias;
-        // SAFETY: the operators checked the lengths of features, rows and results against the graph,
-        // whose arrays were checked when it was made.
-        unsafe {
-            function.run(
-                ((count * group).div_ceil(256), rings / together),
-                (256, 1),
-                args![
-                    run.edges.offsets,
-                    run.edges.neighbours,
-                    run.edges.phases,
-                    run.edges.radius,
-                    run.x,
-                    size(self.source.dimension())?,
-                    &*table,
-                    size(table.len())?,
-                    &self.destinations,
-                    run.out,
-                    size(self.row)?,
-                    size(first)?,
-                    size(count)?,
-                    number(run.aggregation),
-                    u32::from(run.reversed),
-                    size(rings)?,
-                    self.radial.max_radius as f32,
-                    &self.own,
-                    size(self.own.len())?,
-                    bias,
-                    size(bias.len())?,
-                    y,
-                    size(y_width)?,
-                ],
-            )
+        let together = 2 * self.harmonics * vector * rings <= MOST_SUMS;
+        Shape {
+            harmonics: self.harmonics,
+            rings: if together { rings } else { 1 },
+            vector,
+            group: units.next_power_of_two().clamp(1, 32),
+            radial: rings > 1,
+            orders: self.source.highest_order() + 1,
         }
+    }
+
+    fn arguments(
+        &self,
+        run: &GatherRun<'_>,
+        table: &DeviceBuffer<[u32; 4]>,
+    ) -> Result<[Arg; 23], CudaError> {
+        let size = |n: usize| to_u32(OPERATOR, n);
+        let ((first, count), (bias, y, y_width)) = (run.vertices, run.bias);
+        Ok(*args![
+            run.edges.offsets,
+            run.edges.neighbours,
+            run.edges.phases,
+            run.edges.radius,
+            run.x,
+            size(self.source.dimension())?,
+            table,
+            size(table.len())?,
+            number(run.aggregation),
+            u32::from(run.reversed),
+            size(self.radial.rings)?,
+            self.radial.max_radius as f32,
+            &self.destinations,
+            &self.own,
+            size(self.own.len())?,
+            size(first)?,
+            size(count)?,
+            run.out,
+            size(self.row)?,
+            bias,
+            size(bias.len())?,
+            y,
+            size(y_width)?,
+        ])
     }
 }
 
@@ -144,40 +219,87 @@ fn common(a: usize, b: usize) -> usize {
     if b == 0 { a } else { common(b, a % b) }
 }
 
-fn defines(
+/// What a kernel is compiled for.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
     harmonics: usize,
+    /// Rings whose sums are made together.
     rings: usize,
+    /// Channels of one lane.
     vector: usize,
+    /// Lanes of one vertex.
     group: usize,
+    /// Whether there is more than one ring in all.
     radial: bool,
-) -> Vec<Define> {
-    let blocks = match 2 * harmonics * rings * vector {
-        0..=20 => 4,
-        21..=40 => 3,
-        41..=64 => 2,
-        _ => 1,
-    };
-    [
-        ("HARMONICS", harmonics),
-        ("RINGS", rings),
-        ("VECTOR", vector),
-        ("GROUP", group),
-        ("RADIAL", usize::from(radial)),
-        ("BLOCKS", blocks),
-    ]
-    .map(|(name, value)| (name, value.to_string()))
-    .into()
+    /// Orders of the features, from 0.
+    orders: usize,
+}
+
+impl Shape {
+    /// Vertices of a block: at least as many as tensor cores multiply at a time.
+    fn vertices(&self) -> usize {
+        (256 / self.group).max(LEAST_VERTICES)
+    }
+
+    fn threads(&self) -> usize {
+        self.vertices() * self.group
+    }
+
+    /// Shared memory of the rows of a block.
+    fn shared_bytes(&self, stride: usize) -> usize {
+        4 * self.vertices() * stride
+    }
+
+    /// `tensor`: numbers from one row to the next in shared memory, if the rows are multiplied there.
+    fn defines(&self, tensor: Option<usize>) -> Vec<Define> {
+        let blocks = match 2 * self.harmonics * self.rings * self.vector {
+            0..=20 => 4,
+            21..=40 => 3,
+            41..=64 => 2,
+            _ => 1,
+        };
+        let edge_bytes = 8 * self.orders + 4 * (self.harmonics + self.rings) + 16;
+        let edges = (8 * self.vertices()).min(EDGE_BYTES / edge_bytes).max(8);
+        let mut defines = vec![
+            ("HARMONICS", self.harmonics),
+            ("RINGS", self.rings),
+            ("VECTOR", self.vector),
+            ("GROUP", self.group),
+            ("RADIAL", usize::from(self.radial)),
+            ("ORDERS", self.orders),
+            ("EDGES", edges),
+            ("THREADS", self.threads()),
+            ("BLOCKS", (256 * blocks / self.threads()).max(1)),
+            ("TENSOR", usize::from(tensor.is_some())),
+        ];
+        if let Some(stride) = tensor {
+            defines.extend([("VERTICES", self.vertices()), ("ROW", stride)]);
+        }
+        let text = |(name, value): (&'static str, usize)| (name, value.to_string());
+        defines.into_iter().map(text).collect()
+    }
 }
 
 pub(crate) fn variants() -> Vec<Variant> {
     [
-        (5, 1, 4, 16, false),
-        (1, 1, 1, 4, false),
-        (3, 2, 2, 32, true),
-        (7, 1, 1, 8, true),
+        (5, 1, 4, 16, false, 3, None),
+        (1, 1, 1, 4, false, 1, None),
+        (3, 2, 2, 32, true, 2, None),
+        (7, 1, 1, 8, true, 65, None),
+        (5, 1, 4, 16, false, 3, Some(484)),
+        (3, 2, 2, 32, true, 2, Some(100)),
+        (5, 1, 1, 4, false, 1, Some(36)),
     ]
-    .map(|(harmonics, rings, vector, group, radial)| {
-        variant(&defines(harmonics, rings, vector, group, radial))
+    .map(|(harmonics, rings, vector, group, radial, orders, tensor)| {
+        let shape = Shape {
+            harmonics,
+            rings,
+            vector,
+            group,
+            radial,
+            orders,
+        };
+        variant(&shape.defines(tensor))
     })
     .into()
 }

@@ -70,7 +70,7 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 /// Bytes that the gathered rows of a convolution, or the logits of a classifier, may take at a time.
-const TILE_BYTES: usize = 48 << 20;
+const TILE_BYTES: usize = 256 << 20;
 
 /// Bytes that one copy to the device takes through pinned memory.
 const STAGED_BYTES: usize = 32 << 20;
@@ -411,6 +411,28 @@ impl CudaDevice {
         Ok(Launch {
             device: self,
             function: function as sys::CUfunction,
+            shared_bytes: 0,
+        })
+    }
+
+    /// A function whose blocks have this much shared memory beside what it declares.
+    pub(crate) fn function_with_shared(
+        &self,
+        source: KernelSource,
+        defines: &[Define],
+        name: &'static str,
+        shared_bytes: usize,
+    ) -> Result<Launch<'_>, CudaError> {
+        let launch = self.function(source, defines, name)?;
+        let attribute =
+            sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function is one of a module that is loaded.
+        driver("cuFuncSetAttribute", unsafe {
+            sys::cuFuncSetAttribute(launch.function, attribute, shared_bytes as i32)
+        })?;
+        Ok(Launch {
+            shared_bytes,
+            ..launch
         })
     }
 
@@ -524,11 +546,12 @@ pub(crate) use args;
 pub(crate) struct Launch<'a> {
     device: &'a CudaDevice,
     function: sys::CUfunction,
+    shared_bytes: usize,
 }
 
 impl Launch<'_> {
     /// Most arguments of a kernel.
-    const MOST: usize = 24;
+    const MOST: usize = 28;
 
     /// Runs the kernel on `blocks` (x, y) of `threads` (x, y). Nothing runs on no blocks.
     ///
@@ -561,7 +584,7 @@ impl Launch<'_> {
                 threads_x,
                 threads_y,
                 1,
-                0,
+                self.shared_bytes as u32,
                 self.device.stream(),
                 pointers.as_mut_ptr(),
                 std::ptr::null_mut(),

@@ -4,11 +4,11 @@
 use super::stacked::{Order, Stack};
 use super::{GaugeConv, OPERATOR};
 use crate::aggregate::Direction;
-use crate::aggregate::cuda::{GatherPlan, GatherRun};
+use crate::aggregate::cuda::{GatherPlan, GatherRun, TensorProduct};
 use crate::cuda::reduce::{RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows};
 use crate::cuda::{
     CudaDevice, CudaError, CudaGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
-    check_length, key,
+    ProductMode, check_length, key, to_u32,
 };
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
@@ -48,8 +48,94 @@ struct Plan {
     result: usize,
     /// Stacked weights from weights.
     stack: SignedTable,
+    /// The product on tensor cores, where rows and weights are small enough.
+    fused: Option<Fused>,
     /// Gradients of the weights from those of the stacked ones.
     fold: SignedTable,
+}
+
+/// How rows in shared memory are multiplied on tensor cores.
+#[derive(Debug)]
+struct Fused {
+    /// As [`TensorProduct::columns`].
+    columns: DeviceBuffer<[u32; 8]>,
+    /// Numbers from one row to the next.
+    stride: usize,
+    /// Numbers in the stacked weights, with zeros for terms and columns that fill up a step.
+    weights: usize,
+    /// Stacked weights from weights.
+    stack: SignedTable,
+}
+
+/// Most stacked weights that are read again for every block of vertices: 128 KiB stay in the caches.
+const MOST_FUSED_WEIGHTS: usize = 1 << 15;
+
+/// Terms of one step of a product on tensor cores, and columns of the result.
+const STEP: usize = 16;
+
+impl Fused {
+    /// For a layout with these parts of the stacked weights: `(place, weight, negative)`.
+    fn new(
+        device: &CudaDevice,
+        stack: &Stack<'_>,
+        gather: &GatherPlan,
+        parts: &[(usize, usize, bool)],
+    ) -> Result<Option<Self>, CudaError> {
+        let (mut columns, mut places) = (Vec::new(), vec![0; stack.weights]);
+        let (mut weights, mut reach) = (0, stack.row);
+        for order in &stack.orders {
+            let steps = order.terms.div_ceil(STEP);
+            reach = reach.max(order.start + steps * STEP);
+            for first in (0..order.width).step_by(STEP) {
+                let count = STEP.min(order.width - first);
+                let start = [order.start, steps, weights / 4, order.result + first, count];
+                let mut entry = [0; 8];
+                for (entry, value) in entry.iter_mut().zip(start) {
+                    *entry = to_u32(OPERATOR, value)?;
+                }
+                columns.push(entry);
+                for term in 0..order.terms {
+                    for column in 0..count {
+                        let place = order.weights + term * order.width + first + column;
+                        places[place] = weights + fragment_place(term, column);
+                    }
+                }
+                weights += steps * STEP * STEP;
+            }
+        }
+        // Rows that start 4 banks apart, so that 8 rows by 4 terms are read at once.
+        let stride = (reach + 3) / 8 * 8 + 4;
+        if weights > MOST_FUSED_WEIGHTS || !gather.fits_in_shared_memory(stride) {
+            return Ok(None);
+        }
+        let parts = parts
+            .iter()
+            .map(|&(place, weight, negative)| (places[place], weight, negative));
+        Ok(Some(Self {
+            columns: device.upload(&columns)?,
+            stride,
+            weights,
+            stack: SignedTable::new(device, weights, 1, parts)?,
+        }))
+    }
+}
+
+impl Fused {
+    fn product<'a>(&'a self, stacked: DeviceSlice<'a, f32>) -> TensorProduct<'a> {
+        TensorProduct {
+            stacked,
+            columns: &self.columns,
+            stride: self.stride,
+        }
+    }
+}
+
+/// Place of a weight among those of its 16 columns: lane `4 g + t` of half `h` takes the terms `t`, `t + 4`,
+/// `t + 8` and `t + 12` of each step for the column `8 h + g`, one after the other.
+fn fragment_place(term: usize, column: usize) -> usize {
+    let (step, term) = (term / STEP, term % STEP);
+    let (half, g) = (column / 8, column % 8);
+    ((step * 2 + half) * 32 + 4 * g + term % 4) * 4 + term / 4
 }
 
 impl Plan {
@@ -89,15 +175,17 @@ impl Plan {
                 .iter()
                 .map(|&(place, weight, negative)| (weight, place, negative));
             let parameters = neighbours + op.self_count();
+            let gather = GatherPlan::new(
+                device,
+                source,
+                stack.gather.rows(),
+                (stack.gather.harmonic_count(), op.radial()),
+                &own,
+                stack.row,
+            )?;
             Ok(Self {
-                gather: GatherPlan::new(
-                    device,
-                    source,
-                    stack.gather.rows(),
-                    (stack.gather.harmonic_count(), op.radial()),
-                    &own,
-                    stack.row,
-                )?,
+                fused: Fused::new(device, &stack, &gather, &parts)?,
+                gather,
                 stack: SignedTable::new(device, stack.weights, 1, parts.iter().copied())?,
                 fold: SignedTable::new(device, parameters, 2, folded)?,
                 orders: stack.orders,
@@ -118,15 +206,26 @@ impl Plan {
         }
     }
 
+    /// The product on tensor cores, if it is possible and wanted.
+    fn fused(&self, device: &CudaDevice) -> Option<&Fused> {
+        self.fused
+            .as_ref()
+            .filter(|_| device.product_mode() == ProductMode::Tf32 && device.capability() >= (8, 0))
+    }
+
     fn stacked(
         &self,
         device: &CudaDevice,
         weights: Weights<'_>,
     ) -> Result<DeviceBuffer<f32>, CudaError> {
-        let mut stacked = device.buffer(self.weights)?;
+        let (stack, count) = match self.fused(device) {
+            Some(fused) => (&fused.stack, fused.weights),
+            None => (&self.stack, self.weights),
+        };
+        let mut stacked = device.buffer(count)?;
         let from = [weights.neighbour, weights.self_term];
         let to = stacked.view_mut();
-        self.stack
+        stack
             .apply(device, from, [&to, &DeviceSliceMut::empty()], false)?;
         Ok(stacked)
     }
@@ -212,6 +311,21 @@ pub fn forward(
     }
     let plan = Plan::new(device, op, Direction::Forward)?;
     let stacked = plan.stacked(device, weights)?;
+    if let Some(fused) = plan.fused(device) {
+        return plan.gather.convolve(
+            device,
+            &GatherRun {
+                edges: graph.edges(),
+                reversed: false,
+                aggregation: op.aggregation,
+                x,
+                vertices: (0, vertices),
+                out: &DeviceSliceMut::empty(),
+                bias: (weights.bias, &y, plan.result),
+            },
+            &fused.product(stacked.view()),
+        );
+    }
     let chunk = plan.chunk(device, vertices);
     let mut rows = device.buffer(chunk.min(vertices) * plan.row)?;
     for first in (0..vertices).step_by(chunk) {
@@ -290,19 +404,30 @@ pub fn backward(
     let mut sums = RowProducts::new(device, chunk.min(vertices), plan.weights)?;
     for first in (0..vertices).step_by(chunk) {
         let count = chunk.min(vertices - first);
-        plan.gather.run(
-            device,
-            &GatherRun {
-                edges: graph.arrays(&reversed),
-                reversed: true,
-                aggregation: op.aggregation,
-                x: dy,
-                vertices: (first, count),
-                out: &rows.view_mut(),
-                bias: (DeviceSlice::empty(), &DeviceSliceMut::empty(), 0),
-            },
-        )?;
-        if let (Some(dx), Some(stacked)) = (&mut dx, &stacked) {
+        let nothing = DeviceSliceMut::empty();
+        let run = GatherRun {
+            edges: graph.arrays(&reversed),
+            reversed: true,
+            aggregation: op.aggregation,
+            x: dy,
+            vertices: (first, count),
+            out: &rows.view_mut(),
+            bias: (
+                DeviceSlice::empty(),
+                dx.as_ref().unwrap_or(&nothing),
+                plan.result,
+            ),
+        };
+        match (plan.fused(device), &stacked) {
+            (Some(fused), Some(stacked)) => {
+                let product = fused.product(stacked.view());
+                plan.gather.convolve(device, &run, &product)?;
+            }
+            _ => plan.gather.run(device, &run)?,
+        }
+        if plan.fused(device).is_none()
+            && let (Some(dx), Some(stacked)) = (&mut dx, &stacked)
+        {
             let range = (first, count);
             plan.multiply(device, range, rows.view(), stacked.view(), dx, false)?;
         }
