@@ -242,13 +242,13 @@ impl Bench {
         let map = 4.0 * (vertices * 80) as f64;
         let default_tile = device.tile_bytes();
         let modes = [
-            (ProductMode::Tf32, &[16, 32, 48, 96, 512][..]),
-            (ProductMode::F32, &[48, 512][..]),
+            (ProductMode::Tf32, &[48, 256][..]),
+            (ProductMode::F32, &[48, 256][..]),
         ];
         for (mode, tiles) in modes {
             device.set_product_mode(mode);
             for &tile in tiles {
-                if self.profile && (mode != ProductMode::Tf32 || tile != 48) {
+                if self.profile && (mode != ProductMode::Tf32 || tile != 256) {
                     continue;
                 }
                 device.set_tile_bytes(tile << 20);
@@ -371,12 +371,12 @@ impl Bench {
         let products = 6.0 * (vertices * classes * channels) as f64;
         let default_tile = device.tile_bytes();
         for (mode, tiles) in [
-            (ProductMode::Tf32, &[24, 48, 96, 256][..]),
+            (ProductMode::Tf32, &[48, 256][..]),
             (ProductMode::F32, &[48][..]),
         ] {
             device.set_product_mode(mode);
             for &tile in tiles {
-                if self.profile && (mode != ProductMode::Tf32 || tile != 48) {
+                if self.profile && (mode != ProductMode::Tf32 || tile != 256) {
                     continue;
                 }
                 device.set_tile_bytes(tile << 20);

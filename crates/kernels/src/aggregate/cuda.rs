@@ -3,8 +3,8 @@
 use super::{Aggregate, Aggregation, OPERATOR, Radial, Row};
 use crate::cuda::{
     Arg, CudaDevice, CudaError, CudaGraph, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut,
-    EdgeArrays, KernelSource, Variant, args, check_length, irrep_count, irrep_rows, irreps, key, to_u32,
-    variant,
+    EdgeArrays, KernelSource, Variant, args, check_length, irrep_count, irrep_rows, irreps, key,
+    to_u32, variant,
 };
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
@@ -111,13 +111,7 @@ impl GatherPlan {
         );
         // SAFETY: the operators checked the lengths of features, rows and results against the graph,
         // whose arrays were checked when it was made.
-        unsafe {
-            function.run(
-                blocks,
-                (shape.threads(), 1),
-                &self.arguments(run, &table)?,
-            )
-        }
+        unsafe { function.run(blocks, (shape.threads(), 1), &self.arguments(run, &table)?) }
     }
 
     /// Whether rows of `stride` numbers fit in shared memory.
@@ -290,17 +284,19 @@ pub(crate) fn variants() -> Vec<Variant> {
         (3, 2, 2, 32, true, 2, Some(100)),
         (5, 1, 1, 4, false, 1, Some(36)),
     ]
-    .map(|(harmonics, rings, vector, group, radial, orders, tensor)| {
-        let shape = Shape {
-            harmonics,
-            rings,
-            vector,
-            group,
-            radial,
-            orders,
-        };
-        variant(&shape.defines(tensor))
-    })
+    .map(
+        |(harmonics, rings, vector, group, radial, orders, tensor)| {
+            let shape = Shape {
+                harmonics,
+                rings,
+                vector,
+                group,
+                radial,
+                orders,
+            };
+            variant(&shape.defines(tensor))
+        },
+    )
     .into()
 }
 

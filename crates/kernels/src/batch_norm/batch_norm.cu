@@ -10,6 +10,7 @@ extern "C" __global__ void moments(const float *__restrict__ x, u32 rows, u32 wi
     u32 end = min(rows, first + rows_of_block);
     double2 sum = make_double2(0.0, 0.0);
     if (column < width) {
+#pragma unroll 8
         for (u32 row = first + threadIdx.y; row < end; row += blockDim.y) {
             double value = x[(u64)row * width + column];
             sum.x += value;
@@ -34,14 +35,13 @@ extern "C" __global__ void finish_moments(const double2 *__restrict__ partials, 
                                           double *__restrict__ mean, double *__restrict__ variance) {
     uint4 slot = slots[blockIdx.x];
     double first = 0.0, second = 0.0;
-    for (u32 member = 0; member < slot.z; ++member) {
-        u32 column = slot.x + member * slot.y;
-        double weight = column < scalars ? 1.0 : 0.5;
-        for (u32 part = threadIdx.x; part < count; part += blockDim.x) {
-            double2 sum = partials[(u64)part * width + column];
-            if (column < scalars) first += sum.x;
-            second += weight * sum.y;
-        }
+    // Partial sums of all members at once, so that many loads are on their way.
+#pragma unroll 8
+    for (u32 i = threadIdx.x; i < count * slot.z; i += blockDim.x) {
+        u32 column = slot.x + i % slot.z * slot.y;
+        double2 sum = partials[(u64)(i / slot.z) * width + column];
+        if (column < scalars) first += sum.x;
+        second += (column < scalars ? 1.0 : 0.5) * sum.y;
     }
     first = block_sum(first);
     second = block_sum(second);
@@ -132,9 +132,12 @@ extern "C" __global__ void finish_backward_sums(const double *__restrict__ parti
     uint4 slot = slots[blockIdx.x];
     u32 row = width + scalars;
     double a = 0.0, c = 0.0;
-    for (u32 part = threadIdx.x; part < count; part += blockDim.x) {
-        for (u32 member = 0; member < slot.z; ++member) a += partials[(u64)part * row + slot.x + member * slot.y];
-        if (slot.x < scalars) c += partials[(u64)part * row + width + slot.x];
+#pragma unroll 8
+    for (u32 i = threadIdx.x; i < count * slot.z; i += blockDim.x)
+        a += partials[(u64)(i / slot.z) * row + slot.x + i % slot.z * slot.y];
+    if (slot.x < scalars) {
+#pragma unroll 2
+        for (u32 part = threadIdx.x; part < count; part += blockDim.x) c += partials[(u64)part * row + width + slot.x];
     }
     a = block_sum(a);
     c = block_sum(c);

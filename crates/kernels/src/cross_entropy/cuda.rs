@@ -12,7 +12,7 @@ const OPERATOR: &str = "cross-entropy";
 /// Most logits of a row that a thread keeps in registers.
 const MOST_ITEMS: usize = 32;
 /// Blocks that the rows of a call are shared out to.
-pub(crate) const ROW_BLOCKS: usize = 512;
+pub(crate) const ROW_BLOCKS: usize = 396;
 
 /// [`Targets`] on a device, checked.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 // Softmax cross-entropy of rows of logits, a block of THREADS for each row in turn. With ITEMS > 0 a thread
-// keeps its ITEMS logits of the row in registers; with ITEMS = 0 they are read again from memory.
+// keeps its ITEMS logits of the row, and then their exponentials, in registers; with ITEMS = 0 they are read again from memory.
 
 struct Peak {
     float value;
@@ -43,7 +43,7 @@ constexpr u32 IGNORE = 0xffffffffu;
 // rows of `stride` numbers whose numbers beyond the classes are set to zero. losses[row] is the weighted loss,
 // marks[row] is 1 for a counted and 3 for a correct row. bias_partials[block][class]: sums of gradients over the
 // rows of a block.
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, THREADS < 768 ? 768 / THREADS : 1)
 softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
              const u32 *__restrict__ labels, const float *__restrict__ class_weights, double gradient_scale,
              double *__restrict__ losses, u32 *__restrict__ marks, u32 *__restrict__ predictions,
@@ -55,9 +55,13 @@ softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 cl
 #define FOR_CLASSES                                                                                                    \
     _Pragma("unroll") for (u32 i = 0, k = threadIdx.x; i < ITEMS; ++i, k += THREADS) if (k < classes)
 #define LOGIT z[i]
+#define KEEP_EXPONENTIAL z[i] = expf(z[i] - shift);
+#define EXPONENTIAL z[i]
 #else
 #define FOR_CLASSES for (u32 k = threadIdx.x; k < classes; k += THREADS)
 #define LOGIT (from[k] + (bias ? bias[k] : 0.0f))
+#define KEEP_EXPONENTIAL
+#define EXPONENTIAL expf(LOGIT - shift)
 #endif
     for (u32 row = blockIdx.x; row < rows; row += gridDim.x) {
         const float *from = logits + (u64)row * stride;
@@ -65,26 +69,17 @@ softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 cl
         FOR_CLASSES { z[i] = from[k] + (bias ? bias[k] : 0.0f); }
 #endif
         Peak peak = {-__int_as_float(0x7f800000), 0xffffffffu};
+        // Classes come in order, so the first of equal ones stays.
         FOR_CLASSES {
-            Peak own = {LOGIT, k};
-            peak = larger(peak, own);
+            float value = LOGIT;
+            if (value > peak.value) peak = {value, k};
         }
         peak = block_peak(peak);
         float shift = peak.value == -__int_as_float(0x7f800000) ? 0.0f : peak.value;
         if (peak.place == 0xffffffffu) peak.place = 0;
-        float sum = 0.0f;
-        FOR_CLASSES { sum += expf(LOGIT - shift); }
-        sum = sum_over_block(sum);
-
         u32 label = labels[row];
         double weight = label == IGNORE ? 0.0 : class_weights ? (double)class_weights[label] : 1.0;
         float own = label == IGNORE ? 0.0f : from[label] + (bias ? bias[label] : 0.0f);
-        if (threadIdx.x == 0) {
-            double loss = log((double)sum) + ((double)peak.value - (double)own);
-            losses[row] = weight > 0.0 ? weight * loss : 0.0;
-            marks[row] = label == IGNORE ? 0 : peak.place == label && loss == loss ? 3 : 1;
-            if (predictions) predictions[row] = peak.place;
-        }
         if (ranks) {
             u32 before = 0;
             FOR_CLASSES {
@@ -95,6 +90,18 @@ softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 cl
             before = sum_over_block(before);
             if (threadIdx.x == 0) ranks[row] = label == IGNORE ? IGNORE : before;
         }
+        float sum = 0.0f;
+        FOR_CLASSES {
+            KEEP_EXPONENTIAL
+            sum += EXPONENTIAL;
+        }
+        sum = sum_over_block(sum);
+        if (threadIdx.x == 0) {
+            double loss = log((double)sum) + ((double)peak.value - (double)own);
+            losses[row] = weight > 0.0 ? weight * loss : 0.0;
+            marks[row] = label == IGNORE ? 0 : peak.place == label && loss == loss ? 3 : 1;
+            if (predictions) predictions[row] = peak.place;
+        }
         if (gradients) {
             // Every thread has read the row's logits that it overwrites, and the label's.
             __syncthreads();
@@ -102,7 +109,7 @@ softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 cl
             double share = gradient_scale * weight;
             float factor = share == 0.0 ? 0.0f : (float)(share / (double)sum);
             FOR_CLASSES {
-                float value = share == 0.0 ? 0.0f : expf(LOGIT - shift) * factor;
+                float value = share == 0.0 ? 0.0f : EXPONENTIAL * factor;
                 if (k == label) value -= (float)share;
                 to[k] = value;
 #if ITEMS > 0

@@ -10,6 +10,7 @@ extern "C" __global__ void column_partials(const float *__restrict__ x, u32 stri
     u32 end = min(rows, first + rows_of_block);
     double sum = 0.0;
     if (column < columns) {
+#pragma unroll 8
         for (u32 row = first + threadIdx.y; row < end; row += blockDim.y) sum += x[(u64)row * stride + column];
     }
     parts[threadIdx.y * blockDim.x + threadIdx.x] = sum;
@@ -67,7 +68,7 @@ extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 part
     u32 i = blockIdx.x * 32 + threadIdx.x;
     float sum = 0.0f;
     if (i < count) {
-#pragma unroll 4
+#pragma unroll 16
         for (u32 k = threadIdx.y; k < partials; k += 8) sum += from[(u64)k * count + i];
     }
     parts[threadIdx.y][threadIdx.x] = sum;

@@ -225,8 +225,7 @@ impl Plan {
         let mut stacked = device.buffer(count)?;
         let from = [weights.neighbour, weights.self_term];
         let to = stacked.view_mut();
-        stack
-            .apply(device, from, [&to, &DeviceSliceMut::empty()], false)?;
+        stack.apply(device, from, [&to, &DeviceSliceMut::empty()], false)?;
         Ok(stacked)
     }
 
