@@ -10,12 +10,12 @@ extern "C" __global__ void moments(const float *__restrict__ x, u32 rows, u32 wi
     u32 end = min(rows, first + rows_of_block);
     double2 sum = make_double2(0.0, 0.0);
     if (column < width) {
-#pragma unroll 8
-        for (u32 row = first + threadIdx.y; row < end; row += blockDim.y) {
-            double value = x[(u64)row * width + column];
-            sum.x += value;
-            sum.y += value * value;
-        }
+        in_batches<12>(
+            first + threadIdx.y, end, blockDim.y, [&](u32 row) { return x[(u64)row * width + column]; },
+            [&](u32, double value) {
+                sum.x += value;
+                sum.y += value * value;
+            });
     }
     parts[threadIdx.y * blockDim.x + threadIdx.x] = sum;
     __syncthreads();
@@ -35,14 +35,15 @@ extern "C" __global__ void finish_moments(const double2 *__restrict__ partials, 
                                           double *__restrict__ mean, double *__restrict__ variance) {
     uint4 slot = slots[blockIdx.x];
     double first = 0.0, second = 0.0;
-    // Partial sums of all members at once, so that many loads are on their way.
-#pragma unroll 8
-    for (u32 i = threadIdx.x; i < count * slot.z; i += blockDim.x) {
-        u32 column = slot.x + i % slot.z * slot.y;
-        double2 sum = partials[(u64)(i / slot.z) * width + column];
-        if (column < scalars) first += sum.x;
-        second += (column < scalars ? 1.0 : 0.5) * sum.y;
-    }
+    auto column_of = [&](u32 i) { return slot.x + i % slot.z * slot.y; };
+    in_batches<8>(
+        threadIdx.x, count * slot.z, blockDim.x,
+        [&](u32 i) { return partials[(u64)(i / slot.z) * width + column_of(i)]; },
+        [&](u32 i, double2 sum) {
+            bool scalar = column_of(i) < scalars;
+            if (scalar) first += sum.x;
+            second += (scalar ? 1.0 : 0.5) * sum.y;
+        });
     first = block_sum(first);
     second = block_sum(second);
     if (threadIdx.x == 0) {
@@ -132,13 +133,14 @@ extern "C" __global__ void finish_backward_sums(const double *__restrict__ parti
     uint4 slot = slots[blockIdx.x];
     u32 row = width + scalars;
     double a = 0.0, c = 0.0;
-#pragma unroll 8
-    for (u32 i = threadIdx.x; i < count * slot.z; i += blockDim.x)
-        a += partials[(u64)(i / slot.z) * row + slot.x + i % slot.z * slot.y];
-    if (slot.x < scalars) {
-#pragma unroll 2
-        for (u32 part = threadIdx.x; part < count; part += blockDim.x) c += partials[(u64)part * row + width + slot.x];
-    }
+    in_batches<8>(
+        threadIdx.x, count * slot.z, blockDim.x,
+        [&](u32 i) { return partials[(u64)(i / slot.z) * row + slot.x + i % slot.z * slot.y]; },
+        [&](u32, double part) { a += part; });
+    if (slot.x < scalars)
+        in_batches<2>(
+            threadIdx.x, count, blockDim.x, [&](u32 part) { return partials[(u64)part * row + width + slot.x]; },
+            [&](u32, double part) { c += part; });
     a = block_sum(a);
     c = block_sum(c);
     if (threadIdx.x == 0) {

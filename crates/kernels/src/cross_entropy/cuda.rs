@@ -11,8 +11,10 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new("softmax", include_str
 const OPERATOR: &str = "cross-entropy";
 /// Most logits of a row that a thread keeps in registers.
 const MOST_ITEMS: usize = 32;
+/// Logits of a thread that leave room for other blocks on a multiprocessor.
+const FEW_ITEMS: usize = 16;
 /// Blocks that the rows of a call are shared out to.
-pub(crate) const ROW_BLOCKS: usize = 396;
+pub(crate) const ROW_BLOCKS: usize = 528;
 
 /// [`Targets`] on a device, checked.
 #[derive(Debug)]
@@ -112,7 +114,7 @@ pub(crate) struct SoftmaxRows<'a> {
 fn shape(classes: usize) -> (usize, usize) {
     let threads = [64, 128, 256, 512, 1024]
         .into_iter()
-        .find(|&threads| classes <= threads * MOST_ITEMS)
+        .find(|&threads| classes <= threads * FEW_ITEMS)
         .unwrap_or(1024);
     let items = classes.div_ceil(threads);
     (threads, if items <= MOST_ITEMS { items.max(1) } else { 0 })
@@ -299,7 +301,8 @@ mod tests {
     #[test]
     fn rows_fit_in_registers_up_to_32768_classes() {
         assert_eq!(shape(1), (64, 1));
-        assert_eq!(shape(6890), (256, 27));
+        assert_eq!(shape(6890), (512, 14));
+        assert_eq!(shape(16_385), (1024, 17));
         assert_eq!(shape(32_768), (1024, 32));
         assert_eq!(shape(32_769), (1024, 0));
     }

@@ -43,7 +43,7 @@ constexpr u32 IGNORE = 0xffffffffu;
 // rows of `stride` numbers whose numbers beyond the classes are set to zero. losses[row] is the weighted loss,
 // marks[row] is 1 for a counted and 3 for a correct row. bias_partials[block][class]: sums of gradients over the
 // rows of a block.
-extern "C" __global__ void __launch_bounds__(THREADS, THREADS < 768 ? 768 / THREADS : 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
              const u32 *__restrict__ labels, const float *__restrict__ class_weights, double gradient_scale,
              double *__restrict__ losses, u32 *__restrict__ marks, u32 *__restrict__ predictions,

@@ -23,6 +23,19 @@ __device__ inline Phase multiple(Phase phase, u32 order) {
     return result;
 }
 
+// Calls `add(value(i))` for i = first, first + step, .. below `end`, in this order, with BATCH values on their way at a time.
+template <u32 BATCH, typename Value, typename Add>
+__device__ inline void in_batches(u32 first, u32 end, u32 step, Value value, Add add) {
+    using Item = decltype(value(first));
+    for (u32 start = first; start < end; start += BATCH * step) {
+        Item items[BATCH];
+#pragma unroll
+        for (u32 i = 0; i < BATCH; ++i) items[i] = start + i * step < end ? value(start + i * step) : Item{};
+#pragma unroll
+        for (u32 i = 0; i < BATCH; ++i) add(start + i * step, items[i]);
+    }
+}
+
 // Sum over a block of BLOCK threads, always in the same order; valid in thread 0.
 __device__ inline double block_sum(double value) {
     __shared__ double parts[BLOCK / 32];

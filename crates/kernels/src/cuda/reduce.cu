@@ -10,8 +10,9 @@ extern "C" __global__ void column_partials(const float *__restrict__ x, u32 stri
     u32 end = min(rows, first + rows_of_block);
     double sum = 0.0;
     if (column < columns) {
-#pragma unroll 8
-        for (u32 row = first + threadIdx.y; row < end; row += blockDim.y) sum += x[(u64)row * stride + column];
+        in_batches<8>(
+            first + threadIdx.y, end, blockDim.y, [&](u32 row) { return x[(u64)row * stride + column]; },
+            [&](u32, float value) { sum += value; });
     }
     parts[threadIdx.y * blockDim.x + threadIdx.x] = sum;
     __syncthreads();
@@ -68,8 +69,9 @@ extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 part
     u32 i = blockIdx.x * 32 + threadIdx.x;
     float sum = 0.0f;
     if (i < count) {
-#pragma unroll 16
-        for (u32 k = threadIdx.y; k < partials; k += 8) sum += from[(u64)k * count + i];
+        in_batches<16>(
+            threadIdx.y, partials, 8, [&](u32 k) { return from[(u64)k * count + i]; },
+            [&](u32, float part) { sum += part; });
     }
     parts[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
