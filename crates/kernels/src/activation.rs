@@ -3,6 +3,8 @@
 //! Each one is a function of one number, applied to every number of a buffer. Nothing is saved but
 //! the input; the backward pass evaluates the slope again.
 
+pub mod cuda;
+
 use crate::error::check_length;
 use crate::{KernelError, Real};
 use pulp::{Arch, Simd, WithSimd};

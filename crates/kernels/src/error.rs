@@ -53,13 +53,23 @@ pub(crate) fn check_length<T>(
     values: &[T],
     expected: usize,
 ) -> Result<(), KernelError> {
-    if values.len() == expected {
+    check_count(operator, buffer, values.len(), expected)
+}
+
+/// Checks the length of one buffer, wherever it lies.
+pub(crate) fn check_count(
+    operator: &'static str,
+    buffer: &'static str,
+    found: usize,
+    expected: usize,
+) -> Result<(), KernelError> {
+    if found == expected {
         Ok(())
     } else {
         Err(KernelError::Length {
             operator,
             buffer,
-            found: values.len(),
+            found,
             expected,
         })
     }

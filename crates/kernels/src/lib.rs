@@ -11,6 +11,7 @@ pub mod aggregate;
 pub mod batch_norm;
 pub mod classifier;
 pub mod cross_entropy;
+pub mod cuda;
 pub mod dropout;
 pub mod elementwise;
 mod error;

@@ -83,6 +83,16 @@ impl Gather {
         }
     }
 
+    /// The sums over neighbours.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Number of harmonics up to the highest one that a row needs.
+    pub fn harmonic_count(&self) -> usize {
+        self.harmonics
+    }
+
     /// Length of a feature vector that is gathered.
     pub fn dimension(&self) -> usize {
         self.dimension

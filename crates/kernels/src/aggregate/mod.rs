@@ -14,6 +14,7 @@
 //!
 //! Shapes: `f` is `[V, D]`, `A` is `[V, rings, 2M+1, D]`.
 
+pub mod cuda;
 mod fast;
 pub mod reference;
 #[cfg(test)]

@@ -30,6 +30,7 @@
 //!
 //! Statistics are summed in f64, over a number of partial sums that depends on `V` alone.
 
+pub mod cuda;
 mod fast;
 pub mod reference;
 #[cfg(test)]

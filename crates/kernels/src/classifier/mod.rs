@@ -20,6 +20,7 @@
 //! are few blocks, and tasks are slabs of rows instead, each with its own `dW`, added up in order.
 //! Both numbers depend on the sizes only, so results do not depend on the number of threads.
 
+pub mod cuda;
 mod fast;
 pub mod reference;
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //!
 //! Nothing is saved: `backward` computes the softmax again. Sums over rows are taken in f64.
 
+pub mod cuda;
 mod fast;
 pub mod reference;
 pub(crate) mod softmax;

@@ -8,6 +8,7 @@
 //! The map is linear and diagonal: it is its own backward pass (`dx = dropout(dy)` with the same
 //! stream). Masks are never stored, they are drawn again.
 
+pub mod cuda;
 mod fast;
 pub mod reference;
 #[cfg(test)]

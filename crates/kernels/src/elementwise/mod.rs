@@ -7,6 +7,7 @@
 //! nothing was taken. [`rotate`] changes the gauge: `y_p = rho(angle_p) x_p`; its adjoint is the
 //! rotation by the negative angles. Nothing is saved.
 
+pub mod cuda;
 pub mod reference;
 #[cfg(test)]
 mod tests;

@@ -29,6 +29,7 @@
 //! Shapes: `x` is `[V, D_in]`, `y` is `[V, D_out]`, neighbour weights are `[rings, D_out, D_in]`, self
 //! weights as in [`self_map`], the bias has one number for each scalar output.
 
+pub mod cuda;
 mod fast;
 pub mod reference;
 mod stacked;

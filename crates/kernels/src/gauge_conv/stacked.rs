@@ -18,7 +18,7 @@ use crate::{Real, irrep_dimension};
 /// One order of the result.
 #[derive(Debug, Clone)]
 pub(super) struct Order {
-    order: usize,
+    pub order: usize,
     /// Where its terms start in a row of the tile.
     pub start: usize,
     /// How many terms: the rows of its stacked weights.
@@ -118,7 +118,7 @@ impl<'a> Stack<'a> {
 
     /// Calls `visit(place in the stacked weights, place in the neighbour weights, negative)` for every
     /// stacked neighbour weight, and likewise `visit_own` for every stacked self weight.
-    fn visit(
+    pub fn visit(
         &self,
         mut visit: impl FnMut(usize, usize, bool),
         mut visit_own: impl FnMut(usize, self_map::Part),

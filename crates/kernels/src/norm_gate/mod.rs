@@ -17,12 +17,13 @@
 //! Saved: the input. Everything else is computed again in the backward pass. Irreps are counted
 //! order by order from order 1, channel by channel: so lie the biases and the gates.
 
+pub mod cuda;
 mod fast;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{check_length, check_rows};
+use crate::error::{check_count, check_length, check_rows};
 use crate::{Activation, FeatureType, KernelError, Real, Scratch};
 
 /// Number of irreps of order above 0: biases of a norm, or gates of a gated nonlinearity.
@@ -51,14 +52,14 @@ impl NormNonlinearity {
         }
     }
 
-    fn check<T>(&self, operator: &'static str, bias: &[T]) -> Result<usize, KernelError> {
+    fn check(&self, operator: &'static str, biases: usize) -> Result<usize, KernelError> {
         if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
             return Err(KernelError::Setting {
                 operator,
                 problem: format!("epsilon is {}, but has to be positive", self.epsilon),
             });
         }
-        check_length(operator, "bias", bias, rotating_irreps(&self.kind))?;
+        check_count(operator, "bias", biases, rotating_irreps(&self.kind))?;
         Ok(self.kind.dimension())
     }
 }
@@ -102,7 +103,7 @@ pub fn norm_forward<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     let operator = "norm nonlinearity forward";
-    let width = config.check(operator, bias)?;
+    let width = config.check(operator, bias.len())?;
     check_rows(operator, "x", x, vertices, width)?;
     check_rows(operator, "y", y, vertices, width)?;
     fast::norm_forward(config, x, bias, y);
@@ -125,7 +126,7 @@ pub fn norm_backward<T: Real>(
     scratch: &mut Scratch<f64>,
 ) -> Result<(), KernelError> {
     let operator = "norm nonlinearity backward";
-    let width = config.check(operator, bias)?;
+    let width = config.check(operator, bias.len())?;
     check_rows(operator, "x", x, vertices, width)?;
     check_rows(operator, "dy", dy, vertices, width)?;
     check_rows(operator, "dx", dx, vertices, width)?;

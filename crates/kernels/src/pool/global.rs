@@ -175,6 +175,18 @@ pub(super) fn check<T>(
     (x_name, x): (&'static str, &[T]),
     (y_name, y): (&'static str, &[T]),
 ) -> Result<usize, KernelError> {
+    let vertices = check_meshes(mesh_offsets, features)?;
+    let channels = features.dimension();
+    check_length(OPERATOR, x_name, x, vertices * channels)?;
+    check_length(OPERATOR, y_name, y, (mesh_offsets.len() - 1) * channels)?;
+    Ok(channels)
+}
+
+/// Checks that features are scalars and that offsets rise, and gives the number of vertices.
+pub(super) fn check_meshes(
+    mesh_offsets: &[u32],
+    features: &FeatureType,
+) -> Result<usize, KernelError> {
     if !features.is_scalar() {
         return Err(KernelError::Setting {
             operator: OPERATOR,
@@ -193,10 +205,7 @@ pub(super) fn check<T>(
             problem: format!("mesh offsets do not rise from 0 to {vertices}"),
         });
     }
-    let channels = features.dimension();
-    check_length(OPERATOR, x_name, x, vertices as usize * channels)?;
-    check_length(OPERATOR, y_name, y, (mesh_offsets.len() - 1) * channels)?;
-    Ok(channels)
+    Ok(vertices as usize)
 }
 
 fn vertices(mesh_offsets: &[u32], mesh: usize) -> Range<usize> {

@@ -15,6 +15,7 @@
 //! At `d = 0` the L1 loss has no gradient; 0 is taken. If no vertex is counted, loss and gradient are 0.
 //! Nothing is saved: `backward` reads prediction and target again. Sums over vertices are taken in f64.
 
+pub mod cuda;
 mod fast;
 pub mod reference;
 #[cfg(test)]

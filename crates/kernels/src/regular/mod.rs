@@ -19,6 +19,7 @@
 //! input. The backward pass makes the samples again. `x` has `V` rows of [`Regular::input`], `y`
 //! has `V` rows of [`Regular::output`].
 
+pub mod cuda;
 mod fast;
 mod fft;
 pub mod reference;

@@ -16,6 +16,7 @@
 //! buffer, order after order: `[out, in]` for order 0, `a [out, in]` then `b [out, in]` for the
 //! others, where out and in are the multiplicities of the order.
 
+pub mod cuda;
 mod fast;
 pub mod reference;
 #[cfg(test)]

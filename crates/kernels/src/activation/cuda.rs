@@ -1,0 +1,106 @@
+//! Pointwise functions on a GPU.
+
+use super::Activation;
+use crate::cuda::{
+    CudaDevice, CudaError, Define, DeviceSlice, DeviceSliceMut, KernelSource, Variant, args,
+    check_length, variant,
+};
+
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("activation", include_str!("activation.cu"));
+
+/// The macros that choose a function.
+pub(crate) fn defines(activation: &Activation) -> Vec<Define> {
+    let number = match activation {
+        Activation::Identity => 0,
+        Activation::Relu => 1,
+        Activation::Elu => 2,
+        Activation::Gelu => 3,
+        Activation::Tanh => 4,
+        Activation::Polynomial(_) => 5,
+    };
+    let mut defines = vec![("ACTIVATION", number.to_string())];
+    if let Activation::Polynomial(coefficients) = activation {
+        defines.push(("COEFFICIENTS", literals(coefficients.iter().copied())));
+    }
+    defines
+}
+
+/// Numbers as CUDA C++ reads them; a zero where there are none.
+pub(crate) fn literals(values: impl IntoIterator<Item = f64>) -> String {
+    let list: Vec<String> = values
+        .into_iter()
+        .map(|value| {
+            let value = value as f32;
+            if value.is_finite() {
+                format!("{value:e}f")
+            } else {
+                format!("__int_as_float({})", value.to_bits() as i32)
+            }
+        })
+        .collect();
+    if list.is_empty() {
+        "0.0f".into()
+    } else {
+        list.join(",")
+    }
+}
+
+pub(crate) fn variants() -> Vec<Variant> {
+    [
+        Activation::Identity,
+        Activation::Relu,
+        Activation::Elu,
+        Activation::Gelu,
+        Activation::Tanh,
+        Activation::Polynomial(vec![0.5, -1.0, 3e-5]),
+    ]
+    .map(|activation| variant(&defines(&activation)))
+    .into()
+}
+
+/// `y = f(x)`, number by number.
+///
+/// # Errors
+/// `y` of another length than `x`, or a failed call.
+pub fn forward(
+    device: &CudaDevice,
+    activation: &Activation,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    check_length("activation forward", "y", y.view(), x.len())?;
+    let function = device.function(SOURCE, &defines(activation), "activation_forward")?;
+    // SAFETY: both slices have the same length.
+    unsafe { function.over(x.len(), args![x, &y, x.len() as u64]) }
+}
+
+/// `dx = f'(x) dy`, number by number.
+///
+/// # Errors
+/// `dy` or `dx` of another length than `x`, or a failed call.
+pub fn backward(
+    device: &CudaDevice,
+    activation: &Activation,
+    x: DeviceSlice<'_, f32>,
+    dy: DeviceSlice<'_, f32>,
+    dx: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    check_length("activation backward", "dy", dy, x.len())?;
+    check_length("activation backward", "dx", dx.view(), x.len())?;
+    let function = device.function(SOURCE, &defines(activation), "activation_backward")?;
+    // SAFETY: all slices have the same length.
+    unsafe { function.over(x.len(), args![x, dy, &dx, x.len() as u64]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::literals;
+
+    #[test]
+    fn literals_are_floats_of_cuda() {
+        assert_eq!(literals([1.0, -0.5, 3e-9]), "1e0f,-5e-1f,3e-9f");
+        assert_eq!(literals([]), "0.0f");
+        assert_eq!(literals([1e300]), "__int_as_float(2139095040)");
+    }
+}

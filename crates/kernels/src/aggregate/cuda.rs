@@ -1,0 +1,397 @@
+//! Gauge aggregation on a GPU: one coalesced gather, and its adjoint over the reversed edges.
+
+use super::{Aggregate, Aggregation, OPERATOR, Radial, Row};
+use crate::cuda::{
+    Arg, CudaDevice, CudaError, CudaGraph, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut,
+    EdgeArrays, KernelSource, Variant, args, check_length, irrep_count, irrep_rows, irreps, key,
+    to_u32, variant,
+};
+use crate::{FeatureType, KernelError};
+use std::sync::Arc;
+
+pub(crate) const GATHER: KernelSource = KernelSource::new("gather", include_str!("gather.cu"));
+pub(crate) const ADJOINT: KernelSource = KernelSource::new("adjoint", include_str!("adjoint.cu"));
+
+/// Most sums that a thread keeps in registers.
+const MOST_SUMS: usize = 96;
+/// Fewest vertices of a block.
+const LEAST_VERTICES: usize = 16;
+/// Most bytes of a block's edges in shared memory.
+const EDGE_BYTES: usize = 12 << 10;
+/// Most bytes of a block's rows in shared memory.
+const MOST_SHARED_BYTES: usize = 64 << 10;
+
+/// As `aggregation` is numbered in the kernels.
+fn number(aggregation: Aggregation) -> u32 {
+    match aggregation {
+        Aggregation::Sum => 0,
+        Aggregation::Mean => 1,
+        Aggregation::MeanWithSelf => 2,
+    }
+}
+
+/// A gather into rows of any layout.
+#[derive(Debug)]
+pub(crate) struct GatherPlan {
+    source: FeatureType,
+    harmonics: usize,
+    radial: Radial,
+    /// Place of every ring and harmonic in a row, negative if it is not wanted.
+    destinations: DeviceBuffer<i32>,
+    /// `(from, to, width)` of the vertex's own features.
+    own: DeviceBuffer<[u32; 4]>,
+    row: usize,
+    /// Channels that lie together in source and rows: 4, 2 or 1.
+    vector: usize,
+}
+
+/// What a gather reads and writes.
+pub(crate) struct GatherRun<'a> {
+    pub edges: EdgeArrays<'a>,
+    pub reversed: bool,
+    pub aggregation: Aggregation,
+    pub x: DeviceSlice<'a, f32>,
+    /// First vertex, and how many.
+    pub vertices: (usize, usize),
+    /// The rows; may be empty where they are multiplied at once.
+    pub out: &'a DeviceSliceMut<'a, f32>,
+    /// Goes to the first numbers of the rows of `y`, which have this width.
+    pub bias: (DeviceSlice<'a, f32>, &'a DeviceSliceMut<'a, f32>, usize),
+}
+
+/// A product of gathered rows on tensor cores.
+pub(crate) struct TensorProduct<'a> {
+    /// Weights in the order in which lanes take them; see `gather.cu`.
+    pub stacked: DeviceSlice<'a, f32>,
+    /// `(start, steps, weights, first, count)` for every 16 columns of the result.
+    pub columns: &'a DeviceBuffer<[u32; 8]>,
+    /// Numbers from one row to the next in shared memory.
+    pub stride: usize,
+}
+
+impl GatherPlan {
+    pub fn new(
+        device: &CudaDevice,
+        source: &FeatureType,
+        rows: &[Row],
+        (harmonics, radial): (usize, Radial),
+        own: &[[u32; 4]],
+        row: usize,
+    ) -> Result<Self, CudaError> {
+        let mut destinations = vec![-1; radial.rings * harmonics];
+        let mut together = source.multiplicities().iter().fold(4, |n, &m| common(n, m));
+        together = common(together, row);
+        for sum in rows {
+            together = common(together, sum.destination);
+            destinations[sum.ring * harmonics + sum.harmonic] =
+                to_u32(OPERATOR, sum.destination)? as i32;
+        }
+        let mut vector = together;
+        while vector > 1 && 2 * harmonics * vector > MOST_SUMS {
+            vector /= 2;
+        }
+        Ok(Self {
+            source: source.clone(),
+            harmonics,
+            radial,
+            destinations: device.upload(&destinations)?,
+            own: device.upload(own)?,
+            row,
+            vector,
+        })
+    }
+
+    /// Gathers rows for some vertices.
+    pub fn run(&self, device: &CudaDevice, run: &GatherRun<'_>) -> Result<(), CudaError> {
+        let (table, shape) = self.shape(device, run)?;
+        let function = device.function(GATHER, &shape.defines(None), "gather")?;
+        let blocks = (
+            run.vertices.1.div_ceil(shape.vertices()),
+            self.radial.rings / shape.rings,
+        );
+        // SAFETY: the operators checked the lengths of features, rows and results against the graph,
+        // whose arrays were checked when it was made.
+        unsafe { function.run(blocks, (shape.threads(), 1), &self.arguments(run, &table)?) }
+    }
+
+    /// Whether rows of `stride` numbers fit in shared memory.
+    pub fn fits_in_shared_memory(&self, stride: usize) -> bool {
+        let units = irrep_rows(&self.source, self.vector).len();
+        let shape = self.shape_of(self.vector, units);
+        shape.rings == self.radial.rings && shape.shared_bytes(stride) <= MOST_SHARED_BYTES
+    }
+
+    /// Gathers rows for some vertices in shared memory, and multiplies them there.
+    pub fn convolve(
+        &self,
+        device: &CudaDevice,
+        run: &GatherRun<'_>,
+        product: &TensorProduct<'_>,
+    ) -> Result<(), CudaError> {
+        let (table, shape) = self.shape(device, run)?;
+        let bytes = shape.shared_bytes(product.stride);
+        let defines = shape.defines(Some(product.stride));
+        let function = device.function_with_shared(GATHER, &defines, "convolve", bytes)?;
+        let blocks = (run.vertices.1.div_ceil(shape.vertices()), 1);
+        let mut arguments = self.arguments(run, &table)?.to_vec();
+        arguments.extend(args![
+            product.stacked,
+            product.columns,
+            to_u32(OPERATOR, product.columns.len())?
+        ]);
+        // SAFETY: as in `run`; the columns are places in rows of `stride` numbers and in the stacked
+        // weights, as the operator laid them out.
+        unsafe { function.run(blocks, (shape.threads(), 1), &arguments) }
+    }
+
+    /// The shape of the kernel for a run, and its irreps.
+    fn shape(
+        &self,
+        device: &CudaDevice,
+        run: &GatherRun<'_>,
+    ) -> Result<(Arc<DeviceBuffer<[u32; 4]>>, Shape), CudaError> {
+        // Slices of larger buffers may start at places that wide loads cannot.
+        let mut vector = self.vector;
+        while !(run.x.is_aligned(vector) && run.out.view().is_aligned(vector)) {
+            vector /= 2;
+        }
+        let table = irreps(device, &self.source, vector)?;
+        let shape = self.shape_of(vector, table.len());
+        Ok((table, shape))
+    }
+
+    fn shape_of(&self, vector: usize, units: usize) -> Shape {
+        let rings = self.radial.rings;
+        let together = 2 * self.harmonics * vector * rings <= MOST_SUMS;
+        Shape {
+            harmonics: self.harmonics,
+            rings: if together { rings } else { 1 },
+            vector,
+            group: units.next_power_of_two().clamp(1, 32),
+            radial: rings > 1,
+            orders: self.source.highest_order() + 1,
+        }
+    }
+
+    fn arguments(
+        &self,
+        run: &GatherRun<'_>,
+        table: &DeviceBuffer<[u32; 4]>,
+    ) -> Result<[Arg; 23], CudaError> {
+        let size = |n: usize| to_u32(OPERATOR, n);
+        let ((first, count), (bias, y, y_width)) = (run.vertices, run.bias);
+        Ok(*args![
+            run.edges.offsets,
+            run.edges.neighbours,
+            run.edges.phases,
+            run.edges.radius,
+            run.x,
+            size(self.source.dimension())?,
+            table,
+            size(table.len())?,
+            number(run.aggregation),
+            u32::from(run.reversed),
+            size(self.radial.rings)?,
+            self.radial.max_radius as f32,
+            &self.destinations,
+            &self.own,
+            size(self.own.len())?,
+            size(first)?,
+            size(count)?,
+            run.out,
+            size(self.row)?,
+            bias,
+            size(bias.len())?,
+            y,
+            size(y_width)?,
+        ])
+    }
+}
+
+/// Greatest common divisor.
+fn common(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { common(b, a % b) }
+}
+
+/// What a kernel is compiled for.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    harmonics: usize,
+    /// Rings whose sums are made together.
+    rings: usize,
+    /// Channels of one lane.
+    vector: usize,
+    /// Lanes of one vertex.
+    group: usize,
+    /// Whether there is more than one ring in all.
+    radial: bool,
+    /// Orders of the features, from 0.
+    orders: usize,
+}
+
+impl Shape {
+    /// Vertices of a block: at least as many as tensor cores multiply at a time.
+    fn vertices(&self) -> usize {
+        (256 / self.group).max(LEAST_VERTICES)
+    }
+
+    fn threads(&self) -> usize {
+        self.vertices() * self.group
+    }
+
+    /// Shared memory of the rows of a block.
+    fn shared_bytes(&self, stride: usize) -> usize {
+        4 * self.vertices() * stride
+    }
+
+    /// `tensor`: numbers from one row to the next in shared memory, if the rows are multiplied there.
+    fn defines(&self, tensor: Option<usize>) -> Vec<Define> {
+        let blocks = match 2 * self.harmonics * self.rings * self.vector {
+            0..=20 => 4,
+            21..=40 => 3,
+            41..=64 => 2,
+            _ => 1,
+        };
+        let edge_bytes = 8 * self.orders + 4 * (self.harmonics + self.rings) + 16;
+        let edges = (8 * self.vertices()).min(EDGE_BYTES / edge_bytes).max(8);
+        let mut defines = vec![
+            ("HARMONICS", self.harmonics),
+            ("RINGS", self.rings),
+            ("VECTOR", self.vector),
+            ("GROUP", self.group),
+            ("RADIAL", usize::from(self.radial)),
+            ("ORDERS", self.orders),
+            ("EDGES", edges),
+            ("THREADS", self.threads()),
+            ("BLOCKS", (256 * blocks / self.threads()).max(1)),
+            ("TENSOR", usize::from(tensor.is_some())),
+        ];
+        if let Some(stride) = tensor {
+            defines.extend([("VERTICES", self.vertices()), ("ROW", stride)]);
+        }
+        let text = |(name, value): (&'static str, usize)| (name, value.to_string());
+        defines.into_iter().map(text).collect()
+    }
+}
+
+pub(crate) fn variants() -> Vec<Variant> {
+    [
+        (5, 1, 4, 16, false, 3, None),
+        (1, 1, 1, 4, false, 1, None),
+        (3, 2, 2, 32, true, 2, None),
+        (7, 1, 1, 8, true, 65, None),
+        (5, 1, 4, 16, false, 3, Some(484)),
+        (3, 2, 2, 32, true, 2, Some(100)),
+        (5, 1, 1, 4, false, 1, Some(36)),
+    ]
+    .map(
+        |(harmonics, rings, vector, group, radial, orders, tensor)| {
+            let shape = Shape {
+                harmonics,
+                rings,
+                vector,
+                group,
+                radial,
+                orders,
+            };
+            variant(&shape.defines(tensor))
+        },
+    )
+    .into()
+}
+
+impl Aggregate {
+    fn check_device(
+        &self,
+        graph: &CudaGraph,
+        (x_name, x): (&'static str, DeviceSlice<'_, f32>),
+        (a_name, a): (&'static str, DeviceSlice<'_, f32>),
+    ) -> Result<(), KernelError> {
+        self.radial().check(OPERATOR)?;
+        let vertices = graph.vertex_count();
+        check_length(OPERATOR, x_name, x, vertices * self.input.dimension())?;
+        check_length(OPERATOR, a_name, a, vertices * self.dimension())
+    }
+}
+
+/// `a = G x`.
+///
+/// # Errors
+/// Buffers or settings that do not fit, or a failed call.
+pub fn forward(
+    device: &CudaDevice,
+    op: &Aggregate,
+    graph: &CudaGraph,
+    x: DeviceSlice<'_, f32>,
+    a: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    op.check_device(graph, ("x", x), ("a", a.view()))?;
+    let mut settings = key(&[&op.input]);
+    settings.extend([op.highest_order, op.rings, op.max_radius.to_bits() as usize]);
+    let plan = device.table("aggregate", settings, || {
+        let dimension = op.input.dimension();
+        let rows: Vec<Row> = (0..op.rings * op.harmonics())
+            .map(|place| Row {
+                harmonic: place % op.harmonics(),
+                ring: place / op.harmonics(),
+                destination: place * dimension,
+            })
+            .collect();
+        let sums = (op.harmonics(), op.radial());
+        GatherPlan::new(device, &op.input, &rows, sums, &[], op.dimension())
+    })?;
+    plan.run(
+        device,
+        &GatherRun {
+            edges: graph.edges(),
+            reversed: false,
+            aggregation: op.aggregation,
+            x,
+            vertices: (0, graph.vertex_count()),
+            out: &a,
+            bias: (DeviceSlice::empty(), &DeviceSliceMut::empty(), 0),
+        },
+    )
+}
+
+/// `dx = G^T da`.
+///
+/// # Errors
+/// Buffers or settings that do not fit, or a failed call.
+pub fn backward(
+    device: &CudaDevice,
+    op: &Aggregate,
+    graph: &CudaGraph,
+    da: DeviceSlice<'_, f32>,
+    dx: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    op.check_device(graph, ("dx", dx.view()), ("da", da))?;
+    let values = graph.reversed(device)?;
+    let edges = graph.arrays(&values);
+    let table = irreps(device, &op.input, 1)?;
+    let count = irrep_count(&op.input);
+    let size = |n: usize| to_u32(OPERATOR, n);
+    let function = device.function(ADJOINT, &[], "adjoint")?;
+    // SAFETY: lengths were checked above.
+    unsafe {
+        function.over(
+            graph.vertex_count() * count,
+            args![
+                edges.offsets,
+                edges.neighbours,
+                edges.phases,
+                edges.radius,
+                da,
+                &*table,
+                size(count)?,
+                size(op.input.dimension())?,
+                size(op.harmonics())?,
+                size(op.rings)?,
+                op.max_radius as f32,
+                number(op.aggregation),
+                &dx,
+                size(graph.vertex_count())?,
+            ],
+        )
+    }
+}

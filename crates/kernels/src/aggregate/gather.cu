@@ -1,0 +1,292 @@
+// Gauge aggregation: GROUP lanes work on one vertex, each on VECTOR neighbouring channels of one order,
+// with the sums of HARMONICS harmonics on RINGS rings in registers, few enough of them for BLOCKS blocks of THREADS
+// threads at a time on a multiprocessor. The edges of a block's vertices, which follow each other, are read together,
+// EDGES at a time, and what depends on the edge alone is worked out once. RADIAL: whether there is more than one
+// ring in all. ORDERS: orders of the features, from 0. See the page of `aggregate`.
+//
+// TENSOR: the rows stay in shared memory and are multiplied there with the stacked weights on tensor cores, for
+// VERTICES vertices (a multiple of 16) in a block, with ROW numbers from one row to the next. See the page of `gauge_conv`.
+
+struct alignas(4 * VECTOR) Channels {
+    float v[VECTOR];
+};
+
+__device__ inline Channels load(const float *from) { return *reinterpret_cast<const Channels *>(from); }
+
+__device__ inline void store(float *to, const Channels &value) { *reinterpret_cast<Channels *>(to) = value; }
+
+constexpr u32 SUM = 0, MEAN = 1, MEAN_WITH_SELF = 2;
+
+__device__ inline float scale_of(u32 aggregation, u32 degree) {
+    if (aggregation == MEAN) return 1.0f / (float)max(degree, 1u);
+    return aggregation == MEAN_WITH_SELF ? 1.0f / (float)(degree + 1) : 1.0f;
+}
+
+// Weight of a ring at a radius: linear hats, the last one constant beyond.
+__device__ inline float ring_weight(u32 ring, u32 rings, float radius, float max_radius) {
+    float place = fminf(radius / max_radius, 1.0f) * (float)(rings - 1);
+    return fmaxf(1.0f - fabsf(place - (float)ring), 0.0f);
+}
+
+// A term of a product: on tensor cores factors have 10 bits of mantissa.
+__device__ inline float factor(float value) {
+#if TENSOR && __CUDA_ARCH__ >= 800
+    u32 rounded;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
+    return __uint_as_float(rounded);
+#else
+    return value;
+#endif
+}
+
+// Edges and features. reversed: the edges are those of the transposed operator, so scales belong to the neighbours.
+// irreps: (place of cosine, place of sine, order) of each run of VECTOR channels.
+struct Source {
+    const u32 *__restrict__ offsets;
+    const u32 *__restrict__ neighbours;
+    const float4 *__restrict__ phases;
+    const float *__restrict__ radius;
+    const float *__restrict__ x;
+    u32 dimension;
+    const uint4 *__restrict__ irreps;
+    u32 irrep_count, aggregation, reversed, rings;
+    float max_radius;
+};
+
+// What a row is made of. destinations: place of each ring and harmonic, negative if it is not wanted. own: (from, to,
+// width) of the vertex's own features.
+struct Layout {
+    const int *__restrict__ destinations;
+    const uint4 *__restrict__ own;
+    u32 own_count;
+};
+
+// What the sums need to know of an edge.
+struct alignas(16) Edge {
+    Phase turn[ORDERS];
+    u32 neighbour;
+    float harmonic[HARMONICS];
+#if RADIAL
+    float ring[RINGS];
+#endif
+};
+
+__device__ inline void read_edge(const Source &from, u32 edge, u32 first_ring, Edge &to) {
+    u32 q = from.neighbours[edge];
+    float4 phase = from.phases[edge];
+    to.neighbour = q;
+    Phase turn = {1.0f, 0.0f};
+    if (from.reversed && from.aggregation != SUM)
+        turn.c = scale_of(from.aggregation, from.offsets[q + 1] - from.offsets[q]);
+#pragma unroll
+    for (u32 order = 0; order < ORDERS; ++order) {
+        to.turn[order] = turn;
+        turn = times(turn, {phase.z, phase.w});
+    }
+    to.harmonic[0] = 1.0f;
+    Phase angle = {1.0f, 0.0f};
+#pragma unroll
+    for (u32 k = 1; k + 1 < HARMONICS; k += 2) {
+        angle = times(angle, {phase.x, phase.y});
+        to.harmonic[k] = angle.c;
+        to.harmonic[k + 1] = angle.s;
+    }
+#if RADIAL
+#pragma unroll
+    for (u32 r = 0; r < RINGS; ++r)
+        to.ring[r] = ring_weight(first_ring + r, from.rings, from.radius[edge], from.max_radius);
+#endif
+}
+
+// The row of this thread's vertex, the `place`-th of `here` vertices from `first` on, to `row` and, where it is not
+// null, `copy`. All threads of a block take part, also those without a vertex.
+__device__ inline void gather_row(const Source &from, const Layout &layout, u32 first, u32 place, u32 here,
+                                  u32 first_ring, float *row, float *copy) {
+    __shared__ Edge edges[EDGES];
+    u32 lane = threadIdx.x % GROUP, p = first + place;
+    bool used = place < here;
+    u32 begin = 0, end = 0;
+    if (used) begin = from.offsets[p], end = from.offsets[p + 1];
+    u32 all_begin = from.offsets[first], all_end = from.offsets[first + here];
+    float scale = from.reversed ? 1.0f : scale_of(from.aggregation, end - begin);
+    for (u32 round = 0; round < from.irrep_count; round += GROUP) {
+        bool active = used && round + lane < from.irrep_count;
+        uint4 irrep = active ? from.irreps[round + lane] : make_uint4(0, 0, 0, 0);
+        Channels cosine[RINGS][HARMONICS], sine[RINGS][HARMONICS];
+#pragma unroll
+        for (u32 r = 0; r < RINGS; ++r)
+#pragma unroll
+            for (u32 k = 0; k < HARMONICS; ++k)
+#pragma unroll
+                for (u32 i = 0; i < VECTOR; ++i) cosine[r][k].v[i] = sine[r][k].v[i] = 0.0f;
+        for (u32 start = all_begin; start < all_end; start += EDGES) {
+            u32 stop = min(all_end, start + EDGES);
+            if (round == 0 || all_end - all_begin > EDGES) {
+                __syncthreads();
+                for (u32 edge = start + threadIdx.x; edge < stop; edge += THREADS)
+                    read_edge(from, edge, first_ring, edges[edge - start]);
+                __syncthreads();
+            }
+            u32 at = max(begin, start), until = active ? min(end, stop) : 0;
+            // Features of the next edge are loaded while this one's are used.
+            Channels next_a, next_b;
+            auto load_next = [&](u32 edge) {
+                const float *features = from.x + (u64)edges[edge - start].neighbour * from.dimension;
+                next_a = next_b = load(features + irrep.x);
+                if (irrep.z > 0) next_b = load(features + irrep.y);
+            };
+            if (at < until) load_next(at);
+#pragma unroll 1
+            for (; at < until; ++at) {
+                Channels a = next_a, b = next_b;
+                if (at + 1 < until) load_next(at + 1);
+                const Edge &edge = edges[at - start];
+                Phase turn = edge.turn[irrep.z];
+#pragma unroll
+                for (u32 i = 0; i < VECTOR; ++i) {
+                    float turned = turn.c * a.v[i] - turn.s * b.v[i];
+                    b.v[i] = turn.s * a.v[i] + turn.c * b.v[i];
+                    a.v[i] = turned;
+                }
+#pragma unroll
+                for (u32 r = 0; r < RINGS; ++r)
+#pragma unroll
+                    for (u32 k = 0; k < HARMONICS; ++k) {
+                        float weight = k == 0 ? 1.0f : edge.harmonic[k];
+#if RADIAL
+                        weight *= edge.ring[r];
+#endif
+#pragma unroll
+                        for (u32 i = 0; i < VECTOR; ++i) {
+                            cosine[r][k].v[i] += weight * a.v[i];
+                            sine[r][k].v[i] += weight * b.v[i];
+                        }
+                    }
+            }
+        }
+        if (!active) continue;
+#pragma unroll
+        for (u32 r = 0; r < RINGS; ++r)
+#pragma unroll
+            for (u32 k = 0; k < HARMONICS; ++k) {
+                int to = layout.destinations[(first_ring + r) * HARMONICS + k];
+                if (to < 0) continue;
+#pragma unroll
+                for (u32 i = 0; i < VECTOR; ++i) {
+                    cosine[r][k].v[i] = factor(cosine[r][k].v[i] * scale);
+                    sine[r][k].v[i] = factor(sine[r][k].v[i] * scale);
+                }
+                store(row + to + irrep.x, cosine[r][k]);
+                if (irrep.z > 0) store(row + to + irrep.y, sine[r][k]);
+                if (copy) {
+                    store(copy + to + irrep.x, cosine[r][k]);
+                    if (irrep.z > 0) store(copy + to + irrep.y, sine[r][k]);
+                }
+            }
+    }
+    if (!used || first_ring > 0) return;
+    float own_scale = from.aggregation == MEAN_WITH_SELF ? scale_of(from.aggregation, end - begin) : 1.0f;
+    for (u32 segment = 0; segment < layout.own_count; ++segment) {
+        uint4 part = layout.own[segment];
+        for (u32 i = lane; i < part.z; i += GROUP) {
+            float value = factor(own_scale * from.x[(u64)p * from.dimension + part.x + i]);
+            row[part.y + i] = value;
+            if (copy) copy[part.y + i] = value;
+        }
+    }
+}
+
+#if !TENSOR
+
+// Rows of `count` vertices from `first` on. bias goes to the first numbers of the rows of `y`.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+gather(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const float4 *__restrict__ phases,
+       const float *__restrict__ radius, const float *__restrict__ x, u32 dimension,
+       const uint4 *__restrict__ irreps, u32 irrep_count, u32 aggregation, u32 reversed, u32 rings, float max_radius,
+       const int *__restrict__ destinations, const uint4 *__restrict__ own, u32 own_count, u32 first, u32 count,
+       float *__restrict__ out, u32 width, const float *__restrict__ bias, u32 bias_count, float *__restrict__ y,
+       u32 y_width) {
+    Source from = {offsets,     neighbours,  phases,   radius, x,         dimension, irreps,
+                   irrep_count, aggregation, reversed, rings,  max_radius};
+    constexpr u32 VERTICES = THREADS / GROUP;
+    u32 place = threadIdx.x / GROUP, before = blockIdx.x * VERTICES, here = min(count - before, VERTICES);
+    float *row = out + (u64)(before + place) * width;
+    gather_row(from, {destinations, own, own_count}, first + before, place, here, blockIdx.y * RINGS, row, nullptr);
+    if (blockIdx.y > 0 || place >= here) return;
+    for (u32 i = threadIdx.x % GROUP; i < bias_count; i += GROUP)
+        y[(u64)(first + before + place) * y_width + i] = bias[i];
+}
+
+#else
+
+// sums += a b, 16x8 times 8x8; lane 4 g + t holds a[g, g + 8][t, t + 4], b[t, t + 4][g], sums[g, g + 8][2 t, 2 t + 1].
+__device__ inline void multiply(float (&sums)[4], const float (&a)[4], float b0, float b1) {
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+          "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
+#endif
+}
+
+// 16 columns of the result, of one order.
+struct Columns {
+    u32 start;   // where its terms start in a row
+    u32 steps;   // of 16 terms each
+    u32 weights; // where its weights start, in runs of 4
+    u32 first;   // where its numbers start in a result vector
+    u32 count;   // how many of them are wanted
+    u32 unused[3];
+};
+
+// Convolution of `count` vertices from `first` on: y = rows x stacked + bias. The rows are copied to `out` unless it is
+// null. stacked: for each of the columns, step, half of the columns and lane, the 4 weights that the lane multiplies with.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+convolve(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const float4 *__restrict__ phases,
+         const float *__restrict__ radius, const float *__restrict__ x, u32 dimension,
+         const uint4 *__restrict__ irreps, u32 irrep_count, u32 aggregation, u32 reversed, u32 rings,
+         float max_radius, const int *__restrict__ destinations, const uint4 *__restrict__ own, u32 own_count,
+         u32 first, u32 count, float *__restrict__ out, u32 width, const float *__restrict__ bias, u32 bias_count,
+         float *__restrict__ y, u32 y_width, const float4 *__restrict__ stacked,
+         const Columns *__restrict__ columns, u32 column_count) {
+    extern __shared__ float4 shared[];
+    float *tile = reinterpret_cast<float *>(shared);
+    Source from = {offsets,     neighbours,  phases,   radius, x,         dimension, irreps,
+                   irrep_count, aggregation, reversed, rings,  max_radius};
+    u32 place = threadIdx.x / GROUP, before = blockIdx.x * VERTICES, here = min(count - before, (u32)VERTICES);
+    float *row = tile + place * ROW;
+    // The last steps reach beyond the terms, where their weights are zero.
+    for (u32 i = width + threadIdx.x % GROUP; i < ROW; i += GROUP) row[i] = 0.0f;
+    float *copy = out ? out + (u64)(before + place) * width : nullptr;
+    gather_row(from, {destinations, own, own_count}, first + before, place, here, 0, row, copy);
+    __syncthreads();
+    u32 lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    for (u32 part = threadIdx.x / 32; part < column_count * (VERTICES / 16); part += THREADS / 32) {
+        Columns of = columns[part % column_count];
+        u32 top = part / column_count * 16 + g;
+        const float *a = tile + top * ROW + of.start + t;
+        const float4 *b = stacked + of.weights + lane;
+        float sums[2][4] = {};
+#pragma unroll 4
+        for (u32 step = 0; step < of.steps; ++step, a += 16, b += 64) {
+            float4 left = b[0], right = b[32];
+            float low[4] = {a[0], a[8 * ROW], a[4], a[8 * ROW + 4]};
+            float high[4] = {a[8], a[8 * ROW + 8], a[12], a[8 * ROW + 12]};
+            multiply(sums[0], low, factor(left.x), factor(left.y));
+            multiply(sums[1], low, factor(right.x), factor(right.y));
+            multiply(sums[0], high, factor(left.z), factor(left.w));
+            multiply(sums[1], high, factor(right.z), factor(right.w));
+        }
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) {
+            u32 vertex = top + i % 4 / 2 * 8, column = i / 4 * 8 + 2 * t + i % 2;
+            if (vertex >= here || column >= of.count) continue;
+            u32 to = of.first + column;
+            float shift = to < bias_count ? bias[to] : 0.0f;
+            y[(u64)(first + before + vertex) * y_width + to] = sums[i / 4][i % 4] + shift;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,167 @@
+// Batch normalisation; see the page of `batch_norm`. A slot is (first column, columns from one member to the
+// next, members); its first column is of order 0 if it is below `scalars`.
+
+// partials[block][column] = (sum of x, sum of x^2). Block (columns, rows), a run of rows for each block.
+extern "C" __global__ void moments(const float *__restrict__ x, u32 rows, u32 width, u32 rows_of_block,
+                                   double2 *__restrict__ partials) {
+    __shared__ double2 parts[BLOCK];
+    u32 column = blockIdx.y * blockDim.x + threadIdx.x;
+    u32 first = blockIdx.x * rows_of_block;
+    u32 end = min(rows, first + rows_of_block);
+    double2 sum = make_double2(0.0, 0.0);
+    if (column < width) {
+        in_batches<12>(
+            first + threadIdx.y, end, blockDim.y, [&](u32 row) { return x[(u64)row * width + column]; },
+            [&](u32, double value) {
+                sum.x += value;
+                sum.y += value * value;
+            });
+    }
+    parts[threadIdx.y * blockDim.x + threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y == 0 && column < width) {
+        for (u32 y = 1; y < blockDim.y; ++y) {
+            double2 part = parts[y * blockDim.x + threadIdx.x];
+            sum.x += part.x;
+            sum.y += part.y;
+        }
+        partials[(u64)blockIdx.x * width + column] = sum;
+    }
+}
+
+// Mean and variance of each slot; one block for each.
+extern "C" __global__ void finish_moments(const double2 *__restrict__ partials, u32 count, u32 width,
+                                          const uint4 *__restrict__ slots, u32 scalars, double vertices,
+                                          double *__restrict__ mean, double *__restrict__ variance) {
+    uint4 slot = slots[blockIdx.x];
+    double first = 0.0, second = 0.0;
+    auto column_of = [&](u32 i) { return slot.x + i % slot.z * slot.y; };
+    in_batches<8>(
+        threadIdx.x, count * slot.z, blockDim.x,
+        [&](u32 i) { return partials[(u64)(i / slot.z) * width + column_of(i)]; },
+        [&](u32 i, double2 sum) {
+            bool scalar = column_of(i) < scalars;
+            if (scalar) first += sum.x;
+            second += (scalar ? 1.0 : 0.5) * sum.y;
+        });
+    first = block_sum(first);
+    second = block_sum(second);
+    if (threadIdx.x == 0) {
+        double centre = vertices > 0.0 ? first / vertices : 0.0;
+        mean[blockIdx.x] = centre;
+        variance[blockIdx.x] = vertices > 0.0 ? fmax(second / vertices - centre * centre, 0.0) : 0.0;
+    }
+}
+
+// r = (1 - momentum) r + momentum s.
+extern "C" __global__ void update_running(const double *__restrict__ mean, const double *__restrict__ variance,
+                                          double momentum, float *__restrict__ running_mean,
+                                          float *__restrict__ running_variance, u32 slots) {
+    u64 i = item();
+    if (i >= slots) return;
+    running_mean[i] = (float)((1.0 - momentum) * running_mean[i] + momentum * mean[i]);
+    running_variance[i] = (float)((1.0 - momentum) * running_variance[i] + momentum * variance[i]);
+}
+
+// Running averages as statistics.
+extern "C" __global__ void widen(const float *__restrict__ from, double *__restrict__ to, u32 count) {
+    u64 i = item();
+    if (i < count) to[i] = from[i];
+}
+
+// affine[column] = (scale, shift, centre, 1/deviation).
+extern "C" __global__ void make_affine(const double *__restrict__ mean, const double *__restrict__ variance,
+                                       const float *__restrict__ gamma, const float *__restrict__ beta,
+                                       const u32 *__restrict__ slot_of, u32 scalars, double epsilon, u32 width,
+                                       float4 *__restrict__ affine) {
+    u64 column = item();
+    if (column >= width) return;
+    u32 slot = slot_of[column];
+    double inverse = 1.0 / sqrt(variance[slot] + epsilon);
+    double scale = gamma[slot] * inverse;
+    bool scalar = column < scalars;
+    double centre = scalar ? mean[slot] : 0.0;
+    double shift = scalar ? beta[slot] - scale * centre : 0.0;
+    affine[column] = make_float4((float)scale, (float)shift, (float)centre, (float)inverse);
+}
+
+extern "C" __global__ void norm_forward(const float *__restrict__ x, float *__restrict__ y,
+                                        const float4 *__restrict__ affine, u32 width, u64 count) {
+    u64 i = item();
+    if (i >= count) return;
+    float4 norm = affine[i % width];
+    y[i] = x[i] * norm.x + norm.y;
+}
+
+// partials[block][column] = sum of dy z; after the `width` columns the sum of dy for each of order 0.
+extern "C" __global__ void norm_backward_sums(const float *__restrict__ x, const float *__restrict__ dy,
+                                              const float4 *__restrict__ affine, u32 rows, u32 width, u32 scalars,
+                                              u32 rows_of_block, double *__restrict__ partials) {
+    __shared__ double2 parts[BLOCK];
+    u32 column = blockIdx.y * blockDim.x + threadIdx.x;
+    u32 first = blockIdx.x * rows_of_block;
+    u32 end = min(rows, first + rows_of_block);
+    double2 sum = make_double2(0.0, 0.0);
+    if (column < width) {
+        float4 norm = affine[column];
+        for (u32 row = first + threadIdx.y; row < end; row += blockDim.y) {
+            float gradient = dy[(u64)row * width + column];
+            sum.x += gradient * ((x[(u64)row * width + column] - norm.z) * norm.w);
+            sum.y += gradient;
+        }
+    }
+    parts[threadIdx.y * blockDim.x + threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y == 0 && column < width) {
+        for (u32 y = 1; y < blockDim.y; ++y) {
+            double2 part = parts[y * blockDim.x + threadIdx.x];
+            sum.x += part.x;
+            sum.y += part.y;
+        }
+        double *row = partials + (u64)blockIdx.x * (width + scalars);
+        row[column] = sum.x;
+        if (column < scalars) row[width + column] = sum.y;
+    }
+}
+
+// Gradients of gamma and beta of each slot, and what passes through the statistics to each of its columns:
+// (C/V in order 0, w A/V), or zeros if `inverse_vertices` is. One block for each slot.
+extern "C" __global__ void finish_backward_sums(const double *__restrict__ partials, u32 count, u32 width,
+                                                u32 scalars, const uint4 *__restrict__ slots,
+                                                double inverse_vertices, float *__restrict__ dgamma,
+                                                float *__restrict__ dbeta, float2 *__restrict__ through) {
+    uint4 slot = slots[blockIdx.x];
+    u32 row = width + scalars;
+    double a = 0.0, c = 0.0;
+    in_batches<8>(
+        threadIdx.x, count * slot.z, blockDim.x,
+        [&](u32 i) { return partials[(u64)(i / slot.z) * row + slot.x + i % slot.z * slot.y]; },
+        [&](u32, double part) { a += part; });
+    if (slot.x < scalars)
+        in_batches<2>(
+            threadIdx.x, count, blockDim.x, [&](u32 part) { return partials[(u64)part * row + width + slot.x]; },
+            [&](u32, double part) { c += part; });
+    a = block_sum(a);
+    c = block_sum(c);
+    if (threadIdx.x == 0) {
+        dgamma[blockIdx.x] += (float)a;
+        if (slot.x < scalars) dbeta[blockIdx.x] += (float)c;
+        for (u32 member = 0; member < slot.z; ++member) {
+            u32 column = slot.x + member * slot.y;
+            bool scalar = column < scalars;
+            through[column] = make_float2(scalar ? (float)(c * inverse_vertices) : 0.0f,
+                                          (float)((scalar ? 1.0 : 0.5) * a * inverse_vertices));
+        }
+    }
+}
+
+extern "C" __global__ void norm_backward(const float *__restrict__ x, const float *__restrict__ dy,
+                                         float *__restrict__ dx, const float4 *__restrict__ affine,
+                                         const float2 *__restrict__ through, u32 width, u64 count) {
+    u64 i = item();
+    if (i >= count) return;
+    u32 column = i % width;
+    float4 norm = affine[column];
+    float2 part = through[column];
+    dx[i] = norm.x * (dy[i] - part.x - part.y * (x[i] - norm.z) * norm.w);
+}

@@ -1,0 +1,386 @@
+//! Batch normalisation on a GPU: partial sums in f64, then one pass over the numbers.
+
+use super::{BatchNorm, NormGroups, Origin};
+use crate::cuda::reduce::Pieces;
+use crate::cuda::{
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    check_length, key, to_u32,
+};
+use std::sync::Arc;
+
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("batch_norm", include_str!("batch_norm.cu"));
+
+/// Mean and variance of every slot, on the device.
+#[derive(Debug)]
+pub struct DeviceStatistics {
+    mean: DeviceBuffer<f64>,
+    variance: DeviceBuffer<f64>,
+    origin: Origin,
+}
+
+impl DeviceStatistics {
+    /// Running statistics, for evaluation.
+    ///
+    /// # Errors
+    /// Lengths that differ, or a failed call.
+    pub fn running(
+        device: &CudaDevice,
+        mean: DeviceSlice<'_, f32>,
+        variance: DeviceSlice<'_, f32>,
+    ) -> Result<Self, CudaError> {
+        check_length("batch norm", "variance", variance, mean.len())?;
+        let widened = |from: DeviceSlice<'_, f32>| -> Result<DeviceBuffer<f64>, CudaError> {
+            let mut to = device.buffer(from.len())?;
+            let count = to_u32("batch norm", from.len())?;
+            let function = device.function(SOURCE, &[], "widen")?;
+            // SAFETY: both have the same length.
+            unsafe { function.over(from.len(), args![from, &to.view_mut(), count])? };
+            Ok(to)
+        };
+        Ok(Self {
+            mean: widened(mean)?,
+            variance: widened(variance)?,
+            origin: Origin::Running,
+        })
+    }
+
+    /// Where they come from.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Moves running averages towards these statistics: `r <- (1 - momentum) r + momentum s`. A batch
+    /// without vertices leaves the averages alone.
+    ///
+    /// # Errors
+    /// Running averages of another length than the statistics, or a failed call.
+    pub fn update_running(
+        &self,
+        device: &CudaDevice,
+        momentum: f64,
+        mean: DeviceSliceMut<'_, f32>,
+        variance: DeviceSliceMut<'_, f32>,
+    ) -> Result<(), CudaError> {
+        let slots = self.mean.len();
+        check_length("batch norm", "running mean", mean.view(), slots)?;
+        check_length("batch norm", "running variance", variance.view(), slots)?;
+        if self.origin == (Origin::Batch { vertices: 0 }) {
+            return Ok(());
+        }
+        let function = device.function(SOURCE, &[], "update_running")?;
+        let count = to_u32("batch norm", slots)?;
+        // SAFETY: all have one number for each slot.
+        unsafe {
+            function.over(
+                slots,
+                args![
+                    &self.mean,
+                    &self.variance,
+                    momentum,
+                    &mean,
+                    &variance,
+                    count
+                ],
+            )
+        }
+    }
+
+    /// Mean and variance, on the host.
+    ///
+    /// # Errors
+    /// Work that failed.
+    pub fn read(&self, device: &CudaDevice) -> Result<(Vec<f64>, Vec<f64>), CudaError> {
+        Ok((self.mean.to_vec(device)?, self.variance.to_vec(device)?))
+    }
+}
+
+/// A batch normalisation with its statistics and parameters: the map from `x` to `y`.
+#[derive(Debug, Clone, Copy)]
+pub struct Normalisation<'a> {
+    /// The settings.
+    pub config: &'a BatchNorm,
+    /// Mean and variance of each slot.
+    pub statistics: &'a DeviceStatistics,
+    /// Scale of each slot.
+    pub gamma: DeviceSlice<'a, f32>,
+    /// Shift of each slot; only order 0 is shifted.
+    pub beta: DeviceSlice<'a, f32>,
+}
+
+/// Gradients of the parameters, which are added to.
+#[derive(Debug)]
+pub struct NormGradients<'a> {
+    /// Gradient of gamma.
+    pub gamma: DeviceSliceMut<'a, f32>,
+    /// Gradient of beta; that of a slot without order 0 stays as it is.
+    pub beta: DeviceSliceMut<'a, f32>,
+}
+
+/// Which columns belong to which slot.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    /// `(first column, columns to the next member, members)` of each slot.
+    members: DeviceBuffer<[u32; 4]>,
+    /// Slot of each column.
+    slot_of: DeviceBuffer<u32>,
+}
+
+impl Slots {
+    fn new(device: &CudaDevice, config: &BatchNorm) -> Result<Arc<Self>, CudaError> {
+        let mut settings = key(&[&config.kind]);
+        settings.push(usize::from(config.groups == NormGroups::PerChannel));
+        device.table("batch norm slots", settings, || {
+            let columns: Vec<usize> = config.columns().map(|(slot, _)| slot).collect();
+            let slots = columns.iter().map(|slot| slot + 1).max().unwrap_or(0);
+            let mut members = vec![[0u32; 4]; slots];
+            for (column, &slot) in columns.iter().enumerate() {
+                let [first, stride, count, _] = &mut members[slot];
+                match *count {
+                    0 => *first = column as u32,
+                    1 => *stride = column as u32 - *first,
+                    _ => {}
+                }
+                *count += 1;
+            }
+            let slot_of: Vec<u32> = columns.iter().map(|&slot| slot as u32).collect();
+            Ok(Self {
+                members: device.upload(&members)?,
+                slot_of: device.upload(&slot_of)?,
+            })
+        })
+    }
+}
+
+/// `(scale, shift, centre, 1/deviation)` of every column.
+pub(crate) type Affine = DeviceBuffer<[f32; 4]>;
+/// What passes to every column through the statistics: `(C/V in order 0, w A/V)`.
+pub(crate) type Through = DeviceBuffer<[f32; 2]>;
+
+impl Normalisation<'_> {
+    pub(crate) fn check(&self, operator: &'static str) -> Result<(), CudaError> {
+        let slots = self.config.slots()?;
+        check_length(operator, "mean", self.statistics.mean.view(), slots)?;
+        check_length(operator, "variance", self.statistics.variance.view(), slots)?;
+        check_length(operator, "gamma", self.gamma, slots)?;
+        Ok(check_length(operator, "beta", self.beta, slots)?)
+    }
+
+    pub(crate) fn affine(&self, device: &CudaDevice) -> Result<Affine, CudaError> {
+        let slots = Slots::new(device, self.config)?;
+        let width = self.config.kind.dimension();
+        let mut affine: Affine = device.buffer(width)?;
+        let size = |n: usize| to_u32("batch norm", n);
+        let function = device.function(SOURCE, &[], "make_affine")?;
+        // SAFETY: every column has its slot, and all slots their statistics and parameters.
+        unsafe {
+            function.over(
+                width,
+                args![
+                    &self.statistics.mean,
+                    &self.statistics.variance,
+                    self.gamma,
+                    self.beta,
+                    &slots.slot_of,
+                    size(self.config.kind.multiplicity(0))?,
+                    self.config.epsilon,
+                    size(width)?,
+                    &affine.view_mut(),
+                ],
+            )?;
+        }
+        Ok(affine)
+    }
+
+    /// Adds to the gradients, from partial sums of `dy z` of all columns and of `dy` of those of order
+    /// 0, and gives what passes through the statistics.
+    pub(crate) fn finish_sums(
+        &self,
+        device: &CudaDevice,
+        partials: &DeviceBuffer<f64>,
+        count: usize,
+        gradients: &NormGradients<'_>,
+    ) -> Result<Through, CudaError> {
+        let slots = Slots::new(device, self.config)?;
+        let width = self.config.kind.dimension();
+        let mut through: Through = device.buffer(width)?;
+        let inverse = match self.statistics.origin {
+            Origin::Batch { vertices } => 1.0 / (vertices as f64).max(1.0),
+            Origin::Running => 0.0,
+        };
+        let size = |n: usize| to_u32("batch norm", n);
+        let function = device.function(SOURCE, &[], "finish_backward_sums")?;
+        // SAFETY: the partial sums were made for these columns, and gradients were checked.
+        unsafe {
+            function.run(
+                (self.gamma.len(), 1),
+                (256, 1),
+                args![
+                    partials,
+                    size(count)?,
+                    size(width)?,
+                    size(self.config.kind.multiplicity(0))?,
+                    &slots.members,
+                    inverse,
+                    &gradients.gamma,
+                    &gradients.beta,
+                    &through.view_mut(),
+                ],
+            )?;
+        }
+        Ok(through)
+    }
+}
+
+impl NormGradients<'_> {
+    pub(crate) fn check(
+        &self,
+        operator: &'static str,
+        normalisation: &Normalisation<'_>,
+    ) -> Result<(), CudaError> {
+        let slots = normalisation.gamma.len();
+        check_length(operator, "dgamma", self.gamma.view(), slots)?;
+        Ok(check_length(operator, "dbeta", self.beta.view(), slots)?)
+    }
+}
+
+/// Mean and variance of a batch: `x` is `vertices` rows of the type.
+///
+/// # Errors
+/// Settings or lengths that do not fit, or a failed call.
+pub fn statistics(
+    device: &CudaDevice,
+    config: &BatchNorm,
+    vertices: usize,
+    x: DeviceSlice<'_, f32>,
+) -> Result<DeviceStatistics, CudaError> {
+    let count = config.slots()?;
+    let width = config.kind.dimension();
+    check_length("batch norm statistics", "x", x, vertices * width)?;
+    let slots = Slots::new(device, config)?;
+    let pieces = Pieces::new(vertices, width);
+    let mut partials: DeviceBuffer<[f64; 2]> = device.buffer(pieces.count * width)?;
+    let mut statistics = DeviceStatistics {
+        mean: device.buffer(count)?,
+        variance: device.buffer(count)?,
+        origin: Origin::Batch { vertices },
+    };
+    let size = |n: usize| to_u32("batch norm", n);
+    // SAFETY: `x` was checked; there is a partial sum for each block and column, and a mean and a
+    // variance for each slot.
+    unsafe {
+        if width > 0 {
+            device.function(SOURCE, &[], "moments")?.run(
+                pieces.blocks,
+                pieces.threads,
+                args![
+                    x,
+                    size(vertices)?,
+                    size(width)?,
+                    size(pieces.rows_of_block)?,
+                    &partials.view_mut(),
+                ],
+            )?;
+        }
+        device.function(SOURCE, &[], "finish_moments")?.run(
+            (count, 1),
+            (256, 1),
+            args![
+                &partials,
+                size(pieces.count)?,
+                size(width)?,
+                &slots.members,
+                size(config.kind.multiplicity(0))?,
+                vertices as f64,
+                &statistics.mean.view_mut(),
+                &statistics.variance.view_mut(),
+            ],
+        )?;
+    }
+    Ok(statistics)
+}
+
+/// `y` = the normalised `x`; both are `vertices` rows of the type.
+///
+/// # Errors
+/// Settings or lengths that do not fit, or a failed call.
+pub fn forward(
+    device: &CudaDevice,
+    normalisation: &Normalisation<'_>,
+    vertices: usize,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let operator = "batch norm forward";
+    let width = normalisation.config.kind.dimension();
+    normalisation.check(operator)?;
+    check_length(operator, "x", x, vertices * width)?;
+    check_length(operator, "y", y.view(), vertices * width)?;
+    let affine = normalisation.affine(device)?;
+    let function = device.function(SOURCE, &[], "norm_forward")?;
+    let count = x.len() as u64;
+    // SAFETY: lengths were checked.
+    unsafe {
+        function.over(
+            x.len(),
+            args![x, &y, &affine, to_u32(operator, width)?, count],
+        )
+    }
+}
+
+/// Overwrites `dx` and adds to the gradients of gamma and beta.
+///
+/// # Errors
+/// Settings or lengths that do not fit, or a failed call.
+pub fn backward(
+    device: &CudaDevice,
+    normalisation: &Normalisation<'_>,
+    vertices: usize,
+    x: DeviceSlice<'_, f32>,
+    dy: DeviceSlice<'_, f32>,
+    dx: DeviceSliceMut<'_, f32>,
+    gradients: &NormGradients<'_>,
+) -> Result<(), CudaError> {
+    let operator = "batch norm backward";
+    let width = normalisation.config.kind.dimension();
+    let scalars = normalisation.config.kind.multiplicity(0);
+    normalisation.check(operator)?;
+    gradients.check(operator, normalisation)?;
+    for (name, values) in [("x", x), ("dy", dy), ("dx", dx.view())] {
+        check_length(operator, name, values, vertices * width)?;
+    }
+    if width == 0 {
+        return Ok(());
+    }
+    let affine = normalisation.affine(device)?;
+    let pieces = Pieces::new(vertices, width);
+    let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * (width + scalars))?;
+    let size = |n: usize| to_u32(operator, n);
+    // SAFETY: lengths were checked, and there is a partial sum for each block and column.
+    unsafe {
+        device.function(SOURCE, &[], "norm_backward_sums")?.run(
+            pieces.blocks,
+            pieces.threads,
+            args![
+                x,
+                dy,
+                &affine,
+                size(vertices)?,
+                size(width)?,
+                size(scalars)?,
+                size(pieces.rows_of_block)?,
+                &partials.view_mut(),
+            ],
+        )?;
+    }
+    let through = normalisation.finish_sums(device, &partials, pieces.count, gradients)?;
+    let function = device.function(SOURCE, &[], "norm_backward")?;
+    let count = x.len() as u64;
+    // SAFETY: lengths were checked.
+    unsafe {
+        function.over(
+            x.len(),
+            args![x, dy, &dx, &affine, &through, size(width)?, count],
+        )
+    }
+}

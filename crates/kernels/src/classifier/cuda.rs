@@ -1,0 +1,286 @@
+//! The fused classifier on a GPU: logits of some rows at a time with cuBLAS, turned in place into their
+//! gradients, and used by both products before the next rows come.
+//!
+//! Rows of logits are padded with zeros to a multiple of 32 classes, and so is a copy of the weights, so
+//! that all three products work on aligned rows.
+
+use super::OPERATOR;
+use crate::cross_entropy::cuda::{
+    DeviceScore, DeviceTargets, ROW_BLOCKS, RowScores, SoftmaxRows, empty_score, sums_bias,
+};
+use crate::cuda::reduce::{add_column_sums, sum_partials};
+use crate::cuda::{
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
+    check_length,
+};
+use crate::{KernelError, elementwise};
+
+/// A linear map to classes, and the classes it should find.
+#[derive(Debug, Clone, Copy)]
+pub struct Classifier<'a> {
+    /// Length of one row of features.
+    pub channels: usize,
+    /// `W`, `[classes, channels]`.
+    pub weight: DeviceSlice<'a, f32>,
+    /// `b`, one for each class.
+    pub bias: DeviceSlice<'a, f32>,
+    /// Labels of the rows, and weights of the classes.
+    pub targets: &'a DeviceTargets,
+}
+
+/// Where gradients go.
+#[derive(Debug)]
+pub struct Gradients<'a> {
+    /// Gradient of the features `[rows, channels]`, overwritten.
+    pub features: DeviceSliceMut<'a, f32>,
+    /// Gradient of the weights `[classes, channels]`, added to.
+    pub weight: DeviceSliceMut<'a, f32>,
+    /// Gradient of the bias, added to.
+    pub bias: DeviceSliceMut<'a, f32>,
+}
+
+/// What to write down for every row, beside the score; as [`Rows`](super::Rows).
+#[derive(Debug, Default)]
+pub struct Rows<'a> {
+    /// Class with the largest logit, the lower one in ties; also for rows without label.
+    pub predictions: Option<DeviceSliceMut<'a, u32>>,
+    /// How many classes come before that of the label.
+    pub ranks: Option<DeviceSliceMut<'a, u32>>,
+}
+
+impl Classifier<'_> {
+    fn check(&self, features: DeviceSlice<'_, f32>, rows: &Rows<'_>) -> Result<(), KernelError> {
+        let (count, classes) = (self.targets.rows(), self.targets.classes());
+        check_length(OPERATOR, "features", features, count * self.channels)?;
+        check_length(OPERATOR, "weight", self.weight, classes * self.channels)?;
+        check_length(OPERATOR, "bias", self.bias, classes)?;
+        for (name, values) in [("predictions", &rows.predictions), ("ranks", &rows.ranks)] {
+            if let Some(values) = values {
+                check_length(OPERATOR, name, values.view(), count)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Classes of a padded row.
+fn padded(classes: usize) -> usize {
+    classes.next_multiple_of(32)
+}
+
+/// Rows whose logits exist at one time.
+fn chunk(device: &CudaDevice, stride: usize, rows: usize) -> usize {
+    let fitting = device.tile_bytes() / (4 * stride);
+    fitting.max(256).min(rows.max(1))
+}
+
+/// Weights with rows of zeros after the last class.
+fn padded_weight(
+    device: &CudaDevice,
+    classifier: &Classifier<'_>,
+) -> Result<DeviceBuffer<f32>, CudaError> {
+    let mut padded_weight =
+        device.zeros(padded(classifier.targets.classes()) * classifier.channels)?;
+    let place = padded_weight.view_mut().slice(0..classifier.weight.len());
+    device.copy(classifier.weight, place)?;
+    Ok(padded_weight)
+}
+
+/// `logits = h W^T` of some rows.
+fn multiply(
+    device: &CudaDevice,
+    (rows, channels, stride): (usize, usize, usize),
+    features: DeviceSlice<'_, f32>,
+    weight: &DeviceBuffer<f32>,
+    logits: &mut DeviceBuffer<f32>,
+) -> Result<(), CudaError> {
+    if channels == 0 {
+        return device.clear(logits.view_mut());
+    }
+    Product {
+        m: rows,
+        n: stride,
+        k: channels,
+        a: Operand::new(features, channels),
+        b: Operand::new(weight.view(), channels).transposed(),
+        add: false,
+        batches: 1,
+    }
+    .run(device, &logits.view_mut(), (stride, 0))
+}
+
+fn part<'a>(values: &'a Option<DeviceSliceMut<'_, u32>>, first: usize) -> DeviceSlice<'a, u32> {
+    values
+        .as_ref()
+        .map_or(DeviceSlice::empty(), |values| values.view().from(first))
+}
+
+/// Loss and gradients for the gradient `dloss` of the loss; see the [module](super). Ranks are left to
+/// [`evaluate`].
+///
+/// # Errors
+/// Sizes that do not fit, ranks asked for, or a failed call.
+pub fn loss_and_gradients(
+    device: &CudaDevice,
+    classifier: &Classifier<'_>,
+    features: DeviceSlice<'_, f32>,
+    dloss: f64,
+    mut gradients: Gradients<'_>,
+    rows: Rows<'_>,
+) -> Result<DeviceScore, CudaError> {
+    classifier.check(features, &rows)?;
+    let (channels, classes) = (classifier.channels, classifier.targets.classes());
+    let count = classifier.targets.rows();
+    for (name, values, expected) in [
+        (
+            "gradients.features",
+            gradients.features.view(),
+            count * channels,
+        ),
+        (
+            "gradients.weight",
+            gradients.weight.view(),
+            classes * channels,
+        ),
+        ("gradients.bias", gradients.bias.view(), classes),
+    ] {
+        check_length(OPERATOR, name, values, expected)?;
+    }
+    if rows.ranks.is_some() {
+        return Err(CudaError::Kernel(KernelError::Setting {
+            operator: OPERATOR,
+            problem: "ranks are computed by `evaluate` only".into(),
+        }));
+    }
+    if count == 0 || classes == 0 {
+        device.clear(gradients.features.reborrow())?;
+        return empty_score(device);
+    }
+    let stride = padded(classes);
+    let chunk = chunk(device, stride, count);
+    let weight = padded_weight(device, classifier)?;
+    let mut logits: DeviceBuffer<f32> = device.buffer(chunk * stride)?;
+    let mut dweight: DeviceBuffer<f32> = device.buffer(stride * channels)?;
+    let blocks = chunk.min(ROW_BLOCKS);
+    let fused_bias = sums_bias(classes);
+    let bias_partials: DeviceBuffer<f32> =
+        device.buffer(if fused_bias { blocks * classes } else { 0 })?;
+    let mut scores = RowScores::new(device, count)?;
+    let scale = dloss * classifier.targets.normaliser();
+    for first in (0..count).step_by(chunk) {
+        let rows_here = chunk.min(count - first);
+        let h = features.slice(first * channels..(first + rows_here) * channels);
+        multiply(
+            device,
+            (rows_here, channels, stride),
+            h,
+            &weight,
+            &mut logits,
+        )?;
+        scores.run(
+            device,
+            &SoftmaxRows {
+                targets: classifier.targets,
+                rows: (first, rows_here),
+                logits: logits.view(),
+                stride,
+                bias: classifier.bias,
+                gradients: Some((logits.view(), scale)),
+                predictions: part(&rows.predictions, first),
+                ranks: DeviceSlice::empty(),
+                bias_partials: bias_partials.view(),
+            },
+        )?;
+        if fused_bias {
+            let sums = bias_partials.view();
+            let blocks = rows_here.min(ROW_BLOCKS);
+            sum_partials(device, sums, blocks, &gradients.bias, true)?;
+        } else {
+            let shape = (rows_here, stride, classes);
+            add_column_sums(device, logits.view(), shape, &gradients.bias)?;
+        }
+        let p = Operand::new(logits.view(), stride);
+        let dh = gradients
+            .features
+            .reborrow()
+            .slice(first * channels..(first + rows_here) * channels);
+        Product {
+            m: rows_here,
+            n: channels,
+            k: stride,
+            a: p,
+            b: Operand::new(weight.view(), channels),
+            add: false,
+            batches: 1,
+        }
+        .run(device, &dh, (channels, 0))?;
+        Product {
+            m: stride,
+            n: channels,
+            k: rows_here,
+            a: p.transposed(),
+            b: Operand::new(h, channels),
+            add: first > 0,
+            batches: 1,
+        }
+        .run(device, &dweight.view_mut(), (channels, 0))?;
+    }
+    let sums = dweight.view().slice(0..classes * channels);
+    elementwise::cuda::accumulate(device, sums, gradients.weight)?;
+    scores.finish(device, classifier.targets)
+}
+
+/// Loss, predictions and ranks, without gradients.
+///
+/// # Errors
+/// Sizes that do not fit, or a failed call.
+pub fn evaluate(
+    device: &CudaDevice,
+    classifier: &Classifier<'_>,
+    features: DeviceSlice<'_, f32>,
+    rows: Rows<'_>,
+) -> Result<DeviceScore, CudaError> {
+    classifier.check(features, &rows)?;
+    let (channels, classes) = (classifier.channels, classifier.targets.classes());
+    let count = classifier.targets.rows();
+    if count == 0 || classes == 0 {
+        for (values, nothing) in [(rows.predictions, 0), (rows.ranks, u32::MAX)] {
+            if let Some(values) = values {
+                let fill = vec![nothing; values.len()];
+                device.write(values, &fill)?;
+            }
+        }
+        return empty_score(device);
+    }
+    let stride = padded(classes);
+    let chunk = chunk(device, stride, count);
+    let weight = padded_weight(device, classifier)?;
+    let mut logits: DeviceBuffer<f32> = device.buffer(chunk * stride)?;
+    let mut scores = RowScores::new(device, count)?;
+    for first in (0..count).step_by(chunk) {
+        let rows_here = chunk.min(count - first);
+        let h = features.slice(first * channels..(first + rows_here) * channels);
+        multiply(
+            device,
+            (rows_here, channels, stride),
+            h,
+            &weight,
+            &mut logits,
+        )?;
+        scores.run(
+            device,
+            &SoftmaxRows {
+                targets: classifier.targets,
+                rows: (first, rows_here),
+                logits: logits.view(),
+                stride,
+                bias: classifier.bias,
+                gradients: None,
+                predictions: part(&rows.predictions, first),
+                ranks: part(&rows.ranks, first),
+                bias_partials: DeviceSlice::empty(),
+            },
+        )?;
+    }
+    scores.finish(device, classifier.targets)
+}

@@ -1,0 +1,309 @@
+//! Softmax cross-entropy on a GPU: a block of threads for each row, the logits of a row in registers.
+
+use super::{Score, Targets};
+use crate::cuda::{
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
+    Variant, args, check_length, to_u32, variant,
+};
+
+pub(crate) const SOURCE: KernelSource = KernelSource::new("softmax", include_str!("softmax.cu"));
+
+const OPERATOR: &str = "cross-entropy";
+/// Most logits of a row that a thread keeps in registers.
+const MOST_ITEMS: usize = 32;
+/// Logits of a thread that leave room for other blocks on a multiprocessor.
+const FEW_ITEMS: usize = 16;
+/// Blocks that the rows of a call are shared out to.
+pub(crate) const ROW_BLOCKS: usize = 528;
+
+/// [`Targets`] on a device, checked.
+#[derive(Debug)]
+pub struct DeviceTargets {
+    classes: usize,
+    labels: DeviceBuffer<u32>,
+    class_weights: Option<DeviceBuffer<f32>>,
+    normaliser: f64,
+}
+
+impl DeviceTargets {
+    /// Checks targets and sends them to a device.
+    ///
+    /// # Errors
+    /// A label that names no class, a weight that is none, or too little memory.
+    pub fn new(device: &CudaDevice, targets: &Targets<'_, f32>) -> Result<Self, CudaError> {
+        targets.check(OPERATOR)?;
+        let class_weights = match targets.class_weights {
+            Some(weights) => Some(device.upload(weights)?),
+            None => None,
+        };
+        Ok(Self {
+            classes: targets.classes,
+            labels: device.upload(targets.labels)?,
+            class_weights,
+            normaliser: targets.normaliser(),
+        })
+    }
+
+    /// Number of classes.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// `1 / sum_v w_v`, and 0 if no row counts.
+    pub(crate) fn normaliser(&self) -> f64 {
+        self.normaliser
+    }
+}
+
+/// A score that is still on the device.
+#[derive(Debug)]
+pub struct DeviceScore {
+    sums: DeviceBuffer<f64>,
+    normaliser: f64,
+}
+
+impl DeviceScore {
+    /// The score, after all work before.
+    ///
+    /// # Errors
+    /// Work that failed.
+    pub fn read(&self, device: &CudaDevice) -> Result<Score, CudaError> {
+        let mut sums = [0.0; 3];
+        self.sums.read(device, &mut sums)?;
+        let [loss, correct, counted] = sums;
+        Ok(Score {
+            loss: loss * self.normaliser,
+            correct: correct as usize,
+            counted: counted as usize,
+        })
+    }
+}
+
+/// What the rows of a call gave, before it is added up.
+#[derive(Debug)]
+pub(crate) struct RowScores {
+    losses: DeviceBuffer<f64>,
+    marks: DeviceBuffer<u32>,
+}
+
+/// Some rows of logits, and what is made of them.
+pub(crate) struct SoftmaxRows<'a> {
+    pub targets: &'a DeviceTargets,
+    /// First row among those of the targets, and how many.
+    pub rows: (usize, usize),
+    pub logits: DeviceSlice<'a, f32>,
+    /// Numbers from one row to the next, of logits and gradients.
+    pub stride: usize,
+    /// Added to the logits; may be empty.
+    pub bias: DeviceSlice<'a, f32>,
+    /// Where gradients go (it may be where the logits are), for this gradient of the sum of weighted
+    /// losses.
+    pub gradients: Option<(DeviceSlice<'a, f32>, f64)>,
+    pub predictions: DeviceSlice<'a, u32>,
+    pub ranks: DeviceSlice<'a, u32>,
+    /// `[blocks, classes]`: gradients of the bias of the rows of each block; may be empty.
+    pub bias_partials: DeviceSlice<'a, f32>,
+}
+
+/// Threads of a block and logits of each, for a number of classes.
+fn shape(classes: usize) -> (usize, usize) {
+    let threads = [64, 128, 256, 512, 1024]
+        .into_iter()
+        .find(|&threads| classes <= threads * FEW_ITEMS)
+        .unwrap_or(1024);
+    let items = classes.div_ceil(threads);
+    (threads, if items <= MOST_ITEMS { items.max(1) } else { 0 })
+}
+
+/// Whether the kernel can add up the gradients of the bias for this many classes.
+pub(crate) fn sums_bias(classes: usize) -> bool {
+    shape(classes).1 > 0
+}
+
+fn defines(classes: usize) -> Vec<Define> {
+    let (threads, items) = shape(classes);
+    vec![
+        ("THREADS", threads.to_string()),
+        ("ITEMS", items.to_string()),
+    ]
+}
+
+pub(crate) fn variants() -> Vec<Variant> {
+    [2, 10, 6890, 40_000]
+        .map(|classes| variant(&defines(classes)))
+        .into()
+}
+
+impl RowScores {
+    pub fn new(device: &CudaDevice, rows: usize) -> Result<Self, CudaError> {
+        Ok(Self {
+            losses: device.buffer(rows)?,
+            marks: device.buffer(rows)?,
+        })
+    }
+
+    /// Works on some rows and notes how they did.
+    pub fn run(&mut self, device: &CudaDevice, rows: &SoftmaxRows<'_>) -> Result<(), CudaError> {
+        let (first, count) = rows.rows;
+        let classes = rows.targets.classes;
+        let (threads, _) = shape(classes);
+        let nothing = (DeviceSlice::empty(), 0.0);
+        let (gradients, scale) = rows.gradients.unwrap_or(nothing);
+        let weights = rows.targets.class_weights.as_ref();
+        let size = |n: usize| to_u32(OPERATOR, n);
+        let function = device.function(SOURCE, &defines(classes), "softmax_rows")?;
+        // SAFETY: the operators checked that logits and gradients have `count` rows and that the rows
+        // are among those of the targets; labels were checked when the targets were made.
+        unsafe {
+            function.run(
+                (count.min(ROW_BLOCKS), 1),
+                (threads, 1),
+                args![
+                    rows.logits,
+                    gradients,
+                    size(rows.stride)?,
+                    size(count)?,
+                    size(classes)?,
+                    rows.bias,
+                    rows.targets.labels.view().from(first),
+                    weights.map_or(DeviceSlice::empty(), DeviceBuffer::view),
+                    scale,
+                    self.losses.view().from(first),
+                    self.marks.view().from(first),
+                    rows.predictions,
+                    rows.ranks,
+                    rows.bias_partials,
+                ],
+            )
+        }
+    }
+
+    /// The score of all rows.
+    pub fn finish(
+        self,
+        device: &CudaDevice,
+        targets: &DeviceTargets,
+    ) -> Result<DeviceScore, CudaError> {
+        let mut sums = device.buffer(3)?;
+        let rows = to_u32(OPERATOR, self.losses.len())?;
+        let defines = vec![("THREADS", "1024".to_string()), ("ITEMS", "0".to_string())];
+        let function = device.function(SOURCE, &defines, "tally")?;
+        // SAFETY: there is a loss and a mark for every row.
+        unsafe {
+            function.run(
+                (1, 1),
+                (1024, 1),
+                args![&self.losses, &self.marks, rows, &sums.view_mut()],
+            )?;
+        }
+        Ok(DeviceScore {
+            sums,
+            normaliser: targets.normaliser,
+        })
+    }
+}
+
+/// Score without rows or classes.
+pub(crate) fn empty_score(device: &CudaDevice) -> Result<DeviceScore, CudaError> {
+    Ok(DeviceScore {
+        sums: device.zeros(3)?,
+        normaliser: 0.0,
+    })
+}
+
+/// Mean cross-entropy of the rows with a label; see the [module](super).
+///
+/// # Errors
+/// Sizes that do not fit, or a failed call.
+pub fn forward(
+    device: &CudaDevice,
+    targets: &DeviceTargets,
+    logits: DeviceSlice<'_, f32>,
+) -> Result<DeviceScore, CudaError> {
+    run(device, targets, logits, None, DeviceSlice::empty())
+}
+
+/// `dlogits` for the gradient `dloss` of the loss, and the score.
+///
+/// # Errors
+/// Sizes that do not fit, or a failed call.
+pub fn backward(
+    device: &CudaDevice,
+    targets: &DeviceTargets,
+    logits: DeviceSlice<'_, f32>,
+    dloss: f64,
+    dlogits: DeviceSliceMut<'_, f32>,
+) -> Result<DeviceScore, CudaError> {
+    check_length(OPERATOR, "dlogits", dlogits.view(), logits.len())?;
+    let scale = dloss * targets.normaliser;
+    let gradients = Some((dlogits.view(), scale));
+    run(device, targets, logits, gradients, DeviceSlice::empty())
+}
+
+/// The class with the largest logit in each row, the lower one in ties.
+///
+/// # Errors
+/// Sizes that do not fit, or a failed call.
+pub fn predict(
+    device: &CudaDevice,
+    targets: &DeviceTargets,
+    logits: DeviceSlice<'_, f32>,
+    predictions: DeviceSliceMut<'_, u32>,
+) -> Result<DeviceScore, CudaError> {
+    check_length(
+        "prediction",
+        "predictions",
+        predictions.view(),
+        targets.rows(),
+    )?;
+    run(device, targets, logits, None, predictions.view())
+}
+
+fn run(
+    device: &CudaDevice,
+    targets: &DeviceTargets,
+    logits: DeviceSlice<'_, f32>,
+    gradients: Option<(DeviceSlice<'_, f32>, f64)>,
+    predictions: DeviceSlice<'_, u32>,
+) -> Result<DeviceScore, CudaError> {
+    let (rows, classes) = (targets.rows(), targets.classes);
+    check_length(OPERATOR, "logits", logits, rows * classes)?;
+    if classes == 0 {
+        return empty_score(device);
+    }
+    let mut scores = RowScores::new(device, rows)?;
+    scores.run(
+        device,
+        &SoftmaxRows {
+            targets,
+            rows: (0, rows),
+            logits,
+            stride: classes,
+            bias: DeviceSlice::empty(),
+            gradients,
+            predictions,
+            ranks: DeviceSlice::empty(),
+            bias_partials: DeviceSlice::empty(),
+        },
+    )?;
+    scores.finish(device, targets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_fit_in_registers_up_to_32768_classes() {
+        assert_eq!(shape(1), (64, 1));
+        assert_eq!(shape(6890), (512, 14));
+        assert_eq!(shape(16_385), (1024, 17));
+        assert_eq!(shape(32_768), (1024, 32));
+        assert_eq!(shape(32_769), (1024, 0));
+    }
+}

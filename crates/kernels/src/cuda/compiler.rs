@@ -1,0 +1,270 @@
+//! CUDA C++ to machine code with NVRTC, and the cache of what was compiled.
+//!
+//! A compiled file is named by a hash of everything that decides its content: source, options,
+//! architecture, and the versions of NVRTC and driver. It carries a hash of its own content; a file
+//! that does not fit, or a folder that cannot be written to, only means compiling again.
+
+use super::{CudaError, library};
+use cudarc::nvrtc::sys::{self, nvrtcResult};
+use std::ffi::CString;
+use std::path::PathBuf;
+
+/// Machine code, or assembly that the driver finishes.
+pub(super) type Image = Vec<u8>;
+
+/// Version of NVRTC: major and minor.
+///
+/// # Errors
+/// Where it is not found.
+pub fn nvrtc_version() -> Result<(i32, i32), CudaError> {
+    library::nvrtc()?;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: the library is there, and both places outlive the call.
+    check("nvrtcVersion", unsafe {
+        sys::nvrtcVersion(&mut major, &mut minor)
+    })?;
+    Ok((major, minor))
+}
+
+/// Compiles a source for a compute capability, such as 90, without a cache and without a device.
+///
+/// # Errors
+/// NVRTC that is not found, or a source that does not compile.
+pub fn compile_for(
+    name: &str,
+    text: &str,
+    defines: &[(String, String)],
+    capability: i32,
+) -> Result<Vec<u8>, CudaError> {
+    nvrtc_version()?;
+    compile(name, text, &options(defines, capability)?)
+}
+
+/// Options of the compiler; the architecture is the last one.
+fn options(defines: &[(String, String)], capability: i32) -> Result<Vec<String>, CudaError> {
+    let mut options = vec!["--std=c++17".to_string()];
+    for (name, value) in defines {
+        options.push(format!("-D{name}={value}"));
+    }
+    options.push(architecture(capability)?);
+    Ok(options)
+}
+
+/// The architecture itself where this NVRTC knows it, else the newest one before it, as assembly.
+fn architecture(capability: i32) -> Result<String, CudaError> {
+    let mut count = 0;
+    // SAFETY: the place outlives the call.
+    check("nvrtcGetNumSupportedArchs", unsafe {
+        sys::nvrtcGetNumSupportedArchs(&mut count)
+    })?;
+    let mut known = vec![0; count.max(0) as usize];
+    if !known.is_empty() {
+        // SAFETY: there is room for as many numbers as NVRTC said it has.
+        check("nvrtcGetSupportedArchs", unsafe {
+            sys::nvrtcGetSupportedArchs(known.as_mut_ptr())
+        })?;
+    }
+    if known.contains(&capability) {
+        return Ok(format!("--gpu-architecture=sm_{capability}"));
+    }
+    let nearest = known.into_iter().filter(|&arch| arch < capability).max();
+    let nearest = nearest.unwrap_or(capability);
+    Ok(format!("--gpu-architecture=compute_{nearest}"))
+}
+
+/// Compiles, or takes what was compiled before from the cache.
+pub(super) fn compile_cached(
+    name: &str,
+    text: &str,
+    defines: &[(String, String)],
+    capability: i32,
+    driver: i32,
+) -> Result<Image, CudaError> {
+    let (major, minor) = nvrtc_version()?;
+    let options = options(defines, capability)?;
+    let key = hash(
+        [
+            text,
+            &options.join("\n"),
+            &format!("{major}.{minor} {driver}"),
+        ]
+        .join("\n\n")
+        .as_bytes(),
+    );
+    let file = cache_folder().map(|folder| folder.join(format!("{name}-{key:032x}.bin")));
+    if let Some(image) = file.as_ref().and_then(|file| std::fs::read(file).ok())
+        && let Some(image) = unsealed(image)
+    {
+        return Ok(image);
+    }
+    let image = compile(name, text, &options)?;
+    if let Some(file) = file {
+        // A cache that cannot be written to costs time, no more.
+        let _ = store(&file, &image);
+    }
+    Ok(image)
+}
+
+fn compile(name: &str, text: &str, options: &[String]) -> Result<Image, CudaError> {
+    let architecture = options.last().cloned().unwrap_or_default();
+    let broken = |what: &str| CudaError::Compile {
+        source_name: name.into(),
+        architecture: architecture.clone(),
+        log: format!("{what} holds a zero byte"),
+    };
+    let text = CString::new(text).map_err(|_| broken("the source"))?;
+    let title = CString::new(format!("{name}.cu")).map_err(|_| broken("the name"))?;
+    let options: Vec<CString> = options
+        .iter()
+        .map(|option| CString::new(option.as_str()).map_err(|_| broken("an option")))
+        .collect::<Result<_, _>>()?;
+    let program = Program::new(&text, &title)?;
+    let pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
+    // SAFETY: the program is alive, and the options outlive the call.
+    let status =
+        unsafe { sys::nvrtcCompileProgram(program.0, pointers.len() as i32, pointers.as_ptr()) };
+    if status == nvrtcResult::NVRTC_ERROR_COMPILATION {
+        let log = program.bytes(sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog)?;
+        return Err(CudaError::Compile {
+            source_name: name.into(),
+            architecture,
+            log: String::from_utf8_lossy(&log)
+                .trim_end_matches('\0')
+                .to_string(),
+        });
+    }
+    check("nvrtcCompileProgram", status)?;
+    if architecture.contains("=sm_") {
+        program.bytes(sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN)
+    } else {
+        program.bytes(sys::nvrtcGetPTXSize, sys::nvrtcGetPTX)
+    }
+}
+
+struct Program(sys::nvrtcProgram);
+
+impl Program {
+    fn new(text: &CString, title: &CString) -> Result<Self, CudaError> {
+        let mut program = std::ptr::null_mut();
+        // SAFETY: both texts end in a zero byte, and NVRTC copies them.
+        check("nvrtcCreateProgram", unsafe {
+            sys::nvrtcCreateProgram(
+                &mut program,
+                text.as_ptr(),
+                title.as_ptr(),
+                0,
+                std::ptr::null(),
+                std::ptr::null(),
+            )
+        })?;
+        Ok(Self(program))
+    }
+
+    /// Bytes that NVRTC hands out in two calls: how many, and which.
+    fn bytes(
+        &self,
+        size: unsafe fn(sys::nvrtcProgram, *mut usize) -> nvrtcResult,
+        fill: unsafe fn(sys::nvrtcProgram, *mut std::ffi::c_char) -> nvrtcResult,
+    ) -> Result<Vec<u8>, CudaError> {
+        let mut count = 0;
+        // SAFETY: the program is alive.
+        check("nvrtcGetSize", unsafe { size(self.0, &mut count) })?;
+        let mut bytes = vec![0u8; count];
+        // SAFETY: there is room for as many bytes as NVRTC said.
+        check("nvrtcGet", unsafe {
+            fill(self.0, bytes.as_mut_ptr().cast())
+        })?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: the program is destroyed once.
+        unsafe { sys::nvrtcDestroyProgram(&mut self.0) };
+    }
+}
+
+fn check(call: &'static str, status: nvrtcResult) -> Result<(), CudaError> {
+    if status == nvrtcResult::NVRTC_SUCCESS {
+        return Ok(());
+    }
+    Err(CudaError::Call {
+        call,
+        problem: format!("{status:?}"),
+    })
+}
+
+/// `$XDG_CACHE_HOME/gemcnn/kernels`, else `~/.cache/gemcnn/kernels`.
+fn cache_folder() -> Option<PathBuf> {
+    let base = match std::env::var_os("XDG_CACHE_HOME") {
+        Some(folder) if !folder.is_empty() => PathBuf::from(folder),
+        _ => std::env::home_dir()?.join(".cache"),
+    };
+    Some(base.join("gemcnn").join("kernels"))
+}
+
+const MAGIC: &[u8; 16] = b"gemcnn kernels 1";
+
+/// Written under another name and renamed, so that a reader sees all of it or nothing.
+fn store(file: &std::path::Path, image: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let part = file.with_extension(format!("part{}", std::process::id()));
+    let sealed = [&MAGIC[..], &hash(image).to_le_bytes(), image].concat();
+    std::fs::write(&part, sealed)?;
+    std::fs::rename(&part, file).inspect_err(|_| {
+        let _ = std::fs::remove_file(&part);
+    })
+}
+
+/// The image of a cached file, if the file is whole.
+fn unsealed(mut file: Vec<u8>) -> Option<Image> {
+    let head = MAGIC.len() + size_of::<u128>();
+    let seal = file.get(MAGIC.len()..head)?;
+    let image = file.get(head..)?;
+    let whole = file.starts_with(MAGIC) && seal == hash(image).to_le_bytes();
+    whole.then(|| file.split_off(head))
+}
+
+/// FNV-1a of 128 bits.
+fn hash(bytes: &[u8]) -> u128 {
+    let start = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
+    let prime = 0x0000_0000_0100_0000_0000_0000_0000_013b_u128;
+    let step = |sum: u128, &byte: &u8| (sum ^ u128::from(byte)).wrapping_mul(prime);
+    bytes.iter().fold(start, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_files_are_taken_from_the_cache() {
+        let folder = std::env::temp_dir().join(format!("gemcnn-cache-{}", std::process::id()));
+        let file = folder.join("deep").join("kernel.bin");
+        store(&file, b"machine code").unwrap();
+        let bytes = std::fs::read(&file).unwrap();
+        assert_eq!(unsealed(bytes.clone()).unwrap(), b"machine code");
+        for cut in [0, 8, 20, bytes.len() - 1] {
+            assert_eq!(unsealed(bytes[..cut].to_vec()), None);
+        }
+        for place in [0, 17, bytes.len() - 1] {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 1;
+            assert_eq!(unsealed(damaged), None);
+        }
+        assert_eq!(
+            std::fs::read_dir(file.parent().unwrap()).unwrap().count(),
+            1
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        assert_eq!(hash(b""), 0x6c62272e07bb014262b821756295c58d);
+        assert_eq!(hash(b"a"), 0xd228cb696f1a8caf78912b704e4a8964);
+    }
+}

@@ -1,0 +1,61 @@
+//! Running operators on an NVIDIA GPU, without a CUDA toolkit at build time.
+//!
+//! Nothing is loaded until [`CudaDevice::new`] is called. It looks for the driver, for NVRTC (which
+//! compiles the kernels, CUDA C++ in `.cu` files beside their operators, for the architecture of the
+//! card) and for cuBLAS (the large products), and says what is missing where one of them is not there
+//! ([`CudaError`]). The operators themselves stand beside their CPU versions, as `NAME::cuda`.
+//!
+//! All work of a device goes to one stream, in the order of the calls; nothing waits for the device
+//! but reading numbers back ([`DeviceBuffer::read`], [`DeviceBuffer::to_vec`]). Sums over vertices go
+//! through partial sums whose number depends on the sizes alone, without atomics, so the same inputs
+//! give the same bits on the same device.
+
+mod compiler;
+mod device;
+mod error;
+mod graph;
+mod library;
+mod memory;
+pub mod optimiser;
+mod products;
+pub(crate) mod reduce;
+mod sources;
+mod tables;
+mod timer;
+
+pub use compiler::{compile_for, nvrtc_version};
+pub use device::CudaDevice;
+pub(crate) use device::{Arg, Define, args};
+pub use error::CudaError;
+pub use graph::CudaGraph;
+pub(crate) use graph::EdgeArrays;
+pub use memory::{DeviceBuffer, DeviceSlice, DeviceSliceMut, MemoryUse};
+pub use products::ProductMode;
+pub(crate) use products::{Operand, Product};
+pub(crate) use sources::variant;
+pub use sources::{KernelSource, Variant, kernel_sources};
+pub(crate) use tables::{irrep_count, irrep_rows, irreps, key};
+pub use timer::Timer;
+
+use crate::KernelError;
+
+/// Checks the length of a buffer on the device.
+pub(crate) fn check_length<T>(
+    operator: &'static str,
+    buffer: &'static str,
+    values: DeviceSlice<'_, T>,
+    expected: usize,
+) -> Result<(), KernelError> {
+    crate::error::check_count(operator, buffer, values.len(), expected)
+}
+
+/// A size as kernels take it.
+pub(crate) fn to_u32(operator: &'static str, value: usize) -> Result<u32, KernelError> {
+    u32::try_from(value)
+        .ok()
+        .filter(|&value| value <= i32::MAX as u32)
+        .ok_or_else(|| KernelError::Setting {
+            operator,
+            problem: format!("{value} items are more than a kernel can count (2147483647)"),
+        })
+}

@@ -1,0 +1,53 @@
+// One step of an optimiser for all parameters at once: a block for each piece of a parameter.
+
+struct Tensor {
+    float *value;
+    const float *gradient;
+    float *first;
+    float *second;
+    u64 length;
+    u64 decays;
+};
+
+// Numbers of the rule; which ones a method reads is said below.
+struct Rule {
+    float beta1, beta2, rest1, rest2, rate, second_scale, epsilon, decay, shrink;
+};
+
+constexpr u32 PIECE = 4096;
+
+// pieces: (tensor, piece of it).
+extern "C" __global__ void adam(const Tensor *__restrict__ tensors, const uint2 *__restrict__ pieces,
+                                const Rule *__restrict__ rule_at) {
+    Rule rule = *rule_at;
+    uint2 piece = pieces[blockIdx.x];
+    Tensor tensor = tensors[piece.x];
+    float decay = tensor.decays ? rule.decay : 0.0f, shrink = tensor.decays ? rule.shrink : 1.0f;
+    u64 first = (u64)piece.y * PIECE, end = min(tensor.length, first + PIECE);
+    for (u64 i = first + threadIdx.x; i < end; i += blockDim.x) {
+        float w = tensor.value[i];
+        float g = tensor.gradient[i] + decay * w;
+        float m = rule.beta1 * tensor.first[i] + rule.rest1 * g;
+        float v = rule.beta2 * tensor.second[i] + rule.rest2 * g * g;
+        tensor.first[i] = m;
+        tensor.second[i] = v;
+        float size = sqrtf(v * rule.second_scale) + rule.epsilon;
+        tensor.value[i] = w * shrink - rule.rate * m / size;
+    }
+}
+
+// beta1 is the momentum.
+extern "C" __global__ void sgd(const Tensor *__restrict__ tensors, const uint2 *__restrict__ pieces,
+                               const Rule *__restrict__ rule_at) {
+    Rule rule = *rule_at;
+    uint2 piece = pieces[blockIdx.x];
+    Tensor tensor = tensors[piece.x];
+    float decay = tensor.decays ? rule.decay : 0.0f;
+    u64 first = (u64)piece.y * PIECE, end = min(tensor.length, first + PIECE);
+    for (u64 i = first + threadIdx.x; i < end; i += blockDim.x) {
+        float w = tensor.value[i];
+        float m = rule.beta1 * tensor.first[i] + (tensor.gradient[i] + decay * w);
+        tensor.first[i] = m;
+        tensor.value[i] = w - rule.rate * m;
+    }
+}

@@ -1,0 +1,241 @@
+//! Optimisers on a GPU: all parameters in one kernel.
+//!
+//! With gradient `g`, parameter `w`, learning rate `r` and weight decay `d`:
+//!
+//! ```text
+//! SGD:   m = momentum m + (g + d w);                      w -= r m
+//! Adam:  g += d w;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
+//!        w = s w - r/(1 - b1^t) m / (sqrt(v/(1 - b2^t)) + eps)
+//! ```
+//!
+//! with `s = 1`, or, with decay apart from the gradient (AdamW), `d = 0` and `s = 1 - r d`.
+//!
+//! The numbers of the rule lie on the device, so that a recorded step can be replayed with others.
+
+use super::sources::KernelSource;
+use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, args, check_length};
+use crate::KernelError;
+use bytemuck::{Pod, Zeroable};
+
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("optimiser", include_str!("optimiser.cu"));
+
+/// Numbers of a parameter that one block works on; as in the kernel.
+const PIECE: usize = 4096;
+
+/// One step of a method, with its settings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Step {
+    /// Stochastic gradient descent.
+    Sgd {
+        /// Learning rate.
+        rate: f64,
+        /// How much of the last step is kept.
+        momentum: f64,
+        /// Strength of the pull towards zero.
+        weight_decay: f64,
+    },
+    /// Adam, or AdamW.
+    Adam {
+        /// Learning rate.
+        rate: f64,
+        /// Memory of the mean gradient.
+        beta1: f64,
+        /// Memory of the mean squared gradient.
+        beta2: f64,
+        /// Keeps the quotient finite.
+        epsilon: f64,
+        /// Strength of the pull towards zero.
+        weight_decay: f64,
+        /// Whether weight decay is apart from the gradient (AdamW).
+        apart: bool,
+        /// Number of the step, from 1.
+        step: u64,
+    },
+}
+
+/// As the kernels read it.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Rule {
+    beta1: f32,
+    beta2: f32,
+    rest1: f32,
+    rest2: f32,
+    rate: f32,
+    second_scale: f32,
+    epsilon: f32,
+    decay: f32,
+    shrink: f32,
+}
+
+impl Step {
+    fn rule(self) -> Rule {
+        match self {
+            Self::Sgd {
+                rate,
+                momentum,
+                weight_decay,
+            } => Rule {
+                beta1: momentum as f32,
+                rate: rate as f32,
+                decay: weight_decay as f32,
+                ..Rule::zeroed()
+            },
+            Self::Adam {
+                rate,
+                beta1,
+                beta2,
+                epsilon,
+                weight_decay,
+                apart,
+                step,
+            } => {
+                let exponent = i32::try_from(step).unwrap_or(i32::MAX);
+                let (decay, shrink) = if apart {
+                    (0.0, 1.0 - rate * weight_decay)
+                } else {
+                    (weight_decay, 1.0)
+                };
+                Rule {
+                    beta1: beta1 as f32,
+                    beta2: beta2 as f32,
+                    rest1: (1.0 - beta1) as f32,
+                    rest2: (1.0 - beta2) as f32,
+                    rate: (rate / (1.0 - beta1.powi(exponent))) as f32,
+                    second_scale: (1.0 / (1.0 - beta2.powi(exponent))) as f32,
+                    epsilon: epsilon as f32,
+                    decay: decay as f32,
+                    shrink: shrink as f32,
+                }
+            }
+        }
+    }
+}
+
+/// One parameter with its gradient.
+#[derive(Debug)]
+pub struct Parameter<'a> {
+    /// The numbers that are trained.
+    pub value: DeviceSliceMut<'a, f32>,
+    /// Their gradient.
+    pub gradient: DeviceSlice<'a, f32>,
+    /// Whether weight decay acts on it.
+    pub decays: bool,
+}
+
+/// As the kernels read it.
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+struct Tensor {
+    value: u64,
+    gradient: u64,
+    first: u64,
+    second: u64,
+    length: u64,
+    decays: u64,
+}
+
+/// The memory of an optimiser: moments of all parameters, and where everything lies.
+#[derive(Debug)]
+pub struct DeviceOptimiser {
+    moments: [DeviceBuffer<f32>; 2],
+    lengths: Vec<usize>,
+    tensors: DeviceBuffer<Tensor>,
+    pieces: DeviceBuffer<[u32; 2]>,
+    rule: DeviceBuffer<Rule>,
+    /// What `tensors` holds now.
+    placed: Vec<Tensor>,
+}
+
+impl DeviceOptimiser {
+    /// For parameters of these lengths, no step made yet.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn new(device: &CudaDevice, lengths: &[usize]) -> Result<Self, CudaError> {
+        let total = lengths.iter().sum();
+        let pieces: Vec<[u32; 2]> = lengths
+            .iter()
+            .enumerate()
+            .flat_map(|(tensor, length)| {
+                (0..length.div_ceil(PIECE)).map(move |piece| [tensor as u32, piece as u32])
+            })
+            .collect();
+        Ok(Self {
+            moments: [device.zeros(total)?, device.zeros(total)?],
+            lengths: lengths.to_vec(),
+            tensors: device.buffer(lengths.len())?,
+            pieces: device.upload(&pieces)?,
+            rule: device.buffer(1)?,
+            placed: Vec::new(),
+        })
+    }
+
+    /// First and second moments of all parameters, one after the other.
+    pub fn moments(&self) -> [DeviceSlice<'_, f32>; 2] {
+        [self.moments[0].view(), self.moments[1].view()]
+    }
+
+    /// The same, to be restored.
+    pub fn moments_mut(&mut self) -> [DeviceSliceMut<'_, f32>; 2] {
+        let [first, second] = &mut self.moments;
+        [first.view_mut(), second.view_mut()]
+    }
+
+    /// Changes all parameters by their gradients.
+    ///
+    /// # Errors
+    /// Parameters of other number or lengths than it was made for, or a failed call.
+    pub fn step(
+        &mut self,
+        device: &CudaDevice,
+        step: Step,
+        parameters: &[Parameter<'_>],
+    ) -> Result<(), CudaError> {
+        let operator = "optimiser";
+        if parameters.len() != self.lengths.len() {
+            return Err(CudaError::Kernel(KernelError::Length {
+                operator,
+                buffer: "parameters",
+                found: parameters.len(),
+                expected: self.lengths.len(),
+            }));
+        }
+        let mut placed = Vec::with_capacity(parameters.len());
+        let mut start = 0;
+        for (parameter, &length) in parameters.iter().zip(&self.lengths) {
+            check_length(operator, "value", parameter.value.view(), length)?;
+            check_length(operator, "gradient", parameter.gradient, length)?;
+            let [first, second] = self.moments().map(|moment| moment.from(start).address);
+            placed.push(Tensor {
+                value: parameter.value.address,
+                gradient: parameter.gradient.address,
+                first,
+                second,
+                length: length as u64,
+                decays: u64::from(parameter.decays),
+            });
+            start += length;
+        }
+        if placed != self.placed {
+            device.write(self.tensors.view_mut(), &placed)?;
+            self.placed = placed;
+        }
+        device.write(self.rule.view_mut(), &[step.rule()])?;
+        let name = match step {
+            Step::Sgd { .. } => "sgd",
+            Step::Adam { .. } => "adam",
+        };
+        let function = device.function(SOURCE, &[], name)?;
+        // SAFETY: the places and lengths are those of the slices checked above, and every piece is one of
+        // them.
+        unsafe {
+            function.run(
+                (self.pieces.len(), 1),
+                (256, 1),
+                args![&self.tensors, &self.pieces, &self.rule],
+            )
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Matrix products with cuBLAS, on row-major matrices.
+
+use super::memory::Pool;
+use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut};
+use cudarc::cublas::sys::{self, cublasOperation_t, cublasStatus_t};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How the numbers of a product are multiplied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum ProductMode {
+    /// In f32.
+    F32 = 0,
+    /// On tensor cores, factors rounded to 10 bits of mantissa, sums in f32. Cards before compute
+    /// capability 8.0 have no such units and compute in f32.
+    #[default]
+    Tf32 = 1,
+}
+
+/// The library's handle. Its workspace is fixed, so the same product always takes the same path.
+#[derive(Debug)]
+pub(super) struct Handle {
+    handle: Mutex<sys::cublasHandle_t>,
+    _workspace: DeviceBuffer<u8>,
+}
+
+const WORKSPACE: usize = 32 << 20;
+
+impl Handle {
+    /// On a stream; the context is current.
+    pub fn new(pool: &Arc<Pool>, stream: cudarc::driver::sys::CUstream) -> Result<Self, CudaError> {
+        let workspace = DeviceBuffer::new(pool, WORKSPACE)?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the library is there and the context current; the workspace lives as long as the
+        // handle, and both are used on this stream alone.
+        unsafe {
+            check("cublasCreate", sys::cublasCreate_v2(&mut handle))?;
+            check(
+                "cublasSetStream",
+                sys::cublasSetStream_v2(handle, stream.cast()),
+            )?;
+            let address = workspace.view().address as *mut std::ffi::c_void;
+            check(
+                "cublasSetWorkspace",
+                sys::cublasSetWorkspace_v2(handle, address, WORKSPACE),
+            )?;
+        }
+        Ok(Self {
+            handle: Mutex::new(handle),
+            _workspace: workspace,
+        })
+    }
+
+    /// Destroys the handle; it is not used again.
+    pub fn destroy(&self) {
+        let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: created once, destroyed once.
+        unsafe { sys::cublasDestroy_v2(*handle) };
+    }
+}
+
+fn check(call: &'static str, status: cublasStatus_t) -> Result<(), CudaError> {
+    if status == cublasStatus_t::CUBLAS_STATUS_SUCCESS {
+        return Ok(());
+    }
+    Err(CudaError::Call {
+        call,
+        problem: format!("{status:?}"),
+    })
+}
+
+/// A factor of a product: rows of `stride` numbers, used as they are or transposed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operand<'a> {
+    pub data: DeviceSlice<'a, f32>,
+    pub stride: usize,
+    pub transposed: bool,
+    /// Numbers from one matrix of a batch to the next.
+    pub batch_stride: usize,
+}
+
+impl<'a> Operand<'a> {
+    pub fn new(data: DeviceSlice<'a, f32>, stride: usize) -> Self {
+        Self {
+            data,
+            stride,
+            transposed: false,
+            batch_stride: 0,
+        }
+    }
+
+    pub fn transposed(self) -> Self {
+        Self {
+            transposed: !self.transposed,
+            ..self
+        }
+    }
+
+    pub fn batched(self, batch_stride: usize) -> Self {
+        Self {
+            batch_stride,
+            ..self
+        }
+    }
+
+    /// Numbers from the first to the last one used by a `rows x columns` matrix.
+    fn extent(&self, rows: usize, columns: usize, batches: usize) -> usize {
+        let (rows, columns) = if self.transposed {
+            (columns, rows)
+        } else {
+            (rows, columns)
+        };
+        (batches - 1) * self.batch_stride + (rows - 1) * self.stride + columns
+    }
+}
+
+/// `c = a b` or `c += a b`, `[m, k] x [k, n]`, as often as there are batches.
+#[derive(Debug)]
+pub(crate) struct Product<'a> {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub a: Operand<'a>,
+    pub b: Operand<'a>,
+    pub add: bool,
+    pub batches: usize,
+}
+
+impl Product<'_> {
+    /// Runs it into `c`, rows of `stride` numbers.
+    ///
+    /// # Errors
+    /// A failed call.
+    ///
+    /// # Panics
+    /// If a matrix does not fit in its slice: operators check sizes before.
+    pub fn run(
+        self,
+        device: &CudaDevice,
+        c: &DeviceSliceMut<'_, f32>,
+        (stride, batch_stride): (usize, usize),
+    ) -> Result<(), CudaError> {
+        let Self {
+            m, n, k, batches, ..
+        } = self;
+        if m == 0 || n == 0 || batches == 0 || k == 0 {
+            return Ok(());
+        }
+        let fits = self.a.extent(m, k, batches) <= self.a.data.len()
+            && self.b.extent(k, n, batches) <= self.b.data.len()
+            && (batches - 1) * batch_stride + (m - 1) * stride + n <= c.len();
+        assert!(
+            fits,
+            "a {m}x{k} times {k}x{n} product does not fit in its buffers"
+        );
+        let compute = match device.product_mode() {
+            ProductMode::Tf32 if device.capability() >= (8, 0) => {
+                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
+            }
+            _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        };
+        let operation = |operand: &Operand<'_>| {
+            if operand.transposed {
+                cublasOperation_t::CUBLAS_OP_T
+            } else {
+                cublasOperation_t::CUBLAS_OP_N
+            }
+        };
+        let size = |value: usize| {
+            i32::try_from(value).map_err(|_| CudaError::Call {
+                call: "cublasGemmStridedBatchedEx",
+                problem: format!("a size of {value} is more than it can count"),
+            })
+        };
+        let (one, zero) = (1.0f32, 0.0f32);
+        let beta = if self.add { &one } else { &zero };
+        let real = sys::cudaDataType_t::CUDA_R_32F;
+        let pointer = |value: &f32| std::ptr::from_ref(value).cast::<std::ffi::c_void>();
+        device.bind()?;
+        let handle = device.blas().handle.lock();
+        let handle = handle.unwrap_or_else(PoisonError::into_inner);
+        // cuBLAS sees row-major matrices as their transposes, and `c^T = b^T a^T`.
+        // SAFETY: the matrices lie in their slices, as checked above, and the slices are alive until
+        // the work on the stream is done, because memory given back is reused on this stream only.
+        check("cublasGemmStridedBatchedEx", unsafe {
+            sys::cublasGemmStridedBatchedEx(
+                *handle,
+                operation(&self.b),
+                operation(&self.a),
+                size(n)?,
+                size(m)?,
+                size(k)?,
+                pointer(&one),
+                self.b.data.address as *const _,
+                real,
+                size(self.b.stride)?,
+                self.b.batch_stride as i64,
+                self.a.data.address as *const _,
+                real,
+                size(self.a.stride)?,
+                self.a.batch_stride as i64,
+                pointer(beta),
+                c.address as *mut _,
+                real,
+                size(stride)?,
+                batch_stride as i64,
+                size(batches)?,
+                compute,
+                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DFALT,
+            )
+        })
+    }
+}

@@ -1,0 +1,82 @@
+// Sums of columns, in two stages that always add in the same order.
+
+// partials[block][column] = sum over the block's rows. Block (columns, rows); each block takes a run of
+// rows, its threads every blockDim.y-th of them.
+extern "C" __global__ void column_partials(const float *__restrict__ x, u32 stride, u32 rows, u32 columns,
+                                           u32 rows_of_block, double *__restrict__ partials) {
+    __shared__ double parts[BLOCK];
+    u32 column = blockIdx.y * blockDim.x + threadIdx.x;
+    u32 first = blockIdx.x * rows_of_block;
+    u32 end = min(rows, first + rows_of_block);
+    double sum = 0.0;
+    if (column < columns) {
+        in_batches<8>(
+            first + threadIdx.y, end, blockDim.y, [&](u32 row) { return x[(u64)row * stride + column]; },
+            [&](u32, float value) { sum += value; });
+    }
+    parts[threadIdx.y * blockDim.x + threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y == 0 && column < columns) {
+        for (u32 y = 1; y < blockDim.y; ++y) sum += parts[y * blockDim.x + threadIdx.x];
+        partials[(u64)blockIdx.x * columns + column] = sum;
+    }
+}
+
+// result[column] += sum of the partials. One block for each column.
+extern "C" __global__ void add_column_sums(const double *__restrict__ partials, u32 count, u32 columns,
+                                           float *__restrict__ result) {
+    double sum = 0.0;
+    for (u32 part = threadIdx.x; part < count; part += blockDim.x) sum += partials[(u64)part * columns + blockIdx.x];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) result[blockIdx.x] += (float)sum;
+}
+
+// y[row][i] = bias[i] for the first `count` numbers of each row.
+extern "C" __global__ void fill_rows(float *__restrict__ y, u32 width, u32 rows, const float *__restrict__ bias,
+                                     u32 count) {
+    u64 i = item();
+    if (i < (u64)rows * count) {
+        u32 row = i / count, column = i % count;
+        y[(u64)row * width + column] = bias[column];
+    }
+}
+
+// result[i] = the sum of terms +-from[place] (or result[i] += it). An entry of the table is place + 1, negative for a
+// minus, 0 for nothing. Places from `split_from` on are those of the second source, results from `split_to` on those
+// of the second result. One thread for each result.
+extern "C" __global__ void signed_terms(const int *__restrict__ table, u32 terms, u32 count,
+                                        const float *__restrict__ from, const float *__restrict__ from_second,
+                                        u32 split_from, float *__restrict__ result,
+                                        float *__restrict__ result_second, u32 split_to, u32 add) {
+    u64 i = item();
+    if (i >= count) return;
+    float sum = 0.0f;
+    for (u32 term = 0; term < terms; ++term) {
+        int entry = table[i * terms + term];
+        if (entry == 0) continue;
+        u32 place = (entry > 0 ? entry : -entry) - 1;
+        float value = place < split_from ? from[place] : from_second[place - split_from];
+        sum += entry > 0 ? value : -value;
+    }
+    float *to = i < split_to ? result + i : result_second + (i - split_to);
+    *to = add ? *to + sum : sum;
+}
+
+// result[i] = sum of partials[k][i] (or result[i] += it). Block (32, 8): the partials are shared out over y.
+extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 partials, u32 count,
+                                        float *__restrict__ result, u32 add) {
+    __shared__ float parts[8][32];
+    u32 i = blockIdx.x * 32 + threadIdx.x;
+    float sum = 0.0f;
+    if (i < count) {
+        in_batches<16>(
+            threadIdx.y, partials, 8, [&](u32 k) { return from[(u64)k * count + i]; },
+            [&](u32, float part) { sum += part; });
+    }
+    parts[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y == 0 && i < count) {
+        for (u32 y = 1; y < 8; ++y) sum += parts[y][threadIdx.x];
+        result[i] = add ? result[i] + sum : sum;
+    }
+}

@@ -1,0 +1,328 @@
+//! Sums over rows in two stages, and products that are sums over rows.
+
+use super::sources::KernelSource;
+use super::{
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, args,
+    to_u32,
+};
+
+pub(crate) const SOURCE: KernelSource = KernelSource::new("reduce", include_str!("reduce.cu"));
+
+/// How rows and columns are shared out to blocks that each make one partial sum: by sizes alone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pieces {
+    /// Rows of one block.
+    pub rows_of_block: usize,
+    /// Partial sums of each column.
+    pub count: usize,
+    /// Blocks: partial sums, and runs of columns.
+    pub blocks: (usize, usize),
+    /// Threads: columns, and rows at a time.
+    pub threads: (usize, usize),
+}
+
+/// Fewest rows worth a partial sum.
+const LEAST_ROWS: usize = 64;
+/// Most partial sums.
+const MOST_PARTS: usize = 512;
+
+impl Pieces {
+    pub fn new(rows: usize, columns: usize) -> Self {
+        let rows_of_block = rows.div_ceil(MOST_PARTS).max(LEAST_ROWS);
+        let count = rows.div_ceil(rows_of_block);
+        let threads = column_threads(columns);
+        Self {
+            rows_of_block,
+            count,
+            blocks: (count, columns.div_ceil(threads.0)),
+            threads,
+        }
+    }
+}
+
+/// Threads of a block over columns and rows, at most 256.
+pub(crate) fn column_threads(columns: usize) -> (usize, usize) {
+    let columns = columns.max(1);
+    let across = columns.div_ceil(columns.div_ceil(128));
+    (across, 256 / across)
+}
+
+/// `result[c] += sum over rows of x[row * stride + c]` for the first `columns` columns.
+pub(crate) fn add_column_sums(
+    device: &CudaDevice,
+    x: DeviceSlice<'_, f32>,
+    (rows, stride, columns): (usize, usize, usize),
+    result: &DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    if rows == 0 || columns == 0 {
+        return Ok(());
+    }
+    let pieces = Pieces::new(rows, columns);
+    let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * columns)?;
+    let size = |n: usize| to_u32("column sums", n);
+    // SAFETY: the rows lie in `x`, as the operator checked, and there is a partial sum for each block
+    // and column.
+    unsafe {
+        device.function(SOURCE, &[], "column_partials")?.run(
+            pieces.blocks,
+            pieces.threads,
+            args![
+                x,
+                size(stride)?,
+                size(rows)?,
+                size(columns)?,
+                size(pieces.rows_of_block)?,
+                &partials.view_mut(),
+            ],
+        )?;
+        device.function(SOURCE, &[], "add_column_sums")?.run(
+            (columns, 1),
+            (256, 1),
+            args![&partials, size(pieces.count)?, size(columns)?, result],
+        )
+    }
+}
+
+/// `y[row][i] = bias[i]` for the first numbers of each row.
+pub(crate) fn fill_rows(
+    device: &CudaDevice,
+    y: &DeviceSliceMut<'_, f32>,
+    (rows, width): (usize, usize),
+    bias: DeviceSlice<'_, f32>,
+) -> Result<(), CudaError> {
+    if bias.is_empty() {
+        return Ok(());
+    }
+    let size = |n: usize| to_u32("bias", n);
+    let function = device.function(SOURCE, &[], "fill_rows")?;
+    // SAFETY: `y` has `rows` rows of `width` numbers, and a bias is no longer than a row, as the operator
+    // checked.
+    unsafe {
+        function.over(
+            rows * bias.len(),
+            args![y, size(width)?, size(rows)?, bias, size(bias.len())?],
+        )
+    }
+}
+
+/// Places, signs and sums: how parameters become the entries of a matrix, or its gradient theirs.
+#[derive(Debug)]
+pub(crate) struct SignedTable {
+    entries: DeviceBuffer<i32>,
+    terms: usize,
+    count: usize,
+}
+
+impl SignedTable {
+    /// A table of `count` results with at most `terms` terms each, from `(result, place, negative)`.
+    pub fn new(
+        device: &CudaDevice,
+        count: usize,
+        terms: usize,
+        parts: impl IntoIterator<Item = (usize, usize, bool)>,
+    ) -> Result<Self, CudaError> {
+        let mut entries = vec![0i32; count * terms];
+        for (result, place, negative) in parts {
+            let entry = i32::try_from(place + 1).map_err(|_| crate::KernelError::Setting {
+                operator: "weights",
+                problem: format!("{place} weights are too many"),
+            })?;
+            let row = &mut entries[result * terms..(result + 1) * terms];
+            if let Some(free) = row.iter_mut().find(|entry| **entry == 0) {
+                *free = if negative { -entry } else { entry };
+            }
+        }
+        Ok(Self {
+            entries: device.upload(&entries)?,
+            terms,
+            count,
+        })
+    }
+
+    /// Sums the terms of every result. Sources and results may be in two pieces each, one after the other.
+    pub fn apply(
+        &self,
+        device: &CudaDevice,
+        from: [DeviceSlice<'_, f32>; 2],
+        to: [&DeviceSliceMut<'_, f32>; 2],
+        add: bool,
+    ) -> Result<(), CudaError> {
+        let size = |n: usize| to_u32("weights", n);
+        let function = device.function(SOURCE, &[], "signed_terms")?;
+        // SAFETY: the table was made for sources and results of these lengths, which the operators
+        // check.
+        unsafe {
+            function.over(
+                self.count,
+                args![
+                    &self.entries,
+                    size(self.terms)?,
+                    size(self.count)?,
+                    from[0],
+                    from[1],
+                    size(from[0].len())?,
+                    to[0],
+                    to[1],
+                    size(to[0].len())?,
+                    u32::from(add),
+                ],
+            )
+        }
+    }
+}
+
+/// Sums of products over rows, `a^T b`, made as partial products over slabs of rows and added up: one
+/// product with few results and many rows would leave most of the device idle.
+#[derive(Debug)]
+pub(crate) struct RowProducts {
+    partials: DeviceBuffer<f32>,
+    /// Numbers of one partial result.
+    size: usize,
+    slabs: usize,
+    /// Whether the slabs, and the rows that are left, hold sums already.
+    begun: [bool; 2],
+}
+
+/// One product over the rows of a slab.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowProduct<'a> {
+    /// `[rows, m]`, rows of this many numbers.
+    pub a: (DeviceSlice<'a, f32>, usize),
+    /// `[rows, n]`, likewise.
+    pub b: (DeviceSlice<'a, f32>, usize),
+    pub m: usize,
+    pub n: usize,
+    /// Where the `[m, n]` result starts in a partial result.
+    pub place: usize,
+}
+
+impl RowProducts {
+    /// For results of `size` numbers, over `rows` rows at a time.
+    pub fn new(device: &CudaDevice, rows: usize, size: usize) -> Result<Self, CudaError> {
+        let wanted = (1 << 21) / size.max(1);
+        let slabs = divisor(rows, wanted.min(rows / 256).clamp(1, 128));
+        Ok(Self {
+            partials: device.buffer((slabs + 1) * size)?,
+            size,
+            slabs,
+            begun: [false; 2],
+        })
+    }
+
+    /// Adds products over the same `rows` rows.
+    pub fn add(
+        &mut self,
+        device: &CudaDevice,
+        rows: usize,
+        products: &[RowProduct<'_>],
+    ) -> Result<(), CudaError> {
+        let of_slab = rows / self.slabs;
+        let rest = rows - of_slab * self.slabs;
+        let parts = [(0, of_slab, self.slabs), (self.slabs, rest, 1)];
+        for (begun, (slab, rows_of_part, batches)) in self.begun.iter_mut().zip(parts) {
+            if rows_of_part == 0 {
+                continue;
+            }
+            let first = slab * of_slab;
+            for product in products {
+                let ((a, a_stride), (b, b_stride)) = (product.a, product.b);
+                Product {
+                    m: product.m,
+                    n: product.n,
+                    k: rows_of_part,
+                    a: Operand::new(a.from(first * a_stride), a_stride)
+                        .transposed()
+                        .batched(rows_of_part * a_stride),
+                    b: Operand::new(b.from(first * b_stride), b_stride)
+                        .batched(rows_of_part * b_stride),
+                    add: *begun,
+                    batches,
+                }
+                .run(
+                    device,
+                    &self
+                        .partials
+                        .view_mut()
+                        .slice(slab * self.size + product.place..usize::MAX),
+                    (product.n, self.size),
+                )?;
+            }
+            *begun = true;
+        }
+        Ok(())
+    }
+
+    /// `result = sum of the partial products`, or `result += it`.
+    pub fn finish(
+        self,
+        device: &CudaDevice,
+        result: &DeviceSliceMut<'_, f32>,
+        add: bool,
+    ) -> Result<(), CudaError> {
+        let [slabs, rest] = self.begun;
+        let count = if slabs { self.slabs } else { 0 } + usize::from(rest);
+        sum_partials(device, self.partials.view(), count, result, add)
+    }
+}
+
+/// `result = sum over partials`, or `result += it`; a partial is as long as the result.
+pub(crate) fn sum_partials(
+    device: &CudaDevice,
+    partials: DeviceSlice<'_, f32>,
+    count: usize,
+    result: &DeviceSliceMut<'_, f32>,
+    add: bool,
+) -> Result<(), CudaError> {
+    assert!(
+        count * result.len() <= partials.len(),
+        "too few partial sums"
+    );
+    let size = |n: usize| to_u32("partial sums", n);
+    let function = device.function(SOURCE, &[], "sum_partials")?;
+    // SAFETY: there are as many partials as the assertion says.
+    unsafe {
+        function.run(
+            (result.len().div_ceil(32), 1),
+            (32, 8),
+            args![
+                partials,
+                size(count)?,
+                size(result.len())?,
+                result,
+                u32::from(add),
+            ],
+        )
+    }
+}
+
+/// The largest divisor of `rows` from half of `wanted` to `wanted`, else `wanted`: so that no rows are
+/// left over where that is possible.
+fn divisor(rows: usize, wanted: usize) -> usize {
+    let candidates = (wanted.div_ceil(2)..=wanted).rev();
+    let mut exact = candidates.filter(|&n| rows.is_multiple_of(n));
+    exact.next().unwrap_or(wanted).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slabs_divide_the_rows_where_they_can() {
+        assert_eq!(divisor(55_120, 128), 106);
+        assert_eq!(divisor(6890, 26), 26);
+        assert_eq!(divisor(997, 3), 3);
+        assert_eq!((divisor(0, 1), divisor(1, 1)), (1, 1));
+    }
+
+    #[test]
+    fn every_column_and_row_has_a_thread() {
+        for columns in [1, 3, 16, 80, 128, 129, 256, 6890] {
+            let (across, down) = column_threads(columns);
+            assert!(across * down <= 256 && across <= 128 && down >= 1);
+            let pieces = Pieces::new(55_120, columns);
+            assert!(pieces.blocks.1 * pieces.threads.0 >= columns);
+            assert!(pieces.count * pieces.rows_of_block >= 55_120);
+        }
+    }
+}

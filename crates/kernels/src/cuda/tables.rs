@@ -1,0 +1,50 @@
+//! What kernels need to know about a feature type, on the device.
+
+use super::{CudaDevice, CudaError, DeviceBuffer};
+use crate::FeatureType;
+use std::sync::Arc;
+
+/// `(place of the cosine, place of the sine, order, number of the irrep)` for every run of `vector`
+/// channels of a type; with `vector` 1, for every irrep, order by order, channel by channel. Order 0 has
+/// no sine; the place is that of the cosine.
+pub(crate) fn irreps(
+    device: &CudaDevice,
+    kind: &FeatureType,
+    vector: usize,
+) -> Result<Arc<DeviceBuffer<[u32; 4]>>, CudaError> {
+    let mut key = kind.multiplicities().to_vec();
+    key.push(vector);
+    device.table("irreps", key, || device.upload(&irrep_rows(kind, vector)))
+}
+
+pub(crate) fn irrep_rows(kind: &FeatureType, vector: usize) -> Vec<[u32; 4]> {
+    let mut rows = Vec::new();
+    let mut before = 0;
+    for (order, channels) in kind.orders() {
+        let start = kind.range(order).start;
+        for channel in (0..channels).step_by(vector) {
+            let cosine = start + channel;
+            let sine = if order == 0 {
+                cosine
+            } else {
+                cosine + channels
+            };
+            rows.push([cosine, sine, order, before + channel].map(|n| n as u32));
+        }
+        before += channels;
+    }
+    rows
+}
+
+/// Multiplicities of several types, as a part of a key.
+pub(crate) fn key(kinds: &[&FeatureType]) -> Vec<usize> {
+    let lists = kinds.iter().map(|kind| kind.multiplicities());
+    lists
+        .flat_map(|list| std::iter::once(list.len()).chain(list.iter().copied()))
+        .collect()
+}
+
+/// Number of irreps of a type.
+pub(crate) fn irrep_count(kind: &FeatureType) -> usize {
+    kind.multiplicities().iter().sum()
+}

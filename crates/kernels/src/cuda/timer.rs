@@ -1,0 +1,83 @@
+//! Time between two places of the stream, as the device sees it.
+
+use super::error::driver;
+use super::{CudaDevice, CudaError};
+use cudarc::driver::sys;
+
+/// The driver's call in the form that all drivers since CUDA 12 have.
+type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
+
+/// Two events on the stream of a device.
+#[derive(Debug)]
+pub struct Timer {
+    device: CudaDevice,
+    events: [sys::CUevent; 2],
+}
+
+impl Timer {
+    /// # Errors
+    /// A failed call.
+    pub fn new(device: &CudaDevice) -> Result<Self, CudaError> {
+        device.bind()?;
+        let mut events = [std::ptr::null_mut(); 2];
+        for event in &mut events {
+            // SAFETY: the context is current, and the place outlives the call.
+            driver("cuEventCreate", unsafe { sys::cuEventCreate(event, 0) })?;
+        }
+        Ok(Self {
+            device: device.clone(),
+            events,
+        })
+    }
+
+    /// Milliseconds that the device takes for `work`; waits for it.
+    ///
+    /// # Errors
+    /// Work that failed.
+    pub fn milliseconds(
+        &mut self,
+        work: impl FnOnce() -> Result<(), CudaError>,
+    ) -> Result<f64, CudaError> {
+        self.record(0)?;
+        work()?;
+        self.record(1)?;
+        let mut time = 0.0f32;
+        // SAFETY: both events are alive and recorded.
+        unsafe {
+            driver(
+                "cuEventSynchronize",
+                sys::cuEventSynchronize(self.events[1]),
+            )?;
+            let elapsed = sys::culib()
+                .get::<ElapsedTime>(b"cuEventElapsedTime")
+                .map_err(|error| CudaError::Call {
+                    call: "cuEventElapsedTime",
+                    problem: error.to_string(),
+                })?;
+            driver(
+                "cuEventElapsedTime",
+                elapsed(&mut time, self.events[0], self.events[1]),
+            )?;
+        }
+        Ok(f64::from(time))
+    }
+
+    fn record(&self, event: usize) -> Result<(), CudaError> {
+        self.device.bind()?;
+        // SAFETY: event and stream are alive.
+        driver("cuEventRecord", unsafe {
+            sys::cuEventRecord(self.events[event], self.device.stream())
+        })
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if self.device.bind().is_ok() {
+            for event in self.events {
+                // SAFETY: created once, destroyed once.
+                unsafe { sys::cuEventDestroy_v2(event) };
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Dropout on a GPU, with the masks of the CPU.
+
+use super::{Dropout, DropoutUnit};
+use crate::cuda::{
+    CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length,
+    irrep_rows, key, to_u32,
+};
+use crate::random::Stream;
+
+pub(crate) const SOURCE: KernelSource = KernelSource::new("dropout", include_str!("dropout.cu"));
+
+/// `y` = `x` with units dropped; both are `vertices` rows of the type.
+///
+/// # Errors
+/// Settings or lengths that do not fit, or a failed call.
+pub fn forward(
+    device: &CudaDevice,
+    config: &Dropout,
+    stream: Stream,
+    vertices: usize,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let units = config.units()?;
+    let width = config.kind.dimension();
+    check_length("dropout", "x", x, vertices * width)?;
+    check_length("dropout", "y", y.view(), vertices * width)?;
+    let mut settings = key(&[&config.kind]);
+    settings.push(usize::from(config.unit == DropoutUnit::Channel));
+    let table = device.table("dropout units", settings, || {
+        let mut rows = irrep_rows(&config.kind, 1);
+        if config.unit == DropoutUnit::Channel {
+            for row in &mut rows {
+                row[3] %= units as u32;
+            }
+        }
+        device.upload(&rows)
+    })?;
+    let size = |n: usize| to_u32("dropout", n);
+    let function = device.function(SOURCE, &[], "dropout")?;
+    // SAFETY: lengths were checked.
+    unsafe {
+        function.over(
+            vertices * table.len(),
+            args![
+                x,
+                &y,
+                &*table,
+                size(table.len())?,
+                size(units)?,
+                size(width)?,
+                stream.seed,
+                stream.step,
+                config.threshold(),
+                config.scale() as f32,
+                size(vertices)?,
+            ],
+        )
+    }
+}
+
+/// `dx` from `dy`, with the stream of the forward pass.
+///
+/// # Errors
+/// Settings or lengths that do not fit, or a failed call.
+pub fn backward(
+    device: &CudaDevice,
+    config: &Dropout,
+    stream: Stream,
+    vertices: usize,
+    dy: DeviceSlice<'_, f32>,
+    dx: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    forward(device, config, stream, vertices, dy, dx)
+}

@@ -1,0 +1,36 @@
+// Dropout of whole units, one thread for each irrep of each vertex. The words are those of Philox4x32-10, as in
+// `random`: word i is word i mod 4 of the block i / 4 of the stream.
+
+__device__ inline u32 word_of(u64 index, u64 seed, u64 step) {
+    u64 block = index / 4;
+    uint4 c = make_uint4((u32)block, (u32)(block >> 32), (u32)step, (u32)(step >> 32));
+    u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; ++round) {
+        u32 low0 = 0xD2511F53u * c.x, high0 = __umulhi(0xD2511F53u, c.x);
+        u32 low1 = 0xCD9E8D57u * c.z, high1 = __umulhi(0xCD9E8D57u, c.z);
+        c = make_uint4(high1 ^ c.y ^ k0, low1, high0 ^ c.w ^ k1, low0);
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    switch (index % 4) {
+    case 0: return c.x;
+    case 1: return c.y;
+    case 2: return c.z;
+    default: return c.w;
+    }
+}
+
+// irreps: (place of a, place of b, order, unit).
+extern "C" __global__ void dropout(const float *__restrict__ x, float *__restrict__ y,
+                                   const uint4 *__restrict__ irreps, u32 irrep_count, u32 units, u32 width, u64 seed,
+                                   u64 step, u64 threshold, float scale, u32 vertices) {
+    u64 i = item();
+    if (i >= (u64)vertices * irrep_count) return;
+    u64 vertex = i / irrep_count;
+    uint4 irrep = irreps[i % irrep_count];
+    float factor = word_of(vertex * units + irrep.w, seed, step) >= threshold ? scale : 0.0f;
+    u64 row = vertex * width;
+    y[row + irrep.x] = x[row + irrep.x] * factor;
+    if (irrep.z > 0) y[row + irrep.y] = x[row + irrep.y] * factor;
+}

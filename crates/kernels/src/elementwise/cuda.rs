@@ -1,0 +1,277 @@
+//! Sums, multiples, selections of channels and changes of gauge on a GPU.
+
+use super::{Run, Slice, concatenation};
+use crate::FeatureType;
+use crate::cuda::{
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    check_length, irrep_count, irreps, key, to_u32,
+};
+use std::sync::Arc;
+
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("elementwise", include_str!("elementwise.cu"));
+
+/// `y = a + b`.
+///
+/// # Errors
+/// Lengths that differ, or a failed call.
+pub fn add(
+    device: &CudaDevice,
+    a: DeviceSlice<'_, f32>,
+    b: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    check_length("add", "b", b, a.len())?;
+    check_length("add", "y", y.view(), a.len())?;
+    let function = device.function(SOURCE, &[], "add")?;
+    // SAFETY: all have the same length.
+    unsafe { function.over(a.len(), args![a, b, &y, a.len() as u64]) }
+}
+
+/// `y += a`.
+///
+/// # Errors
+/// Lengths that differ, or a failed call.
+pub fn accumulate(
+    device: &CudaDevice,
+    a: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    check_length("accumulate", "y", y.view(), a.len())?;
+    let function = device.function(SOURCE, &[], "add")?;
+    // SAFETY: both have the same length; the kernel may read what it overwrites.
+    unsafe { function.over(a.len(), args![a, y.view(), &y, a.len() as u64]) }
+}
+
+/// `y = factor x`.
+///
+/// # Errors
+/// Lengths that differ, or a failed call.
+pub fn scale(
+    device: &CudaDevice,
+    factor: f32,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    check_length("scale", "y", y.view(), x.len())?;
+    let function = device.function(SOURCE, &[], "scale")?;
+    // SAFETY: both have the same length.
+    unsafe { function.over(x.len(), args![factor, x, &y, x.len() as u64]) }
+}
+
+/// Where the numbers of a row come from.
+const NOTHING: u32 = u32::MAX;
+const SECOND: u32 = 1 << 31;
+
+/// The table of a selection: for every column of the result, where it comes from.
+fn columns(
+    device: &CudaDevice,
+    name: &'static str,
+    settings: Vec<usize>,
+    width: usize,
+    places: impl FnOnce() -> Vec<(usize, usize, u32)>,
+) -> Result<Arc<DeviceBuffer<u32>>, CudaError> {
+    device.table(name, settings, || {
+        let mut table = vec![NOTHING; width];
+        for (column, from, source) in places() {
+            table[column] = to_u32(name, from)? | source;
+        }
+        device.upload(&table)
+    })
+}
+
+/// `(narrow, wide)` of every number of some runs.
+fn numbers(runs: &[Run]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    runs.iter()
+        .flat_map(|run| (0..run.length).map(|i| (run.narrow + i, run.wide + i)))
+}
+
+fn select(
+    device: &CudaDevice,
+    [a, b]: [(DeviceSlice<'_, f32>, usize); 2],
+    table: &DeviceBuffer<u32>,
+    y: &DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let size = |n: usize| to_u32("selection of columns", n);
+    let function = device.function(SOURCE, &[], "select_columns")?;
+    // SAFETY: the operators checked the lengths, and the table names columns of the sources only.
+    unsafe {
+        function.over(
+            y.len(),
+            args![
+                a.0,
+                size(a.1)?,
+                b.0,
+                size(b.1)?,
+                table,
+                y,
+                size(table.len())?,
+                y.len() as u64,
+            ],
+        )
+    }
+}
+
+/// `y` = `a` and `b` side by side: `vertices` rows of `first.concatenated(second)`.
+///
+/// # Errors
+/// Lengths that do not fit, or a failed call.
+pub fn concatenate(
+    device: &CudaDevice,
+    first: &FeatureType,
+    second: &FeatureType,
+    vertices: usize,
+    a: DeviceSlice<'_, f32>,
+    b: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let widths = (first.dimension(), second.dimension());
+    let both = widths.0 + widths.1;
+    check_length("concatenate", "a", a, vertices * widths.0)?;
+    check_length("concatenate", "b", b, vertices * widths.1)?;
+    check_length("concatenate", "y", y.view(), vertices * both)?;
+    let table = columns(device, "concatenate", key(&[first, second]), both, || {
+        let (first_runs, second_runs) = concatenation(first, second);
+        let of = |runs: &[Run], source: u32| -> Vec<(usize, usize, u32)> {
+            numbers(runs)
+                .map(|(narrow, wide)| (wide, narrow, source))
+                .collect()
+        };
+        [of(&first_runs, 0), of(&second_runs, SECOND)].concat()
+    })?;
+    select(device, [(a, widths.0), (b, widths.1)], &table, &y)
+}
+
+/// The parts of a concatenated map: the inverse of [`concatenate`], and its backward pass.
+///
+/// # Errors
+/// Lengths that do not fit, or a failed call.
+pub fn split(
+    device: &CudaDevice,
+    first: &FeatureType,
+    second: &FeatureType,
+    vertices: usize,
+    y: DeviceSlice<'_, f32>,
+    a: DeviceSliceMut<'_, f32>,
+    b: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let widths = (first.dimension(), second.dimension());
+    let both = widths.0 + widths.1;
+    check_length("split", "y", y, vertices * both)?;
+    check_length("split", "a", a.view(), vertices * widths.0)?;
+    check_length("split", "b", b.view(), vertices * widths.1)?;
+    for (name, part, to, width) in [
+        ("split, first part", 0, &a, widths.0),
+        ("split, second part", 1, &b, widths.1),
+    ] {
+        let table = columns(device, name, key(&[first, second]), width, || {
+            let (first_runs, second_runs) = concatenation(first, second);
+            let runs = if part == 0 { first_runs } else { second_runs };
+            numbers(&runs)
+                .map(|(narrow, wide)| (narrow, wide, 0))
+                .collect()
+        })?;
+        select(device, [(y, both), (DeviceSlice::empty(), 0)], &table, to)?;
+    }
+    Ok(())
+}
+
+impl Slice {
+    fn key(&self) -> Vec<usize> {
+        let mut settings = key(&[&self.kind]);
+        settings.extend(
+            self.channels
+                .iter()
+                .flat_map(|range| [range.start, range.end]),
+        );
+        settings
+    }
+}
+
+/// `y` = the chosen channels of `x`.
+///
+/// # Errors
+/// Ranges or lengths that do not fit, or a failed call.
+pub fn slice(
+    device: &CudaDevice,
+    config: &Slice,
+    vertices: usize,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let output = config.output()?;
+    let (wide, narrow) = (config.kind.dimension(), output.dimension());
+    check_length("slice", "x", x, vertices * wide)?;
+    check_length("slice", "y", y.view(), vertices * narrow)?;
+    let table = columns(device, "slice", config.key(), narrow, || {
+        let runs = config.runs(&output);
+        numbers(&runs)
+            .map(|(narrow, wide)| (narrow, wide, 0))
+            .collect()
+    })?;
+    select(device, [(x, wide), (DeviceSlice::empty(), 0)], &table, &y)
+}
+
+/// The backward pass of [`slice()`]: `dx` is `dy` in the chosen channels, zero in the others.
+///
+/// # Errors
+/// Ranges or lengths that do not fit, or a failed call.
+pub fn unslice(
+    device: &CudaDevice,
+    config: &Slice,
+    vertices: usize,
+    dy: DeviceSlice<'_, f32>,
+    dx: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let output = config.output()?;
+    let (wide, narrow) = (config.kind.dimension(), output.dimension());
+    check_length("unslice", "dy", dy, vertices * narrow)?;
+    check_length("unslice", "dx", dx.view(), vertices * wide)?;
+    let table = columns(device, "unslice", config.key(), wide, || {
+        let runs = config.runs(&output);
+        numbers(&runs)
+            .map(|(narrow, wide)| (wide, narrow, 0))
+            .collect()
+    })?;
+    select(
+        device,
+        [(dy, narrow), (DeviceSlice::empty(), 0)],
+        &table,
+        &dx,
+    )
+}
+
+/// `y_p = rho(angle_p) x_p`: every irrep of order `n` at vertex `p` turns by `n angle_p`.
+///
+/// # Errors
+/// Lengths that do not fit, or a failed call.
+pub fn rotate(
+    device: &CudaDevice,
+    kind: &FeatureType,
+    angles: DeviceSlice<'_, f32>,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let width = kind.dimension();
+    check_length("rotate", "x", x, angles.len() * width)?;
+    check_length("rotate", "y", y.view(), angles.len() * width)?;
+    let table = irreps(device, kind, 1)?;
+    let count = irrep_count(kind);
+    let size = |n: usize| to_u32("rotate", n);
+    let function = device.function(SOURCE, &[], "rotate")?;
+    // SAFETY: lengths were checked.
+    unsafe {
+        function.over(
+            angles.len() * count,
+            args![
+                angles,
+                x,
+                &y,
+                &*table,
+                size(count)?,
+                size(width)?,
+                size(angles.len())?,
+            ],
+        )
+    }
+}

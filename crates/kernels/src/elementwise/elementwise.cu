@@ -1,0 +1,43 @@
+// Sums, multiples, selections of columns, and changes of gauge.
+
+extern "C" __global__ void add(const float *a, const float *b, float *y, u64 count) {
+    u64 i = item();
+    if (i < count) y[i] = a[i] + b[i];
+}
+
+extern "C" __global__ void scale(float factor, const float *x, float *y, u64 count) {
+    u64 i = item();
+    if (i < count) y[i] = factor * x[i];
+}
+
+// y[row][column] = the number of a (or of b, where the top bit is set) that the table names, 0 for none.
+extern "C" __global__ void select_columns(const float *__restrict__ a, u32 a_width, const float *__restrict__ b,
+                                          u32 b_width, const u32 *__restrict__ table, float *__restrict__ y,
+                                          u32 width, u64 count) {
+    u64 i = item();
+    if (i >= count) return;
+    u64 row = i / width;
+    u32 entry = table[i % width], column = entry & 0x7fffffffu;
+    float value = 0.0f;
+    if (entry != 0xffffffffu) value = entry >> 31 ? b[row * b_width + column] : a[row * a_width + column];
+    y[i] = value;
+}
+
+// y_p = rho(angle_p) x_p, one thread for each irrep of each vertex.
+extern "C" __global__ void rotate(const float *__restrict__ angles, const float *__restrict__ x, float *__restrict__ y,
+                                  const uint4 *__restrict__ irreps, u32 irrep_count, u32 width, u32 vertices) {
+    u64 i = item();
+    if (i >= (u64)vertices * irrep_count) return;
+    u64 vertex = i / irrep_count, row = vertex * width;
+    uint4 irrep = irreps[i % irrep_count];
+    if (irrep.z == 0) {
+        y[row + irrep.x] = x[row + irrep.x];
+        return;
+    }
+    Phase angle;
+    sincosf(angles[vertex], &angle.s, &angle.c);
+    Phase turn = multiple(angle, irrep.z);
+    float a = x[row + irrep.x], b = x[row + irrep.y];
+    y[row + irrep.x] = turn.c * a - turn.s * b;
+    y[row + irrep.y] = turn.s * a + turn.c * b;
+}

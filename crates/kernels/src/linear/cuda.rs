@@ -1,0 +1,104 @@
+//! The plain linear map on a GPU: one product forward, two backward.
+
+use super::{Linear, OPERATOR};
+use crate::KernelError;
+use crate::cuda::reduce::{RowProduct, RowProducts, add_column_sums, fill_rows};
+use crate::cuda::{
+    CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, Operand, Product, check_length,
+};
+
+impl Linear {
+    fn check_device(
+        &self,
+        rows: usize,
+        x: DeviceSlice<'_, f32>,
+        (y_name, y): (&'static str, DeviceSlice<'_, f32>),
+        weight: DeviceSlice<'_, f32>,
+        (bias_name, bias): (&'static str, DeviceSlice<'_, f32>),
+    ) -> Result<(), KernelError> {
+        check_length(OPERATOR, "x", x, rows * self.inputs)?;
+        check_length(OPERATOR, y_name, y, rows * self.outputs)?;
+        check_length(OPERATOR, "weight", weight, self.weight_count())?;
+        check_length(OPERATOR, bias_name, bias, self.bias_count())
+    }
+}
+
+/// `y = x W^T + bias`. Without a bias, `bias` is empty.
+///
+/// # Errors
+/// Buffers that do not fit, or a failed call.
+pub fn forward(
+    device: &CudaDevice,
+    op: &Linear,
+    rows: usize,
+    x: DeviceSlice<'_, f32>,
+    weight: DeviceSlice<'_, f32>,
+    bias: DeviceSlice<'_, f32>,
+    mut y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    op.check_device(rows, x, ("y", y.view()), weight, ("bias", bias))?;
+    if op.inputs == 0 {
+        device.clear(y.reborrow())?;
+    }
+    fill_rows(device, &y, (rows, op.outputs), bias)?;
+    Product {
+        m: rows,
+        n: op.outputs,
+        k: op.inputs,
+        a: Operand::new(x, op.inputs),
+        b: Operand::new(weight, op.inputs).transposed(),
+        add: !bias.is_empty(),
+        batches: 1,
+    }
+    .run(device, &y, (op.outputs, 0))
+}
+
+/// Overwrites `dx`, where it is wanted, and adds to `dweight` and `dbias`.
+///
+/// # Errors
+/// Buffers that do not fit, or a failed call.
+#[allow(clippy::too_many_arguments)]
+pub fn backward(
+    device: &CudaDevice,
+    op: &Linear,
+    rows: usize,
+    x: DeviceSlice<'_, f32>,
+    weight: DeviceSlice<'_, f32>,
+    dy: DeviceSlice<'_, f32>,
+    dx: Option<DeviceSliceMut<'_, f32>>,
+    dweight: DeviceSliceMut<'_, f32>,
+    dbias: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    op.check_device(rows, x, ("dy", dy), weight, ("dbias", dbias.view()))?;
+    check_length(OPERATOR, "dweight", dweight.view(), op.weight_count())?;
+    if let Some(mut dx) = dx {
+        check_length(OPERATOR, "dx", dx.view(), x.len())?;
+        if op.outputs == 0 {
+            device.clear(dx.reborrow())?;
+        }
+        Product {
+            m: rows,
+            n: op.inputs,
+            k: op.outputs,
+            a: Operand::new(dy, op.outputs),
+            b: Operand::new(weight, op.inputs),
+            add: false,
+            batches: 1,
+        }
+        .run(device, &dx, (op.inputs, 0))?;
+    }
+    add_column_sums(device, dy, (rows, op.outputs, dbias.len()), &dbias)?;
+    if rows == 0 || dweight.is_empty() {
+        return Ok(());
+    }
+    let mut sums = RowProducts::new(device, rows, op.weight_count())?;
+    let product = RowProduct {
+        a: (dy, op.outputs),
+        b: (x, op.inputs),
+        m: op.outputs,
+        n: op.inputs,
+        place: 0,
+    };
+    sums.add(device, rows, &[product])?;
+    sums.finish(device, &dweight, true)
+}

@@ -1,0 +1,360 @@
+//! Pooling on a GPU: over the meshes of a batch, and over clusters with transport.
+
+use super::global::check_meshes;
+use super::transport::ClusterArrays;
+use crate::cuda::reduce::column_threads;
+use crate::cuda::{
+    CudaDevice, CudaError, CudaGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
+    args, check_length, irrep_count, irreps, to_u32,
+};
+use crate::{FeatureType, KernelError};
+
+pub(crate) const SOURCE: KernelSource = KernelSource::new("pool", include_str!("pool.cu"));
+
+const GLOBAL: &str = "global pooling";
+const TRANSPORT: &str = "transport pooling";
+/// Pieces that the vertices of a mesh are cut into.
+const PIECES: usize = 32;
+
+/// Checks sizes, and gives the number of channels.
+fn check(
+    graph: &CudaGraph,
+    features: &FeatureType,
+    (x_name, x): (&'static str, DeviceSlice<'_, f32>),
+    (y_name, y): (&'static str, DeviceSlice<'_, f32>),
+) -> Result<usize, KernelError> {
+    check_meshes(graph.mesh_offsets(), features)?;
+    let channels = features.dimension();
+    check_length(GLOBAL, x_name, x, graph.vertex_count() * channels)?;
+    check_length(GLOBAL, y_name, y, graph.mesh_count() * channels)?;
+    Ok(channels)
+}
+
+/// Mean of scalars over each mesh of a graph.
+///
+/// # Errors
+/// Sizes that do not fit, features that are not scalars, or a failed call.
+pub fn mean(
+    device: &CudaDevice,
+    graph: &CudaGraph,
+    features: &FeatureType,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let channels = check(graph, features, ("x", x), ("y", y.view()))?;
+    if y.is_empty() {
+        return Ok(());
+    }
+    let meshes = graph.mesh_count();
+    let mut partials: DeviceBuffer<f64> = device.buffer(meshes * PIECES * channels)?;
+    let size = |n: usize| to_u32(GLOBAL, n);
+    // SAFETY: lengths were checked, and every piece of every mesh has its partial sums.
+    unsafe {
+        device.function(SOURCE, &[], "mean_partials")?.run(
+            (PIECES, meshes),
+            column_threads(channels),
+            args![
+                graph.device_mesh_offsets(),
+                x,
+                size(channels)?,
+                &partials.view_mut(),
+            ],
+        )?;
+        device.function(SOURCE, &[], "mean_finish")?.over(
+            meshes * channels,
+            args![
+                graph.device_mesh_offsets(),
+                &partials,
+                size(PIECES)?,
+                size(channels)?,
+                size(meshes)?,
+                &y,
+            ],
+        )
+    }
+}
+
+/// `dx` from `dy` of [`mean`].
+///
+/// # Errors
+/// As [`mean`].
+pub fn mean_backward(
+    device: &CudaDevice,
+    graph: &CudaGraph,
+    features: &FeatureType,
+    dy: DeviceSlice<'_, f32>,
+    dx: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let channels = check(graph, features, ("dx", dx.view()), ("dy", dy))?;
+    let function = device.function(SOURCE, &[], "mean_backward")?;
+    // SAFETY: lengths were checked.
+    unsafe {
+        function.run(
+            (PIECES, graph.mesh_count()),
+            (256, 1),
+            args![
+                graph.device_mesh_offsets(),
+                dy,
+                to_u32(GLOBAL, channels)?,
+                &dx,
+            ],
+        )
+    }
+}
+
+/// Maximum of scalars over each mesh, and the vertex that gave it (`[meshes, channels]`).
+///
+/// # Errors
+/// As [`mean`].
+pub fn max(
+    device: &CudaDevice,
+    graph: &CudaGraph,
+    features: &FeatureType,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+    arguments: DeviceSliceMut<'_, u32>,
+) -> Result<(), CudaError> {
+    let channels = check(graph, features, ("x", x), ("y", y.view()))?;
+    check_length(GLOBAL, "arguments", arguments.view(), y.len())?;
+    if y.is_empty() {
+        return Ok(());
+    }
+    let meshes = graph.mesh_count();
+    let mut partials: DeviceBuffer<[u32; 2]> = device.buffer(meshes * PIECES * channels)?;
+    let size = |n: usize| to_u32(GLOBAL, n);
+    // SAFETY: as in `mean`.
+    unsafe {
+        device.function(SOURCE, &[], "max_partials")?.run(
+            (PIECES, meshes),
+            column_threads(channels),
+            args![
+                graph.device_mesh_offsets(),
+                x,
+                size(channels)?,
+                &partials.view_mut(),
+            ],
+        )?;
+        device.function(SOURCE, &[], "max_finish")?.over(
+            meshes * channels,
+            args![
+                &partials,
+                size(PIECES)?,
+                size(channels)?,
+                size(meshes)?,
+                &y,
+                &arguments,
+            ],
+        )
+    }
+}
+
+/// `dx` from `dy` of [`max`], with the arguments it saved; one that is not a vertex of its mesh is left
+/// out.
+///
+/// # Errors
+/// As [`mean`].
+pub fn max_backward(
+    device: &CudaDevice,
+    graph: &CudaGraph,
+    features: &FeatureType,
+    arguments: DeviceSlice<'_, u32>,
+    dy: DeviceSlice<'_, f32>,
+    mut dx: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let channels = check(graph, features, ("dx", dx.view()), ("dy", dy))?;
+    check_length(GLOBAL, "arguments", arguments, dy.len())?;
+    device.clear(dx.reborrow())?;
+    let meshes = graph.mesh_count();
+    let size = |n: usize| to_u32(GLOBAL, n);
+    let function = device.function(SOURCE, &[], "max_backward")?;
+    // SAFETY: lengths were checked, and the kernel leaves out arguments that are no vertices.
+    unsafe {
+        function.over(
+            meshes * channels,
+            args![
+                graph.device_mesh_offsets(),
+                arguments,
+                dy,
+                size(channels)?,
+                size(meshes)?,
+                &dx,
+            ],
+        )
+    }
+}
+
+/// [`ClusterArrays`] on a device.
+#[derive(Debug)]
+pub struct DeviceClusters {
+    offsets: DeviceBuffer<u32>,
+    members: DeviceBuffer<u32>,
+    cluster_of: DeviceBuffer<u32>,
+    phases: DeviceBuffer<[f32; 2]>,
+}
+
+impl DeviceClusters {
+    /// Sends clusters to a device.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn new(device: &CudaDevice, clusters: &ClusterArrays<f32>) -> Result<Self, CudaError> {
+        Ok(Self {
+            offsets: device.upload(clusters.offsets())?,
+            members: device.upload(clusters.members())?,
+            cluster_of: device.upload(clusters.cluster_of())?,
+            phases: device.upload(clusters.phases())?,
+        })
+    }
+
+    /// Number of fine vertices.
+    pub fn fine_count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Number of clusters.
+    pub fn coarse_count(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    fn check(
+        &self,
+        features: &FeatureType,
+        (fine_name, fine): (&'static str, DeviceSlice<'_, f32>),
+        (coarse_name, coarse): (&'static str, DeviceSlice<'_, f32>),
+    ) -> Result<(), KernelError> {
+        let dimension = features.dimension();
+        check_length(TRANSPORT, fine_name, fine, self.fine_count() * dimension)?;
+        check_length(
+            TRANSPORT,
+            coarse_name,
+            coarse,
+            self.coarse_count() * dimension,
+        )
+    }
+
+    /// `y_c = w sum_{f in c} rho(g_f) x_f`.
+    fn gather(
+        &self,
+        device: &CudaDevice,
+        features: &FeatureType,
+        mean: bool,
+        x: DeviceSlice<'_, f32>,
+        y: &DeviceSliceMut<'_, f32>,
+    ) -> Result<(), CudaError> {
+        let function = device.function(SOURCE, &[], "transport_gather")?;
+        let rows = self.coarse_count();
+        let (table, count) = (irreps(device, features, 1)?, irrep_count(features));
+        let size = |n: usize| to_u32(TRANSPORT, n);
+        // SAFETY: lengths were checked, and the arrays when they were made.
+        unsafe {
+            function.over(
+                rows * count,
+                args![
+                    &self.offsets,
+                    &self.members,
+                    &self.phases,
+                    x,
+                    y,
+                    &*table,
+                    size(count)?,
+                    size(features.dimension())?,
+                    u32::from(mean),
+                    size(rows)?,
+                ],
+            )
+        }
+    }
+
+    /// `y_f = w rho(-g_f) x_c`.
+    fn spread(
+        &self,
+        device: &CudaDevice,
+        features: &FeatureType,
+        mean: bool,
+        x: DeviceSlice<'_, f32>,
+        y: &DeviceSliceMut<'_, f32>,
+    ) -> Result<(), CudaError> {
+        let function = device.function(SOURCE, &[], "transport_spread")?;
+        let rows = self.fine_count();
+        let (table, count) = (irreps(device, features, 1)?, irrep_count(features));
+        let size = |n: usize| to_u32(TRANSPORT, n);
+        // SAFETY: as in `gather`.
+        unsafe {
+            function.over(
+                rows * count,
+                args![
+                    &self.offsets,
+                    &self.cluster_of,
+                    &self.phases,
+                    x,
+                    y,
+                    &*table,
+                    size(count)?,
+                    size(features.dimension())?,
+                    u32::from(mean),
+                    size(rows)?,
+                ],
+            )
+        }
+    }
+}
+
+/// Mean over each cluster of the features transported to its coarse vertex.
+///
+/// # Errors
+/// Sizes that do not fit, or a failed call.
+pub fn pool(
+    device: &CudaDevice,
+    clusters: &DeviceClusters,
+    features: &FeatureType,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    clusters.check(features, ("x", x), ("y", y.view()))?;
+    clusters.gather(device, features, true, x, &y)
+}
+
+/// `dx` from `dy` of [`pool`].
+///
+/// # Errors
+/// Sizes that do not fit, or a failed call.
+pub fn pool_backward(
+    device: &CudaDevice,
+    clusters: &DeviceClusters,
+    features: &FeatureType,
+    dy: DeviceSlice<'_, f32>,
+    dx: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    clusters.check(features, ("dx", dx.view()), ("dy", dy))?;
+    clusters.spread(device, features, true, dy, &dx)
+}
+
+/// Features of each cluster transported back to its members.
+///
+/// # Errors
+/// Sizes that do not fit, or a failed call.
+pub fn unpool(
+    device: &CudaDevice,
+    clusters: &DeviceClusters,
+    features: &FeatureType,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    clusters.check(features, ("y", y.view()), ("x", x))?;
+    clusters.spread(device, features, false, x, &y)
+}
+
+/// `dx` from `dy` of [`unpool`].
+///
+/// # Errors
+/// Sizes that do not fit, or a failed call.
+pub fn unpool_backward(
+    device: &CudaDevice,
+    clusters: &DeviceClusters,
+    features: &FeatureType,
+    dy: DeviceSlice<'_, f32>,
+    dx: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    clusters.check(features, ("dy", dy), ("dx", dx.view()))?;
+    clusters.gather(device, features, false, dy, &dx)
+}

@@ -1,0 +1,164 @@
+//! Regression losses on a GPU.
+
+use super::{OPERATOR, Penalty, Regression};
+use crate::FeatureType;
+use crate::cuda::{
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    check_length, irrep_count, irreps, to_u32,
+};
+
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("regression", include_str!("regression.cu"));
+
+/// Items of one partial sum at least, and the most partial sums.
+const LEAST_ITEMS: usize = 4096;
+const MOST_PARTS: usize = 512;
+
+/// [`Regression`] on a device, for a number of vertices.
+#[derive(Debug)]
+pub struct DeviceRegression {
+    features: FeatureType,
+    penalty: Penalty,
+    mask: Option<DeviceBuffer<u8>>,
+    vertices: usize,
+    normaliser: f64,
+}
+
+impl DeviceRegression {
+    /// Sends a loss to a device.
+    ///
+    /// # Errors
+    /// A mask of another length than `vertices`, or too little memory.
+    pub fn new(
+        device: &CudaDevice,
+        regression: &Regression<'_>,
+        vertices: usize,
+    ) -> Result<Self, CudaError> {
+        let mask = match regression.mask {
+            Some(mask) => {
+                crate::error::check_length(OPERATOR, "mask", mask, vertices)?;
+                let bytes: Vec<u8> = mask.iter().map(|&counts| u8::from(counts)).collect();
+                Some(device.upload(&bytes)?)
+            }
+            None => None,
+        };
+        Ok(Self {
+            features: regression.features.clone(),
+            penalty: regression.penalty,
+            mask,
+            vertices,
+            normaliser: regression.normaliser(vertices),
+        })
+    }
+
+    fn check(&self, maps: &[(&'static str, DeviceSlice<'_, f32>)]) -> Result<(), CudaError> {
+        for &(name, values) in maps {
+            let expected = self.vertices * self.features.dimension();
+            check_length(OPERATOR, name, values, expected)?;
+        }
+        Ok(())
+    }
+
+    fn mask(&self) -> DeviceSlice<'_, u8> {
+        self.mask
+            .as_ref()
+            .map_or(DeviceSlice::empty(), DeviceBuffer::view)
+    }
+
+    fn absolute(&self) -> u32 {
+        u32::from(self.penalty == Penalty::L1)
+    }
+}
+
+/// The loss, one number that stays on the device.
+///
+/// # Errors
+/// Sizes that do not fit, or a failed call.
+pub fn forward(
+    device: &CudaDevice,
+    regression: &DeviceRegression,
+    prediction: DeviceSlice<'_, f32>,
+    target: DeviceSlice<'_, f32>,
+) -> Result<DeviceBuffer<f64>, CudaError> {
+    regression.check(&[("prediction", prediction), ("target", target)])?;
+    let table = irreps(device, &regression.features, 1)?;
+    let count = irrep_count(&regression.features);
+    let items = regression.vertices * count;
+    let of_block = items.div_ceil(MOST_PARTS).max(LEAST_ITEMS);
+    let parts = items.div_ceil(of_block);
+    let mut partials: DeviceBuffer<f64> = device.buffer(parts)?;
+    let mut loss = device.buffer(1)?;
+    let size = |n: usize| to_u32(OPERATOR, n);
+    // SAFETY: lengths were checked, and every block has its partial sum.
+    unsafe {
+        device.function(SOURCE, &[], "regression_partials")?.run(
+            (parts, 1),
+            (256, 1),
+            args![
+                prediction,
+                target,
+                regression.mask(),
+                &*table,
+                size(count)?,
+                size(regression.features.dimension())?,
+                regression.absolute(),
+                items as u64,
+                of_block as u64,
+                &partials.view_mut(),
+            ],
+        )?;
+        device.function(SOURCE, &[], "regression_finish")?.run(
+            (1, 1),
+            (256, 1),
+            args![
+                &partials,
+                size(parts)?,
+                regression.normaliser,
+                &loss.view_mut(),
+            ],
+        )?;
+    }
+    Ok(loss)
+}
+
+/// Gradient of the prediction for the gradient `dloss` of the loss.
+///
+/// # Errors
+/// Sizes that do not fit, or a failed call.
+pub fn backward(
+    device: &CudaDevice,
+    regression: &DeviceRegression,
+    prediction: DeviceSlice<'_, f32>,
+    target: DeviceSlice<'_, f32>,
+    dloss: f64,
+    dprediction: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    regression.check(&[
+        ("prediction", prediction),
+        ("target", target),
+        ("dprediction", dprediction.view()),
+    ])?;
+    let table = irreps(device, &regression.features, 1)?;
+    let count = irrep_count(&regression.features);
+    let items = regression.vertices * count;
+    let size = |n: usize| to_u32(OPERATOR, n);
+    let function = device.function(SOURCE, &[], "regression_backward")?;
+    // SAFETY: lengths were checked.
+    unsafe {
+        function.over(
+            items,
+            args![
+                prediction,
+                target,
+                regression.mask(),
+                &*table,
+                size(count)?,
+                size(regression.features.dimension())?,
+                regression.absolute(),
+                items as u64,
+                dloss * regression.normaliser,
+                &dprediction,
+            ],
+        )
+    }
+}

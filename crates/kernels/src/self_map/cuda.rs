@@ -1,0 +1,201 @@
+//! The equivariant linear map on a GPU: the weights of each order are laid out as a full matrix, and each
+//! order is one product.
+
+use super::{Block, OPERATOR, SelfMap, blocks};
+use crate::cuda::reduce::{RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows};
+use crate::cuda::{
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
+    check_length, key,
+};
+use crate::{FeatureType, KernelError};
+use std::sync::Arc;
+
+/// The full matrices `[in, out]` of all orders, one after the other.
+#[derive(Debug)]
+struct Plan {
+    blocks: Vec<(Block, usize)>,
+    numbers: usize,
+    fill: SignedTable,
+    fold: SignedTable,
+}
+
+impl Plan {
+    fn new(device: &CudaDevice, op: &SelfMap) -> Result<Arc<Self>, CudaError> {
+        device.table("self_map", key(&[&op.input, &op.output]), || {
+            let mut numbers = 0;
+            let (mut placed, mut parts) = (Vec::new(), Vec::new());
+            for block in blocks(&op.input, &op.output) {
+                let (inputs, outputs) = (block.in_width(), block.out_width());
+                for from in 0..inputs {
+                    for to in 0..outputs {
+                        let part = block.part(to, from);
+                        let place = numbers + from * outputs + to;
+                        parts.push((place, part.weight, part.negative));
+                    }
+                }
+                placed.push((block, numbers));
+                numbers += inputs * outputs;
+            }
+            let folded = parts
+                .iter()
+                .map(|&(place, weight, negative)| (weight, place, negative));
+            Ok(Self {
+                blocks: placed,
+                numbers,
+                fill: SignedTable::new(device, numbers, 1, parts.iter().copied())?,
+                fold: SignedTable::new(device, op.parameter_count(), 2, folded)?,
+            })
+        })
+    }
+
+    fn matrices(
+        &self,
+        device: &CudaDevice,
+        weight: DeviceSlice<'_, f32>,
+    ) -> Result<DeviceBuffer<f32>, CudaError> {
+        let mut matrices = device.buffer(self.numbers)?;
+        let to = matrices.view_mut();
+        let nothing = DeviceSliceMut::empty();
+        self.fill.apply(
+            device,
+            [weight, DeviceSlice::empty()],
+            [&to, &nothing],
+            false,
+        )?;
+        Ok(matrices)
+    }
+}
+
+impl SelfMap {
+    fn check_device(
+        &self,
+        vertices: usize,
+        features: [(&'static str, DeviceSlice<'_, f32>, &FeatureType); 2],
+        (weight_name, weight): (&'static str, DeviceSlice<'_, f32>),
+        (bias_name, bias): (&'static str, DeviceSlice<'_, f32>),
+    ) -> Result<(), KernelError> {
+        for (name, values, kind) in features {
+            check_length(OPERATOR, name, values, vertices * kind.dimension())?;
+        }
+        check_length(OPERATOR, weight_name, weight, self.parameter_count())?;
+        check_length(OPERATOR, bias_name, bias, self.bias_count())
+    }
+}
+
+/// Whether every order of `kind` is one of the blocks, so that products write all of it.
+fn covers(plan: &Plan, kind: &FeatureType) -> bool {
+    plan.blocks.len() == kind.orders().count()
+}
+
+/// `y = K_self x + bias` for every vertex. Without a bias, `bias` is empty.
+///
+/// # Errors
+/// Buffers that do not fit, or a failed call.
+pub fn forward(
+    device: &CudaDevice,
+    op: &SelfMap,
+    vertices: usize,
+    x: DeviceSlice<'_, f32>,
+    weight: DeviceSlice<'_, f32>,
+    bias: DeviceSlice<'_, f32>,
+    mut y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let features = [("x", x, &op.input), ("y", y.view(), &op.output)];
+    op.check_device(vertices, features, ("weight", weight), ("bias", bias))?;
+    let plan = Plan::new(device, op)?;
+    let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
+    if !covers(&plan, &op.output) {
+        device.clear(y.reborrow())?;
+    }
+    fill_rows(device, &y, (vertices, outputs), bias)?;
+    let matrices = plan.matrices(device, weight)?;
+    for &(block, place) in &plan.blocks {
+        Product {
+            m: vertices,
+            n: block.out_width(),
+            k: block.in_width(),
+            a: Operand::new(x.from(block.in_start), inputs),
+            b: Operand::new(matrices.view().from(place), block.out_width()),
+            add: block.order == 0 && !bias.is_empty(),
+            batches: 1,
+        }
+        .run(
+            device,
+            &y.reborrow().slice(block.out_start..usize::MAX),
+            (outputs, 0),
+        )?;
+    }
+    Ok(())
+}
+
+/// Overwrites `dx`, where it is wanted, and adds to `dweight` and `dbias`.
+///
+/// # Errors
+/// Buffers that do not fit, or a failed call.
+#[allow(clippy::too_many_arguments)]
+pub fn backward(
+    device: &CudaDevice,
+    op: &SelfMap,
+    vertices: usize,
+    x: DeviceSlice<'_, f32>,
+    weight: DeviceSlice<'_, f32>,
+    dy: DeviceSlice<'_, f32>,
+    dx: Option<DeviceSliceMut<'_, f32>>,
+    dweight: DeviceSliceMut<'_, f32>,
+    dbias: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let features = [("x", x, &op.input), ("dy", dy, &op.output)];
+    let biases = ("dbias", dbias.view());
+    op.check_device(vertices, features, ("weight", weight), biases)?;
+    check_length(OPERATOR, "dweight", dweight.view(), op.parameter_count())?;
+    let plan = Plan::new(device, op)?;
+    let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
+    if let Some(mut dx) = dx {
+        check_length(OPERATOR, "dx", dx.view(), x.len())?;
+        if !covers(&plan, &op.input) {
+            device.clear(dx.reborrow())?;
+        }
+        let matrices = plan.matrices(device, weight)?;
+        for &(block, place) in &plan.blocks {
+            Product {
+                m: vertices,
+                n: block.in_width(),
+                k: block.out_width(),
+                a: Operand::new(dy.from(block.out_start), outputs),
+                b: Operand::new(matrices.view().from(place), block.out_width()).transposed(),
+                add: false,
+                batches: 1,
+            }
+            .run(
+                device,
+                &dx.reborrow().slice(block.in_start..usize::MAX),
+                (inputs, 0),
+            )?;
+        }
+    }
+    add_column_sums(device, dy, (vertices, outputs, dbias.len()), &dbias)?;
+    if vertices == 0 || plan.numbers == 0 {
+        return Ok(());
+    }
+    let mut sums = RowProducts::new(device, vertices, plan.numbers)?;
+    let products: Vec<RowProduct<'_>> = plan
+        .blocks
+        .iter()
+        .map(|&(block, place)| RowProduct {
+            a: (x.from(block.in_start), inputs),
+            b: (dy.from(block.out_start), outputs),
+            m: block.in_width(),
+            n: block.out_width(),
+            place,
+        })
+        .collect();
+    sums.add(device, vertices, &products)?;
+    let mut total: DeviceBuffer<f32> = device.buffer(plan.numbers)?;
+    sums.finish(device, &total.view_mut(), false)?;
+    plan.fold.apply(
+        device,
+        [total.view(), DeviceSlice::empty()],
+        [&dweight, &DeviceSliceMut::empty()],
+        true,
+    )
+}
