@@ -59,6 +59,9 @@ pub(crate) struct GatherRun<'a> {
     pub bias: (DeviceSlice<'a, f32>, &'a DeviceSliceMut<'a, f32>, usize),
 }
 
+/// Irreps of the features that are gathered, as a kernel reads them.
+type Irreps = Arc<DeviceBuffer<[u32; 4]>>;
+
 /// A product of gathered rows on tensor cores.
 pub(crate) struct TensorProduct<'a> {
     /// Weights in the order in which lanes take them; see `gather.cu`.
@@ -149,7 +152,7 @@ impl GatherPlan {
         &self,
         device: &CudaDevice,
         run: &GatherRun<'_>,
-    ) -> Result<(Arc<DeviceBuffer<[u32; 4]>>, Shape), CudaError> {
+    ) -> Result<(Irreps, Shape), CudaError> {
         // Slices of larger buffers may start at places that wide loads cannot.
         let mut vector = self.vector;
         while !(run.x.is_aligned(vector) && run.out.view().is_aligned(vector)) {
