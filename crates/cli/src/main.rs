@@ -16,7 +16,7 @@ use std::process::ExitCode;
 #[command(name = "gemcnn", version, propagate_version = true)]
 struct Cli {
     /// Number of threads; all cores if not given. Results do not depend on it.
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, global = true, value_name = "N", help_heading = "General", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
     #[command(subcommand)]

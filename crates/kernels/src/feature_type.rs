@@ -13,7 +13,8 @@ const HIGHEST_ORDER: usize = 64;
 /// Largest multiplicity that can be parsed.
 const LARGEST_MULTIPLICITY: usize = 1 << 20;
 
-/// A direct sum of irreps with multiplicities, written `16x0 + 16x1 + 16x2`.
+/// A direct sum of irreps with multiplicities, written `16x0 + 16x1 + 16x2`, or for short
+/// `16x(0,1,2)`.
 ///
 /// ```
 /// use gemcnn_kernels::FeatureType;
@@ -159,11 +160,19 @@ impl FromStr for FeatureType {
                 Err(_) => Err(error(format!("the {what} in `{term}` is no whole number"))),
             };
             let multiplicity: usize = number("multiplicity", multiplicity, LARGEST_MULTIPLICITY)?;
-            let order = number("order", order, HIGHEST_ORDER)?;
-            if multiplicities.len() <= order {
-                multiplicities.resize(order + 1, 0);
+            let list = order.trim();
+            let list = list.strip_prefix('(').and_then(|l| l.strip_suffix(')'));
+            let orders = match list {
+                Some(list) => list.split(',').collect(),
+                None => vec![order],
+            };
+            for order in orders {
+                let order = number("order", order, HIGHEST_ORDER)?;
+                if multiplicities.len() <= order {
+                    multiplicities.resize(order + 1, 0);
+                }
+                multiplicities[order] += multiplicity;
             }
-            multiplicities[order] += multiplicity;
         }
         Ok(Self::new(&multiplicities))
     }
@@ -192,6 +201,8 @@ mod tests {
     fn terms_add_up_and_typing_errors_are_named() {
         let kind: FeatureType = "1x0+1x1 + 1x1".parse().unwrap();
         assert_eq!(kind.to_string(), "1x0 + 2x1");
+        let short: FeatureType = "2x(0, 1,3) + 1x1".parse().unwrap();
+        assert_eq!(short.to_string(), "2x0 + 3x1 + 2x3");
         assert_eq!(
             "0x0".parse::<FeatureType>().unwrap(),
             FeatureType::default()
@@ -203,6 +214,8 @@ mod tests {
             ("-1x0", "the multiplicity in `-1x0` is no whole number"),
             ("1x0 + ", "`` has no `x`"),
             ("2x65", "the order in `2x65` is over 64"),
+            ("2x(0,)", "the order in `2x(0,)` is no whole number"),
+            ("2x0,1", "the order in `2x0,1` is no whole number"),
             ("99999999x1", "is over 1048576"),
         ] {
             let message = text.parse::<FeatureType>().unwrap_err().to_string();

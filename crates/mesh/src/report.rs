@@ -417,7 +417,10 @@ fn degenerate_faces_and_area(mesh: &Mesh) -> (Tally<u32>, f64) {
         .map(|(face, _)| face)
         .collect();
     // Summed in face order, so that the result does not depend on the threads.
-    (degenerate, faces.iter().map(|(_, area)| area).sum())
+    (
+        degenerate,
+        faces.iter().fold(0.0, |sum, (_, area)| sum + area),
+    )
 }
 
 fn edge_lengths(mesh: &Mesh, edges: &EdgeTable) -> Vec<f64> {

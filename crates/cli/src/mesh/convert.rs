@@ -22,8 +22,8 @@ pub struct Convert {
     #[arg(value_name = "OUT", value_parser = super::mesh_output)]
     output: PathBuf,
 
-    /// Repairs to apply, in the order given: weld, weld=DISTANCE, degenerate, duplicates, isolated,
-    /// orient; or `all` for those that `gemcnn mesh info` suggests.
+    /// Repairs to apply, in the order given and separated by commas: weld, weld=DISTANCE, degenerate,
+    /// duplicates, isolated, orient; or `all` for those that `gemcnn mesh info` suggests.
     #[arg(long, value_name = "REPAIR", value_delimiter = ',')]
     repair: Vec<Wanted>,
 
@@ -109,6 +109,9 @@ impl Convert {
                 Encoding::Ascii => PlyEncoding::Ascii,
             },
         };
+        if mesh.face_count() == 0 {
+            eprintln!("warning: the mesh has no faces left");
+        }
         super::write(&self.output, &mesh, &attributes, &options)?;
         said += &super::make::written(&self.output, &mesh);
         print(&said)

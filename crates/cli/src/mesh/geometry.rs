@@ -28,12 +28,12 @@ pub struct Geometry {
     normals: Weights,
 
     /// Take all vertices within this distance as neighbours, instead of those that share an edge.
-    #[arg(long, value_name = "DISTANCE")]
+    #[arg(long, value_name = "DISTANCE", allow_negative_numbers = true)]
     radius: Option<f64>,
 
     /// With --radius: at most this many neighbours for each vertex, the mutually nearest.
-    #[arg(long, value_name = "N", default_value_t = 64, requires = "radius")]
-    max_neighbours: usize,
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "radius", value_parser = clap::value_parser!(u32).range(1..))]
+    max_neighbours: u32,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -55,7 +55,7 @@ impl Geometry {
             None => Neighbourhood::OneRing,
             Some(radius) if radius.is_finite() && radius > 0.0 => Neighbourhood::Radius {
                 radius,
-                limit: self.max_neighbours,
+                limit: self.max_neighbours as usize,
             },
             Some(radius) => {
                 return Err(Failure::usage(format!(

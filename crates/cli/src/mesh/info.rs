@@ -51,11 +51,16 @@ struct Unreadable {
 impl Info {
     pub fn run(self) -> Result<(), Failure> {
         let mut bad = false;
-        for (place, path) in self.files.iter().enumerate() {
+        let mut printed = false;
+        for path in &self.files {
             let outcome = super::read(path).and_then(|file| verdict(path, &file));
             let text = match outcome {
                 Ok(verdict) if self.json => json_line(&verdict)?,
-                Ok(verdict) => format!("{}{verdict}", if place > 0 { "\n" } else { "" }),
+                Ok(verdict) => {
+                    let gap = if printed { "\n" } else { "" };
+                    printed = true;
+                    format!("{gap}{verdict}")
+                }
                 Err(failure) => {
                     bad = true;
                     failure.report();
@@ -143,6 +148,7 @@ impl std::fmt::Display for Verdict {
             writeln!(f, "  attributes {}", self.attributes.join(", "))?;
         }
         match &self.geometry_error {
+            None if report.faces == 0 => writeln!(f, "  geometry   none: there are no faces")?,
             None => writeln!(
                 f,
                 "  geometry   a tangent plane at every vertex; {} to {} neighbours",
@@ -156,7 +162,7 @@ impl std::fmt::Display for Verdict {
         if self.sound {
             return writeln!(f, "  verdict    sound");
         }
-        let usable = if self.geometry {
+        let usable = if self.geometry && report.faces > 0 {
             "not sound, but usable as it is"
         } else {
             "not usable as it is"
@@ -171,7 +177,7 @@ impl std::fmt::Display for Verdict {
             writeln!(
                 f,
                 "  repair     gemcnn mesh convert {} OUT.ply --repair {}",
-                self.file,
+                quoted(&self.file),
                 words.join(",")
             )?;
         }
@@ -289,6 +295,16 @@ fn troubles(report: &MeshReport) -> Vec<String> {
         format!("{}: {}{more}", count(number, one, many), shown.join(", "))
     })
     .collect()
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
+    if !path.is_empty() && path.chars().all(plain) {
+        path.into()
+    } else {
+        format!("'{}'", path.replace('\'', "'\\''"))
+    }
 }
 
 /// A length in four significant digits.

@@ -25,7 +25,12 @@ enum Shape {
     /// A unit sphere: an icosahedron with every triangle cut in four, again and again.
     Icosphere {
         /// How often: 10 x 4^N + 2 vertices.
-        #[arg(long, value_name = "N", default_value_t = 3)]
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = 3,
+            allow_negative_numbers = true
+        )]
         subdivisions: u32,
         #[command(flatten)]
         output: Output,
@@ -64,16 +69,36 @@ enum Shape {
         )]
         slope: f64,
         /// wave: how many waves over the sheet.
-        #[arg(long, value_name = "N", default_value_t = 2.0)]
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = 2.0,
+            allow_negative_numbers = true
+        )]
         periods: f64,
         /// spiral: radius of curvature of the inner end, in grid spacings.
-        #[arg(long, value_name = "R", default_value_t = 2.0)]
+        #[arg(
+            long,
+            value_name = "R",
+            default_value_t = 2.0,
+            allow_negative_numbers = true
+        )]
         inner_radius: f64,
         /// spiral: distance between its layers, in grid spacings.
-        #[arg(long, value_name = "D", default_value_t = 2.0)]
+        #[arg(
+            long,
+            value_name = "D",
+            default_value_t = 2.0,
+            allow_negative_numbers = true
+        )]
         gap: f64,
         /// random: seed of the profile.
-        #[arg(long, value_name = "SEED", default_value_t = 0)]
+        #[arg(
+            long,
+            value_name = "SEED",
+            default_value_t = 0,
+            allow_negative_numbers = true
+        )]
         seed: u64,
         #[command(flatten)]
         output: Output,
@@ -91,10 +116,15 @@ enum Shape {
         )]
         roughness: f64,
         /// Heights before smoothing are uniform between minus and plus this, in pixels.
-        #[arg(long, value_name = "A", default_value_t = Roughness::DEFAULT_AMPLITUDE)]
+        #[arg(long, value_name = "A", default_value_t = Roughness::DEFAULT_AMPLITUDE, allow_negative_numbers = true)]
         amplitude: f64,
         /// Seed of the heights.
-        #[arg(long, value_name = "SEED", default_value_t = 0)]
+        #[arg(
+            long,
+            value_name = "SEED",
+            default_value_t = 0,
+            allow_negative_numbers = true
+        )]
         seed: u64,
         #[command(flatten)]
         output: Output,
@@ -102,16 +132,36 @@ enum Shape {
     /// A torus around the z axis.
     Torus {
         /// Segments around the hole.
-        #[arg(long, value_name = "N", default_value_t = 96)]
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = 96,
+            allow_negative_numbers = true
+        )]
         major_segments: usize,
         /// Segments around the tube.
-        #[arg(long, value_name = "N", default_value_t = 48)]
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = 48,
+            allow_negative_numbers = true
+        )]
         minor_segments: usize,
         /// Radius of the circle in the middle of the tube.
-        #[arg(long, value_name = "R", default_value_t = 1.0)]
+        #[arg(
+            long,
+            value_name = "R",
+            default_value_t = 1.0,
+            allow_negative_numbers = true
+        )]
         major_radius: f64,
         /// Radius of the tube.
-        #[arg(long, value_name = "R", default_value_t = 0.4)]
+        #[arg(
+            long,
+            value_name = "R",
+            default_value_t = 0.4,
+            allow_negative_numbers = true
+        )]
         minor_radius: f64,
         /// Quads instead of triangles.
         #[arg(long)]
@@ -122,19 +172,44 @@ enum Shape {
     /// A cylinder along the z axis, closed by half spheres.
     Capsule {
         /// Segments around the axis.
-        #[arg(long, value_name = "N", default_value_t = 48)]
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = 48,
+            allow_negative_numbers = true
+        )]
         segments: usize,
         /// Rings of faces on each half sphere.
-        #[arg(long, value_name = "N", default_value_t = 12)]
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = 12,
+            allow_negative_numbers = true
+        )]
         cap_bands: usize,
         /// Rings of faces on the cylinder.
-        #[arg(long, value_name = "N", default_value_t = 16)]
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = 16,
+            allow_negative_numbers = true
+        )]
         tube_bands: usize,
         /// Radius of the cylinder and of the half spheres.
-        #[arg(long, value_name = "R", default_value_t = 0.5)]
+        #[arg(
+            long,
+            value_name = "R",
+            default_value_t = 0.5,
+            allow_negative_numbers = true
+        )]
         radius: f64,
         /// Length of the cylinder.
-        #[arg(long, value_name = "L", default_value_t = 1.0)]
+        #[arg(
+            long,
+            value_name = "L",
+            default_value_t = 1.0,
+            allow_negative_numbers = true
+        )]
         length: f64,
         /// Quads instead of triangles, where there can be.
         #[arg(long)]
@@ -154,10 +229,20 @@ struct Output {
 #[derive(Args)]
 struct GridSize {
     /// Vertices from top to bottom.
-    #[arg(long, value_name = "N", default_value_t = 28)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 28,
+        allow_negative_numbers = true
+    )]
     rows: usize,
     /// Vertices from left to right.
-    #[arg(long, value_name = "N", default_value_t = 28)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 28,
+        allow_negative_numbers = true
+    )]
     columns: usize,
     /// Cut every square into two triangles.
     #[arg(long)]
@@ -214,7 +299,10 @@ pub fn written(output: &Path, mesh: &Mesh) -> String {
 
 impl Shape {
     fn make(self) -> Result<(Mesh, PathBuf), Failure> {
-        let (mesh, Output { output }) = self.try_make().map_err(Failure::usage)?;
+        let (mesh, Output { output }) = self.try_make().map_err(|error| match error {
+            ShapeError::OutOfMemory { .. } => Failure::input(error),
+            _ => Failure::usage(error),
+        })?;
         Ok((mesh, output))
     }
 

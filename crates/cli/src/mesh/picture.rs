@@ -129,7 +129,7 @@ impl PictureCommand {
         if let Some(name) = &self.colour {
             let Some(attribute) = find(name) else {
                 let names: Vec<&str> = file.attributes.iter().map(|a| a.name.as_str()).collect();
-                return Err(Failure::usage(format!(
+                return Err(Failure::input(format!(
                     "{} has no vertex value `{name}`; it has: {}",
                     self.file.display(),
                     if names.is_empty() {

@@ -1,6 +1,6 @@
 //! Files that appear whole or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -23,9 +23,11 @@ pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let target = resolve(path)?;
+    let (target, permissions) = resolve(path)?;
     let (temporary, file) = create_beside(&target)?;
-    let written = fill(file, write).and_then(|()| fs::rename(&temporary, &target));
+    let written = fill(file, write)
+        .and_then(|()| permissions.map_or(Ok(()), |old| fs::set_permissions(&temporary, old)))
+        .and_then(|()| fs::rename(&temporary, &target));
     if written.is_err() {
         // The first failure is the one to tell.
         let _ = fs::remove_file(&temporary);
@@ -33,17 +35,23 @@ pub fn write_atomically(
     written
 }
 
-/// Follows links, so that the file a link names is replaced and not the link; refuses devices,
-/// pipes and folders, which a rename would destroy or fail on late.
-fn resolve(path: &Path) -> io::Result<PathBuf> {
+/// Follows links, so that the file a link names is replaced and not the link, and gives the
+/// permissions of a file that is there. Refuses read-only files, devices, pipes and folders, which a
+/// rename would replace, destroy or fail on late.
+fn resolve(path: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
     match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => fs::canonicalize(path),
+        Ok(metadata) if metadata.is_file() && metadata.permissions().readonly() => Err(
+            io::Error::new(io::ErrorKind::PermissionDenied, "the file is read-only"),
+        ),
+        Ok(metadata) if metadata.is_file() => {
+            Ok((fs::canonicalize(path)?, Some(metadata.permissions())))
+        }
         Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "this is a device, pipe or socket, not a file",
         )),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(path.to_path_buf()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((path.to_path_buf(), None)),
         Err(error) => Err(error),
     }
 }
