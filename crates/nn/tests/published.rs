@@ -108,8 +108,8 @@ fn check_conv(mesh: &str, edges: &str, rings: usize) {
 
     // The mean over rows of |y - t|^2 with t = y - c rows / 2 has the gradient c.
     let rows = y.rows() as f64;
-    let values = y.values().unwrap();
-    let shifted = values.iter().zip(&cotangent);
+    let found = y.values().unwrap();
+    let shifted = found.iter().zip(&cotangent);
     let target: Vec<f64> = shifted.map(|(y, c)| y - 0.5 * rows * c).collect();
     let loss = tape.mean_square(y, &target).unwrap();
     let gradients = tape.backward_to(&loss, &[&x]).unwrap();
