@@ -151,16 +151,23 @@ fn a_step_agrees_with_f64_on_the_cpu() {
             (&found.statistics, &expected.statistics),
         ] {
             assert_eq!(found.len(), expected.len());
+            let all = |lists: &[(String, Vec<f64>)]| -> Vec<f64> {
+                lists.iter().flat_map(|(_, list)| list.clone()).collect()
+            };
+            let together: Vec<f32> = found.iter().flat_map(|(_, list)| list.clone()).collect();
+            let error = relative_error(&together, &all(expected));
+            println!("{device:?}: gradients or statistics together differ by {error:.1e}");
+            assert!(error < 1e-5);
             let largest = expected.iter().map(|(_, e)| size(e)).fold(0.0, f64::max);
             for ((name, found), (_, expected)) in found.iter().zip(expected) {
                 // The gradient of a bias before a batch normalisation is nothing but rounding.
                 let scale = size(expected) / size(expected).max(1e-3 * largest);
                 let error = relative_error(found, expected) * scale;
-                assert!(error < 1e-4, "{name}: {error:.1e}");
+                assert!(error < 3e-4, "{name}: {error:.1e}");
                 worst = worst.max(error);
             }
         }
-        println!("{device:?}: gradients and statistics differ by at most {worst:.1e}");
+        println!("{device:?}: single gradients and statistics differ by at most {worst:.1e}");
     }
 }
 
