@@ -317,7 +317,7 @@ impl<T: Real> Parameters<T> {
     /// # Errors
     /// Every name that is missing or not known here and every shape that differs, at once.
     pub fn load(&mut self, archive: &Archive, group: &str) -> Result<(), NnError> {
-        self.to_host()?;
+        self.move_to_host()?;
         let mut differences = Vec::new();
         let mut loaded = Vec::with_capacity(self.iter().len());
         for entry in self.iter() {

@@ -20,6 +20,11 @@ pub(crate) struct DeviceParameters {
     cleared: bool,
 }
 
+/// Values of some entries, and their gradients to add to.
+type WithGradients<'p, const N: usize> = ([DeviceSlice<'p, f32>; N], [DeviceSliceMut<'p, f32>; N]);
+/// Values of an entry to change, and its gradient.
+type Entry<'p> = (DeviceSliceMut<'p, f32>, DeviceSlice<'p, f32>);
+
 fn padded(length: usize) -> usize {
     length.next_multiple_of(ALIGNMENT)
 }
@@ -117,7 +122,7 @@ impl DeviceParameters {
     pub fn with_gradients<const N: usize>(
         &mut self,
         ids: [Option<ParameterId>; N],
-    ) -> Result<([DeviceSlice<'_, f32>; N], [DeviceSliceMut<'_, f32>; N]), CudaError> {
+    ) -> Result<WithGradients<'_, N>, CudaError> {
         self.settle()?;
         let mut parts = parts(&mut self.gradients, &self.lengths);
         let gradients = ids.map(|id| taken(&mut parts, id));
@@ -125,10 +130,7 @@ impl DeviceParameters {
     }
 
     /// Values of all entries, to change them, and their gradients.
-    #[allow(clippy::type_complexity)]
-    pub fn all(
-        &mut self,
-    ) -> Result<Vec<(DeviceSliceMut<'_, f32>, DeviceSlice<'_, f32>)>, CudaError> {
+    pub fn all(&mut self) -> Result<Vec<Entry<'_>>, CudaError> {
         self.settle()?;
         let gradients = self.gradients.view();
         let mut start = 0;
@@ -238,7 +240,7 @@ impl Placement {
             Some(parameters) if parameters.device() == device => Ok(parameters),
             _ => Err(NnError::setting(
                 "parameters",
-                "they are on another GPU; call `Parameters::to_host` first",
+                "they are on another GPU; call `Parameters::move_to_host` first",
             )),
         }
     }

@@ -523,7 +523,7 @@ impl<T: Real> Network<T> {
         batch: &GraphBatch<T>,
         features: &[T],
     ) -> Result<(), NnError> {
-        parameters.to_host()?;
+        parameters.move_to_host()?;
         let mut on_host = Workspace::default();
         let workspace = match workspace.device() {
             Device::Cpu => workspace,

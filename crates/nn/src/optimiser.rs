@@ -299,7 +299,7 @@ impl<T: Real> Optimiser<T> {
             self.steps += 1;
             return Ok(());
         }
-        self.to_host()?;
+        self.move_to_host()?;
         self.steps += 1;
         let exponent = i32::try_from(self.steps).unwrap_or(i32::MAX);
         let moments = self.first.iter_mut().zip(&mut self.second);
@@ -359,7 +359,7 @@ impl<T: Real> Optimiser<T> {
         };
         let device = on_device.device().clone();
         if self.on_device.as_ref().is_some_and(|m| m.device != device) {
-            self.to_host()?;
+            self.move_to_host()?;
         }
         if self.on_device.is_none() {
             self.on_device = Some(self.send(&device)?);
@@ -400,7 +400,7 @@ impl<T: Real> Optimiser<T> {
     }
 
     /// Brings the moments back from a GPU.
-    fn to_host(&mut self) -> Result<(), NnError> {
+    fn move_to_host(&mut self) -> Result<(), NnError> {
         if let Some(moments) = &self.on_device {
             let [first, second] = moments.read()?;
             distribute(&first, &mut self.first)?;
@@ -422,7 +422,7 @@ impl<T: Real> Optimiser<T> {
     ) -> Result<(), NnError> {
         let mut own = Cow::Borrowed(self);
         if self.on_device.is_some() {
-            own.to_mut().to_host()?;
+            own.to_mut().move_to_host()?;
         }
         archive.set_json(&format!("{group}.method"), &self.method)?;
         archive.set_json(&format!("{group}.steps"), &self.steps)?;

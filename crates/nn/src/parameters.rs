@@ -86,7 +86,7 @@ impl<T: Real> Parameter<T> {
 ///
 /// A tape on a GPU moves them there, where training goes on. Archives, optimisers and the functions
 /// for gradients find them there; what [`Parameter`] shows is then what was on the host before.
-/// [`to_host`](Self::to_host) moves them back.
+/// [`move_to_host`](Self::move_to_host) moves them back.
 #[derive(Debug, Clone, Default)]
 pub struct Parameters<T> {
     entries: Vec<Parameter<T>>,
@@ -109,7 +109,7 @@ impl<T: Real> Parameters<T> {
     ///
     /// # Errors
     /// Work on the GPU that failed.
-    pub fn to_host(&mut self) -> Result<(), NnError> {
+    pub fn move_to_host(&mut self) -> Result<(), NnError> {
         let Some(device) = self.placement.get()? else {
             return Ok(());
         };
@@ -161,7 +161,7 @@ impl<T: Real> Parameters<T> {
             None => Ok(()),
             Some(_) => Err(NnError::setting(
                 "parameters",
-                "they are on a GPU; call `Parameters::to_host` before using them on the CPU",
+                "they are on a GPU; call `Parameters::move_to_host` before using them on the CPU",
             )),
         }
     }

@@ -116,7 +116,7 @@ fn outcome<T: Real>(config: &NetworkConfig, device: &Device) -> Outcome<T> {
     network
         .classify(&mut tape, &batch, input, targets, rows)
         .unwrap();
-    parameters.to_host().unwrap();
+    parameters.move_to_host().unwrap();
     let named = |trained: bool| {
         let entries = parameters.iter().filter(move |e| e.is_trained() == trained);
         let numbers = move |e: &gemcnn_nn::Parameter<T>| match trained {
@@ -216,8 +216,8 @@ fn training_repeats_to_the_bit_and_follows_the_cpu() {
     };
     let (losses, _, mut parameters, _) = train(&device);
     let (again, _, mut same, _) = train(&device);
-    parameters.to_host().unwrap();
-    same.to_host().unwrap();
+    parameters.move_to_host().unwrap();
+    same.move_to_host().unwrap();
     assert_eq!(losses, again);
     assert_eq!(bits(&parameters), bits(&same));
     let (expected, ..) = train(&Device::Cpu);
@@ -238,7 +238,7 @@ fn weights_come_back_and_training_goes_on_to_the_bit() {
         .store(&mut archive, "optimiser", &parameters)
         .unwrap();
     let copy = parameters.clone();
-    parameters.to_host().unwrap();
+    parameters.move_to_host().unwrap();
     let (_, loaded) = Network::<f32>::from_archive(&archive).unwrap();
     assert_eq!(bits(&loaded), bits(&parameters));
     let steps = |mut parameters: Parameters<f32>, mut optimiser: Optimiser<f32>| {
@@ -256,7 +256,7 @@ fn weights_come_back_and_training_goes_on_to_the_bit() {
             tape.backward(&loss).unwrap();
             optimiser.step(&mut parameters, 1e-3).unwrap();
         }
-        parameters.to_host().unwrap();
+        parameters.move_to_host().unwrap();
         bits(&parameters)
     };
     let restored = Optimiser::load(&archive, "optimiser", &loaded).unwrap();
@@ -286,7 +286,7 @@ fn what_cannot_run_says_so() {
     let (network, _) = config().init::<f32>(1).unwrap();
     let x = tape.input(network.input().clone(), &x).unwrap();
     let message = network.forward(&mut tape, &batch, x).unwrap_err();
-    assert!(message.to_string().contains("to_host"), "{message}");
+    assert!(message.to_string().contains("move_to_host"), "{message}");
 }
 
 /// Layers that networks of a list of layers do not have: output, losses and gradients of the parameters.
@@ -321,7 +321,7 @@ fn other_layers<T: Real>(device: &Device) -> Vec<Vec<T>> {
         .unwrap();
     let slice = Arc::new(Slice {
         kind: FeatureType::scalars(5),
-        channels: vec![1..4],
+        channels: std::iter::once(1..4).collect(),
     });
 
     let mut workspace = Workspace::new(device.clone());
@@ -361,7 +361,7 @@ fn other_layers<T: Real>(device: &Device) -> Vec<Vec<T>> {
     let values = [&entropy, &distance, &turning].map(|loss| T::of(loss.value().unwrap()));
     tape.backward_sum(&[(&entropy, 0.7), (&distance, 0.4), (&turning, 0.5)])
         .unwrap();
-    parameters.to_host().unwrap();
+    parameters.move_to_host().unwrap();
     let mut all = vec![output, values.to_vec()];
     all.extend(parameters.iter().map(|entry| entry.gradient().to_vec()));
     all
