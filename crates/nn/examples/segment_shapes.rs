@@ -87,8 +87,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             tape.backward(&loss)?;
             parameters.clip_gradients(1.0)?;
             optimiser.step(&mut parameters, 0.01 * schedule.factor(step))?;
-            loss_sum += loss.value();
-            let score = loss.score().unwrap_or_default();
+            loss_sum += loss.value()?;
+            let score = loss.score()?.unwrap_or_default();
             correct += score.correct;
             counted += score.counted;
         }
@@ -135,7 +135,7 @@ fn accuracy(
         let x = tape.input(INPUT.parse()?, &batch.features)?;
         let targets = batch.targets();
         let loss = network.classify(&mut tape, &batch.graph, x, targets, Rows::default())?;
-        let score = loss.score().unwrap_or_default();
+        let score = loss.score()?.unwrap_or_default();
         correct += score.correct;
         counted += score.counted;
     }

@@ -299,20 +299,25 @@ impl<T: Real> Parameters<T> {
     /// Puts all values, running statistics too, into an archive under `group`.
     ///
     /// # Errors
-    /// None that can happen: shapes and values agree.
+    /// Work on a GPU that failed; none for parameters on the host.
     pub fn store(&self, archive: &mut Archive, group: &str) -> Result<(), NnError> {
-        for entry in self.iter() {
+        let on_device = self.read_values()?;
+        for (index, entry) in self.iter().enumerate() {
             let name = format!("{group}/{}", entry.name());
-            archive.set_tensor(name, entry.shape(), entry.value())?;
+            match on_device.as_ref().and_then(|values| values.get(index)) {
+                Some(values) => archive.set_tensor(name, entry.shape(), values)?,
+                None => archive.set_tensor(name, entry.shape(), entry.value())?,
+            }
         }
         Ok(())
     }
 
-    /// Takes all values from an archive. Nothing changes if anything differs.
+    /// Takes all values from an archive, to the host. Nothing changes if anything differs.
     ///
     /// # Errors
     /// Every name that is missing or not known here and every shape that differs, at once.
     pub fn load(&mut self, archive: &Archive, group: &str) -> Result<(), NnError> {
+        self.move_to_host()?;
         let mut differences = Vec::new();
         let mut loaded = Vec::with_capacity(self.iter().len());
         for entry in self.iter() {

@@ -1,11 +1,14 @@
 //! Batches of meshes of unequal size: a disjoint union with an offset table.
 
 use crate::NnError;
+use crate::device::{Sent, single};
 use crate::error::check_size;
+use gemcnn_kernels::cuda::{CudaDevice, CudaGraph};
 use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts};
 use gemcnn_kernels::{GraphArrays, GraphParts, Real};
 use gemcnn_mesh::{GaugeGraph, Hierarchy, Level};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The gauge graphs of a batch as one graph, the vertices of each mesh after those of the one
 /// before. Features of a batch are the rows of all its vertices in this order.
@@ -24,6 +27,7 @@ use std::ops::Range;
 #[derive(Debug, Clone, PartialEq)]
 pub struct GraphBatch<T> {
     arrays: GraphArrays<T>,
+    sent: Sent<CudaGraph>,
 }
 
 impl<T: Real> GraphBatch<T> {
@@ -45,12 +49,20 @@ impl<T: Real> GraphBatch<T> {
             .collect();
         Ok(Self {
             arrays: GraphArrays::union(&parts)?,
+            sent: Sent::default(),
         })
     }
 
     /// The arrays that operators read.
     pub fn arrays(&self) -> &GraphArrays<T> {
         &self.arrays
+    }
+
+    /// The arrays on a GPU, sent there by the first operator that needs them.
+    pub(crate) fn on(&self, device: &CudaDevice) -> Result<Arc<CudaGraph>, NnError> {
+        self.sent.to(device, || {
+            Ok(CudaGraph::new(device, single(&self.arrays)?)?)
+        })
     }
 
     /// Vertices of all meshes together.

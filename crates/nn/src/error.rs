@@ -1,5 +1,6 @@
 //! What can go wrong in a network, in the words of its layers.
 
+use gemcnn_kernels::cuda::CudaError;
 use gemcnn_kernels::{FeatureType, KernelError, ParseTypeError};
 use gemcnn_mesh::GeometryError;
 use std::path::PathBuf;
@@ -58,6 +59,9 @@ pub enum NnError {
     /// An operator refused its arguments.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// A GPU that cannot be used, or work on it that failed.
+    #[error(transparent)]
+    Cuda(CudaError),
     /// A mesh without usable geometry.
     #[error(transparent)]
     Geometry(#[from] GeometryError),

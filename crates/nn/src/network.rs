@@ -6,8 +6,8 @@ use crate::layers::{
     ResidualBlockConfig,
 };
 use crate::{
-    Archive, Builder, GraphBatch, Loss, NnError, Parameters, Rows, Tape, Targets, Var, Workspace,
-    archive::no_differences, text,
+    Archive, Builder, Device, GraphBatch, Loss, NnError, Parameters, Rows, Tape, Targets, Var,
+    Workspace, archive::no_differences, text,
 };
 use gemcnn_kernels::{Activation, Aggregation, FeatureType, Real};
 use serde::{Deserialize, Serialize};
@@ -512,7 +512,7 @@ impl<T: Real> Network<T> {
     }
 
     /// Rescales the convolutions on data before training, so that features have unit scale in every
-    /// order after each of them ([`Tape::calibrating`]).
+    /// order after each of them ([`Tape::calibrating`]). This runs on the CPU, wherever the workspace is.
     ///
     /// # Errors
     /// Features of another type or number of rows.
@@ -523,6 +523,12 @@ impl<T: Real> Network<T> {
         batch: &GraphBatch<T>,
         features: &[T],
     ) -> Result<(), NnError> {
+        parameters.move_to_host()?;
+        let mut on_host = Workspace::default();
+        let workspace = match workspace.device() {
+            Device::Cpu => workspace,
+            Device::Cuda(_) => &mut on_host,
+        };
         let mut tape = Tape::calibrating(workspace, parameters);
         let x = tape.input(self.config.input.clone(), features)?;
         self.forward(&mut tape, batch, x).map(drop)

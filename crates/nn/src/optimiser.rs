@@ -11,11 +11,15 @@
 //!
 //! where `m' = m / (1 - b1^t)`, `v' = v / (1 - b2^t)` in step `t = 1, 2, ...`
 
+use crate::device::{single_slice, single_slice_mut};
 use crate::error::check_size;
-use crate::{Archive, NnError, Parameters};
+use crate::{Archive, NnError, Parameters, Role};
 use gemcnn_kernels::Real;
+use gemcnn_kernels::cuda::optimiser::{self as cuda, DeviceOptimiser};
+use gemcnn_kernels::cuda::{CudaDevice, CudaError};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Numbers updated by one task.
 const BLOCK: usize = 1 << 14;
@@ -118,6 +122,41 @@ impl Method {
     }
 }
 
+impl Method {
+    fn device_step(self, rate: f64, step: u64) -> cuda::Step {
+        match self {
+            Self::Sgd {
+                momentum,
+                weight_decay,
+            } => cuda::Step::Sgd {
+                rate,
+                momentum,
+                weight_decay,
+            },
+            Self::Adam {
+                beta1,
+                beta2,
+                epsilon,
+                weight_decay,
+            }
+            | Self::AdamW {
+                beta1,
+                beta2,
+                epsilon,
+                weight_decay,
+            } => cuda::Step::Adam {
+                rate,
+                beta1,
+                beta2,
+                epsilon,
+                weight_decay,
+                apart: matches!(self, Self::AdamW { .. }),
+                step,
+            },
+        }
+    }
+}
+
 /// A method with its memory of the steps so far.
 ///
 /// ```
@@ -142,6 +181,60 @@ pub struct Optimiser<T> {
     first: Vec<Vec<T>>,
     /// Mean squared gradient of each parameter; empty for statistics and for SGD.
     second: Vec<Vec<T>>,
+    /// The moments while the parameters are on a GPU; those above then wait.
+    on_device: Option<DeviceMoments>,
+}
+
+/// Moments of all trained parameters on a GPU.
+#[derive(Debug)]
+struct DeviceMoments {
+    device: CudaDevice,
+    lengths: Vec<usize>,
+    /// An error is one of copying, met by whoever uses the copy.
+    optimiser: Result<DeviceOptimiser, CudaError>,
+}
+
+impl DeviceMoments {
+    /// First and second moments, after all work before.
+    fn read(&self) -> Result<[Vec<f32>; 2], CudaError> {
+        let moments = self.optimiser.as_ref().map_err(Clone::clone)?.moments();
+        let read = |moment| {
+            let mut values = vec![0.0; self.lengths.iter().sum()];
+            self.device.read(moment, &mut values).map(|()| values)
+        };
+        let [first, second] = moments.map(read);
+        Ok([first?, second?])
+    }
+}
+
+impl Clone for DeviceMoments {
+    fn clone(&self) -> Self {
+        let duplicate = |from: &DeviceOptimiser| {
+            let mut copy = DeviceOptimiser::new(&self.device, &self.lengths)?;
+            for (from, to) in from.moments().into_iter().zip(copy.moments_mut()) {
+                self.device.copy(from, to)?;
+            }
+            Ok(copy)
+        };
+        Self {
+            device: self.device.clone(),
+            lengths: self.lengths.clone(),
+            optimiser: (self.optimiser.as_ref())
+                .map_err(Clone::clone)
+                .and_then(duplicate),
+        }
+    }
+}
+
+/// Copies one long run of numbers to the entries that it is made of.
+fn distribute<T: Real>(numbers: &[f32], entries: &mut [Vec<T>]) -> Result<(), NnError> {
+    let mut rest = numbers;
+    for entry in entries {
+        let (own, others) = rest.split_at(entry.len().min(rest.len()));
+        single_slice_mut(entry)?.copy_from_slice(own);
+        rest = others;
+    }
+    Ok(())
 }
 
 impl<T: Real> Optimiser<T> {
@@ -163,6 +256,7 @@ impl<T: Real> Optimiser<T> {
             steps: 0,
             first: zeros(true),
             second: zeros(!matches!(method, Method::Sgd { .. })),
+            on_device: None,
         })
     }
 
@@ -176,11 +270,11 @@ impl<T: Real> Optimiser<T> {
         self.steps
     }
 
-    /// Changes all trained parameters by their gradients.
+    /// Changes all trained parameters by their gradients, where the parameters are.
     ///
     /// # Errors
-    /// Parameters other than those it was made for, or a learning rate that is negative or not
-    /// finite.
+    /// Parameters other than those it was made for, a learning rate that is negative or not finite, or
+    /// work on a GPU that failed.
     pub fn step(&mut self, parameters: &mut Parameters<T>, rate: f64) -> Result<(), NnError> {
         if !(rate >= 0.0 && rate.is_finite()) {
             return Err(NnError::setting(
@@ -200,11 +294,17 @@ impl<T: Real> Optimiser<T> {
                 entry.gradient().len(),
             )?;
         }
+        if parameters.on_device_mut()?.is_some() {
+            self.step_on_device(parameters, rate)?;
+            self.steps += 1;
+            return Ok(());
+        }
+        self.move_to_host()?;
         self.steps += 1;
         let exponent = i32::try_from(self.steps).unwrap_or(i32::MAX);
         let moments = self.first.iter_mut().zip(&mut self.second);
         for (entry, (first, second)) in parameters.iter_mut().zip(moments) {
-            let decays = entry.role() == crate::Role::Weight;
+            let decays = entry.role() == Role::Weight;
             let decay = |strength: f64| if decays { strength } else { 0.0 };
             let (value, gradient) = entry.value_and_gradient_mut();
             if gradient.is_empty() {
@@ -245,6 +345,71 @@ impl<T: Real> Optimiser<T> {
         Ok(())
     }
 
+    fn step_on_device(&mut self, parameters: &mut Parameters<T>, rate: f64) -> Result<(), NnError> {
+        let step = self.method.device_step(rate, self.steps + 1);
+        let trained: Vec<Option<bool>> = parameters
+            .iter()
+            .map(|entry| match entry.gradient().is_empty() {
+                true => None,
+                false => Some(entry.role() == Role::Weight),
+            })
+            .collect();
+        let Some(on_device) = parameters.on_device_mut()? else {
+            return Ok(());
+        };
+        let device = on_device.device().clone();
+        if self.on_device.as_ref().is_some_and(|m| m.device != device) {
+            self.move_to_host()?;
+        }
+        if self.on_device.is_none() {
+            self.on_device = Some(self.send(&device)?);
+        }
+        let entries: Vec<cuda::Parameter<'_>> = (on_device.all()?.into_iter().zip(trained))
+            .filter_map(|((value, gradient), decays)| {
+                Some(cuda::Parameter {
+                    value,
+                    gradient,
+                    decays: decays?,
+                })
+            })
+            .collect();
+        if let Some(moments) = &mut self.on_device {
+            let optimiser = moments.optimiser.as_mut().map_err(|error| error.clone())?;
+            optimiser.step(&device, step, &entries)?;
+        }
+        Ok(())
+    }
+
+    /// The moments on a GPU.
+    fn send(&self, device: &CudaDevice) -> Result<DeviceMoments, NnError> {
+        let lengths: Vec<usize> = (self.first.iter().map(Vec::len))
+            .filter(|&length| length > 0)
+            .collect();
+        let mut optimiser = DeviceOptimiser::new(device, &lengths)?;
+        for (to, from) in (optimiser.moments_mut().into_iter()).zip([&self.first, &self.second]) {
+            let numbers = from.concat();
+            if !numbers.is_empty() {
+                device.write(to, single_slice(&numbers)?)?;
+            }
+        }
+        Ok(DeviceMoments {
+            device: device.clone(),
+            lengths,
+            optimiser: Ok(optimiser),
+        })
+    }
+
+    /// Brings the moments back from a GPU.
+    fn move_to_host(&mut self) -> Result<(), NnError> {
+        if let Some(moments) = &self.on_device {
+            let [first, second] = moments.read()?;
+            distribute(&first, &mut self.first)?;
+            distribute(&second, &mut self.second)?;
+            self.on_device = None;
+        }
+        Ok(())
+    }
+
     /// Puts the memory into an archive, under `group`.
     ///
     /// # Errors
@@ -255,9 +420,13 @@ impl<T: Real> Optimiser<T> {
         group: &str,
         parameters: &Parameters<T>,
     ) -> Result<(), NnError> {
+        let mut own = Cow::Borrowed(self);
+        if self.on_device.is_some() {
+            own.to_mut().move_to_host()?;
+        }
         archive.set_json(&format!("{group}.method"), &self.method)?;
         archive.set_json(&format!("{group}.steps"), &self.steps)?;
-        for (moment, values) in [("first", &self.first), ("second", &self.second)] {
+        for (moment, values) in [("first", &own.first), ("second", &own.second)] {
             for (entry, values) in parameters.iter().zip(values) {
                 if !values.is_empty() {
                     let name = format!("{group}/{moment}/{}", entry.name());

@@ -1,14 +1,17 @@
 //! The numbers of a network: what is trained, its gradients, and running statistics.
 
 use crate::NnError;
+use crate::device::{single_slice, single_slice_mut};
+use crate::device_parameters::{DeviceParameters, Placement};
 use crate::error::check_size;
 use gemcnn_kernels::Real;
+use gemcnn_kernels::cuda::CudaDevice;
 use rayon::prelude::*;
 use std::collections::HashMap;
 
 /// Names one entry of [`Parameters`]; layers hold these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ParameterId(usize);
+pub struct ParameterId(pub(crate) usize);
 
 /// What an entry is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,10 +83,15 @@ impl<T: Real> Parameter<T> {
 }
 
 /// All parameters of a network, in the order in which its layers made them.
+///
+/// A tape on a GPU moves them there, where training goes on. Archives, optimisers and the functions
+/// for gradients find them there; what [`Parameter`] shows is then what was on the host before.
+/// [`move_to_host`](Self::move_to_host) moves them back.
 #[derive(Debug, Clone, Default)]
 pub struct Parameters<T> {
     entries: Vec<Parameter<T>>,
     by_name: HashMap<String, ParameterId>,
+    placement: Placement,
 }
 
 impl<T: Real> Parameters<T> {
@@ -92,6 +100,69 @@ impl<T: Real> Parameters<T> {
         Self {
             entries: Vec::new(),
             by_name: HashMap::new(),
+            placement: Placement::default(),
+        }
+    }
+
+    /// Moves values, statistics and gradients back to the host, if they are on a GPU, after all work
+    /// before.
+    ///
+    /// # Errors
+    /// Work on the GPU that failed.
+    pub fn move_to_host(&mut self) -> Result<(), NnError> {
+        let Some(device) = self.placement.get()? else {
+            return Ok(());
+        };
+        let (values, gradients) = (device.read_values()?, device.read_gradients()?);
+        for (entry, (value, gradient)) in self.entries.iter_mut().zip(values.iter().zip(&gradients))
+        {
+            single_slice_mut(&mut entry.value)?.copy_from_slice(value);
+            if entry.is_trained() {
+                single_slice_mut(&mut entry.gradient)?.copy_from_slice(gradient);
+            }
+        }
+        self.placement.clear();
+        Ok(())
+    }
+
+    /// The parameters on a GPU, moved there if they are on the host.
+    pub(crate) fn on(&self, device: &CudaDevice) -> Result<&DeviceParameters, NnError> {
+        self.placement.on(device, || {
+            let list = |of: fn(&Parameter<T>) -> &[T]| -> Result<Vec<&[f32]>, NnError> {
+                self.entries.iter().map(|e| single_slice(of(e))).collect()
+            };
+            let values = list(Parameter::value)?;
+            let gradients = list(Parameter::gradient)?;
+            let (values, gradients) = (values.iter().copied(), gradients.iter().copied());
+            Ok(DeviceParameters::new(device, values, gradients)?)
+        })
+    }
+
+    /// As [`on`](Self::on), to change them.
+    pub(crate) fn on_mut(&mut self, device: &CudaDevice) -> Result<&mut DeviceParameters, NnError> {
+        self.on(device)?;
+        self.on_device_mut()?
+            .ok_or_else(|| NnError::setting("parameters", "they left the GPU while they were used"))
+    }
+
+    /// The parameters on the GPU they are on; none while they are on the host.
+    pub(crate) fn on_device_mut(&mut self) -> Result<Option<&mut DeviceParameters>, NnError> {
+        self.placement.get_mut()
+    }
+
+    /// Values of all entries, wherever they are.
+    pub(crate) fn read_values(&self) -> Result<Option<Vec<Vec<f32>>>, NnError> {
+        let device = self.placement.get()?;
+        Ok(device.map(DeviceParameters::read_values).transpose()?)
+    }
+
+    fn expect_host(&self) -> Result<(), NnError> {
+        match self.placement.get()? {
+            None => Ok(()),
+            Some(_) => Err(NnError::setting(
+                "parameters",
+                "they are on a GPU; call `Parameters::move_to_host` before using them on the CPU",
+            )),
         }
     }
 
@@ -157,11 +228,15 @@ impl<T: Real> Parameters<T> {
 
     /// The numbers of some entries; absent ones are empty, and so are those of other parameters whose
     /// id is out of range, which operators then refuse.
-    pub(crate) fn values_of<const N: usize>(&self, ids: [Option<ParameterId>; N]) -> [&[T]; N] {
-        ids.map(|id| {
+    pub(crate) fn values_of<const N: usize>(
+        &self,
+        ids: [Option<ParameterId>; N],
+    ) -> Result<[&[T]; N], NnError> {
+        self.expect_host()?;
+        Ok(ids.map(|id| {
             let entry = id.and_then(|id| self.entries.get(id.0));
             entry.map_or(&[][..], |entry| &entry.value)
-        })
+        }))
     }
 
     /// Several entries at once, to change them.
@@ -169,6 +244,7 @@ impl<T: Real> Parameters<T> {
         &mut self,
         ids: [ParameterId; N],
     ) -> Result<[&mut Parameter<T>; N], NnError> {
+        self.expect_host()?;
         self.entries
             .get_disjoint_mut(ids.map(|id| id.0))
             .map_err(|_| NnError::setting("parameters", "a layer of another network"))
@@ -225,31 +301,53 @@ impl<T: Real> Parameters<T> {
         for entry in &mut self.entries {
             entry.gradient.fill(T::zero());
         }
+        // A copy that failed has no gradients to clear, and says so when it is used.
+        if let Ok(Some(device)) = self.placement.get_mut() {
+            device.clear_gradients();
+        }
     }
 
     /// Euclidean norm of all gradients together, summed up in f64.
-    pub fn gradient_norm(&self) -> f64 {
-        let square = |entry: &Parameter<T>| squared_norm(&entry.gradient);
-        self.entries.iter().map(square).sum::<f64>().sqrt()
+    ///
+    /// # Errors
+    /// Work on a GPU that failed.
+    pub fn gradient_norm(&self) -> Result<f64, NnError> {
+        Ok(self.squared_norms()?.iter().sum::<f64>().sqrt())
+    }
+
+    fn squared_norms(&self) -> Result<Vec<f64>, NnError> {
+        Ok(match self.placement.get()? {
+            None => (self.entries.iter().map(|e| squared_norm(&e.gradient))).collect(),
+            Some(device) => (device.read_gradients()?.iter())
+                .map(|gradient| squared_norm(gradient))
+                .collect(),
+        })
     }
 
     /// Scales all gradients down so that their norm is at most `largest`; returns the norm before.
+    /// On a GPU this waits for the gradients.
     ///
     /// # Errors
-    /// A gradient that is not finite, by name.
+    /// A gradient that is not finite, by name, or work on a GPU that failed.
     pub fn clip_gradients(&mut self, largest: f64) -> Result<f64, NnError> {
-        let norm = self.gradient_norm();
+        let squares = self.squared_norms()?;
+        let norm = squares.iter().sum::<f64>().sqrt();
         if !norm.is_finite() {
-            let finite = |entry: &&Parameter<T>| !squared_norm(&entry.gradient).is_finite();
-            let name = self.entries.iter().find(finite).map_or("", |e| &e.name);
+            let mut named = self.entries.iter().zip(&squares);
+            let infinite = named.find(|(_, square)| !square.is_finite());
+            let name = infinite.map_or("", |(entry, _)| &entry.name);
             return Err(NnError::NotFinite {
                 what: format!("the gradient of `{name}`"),
             });
         }
         if norm > largest {
-            let factor = T::of(largest / norm);
+            let factor = largest / norm;
+            if let Some(device) = self.placement.get_mut()? {
+                device.scale_gradients(factor as f32)?;
+                return Ok(norm);
+            }
             for entry in &mut self.entries {
-                entry.gradient.iter_mut().for_each(|g| *g *= factor);
+                entry.gradient.iter_mut().for_each(|g| *g *= T::of(factor));
             }
         }
         Ok(norm)
@@ -317,15 +415,15 @@ mod tests {
         let mut parameters = two();
         let norm = (4.0 * 9.0 + 2.0 * 16.0f64).sqrt();
         assert!((parameters.clip_gradients(100.0).unwrap() - norm).abs() < 1e-12);
-        assert!((parameters.gradient_norm() - norm).abs() < 1e-12);
+        assert!((parameters.gradient_norm().unwrap() - norm).abs() < 1e-12);
         parameters.clip_gradients(0.5).unwrap();
-        assert!((parameters.gradient_norm() - 0.5).abs() < 1e-12);
+        assert!((parameters.gradient_norm().unwrap() - 0.5).abs() < 1e-12);
         let bias = parameters.find("a.bias").unwrap();
         assert!((parameters.get(bias).gradient()[0] - 2.0 / norm).abs() < 1e-12);
         parameters.get_mut(bias).gradient_mut()[1] = f64::NAN;
         let message = parameters.clip_gradients(1.0).unwrap_err().to_string();
         assert!(message.contains("a.bias"), "{message}");
         parameters.clear_gradients();
-        assert_eq!(parameters.gradient_norm(), 0.0);
+        assert_eq!(parameters.gradient_norm().unwrap(), 0.0);
     }
 }

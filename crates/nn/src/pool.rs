@@ -10,19 +10,11 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where buffers live and operators run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Device {
-    /// Main memory, and the threads of the current rayon pool.
-    #[default]
-    Cpu,
-}
-
-/// A source of buffers; clones share it.
+/// A source of buffers in main memory; clones share it.
 ///
 /// ```
-/// use gemcnn_nn::{Device, Pool};
-/// let pool = Pool::<f32>::new(Device::Cpu);
+/// use gemcnn_nn::Pool;
+/// let pool = Pool::<f32>::new();
 /// let first = pool.zeros(1000);
 /// drop(first);
 /// let again = pool.zeros(1000);
@@ -32,7 +24,6 @@ pub enum Device {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Pool<T> {
-    device: Device,
     shelves: Arc<Mutex<Shelves<T>>>,
 }
 
@@ -60,20 +51,14 @@ struct Shelves<T> {
 
 impl<T: Real> Pool<T> {
     /// An empty pool.
-    pub fn new(device: Device) -> Self {
+    pub fn new() -> Self {
         Self {
-            device,
             shelves: Arc::new(Mutex::new(Shelves {
                 idle: BTreeMap::new(),
                 usage: PoolUsage::default(),
                 highest_live: 0,
             })),
         }
-    }
-
-    /// Where its buffers live.
-    pub fn device(&self) -> Device {
-        self.device
     }
 
     /// A buffer of `length` numbers of unspecified value.
@@ -121,6 +106,12 @@ impl<T: Real> Pool<T> {
     /// A panic elsewhere leaves the shelves sound, so a poisoned lock is taken all the same.
     fn lock(&self) -> MutexGuard<'_, Shelves<T>> {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Real> Default for Pool<T> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -177,7 +168,7 @@ impl<T> Shelves<T> {
     }
 }
 
-/// Numbers on a device, which return to their pool when dropped.
+/// Numbers in main memory, which return to their pool when dropped.
 #[derive(Debug)]
 pub struct Buffer<T: Real> {
     values: Vec<T>,
@@ -211,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_same_requests_again_allocate_nothing() {
-        let pool = Pool::<f32>::new(Device::Cpu);
+        let pool = Pool::<f32>::new();
         let step = || {
             let (a, b) = (pool.take(1000), pool.take(1000));
             drop(a);
@@ -232,7 +223,7 @@ mod tests {
 
     #[test]
     fn changing_sizes_do_not_pile_up() {
-        let pool = Pool::<f64>::new(Device::Cpu);
+        let pool = Pool::<f64>::new();
         for round in 0..100 {
             let length = 1000 + 37 * ((round * 71) % 100);
             let held = [pool.take(length), pool.take(length)];
@@ -247,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_much_larger_idle_buffer_is_left_alone() {
-        let pool = Pool::<f32>::new(Device::Cpu);
+        let pool = Pool::<f32>::new();
         drop(pool.take(1000));
         let small = pool.take(10);
         assert_eq!(pool.usage().live_bytes, 40);

@@ -1,12 +1,15 @@
 //! The memory that steps share.
 
 use crate::{Device, Pool};
+use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::{Real, Scratch};
 
 /// The pool of buffers and the working memory of operators, kept from step to step. Each
-/// [`Tape`](crate::Tape) borrows one, so that after the first step nothing large is allocated.
+/// [`Tape`](crate::Tape) borrows one, so that after the first step nothing large is allocated, and
+/// runs on its device. A GPU has a pool of its own ([`CudaDevice::memory`]).
 #[derive(Debug)]
 pub struct Workspace<T> {
+    device: Device,
     pub(crate) pool: Pool<T>,
     pub(crate) scratch: Scratch<T>,
     /// For statistics, which are summed up in f64 whatever the features are.
@@ -17,18 +20,32 @@ impl<T: Real> Workspace<T> {
     /// Empty memory on a device.
     pub fn new(device: Device) -> Self {
         Self {
-            pool: Pool::new(device),
+            device,
+            pool: Pool::new(),
             scratch: Scratch::new(),
             wide_scratch: Scratch::new(),
         }
     }
 
-    /// The pool of feature buffers.
+    /// Where tapes run.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The GPU, if it is one.
+    pub(crate) fn cuda(&self) -> Option<&CudaDevice> {
+        match &self.device {
+            Device::Cpu => None,
+            Device::Cuda(device) => Some(device),
+        }
+    }
+
+    /// The pool of feature buffers on the host.
     pub fn pool(&self) -> &Pool<T> {
         &self.pool
     }
 
-    /// Bytes of working memory that operators have needed.
+    /// Bytes of working memory on the host that operators have needed.
     pub fn scratch_bytes(&self) -> usize {
         self.scratch.bytes() + self.wide_scratch.bytes()
     }

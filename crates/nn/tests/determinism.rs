@@ -47,7 +47,7 @@ fn train(seed: u64) -> (Vec<Vec<u32>>, f64) {
         let loss = network
             .classify(&mut tape, &batch, input, targets, Rows::default())
             .unwrap();
-        last = loss.value();
+        last = loss.value().unwrap();
         tape.backward(&loss).unwrap();
         parameters.clip_gradients(1.0).unwrap();
         let rate = 0.01 * schedule.factor(step);

@@ -58,14 +58,14 @@ fn check_rows(
         let mut tape = Tape::training(&mut workspace, &mut copy, STREAM);
         let x = tape.input(input.clone(), &x).unwrap();
         let y = run(&mut tape, batch, x).unwrap();
-        random::<f64>(y.values().len(), 2)
+        random::<f64>(y.values().unwrap().len(), 2)
     };
     let mut value = |parameters: &Parameters<f64>, x: &[f64]| {
         let mut copy = parameters.clone();
         let mut tape = Tape::training(&mut workspace, &mut copy, STREAM);
         let x = tape.input(input.clone(), x).unwrap();
         let y = run(&mut tape, batch, x).unwrap();
-        tape.mean_square(y, &target).unwrap().value()
+        tape.mean_square(y, &target).unwrap().value().unwrap()
     };
     let mut trained = parameters.clone();
     trained.clear_gradients();
@@ -345,16 +345,19 @@ fn losses() {
         let fused = tape
             .classifier(map.weights(), x, targets, Rows::default())
             .unwrap();
-        assert!((plain.value() - fused.value()).abs() < 1e-12);
+        assert!((plain.value().unwrap() - fused.value().unwrap()).abs() < 1e-12);
         assert_eq!(
-            plain.score().unwrap().correct,
-            fused.score().unwrap().correct
+            plain.score().unwrap().unwrap().correct,
+            fused.score().unwrap().unwrap().correct
         );
         let l1 = tape
             .regression(Penalty::L1, y, &target, Some(&mask))
             .unwrap();
         let sum = [(&plain, 0.3), (&fused, 0.4), (&l1, 2.0)];
-        let value: f64 = sum.iter().map(|(loss, weight)| weight * loss.value()).sum();
+        let value: f64 = sum
+            .iter()
+            .map(|(loss, weight)| weight * loss.value().unwrap())
+            .sum();
         if backward {
             tape.backward_sum(&sum).unwrap();
         }

@@ -44,7 +44,7 @@ fn run(
     let z = TransportUnpool.forward(&mut tape, second, z)?;
     let y = tape.add(y, z)?;
     let y = TransportUnpool.forward(&mut tape, first, y)?;
-    Ok(tape.add(x, y)?.values().to_vec())
+    Ok(tape.add(x, y)?.values()?.to_vec())
 }
 
 #[test]

@@ -62,7 +62,12 @@ impl Deep {
                 let block = |row: &[f64]| -> f64 {
                     row[self.kind.range(order)].iter().map(|v| v * v).sum()
                 };
-                let sum: f64 = y.values().chunks(self.kind.dimension()).map(block).sum();
+                let sum: f64 = y
+                    .values()
+                    .unwrap()
+                    .chunks(self.kind.dimension())
+                    .map(block)
+                    .sum();
                 (sum / (y.rows() * self.kind.range(order).len()) as f64).sqrt()
             });
             scales.push(orders.collect());

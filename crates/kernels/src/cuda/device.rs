@@ -21,6 +21,15 @@ pub struct CudaDevice {
     inner: Arc<Inner>,
 }
 
+/// Two handles are equal if they are clones: the same card opened twice has two streams.
+impl PartialEq for CudaDevice {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for CudaDevice {}
+
 type TableKey = (&'static str, Vec<usize>);
 type Tables = HashMap<TableKey, Arc<dyn Any + Send + Sync>>;
 type Modules = HashMap<(&'static str, Vec<Define>), Arc<Module>>;

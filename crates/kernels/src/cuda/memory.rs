@@ -368,6 +368,17 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         }
     }
 
+    /// The first `count` numbers, or all if there are fewer, and the rest.
+    pub fn split_at(self, count: usize) -> (Self, Self) {
+        let count = count.min(self.length);
+        let part = |start: usize, length: usize| Self {
+            address: self.address + (start * size_of::<T>()) as u64,
+            length,
+            buffer: PhantomData,
+        };
+        (part(0, count), part(count, self.length - count))
+    }
+
     /// Some of the numbers; ends beyond the last number are moved there.
     pub fn slice(self, range: Range<usize>) -> Self {
         let end = range.end.min(self.length);

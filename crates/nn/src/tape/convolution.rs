@@ -1,7 +1,8 @@
 //! Operators with weights: gauge convolution, aggregation, equivariant and plain linear maps.
 
 use super::{Access, Context, InputGradients, Step, Tape, Var, expect_batch};
-use crate::{Buffer, GraphBatch, NnError, ParameterId, Parameters};
+use crate::storage::Storage;
+use crate::{GraphBatch, NnError, ParameterId, Parameters};
 use gemcnn_kernels::aggregate::{self, Aggregate};
 use gemcnn_kernels::gauge_conv::{self, GaugeConv, WeightGradients, Weights};
 use gemcnn_kernels::linear::{self, Linear};
@@ -45,7 +46,7 @@ pub(super) struct GaugeConvStep<'a, T: Real> {
     config: Arc<GaugeConv>,
     batch: &'a GraphBatch<T>,
     weights: ConvWeights,
-    x: Arc<Buffer<T>>,
+    x: Arc<Storage<T>>,
 }
 
 pub(super) struct AggregateStep<'a, T> {
@@ -57,14 +58,14 @@ pub(super) struct SelfMapStep<T: Real> {
     config: Arc<SelfMap>,
     rows: usize,
     weights: LinearWeights,
-    x: Arc<Buffer<T>>,
+    x: Arc<Storage<T>>,
 }
 
 pub(super) struct LinearStep<T: Real> {
     config: Linear,
     rows: usize,
     weights: LinearWeights,
-    x: Arc<Buffer<T>>,
+    x: Arc<Storage<T>>,
 }
 
 impl<'a, T: Real> Tape<'a, T> {
@@ -85,25 +86,44 @@ impl<'a, T: Real> Tape<'a, T> {
         self.check_own(&x)?;
         x.expect_kind("input of a gauge convolution", &config.input)?;
         expect_batch("the input of a gauge convolution", &x, batch)?;
-        let mut y = self.output(x.rows, &config.output);
+        let mut y = self.output(x.rows, &config.output)?;
+        let cuda = self.cuda();
         let (parameters, workspace) = self.parts();
-        let [neighbour, self_term, bias] = parameters.values_of(weights.ids());
-        let weight_values = Weights {
-            neighbour,
-            self_term,
-            bias,
-        };
-        let scratch = &mut workspace.scratch;
-        gauge_conv::forward(
-            config,
-            batch.arrays(),
-            &x.value,
-            weight_values,
-            &mut y,
-            scratch,
-        )?;
+        match cuda {
+            None => {
+                let [neighbour, self_term, bias] = parameters.values_of(weights.ids())?;
+                gauge_conv::forward(
+                    config,
+                    batch.arrays(),
+                    x.value.host()?,
+                    Weights {
+                        neighbour,
+                        self_term,
+                        bias,
+                    },
+                    y.host_mut()?,
+                    &mut workspace.scratch,
+                )?;
+            }
+            Some(device) => {
+                let values = parameters.on(&device)?.values_of(weights.ids());
+                let [neighbour, self_term, bias] = values;
+                gauge_conv::cuda::forward(
+                    &device,
+                    config,
+                    &*batch.on(&device)?,
+                    x.value.cuda()?,
+                    gauge_conv::cuda::Weights {
+                        neighbour,
+                        self_term,
+                        bias,
+                    },
+                    y.cuda_mut()?,
+                )?;
+            }
+        }
         if let Access::Calibration(parameters) = &mut self.access {
-            calibrate(config, weights, parameters, &mut y);
+            calibrate(config, weights, parameters, y.host_mut()?);
         }
         let node = self.record([x.node, None], true, || {
             Step::GaugeConv(GaugeConvStep {
@@ -135,9 +155,18 @@ impl<'a, T: Real> Tape<'a, T> {
         x.expect_kind("input of an aggregation", &config.input)?;
         expect_batch("the input of an aggregation", &x, batch)?;
         let kind = FeatureType::scalars(config.dimension());
-        let mut a = self.output(x.rows, &kind);
-        let scratch = &mut self.workspace.scratch;
-        aggregate::forward(config, batch.arrays(), &x.value, &mut a, scratch)?;
+        let mut a = self.output(x.rows, &kind)?;
+        match self.cuda() {
+            None => {
+                let scratch = &mut self.workspace.scratch;
+                let (x, a) = (x.value.host()?, a.host_mut()?);
+                aggregate::forward(config, batch.arrays(), x, a, scratch)?;
+            }
+            Some(device) => {
+                let (x, a) = (x.value.cuda()?, a.cuda_mut()?);
+                aggregate::cuda::forward(&device, config, &*batch.on(&device)?, x, a)?;
+            }
+        }
         let node = self.record([x.node, None], false, || {
             Step::Aggregate(AggregateStep {
                 config: config.clone(),
@@ -162,11 +191,23 @@ impl<'a, T: Real> Tape<'a, T> {
     ) -> Result<Var<T>, NnError> {
         self.check_own(&x)?;
         x.expect_kind("input of an equivariant linear map", &config.input)?;
-        let mut y = self.output(x.rows, &config.output);
+        let mut y = self.output(x.rows, &config.output)?;
+        let cuda = self.cuda();
         let (parameters, workspace) = self.parts();
-        let [weight, bias] = parameters.values_of(weights.ids());
-        let scratch = &mut workspace.scratch;
-        self_map::forward(config, x.rows, &x.value, weight, bias, &mut y, scratch)?;
+        match cuda {
+            None => {
+                let [weight, bias] = parameters.values_of(weights.ids())?;
+                let scratch = &mut workspace.scratch;
+                let (values, y) = (x.value.host()?, y.host_mut()?);
+                self_map::forward(config, x.rows, values, weight, bias, y, scratch)?;
+            }
+            Some(device) => {
+                let values = parameters.on(&device)?.values_of(weights.ids());
+                let ([weight, bias], y) = (values, y.cuda_mut()?);
+                let values = x.value.cuda()?;
+                self_map::cuda::forward(&device, config, x.rows, values, weight, bias, y)?;
+            }
+        }
         let node = self.record([x.node, None], true, || {
             Step::SelfMap(SelfMapStep {
                 config: config.clone(),
@@ -197,10 +238,22 @@ impl<'a, T: Real> Tape<'a, T> {
             &FeatureType::scalars(config.inputs),
         )?;
         let kind = FeatureType::scalars(config.outputs);
-        let mut y = self.output(x.rows, &kind);
+        let mut y = self.output(x.rows, &kind)?;
+        let cuda = self.cuda();
         let (parameters, _) = self.parts();
-        let [weight, bias] = parameters.values_of(weights.ids());
-        linear::forward(&config, x.rows, &x.value, weight, bias, &mut y)?;
+        match cuda {
+            None => {
+                let [weight, bias] = parameters.values_of(weights.ids())?;
+                let (values, y) = (x.value.host()?, y.host_mut()?);
+                linear::forward(&config, x.rows, values, weight, bias, y)?;
+            }
+            Some(device) => {
+                let values = parameters.on(&device)?.values_of(weights.ids());
+                let ([weight, bias], y) = (values, y.cuda_mut()?);
+                let values = x.value.cuda()?;
+                linear::cuda::forward(&device, &config, x.rows, values, weight, bias, y)?;
+            }
+        }
         let node = self.record([x.node, None], true, || {
             Step::Linear(LinearStep {
                 config,
@@ -267,34 +320,71 @@ impl<T: Real> GaugeConvStep<'_, T> {
     pub(super) fn backward(
         self,
         context: &mut Context<'_, T>,
-        dy: &[T],
+        dy: &Storage<T>,
         wants: [bool; 2],
     ) -> Result<InputGradients<T>, NnError> {
-        let mut dx = context.buffer_if(wants[0], self.x.len());
-        context.with_gradients(self.weights.ids(), |values, gradients, workspace| {
-            let [neighbour, self_term, bias] = values;
-            let weights = Weights {
-                neighbour,
-                self_term,
-                bias,
-            };
-            let [neighbour, self_term, bias] = gradients;
-            let gradients = WeightGradients {
-                neighbour,
-                self_term,
-                bias,
-            };
-            gauge_conv::backward(
-                &self.config,
-                self.batch.arrays(),
-                &self.x,
-                weights,
-                dy,
-                dx.as_deref_mut(),
-                gradients,
-                &mut workspace.scratch,
-            )
-        })?;
+        let mut dx = context.take_if(wants[0], self.x.len())?;
+        let ids = self.weights.ids();
+        match context.cuda() {
+            None => {
+                let (x, dy) = (self.x.host()?, dy.host()?);
+                let dx = dx.as_mut().map(Storage::host_mut).transpose()?;
+                context.with_gradients(ids, |values, gradients, workspace| {
+                    let [neighbour, self_term, bias] = values;
+                    let weights = Weights {
+                        neighbour,
+                        self_term,
+                        bias,
+                    };
+                    let [neighbour, self_term, bias] = gradients;
+                    let gradients = WeightGradients {
+                        neighbour,
+                        self_term,
+                        bias,
+                    };
+                    let (arrays, scratch) = (self.batch.arrays(), &mut workspace.scratch);
+                    gauge_conv::backward(
+                        &self.config,
+                        arrays,
+                        x,
+                        weights,
+                        dy,
+                        dx,
+                        gradients,
+                        scratch,
+                    )
+                })?;
+            }
+            Some(device) => {
+                let (x, dy) = (self.x.cuda()?, dy.cuda()?);
+                let dx = dx.as_mut().map(Storage::cuda_mut).transpose()?;
+                let graph = self.batch.on(&device)?;
+                context.with_cuda_gradients(&device, ids, |values, gradients| {
+                    let [neighbour, self_term, bias] = values;
+                    let weights = gauge_conv::cuda::Weights {
+                        neighbour,
+                        self_term,
+                        bias,
+                    };
+                    let [neighbour, self_term, bias] = gradients;
+                    let gradients = gauge_conv::cuda::WeightGradients {
+                        neighbour,
+                        self_term,
+                        bias,
+                    };
+                    gauge_conv::cuda::backward(
+                        &device,
+                        &self.config,
+                        &graph,
+                        x,
+                        weights,
+                        dy,
+                        dx,
+                        gradients,
+                    )
+                })?;
+            }
+        }
         Ok([dx, None])
     }
 }
@@ -303,12 +393,22 @@ impl<T: Real> AggregateStep<'_, T> {
     pub(super) fn backward(
         self,
         context: &mut Context<'_, T>,
-        da: &[T],
+        da: &Storage<T>,
     ) -> Result<InputGradients<T>, NnError> {
         let length = self.batch.vertex_count() * self.config.input.dimension();
-        let mut dx = context.workspace.pool.take(length);
-        let scratch = &mut context.workspace.scratch;
-        aggregate::backward(&self.config, self.batch.arrays(), da, &mut dx, scratch)?;
+        let mut dx = context.take(length)?;
+        match context.cuda() {
+            None => {
+                let (da, dx) = (da.host()?, dx.host_mut()?);
+                let scratch = &mut context.workspace.scratch;
+                aggregate::backward(&self.config, self.batch.arrays(), da, dx, scratch)?;
+            }
+            Some(device) => {
+                let (da, dx) = (da.cuda()?, dx.cuda_mut()?);
+                let graph = self.batch.on(&device)?;
+                aggregate::cuda::backward(&device, &self.config, &graph, da, dx)?;
+            }
+        }
         Ok([Some(dx), None])
     }
 }
@@ -317,26 +417,30 @@ impl<T: Real> SelfMapStep<T> {
     pub(super) fn backward(
         self,
         context: &mut Context<'_, T>,
-        dy: &[T],
+        dy: &Storage<T>,
         wants: [bool; 2],
     ) -> Result<InputGradients<T>, NnError> {
-        let mut dx = context.buffer_if(wants[0], self.x.len());
-        context.with_gradients(
-            self.weights.ids(),
-            |[weight, _], [dweight, dbias], workspace| {
-                self_map::backward(
-                    &self.config,
-                    self.rows,
-                    &self.x,
-                    weight,
-                    dy,
-                    dx.as_deref_mut(),
-                    dweight,
-                    dbias,
-                    &mut workspace.scratch,
-                )
-            },
-        )?;
+        let mut dx = context.take_if(wants[0], self.x.len())?;
+        let (ids, config, rows) = (self.weights.ids(), &self.config, self.rows);
+        match context.cuda() {
+            None => {
+                let (x, dy) = (self.x.host()?, dy.host()?);
+                let dx = dx.as_mut().map(Storage::host_mut).transpose()?;
+                context.with_gradients(ids, |[weight, _], [dweight, dbias], workspace| {
+                    let scratch = &mut workspace.scratch;
+                    self_map::backward(config, rows, x, weight, dy, dx, dweight, dbias, scratch)
+                })?;
+            }
+            Some(device) => {
+                let (x, dy) = (self.x.cuda()?, dy.cuda()?);
+                let dx = dx.as_mut().map(Storage::cuda_mut).transpose()?;
+                context.with_cuda_gradients(&device, ids, |[weight, _], [dweight, dbias]| {
+                    self_map::cuda::backward(
+                        &device, config, rows, x, weight, dy, dx, dweight, dbias,
+                    )
+                })?;
+            }
+        }
         Ok([dx, None])
     }
 }
@@ -345,26 +449,28 @@ impl<T: Real> LinearStep<T> {
     pub(super) fn backward(
         self,
         context: &mut Context<'_, T>,
-        dy: &[T],
+        dy: &Storage<T>,
         wants: [bool; 2],
     ) -> Result<InputGradients<T>, NnError> {
-        let mut dx = context.buffer_if(wants[0], self.x.len());
-        context.with_gradients(
-            self.weights.ids(),
-            |[weight, _], [dweight, dbias], workspace| {
-                linear::backward(
-                    &self.config,
-                    self.rows,
-                    &self.x,
-                    weight,
-                    dy,
-                    dx.as_deref_mut(),
-                    dweight,
-                    dbias,
-                    &mut workspace.scratch,
-                )
-            },
-        )?;
+        let mut dx = context.take_if(wants[0], self.x.len())?;
+        let (ids, config, rows) = (self.weights.ids(), &self.config, self.rows);
+        match context.cuda() {
+            None => {
+                let (x, dy) = (self.x.host()?, dy.host()?);
+                let dx = dx.as_mut().map(Storage::host_mut).transpose()?;
+                context.with_gradients(ids, |[weight, _], [dweight, dbias], workspace| {
+                    let scratch = &mut workspace.scratch;
+                    linear::backward(config, rows, x, weight, dy, dx, dweight, dbias, scratch)
+                })?;
+            }
+            Some(device) => {
+                let (x, dy) = (self.x.cuda()?, dy.cuda()?);
+                let dx = dx.as_mut().map(Storage::cuda_mut).transpose()?;
+                context.with_cuda_gradients(&device, ids, |[weight, _], [dweight, dbias]| {
+                    linear::cuda::backward(&device, config, rows, x, weight, dy, dx, dweight, dbias)
+                })?;
+            }
+        }
         Ok([dx, None])
     }
 }

@@ -1,10 +1,16 @@
 //! Losses: the ends of a tape.
 
+use super::pointwise::scale;
 use super::{Context, InputGradients, LinearWeights, NodeId, Step, Tape, Var};
+use crate::NnError;
+use crate::device::single_slice;
 use crate::error::check_size;
-use crate::{Buffer, NnError};
+use crate::storage::Storage;
 use gemcnn_kernels::classifier::{self, Classifier, Gradients, Rows};
+use gemcnn_kernels::cross_entropy::cuda::{DeviceScore, DeviceTargets};
 use gemcnn_kernels::cross_entropy::{self, Score, Targets};
+use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSliceMut};
+use gemcnn_kernels::regression::cuda::DeviceRegression;
 use gemcnn_kernels::regression::{self, Penalty, Regression};
 use gemcnn_kernels::{FeatureType, Real, elementwise};
 use std::sync::Arc;
@@ -13,40 +19,78 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Loss {
     pub(super) node: Option<NodeId>,
-    value: f64,
-    score: Option<Score>,
+    value: Value,
+}
+
+/// A value, on the host or still to come from a GPU.
+#[derive(Debug, Clone)]
+enum Value {
+    Number(f64),
+    Score(Score),
+    CudaNumber(CudaDevice, Arc<DeviceBuffer<f64>>),
+    CudaScore(CudaDevice, Arc<DeviceScore>),
 }
 
 impl Loss {
-    /// The value.
-    pub fn value(&self) -> f64 {
-        self.value
+    /// The value. That of a GPU is read now, after all work before: ask for it only when it is needed.
+    ///
+    /// # Errors
+    /// Work on the GPU that failed.
+    pub fn value(&self) -> Result<f64, NnError> {
+        Ok(match &self.value {
+            Value::Number(value) => *value,
+            Value::CudaNumber(device, value) => {
+                let mut read = [0.0];
+                value.read(device, &mut read)?;
+                read[0]
+            }
+            Value::Score(_) | Value::CudaScore(..) => self.score()?.map_or(0.0, |s| s.loss),
+        })
     }
 
-    /// How many rows were classified and how many correctly; none for regression losses.
-    pub fn score(&self) -> Option<Score> {
-        self.score
+    /// How many rows were classified and how many correctly; none for regression losses. Read as
+    /// [`value`](Self::value) is.
+    ///
+    /// # Errors
+    /// Work on the GPU that failed.
+    pub fn score(&self) -> Result<Option<Score>, NnError> {
+        Ok(match &self.value {
+            Value::Number(_) | Value::CudaNumber(..) => None,
+            Value::Score(score) => Some(*score),
+            Value::CudaScore(device, score) => Some(score.read(device)?),
+        })
     }
 }
 
 pub(super) enum LossStep<'a, T: Real> {
     CrossEntropy {
         targets: Targets<'a, T>,
-        logits: Arc<Buffer<T>>,
+        logits: Arc<Storage<T>>,
+    },
+    CudaCrossEntropy {
+        device: CudaDevice,
+        targets: DeviceTargets,
+        logits: Arc<Storage<T>>,
     },
     /// Its gradients for a loss of weight 1 are known since the forward pass.
     Classifier {
         weights: LinearWeights,
-        features: Buffer<T>,
-        weight: Buffer<T>,
-        bias: Buffer<T>,
+        features: Storage<T>,
+        weight: Storage<T>,
+        bias: Storage<T>,
     },
     Regression {
         kind: FeatureType,
         penalty: Penalty,
         mask: Option<&'a [bool]>,
-        prediction: Arc<Buffer<T>>,
+        prediction: Arc<Storage<T>>,
         target: &'a [T],
+    },
+    CudaRegression {
+        device: CudaDevice,
+        regression: DeviceRegression,
+        prediction: Arc<Storage<T>>,
+        target: DeviceBuffer<f32>,
     },
 }
 
@@ -67,18 +111,26 @@ impl<'a, T: Real> Tape<'a, T> {
         let classes = FeatureType::scalars(targets.classes);
         logits.expect_kind("logits", &classes)?;
         logits.expect_rows("logits", targets.labels.len())?;
-        let score = cross_entropy::forward(&targets, &logits.value)?;
-        let node = self.record([logits.node, None], false, || {
-            Step::Loss(LossStep::CrossEntropy {
-                targets,
-                logits: logits.value.clone(),
-            })
+        let operands = [logits.node, None];
+        let logits = logits.value;
+        if let Some(device) = self.cuda() {
+            let targets = DeviceTargets::new(&device, &single_targets(targets)?)?;
+            let score = cross_entropy::cuda::forward(&device, &targets, logits.cuda()?)?;
+            let value = Value::CudaScore(device.clone(), Arc::new(score));
+            let node = self.record(operands, false, || {
+                Step::Loss(LossStep::CudaCrossEntropy {
+                    device,
+                    targets,
+                    logits,
+                })
+            });
+            return Ok(Loss { node, value });
+        }
+        let value = Value::Score(cross_entropy::forward(&targets, logits.host()?)?);
+        let node = self.record(operands, false, || {
+            Step::Loss(LossStep::CrossEntropy { targets, logits })
         });
-        Ok(Loss {
-            node,
-            value: score.loss,
-            score: Some(score),
-        })
+        Ok(Loss { node, value })
     }
 
     /// A last linear map and softmax cross-entropy in one: rows times classes logits never exist at
@@ -106,41 +158,38 @@ impl<'a, T: Real> Tape<'a, T> {
                 "its linear map needs a bias",
             ));
         };
+        if let Some(device) = self.cuda() {
+            return self.cuda_classifier(&device, weights, features, targets, rows);
+        }
         let training = self.is_training();
         let (parameters, workspace) = self.parts();
-        let [weight, bias] = parameters.values_of([Some(weights.weight), Some(bias)]);
+        let [weight, bias] = parameters.values_of([Some(weights.weight), Some(bias)])?;
         let classifier = Classifier {
             channels,
             weight,
             bias,
             targets,
         };
-        let scratch = &mut workspace.scratch;
+        let values = features.value.host()?;
         if !training {
-            let score = classifier::evaluate(&classifier, &features.value, rows, scratch)?;
+            let scratch = &mut workspace.scratch;
+            let score = classifier::evaluate(&classifier, values, rows, scratch)?;
             return Ok(Loss {
                 node: None,
-                value: score.loss,
-                score: Some(score),
+                value: Value::Score(score),
             });
         }
-        let pool = &workspace.pool;
-        let mut dfeatures = pool.take(features.value.len());
-        let mut dweight = pool.zeros(classifier.weight.len());
-        let mut dbias = pool.zeros(classifier.bias.len());
+        let mut dfeatures = workspace.take(values.len())?;
+        let mut dweight = workspace.zeros(weight.len())?;
+        let mut dbias = workspace.zeros(bias.len())?;
         let gradients = Gradients {
-            features: &mut dfeatures,
-            weight: &mut dweight,
-            bias: &mut dbias,
+            features: dfeatures.host_mut()?,
+            weight: dweight.host_mut()?,
+            bias: dbias.host_mut()?,
         };
-        let score = classifier::loss_and_gradients(
-            &classifier,
-            &features.value,
-            1.0,
-            gradients,
-            rows,
-            scratch,
-        )?;
+        let scratch = &mut workspace.scratch;
+        let score =
+            classifier::loss_and_gradients(&classifier, values, 1.0, gradients, rows, scratch)?;
         let node = self.record([features.node, None], true, || {
             Step::Loss(LossStep::Classifier {
                 weights,
@@ -151,8 +200,73 @@ impl<'a, T: Real> Tape<'a, T> {
         });
         Ok(Loss {
             node,
-            value: score.loss,
-            score: Some(score),
+            value: Value::Score(score),
+        })
+    }
+
+    fn cuda_classifier(
+        &mut self,
+        device: &CudaDevice,
+        weights: LinearWeights,
+        features: Var<T>,
+        targets: Targets<'a, T>,
+        rows: Rows<'_>,
+    ) -> Result<Loss, NnError> {
+        let training = self.is_training();
+        let (parameters, workspace) = self.parts();
+        let ids = [Some(weights.weight), weights.bias];
+        let [weight, bias] = parameters.on(device)?.values_of(ids);
+        let classifier = classifier::cuda::Classifier {
+            channels: features.kind.dimension(),
+            weight,
+            bias,
+            targets: &DeviceTargets::new(device, &single_targets(targets)?)?,
+        };
+        let mut predictions = DeviceRows::new(device, rows.predictions)?;
+        let mut ranks = DeviceRows::new(device, rows.ranks)?;
+        let rows = classifier::cuda::Rows {
+            predictions: predictions.as_mut().map(DeviceRows::view_mut),
+            ranks: ranks.as_mut().map(DeviceRows::view_mut),
+        };
+        let values = features.value.cuda()?;
+        let (score, gradients) = if training {
+            let mut dfeatures = workspace.take(values.len())?;
+            let mut dweight = workspace.zeros(weight.len())?;
+            let mut dbias = workspace.zeros(bias.len())?;
+            let gradients = classifier::cuda::Gradients {
+                features: dfeatures.cuda_mut()?,
+                weight: dweight.cuda_mut()?,
+                bias: dbias.cuda_mut()?,
+            };
+            let score = classifier::cuda::loss_and_gradients(
+                device,
+                &classifier,
+                values,
+                1.0,
+                gradients,
+                rows,
+            )?;
+            (score, Some((dfeatures, dweight, dbias)))
+        } else {
+            let score = classifier::cuda::evaluate(device, &classifier, values, rows)?;
+            (score, None)
+        };
+        for wanted in [predictions, ranks].into_iter().flatten() {
+            wanted.read(device)?;
+        }
+        let node = gradients.and_then(|(features_gradient, weight, bias)| {
+            self.record([features.node, None], true, || {
+                Step::Loss(LossStep::Classifier {
+                    weights,
+                    features: features_gradient,
+                    weight,
+                    bias,
+                })
+            })
+        });
+        Ok(Loss {
+            node,
+            value: Value::CudaScore(device.clone(), Arc::new(score)),
         })
     }
 
@@ -185,8 +299,26 @@ impl<'a, T: Real> Tape<'a, T> {
             penalty,
             mask,
         };
-        let value = regression::forward(&regression, &prediction.value, target)?;
-        let node = self.record([prediction.node, None], false, || {
+        let operands = [prediction.node, None];
+        if let Some(device) = self.cuda() {
+            let regression = DeviceRegression::new(&device, &regression, prediction.rows)?;
+            let target = device.upload(single_slice(target)?)?;
+            let prediction = prediction.value;
+            let (found, wanted) = (prediction.cuda()?, target.view());
+            let value = regression::cuda::forward(&device, &regression, found, wanted)?;
+            let value = Value::CudaNumber(device.clone(), Arc::new(value));
+            let node = self.record(operands, false, || {
+                Step::Loss(LossStep::CudaRegression {
+                    device,
+                    regression,
+                    prediction,
+                    target,
+                })
+            });
+            return Ok(Loss { node, value });
+        }
+        let value = regression::forward(&regression, prediction.value.host()?, target)?;
+        let node = self.record(operands, false, || {
             Step::Loss(LossStep::Regression {
                 kind: prediction.kind.clone(),
                 penalty,
@@ -197,9 +329,41 @@ impl<'a, T: Real> Tape<'a, T> {
         });
         Ok(Loss {
             node,
-            value,
-            score: None,
+            value: Value::Number(value),
         })
+    }
+}
+
+/// Targets for a GPU.
+fn single_targets<'t, T: Real>(targets: Targets<'t, T>) -> Result<Targets<'t, f32>, NnError> {
+    Ok(Targets {
+        classes: targets.classes,
+        labels: targets.labels,
+        class_weights: targets.class_weights.map(single_slice).transpose()?,
+    })
+}
+
+/// A number for each row that is wanted on the host.
+struct DeviceRows<'r> {
+    numbers: DeviceBuffer<u32>,
+    wanted: &'r mut [u32],
+}
+
+impl<'r> DeviceRows<'r> {
+    fn new(device: &CudaDevice, wanted: Option<&'r mut [u32]>) -> Result<Option<Self>, NnError> {
+        let Some(wanted) = wanted else {
+            return Ok(None);
+        };
+        let numbers = device.buffer(wanted.len())?;
+        Ok(Some(Self { numbers, wanted }))
+    }
+
+    fn view_mut(&mut self) -> DeviceSliceMut<'_, u32> {
+        self.numbers.view_mut()
+    }
+
+    fn read(self, device: &CudaDevice) -> Result<(), NnError> {
+        Ok(self.numbers.read(device, self.wanted)?)
     }
 }
 
@@ -209,10 +373,22 @@ impl<T: Real> LossStep<'_, T> {
         context: &mut Context<'_, T>,
         dloss: T,
     ) -> Result<InputGradients<T>, NnError> {
+        let weight_of_loss = dloss.as_f64();
         let dx = match self {
             Self::CrossEntropy { targets, logits } => {
-                let mut dx = context.workspace.pool.take(logits.len());
-                cross_entropy::backward(&targets, &logits, dloss.as_f64(), &mut dx)?;
+                let mut dx = context.take(logits.len())?;
+                let (logits, dlogits) = (logits.host()?, dx.host_mut()?);
+                cross_entropy::backward(&targets, logits, weight_of_loss, dlogits)?;
+                dx
+            }
+            Self::CudaCrossEntropy {
+                device,
+                targets,
+                logits,
+            } => {
+                let mut dx = context.take(logits.len())?;
+                let (logits, dlogits) = (logits.cuda()?, dx.cuda_mut()?);
+                cross_entropy::cuda::backward(&device, &targets, logits, weight_of_loss, dlogits)?;
                 dx
             }
             Self::Classifier {
@@ -221,22 +397,23 @@ impl<T: Real> LossStep<'_, T> {
                 weight,
                 bias,
             } => {
-                let pool = context.workspace.pool.clone();
-                let scaled = |gradient: Buffer<T>| -> Result<Buffer<T>, NnError> {
-                    if dloss == T::one() {
-                        return Ok(gradient);
-                    }
-                    let mut scaled = pool.take(gradient.len());
-                    elementwise::scale(dloss, &gradient, &mut scaled)?;
-                    Ok(scaled)
-                };
+                let cuda = context.cuda();
                 for (id, gradient) in [(Some(weights.weight), weight), (weights.bias, bias)] {
-                    if let Some(id) = id {
-                        let sum = context.parameters.get_mut(id).gradient_mut();
-                        elementwise::accumulate(&scaled(gradient)?, sum)?;
+                    let gradient = scaled(context, dloss, gradient)?;
+                    match &cuda {
+                        None => context.with_gradients([id], |_, [sum], _| {
+                            elementwise::accumulate(gradient.host()?, sum)?;
+                            Ok::<(), NnError>(())
+                        })?,
+                        Some(device) => {
+                            let gradient = gradient.cuda()?;
+                            context.with_cuda_gradients(device, [id], |_, [sum]| {
+                                elementwise::cuda::accumulate(device, gradient, sum)
+                            })?;
+                        }
                     }
                 }
-                scaled(features)?
+                scaled(context, dloss, features)?
             }
             Self::Regression {
                 kind,
@@ -250,12 +427,43 @@ impl<T: Real> LossStep<'_, T> {
                     penalty,
                     mask,
                 };
-                let mut dx = context.workspace.pool.take(prediction.len());
-                let dloss = dloss.as_f64();
-                regression::backward(&regression, &prediction, target, dloss, &mut dx)?;
+                let mut dx = context.take(prediction.len())?;
+                let (prediction, gradient) = (prediction.host()?, dx.host_mut()?);
+                regression::backward(&regression, prediction, target, weight_of_loss, gradient)?;
+                dx
+            }
+            Self::CudaRegression {
+                device,
+                regression,
+                prediction,
+                target,
+            } => {
+                let mut dx = context.take(prediction.len())?;
+                regression::cuda::backward(
+                    &device,
+                    &regression,
+                    prediction.cuda()?,
+                    target.view(),
+                    weight_of_loss,
+                    dx.cuda_mut()?,
+                )?;
                 dx
             }
         };
         Ok([Some(dx), None])
     }
+}
+
+/// A gradient for a loss of weight 1 as that for the weight `dloss`.
+fn scaled<T: Real>(
+    context: &Context<'_, T>,
+    dloss: T,
+    gradient: Storage<T>,
+) -> Result<Storage<T>, NnError> {
+    if dloss == T::one() {
+        return Ok(gradient);
+    }
+    let mut scaled = context.take(gradient.len())?;
+    scale(context.cuda().as_ref(), dloss, &gradient, &mut scaled)?;
+    Ok(scaled)
 }

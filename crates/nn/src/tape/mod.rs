@@ -6,8 +6,24 @@
 //! convolutions, linear maps and nonlinearities keep their input, the rest keeps nothing. Where
 //! nobody else holds an operand, sums are taken in place.
 //!
+//! A tape runs on the device of its [`Workspace`]. On a GPU operators are queued and nothing waits for
+//! them but [`Var::values`], [`Loss::value`] and the like.
+//!
 //! [`Tape::backward`] runs the operators in reverse, adds to the gradients in
 //! [`Parameters`](crate::Parameters) and frees each operator's features on the way.
+
+/// Runs an operator where the features are: its CPU version, or its twin for the GPU `$cuda`. After the
+/// settings come what it reads and what it writes.
+macro_rules! run {
+    ($cuda:expr, $module:ident::$operator:ident($($setting:expr),*; $($read:expr),*; $($write:expr),*)) => {
+        match &$cuda {
+            None => $module::$operator($($setting,)* $($read.host()?,)* $($write.host_mut()?),*)?,
+            Some(device) => {
+                $module::cuda::$operator(device, $($setting,)* $($read.cuda()?,)* $($write.cuda_mut()?),*)?
+            }
+        }
+    };
+}
 
 mod convolution;
 mod loss;
@@ -19,13 +35,16 @@ pub use loss::Loss;
 pub use pointwise::NormWeights;
 
 use crate::error::check_size;
+use crate::storage::Storage;
 use crate::{Buffer, GraphBatch, NnError, ParameterId, Parameters, Workspace};
 use convolution::{AggregateStep, GaugeConvStep, LinearStep, SelfMapStep};
+use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceSlice, DeviceSliceMut};
 use gemcnn_kernels::random::Stream;
-use gemcnn_kernels::{FeatureType, KernelError, Real};
+use gemcnn_kernels::{FeatureType, Real};
 use loss::LossStep;
 use pointwise::PointwiseStep;
 use pooling::PoolingStep;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,13 +53,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Var<T: Real> {
     kind: FeatureType,
     rows: usize,
-    value: Arc<Buffer<T>>,
+    value: Arc<Storage<T>>,
     /// Where it was computed; none for data and in inference.
     node: Option<NodeId>,
 }
 
 impl<T: Real> Var<T> {
-    fn new(kind: FeatureType, rows: usize, value: Buffer<T>, node: Option<NodeId>) -> Self {
+    fn new(kind: FeatureType, rows: usize, value: Storage<T>, node: Option<NodeId>) -> Self {
         Self {
             kind,
             rows,
@@ -59,9 +78,13 @@ impl<T: Real> Var<T> {
         self.rows
     }
 
-    /// The numbers, row after row.
-    pub fn values(&self) -> &[T] {
-        &self.value
+    /// The numbers, row after row. On the CPU this is a look at them; from a GPU they are copied, after
+    /// all work before.
+    ///
+    /// # Errors
+    /// Work on the GPU that failed.
+    pub fn values(&self) -> Result<Cow<'_, [T]>, NnError> {
+        self.value.read()
     }
 
     /// The same numbers, seen as scalars: what only maps that are not equivariant may do.
@@ -103,7 +126,7 @@ struct Node<'a, T: Real> {
     /// Nodes of its operands, for those that want a gradient.
     inputs: [Option<usize>; 2],
     /// Gradient of the loss by its output, as far as known.
-    gradient: Option<Buffer<T>>,
+    gradient: Option<Storage<T>>,
 }
 
 /// The closed set of operators, each with what its backward pass needs.
@@ -120,7 +143,7 @@ enum Step<'a, T: Real> {
 }
 
 /// Gradients by the two operands of a step; none where not wanted.
-type InputGradients<T> = [Option<Buffer<T>>; 2];
+type InputGradients<T> = [Option<Storage<T>>; 2];
 
 /// The parameters that a tape reads, and in training also changes.
 enum Access<'a, T> {
@@ -151,7 +174,7 @@ enum Access<'a, T> {
 /// let y = conv.forward(&mut tape, &batch, x)?;
 /// let loss = tape.mean_square(y, &[1.0; 12 * 6])?;
 /// tape.backward(&loss)?;
-/// assert!(parameters.gradient_norm() > 0.0);
+/// assert!(parameters.gradient_norm()? > 0.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Tape<'a, T: Real> {
@@ -222,7 +245,7 @@ impl<'a, T: Real> Tape<'a, T> {
             rows * width,
             values.len(),
         )?;
-        Ok(Var::new(kind, rows, self.workspace.pool.copy(values), None))
+        Ok(Var::new(kind, rows, self.workspace.put(values)?, None))
     }
 
     /// Puts data on the tape whose gradient is wanted: [`backward_to`](Self::backward_to) returns it.
@@ -275,9 +298,9 @@ impl<'a, T: Real> Tape<'a, T> {
         }
         for (loss, weight) in losses {
             if let Some(index) = self.index_of(loss.node)? {
-                let mut gradient = self.workspace.pool.take(1);
-                gradient.fill(T::of(*weight));
-                accumulate(&mut self.nodes, index, gradient)?;
+                // On the host whatever the device, so that the weight can be read without waiting.
+                let gradient = self.workspace.pool.copy(&[T::of(*weight)]);
+                accumulate(&mut self.nodes, index, Storage::Host(gradient))?;
             }
         }
         let mut wanted = Vec::with_capacity(inputs.len());
@@ -294,7 +317,7 @@ impl<'a, T: Real> Tape<'a, T> {
             if matches!(node.step, Step::Input) {
                 let index = self.nodes.len();
                 for (_, target) in wanted.iter_mut().filter(|(i, _)| *i == Some(index)) {
-                    target.copy_from_slice(&gradient);
+                    target.copy_from_slice(&gradient.read()?);
                 }
                 continue;
             }
@@ -312,7 +335,7 @@ impl<'a, T: Real> Tape<'a, T> {
     fn step_backward(
         &mut self,
         step: Step<'a, T>,
-        gradient: Buffer<T>,
+        gradient: Storage<T>,
         wants: [bool; 2],
     ) -> Result<InputGradients<T>, NnError> {
         let Access::Training { parameters, .. } = &mut self.access else {
@@ -331,7 +354,7 @@ impl<'a, T: Real> Tape<'a, T> {
             Step::Linear(step) => step.backward(&mut context, &gradient, wants),
             Step::Pointwise(step) => step.backward(&mut context, gradient, wants),
             Step::Pooling(step) => step.backward(&mut context, &gradient),
-            Step::Loss(step) => step.backward(&mut context, gradient[0]),
+            Step::Loss(step) => step.backward(&mut context, gradient.host()?[0]),
             Step::Input => Ok([None, None]),
         }
     }
@@ -382,9 +405,14 @@ impl<'a, T: Real> Tape<'a, T> {
         (parameters, self.workspace)
     }
 
-    /// A new buffer for rows of a type.
-    fn output(&self, rows: usize, kind: &FeatureType) -> Buffer<T> {
-        self.workspace.pool.take(rows * kind.dimension())
+    /// Room for rows of a type.
+    fn output(&self, rows: usize, kind: &FeatureType) -> Result<Storage<T>, NnError> {
+        self.workspace.take(rows * kind.dimension())
+    }
+
+    /// The GPU, if it runs on one.
+    fn cuda(&self) -> Option<CudaDevice> {
+        self.workspace.cuda().cloned()
     }
 }
 
@@ -395,20 +423,31 @@ struct Context<'c, T: Real> {
 }
 
 impl<T: Real> Context<'_, T> {
-    /// A buffer for the gradient by an operand, if it is wanted.
-    fn buffer_if(&self, wanted: bool, length: usize) -> Option<Buffer<T>> {
-        wanted.then(|| self.workspace.pool.take(length))
+    /// The GPU, if it runs on one.
+    fn cuda(&self) -> Option<CudaDevice> {
+        self.workspace.cuda().cloned()
+    }
+
+    fn take(&self, length: usize) -> Result<Storage<T>, NnError> {
+        self.workspace.take(length)
+    }
+
+    /// Room for the gradient by an operand, if it is wanted.
+    fn take_if(&self, wanted: bool, length: usize) -> Result<Option<Storage<T>>, NnError> {
+        wanted.then(|| self.take(length)).transpose()
     }
 
     /// Calls an operator with the values of some parameters and their gradients to add to; absent
     /// ones are empty.
-    fn with_gradients<const N: usize>(
+    fn with_gradients<const N: usize, E: Into<NnError>>(
         &mut self,
         ids: [Option<ParameterId>; N],
-        run: impl FnOnce([&[T]; N], [&mut [T]; N], &mut Workspace<T>) -> Result<(), KernelError>,
+        run: impl FnOnce([&[T]; N], [&mut [T]; N], &mut Workspace<T>) -> Result<(), E>,
     ) -> Result<(), NnError> {
+        // Checks that the parameters are here before gradients are taken out.
+        self.parameters.values_of(ids)?;
         let mut gradients = ids.map(|id| self.parameters.take_gradient(id));
-        let values = self.parameters.values_of(ids);
+        let values = self.parameters.values_of(ids)?;
         let result = run(
             values,
             gradients.each_mut().map(Vec::as_mut_slice),
@@ -417,7 +456,22 @@ impl<T: Real> Context<'_, T> {
         for (id, gradient) in ids.into_iter().zip(gradients) {
             self.parameters.put_gradient(id, gradient);
         }
-        Ok(result?)
+        result.map_err(Into::into)
+    }
+
+    /// As [`with_gradients`](Self::with_gradients), on a GPU.
+    fn with_cuda_gradients<const N: usize>(
+        &mut self,
+        device: &CudaDevice,
+        ids: [Option<ParameterId>; N],
+        run: impl FnOnce(
+            [DeviceSlice<'_, f32>; N],
+            [DeviceSliceMut<'_, f32>; N],
+        ) -> Result<(), CudaError>,
+    ) -> Result<(), NnError> {
+        let parameters = self.parameters.on_mut(device)?;
+        let (values, gradients) = parameters.with_gradients(ids)?;
+        Ok(run(values, gradients)?)
     }
 }
 
@@ -425,13 +479,13 @@ impl<T: Real> Context<'_, T> {
 fn accumulate<T: Real>(
     nodes: &mut [Node<'_, T>],
     index: usize,
-    gradient: Buffer<T>,
+    gradient: Storage<T>,
 ) -> Result<(), NnError> {
     let Some(node) = nodes.get_mut(index) else {
         return Ok(());
     };
     match &mut node.gradient {
-        Some(sum) => gemcnn_kernels::elementwise::accumulate(&gradient, sum)?,
+        Some(sum) => sum.add(&gradient)?,
         empty => *empty = Some(gradient),
     }
     Ok(())

@@ -1,7 +1,12 @@
 //! Pooling: whole meshes to one row, and clusters of vertices to one vertex and back.
 
 use super::{Context, InputGradients, Step, Tape, Var, expect_batch};
+use crate::device::single;
+use crate::storage::Storage;
 use crate::{GraphBatch, NnError};
+use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
+use gemcnn_kernels::pool;
+use gemcnn_kernels::pool::cuda::DeviceClusters;
 use gemcnn_kernels::pool::{global, transport};
 use gemcnn_kernels::{FeatureType, Real};
 
@@ -15,16 +20,28 @@ pub(super) enum PoolingStep<'a, T: Real> {
     GlobalMax {
         batch: &'a GraphBatch<T>,
         kind: FeatureType,
-        arguments: Vec<u32>,
+        arguments: Arguments,
     },
     Pool {
-        clusters: &'a ClusterArrays<T>,
+        clusters: Clusters<'a, T>,
         kind: FeatureType,
     },
     Unpool {
-        clusters: &'a ClusterArrays<T>,
+        clusters: Clusters<'a, T>,
         kind: FeatureType,
     },
+}
+
+/// Vertices that have the largest values.
+pub(super) enum Arguments {
+    Host(Vec<u32>),
+    Cuda(CudaDevice, DeviceBuffer<u32>),
+}
+
+/// Clusters where the tape runs. To a GPU they are sent by every operator that uses them.
+pub(super) enum Clusters<'a, T> {
+    Host(&'a ClusterArrays<T>),
+    Cuda(CudaDevice, DeviceClusters),
 }
 
 impl<'a, T: Real> Tape<'a, T> {
@@ -39,8 +56,17 @@ impl<'a, T: Real> Tape<'a, T> {
         self.check_own(&x)?;
         expect_batch("the input of a global pooling", &x, batch)?;
         let meshes = batch.mesh_count();
-        let mut y = self.output(meshes, &x.kind);
-        global::mean(batch.arrays().mesh_offsets(), &x.kind, &x.value, &mut y)?;
+        let mut y = self.output(meshes, &x.kind)?;
+        match self.cuda() {
+            None => {
+                let offsets = batch.arrays().mesh_offsets();
+                global::mean(offsets, &x.kind, x.value.host()?, y.host_mut()?)?;
+            }
+            Some(device) => {
+                let (values, y) = (x.value.cuda()?, y.cuda_mut()?);
+                pool::cuda::mean(&device, &*batch.on(&device)?, &x.kind, values, y)?;
+            }
+        }
         let kind = x.kind.clone();
         let node = self.record([x.node, None], false, || {
             Step::Pooling(PoolingStep::GlobalMean { batch, kind })
@@ -59,10 +85,23 @@ impl<'a, T: Real> Tape<'a, T> {
         self.check_own(&x)?;
         expect_batch("the input of a global pooling", &x, batch)?;
         let meshes = batch.mesh_count();
-        let mut y = self.output(meshes, &x.kind);
-        let mut arguments = vec![0; y.len()];
-        let offsets = batch.arrays().mesh_offsets();
-        global::max(offsets, &x.kind, &x.value, &mut y, &mut arguments)?;
+        let mut y = self.output(meshes, &x.kind)?;
+        let arguments = match self.cuda() {
+            None => {
+                let mut arguments = vec![0; y.len()];
+                let offsets = batch.arrays().mesh_offsets();
+                let (values, y) = (x.value.host()?, y.host_mut()?);
+                global::max(offsets, &x.kind, values, y, &mut arguments)?;
+                Arguments::Host(arguments)
+            }
+            Some(device) => {
+                let mut arguments = device.buffer(y.len())?;
+                let graph = batch.on(&device)?;
+                let (values, y) = (x.value.cuda()?, y.cuda_mut()?);
+                pool::cuda::max(&device, &graph, &x.kind, values, y, arguments.view_mut())?;
+                Arguments::Cuda(device, arguments)
+            }
+        };
         let kind = x.kind.clone();
         let node = self.record([x.node, None], false, || {
             Step::Pooling(PoolingStep::GlobalMax {
@@ -90,8 +129,17 @@ impl<'a, T: Real> Tape<'a, T> {
         self.check_own(&x)?;
         x.expect_rows("the input of a pooling", clusters.fine_count())?;
         let rows = clusters.coarse_count();
-        let mut y = self.output(rows, &x.kind);
-        transport::pool(clusters, &x.kind, &x.value, &mut y)?;
+        let mut y = self.output(rows, &x.kind)?;
+        let clusters = self.clusters(clusters)?;
+        match &clusters {
+            Clusters::Host(clusters) => {
+                transport::pool(clusters, &x.kind, x.value.host()?, y.host_mut()?)?;
+            }
+            Clusters::Cuda(device, clusters) => {
+                let (values, y) = (x.value.cuda()?, y.cuda_mut()?);
+                pool::cuda::pool(device, clusters, &x.kind, values, y)?;
+            }
+        }
         let kind = x.kind.clone();
         let node = self.record([x.node, None], false, || {
             Step::Pooling(PoolingStep::Pool { clusters, kind })
@@ -114,13 +162,48 @@ impl<'a, T: Real> Tape<'a, T> {
         self.check_own(&x)?;
         x.expect_rows("the input of an unpooling", clusters.coarse_count())?;
         let rows = clusters.fine_count();
-        let mut y = self.output(rows, &x.kind);
-        transport::unpool(clusters, &x.kind, &x.value, &mut y)?;
+        let mut y = self.output(rows, &x.kind)?;
+        let clusters = self.clusters(clusters)?;
+        match &clusters {
+            Clusters::Host(clusters) => {
+                transport::unpool(clusters, &x.kind, x.value.host()?, y.host_mut()?)?;
+            }
+            Clusters::Cuda(device, clusters) => {
+                let (values, y) = (x.value.cuda()?, y.cuda_mut()?);
+                pool::cuda::unpool(device, clusters, &x.kind, values, y)?;
+            }
+        }
         let kind = x.kind.clone();
         let node = self.record([x.node, None], false, || {
             Step::Pooling(PoolingStep::Unpool { clusters, kind })
         });
         Ok(Var::new(x.kind, rows, y, node))
+    }
+
+    fn clusters(&self, clusters: &'a ClusterArrays<T>) -> Result<Clusters<'a, T>, NnError> {
+        Ok(match self.cuda() {
+            None => Clusters::Host(clusters),
+            Some(device) => {
+                let sent = DeviceClusters::new(&device, single(clusters)?)?;
+                Clusters::Cuda(device, sent)
+            }
+        })
+    }
+}
+
+impl<T: Real> Clusters<'_, T> {
+    fn fine_count(&self) -> usize {
+        match self {
+            Self::Host(clusters) => clusters.fine_count(),
+            Self::Cuda(_, clusters) => clusters.fine_count(),
+        }
+    }
+
+    fn coarse_count(&self) -> usize {
+        match self {
+            Self::Host(clusters) => clusters.coarse_count(),
+            Self::Cuda(_, clusters) => clusters.coarse_count(),
+        }
     }
 }
 
@@ -128,14 +211,22 @@ impl<T: Real> PoolingStep<'_, T> {
     pub(super) fn backward(
         self,
         context: &mut Context<'_, T>,
-        dy: &[T],
+        dy: &Storage<T>,
     ) -> Result<InputGradients<T>, NnError> {
-        let pool = &context.workspace.pool;
-        let take = |rows: usize, kind: &FeatureType| pool.take(rows * kind.dimension());
+        let take = |rows: usize, kind: &FeatureType| context.take(rows * kind.dimension());
         let dx = match self {
             Self::GlobalMean { batch, kind } => {
-                let mut dx = take(batch.vertex_count(), &kind);
-                global::mean_backward(batch.arrays().mesh_offsets(), &kind, dy, &mut dx)?;
+                let mut dx = take(batch.vertex_count(), &kind)?;
+                match context.cuda() {
+                    None => {
+                        let offsets = batch.arrays().mesh_offsets();
+                        global::mean_backward(offsets, &kind, dy.host()?, dx.host_mut()?)?;
+                    }
+                    Some(device) => {
+                        let (graph, dy, dx) = (batch.on(&device)?, dy.cuda()?, dx.cuda_mut()?);
+                        pool::cuda::mean_backward(&device, &graph, &kind, dy, dx)?;
+                    }
+                }
                 dx
             }
             Self::GlobalMax {
@@ -143,19 +234,45 @@ impl<T: Real> PoolingStep<'_, T> {
                 kind,
                 arguments,
             } => {
-                let mut dx = take(batch.vertex_count(), &kind);
-                let offsets = batch.arrays().mesh_offsets();
-                global::max_backward(offsets, &kind, &arguments, dy, &mut dx)?;
+                let mut dx = take(batch.vertex_count(), &kind)?;
+                match &arguments {
+                    Arguments::Host(arguments) => {
+                        let offsets = batch.arrays().mesh_offsets();
+                        let (dy, dx) = (dy.host()?, dx.host_mut()?);
+                        global::max_backward(offsets, &kind, arguments, dy, dx)?;
+                    }
+                    Arguments::Cuda(device, arguments) => {
+                        let (graph, dy, dx) = (batch.on(device)?, dy.cuda()?, dx.cuda_mut()?);
+                        let arguments = arguments.view();
+                        pool::cuda::max_backward(device, &graph, &kind, arguments, dy, dx)?;
+                    }
+                }
                 dx
             }
             Self::Pool { clusters, kind } => {
-                let mut dx = take(clusters.fine_count(), &kind);
-                transport::pool_backward(clusters, &kind, dy, &mut dx)?;
+                let mut dx = take(clusters.fine_count(), &kind)?;
+                match &clusters {
+                    Clusters::Host(clusters) => {
+                        transport::pool_backward(clusters, &kind, dy.host()?, dx.host_mut()?)?;
+                    }
+                    Clusters::Cuda(device, clusters) => {
+                        let (dy, dx) = (dy.cuda()?, dx.cuda_mut()?);
+                        pool::cuda::pool_backward(device, clusters, &kind, dy, dx)?;
+                    }
+                }
                 dx
             }
             Self::Unpool { clusters, kind } => {
-                let mut dx = take(clusters.coarse_count(), &kind);
-                transport::unpool_backward(clusters, &kind, dy, &mut dx)?;
+                let mut dx = take(clusters.coarse_count(), &kind)?;
+                match &clusters {
+                    Clusters::Host(clusters) => {
+                        transport::unpool_backward(clusters, &kind, dy.host()?, dx.host_mut()?)?;
+                    }
+                    Clusters::Cuda(device, clusters) => {
+                        let (dy, dx) = (dy.cuda()?, dx.cuda_mut()?);
+                        pool::cuda::unpool_backward(device, clusters, &kind, dy, dx)?;
+                    }
+                }
                 dx
             }
         };

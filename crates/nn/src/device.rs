@@ -1,0 +1,232 @@
+//! Where features live and operators run, and how that is chosen.
+
+use crate::NnError;
+use gemcnn_kernels::Real;
+use gemcnn_kernels::cuda::{CudaDevice, CudaError};
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where features live and operators run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Device {
+    /// Main memory, and the threads of the current rayon pool.
+    #[default]
+    Cpu,
+    /// An NVIDIA GPU, in f32 only.
+    Cuda(CudaDevice),
+}
+
+impl Device {
+    /// The first GPU if it works, else the CPU, and one line that says what was chosen and why.
+    ///
+    /// ```
+    /// let (device, reason) = gemcnn_nn::Device::auto();
+    /// println!("{reason}");
+    /// # assert!(reason.starts_with(if device == gemcnn_nn::Device::Cpu { "CPU" } else { "GPU" }));
+    /// ```
+    pub fn auto() -> (Self, String) {
+        match CudaDevice::new(0) {
+            Ok(device) => {
+                let reason = format!("{}: it works", describe(&device));
+                (Self::Cuda(device), reason)
+            }
+            Err(problem) => (Self::Cpu, format!("CPU: no GPU can be used: {problem}")),
+        }
+    }
+}
+
+fn describe(device: &CudaDevice) -> String {
+    let (major, minor) = device.capability();
+    let gigabytes = device.total_memory() as f64 / 1e9;
+    let (ordinal, name) = (device.ordinal(), device.name());
+    format!("GPU {ordinal} ({name}, compute capability {major}.{minor}, {gigabytes:.0} GB)")
+}
+
+/// A wish for a device, as it is written on a command line: `auto`, `cpu`, `cuda` or `cuda:N`.
+///
+/// ```
+/// use gemcnn_nn::DeviceChoice;
+/// assert_eq!("cuda:1".parse::<DeviceChoice>()?, DeviceChoice::Cuda(1));
+/// assert!("gpu".parse::<DeviceChoice>().is_err());
+/// # Ok::<(), gemcnn_nn::NnError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceChoice {
+    /// A GPU if one works.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The GPU of this number.
+    Cuda(usize),
+}
+
+impl DeviceChoice {
+    /// The device, and one line that says what it is and why.
+    ///
+    /// # Errors
+    /// A GPU that was asked for and does not work: what is missing, and how to get it.
+    pub fn open(self) -> Result<(Device, String), NnError> {
+        match self {
+            Self::Auto => Ok(Device::auto()),
+            Self::Cpu => Ok((Device::Cpu, "CPU: as asked".into())),
+            Self::Cuda(ordinal) => {
+                let device = CudaDevice::new(ordinal)?;
+                let reason = format!("{}: as asked", describe(&device));
+                Ok((Device::Cuda(device), reason))
+            }
+        }
+    }
+}
+
+impl FromStr for DeviceChoice {
+    type Err = NnError;
+
+    fn from_str(text: &str) -> Result<Self, NnError> {
+        let number = match text {
+            "auto" => return Ok(Self::Auto),
+            "cpu" => return Ok(Self::Cpu),
+            "cuda" => Some(0),
+            _ => text.strip_prefix("cuda:").and_then(|n| n.parse().ok()),
+        };
+        number.map(Self::Cuda).ok_or_else(|| {
+            NnError::setting(
+                "device",
+                format!("`{text}` is none of auto, cpu, cuda and cuda:N with the number of a GPU"),
+            )
+        })
+    }
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
+/// Something of `T` as that of f32, which is all that a GPU works in.
+pub(crate) fn single<S: Any, U: Any>(value: &U) -> Result<&S, NnError> {
+    (value as &dyn Any)
+        .downcast_ref()
+        .ok_or_else(not_single_precision)
+}
+
+/// Numbers as f32.
+pub(crate) fn single_slice<T: Real>(values: &[T]) -> Result<&[f32], NnError> {
+    expect_single::<T>()?;
+    Ok(bytemuck::cast_slice(values))
+}
+
+/// Numbers as f32, to be written.
+pub(crate) fn single_slice_mut<T: Real>(values: &mut [T]) -> Result<&mut [f32], NnError> {
+    expect_single::<T>()?;
+    Ok(bytemuck::cast_slice_mut(values))
+}
+
+/// Fails unless `T` is f32.
+pub(crate) fn expect_single<T: Real>() -> Result<(), NnError> {
+    match TypeId::of::<T>() == TypeId::of::<f32>() {
+        true => Ok(()),
+        false => Err(not_single_precision()),
+    }
+}
+
+fn not_single_precision() -> NnError {
+    NnError::setting(
+        "device",
+        "a GPU computes in f32 only; make the network in f32, or run on the CPU",
+    )
+}
+
+/// What was sent to a device once, kept for the next time; no part of what it belongs to.
+#[derive(Debug)]
+pub(crate) struct Sent<V> {
+    place: Mutex<Option<(CudaDevice, Arc<V>)>>,
+}
+
+impl<V> Sent<V> {
+    /// What is on the device already, else what `send` sends there.
+    pub fn to(
+        &self,
+        device: &CudaDevice,
+        send: impl FnOnce() -> Result<V, NnError>,
+    ) -> Result<Arc<V>, NnError> {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((owner, value)) = &*place
+            && owner == device
+        {
+            return Ok(value.clone());
+        }
+        let value = Arc::new(send()?);
+        *place = Some((device.clone(), value.clone()));
+        Ok(value)
+    }
+}
+
+impl<V> Default for Sent<V> {
+    fn default() -> Self {
+        Self {
+            place: Mutex::new(None),
+        }
+    }
+}
+
+impl<V> Clone for Sent<V> {
+    fn clone(&self) -> Self {
+        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        Self {
+            place: Mutex::new(place.clone()),
+        }
+    }
+}
+
+impl<V> PartialEq for Sent<V> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl From<CudaError> for NnError {
+    fn from(error: CudaError) -> Self {
+        match error {
+            CudaError::Kernel(error) => Self::Kernel(error),
+            error => Self::Cuda(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_read_and_written() {
+        for text in ["auto", "cpu", "cuda:0", "cuda:12"] {
+            let choice: DeviceChoice = text.parse().unwrap();
+            assert_eq!(choice.to_string(), text);
+        }
+        assert_eq!(
+            "cuda".parse::<DeviceChoice>().unwrap(),
+            DeviceChoice::Cuda(0)
+        );
+        for text in ["", "gpu", "CPU", "cuda:", "cuda:-1", "cuda:x"] {
+            let message = text.parse::<DeviceChoice>().unwrap_err().to_string();
+            assert!(message.contains("cuda:N"), "{message}");
+        }
+        assert_eq!(DeviceChoice::Cpu.open().unwrap().0, Device::Cpu);
+    }
+
+    #[test]
+    fn only_f32_goes_to_a_gpu() {
+        assert!(single_slice(&[1.0f32]).is_ok());
+        let message = single_slice(&[1.0f64]).unwrap_err().to_string();
+        assert!(message.contains("f32"), "{message}");
+        assert!(single::<Vec<f32>, _>(&vec![1.0f64]).is_err());
+    }
+}

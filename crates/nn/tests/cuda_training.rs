@@ -1,0 +1,382 @@
+//! Whole training steps and inference in f32 on a GPU, and on the CPU, against f64 on the CPU. Without a
+//! GPU that works every test says what it skips and why.
+
+mod common;
+
+use common::{batch, bumpy_grid, bumpy_sphere, random};
+use gemcnn_mesh::{Hierarchy, HierarchyOptions};
+use gemcnn_nn::layers::{
+    AngularConvConfig, EquivariantLinearConfig, GatedNonlinearityConfig, GlobalPool,
+    NormNonlinearityConfig, Regular, TransportPool, TransportUnpool,
+};
+use gemcnn_nn::{
+    Activation, Aggregation, Archive, Builder, CudaDevice, Device, FeatureType, HierarchyBatch,
+    Method, Network, NetworkConfig, Optimiser, Parameters, Penalty, ProductMode, Real, Rows, Slice,
+    Stream, Tape, Targets, Workspace,
+};
+use std::sync::Arc;
+
+/// A GPU that multiplies in f32, or none after saying why.
+fn gpu(test: &str) -> Option<Device> {
+    match CudaDevice::new(0) {
+        Ok(device) => {
+            device.set_product_mode(ProductMode::F32);
+            Some(Device::Cuda(device))
+        }
+        Err(problem) => {
+            println!("{test} skipped: {problem}");
+            None
+        }
+    }
+}
+
+/// The CPU, and a GPU if one works.
+fn devices(test: &str) -> Vec<Device> {
+    let mut devices = vec![Device::Cpu];
+    devices.extend(gpu(test));
+    devices
+}
+
+const CLASSES: usize = 19;
+
+fn config() -> NetworkConfig {
+    let regular = || Regular::relu(5).with_batch_norm();
+    let hidden = FeatureType::uniform(6, 2);
+    Network::builder(FeatureType::scalars(3))
+        .aggregation(Aggregation::Mean)
+        .residual(&hidden, regular())
+        .norm()
+        .dropout(0.2)
+        .rings(2, 1.5)
+        .residual(&hidden, Regular::relu(7))
+        .residual(&FeatureType::scalars(9), regular())
+        .linear(33)
+        .activation(Activation::Relu)
+        .dropout(0.5)
+        .linear(CLASSES)
+}
+
+fn labels(rows: usize) -> Vec<u32> {
+    (0..rows).map(|row| ((row * 7) % CLASSES) as u32).collect()
+}
+
+fn size(values: &[f64]) -> f64 {
+    values.iter().map(|v| v * v).sum::<f64>().sqrt()
+}
+
+/// `|found - expected| / |expected|` of all numbers together.
+fn relative_error(found: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    let pairs = found.iter().zip(expected);
+    let differences: Vec<f64> = pairs.map(|(&a, b)| f64::from(a) - b).collect();
+    size(&differences) / size(expected).max(f64::MIN_POSITIVE)
+}
+
+struct Outcome<T> {
+    output: Vec<T>,
+    loss: f64,
+    correct: usize,
+    /// Of each trained parameter, then running statistics.
+    gradients: Vec<(String, Vec<T>)>,
+    statistics: Vec<(String, Vec<T>)>,
+    predictions: Vec<u32>,
+}
+
+fn outcome<T: Real>(config: &NetworkConfig, device: &Device) -> Outcome<T> {
+    let batch = batch::<T>();
+    let (network, parameters) = config.clone().init::<f64>(3).unwrap();
+    let mut archive = Archive::new();
+    network.store(&mut archive, &parameters).unwrap();
+    let (network, mut parameters) = Network::<T>::from_archive(&archive).unwrap();
+    let mut workspace = Workspace::new(device.clone());
+    let x = random::<T>(batch.vertex_count() * network.input().dimension(), 1);
+    let labels = labels(batch.vertex_count());
+    let targets = Targets {
+        classes: CLASSES,
+        labels: &labels,
+        class_weights: None,
+    };
+    let stream = Stream { seed: 5, step: 2 };
+    let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
+    let input = tape.input(network.input().clone(), &x).unwrap();
+    let loss = network
+        .classify(&mut tape, &batch, input, targets, Rows::default())
+        .unwrap();
+    tape.backward_sum(&[(&loss, 0.5)]).unwrap();
+
+    let mut predictions = vec![0; batch.vertex_count()];
+    let mut tape = Tape::inference(&mut workspace, &parameters);
+    let input = tape.input(network.input().clone(), &x).unwrap();
+    let output = network.forward(&mut tape, &batch, input.clone()).unwrap();
+    let output = output.values().unwrap().to_vec();
+    let rows = Rows {
+        predictions: Some(&mut predictions),
+        ..Rows::default()
+    };
+    network
+        .classify(&mut tape, &batch, input, targets, rows)
+        .unwrap();
+    parameters.move_to_host().unwrap();
+    let named = |trained: bool| {
+        let entries = parameters.iter().filter(move |e| e.is_trained() == trained);
+        let numbers = move |e: &gemcnn_nn::Parameter<T>| match trained {
+            true => e.gradient().to_vec(),
+            false => e.value().to_vec(),
+        };
+        entries.map(|e| (e.name().into(), numbers(e))).collect()
+    };
+    Outcome {
+        output,
+        loss: loss.value().unwrap(),
+        correct: loss.score().unwrap().unwrap().correct,
+        gradients: named(true),
+        statistics: named(false),
+        predictions,
+    }
+}
+
+#[test]
+fn a_step_agrees_with_f64_on_the_cpu() {
+    let expected = outcome::<f64>(&config(), &Device::Cpu);
+    for device in devices("a step") {
+        let found = outcome::<f32>(&config(), &device);
+        let mut worst = relative_error(&found.output, &expected.output);
+        println!("{device:?}: outputs differ by {worst:.1e}");
+        assert!(worst < 1e-5);
+        assert!((found.loss - expected.loss).abs() < 1e-5 * expected.loss);
+        assert_eq!(found.correct, expected.correct);
+        assert_eq!(found.predictions, expected.predictions);
+        for (found, expected) in [
+            (&found.gradients, &expected.gradients),
+            (&found.statistics, &expected.statistics),
+        ] {
+            assert_eq!(found.len(), expected.len());
+            let all = |lists: &[(String, Vec<f64>)]| -> Vec<f64> {
+                lists.iter().flat_map(|(_, list)| list.clone()).collect()
+            };
+            let together: Vec<f32> = found.iter().flat_map(|(_, list)| list.clone()).collect();
+            let error = relative_error(&together, &all(expected));
+            println!("{device:?}: gradients or statistics together differ by {error:.1e}");
+            assert!(error < 1e-5);
+            let largest = expected.iter().map(|(_, e)| size(e)).fold(0.0, f64::max);
+            for ((name, found), (_, expected)) in found.iter().zip(expected) {
+                // The gradient of a bias before a batch normalisation is nothing but rounding.
+                let scale = size(expected) / size(expected).max(1e-3 * largest);
+                let error = relative_error(found, expected) * scale;
+                assert!(error < 3e-4, "{name}: {error:.1e}");
+                worst = worst.max(error);
+            }
+        }
+        println!("{device:?}: single gradients and statistics differ by at most {worst:.1e}");
+    }
+}
+
+/// Twenty steps; the losses, the trained network and the optimiser.
+fn train(device: &Device) -> (Vec<f64>, Network<f32>, Parameters<f32>, Optimiser<f32>) {
+    let batch = batch::<f32>();
+    let (network, mut parameters) = config().init::<f32>(3).unwrap();
+    let mut optimiser = Optimiser::new(Method::adam_w(0.01), &parameters).unwrap();
+    let mut workspace = Workspace::new(device.clone());
+    let x = random::<f32>(batch.vertex_count() * 3, 1);
+    let labels = labels(batch.vertex_count());
+    let mut losses = Vec::new();
+    for step in 0..20 {
+        parameters.clear_gradients();
+        let stream = Stream { seed: 5, step };
+        let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
+        let input = tape.input(network.input().clone(), &x).unwrap();
+        let targets = Targets {
+            classes: CLASSES,
+            labels: &labels,
+            class_weights: None,
+        };
+        let loss = network
+            .classify(&mut tape, &batch, input, targets, Rows::default())
+            .unwrap();
+        tape.backward(&loss).unwrap();
+        if step % 5 == 0 {
+            parameters.clip_gradients(0.5).unwrap();
+        }
+        optimiser.step(&mut parameters, 3e-3).unwrap();
+        losses.push(loss);
+    }
+    let losses = losses.iter().map(|loss| loss.value().unwrap()).collect();
+    (losses, network, parameters, optimiser)
+}
+
+fn bits(parameters: &Parameters<f32>) -> Vec<u32> {
+    let values = parameters.iter().flat_map(|entry| entry.value());
+    values.map(|value| value.to_bits()).collect()
+}
+
+#[test]
+fn training_repeats_to_the_bit_and_follows_the_cpu() {
+    let Some(device) = gpu("training") else {
+        return;
+    };
+    let (losses, _, mut parameters, _) = train(&device);
+    let (again, _, mut same, _) = train(&device);
+    parameters.move_to_host().unwrap();
+    same.move_to_host().unwrap();
+    assert_eq!(losses, again);
+    assert_eq!(bits(&parameters), bits(&same));
+    let (expected, ..) = train(&Device::Cpu);
+    println!("losses on the GPU {losses:.4?}\nlosses on the CPU {expected:.4?}");
+    for (found, expected) in losses.iter().zip(&expected) {
+        assert!((found - expected).abs() < 2e-2 * expected);
+    }
+    assert!(losses[19] < losses[0]);
+}
+
+#[test]
+fn weights_come_back_and_training_goes_on_to_the_bit() {
+    let Some(device) = gpu("weights") else { return };
+    let (_, network, mut parameters, optimiser) = train(&device);
+    let mut archive = Archive::new();
+    network.store(&mut archive, &parameters).unwrap();
+    optimiser
+        .store(&mut archive, "optimiser", &parameters)
+        .unwrap();
+    let copy = parameters.clone();
+    parameters.move_to_host().unwrap();
+    let (_, loaded) = Network::<f32>::from_archive(&archive).unwrap();
+    assert_eq!(bits(&loaded), bits(&parameters));
+    let steps = |mut parameters: Parameters<f32>, mut optimiser: Optimiser<f32>| {
+        let batch = batch::<f32>();
+        let mut workspace = Workspace::new(device.clone());
+        let x = random::<f32>(batch.vertex_count() * 3, 2);
+        let target = random::<f32>(batch.vertex_count() * CLASSES, 3);
+        for step in 20..23 {
+            parameters.clear_gradients();
+            let stream = Stream { seed: 5, step };
+            let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
+            let input = tape.input(network.input().clone(), &x).unwrap();
+            let y = network.forward(&mut tape, &batch, input).unwrap();
+            let loss = tape.mean_square(y, &target).unwrap();
+            tape.backward(&loss).unwrap();
+            optimiser.step(&mut parameters, 1e-3).unwrap();
+        }
+        parameters.move_to_host().unwrap();
+        bits(&parameters)
+    };
+    let restored = Optimiser::load(&archive, "optimiser", &loaded).unwrap();
+    let went_on = steps(copy, optimiser.clone());
+    assert_eq!(went_on, steps(loaded, restored));
+    assert_eq!(went_on, steps(parameters, optimiser));
+}
+
+#[test]
+fn what_cannot_run_says_so() {
+    let Some(device) = gpu("refusals") else {
+        return;
+    };
+    let batch = batch::<f64>();
+    let (network, parameters) = config().init::<f64>(1).unwrap();
+    let mut workspace = Workspace::<f64>::new(device.clone());
+    let mut tape = Tape::inference(&mut workspace, &parameters);
+    let x = vec![0.0; batch.vertex_count() * 3];
+    let message = tape.input(network.input().clone(), &x).unwrap_err();
+    assert!(message.to_string().contains("f32"), "{message}");
+
+    let (_, _, trained, _) = train(&device);
+    let mut workspace = Workspace::default();
+    let mut tape = Tape::inference(&mut workspace, &trained);
+    let batch = common::batch::<f32>();
+    let x = vec![0.0; batch.vertex_count() * 3];
+    let (network, _) = config().init::<f32>(1).unwrap();
+    let x = tape.input(network.input().clone(), &x).unwrap();
+    let message = network.forward(&mut tape, &batch, x).unwrap_err();
+    assert!(message.to_string().contains("move_to_host"), "{message}");
+}
+
+/// Layers that networks of a list of layers do not have: output, losses and gradients of the parameters.
+fn other_layers<T: Real>(device: &Device) -> Vec<Vec<T>> {
+    let options = HierarchyOptions {
+        ratios: vec![0.4],
+        radii: vec![1.2],
+        ..HierarchyOptions::default()
+    };
+    let hierarchies =
+        [&bumpy_sphere(), &bumpy_grid()].map(|mesh| Hierarchy::new(mesh, &options).unwrap());
+    let batch = HierarchyBatch::<T>::new(&hierarchies).unwrap();
+    let ([fine, _], [clusters]) = (batch.levels(), batch.clusters()) else {
+        panic!("two levels");
+    };
+    let kind: FeatureType = "3x0 + 2x1 + 1x2".parse().unwrap();
+    let mut parameters = Parameters::<T>::new();
+    let builder = &mut Builder::new(&mut parameters, 9);
+    let gated = GatedNonlinearityConfig::new(kind.clone()).init("gated");
+    let to_gates = EquivariantLinearConfig::new(kind.clone(), gated.input())
+        .init("to_gates", builder)
+        .unwrap();
+    let norm = NormNonlinearityConfig::new(kind.clone())
+        .init("norm", builder)
+        .unwrap();
+    let to_scalars =
+        EquivariantLinearConfig::new(kind.concatenated(&kind), FeatureType::scalars(8))
+            .init("to_scalars", builder)
+            .unwrap();
+    let angular = AngularConvConfig::new(8, 5, 2)
+        .init("angular", builder)
+        .unwrap();
+    let slice = Arc::new(Slice {
+        kind: FeatureType::scalars(5),
+        channels: std::iter::once(1..4).collect(),
+    });
+
+    let mut workspace = Workspace::new(device.clone());
+    let stream = Stream { seed: 5, step: 2 };
+    let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
+    let numbers = random::<T>(fine.vertex_count() * kind.dimension(), 1);
+    let x = tape.input(kind.clone(), &numbers).unwrap();
+    let gates = to_gates.forward(&mut tape, x.clone()).unwrap();
+    let a = gated.forward(&mut tape, gates).unwrap();
+    let b = norm.forward(&mut tape, x.clone()).unwrap();
+    let b = TransportPool.forward(&mut tape, clusters, b).unwrap();
+    let b = TransportUnpool.forward(&mut tape, clusters, b).unwrap();
+    let b = tape.scale(T::of(1.5), b).unwrap();
+    let y = tape.concatenate(a, b).unwrap();
+    let joined = random::<T>(fine.vertex_count() * y.kind().dimension(), 3);
+    let turning = tape
+        .regression(Penalty::MeanSquare, y.clone(), &joined, None)
+        .unwrap();
+    let y = to_scalars.forward(&mut tape, y).unwrap();
+    let y = angular.forward(&mut tape, fine, y).unwrap();
+    let y = tape.slice(&slice, y).unwrap();
+    let mean = GlobalPool::Mean
+        .forward(&mut tape, fine, y.clone())
+        .unwrap();
+    let largest = GlobalPool::Max.forward(&mut tape, fine, y).unwrap();
+    let y = tape.concatenate(mean, largest).unwrap();
+    let output = y.values().unwrap().to_vec();
+    let target = random::<T>(output.len(), 2);
+    let labels = [4, 1];
+    let targets = Targets {
+        classes: 6,
+        labels: &labels,
+        class_weights: None,
+    };
+    let entropy = tape.cross_entropy(y.clone(), targets).unwrap();
+    let distance = tape.regression(Penalty::L1, y, &target, None).unwrap();
+    let values = [&entropy, &distance, &turning].map(|loss| T::of(loss.value().unwrap()));
+    tape.backward_sum(&[(&entropy, 0.7), (&distance, 0.4), (&turning, 0.5)])
+        .unwrap();
+    parameters.move_to_host().unwrap();
+    let mut all = vec![output, values.to_vec()];
+    all.extend(parameters.iter().map(|entry| entry.gradient().to_vec()));
+    all
+}
+
+#[test]
+fn all_other_layers_agree_with_f64_on_the_cpu() {
+    let expected = other_layers::<f64>(&Device::Cpu);
+    for device in devices("other layers") {
+        let found = other_layers::<f32>(&device);
+        assert_eq!(found.len(), expected.len());
+        for (place, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let error = relative_error(found, expected);
+            println!("{device:?}: result {place} differs by {error:.1e}");
+            assert!(error < 1e-4);
+        }
+    }
+}
