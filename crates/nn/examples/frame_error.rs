@@ -65,5 +65,8 @@ fn predict(
     let mut workspace = Workspace::default();
     let mut tape = Tape::inference(&mut workspace, parameters);
     let x = tape.input(network.input().clone(), x)?;
-    Ok(network.forward(&mut tape, &batch, x)?.values()?.into_owned())
+    Ok(network
+        .forward(&mut tape, &batch, x)?
+        .values()?
+        .into_owned())
 }
