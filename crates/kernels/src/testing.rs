@@ -114,6 +114,15 @@ pub(crate) fn assert_gradient(
     }
 }
 
+/// Asserts `<A x, y> = <x, A^T y>` to 1e-12 for a map that is linear in `x`.
+pub(crate) fn assert_adjoint(what: &str, output: f64, x: &[f64], adjoint: &[f64]) {
+    let found = dot(x, adjoint);
+    assert!(
+        (found - output).abs() <= 1e-12 * output.abs().max(1.0),
+        "{what}: {found} is not {output}"
+    );
+}
+
 /// Runs `compute` in pools of 1, 2 and 3 threads and asserts that its results are the same to the bit.
 pub(crate) fn assert_same_on_any_threads<T: Real>(compute: impl Fn() -> Vec<T> + Sync) {
     let on = |threads: usize| {

@@ -1,5 +1,7 @@
 use super::*;
-use crate::testing::{assert_gradient, assert_same_on_any_threads, difference, dot, random};
+use crate::testing::{
+    assert_adjoint, assert_gradient, assert_same_on_any_threads, difference, dot, random,
+};
 
 fn operators() -> Vec<Linear> {
     [
@@ -68,7 +70,7 @@ fn fast_equals_reference() {
 }
 
 #[test]
-fn gradients_equal_finite_differences() {
+fn gradients_equal_finite_differences_and_are_adjoint() {
     let op = operators()[0];
     let rows = 9;
     let x: Vec<f64> = random(rows * op.inputs, 1);
@@ -99,6 +101,10 @@ fn gradients_equal_finite_differences() {
     assert_gradient("dx", |x| value(x, &weight, &bias), &x, &dx);
     assert_gradient("dweight", |w| value(&x, w, &bias), &weight, &dw);
     assert_gradient("dbias", |b| value(&x, &weight, b), &bias, &db);
+    // Without bias it is linear in the input and in the weights.
+    let output = value(&x, &weight, &vec![0.0; bias.len()]);
+    assert_adjoint("dx", output, &x, &dx);
+    assert_adjoint("dweight", output, &weight, &dw);
 }
 
 #[test]

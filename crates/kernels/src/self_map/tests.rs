@@ -1,5 +1,7 @@
 use super::*;
-use crate::testing::{assert_gradient, assert_same_on_any_threads, difference, dot, random};
+use crate::testing::{
+    assert_adjoint, assert_gradient, assert_same_on_any_threads, difference, dot, random,
+};
 
 fn operators() -> Vec<SelfMap> {
     let op = |input: &str, output: &str, bias| SelfMap {
@@ -74,7 +76,7 @@ fn fast_equals_reference() {
 }
 
 #[test]
-fn gradients_equal_finite_differences() {
+fn gradients_equal_finite_differences_and_are_adjoint() {
     for op in operators() {
         let vertices = 11;
         let x: Vec<f64> = random(vertices * op.input.dimension(), 1);
@@ -104,6 +106,10 @@ fn gradients_equal_finite_differences() {
         assert_gradient("dx", |x| value(x, &weight, &bias), &x, &dx);
         assert_gradient("dweight", |w| value(&x, w, &bias), &weight, &dw);
         assert_gradient("dbias", |b| value(&x, &weight, b), &bias, &db);
+        // Without bias it is linear in the input and in the weights.
+        let output = value(&x, &weight, &vec![0.0; bias.len()]);
+        assert_adjoint("dx", output, &x, &dx);
+        assert_adjoint("dweight", output, &weight, &dw);
     }
 }
 
