@@ -1,5 +1,6 @@
 //! The command `gemcnn`.
 
+mod device;
 mod failure;
 mod mesh;
 mod output;

@@ -1,0 +1,45 @@
+//! Where a command computes.
+
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use gemcnn_nn::{Device, DeviceChoice, ProductMode};
+
+/// Options of every command that runs networks.
+#[derive(Debug, Args)]
+pub struct DeviceArgs {
+    /// Where to compute: auto (a GPU if one works, else the CPU), cpu, cuda or cuda:N.
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        default_value = "auto",
+        help_heading = "Device"
+    )]
+    device: DeviceChoice,
+
+    /// Matrix products on a GPU: tf32 uses its tensor cores with 10 bits of mantissa, f32 is exact to
+    /// rounding.
+    #[arg(long, value_enum, help_heading = "Device")]
+    matmul: Option<Matmul>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Matmul {
+    Tf32,
+    F32,
+}
+
+impl DeviceArgs {
+    /// The device, after one line on standard error that says what it is and why.
+    pub fn open(&self, default: ProductMode) -> Result<Device, Failure> {
+        let (device, reason) = self.device.open().map_err(Failure::input)?;
+        eprintln!("{reason}");
+        if let Device::Cuda(cuda) = &device {
+            cuda.set_product_mode(match self.matmul {
+                Some(Matmul::Tf32) => ProductMode::Tf32,
+                Some(Matmul::F32) => ProductMode::F32,
+                None => default,
+            });
+        }
+        Ok(device)
+    }
+}

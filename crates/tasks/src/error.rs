@@ -1,0 +1,64 @@
+//! What can go wrong between a folder of meshes and a trained model.
+
+use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
+use gemcnn_nn::NnError;
+use std::path::PathBuf;
+
+/// Why a data set, a run or an experiment cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    /// A mesh file that cannot be read.
+    #[error(transparent)]
+    Mesh(#[from] FileError),
+    /// A mesh without usable geometry.
+    #[error("{name}: {source}")]
+    Geometry {
+        /// The mesh.
+        name: String,
+        /// What is wrong with it.
+        source: GeometryError,
+    },
+    /// A mesh without the coarser levels that a model needs.
+    #[error("{name}: {source}")]
+    Hierarchy {
+        /// The mesh.
+        name: String,
+        /// What is wrong with it.
+        source: HierarchyError,
+    },
+    /// A setting that makes no sense.
+    #[error("{what}: {problem}")]
+    Setting {
+        /// Which setting.
+        what: String,
+        /// What is wrong with it, and what is allowed.
+        problem: String,
+    },
+    /// A file that cannot be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A network that refuses something.
+    #[error(transparent)]
+    Network(#[from] NnError),
+}
+
+impl TaskError {
+    /// A setting that makes no sense.
+    pub fn setting(what: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Setting {
+            what: what.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// For `map_err` on what the system says of a file.
+    pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        |source| Self::File { path, source }
+    }
+}
