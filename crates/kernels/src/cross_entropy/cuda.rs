@@ -22,7 +22,8 @@ pub struct DeviceTargets {
     classes: usize,
     labels: DeviceBuffer<u32>,
     class_weights: Option<DeviceBuffer<f32>>,
-    normaliser: f64,
+    /// `1 / sum_v w_v`, and 0 if no row counts.
+    normaliser: DeviceBuffer<f64>,
 }
 
 impl DeviceTargets {
@@ -40,7 +41,7 @@ impl DeviceTargets {
             classes: targets.classes,
             labels: device.upload(targets.labels)?,
             class_weights,
-            normaliser: targets.normaliser(),
+            normaliser: device.upload(&[targets.normaliser()])?,
         })
     }
 
@@ -53,18 +54,13 @@ impl DeviceTargets {
     pub fn rows(&self) -> usize {
         self.labels.len()
     }
-
-    /// `1 / sum_v w_v`, and 0 if no row counts.
-    pub(crate) fn normaliser(&self) -> f64 {
-        self.normaliser
-    }
 }
 
 /// A score that is still on the device.
 #[derive(Debug)]
 pub struct DeviceScore {
-    sums: DeviceBuffer<f64>,
-    normaliser: f64,
+    /// Loss, correct rows, counted rows.
+    numbers: DeviceBuffer<f64>,
 }
 
 impl DeviceScore {
@@ -73,11 +69,11 @@ impl DeviceScore {
     /// # Errors
     /// Work that failed.
     pub fn read(&self, device: &CudaDevice) -> Result<Score, CudaError> {
-        let mut sums = [0.0; 3];
-        self.sums.read(device, &mut sums)?;
-        let [loss, correct, counted] = sums;
+        let mut numbers = [0.0; 3];
+        self.numbers.read(device, &mut numbers)?;
+        let [loss, correct, counted] = numbers;
         Ok(Score {
-            loss: loss * self.normaliser,
+            loss,
             correct: correct as usize,
             counted: counted as usize,
         })
@@ -101,8 +97,7 @@ pub(crate) struct SoftmaxRows<'a> {
     pub stride: usize,
     /// Added to the logits; may be empty.
     pub bias: DeviceSlice<'a, f32>,
-    /// Where gradients go (it may be where the logits are), for this gradient of the sum of weighted
-    /// losses.
+    /// Where gradients go (it may be where the logits are), for this gradient of the loss.
     pub gradients: Option<(DeviceSlice<'a, f32>, f64)>,
     pub predictions: DeviceSlice<'a, u32>,
     pub ranks: DeviceSlice<'a, u32>,
@@ -153,7 +148,7 @@ impl RowScores {
         let classes = rows.targets.classes;
         let (threads, _) = shape(classes);
         let nothing = (DeviceSlice::empty(), 0.0);
-        let (gradients, scale) = rows.gradients.unwrap_or(nothing);
+        let (gradients, dloss) = rows.gradients.unwrap_or(nothing);
         let weights = rows.targets.class_weights.as_ref();
         let size = |n: usize| to_u32(OPERATOR, n);
         let function = device.function(SOURCE, &defines(classes), "softmax_rows")?;
@@ -172,7 +167,8 @@ impl RowScores {
                     rows.bias,
                     rows.targets.labels.view().from(first),
                     weights.map_or(DeviceSlice::empty(), DeviceBuffer::view),
-                    scale,
+                    &rows.targets.normaliser,
+                    dloss,
                     self.losses.view().from(first),
                     self.marks.view().from(first),
                     rows.predictions,
@@ -189,7 +185,7 @@ impl RowScores {
         device: &CudaDevice,
         targets: &DeviceTargets,
     ) -> Result<DeviceScore, CudaError> {
-        let mut sums = device.buffer(3)?;
+        let mut numbers = device.buffer(3)?;
         let rows = to_u32(OPERATOR, self.losses.len())?;
         let defines = vec![("THREADS", "1024".to_string()), ("ITEMS", "0".to_string())];
         let function = device.function(SOURCE, &defines, "tally")?;
@@ -198,21 +194,23 @@ impl RowScores {
             function.run(
                 (1, 1),
                 (1024, 1),
-                args![&self.losses, &self.marks, rows, &sums.view_mut()],
+                args![
+                    &self.losses,
+                    &self.marks,
+                    rows,
+                    &targets.normaliser,
+                    &numbers.view_mut(),
+                ],
             )?;
         }
-        Ok(DeviceScore {
-            sums,
-            normaliser: targets.normaliser,
-        })
+        Ok(DeviceScore { numbers })
     }
 }
 
 /// Score without rows or classes.
 pub(crate) fn empty_score(device: &CudaDevice) -> Result<DeviceScore, CudaError> {
     Ok(DeviceScore {
-        sums: device.zeros(3)?,
-        normaliser: 0.0,
+        numbers: device.zeros(3)?,
     })
 }
 
@@ -240,8 +238,7 @@ pub fn backward(
     dlogits: DeviceSliceMut<'_, f32>,
 ) -> Result<DeviceScore, CudaError> {
     check_length(OPERATOR, "dlogits", dlogits.view(), logits.len())?;
-    let scale = dloss * targets.normaliser;
-    let gradients = Some((dlogits.view(), scale));
+    let gradients = Some((dlogits.view(), dloss));
     run(device, targets, logits, gradients, DeviceSlice::empty())
 }
 

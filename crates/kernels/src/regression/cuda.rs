@@ -21,7 +21,8 @@ pub struct DeviceRegression {
     penalty: Penalty,
     mask: Option<DeviceBuffer<u8>>,
     vertices: usize,
-    normaliser: f64,
+    /// What the sum of penalties is multiplied with to give the loss.
+    normaliser: DeviceBuffer<f64>,
 }
 
 impl DeviceRegression {
@@ -47,7 +48,7 @@ impl DeviceRegression {
             penalty: regression.penalty,
             mask,
             vertices,
-            normaliser: regression.normaliser(vertices),
+            normaliser: device.upload(&[regression.normaliser(vertices)])?,
         })
     }
 
@@ -113,7 +114,7 @@ pub fn forward(
             args![
                 &partials,
                 size(parts)?,
-                regression.normaliser,
+                &regression.normaliser,
                 &loss.view_mut(),
             ],
         )?;
@@ -156,7 +157,8 @@ pub fn backward(
                 size(regression.features.dimension())?,
                 regression.absolute(),
                 items as u64,
-                dloss * regression.normaliser,
+                &regression.normaliser,
+                dloss,
                 &dprediction,
             ],
         )
