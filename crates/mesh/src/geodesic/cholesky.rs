@@ -155,8 +155,7 @@ impl Cholesky {
                 self.values[end[column]] = entry;
                 end[column] += 1;
             }
-            // Not a number fails as well.
-            if !(pivot > LEAST_PIVOT * matrix.diagonal[row]) {
+            if pivot.is_nan() || pivot <= LEAST_PIVOT * matrix.diagonal[row] {
                 return Err(Failure::Pivot { row });
             }
             self.inverse_diagonal[row] = pivot.recip();
