@@ -82,7 +82,7 @@ pub enum GeodesicError {
 /// let distances = solver.distances_from(0)?;
 /// for (vertex, distance) in sphere.vertices().iter().zip(&distances) {
 ///     let exact = vertex.angle_between(sphere.vertices()[0]);
-///     assert!((distance - exact).abs() < 0.05);
+///     assert!((distance - exact).abs() < 0.1); // less than an edge, even at the antipode
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
