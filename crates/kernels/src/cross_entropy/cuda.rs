@@ -1,6 +1,7 @@
 //! Softmax cross-entropy on a GPU: a block of threads for each row, the logits of a row in registers.
 
 use super::{Score, Targets};
+use crate::KernelError;
 use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
     Variant, args, check_length, to_u32, variant,
@@ -45,6 +46,43 @@ impl DeviceTargets {
         })
     }
 
+    /// A copy.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+        let class_weights = match &self.class_weights {
+            Some(weights) => Some(weights.duplicate(device)?),
+            None => None,
+        };
+        Ok(Self {
+            classes: self.classes,
+            labels: self.labels.duplicate(device)?,
+            class_weights,
+            normaliser: self.normaliser.duplicate(device)?,
+        })
+    }
+
+    /// Copies other targets over these, in the same place, for all work that follows.
+    ///
+    /// # Errors
+    /// Targets of other numbers of rows or classes, or weighted where these are not.
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+        let weighted = |targets: &Self| targets.class_weights.is_some();
+        if (self.classes, weighted(self)) != (with.classes, weighted(with)) {
+            return Err(CudaError::Kernel(KernelError::Setting {
+                operator: OPERATOR,
+                problem: "only targets of the same form can be put in the place of others".into(),
+            }));
+        }
+        self.labels.overwrite(device, &with.labels)?;
+        self.normaliser.overwrite(device, &with.normaliser)?;
+        match (&self.class_weights, &with.class_weights) {
+            (Some(place), Some(weights)) => place.overwrite(device, weights),
+            _ => Ok(()),
+        }
+    }
+
     /// Number of classes.
     pub fn classes(&self) -> usize {
         self.classes
@@ -64,6 +102,16 @@ pub struct DeviceScore {
 }
 
 impl DeviceScore {
+    /// A copy, made after all work before.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+        Ok(Self {
+            numbers: self.numbers.duplicate(device)?,
+        })
+    }
+
     /// The score, after all work before.
     ///
     /// # Errors

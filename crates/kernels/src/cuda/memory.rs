@@ -390,6 +390,30 @@ impl<T: Pod> DeviceBuffer<T> {
         }
     }
 
+    /// Copies other numbers over these, after all work before. Whoever shares the buffer sees them in the
+    /// work that follows.
+    ///
+    /// # Errors
+    /// Another length, or a failed call.
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+        let place = DeviceSliceMut {
+            address: self.address(),
+            length: self.length,
+            buffer: PhantomData,
+        };
+        device.copy(with.view(), place)
+    }
+
+    /// A copy, made after all work before.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+        let copy = device.buffer(self.length)?;
+        copy.overwrite(device, self)?;
+        Ok(copy)
+    }
+
     /// Copies the numbers to the host, after all work before.
     ///
     /// # Errors
@@ -462,6 +486,11 @@ impl<'a, T> DeviceSlice<'a, T> {
             length: end - start,
             buffer: PhantomData,
         }
+    }
+
+    /// Where it lies on its device, which tells it from other slices that are alive.
+    pub fn place(&self) -> u64 {
+        self.address
     }
 
     /// Whether `count` numbers of four bytes can be loaded at once from the start.

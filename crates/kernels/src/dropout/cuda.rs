@@ -26,12 +26,18 @@ impl DeviceStream {
         })
     }
 
+    /// Where it lies on its device.
+    pub fn place(&self) -> u64 {
+        self.seed_and_step.view().place()
+    }
+
     /// Makes it another stream for all work that follows.
     ///
     /// # Errors
     /// A failed call.
-    pub fn set(&mut self, device: &CudaDevice, stream: Stream) -> Result<(), CudaError> {
-        device.write(self.seed_and_step.view_mut(), &[stream.seed, stream.step])
+    pub fn set(&self, device: &CudaDevice, stream: Stream) -> Result<(), CudaError> {
+        let sent = device.upload(&[stream.seed, stream.step])?;
+        self.seed_and_step.overwrite(device, &sent)
     }
 }
 
