@@ -2,9 +2,11 @@
 //! experiments of the paper.
 
 mod error;
+pub mod models;
 mod sample;
 mod task;
 
 pub use error::TaskError;
+pub use models::ModelConfig;
 pub use sample::{Batch, Sample, SampleSource, Target};
 pub use task::Task;
