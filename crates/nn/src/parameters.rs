@@ -303,12 +303,15 @@ impl<T: Real> Parameters<T> {
 
     /// Sets all gradients to zero.
     pub fn clear_gradients(&mut self) {
-        for entry in &mut self.entries {
-            entry.gradient.fill(T::zero());
-        }
-        // A copy that failed has no gradients to clear, and says so when it is used.
-        if let Ok(Some(device)) = self.placement.get_mut() {
-            device.clear_gradients();
+        match self.placement.get_mut() {
+            Ok(Some(device)) => device.clear_gradients(),
+            Ok(None) => {
+                for entry in &mut self.entries {
+                    entry.gradient.fill(T::zero());
+                }
+            }
+            // A copy that failed has no gradients to clear, and says so when it is used.
+            Err(_) => {}
         }
     }
 
