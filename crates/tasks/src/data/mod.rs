@@ -14,6 +14,8 @@ mod description;
 mod entry;
 mod error;
 mod faust;
+#[cfg(test)]
+mod fuzz;
 mod infer;
 mod meshes;
 mod npy;
