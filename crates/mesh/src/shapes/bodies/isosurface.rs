@@ -6,6 +6,7 @@
 //! the function is positive all around the lattice's border.
 
 use glam::DVec3;
+use rayon::prelude::*;
 
 /// Steps from a lattice point to the seven others of its cube; edges of tetrahedra run along them.
 const STEPS: [[usize; 3]; 8] = [
@@ -34,7 +35,7 @@ const NONE: u32 = u32::MAX;
 /// The zero set of `value` between `low` and `high`, with outward-facing triangles where `value` is
 /// negative inside; the lattice has about the spacing `spacing`.
 pub(super) fn isosurface(
-    value: impl Fn(DVec3) -> f64,
+    value: impl Fn(DVec3) -> f64 + Sync,
     low: DVec3,
     high: DVec3,
     spacing: f64,
@@ -44,12 +45,11 @@ pub(super) fn isosurface(
         .map(|cells| cells.ceil() as usize + 1);
     let index = |[x, y, z]: [usize; 3]| (z * ny + y) * nx + x;
     let position = |[x, y, z]: [usize; 3]| low + spacing * DVec3::new(x as f64, y as f64, z as f64);
-    let mut values = Vec::with_capacity(nx * ny * nz);
-    for z in 0..nz {
-        for y in 0..ny {
-            values.extend((0..nx).map(|x| value(position([x, y, z]))));
-        }
-    }
+    let values: Vec<f64> = (0..nx * ny * nz)
+        .into_par_iter()
+        .with_min_len(1024)
+        .map(|i| value(position([i % nx, i / nx % ny, i / (nx * ny)])))
+        .collect();
 
     let mut vertices = Vec::new();
     let mut triangles = Vec::new();

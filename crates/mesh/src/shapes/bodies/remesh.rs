@@ -5,8 +5,6 @@
 //! of vertices follows from the edge length, which is corrected once; the rest is removed or added
 //! at the shortest or longest edges.
 
-use std::cmp::Reverse;
-
 use glam::DVec3;
 use rayon::prelude::*;
 
@@ -16,6 +14,10 @@ use super::triangulation::Triangulation;
 /// Edges are split over, and collapsed under, these multiples of the wanted length.
 const SPLIT: f64 = 4.0 / 3.0;
 const COLLAPSE: f64 = 4.0 / 5.0;
+/// Steps of the search for the edge length.
+const LENGTH_STEPS: usize = 5;
+/// Passes of halving in one round.
+const SPLIT_PASSES: usize = 8;
 /// Rounds before and after the correction of the edge length.
 const FIRST_ROUNDS: usize = 6;
 const LATER_ROUNDS: usize = 3;
@@ -76,16 +78,10 @@ fn base_length(sites: &[(DVec3, f64)], skin: &Skin, vertices: f64) -> f64 {
             .map(|&(middle, area)| density * area / skin.edge_length(middle, base).powi(2));
         shares.collect::<Vec<f64>>().iter().sum::<f64>()
     };
-    let (mut low, mut high) = (1e-3_f64, 1.0_f64);
-    for _ in 0..24 {
-        let middle = (low * high).sqrt();
-        if count(middle) > vertices {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    (low * high).sqrt()
+    // The count falls with the square of the length, but for thin limbs at great lengths.
+    (0..LENGTH_STEPS).fold(0.02, |base, _| {
+        base * (count(base) / vertices).sqrt().min(4.0)
+    })
 }
 
 struct Remesher<'a> {
@@ -124,20 +120,35 @@ impl Remesher<'_> {
     fn split(&mut self, edge: u32) {
         let [from, to] = self.surface.segment(edge);
         let [a, b] = self.surface.ends(edge).map(|v| self.wanted[v as usize]);
-        let middle = self.skin.project(from.midpoint(to));
-        self.surface.split(edge, middle);
+        self.surface.split(edge, from.midpoint(to));
         self.wanted.push(0.5 * (a + b));
     }
 
+    /// Halves long edges, longest first: in another order, flat triangles can breed new long edges
+    /// without end.
     fn split_long_edges(&mut self) {
-        let mut edge = 0;
-        // Splits append edges, which are looked at in their turn.
-        while edge < self.surface.half_edge_slots() {
-            if self.surface.is_edge(edge) && self.relative_length(edge) > SPLIT {
+        for _ in 0..SPLIT_PASSES {
+            let mut long: Vec<(u64, u32)> = self.edges_by_length();
+            long.retain(|&(length, _)| f64::from_bits(length) > SPLIT);
+            if long.is_empty() {
+                return;
+            }
+            for &(_, edge) in long.iter().rev() {
                 self.split(edge);
             }
-            edge += 1;
         }
+    }
+
+    /// All edges, shortest first, with the bits of their relative lengths: for numbers that are not
+    /// negative, these are in the order of the numbers.
+    fn edges_by_length(&self) -> Vec<(u64, u32)> {
+        let mut edges: Vec<(u64, u32)> = self
+            .surface
+            .edges()
+            .map(|edge| (self.relative_length(edge).to_bits(), edge))
+            .collect();
+        edges.sort_unstable();
+        edges
     }
 
     fn collapse_short_edges(&mut self) {
@@ -156,7 +167,7 @@ impl Remesher<'_> {
         }
         let ends = self.surface.ends(edge);
         let [from, to] = self.surface.segment(edge);
-        let middle = self.skin.project(from.midpoint(to));
+        let middle = from.midpoint(to);
         let surface = &self.surface;
         let sound = (0..2).all(|end| {
             let (kept, other) = (ends[end], ends[1 - end]);
@@ -290,16 +301,9 @@ impl Remesher<'_> {
             if count == vertices {
                 return;
             }
-            let mut edges: Vec<(u64, u32)> = self
-                .surface
-                .edges()
-                // Lengths are positive, so their bits are in their order.
-                .map(|edge| (self.relative_length(edge).to_bits(), edge))
-                .collect();
-            if count > vertices {
-                edges.sort_unstable();
-            } else {
-                edges.sort_unstable_by_key(|&(length, edge)| (Reverse(length), edge));
+            let mut edges = self.edges_by_length();
+            if count < vertices {
+                edges.reverse();
             }
             // One edit to a neighbourhood in each round keeps the edges' lengths true.
             let mut touched = vec![false; self.surface.positions.len()];

@@ -443,6 +443,17 @@ impl Solid {
         })
     }
 
+    /// Centre and radius of a ball around it.
+    pub(super) fn ball(&self) -> (DVec3, f64) {
+        match &self.form {
+            Form::RoundCone { ends, radii } => (
+                ends[0].midpoint(ends[1]),
+                0.5 * ends[0].distance(ends[1]) + radii[0].max(radii[1]),
+            ),
+            Form::Ellipsoid { centre, radii, .. } => (*centre, radii.max_element()),
+        }
+    }
+
     /// Distance from its surface, negative inside; for an ellipsoid to first order.
     pub(super) fn distance(&self, p: DVec3) -> f64 {
         match &self.form {
