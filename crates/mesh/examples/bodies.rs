@@ -12,7 +12,7 @@ use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_mesh::{Adjacency, DVec3, Faces, Mesh};
 
 /// Bodies in each row of the picture, and rows.
-const COLUMNS: u64 = 6;
+const COLUMNS: u64 = 5;
 const ROWS: u64 = 2;
 /// Bodies that the statistics are over.
 const BODIES: u64 = 100;
@@ -111,7 +111,7 @@ fn gallery(family: &BodyFamily) -> Result<Vec<u8>, Box<dyn Error>> {
     let (mut vertices, mut faces, mut colours) = (Vec::new(), Faces::new(), Vec::new());
     for index in 0..COLUMNS * ROWS {
         let (column, row) = ((index % COLUMNS) as f64, (index / COLUMNS) as f64);
-        let place = DVec3::new(1.15 * column, -2.0 * row, 0.0);
+        let place = DVec3::new(1.4 * column, -2.05 * row, 0.0);
         let first = vertices.len() as u32;
         let body = family.body(index);
         vertices.extend(body.vertices().iter().map(|&v| v + place));
@@ -122,8 +122,8 @@ fn gallery(family: &BodyFamily) -> Result<Vec<u8>, Box<dyn Error>> {
         colours.extend(parts.map(|part| pale(label_colour(part.label().into()))));
     }
     let options = RenderOptions {
-        width: 1200,
-        height: 740,
+        width: 1000,
+        height: 620,
         view: View::orbit(12.0, 4.0, Up::Y),
         ..RenderOptions::default()
     };

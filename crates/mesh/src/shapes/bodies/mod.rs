@@ -31,6 +31,8 @@ use crate::{Adjacency, Faces, Mesh};
 
 /// Spacing of the lattice that finds the body's topology, in metres: finer than any gap or limb.
 const LATTICE: f64 = 0.018;
+/// Reach of the smoothing of normals, in metres.
+const SMOOTH_NORMALS: f64 = 0.025;
 
 /// What a family of bodies is like.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -181,7 +183,7 @@ pub struct BodyFamily {
     template: Mesh,
     /// Vertices of the template in the coordinates of the skeleton.
     at_rest: Vec<DVec3>,
-    /// Outward normals of the template.
+    /// Outward normals of the template, smoothed, along which people differ.
     normals: Vec<DVec3>,
     /// About half the thickness of the body at every vertex.
     radii: Vec<f64>,
@@ -226,14 +228,15 @@ impl BodyFamily {
             ANATOMY.bones[heaviest as usize].part
         });
         let (radii, parts) = (radii.collect(), parts.collect());
+        let normals = smoothed_normals(&rest, &adjacency, &skin);
         let (at_rest, faces) = rest.into_parts();
         let mut standing = at_rest.clone();
         stand_on_floor(&mut standing);
         Ok(Self {
             options: *options,
             template: Mesh::new(standing, faces)?,
-            normals: at_rest.iter().map(|&p| skin.normal(p)).collect(),
             at_rest,
+            normals,
             radii,
             weights,
             parts,
@@ -280,6 +283,27 @@ impl BodyFamily {
             .sum();
         blended(shares, pose, shaped)
     }
+}
+
+/// The mean of the normals within about `SMOOTH_NORMALS` of each vertex. It is short where they differ,
+/// so that relief along it hardly moves a nose, an ear or a fingertip.
+fn smoothed_normals(mesh: &Mesh, adjacency: &Adjacency, skin: &Skin) -> Vec<DVec3> {
+    let edges = (0..mesh.vertex_count()).flat_map(|v| {
+        let neighbours = adjacency.neighbours_of(v).iter();
+        neighbours.map(move |&n| mesh.vertices()[v].distance(mesh.vertices()[n as usize]))
+    });
+    let mean_edge = edges.sum::<f64>() / adjacency.edge_count() as f64;
+    // Each step spreads a value with the variance of about one squared edge.
+    let steps = (SMOOTH_NORMALS / mean_edge).powi(2).ceil() as usize;
+    let first = mesh.vertices().iter().map(|&p| skin.normal(p)).collect();
+    (0..steps).fold(first, |normals: Vec<DVec3>, _| {
+        let mean_around = |v: usize| {
+            let neighbours = adjacency.neighbours_of(v).iter();
+            let sum: DVec3 = neighbours.map(|&n| normals[n as usize]).sum();
+            (sum + normals[v]) / (adjacency.row(v).len() + 1) as f64
+        };
+        (0..normals.len()).map(mean_around).collect()
+    })
 }
 
 /// Moves a point by the weighted mean of the bones' motions, taken of their dual quaternions, which

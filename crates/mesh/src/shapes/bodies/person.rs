@@ -42,7 +42,7 @@ struct Bump {
     spread: f64,
 }
 
-const BUMPS: [Bump; 5] = [
+const BUMPS: [Bump; 4] = [
     Bump {
         centre: DVec3::new(0.0, 1.075, 0.10),
         radius: 0.12,
@@ -66,12 +66,6 @@ const BUMPS: [Bump; 5] = [
         radius: 0.07,
         height: [0.0, 0.02],
         spread: 0.006,
-    },
-    Bump {
-        centre: DVec3::new(0.0, 1.625, 0.12),
-        radius: 0.022,
-        height: [0.0, 0.0],
-        spread: 0.005,
     },
 ];
 

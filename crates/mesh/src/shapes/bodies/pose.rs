@@ -106,14 +106,14 @@ const JOINTS: [(usize, &[Turn]); 12] = [
         UPPER_ARM,
         &[
             turn(Axis::Up, -85.0, -12.0, 25.0),
-            turn(Axis::Front, -34.0, -14.0, 95.0),
+            turn(Axis::Front, -34.0, -14.0, 80.0),
             turn(Axis::Along, -45.0, 0.0, 45.0),
         ],
     ),
     (
         FOREARM,
         &[
-            turn(Axis::Elbow, 0.0, 25.0, 125.0),
+            turn(Axis::Elbow, 0.0, 20.0, 100.0),
             turn(Axis::Along, -30.0, 0.0, 30.0),
         ],
     ),
@@ -128,12 +128,12 @@ const JOINTS: [(usize, &[Turn]); 12] = [
     (
         THIGH,
         &[
-            turn(Axis::Across, -85.0, -10.0, 22.0),
-            turn(Axis::Front, -8.0, 4.0, 38.0),
+            turn(Axis::Across, -80.0, -6.0, 22.0),
+            turn(Axis::Front, -8.0, 2.0, 32.0),
             turn(Axis::Along, -25.0, 0.0, 25.0),
         ],
     ),
-    (SHIN, &[turn(Axis::Across, 0.0, 15.0, 110.0)]),
+    (SHIN, &[turn(Axis::Across, 0.0, 10.0, 100.0)]),
     (
         FOOT,
         &[
@@ -197,7 +197,9 @@ fn draw_turns(uniform: &mut Uniform, range: f64) -> [DQuat; BONE_COUNT] {
 
 impl Turn {
     fn draw(&self, uniform: &mut Uniform, bone: usize, range: f64, is_right: bool) -> DQuat {
+        // Extremes are rarer than what is near the natural pose.
         let at = uniform.signed();
+        let at = at * at.abs().sqrt();
         let side = if at < 0.0 {
             self.natural - self.low
         } else {

@@ -20,7 +20,7 @@ use super::surface::Skin;
 use crate::{Adjacency, Mesh};
 
 /// Distance over which a joint is smoothed, relative to the limb's half thickness.
-const SMOOTHING: f64 = 0.75;
+const SMOOTHING: f64 = 1.25;
 /// Smaller weights are left out; together they move no vertex by a visible distance.
 const NEGLIGIBLE: f64 = 1e-5;
 /// The solution stops when the residual has shrunk by this factor, or after so many steps.
