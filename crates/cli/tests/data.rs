@@ -206,6 +206,26 @@ fn processes_share_a_cache_and_may_be_killed() {
 }
 
 #[test]
+fn made_bodies_are_a_data_set() {
+    let folder = tempdir().unwrap();
+    let place = folder.path().join("bodies");
+    let small = ["--count", "5", "--vertices", "600"];
+    let make = [&["data", "make", "bodies", path(&place)], &small[..]].concat();
+    let said = succeed(&mut gemcnn(&make));
+    assert!(said.contains("5 bodies of 600 vertices"), "{said}");
+    let said = succeed(&mut gemcnn(&["data", "check", path(&place)]));
+    for part in [
+        "(correspondence)",
+        "train      4 meshes, 2,400 vertices",
+        "test       1 mesh,",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    let output = fail(&mut gemcnn(&make));
+    assert!(text(&output.stderr).contains("already"));
+}
+
+#[test]
 fn a_cache_in_the_way_warns_once_and_does_not_stop() {
     let (folder, place) = (teeth(3), tempdir().unwrap());
     let file = place.path().join("file");

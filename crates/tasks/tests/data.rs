@@ -6,8 +6,8 @@ use gemcnn_mesh::{
 };
 use gemcnn_nn::{FeatureType, IGNORE};
 use gemcnn_tasks::data::{
-    Cache, DataConfig, Dataset, HierarchySettings, Part, Preparation, check, npy_f32, npy_i64,
-    vectors,
+    BodiesConfig, Cache, DataConfig, Dataset, HierarchySettings, Part, Preparation, check, npy_f32,
+    npy_i64, vectors,
 };
 use gemcnn_tasks::{FeatureConfig, FeatureKind, Sample, SampleSource, Target, Task, TaskError};
 use std::fs;
@@ -802,6 +802,41 @@ fn samples_are_the_same_with_and_without_memory() {
     assert!(!std::sync::Arc::ptr_eq(&c.graph, &d.graph), "read again");
     assert_same(&[a, b], &[c, d]);
     assert!(part.load(99).is_err());
+}
+
+#[test]
+fn bodies_are_registered_and_cached_by_their_settings() {
+    let bodies = BodiesConfig {
+        count: 5,
+        vertices: 600,
+        seed: 3,
+    };
+    let dataset = Dataset::open(&DataConfig::Bodies(bodies.clone())).unwrap();
+    assert_eq!(Part::ALL.map(|part| dataset.len(part)), [4, 0, 1]);
+    assert_eq!(dataset.template().unwrap().vertex_count(), 600);
+    let place = tempdir().unwrap();
+    let cache = Cache::new(place.path());
+    let load = |dataset: &Dataset, index: usize| {
+        let part = dataset.part(Part::Train, &Preparation::default(), &cache);
+        part.unwrap().load(index).unwrap()
+    };
+    let (first, second) = (load(&dataset, 0), load(&dataset, 1));
+    assert_eq!(first.target, Target::VertexLabels((0..600).collect()));
+    assert_ne!(first.features, second.features);
+    assert_same(&[first], &[load(&dataset, 0)]);
+    assert_eq!(cache.usage().unwrap().entries, 2);
+    let others = BodiesConfig { seed: 4, ..bodies };
+    load(&Dataset::open(&DataConfig::Bodies(others)).unwrap(), 0);
+    assert_eq!(cache.usage().unwrap().entries, 3);
+    for (count, vertices) in [(0, 600), (5, 3), (1_000_000, 600)] {
+        let seed = 1;
+        let bad = DataConfig::Bodies(BodiesConfig {
+            count,
+            vertices,
+            seed,
+        });
+        assert!(refusal(Dataset::open(&bad)).contains("synthetic bodies"));
+    }
 }
 
 /// A closed mesh of the size of the registrations: two poles and 82 rings of 84 vertices.

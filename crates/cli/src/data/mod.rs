@@ -2,6 +2,7 @@
 
 mod cache;
 mod check;
+mod make;
 mod prepare;
 
 use crate::failure::Failure;
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 pub enum DataCommand {
     Check(check::Check),
     Prepare(prepare::Prepare),
+    Make(make::Make),
     Cache(cache::CacheCommand),
 }
 
@@ -22,6 +24,7 @@ pub fn run(command: DataCommand) -> Result<(), Failure> {
     match command {
         DataCommand::Check(command) => command.run(),
         DataCommand::Prepare(command) => command.run(),
+        DataCommand::Make(command) => command.run(),
         DataCommand::Cache(command) => command.run(),
     }
 }
@@ -30,17 +33,17 @@ pub fn run(command: DataCommand) -> Result<(), Failure> {
 #[derive(Debug, Args)]
 pub struct CacheArgs {
     /// Folder of the cache of prepared meshes; GEMCNN_CACHE or the user's cache folder, if not given.
-    #[arg(long = "cache", value_name = "DIR", help_heading = "Cache")]
-    folder: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", help_heading = "Cache")]
+    cache: Option<PathBuf>,
 
     /// Prepare all meshes anew and keep nothing.
-    #[arg(long, conflicts_with = "folder", help_heading = "Cache")]
+    #[arg(long, conflicts_with = "cache", help_heading = "Cache")]
     no_cache: bool,
 }
 
 impl CacheArgs {
     pub fn open(&self) -> Cache {
-        match &self.folder {
+        match &self.cache {
             _ if self.no_cache => Cache::none(),
             Some(folder) => Cache::new(folder),
             None => Cache::of_user(),

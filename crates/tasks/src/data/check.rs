@@ -171,7 +171,7 @@ fn fill(inner: &Inner, index: usize, found: &mut Found) -> Result<(), TaskError>
     let item = &inner.items[index];
     let content = inner.content(index)?;
     found.hash = Some(content.hash());
-    let mesh = &content.mesh()?.mesh;
+    let mesh = content.mesh()?;
     found.vertices = mesh.vertex_count();
     if mesh.face_count() == 0 {
         let problem = "it has no faces, and so no geometry".to_string();

@@ -33,12 +33,20 @@ impl Default for DataConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BodiesConfig {
-    /// How many bodies.
+    /// How many bodies, from 1 to 100,000.
     pub count: usize,
     /// About how many vertices each has.
     pub vertices: usize,
     /// Another seed, other bodies.
     pub seed: u64,
+}
+
+impl BodiesConfig {
+    /// How many bodies are for training; there is one for testing if there are two.
+    pub fn training(&self) -> usize {
+        let share = self.count - self.count / 5;
+        share.min(self.count.saturating_sub(1)).max(1)
+    }
 }
 
 impl Default for BodiesConfig {

@@ -8,11 +8,12 @@ use super::split::Split;
 use super::table::TextTable;
 use super::target::{TargetSource, Targets};
 use super::{
-    Cache, DESCRIPTION_FILE, DataConfig, DataError, Part, Pattern, Preparation, PreparedPart,
-    faust, infer,
+    BodiesConfig, Cache, DESCRIPTION_FILE, DataConfig, DataError, Part, Pattern, Preparation,
+    PreparedPart, faust, infer,
 };
 use crate::{Task, TaskError};
 use gemcnn_mesh::Mesh;
+use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_nn::FeatureType;
 use rayon::prelude::*;
 use std::collections::BTreeSet;
@@ -44,11 +45,16 @@ pub(crate) struct Inner {
     pub outputs: FeatureType,
     pub template: Option<Mesh>,
     pub notes: Vec<String>,
+    /// Makes the meshes, where they are no files.
+    pub bodies: Option<BodyFamily>,
 }
 
 impl Inner {
-    pub fn content(&self, item: usize) -> Result<Content, TaskError> {
-        Content::read(&self.items[item].path)
+    pub fn content(&self, item: usize) -> Result<Content<'_>, TaskError> {
+        match &self.bodies {
+            Some(family) => Ok(Content::body(family, item as u64)),
+            None => Content::read(&self.items[item].path),
+        }
     }
 }
 
@@ -135,7 +141,7 @@ impl Dataset {
             let problem = format!("there is no mesh {index}, only {}", items.len());
             TaskError::setting(part.to_string(), problem)
         })?;
-        Ok(self.inner.content(*item)?.mesh()?.mesh.clone())
+        Ok(self.inner.content(*item)?.mesh()?.clone())
     }
 
     /// The samples of a part, made ready as they are asked for.
@@ -173,9 +179,7 @@ pub(crate) fn gather(
             }
         }
         DataConfig::Faust(folder) => open_faust(folder, task, &mut problems)?,
-        DataConfig::Bodies(_) => {
-            return Err(TaskError::setting("bodies", "not made yet"));
-        }
+        DataConfig::Bodies(bodies) => open_bodies(bodies, task)?,
     };
     Ok((inner, problems))
 }
@@ -199,8 +203,7 @@ fn open_faust(
 ) -> Result<Inner, TaskError> {
     require(folder, Task::Correspondence, task)?;
     let items = faust::registrations(folder, problems)?;
-    let template =
-        Content::read(&items[0].path).and_then(|content| Ok(content.mesh()?.mesh.clone()));
+    let template = Content::read(&items[0].path).and_then(|content| Ok(content.mesh()?.clone()));
     let template = template.map_err(|error| problems.push(error)).ok();
     let note = format!(
         "FAUST: {} registrations, the first {} for training, the others for testing",
@@ -214,6 +217,37 @@ fn open_faust(
         template,
         vec![note],
     ))
+}
+
+fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskError> {
+    const NAME: &str = "synthetic bodies";
+    require(NAME.as_ref(), Task::Correspondence, task)?;
+    if !(1..=100_000).contains(&config.count) {
+        let problem = format!("count is {}, but must be from 1 to 100,000", config.count);
+        return Err(TaskError::setting(NAME, problem));
+    }
+    let options = BodyOptions {
+        vertices: config.vertices,
+        seed: config.seed,
+        ..Default::default()
+    };
+    let family =
+        BodyFamily::new(&options).map_err(|error| TaskError::setting(NAME, error.to_string()))?;
+    let names = (0..config.count).map(|number| format!("body_{number:03}"));
+    let train = config.training();
+    let note = format!(
+        "{} synthetic bodies, the first {train} for training, the others for testing",
+        config.count
+    );
+    let mut inner = registered(
+        NAME.into(),
+        names.map(|name| Item::new(name, "")).collect(),
+        Split::first(train, config.count),
+        Some(family.template().clone()),
+        vec![note],
+    );
+    inner.bodies = Some(family);
+    Ok(inner)
 }
 
 /// Meshes in correspondence by the numbers of their vertices.
@@ -240,6 +274,7 @@ fn registered(
         outputs: FeatureType::scalars(classes),
         template,
         notes,
+        bodies: None,
     }
 }
 
@@ -361,6 +396,7 @@ fn open_folder(
         outputs,
         template,
         notes,
+        bodies: None,
     })
 }
 
@@ -382,7 +418,7 @@ fn given_classes(description: &Description) -> Option<Classes> {
 /// How many numbers a vertex of a mesh has to be learned.
 fn columns(item: &Item, targets: &Targets) -> Result<usize, TaskError> {
     let content = Content::read(&item.path)?;
-    let vertices = content.mesh()?.mesh.vertex_count();
+    let vertices = content.mesh()?.vertex_count();
     Ok(targets.values(item, &content, vertices)?.columns)
 }
 
@@ -390,7 +426,7 @@ fn columns(item: &Item, targets: &Targets) -> Result<usize, TaskError> {
 fn found_labels(items: &[Item], targets: &Targets, problems: &mut Vec<TaskError>) -> BTreeSet<i64> {
     let labels_of = |item: &Item| -> Result<BTreeSet<i64>, TaskError> {
         let content = Content::read(&item.path)?;
-        let vertices = content.mesh()?.mesh.vertex_count();
+        let vertices = content.mesh()?.vertex_count();
         let labels = targets.labels(item, &content, vertices)?;
         Ok(labels.into_iter().flatten().collect())
     };

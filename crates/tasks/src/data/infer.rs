@@ -68,12 +68,12 @@ pub(crate) fn infer(
     let mut candidates = Vec::new();
     let mut refused = None;
     if fits(Task::Segmentation) || fits(Task::Regression) {
-        let file = content.mesh()?;
+        let attributes = content.attributes()?;
         if fits(Task::Segmentation) {
-            candidates.extend(label_properties(&file.attributes, task));
+            candidates.extend(label_properties(attributes, task));
         }
         if fits(Task::Regression) {
-            candidates.extend(number_properties(&file.attributes, task));
+            candidates.extend(number_properties(attributes, task));
         }
         let found;
         (found, refused) = files(folder, &items, &content, task)?;
@@ -129,9 +129,8 @@ pub(crate) fn infer(
 }
 
 fn nothing(folder: &Path, first: &Item, content: &Content, task: Option<Task>) -> TaskError {
-    let attributes = content.mesh().map_or(Vec::new(), |file| {
-        file.attributes.iter().map(|a| a.name.as_str()).collect()
-    });
+    let attributes = content.attributes().unwrap_or_default();
+    let attributes: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
     let properties = match attributes.is_empty() {
         true => "no properties of vertices".to_string(),
         false => format!("of properties only {}", attributes.join(", ")),
@@ -286,7 +285,7 @@ fn files(
         if beside || !path.is_file() {
             continue;
         }
-        let vertices = content.mesh()?.mesh.vertex_count();
+        let vertices = content.mesh()?.vertex_count();
         let described = TargetDescription {
             files: Some(pattern.clone()),
             ..Default::default()

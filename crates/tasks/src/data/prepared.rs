@@ -78,9 +78,7 @@ impl PreparedPart {
         let prepared = match stored {
             Some(prepared) => prepared,
             None => {
-                let prepared = self
-                    .preparation
-                    .prepare(&item.name, &content.mesh()?.mesh)?;
+                let prepared = self.preparation.prepare(&item.name, content.mesh()?)?;
                 if self.cache.folder().is_some()
                     && let Some(bytes) = entry::encode(&prepared)
                 {

@@ -144,7 +144,7 @@ impl Targets {
         }
         match self.element(item, content, labels.len(), vertices)? {
             Element::Vertex => Ok(labels),
-            Element::Face => Ok(labels_from_faces(&content.mesh()?.mesh, &labels)),
+            Element::Face => Ok(labels_from_faces(content.mesh()?, &labels)),
         }
     }
 
@@ -176,7 +176,7 @@ impl Targets {
         if rows == vertices && given == Some(Element::Vertex) {
             return Ok(Element::Vertex);
         }
-        let faces = content.mesh()?.mesh.face_count();
+        let faces = content.mesh()?.face_count();
         match given {
             Some(Element::Face) if rows == faces => Ok(Element::Face),
             None if rows == vertices && rows == faces => Err(self.refuse(
@@ -366,12 +366,12 @@ impl Targets {
 
 /// Properties of the vertices of a PLY file, side by side.
 fn properties(item: &Item, content: &Content, names: &[String]) -> Result<NumberTable, TaskError> {
-    let file = content.mesh()?;
+    let attributes = content.attributes()?;
     let mut columns = Vec::with_capacity(names.len());
     for name in names {
-        let found = file.attributes.iter().find(|a| a.name == *name);
+        let found = attributes.iter().find(|a| a.name == *name);
         columns.push(found.ok_or_else(|| {
-            let known: Vec<&str> = file.attributes.iter().map(|a| a.name.as_str()).collect();
+            let known: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
             let known = match known.is_empty() {
                 true => "none".to_string(),
                 false => known.join(", "),
@@ -382,7 +382,7 @@ fn properties(item: &Item, content: &Content, names: &[String]) -> Result<Number
             )
         })?);
     }
-    let rows = 0..file.mesh.vertex_count();
+    let rows = 0..content.mesh()?.vertex_count();
     Ok(NumberTable {
         header: names.to_vec(),
         columns: columns.len(),
