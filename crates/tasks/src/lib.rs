@@ -13,3 +13,8 @@ pub use features::{FeatureConfig, FeatureKind};
 pub use sample::{Batch, Sample, SampleSource, Target};
 pub use scaling::FeatureScaling;
 pub use task::Task;
+
+/// Runs the code of the page on data sets.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/data.md")]
+struct DataPage;

@@ -5,7 +5,7 @@ use crate::output::{count, print, write_file};
 use crate::progress;
 use clap::{Args, Subcommand};
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
-use gemcnn_mesh::{AttributeValues, VertexAttribute, WriteOptions, write_mesh};
+use gemcnn_mesh::{AttributeValues, Mesh, VertexAttribute, WriteOptions, write_mesh};
 use gemcnn_tasks::Task;
 use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, Description, Parts};
 use rayon::prelude::*;
@@ -80,7 +80,7 @@ impl Bodies {
             .map_err(|error| Failure::input(format!("{}: {error}", meshes.display())))?;
         let parts: Vec<u8> = family.segments().iter().map(|part| part.label()).collect();
         let part = VertexAttribute::new("part", AttributeValues::U8(parts));
-        let write = |path: &Path, mesh| {
+        let write = |path: &Path, mesh: &Mesh| {
             let attributes = std::slice::from_ref(&part);
             write_mesh(path, mesh, attributes, &WriteOptions::default()).map_err(Failure::input)
         };
