@@ -158,7 +158,7 @@ fn processes_share_a_cache_and_may_be_killed() {
     for entries in [1, 5] {
         let mut killed = gemcnn(&arguments).stdout(Stdio::null()).spawn().unwrap();
         while fs::read_dir(&cache).map_or(0, Iterator::count) < entries {
-            assert!(!killed.try_wait().unwrap().is_some_and(|s| !s.success()));
+            assert!(killed.try_wait().unwrap().is_none_or(|s| s.success()));
             std::thread::yield_now();
         }
         killed.kill().unwrap();

@@ -186,7 +186,11 @@ fn a_folder_without_targets_says_what_was_looked_for() {
     let folder = plain(2);
     for task in [Task::Segmentation, Task::Regression, Task::Classification] {
         let said = refusal(Dataset::open_for(&config(&folder), task));
-        assert!(said.contains("no properties of vertices"), "{said}");
+        let why = match task {
+            Task::Classification => "no classes.csv",
+            _ => "no properties of vertices",
+        };
+        assert!(said.contains(why), "{said}");
         let (_, toml) = said.split_once("\n\n").unwrap();
         assert!(toml.contains(&format!("task = \"{task}\"")), "{said}");
     }

@@ -133,7 +133,16 @@ fn nothing(folder: &Path, first: &Item, content: &Content, task: Option<Task>) -
     let attributes: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
     let properties = match attributes.is_empty() {
         true => "no properties of vertices".to_string(),
-        false => format!("of properties only {}", attributes.join(", ")),
+        false => format!("no properties of vertices but {}", attributes.join(", ")),
+    };
+    let why = match task {
+        Some(Task::Classification) => {
+            "the meshes are not in folders for their classes, and there is no classes.csv".into()
+        }
+        _ => format!(
+            "{} has {properties}, and there is no .npy, .csv, .txt or .seg file for it",
+            first.name
+        ),
     };
     let wanted = task.map_or("anything".to_string(), |task| task.to_string());
     let task = task.unwrap_or(Task::Segmentation);
@@ -144,10 +153,7 @@ fn nothing(folder: &Path, first: &Item, content: &Content, task: Option<Task>) -
     }
     DataError::NothingToLearn {
         folder: folder.into(),
-        found: format!(
-            "nothing looks like a target for {wanted}: {} has {properties}, and there is no .npy, .csv, .txt or .seg file for it",
-            first.name
-        ),
+        found: format!("nothing looks like a target for {wanted}: {why}"),
         example: example.to_toml(),
     }
     .into()
