@@ -30,7 +30,7 @@ use super::{ShapeError, require};
 use crate::{Adjacency, Faces, Mesh};
 
 /// Spacing of the lattice that finds the body's topology, in metres: finer than any gap or limb.
-const LATTICE: f64 = 0.018;
+const LATTICE: f64 = 0.015;
 /// Reach of the smoothing of normals, in metres.
 const SMOOTH_NORMALS: f64 = 0.025;
 
@@ -204,6 +204,7 @@ impl BodyFamily {
         let surface = remesh(
             Triangulation::new(positions, &triangles),
             &skin,
+            LATTICE,
             options.vertices,
         );
         require(
