@@ -322,8 +322,8 @@ fn blended(shares: &[(u8, f64)], pose: &Pose, p: DVec3) -> DVec3 {
             weight
         };
         let shift = DQuat::from_xyzw(shift.x, shift.y, shift.z, 0.0);
-        real = real + rotation * weight;
-        dual = dual + shift * rotation * (0.5 * weight);
+        real += rotation * weight;
+        dual += shift * rotation * (0.5 * weight);
     }
     let norm = real.length();
     let (real, dual) = (real / norm, dual / norm);
