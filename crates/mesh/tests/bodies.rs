@@ -244,10 +244,10 @@ fn left_and_right_mirror_each_other_but_only_with_orientation_reversed() {
         let mirrored = DVec3::new(-vertex.x, vertex.y, vertex.z);
         let found = index.nearest(mirrored).unwrap();
         assert!(found.squared_distance.sqrt() < mean_edge, "{vertex}");
-        // The other side has the other label; borders between parts may shift by an edge.
+        // The other side has the other label; borders between parts may shift by a few edges.
         let expected = part.mirrored();
         let mut around = Vec::new();
-        index.within(mirrored, 1.5 * mean_edge, usize::MAX, &mut around);
+        index.within(mirrored, 3.0 * mean_edge, usize::MAX, &mut around);
         assert!(
             around
                 .iter()
