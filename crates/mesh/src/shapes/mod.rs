@@ -1,5 +1,5 @@
-//! Generated meshes: closed shapes with consistent outward orientation, and the pixel grids of the
-//! embedded-digits experiment: flat, bent isometrically, or rough.
+//! Generated meshes: closed shapes with consistent outward orientation, human-like bodies, and the
+//! pixel grids of the embedded-digits experiment: flat, bent isometrically, or rough.
 //!
 //! ```
 //! use gemcnn_mesh::shapes::{self, Axis, Cells, Profile};

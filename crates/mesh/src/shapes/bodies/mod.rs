@@ -30,7 +30,7 @@ use super::{ShapeError, require};
 use crate::{Adjacency, Faces, Mesh};
 
 /// Spacing of the lattice that finds the body's topology, in metres: finer than any gap or limb.
-const LATTICE: f64 = 0.018;
+const LATTICE: f64 = 0.015;
 /// Reach of the smoothing of normals, in metres.
 const SMOOTH_NORMALS: f64 = 0.025;
 
@@ -204,6 +204,7 @@ impl BodyFamily {
         let surface = remesh(
             Triangulation::new(positions, &triangles),
             &skin,
+            LATTICE,
             options.vertices,
         );
         require(
@@ -321,8 +322,8 @@ fn blended(shares: &[(u8, f64)], pose: &Pose, p: DVec3) -> DVec3 {
             weight
         };
         let shift = DQuat::from_xyzw(shift.x, shift.y, shift.z, 0.0);
-        real = real + rotation * weight;
-        dual = dual + shift * rotation * (0.5 * weight);
+        real += rotation * weight;
+        dual += shift * rotation * (0.5 * weight);
     }
     let norm = real.length();
     let (real, dual) = (real / norm, dual / norm);

@@ -16,28 +16,42 @@ const SPLIT: f64 = 4.0 / 3.0;
 const COLLAPSE: f64 = 4.0 / 5.0;
 /// Steps of the search for the edge length.
 const LENGTH_STEPS: usize = 5;
+/// Least cosine between a new triangle's normal and the skin's.
+const FACING: f64 = 0.4;
 /// Passes of halving in one round.
 const SPLIT_PASSES: usize = 8;
+/// The edge length changes by at most this factor from one round to the next.
+const STAGE: f64 = 1.4;
 /// Rounds before and after the correction of the edge length.
-const FIRST_ROUNDS: usize = 6;
+const FIRST_ROUNDS: usize = 4;
 const LATER_ROUNDS: usize = 3;
 /// Rounds of adding or removing single vertices; a few suffice.
 const COUNT_ROUNDS: usize = 40;
 /// Rounds at the end that leave the vertices' number alone.
 const POLISH_ROUNDS: usize = 6;
 
-/// Remeshes a closed surface near the skin to `vertices` vertices on the skin, or as near to that
+/// Remeshes a closed surface near the skin, with edges of about `first_length`, to `vertices` vertices on the skin, or as near to that
 /// number as its topology allows.
-pub(super) fn remesh(surface: Triangulation, skin: &Skin, vertices: usize) -> Triangulation {
+pub(super) fn remesh(
+    surface: Triangulation,
+    skin: &Skin,
+    first_length: f64,
+    vertices: usize,
+) -> Triangulation {
     let sites = area_sites(&surface);
     let base = base_length(&sites, skin, vertices as f64);
     let mut remesher = Remesher {
         surface,
         skin,
-        base,
+        base: first_length,
         wanted: Vec::new(),
     };
-    remesher.measure();
+    // Towards the wanted length by degrees: the triangles stay good all the way.
+    while remesher.base != base {
+        remesher.base = base.clamp(remesher.base / STAGE, remesher.base * STAGE);
+        remesher.measure();
+        remesher.round();
+    }
     for _ in 0..FIRST_ROUNDS {
         remesher.round();
     }
@@ -97,6 +111,7 @@ impl Remesher<'_> {
         self.split_long_edges();
         self.collapse_short_edges();
         self.flip_for_degrees();
+        self.flip_for_angles();
         self.relax();
     }
 
@@ -167,11 +182,10 @@ impl Remesher<'_> {
         }
         let ends = self.surface.ends(edge);
         let [from, to] = self.surface.segment(edge);
-        let middle = from.midpoint(to);
+        let middle = self.skin.project(from.midpoint(to));
         let surface = &self.surface;
         let sound = (0..2).all(|end| {
             let (kept, other) = (ends[end], ends[1 - end]);
-            let old = surface.positions[kept as usize];
             surface.around(kept).all(|half_edge| {
                 let b = surface.ends(half_edge)[1];
                 let [c, _] = surface.opposite(half_edge);
@@ -179,11 +193,8 @@ impl Remesher<'_> {
                     return true;
                 }
                 let [b_at, c_at] = [b, c].map(|v| surface.positions[v as usize]);
-                let before = (b_at - old).cross(c_at - old);
-                let after = (b_at - middle).cross(c_at - middle);
                 let limit = longest * 0.5 * (self.wanted[kept as usize] + self.wanted[b as usize]);
-                before.dot(after) > 0.25 * before.length() * after.length()
-                    && b_at.distance(middle) < limit
+                b_at.distance(middle) < limit && self.faces_outwards([middle, b_at, c_at])
             })
         });
         if sound {
@@ -220,18 +231,19 @@ impl Remesher<'_> {
         }
     }
 
-    /// Whether both triangles after a flip face about the way the two before it did.
+    /// Whether both triangles after a flip face outwards.
     fn flip_keeps_orientation(&self, edge: u32) -> bool {
         let [a, b] = self.surface.segment(edge);
-        let [c, d] = self
-            .surface
-            .opposite(edge)
-            .map(|v| self.surface.positions[v as usize]);
-        let normal = |p: DVec3, q: DVec3, r: DVec3| (q - p).cross(r - p);
-        let before = (normal(a, b, c) + normal(b, a, d)).normalize_or_zero();
-        [normal(a, d, c), normal(b, c, d)]
-            .iter()
-            .all(|after| after.dot(before) > 0.3 * after.length())
+        let opposite = self.surface.opposite(edge);
+        let [c, d] = opposite.map(|v| self.surface.positions[v as usize]);
+        self.faces_outwards([a, d, c]) && self.faces_outwards([b, c, d])
+    }
+
+    /// Whether a triangle lies along the skin, not across it or upside down.
+    fn faces_outwards(&self, [a, b, c]: [DVec3; 3]) -> bool {
+        let normal = (b - a).cross(c - a);
+        let outwards = self.skin.normal((a + b + c) / 3.0);
+        normal.dot(outwards) > FACING * normal.length()
     }
 
     /// Turns edges whose opposite angles add up to more than half a circle (the Delaunay condition),

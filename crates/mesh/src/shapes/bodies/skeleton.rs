@@ -319,14 +319,14 @@ fn left_and_middle_solids() -> Vec<Solid> {
             HAND,
             WRIST + 0.055 * along_hand,
             hand,
-            at(0.062, 0.019, 0.043),
+            at(0.062, 0.021, 0.043),
             0.03,
         ),
         ellipsoid(
             HAND,
             WRIST + 0.122 * along_hand,
             hand,
-            at(0.066, 0.014, 0.036),
+            at(0.066, 0.017, 0.036),
             0.02,
         ),
         round_cone(

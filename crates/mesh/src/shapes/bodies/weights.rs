@@ -61,9 +61,10 @@ impl SkinWeights {
         let mut entries = Vec::with_capacity(4 * mesh.vertex_count());
         for vertex in 0..mesh.vertex_count() {
             let start = entries.len();
+            let shares = by_bone.iter().map(|weights| weights[vertex]);
             entries.extend(
-                (0..BONE_COUNT)
-                    .map(|bone| (bone as u8, by_bone[bone][vertex]))
+                (0u8..)
+                    .zip(shares)
                     .filter(|&(_, weight)| weight > NEGLIGIBLE),
             );
             let own = &mut entries[start..];
