@@ -475,14 +475,16 @@ impl Solid {
                 radii,
             } => {
                 // With g(q) = |q / r|, the first-order distance is (g - 1) / |grad g|, scaled by g
-                // to stay close to the distance far away as well.
+                // to stay close to the distance far away as well, and never less than the distance
+                // from the ball around it.
                 let q = axes.transpose() * (p - centre) / radii;
                 let g = q.length();
                 let slope = (q / radii).length();
                 if slope < 1e-9 {
                     -radii.min_element()
                 } else {
-                    g * (g - 1.0) / slope
+                    let ball = p.distance(*centre) - radii.max_element();
+                    (g * (g - 1.0) / slope).max(ball)
                 }
             }
         }

@@ -13,9 +13,9 @@ const SIZE_REACH: f64 = 0.025;
 const LONGEST_EDGE: f64 = 1.35;
 
 /// A point nearer to the skin than `NEAR` metres does not feel solids farther away than `FAR`: that is
-/// more than any blend reaches.
+/// more than two blends in a row reach.
 const NEAR: f64 = 0.03;
-const FAR: f64 = 0.15;
+const FAR: f64 = 0.22;
 
 /// The smooth union of the solids.
 pub(super) struct Skin {
