@@ -4,6 +4,7 @@
 mod error;
 mod sample;
 mod task;
+pub mod train;
 
 pub use error::TaskError;
 pub use sample::{Batch, Sample, SampleSource, Target};
