@@ -4,7 +4,7 @@ use super::metrics::{Record, Tally};
 use super::run_directory::RunDirectory;
 use super::settings::TrainingConfig;
 use crate::TaskError;
-use gemcnn_nn::{Archive, Network, Optimiser, Parameters, Plateau};
+use gemcnn_nn::{Archive, Network, NnError, Optimiser, Parameters, Plateau};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use std::path::Path;
 const OPTIMISER: &str = "optimiser";
 const PROGRESS: &str = "progress";
 const IDENTITY: &str = "run";
+const SEAL: &str = "seal";
 
 /// What the weights do not tell of a run: where it is in the data, what it has seen, and what it found out
 /// before the first step. Randomness needs no state: all of it follows from the seed, the epoch and the
@@ -79,6 +80,8 @@ impl Checkpoint {
                 return Ok(Written::NotFinite { name: name.into() });
             }
         }
+        let seal = seal(&mut archive)?;
+        archive.set_json(SEAL, &seal)?;
         run.write_durably(&run.checkpoint(), &archive.to_bytes()?)?;
         Ok(Written::Whole)
     }
@@ -92,7 +95,13 @@ impl Checkpoint {
             return Ok(None);
         }
         let read = || {
-            let archive = Archive::read(path)?;
+            let mut archive = Archive::read(path)?;
+            if archive.json::<String>(SEAL)? != seal(&mut archive)? {
+                return Err(NnError::Archive {
+                    path: path.into(),
+                    problem: "its content does not fit its checksum".into(),
+                });
+            }
             let (identity, progress) = (archive.json(IDENTITY)?, archive.json(PROGRESS)?);
             Ok(Self {
                 archive,
@@ -121,6 +130,12 @@ impl Checkpoint {
                 source: Box::new(source),
             })
     }
+}
+
+/// A checksum over everything else in an archive, so that not even a flipped bit goes unseen.
+fn seal(archive: &mut Archive) -> Result<String, NnError> {
+    archive.set_json(SEAL, &"")?;
+    Ok(blake3::hash(&archive.to_bytes()?).to_hex().to_string())
 }
 
 /// How the writing of a checkpoint ended, where the disk did its part.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Watches a training run.
-pub trait Observer {
+pub trait Observer: Send {
     /// Something happened.
     fn observe(&mut self, event: Event<'_>);
 }
@@ -22,11 +22,11 @@ impl Observer for Silent {
 /// What happens in a run. Epochs and steps are counted from 1 here.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The training part is looked at before the first step.
-    Surveying {
-        /// Samples seen.
+    /// Meshes are made ready before the first step: read, or computed where the cache has them not.
+    Preparing {
+        /// Meshes that are ready.
         done: usize,
-        /// Samples in all.
+        /// Meshes in all.
         total: usize,
     },
     /// Training is about to begin or to go on.
@@ -79,6 +79,8 @@ pub struct StepReport {
     pub epoch: u64,
     /// Steps of it that are done.
     pub step: u64,
+    /// Steps of it in all.
+    pub steps: u64,
     /// Mean loss of the epoch so far.
     pub loss: Option<f64>,
     /// Share of the labels of the epoch so far that were right; none in regression.

@@ -83,7 +83,7 @@ impl RunDirectory {
     }
 
     fn hold(path: PathBuf) -> Result<Self, TaskError> {
-        let file = path.join("lock");
+        let file = path.join(LOCK);
         let lock = (OpenOptions::new().write(true).create(true).truncate(false))
             .open(&file)
             .map_err(TaskError::file(&file))?;
@@ -108,6 +108,13 @@ impl RunDirectory {
             }
         }
         Ok(())
+    }
+
+    /// Removes the directory of a run that never began; one with other files in it stays.
+    pub fn discard(self) {
+        // Nothing depends on it: at worst an empty directory is left.
+        let _ = fs::remove_file(self.path.join(LOCK));
+        let _ = fs::remove_dir(&self.path);
     }
 
     /// Where it is.
@@ -172,6 +179,7 @@ impl RunDirectory {
 
 /// The file without which a directory is no run.
 const CONFIG: &str = "config.toml";
+const LOCK: &str = "lock";
 
 #[cfg(test)]
 mod tests {

@@ -194,7 +194,7 @@ impl<'a> Trainer<'a> {
         };
         match Checkpoint::read(&run.checkpoint())? {
             Some(checkpoint) => trainer.resume(checkpoint, observer)?,
-            None => trainer.begin(observer)?,
+            None => trainer.begin()?,
         }
         if let Objective::Classes { weights, .. } = &mut trainer.objective {
             weights.clone_from(&trainer.progress.class_weights);
@@ -203,7 +203,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// What has to be done before the first step.
-    fn begin(&mut self, observer: &mut dyn Observer) -> Result<(), TaskError> {
+    fn begin(&mut self) -> Result<(), TaskError> {
         let config = self.problem.config;
         self.progress.class_weights = match (&config.class_weights, self.problem.objective) {
             (ClassWeights::None, _) => None,
@@ -223,7 +223,7 @@ impl<'a> Trainer<'a> {
                 Some(weights.iter().map(|&weight| weight as f32).collect())
             }
             (ClassWeights::Balanced, Objective::Classes { count, .. }) => {
-                Some(balanced(self.problem.training, *count, observer)?)
+                Some(balanced(self.problem.training, *count)?)
             }
         };
         if config.calibrate {
@@ -558,6 +558,7 @@ impl<'a> Trainer<'a> {
         StepReport {
             epoch: self.progress.epoch + 1,
             step: self.progress.step,
+            steps,
             loss: scores.map(|scores| scores.loss),
             accuracy: scores.and_then(|scores| scores.accuracy),
             meshes_per_second: self.clock.meshes as f64 / elapsed.max(f64::MIN_POSITIVE),
@@ -582,16 +583,14 @@ pub(super) fn device_name(device: &Device) -> String {
     }
 }
 
-/// The names of all samples as one number (FNV-1a).
+/// The names of all samples as one checksum.
 fn fingerprint(source: &dyn SampleSource) -> String {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut hasher = blake3::Hasher::new();
     for index in 0..source.len() {
         // The zero byte tells names apart.
-        for byte in source.name(index).bytes().chain([0]) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        hasher.update(source.name(index).as_bytes()).update(&[0]);
     }
-    format!("{} samples, {hash:016x}", source.len())
+    hasher.finalize().to_hex().to_string()
 }
 
 /// Why there is no next batch although there is a next step.
@@ -604,11 +603,7 @@ fn no_batch() -> TaskError {
 
 /// Weights that make every class count the same: `n / (k n_c)` for class `c` with `n_c` of `n` labels, of
 /// `k` classes that occur.
-fn balanced(
-    source: &dyn SampleSource,
-    classes: usize,
-    observer: &mut dyn Observer,
-) -> Result<Vec<f32>, TaskError> {
+fn balanced(source: &dyn SampleSource, classes: usize) -> Result<Vec<f32>, TaskError> {
     let mut counts = vec![0u64; classes];
     for index in 0..source.len() {
         let sample = source.load(index)?;
@@ -622,10 +617,6 @@ fn balanced(
                 *count += 1;
             }
         }
-        observer.observe(Event::Surveying {
-            done: index + 1,
-            total: source.len(),
-        });
     }
     let labels: u64 = counts.iter().sum();
     let occurring = counts.iter().filter(|&&count| count > 0).count() as f64;
