@@ -1,11 +1,16 @@
 //! Learning on meshes: data sets, models for each task, the training loop, metrics and the
 //! experiments of the paper.
 
+pub mod data;
 mod error;
+mod features;
 mod sample;
+mod scaling;
 mod task;
 pub mod train;
 
 pub use error::TaskError;
+pub use features::{FeatureConfig, FeatureKind};
 pub use sample::{Batch, Sample, SampleSource, Target};
+pub use scaling::FeatureScaling;
 pub use task::Task;
