@@ -7,6 +7,7 @@ mod attribute;
 mod classes;
 mod defects;
 mod edges;
+pub mod features;
 mod geometry;
 mod hierarchy;
 mod io;
