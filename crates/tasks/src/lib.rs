@@ -4,6 +4,7 @@
 pub mod data;
 mod error;
 mod features;
+pub mod plot;
 mod sample;
 mod scaling;
 mod task;
