@@ -34,12 +34,16 @@ impl DeviceArgs {
         let (device, reason) = self.device.open().map_err(Failure::input)?;
         eprintln!("{reason}");
         if let Device::Cuda(cuda) = &device {
-            cuda.set_product_mode(match self.matmul {
-                Some(Matmul::Tf32) => ProductMode::Tf32,
-                Some(Matmul::F32) => ProductMode::F32,
-                None => default,
-            });
+            cuda.set_product_mode(self.products().unwrap_or(default));
         }
         Ok(device)
+    }
+
+    /// How matrix products are to be computed, if that was said.
+    pub fn products(&self) -> Option<ProductMode> {
+        self.matmul.map(|matmul| match matmul {
+            Matmul::Tf32 => ProductMode::Tf32,
+            Matmul::F32 => ProductMode::F32,
+        })
     }
 }

@@ -4,6 +4,7 @@
 pub mod data;
 mod error;
 mod features;
+mod models;
 pub mod plot;
 mod sample;
 mod scaling;
@@ -12,6 +13,7 @@ pub mod train;
 
 pub use error::TaskError;
 pub use features::{FeatureConfig, FeatureKind};
+pub use models::ModelConfig;
 pub use sample::{Batch, Sample, SampleSource, Target};
 pub use scaling::FeatureScaling;
 pub use task::Task;

@@ -119,6 +119,7 @@ impl Run {
             held_out: &self.held_out,
             network: &self.network,
             objective: &self.objective,
+            classes: None,
             config: &self.config,
             settings: &self.settings,
         };

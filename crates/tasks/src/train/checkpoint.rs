@@ -3,7 +3,7 @@
 use super::metrics::{Record, Tally};
 use super::run_directory::RunDirectory;
 use super::settings::TrainingConfig;
-use crate::TaskError;
+use crate::{FeatureScaling, TaskError};
 use gemcnn_nn::{Archive, Network, NnError, Optimiser, Parameters, Plateau};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,6 +28,8 @@ pub(super) struct Progress {
     pub tally: Tally,
     /// The state of a schedule that looks at the loss.
     pub plateau: Option<Plateau>,
+    /// How features are scaled.
+    pub scaling: FeatureScaling,
     /// Weight of each class in the loss.
     pub class_weights: Option<Vec<f32>>,
     /// What `metrics.jsonl` holds.

@@ -1,5 +1,6 @@
 //! How to train: the `[training]` table of a run's configuration.
 
+use super::class_weights::ClassWeights;
 use crate::TaskError;
 use gemcnn_nn::{Method, Penalty, Plateau, ProductMode, Schedule};
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,9 @@ pub struct TrainingConfig {
     pub clip: f64,
     /// Where all randomness comes from: first weights, order of the data, dropout; 1.
     pub seed: u64,
+    /// Whether features are scaled so that each channel has mean 0, where it is a scalar, and size 1 over
+    /// the training part; on.
+    pub scale_features: bool,
     /// Whether convolutions are rescaled on the first batch so that features have unit scale; on.
     pub calibrate: bool,
     /// How a difference counts in regression; `mean_square`.
@@ -53,6 +57,7 @@ impl Default for TrainingConfig {
             weight_decay: 1e-4,
             clip: 0.0,
             seed: 1,
+            scale_features: true,
             calibrate: true,
             penalty: PenaltyChoice::MeanSquare,
             evaluate_every: 1,
@@ -80,8 +85,11 @@ impl TrainingConfig {
             Err(TaskError::setting(format!("training.{what}"), problem))
         };
         let at_least_zero = |value: f64| value >= 0.0 && value.is_finite();
-        if self.epochs == 0 {
-            return refuse("epochs", "must be at least 1".into());
+        if !(1..=1_000_000_000).contains(&self.epochs) {
+            return refuse("epochs", "must be from 1 to a billion".into());
+        }
+        if i64::try_from(self.seed).is_err() {
+            return refuse("seed", format!("must be at most {}", i64::MAX));
         }
         if self.batch == 0 {
             return refuse("batch", "must be at least 1".into());
@@ -357,23 +365,6 @@ impl Interval {
     }
 }
 
-/// Weight of each class in the loss.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum ClassWeights {
-    /// Every vertex counts the same.
-    #[default]
-    None,
-    /// Every class counts the same: the weights are inverse to how often classes occur in the
-    /// training part.
-    Balanced,
-    /// As given.
-    Given {
-        /// One for each class.
-        weights: Vec<f64>,
-    },
-}
-
 /// How a difference counts in regression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -441,6 +432,17 @@ mod tests {
     }
 
     #[test]
+    fn the_page_on_training_lists_all_defaults() {
+        let page = include_str!("../../../../docs/training.md");
+        let (_, rest) = page.split_once("```toml\n").unwrap();
+        let (listed, _) = rest.split_once("```").unwrap();
+        assert_eq!(read(listed).unwrap(), TrainingConfig::default());
+        let listed: toml::Table = listed.parse().unwrap();
+        let all = toml::Table::try_from(TrainingConfig::default()).unwrap();
+        assert_eq!(listed, all);
+    }
+
+    #[test]
     fn bad_settings_are_named() {
         for (text, part) in [
             ("epoch = 3", "unknown field `epoch`"),
@@ -452,6 +454,7 @@ mod tests {
             ("schedule = { kind = 'plateau', factor = 2.0 }", "plateau"),
             ("optimiser = { kind = 'adams' }", "adams"),
             ("epochs = 0", "training.epochs"),
+            ("epochs = 9000000000000000000", "training.epochs"),
             ("batch = 0", "training.batch"),
             ("rate = nan", "training.rate"),
             ("clip = -1.0", "training.clip"),

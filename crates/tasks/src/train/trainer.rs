@@ -9,14 +9,17 @@ use super::batches::{BatchPlan, Prefetch, PreparedBatch};
 use super::checkpoint::{Checkpoint, Identity, Progress, Written};
 use super::evaluate::{evaluate, loading_threads, names};
 use super::metrics::{MetricsLog, Record, Scores, Tally};
+use super::model;
 use super::objective::{BatchLoss, Objective};
 use super::observer::{Event, Observer, StepReport};
 use super::run_directory::RunDirectory;
-use super::settings::{ClassWeights, TrainingConfig};
+use super::scaled::Scaled;
+use super::settings::TrainingConfig;
 use super::stop::StopFlag;
-use crate::{SampleSource, Target, TaskError};
+use crate::data::Classes;
+use crate::{FeatureScaling, SampleSource, TaskError};
 use gemcnn_nn::{
-    Archive, Device, IGNORE, Network, NetworkConfig, Optimiser, Parameters, Schedule, Stream, Tape,
+    Archive, Device, Network, NetworkConfig, Optimiser, Parameters, Schedule, Stream, Tape,
     Workspace,
 };
 use serde_json::Value;
@@ -37,6 +40,8 @@ pub struct Problem<'a> {
     pub network: &'a NetworkConfig,
     /// What its output should be.
     pub objective: &'a Objective,
+    /// The classes, where there are any; for those who use the model.
+    pub classes: Option<&'a Classes>,
     /// How to train.
     pub config: &'a TrainingConfig,
     /// Everything that the run is made from: a checkpoint is only resumed by a run with the same.
@@ -165,22 +170,23 @@ impl<'a> Trainer<'a> {
             },
             plan,
             schedule: config.schedule.factors(config.epochs * plan.steps()),
-            state: State {
-                optimiser: Optimiser::new(config.method(), &parameters)?,
-                network,
-                parameters,
-                workspace: Workspace::new(device.clone()),
-            },
             progress: Progress {
                 epoch: 0,
                 step: 0,
                 tally: Tally::default(),
                 plateau: config.schedule.plateau()?,
+                scaling: FeatureScaling::identity(network.input()),
                 class_weights: None,
                 history: Vec::new(),
                 best: None,
                 seconds: 0.0,
                 seconds_before_epoch: 0.0,
+            },
+            state: State {
+                optimiser: Optimiser::new(config.method(), &parameters)?,
+                network,
+                parameters,
+                workspace: Workspace::new(device.clone()),
             },
             is_saved: false,
             unread: Unread {
@@ -205,31 +211,18 @@ impl<'a> Trainer<'a> {
     /// What has to be done before the first step.
     fn begin(&mut self) -> Result<(), TaskError> {
         let config = self.problem.config;
-        self.progress.class_weights = match (&config.class_weights, self.problem.objective) {
-            (ClassWeights::None, _) => None,
-            (_, Objective::Values { .. }) => {
-                return Err(TaskError::setting(
-                    "training.class_weights",
-                    "regression has no classes",
-                ));
-            }
-            (ClassWeights::Given { weights }, Objective::Classes { count, .. }) => {
-                if weights.len() != *count {
-                    return Err(TaskError::setting(
-                        "training.class_weights",
-                        format!("{} weights for {count} classes", weights.len()),
-                    ));
-                }
-                Some(weights.iter().map(|&weight| weight as f32).collect())
-            }
-            (ClassWeights::Balanced, Objective::Classes { count, .. }) => {
-                Some(balanced(self.problem.training, *count)?)
-            }
-        };
+        let training = self.problem.training;
+        self.progress.class_weights = config.class_weights.of(self.problem.objective, training)?;
+        if config.scale_features {
+            let kind = self.state.network.input();
+            self.progress.scaling = FeatureScaling::fit_source(kind, training)?;
+        }
         if config.calibrate {
-            let first = self.plan.first();
-            let training = self.problem.training;
-            let prepared = PreparedBatch::load(training, &first, &self.objective)?;
+            let training = Scaled {
+                source: training,
+                scaling: &self.progress.scaling,
+            };
+            let prepared = PreparedBatch::load(&training, &self.plan.first(), &self.objective)?;
             let State {
                 network,
                 parameters,
@@ -295,12 +288,16 @@ impl<'a> Trainer<'a> {
         let mut log = MetricsLog::rewrite(&self.run.metrics(), &self.progress.history)?;
         self.checkpoint(observer)?;
         let objective = self.objective.clone();
-        let training = self.problem.training;
+        let scaling = self.progress.scaling.clone();
+        let training = Scaled {
+            source: self.problem.training,
+            scaling: &scaling,
+        };
         let first = self.progress.epoch * steps + self.progress.step;
         let threads = loading_threads(self.state.workspace.device());
         let (plan, range) = (self.plan, (first, epochs * steps));
         std::thread::scope(|scope| {
-            let mut batches = Prefetch::start(scope, training, &objective, plan, range, threads);
+            let mut batches = Prefetch::start(scope, &training, &objective, plan, range, threads);
             while self.progress.epoch < epochs {
                 if stop.is_requested() {
                     self.checkpoint(observer)?;
@@ -460,12 +457,15 @@ impl<'a> Trainer<'a> {
             ..
         } = &mut self.state;
         let batch = self.problem.config.batch;
-        let held_out = self.problem.held_out;
+        let held_out = Scaled {
+            source: self.problem.held_out,
+            scaling: &self.progress.scaling,
+        };
         evaluate(
             network,
             parameters,
             workspace,
-            held_out,
+            &held_out,
             &self.objective,
             batch,
         )
@@ -493,9 +493,15 @@ impl<'a> Trainer<'a> {
     /// Work on a GPU that failed.
     pub fn model(&self) -> Result<Archive, TaskError> {
         let mut archive = Archive::new();
-        self.state
-            .network
-            .store(&mut archive, &self.state.parameters)?;
+        let State {
+            network,
+            parameters,
+            ..
+        } = &self.state;
+        network.store(&mut archive, parameters)?;
+        archive.set_json(model::CONFIG, self.problem.settings)?;
+        archive.set_json(model::CLASSES, &self.problem.classes)?;
+        archive.set_json(model::SCALING, &self.progress.scaling)?;
         Ok(archive)
     }
 
@@ -599,30 +605,4 @@ fn no_batch() -> TaskError {
         "training",
         "the thread that prepares batches has ended early",
     )
-}
-
-/// Weights that make every class count the same: `n / (k n_c)` for class `c` with `n_c` of `n` labels, of
-/// `k` classes that occur.
-fn balanced(source: &dyn SampleSource, classes: usize) -> Result<Vec<f32>, TaskError> {
-    let mut counts = vec![0u64; classes];
-    for index in 0..source.len() {
-        let sample = source.load(index)?;
-        let labels = match &sample.target {
-            Target::VertexLabels(labels) => labels.as_slice(),
-            Target::MeshLabel(label) => std::slice::from_ref(label),
-            Target::Unknown | Target::VertexValues { .. } => &[],
-        };
-        for &label in labels.iter().filter(|&&label| label != IGNORE) {
-            if let Some(count) = counts.get_mut(label as usize) {
-                *count += 1;
-            }
-        }
-    }
-    let labels: u64 = counts.iter().sum();
-    let occurring = counts.iter().filter(|&&count| count > 0).count() as f64;
-    let weight = |&count: &u64| match count {
-        0 => 0.0,
-        count => (labels as f64 / (occurring * count as f64)) as f32,
-    };
-    Ok(counts.iter().map(weight).collect())
 }
