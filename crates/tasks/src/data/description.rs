@@ -229,7 +229,7 @@ impl Description {
     }
 
     /// Whether what it says fits together.
-    fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let target = &self.target;
         let given: Vec<&str> = [
             ("property", target.property.is_some()),

@@ -66,6 +66,7 @@ pub(crate) fn infer(
     let content = Content::read(&first.path)?;
     let fits = |other: Task| task.is_none_or(|task| task == other);
     let mut candidates = Vec::new();
+    let mut refused = None;
     if fits(Task::Segmentation) || fits(Task::Regression) {
         let file = content.mesh()?;
         if fits(Task::Segmentation) {
@@ -74,7 +75,9 @@ pub(crate) fn infer(
         if fits(Task::Regression) {
             candidates.extend(number_properties(&file.attributes, task));
         }
-        candidates.extend(files(folder, &items, &content, task)?);
+        let found;
+        (found, refused) = files(folder, &items, &content, task)?;
+        candidates.extend(found);
     }
     if fits(Task::Classification) {
         candidates.extend(class_folders(&items));
@@ -112,7 +115,7 @@ pub(crate) fn infer(
             ];
             Ok((description, notes))
         }
-        [] => Err(nothing(folder, first, &content, task)),
+        [] => Err(refused.unwrap_or_else(|| nothing(folder, first, &content, task))),
         [chosen, ..] => Err(DataError::Ambiguous {
             folder: folder.into(),
             candidates: candidates
@@ -230,13 +233,14 @@ fn number_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<
     candidates
 }
 
-/// Files with the name of the first mesh: beside it, or in another folder of the data set.
+/// Files with the name of the first mesh, beside it or in another folder of the data set, and what is
+/// wrong with the first that is no target.
 fn files(
     folder: &Path,
     items: &[Item],
     content: &Content,
     task: Option<Task>,
-) -> Result<Vec<Candidate>, TaskError> {
+) -> Result<(Vec<Candidate>, Option<TaskError>), TaskError> {
     let first = &items[0];
     let mut patterns = Vec::new();
     for extension in ["npy", "csv", "txt", "seg"] {
@@ -257,6 +261,7 @@ fn files(
         }
     }
     let mut candidates = Vec::new();
+    let mut refused = None;
     for pattern in patterns {
         let mut targets = Targets {
             source: TargetSource::Files {
@@ -287,25 +292,34 @@ fn files(
             ..Default::default()
         };
         let words = format!("the files {pattern}");
-        let labels = task.is_none_or(|task| task == Task::Segmentation)
-            && targets.labels(first, content, vertices).is_ok();
+        let labels = match task {
+            Some(Task::Regression) => false,
+            _ => match targets.labels(first, content, vertices) {
+                Ok(_) => true,
+                Err(error) => {
+                    refused.get_or_insert(error);
+                    false
+                }
+            },
+        };
         if labels {
             let target = described.clone();
-            candidates.push(Candidate::new(Task::Segmentation, words.clone(), target));
+            candidates.push(Candidate::new(Task::Segmentation, words, target));
+            continue;
+        }
+        if task == Some(Task::Segmentation) {
+            continue;
         }
         targets.task = Task::Regression;
-        let asked = task == Some(Task::Regression) || (task.is_none() && !labels);
-        let Ok(table) = targets.values(first, content, vertices) else {
-            continue;
+        let columns = match targets.values(first, content, vertices) {
+            Ok(table) => table.columns,
+            Err(error) => {
+                refused.get_or_insert(error);
+                continue;
+            }
         };
-        if asked {
-            candidates.push(Candidate::new(
-                Task::Regression,
-                words.clone(),
-                described.clone(),
-            ));
-        }
-        if asked && table.columns == 3 {
+        candidates.push(Candidate::new(Task::Regression, words, described.clone()));
+        if columns == 3 {
             let target = TargetDescription {
                 vectors: true,
                 ..described
@@ -314,7 +328,7 @@ fn files(
             candidates.push(Candidate::new(Task::Regression, words, target));
         }
     }
-    Ok(candidates)
+    Ok((candidates, refused))
 }
 
 /// Folders as classes: `class/mesh`, or `class/train/mesh` and `class/test/mesh`.

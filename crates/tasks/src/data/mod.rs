@@ -5,6 +5,7 @@
 //! [`Cache`] on disk.
 
 mod cache;
+mod check;
 mod classes;
 mod config;
 mod content;
@@ -13,6 +14,8 @@ mod description;
 mod entry;
 mod error;
 mod faust;
+#[cfg(test)]
+mod fuzz;
 mod infer;
 mod meshes;
 mod npy;
@@ -25,6 +28,7 @@ mod target;
 pub mod vectors;
 
 pub use cache::{CACHE_VARIABLE, Cache, CacheKey, CacheUsage};
+pub use check::{Check, ClassCount, PartCount, ValueRange, check};
 pub use classes::Classes;
 pub use config::{BodiesConfig, DataConfig};
 pub use dataset::Dataset;
@@ -35,6 +39,8 @@ pub use description::{
 pub use error::DataError;
 pub use npy::{npy_f32, npy_i64};
 pub use pattern::Pattern;
-pub use preparation::{Ball, GeometrySettings, HierarchySettings, Preparation, Prepared};
+pub use preparation::{
+    Ball, GaugeChoice, GeometrySettings, HierarchySettings, Preparation, Prepared,
+};
 pub use prepared::PreparedPart;
 pub use split::Part;

@@ -98,7 +98,7 @@ fn parse_header(text: &str) -> Result<Header, String> {
             "descr" => descr = Some(words.string()?.to_string()),
             "fortran_order" => fortran_order = Some(words.truth()?),
             "shape" => shape = Some(words.tuple()?),
-            other => return Err(format!("the header has an unknown key `{other}`")),
+            other => return Err(format!("the header has an unknown key {other:?}")),
         }
         if !words.take(',') {
             words.expect('}')?;
@@ -174,7 +174,7 @@ impl<'a> Words<'a> {
             .filter(|word| !word.is_empty())
             .map(|word| {
                 word.parse()
-                    .map_err(|_| format!("the shape in the header holds `{word}`"))
+                    .map_err(|_| format!("the shape in the header holds {word:?}"))
             })
             .collect()
     }
@@ -192,7 +192,7 @@ impl Scalar {
     fn parse(descr: &str) -> Result<Self, String> {
         let refused = || {
             format!(
-                "numbers of type `{descr}` are not read; save int8 to int64, uint8 to uint64, bool, float32 or float64"
+                "numbers of type {descr:?} are not read; save int8 to int64, uint8 to uint64, bool, float32 or float64"
             )
         };
         let (order, kind) = match descr.as_bytes() {
@@ -332,13 +332,13 @@ mod tests {
             (file(1, &header("<f4", "(2, 2)"), &[0; 12]), "cut short"),
             (file(1, &huge, &[0; 12]), "cut short or damaged"),
             (file(1, &fortran, &[0; 16]), "Fortran order"),
-            (file(1, &header("<c8", "(1,)"), &[0; 8]), "`<c8`"),
-            (file(1, &header("<f2", "(1,)"), &[0; 2]), "`<f2`"),
+            (file(1, &header("<c8", "(1,)"), &[0; 8]), "\"<c8\""),
+            (file(1, &header("<f2", "(1,)"), &[0; 2]), "\"<f2\""),
             (
                 file(1, &header("<f4", "(1, 1, 1)"), &[0; 4]),
                 "3 dimensions",
             ),
-            (file(1, &header("<f4", "(-1,)"), &[0; 4]), "`-1`"),
+            (file(1, &header("<f4", "(-1,)"), &[0; 4]), "\"-1\""),
             (file(4, &header("<f4", "(1,)"), &[0; 4]), "version 4"),
             (file(1, "{'descr': [('a', '<f4')], }", &[]), "named fields"),
             (file(1, "{'descr': '<f4'}", &[]), "lacks `descr`"),

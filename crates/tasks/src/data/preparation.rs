@@ -1,6 +1,7 @@
 //! From a mesh to what a network computes with: geometry, coarser levels, features.
 
 use crate::{FeatureConfig, TaskError};
+use gemcnn_mesh::features::shot::{self, ShotOptions};
 use gemcnn_mesh::{
     Adjacency, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh,
     Neighbourhood, NormalWeighting,
@@ -20,6 +21,9 @@ pub struct Preparation {
     pub features: FeatureConfig,
     /// Normals and neighbourhoods.
     pub geometry: GeometrySettings,
+    /// Where angles are zero.
+    #[serde(skip_serializing_if = "is_default")]
+    pub gauge: GaugeChoice,
     /// Coarser levels, for models that pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hierarchy: Option<HierarchySettings>,
@@ -38,6 +42,17 @@ pub struct GeometrySettings {
     /// Neighbours are the vertices within a ball; without, those that share an edge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ball: Option<Ball>,
+}
+
+/// The first axis of the frame at each vertex.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GaugeChoice {
+    /// Towards the first neighbour: any choice, which an equivariant network does not depend on.
+    #[default]
+    FirstNeighbour,
+    /// Along the first axis of the SHOT frame, for networks that need a choice that means something.
+    Shot,
 }
 
 /// Neighbours by distance.
@@ -62,6 +77,10 @@ pub struct HierarchySettings {
     /// Most neighbours on the coarser levels.
     #[serde(default = "no_limit")]
     pub neighbour_limit: usize,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn no_limit() -> usize {
@@ -100,7 +119,14 @@ impl Preparation {
             name: name.into(),
             source,
         };
-        let options = self.geometry.options(mesh).map_err(geometry)?;
+        let mut options = self.geometry.options(mesh).map_err(geometry)?;
+        if self.gauge == GaugeChoice::Shot {
+            let shot = ShotOptions {
+                radius: self.features.radius,
+                normals: self.geometry.normals,
+            };
+            options.gauge = shot::gauge(mesh, &shot).map_err(geometry)?;
+        }
         let (graph, hierarchy) = match &self.hierarchy {
             None => (GaugeGraph::new(mesh, &options).map_err(geometry)?, None),
             Some(settings) => {
@@ -116,7 +142,7 @@ impl Preparation {
             }
         };
         Ok(Prepared {
-            features: self.features.compute(mesh, &graph)?,
+            features: self.features.compute(mesh, &graph).map_err(geometry)?,
             graph: Arc::new(graph),
             hierarchy,
         })
@@ -178,4 +204,90 @@ fn mean_edge_length(mesh: &Mesh) -> Result<f64, GeometryError> {
         .map(|(p, q)| points[p].distance(points[q as usize]))
         .sum();
     Ok(sum / adjacency.edge_count().max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FeatureKind;
+    use gemcnn_mesh::{DVec3, shapes};
+
+    fn bumpy() -> Mesh {
+        let bump = |p: DVec3| p * (1.0 + 0.2 * (3.0 * p.x).sin() + 0.1 * (5.0 * p.y + p.z).cos());
+        shapes::icosphere(3).unwrap().map_vertices(bump).unwrap()
+    }
+
+    #[test]
+    fn rotations_depend_on_seed_and_name_and_leave_invariant_features() {
+        let mesh = bumpy();
+        let mut preparation = Preparation {
+            features: FeatureConfig::new(FeatureKind::Matrix),
+            ..Default::default()
+        };
+        let still = preparation.prepare("a", &mesh).unwrap();
+        preparation.rotation = Some(7);
+        let turned = preparation.prepare("a", &mesh).unwrap();
+        assert_eq!(turned, preparation.prepare("a", &mesh).unwrap());
+        assert_ne!(turned.graph, preparation.prepare("b", &mesh).unwrap().graph);
+        let pairs = still.features.iter().zip(&turned.features);
+        assert!(pairs.clone().all(|(a, b)| (a - b).abs() < 1e-5));
+        let turn = preparation.turn("a").unwrap();
+        let normal = |prepared: &Prepared| prepared.graph.frames()[5].normal;
+        assert!((turn * normal(&still) - normal(&turned)).length() < 1e-9);
+    }
+
+    #[test]
+    fn random_rotations_prefer_no_direction() {
+        let preparation = Preparation {
+            rotation: Some(1),
+            ..Default::default()
+        };
+        let turns = (0..4000).filter_map(|n| preparation.turn(&n.to_string()));
+        let sum: DVec3 = turns.map(|turn| turn * DVec3::X).sum();
+        assert!(sum.length() / 4000.0 < 0.05, "{sum}");
+    }
+
+    #[test]
+    fn shot_frames_turn_with_the_mesh() {
+        let mesh = bumpy();
+        let mut preparation = Preparation {
+            gauge: GaugeChoice::Shot,
+            ..Default::default()
+        };
+        let still = preparation.prepare("a", &mesh).unwrap();
+        preparation.rotation = Some(3);
+        let turned = preparation.prepare("a", &mesh).unwrap();
+        let angles = still.graph.theta().iter().zip(turned.graph.theta());
+        let same = angles.filter(|(a, b)| (*a - *b).sin().abs() < 1e-6).count();
+        assert!(same as f64 > 0.99 * still.graph.edge_count() as f64);
+    }
+
+    #[test]
+    fn lengths_are_relative_to_the_edges_of_the_mesh() {
+        let preparation = Preparation {
+            geometry: GeometrySettings {
+                ball: Some(Ball {
+                    radius: 2.1,
+                    limit: 100,
+                }),
+                ..Default::default()
+            },
+            hierarchy: Some(HierarchySettings {
+                ratios: vec![0.25],
+                radii: vec![4.0],
+                neighbour_limit: 100,
+            }),
+            ..Default::default()
+        };
+        let mesh = bumpy();
+        let large = mesh.map_vertices(|p| 64.0 * p).unwrap();
+        let (a, b) = (
+            preparation.prepare("a", &mesh).unwrap(),
+            preparation.prepare("b", &large).unwrap(),
+        );
+        assert_eq!(a.graph.neighbours(), b.graph.neighbours());
+        let level = |p: &Prepared| p.hierarchy.as_ref().unwrap().levels()[1].graph.edge_count();
+        assert_eq!(level(&a), level(&b));
+        assert!(a.graph.edge_count() > 10 * mesh.vertex_count());
+    }
 }

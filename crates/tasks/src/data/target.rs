@@ -246,7 +246,7 @@ impl Targets {
         content: &Content,
         vertices: usize,
     ) -> Result<NumberTable, TaskError> {
-        let mut table = self.table(item, content)?;
+        let table = self.table(item, content)?;
         if table.rows() != vertices {
             return Err(self.refuse(
                 item,
@@ -269,10 +269,17 @@ impl Targets {
             ));
         }
         // A vertex is known or not.
-        for row in table.values.chunks_mut(table.columns.max(1)) {
-            if row.iter().any(|value| value.is_nan()) {
-                row.fill(f64::NAN);
-            }
+        let partly = |row: &[f64]| {
+            let unknown = row.iter().filter(|value| value.is_nan()).count();
+            unknown > 0 && unknown < row.len()
+        };
+        if let Some(vertex) = table.values.chunks(table.columns.max(1)).position(partly) {
+            return Err(self.refuse(
+                item,
+                format!(
+                    "vertex {vertex}: some of its numbers are NaN; either all are known or none"
+                ),
+            ));
         }
         Ok(table)
     }
