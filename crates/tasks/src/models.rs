@@ -46,6 +46,10 @@ impl ModelConfig {
         };
         Ok(net.head(16 * channels, outputs.dimension()))
     }
+    /// Gauge.
+    pub fn gauge(&self) -> crate::data::GaugeChoice {
+        crate::data::GaugeChoice::FirstNeighbour
+    }
     /// Hierarchy.
     pub fn hierarchy(&self) -> Option<HierarchySettings> {
         None

@@ -256,6 +256,7 @@ fn a_run_stopped_anywhere_ends_with_the_same_bits() {
         threshold: 0.2,
     };
     run.config.class_weights = ClassWeights::Balanced;
+    run.config.calibrate = true;
     run.whole(&whole);
     // Checkpoints do not change what is learned.
     run.config.checkpoint = Interval::Steps(3);

@@ -32,8 +32,8 @@ pub struct TrainArgs {
     #[arg(long, value_name = "DIR", help_heading = "Data")]
     data: Option<PathBuf>,
 
-    /// What the network sees of each vertex.
-    #[arg(long, value_name = "KIND", help_heading = "Data", value_parser = feature_kind)]
+    /// What the network sees of each vertex: xyz, shot, matrix or reltan [default: xyz]
+    #[arg(long, value_name = "KIND", help_heading = "Data")]
     features: Option<FeatureKind>,
 
     /// The network.
@@ -86,7 +86,7 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
     let config = args.config()?;
     config.check().map_err(Failure::usage)?;
     let stop = stop_on_signals()?;
-    let device = args.device.open(config.training.precision.into())?;
+    let (device, reason) = args.device.choose(config.training.precision.into())?;
     let run = match (&args.resume, &args.run_dir) {
         (Some(path), _) => RunDirectory::open(path),
         (None, Some(path)) => RunDirectory::create(path),
@@ -94,7 +94,7 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
     };
     let run = run.map_err(Failure::input)?;
     if !args.quiet {
-        eprintln!("run in {}", run.path().display());
+        eprintln!("{reason}");
     }
     let mut progress = TrainProgress::new(args.quiet);
     let cache = Cache::of_user();
@@ -172,10 +172,6 @@ fn make_quick(config: &mut RunConfig) {
 
 fn deserializer(text: &str) -> impl serde::Deserializer<'_, Error = ValueError> {
     text.into_deserializer()
-}
-
-fn feature_kind(text: &str) -> Result<FeatureKind, String> {
-    FeatureKind::deserialize(deserializer(text)).map_err(|error| error.to_string())
 }
 
 /// The model of a kind with its default settings.

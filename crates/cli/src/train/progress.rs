@@ -77,6 +77,7 @@ impl Observer for TrainProgress {
                 self.show("meshes", done as u64, total as u64, String::new);
             }
             Event::Started {
+                run,
                 network,
                 epochs,
                 steps,
@@ -85,7 +86,8 @@ impl Observer for TrainProgress {
             } => {
                 self.say(&format!(
                     "{network}\n{training} meshes to train on, {held_out} to evaluate on; \
-                     {epochs} epochs of {steps} steps"
+                     {epochs} epochs of {steps} steps; run in {}",
+                    run.display()
                 ));
                 if let Self::Bar(bar) = self {
                     bar.set_length(steps);

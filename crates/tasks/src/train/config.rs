@@ -141,6 +141,7 @@ impl RunConfig {
         Preparation {
             features: self.features.clone(),
             geometry: self.geometry,
+            gauge: self.model.gauge(),
             hierarchy: self.model.hierarchy(),
             rotation: None,
         }

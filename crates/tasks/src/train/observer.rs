@@ -31,6 +31,8 @@ pub enum Event<'a> {
     },
     /// Training is about to begin or to go on.
     Started {
+        /// Directory of the run.
+        run: &'a Path,
         /// What is trained; prints as a table of layers.
         network: &'a Network<f32>,
         /// Epochs in all.

@@ -27,7 +27,8 @@ pub struct TrainingConfig {
     /// Whether features are scaled so that each channel has mean 0, where it is a scalar, and size 1 over
     /// the training part; on.
     pub scale_features: bool,
-    /// Whether convolutions are rescaled on the first batch so that features have unit scale; on.
+    /// Whether convolutions are rescaled on the first batch so that features have unit scale; off. It is for
+    /// networks without batch normalisation, which does the same and more.
     pub calibrate: bool,
     /// How a difference counts in regression; `mean_square`.
     pub penalty: PenaltyChoice,
@@ -58,7 +59,7 @@ impl Default for TrainingConfig {
             clip: 0.0,
             seed: 1,
             scale_features: true,
-            calibrate: true,
+            calibrate: false,
             penalty: PenaltyChoice::MeanSquare,
             evaluate_every: 1,
             keep_best: false,

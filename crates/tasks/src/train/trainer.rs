@@ -278,6 +278,7 @@ impl<'a> Trainer<'a> {
         let config = self.problem.config;
         let (epochs, steps) = (config.epochs, self.plan.steps());
         observer.observe(Event::Started {
+            run: self.run.path(),
             network: &self.state.network,
             epochs,
             steps,
