@@ -37,6 +37,7 @@ impl ModelConfig {
         let regular = || Regular::relu(5).with_batch_norm();
         let net = Network::builder(input.clone())
             .aggregation(Aggregation::Mean)
+            .weight_decay(gemcnn_nn::WeightDecay::Linear)
             .residual(&hidden, regular())
             .residual(&hidden, regular())
             .residual(&FeatureType::scalars(4 * channels), regular());

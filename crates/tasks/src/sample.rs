@@ -2,7 +2,7 @@
 
 use crate::TaskError;
 use gemcnn_mesh::{GaugeGraph, Hierarchy};
-use gemcnn_nn::{FeatureType, GraphBatch, HierarchyBatch, IGNORE};
+use gemcnn_nn::{FeatureType, GraphBatch, HierarchyBatch, IGNORE, Levels};
 use std::sync::Arc;
 
 /// What a network should say of a mesh.
@@ -153,6 +153,14 @@ impl Batch {
             }
         }
         Ok(())
+    }
+
+    /// What a network runs on: the graphs of the hierarchy if there is one, else the graph alone.
+    pub fn levels(&self) -> Levels<'_, f32> {
+        match &self.hierarchy {
+            Some(hierarchy) => hierarchy.into(),
+            None => (&self.graph).into(),
+        }
     }
 
     /// How many vertices or meshes have a label.

@@ -16,8 +16,8 @@ pub struct TrainingConfig {
     pub batch: usize,
     /// Base learning rate, which the schedule multiplies; 0.01.
     pub rate: f64,
-    /// Strength of the pull of the weights of linear maps towards zero; 1e-4. Convolutions, biases and
-    /// normalisations are left alone.
+    /// Strength of the pull towards zero of the weights that the network lets decay; 1e-4. In the models
+    /// of this crate these are the weights of plain linear maps.
     pub weight_decay: f64,
     /// Largest norm of all gradients together, beyond which they are scaled down; 0, which is never.
     /// On a GPU clipping waits for every step.

@@ -148,14 +148,13 @@ impl<'a> Trainer<'a> {
         if let Device::Cuda(device) = device {
             device.set_product_mode(config.precision.into());
         }
-        let (network, mut parameters) = problem.network.clone().init(config.seed)?;
+        let (network, parameters) = problem.network.clone().init(config.seed)?;
         let output = problem.objective.output();
         if *network.output() != output {
             let found = network.output();
             let problem = format!("its output is {found}, but {output} is to be learned");
             return Err(TaskError::setting("network", problem));
         }
-        parameters.set_weight_decay(is_weight_of_linear_map);
         let plan = BatchPlan {
             samples: problem.training.len(),
             batch: config.batch,
@@ -230,7 +229,7 @@ impl<'a> Trainer<'a> {
                 ..
             } = &mut self.state;
             let batch = &prepared.batch;
-            network.calibrate(workspace, parameters, &batch.graph, &batch.features)?;
+            network.calibrate(workspace, parameters, batch.levels(), &batch.features)?;
         }
         Ok(())
     }
@@ -575,11 +574,6 @@ impl<'a> Trainer<'a> {
             .unwrap_or(Duration::MAX),
         }
     }
-}
-
-/// The paper's choice: of the weights, those of plain linear maps are pulled towards zero.
-fn is_weight_of_linear_map(name: &str) -> bool {
-    name.starts_with("linear") && name.ends_with(".weight")
 }
 
 /// What a device is called in messages and files.
