@@ -1,6 +1,7 @@
 //! `gemcnn train` as a user runs it: stopped, killed, resumed, out of room, out of bounds.
 #![cfg(unix)]
 
+use gemcnn_tasks::train::TrainedModel;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -303,6 +304,10 @@ fn a_finished_run_tells_where_everything_is() {
     for setting in ["epochs = 2", "weight_decay = 0.0001", "kind = \"cosine\""] {
         assert!(config.contains(setting), "{config}");
     }
+    let model = TrainedModel::read(&workshop.path("runs/spheres-1")).unwrap();
+    assert_eq!(model.config.to_toml().unwrap(), config);
+    assert_eq!(model.classes.map(|classes| classes.count()), Some(2));
+    assert_eq!(model.scaling.dimension(), 3);
     let versions = fs::read_to_string(workshop.path("runs/spheres-1/versions.toml")).unwrap();
     assert!(versions.contains("device = \"CPU\""), "{versions}");
 }

@@ -7,8 +7,8 @@ use super::observer::{Event, Observer};
 use super::run_directory::RunDirectory;
 use super::stop::StopFlag;
 use super::trainer::{Outcome, Problem, Trainer, device_name};
-use crate::TaskError;
 use crate::data::{Cache, Dataset, Part, PreparedPart};
+use crate::{SampleSource, TaskError};
 use gemcnn_nn::Device;
 use std::sync::Mutex;
 
@@ -49,7 +49,7 @@ pub fn train(
     };
     let training = dataset.part(Part::Train, &preparation, cache)?;
     let held_out = dataset.part(held_out, &preparation, cache)?;
-    if !run.config().exists() {
+    if !run.checkpoint().exists() {
         write_beginning(config, run, device)?;
     }
     prepare(&[&training, &held_out], observer)?;
@@ -94,7 +94,6 @@ fn write_beginning(
 
 /// Loads every mesh once, so that trouble shows before training.
 fn prepare(parts: &[&PreparedPart], observer: &mut dyn Observer) -> Result<(), TaskError> {
-    use crate::SampleSource;
     let total = parts.iter().map(|part| part.len()).sum();
     let progress = Mutex::new((0, observer));
     let loaded = || {
