@@ -34,7 +34,7 @@ impl Workshop {
         fs::write(data.join("dataset.toml"), description).unwrap();
         let config = format!(
             "task = 'segmentation'\n[data]\nfolder = 'spheres'\n\
-             [model]\nkind = 'gem'\nchannels = 2\n[training]\nbatch = 2\n{training}\n"
+             [model]\nkind = 'gem'\nchannels = 2\nscalars = 8\nhead = 16\n[training]\nbatch = 2\n{training}\n"
         );
         fs::write(folder.path().join("run.toml"), config).unwrap();
         Self { folder }

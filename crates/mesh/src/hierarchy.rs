@@ -66,6 +66,14 @@ pub enum HierarchyError {
         /// The ratio that was given for it.
         ratio: f64,
     },
+    /// Positions of other vertices than those of the graph.
+    #[error("the graph has {vertices} vertices, but {positions} positions were given")]
+    Positions {
+        /// Vertices of the graph.
+        vertices: usize,
+        /// Positions that were given.
+        positions: usize,
+    },
     /// No geometry on one of the levels.
     #[error("level {level}: {source}")]
     Geometry {
@@ -127,34 +135,38 @@ impl Hierarchy {
     /// # Errors
     /// No vertices, a ratio outside (0, 1], not as many radii as ratios, or no geometry.
     pub fn new(mesh: &Mesh, options: &HierarchyOptions) -> Result<Self, HierarchyError> {
-        if mesh.vertex_count() == 0 {
-            return Err(HierarchyError::NoVertices);
-        }
-        let (ratios, radii) = (&options.ratios, &options.radii);
-        if ratios.len() != radii.len() {
-            return Err(HierarchyError::Unpaired {
-                ratios: ratios.len(),
-                radii: radii.len(),
-            });
-        }
-        if let Some(at) = ratios
-            .iter()
-            .position(|&ratio| !(ratio > 0.0 && ratio <= 1.0))
-        {
-            return Err(HierarchyError::BadRatio {
-                level: at + 1,
-                ratio: ratios[at],
-            });
-        }
         let graph = GaugeGraph::new(mesh, &options.geometry)
             .map_err(|source| HierarchyError::Geometry { level: 0, source })?;
-        let mut points = mesh.vertices().to_vec();
+        Self::over(graph, mesh.vertices(), options)
+    }
+
+    /// Takes a graph as the finest level, whatever its frames, with the positions of its vertices, and
+    /// makes each coarser level from the one before. The geometry in `options` is not used.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), or another number of positions than vertices.
+    pub fn over(
+        graph: GaugeGraph,
+        points: &[DVec3],
+        options: &HierarchyOptions,
+    ) -> Result<Self, HierarchyError> {
+        if points.is_empty() {
+            return Err(HierarchyError::NoVertices);
+        }
+        options.check()?;
+        if points.len() != graph.vertex_count() {
+            return Err(HierarchyError::Positions {
+                vertices: graph.vertex_count(),
+                positions: points.len(),
+            });
+        }
+        let mut points = points.to_vec();
         let mut levels = vec![Level {
+            vertices: (0..graph.vertex_count() as u32).collect(),
             graph,
-            vertices: (0..mesh.vertex_count() as u32).collect(),
             clusters: None,
         }];
-        for (index, (&ratio, &radius)) in ratios.iter().zip(radii).enumerate() {
+        for (index, (&ratio, &radius)) in options.ratios.iter().zip(&options.radii).enumerate() {
             let finer = &levels[index];
             let (level, kept) = coarsen(finer, &points, ratio, radius, options.neighbour_limit)
                 .map_err(|source| HierarchyError::Geometry {
@@ -217,6 +229,28 @@ impl Hierarchy {
     /// The levels from fine to coarse; none of them is empty.
     pub fn levels(&self) -> &[Level] {
         &self.levels
+    }
+}
+
+impl HierarchyOptions {
+    fn check(&self) -> Result<(), HierarchyError> {
+        let (ratios, radii) = (&self.ratios, &self.radii);
+        if ratios.len() != radii.len() {
+            return Err(HierarchyError::Unpaired {
+                ratios: ratios.len(),
+                radii: radii.len(),
+            });
+        }
+        if let Some(at) = ratios
+            .iter()
+            .position(|&ratio| !(ratio > 0.0 && ratio <= 1.0))
+        {
+            return Err(HierarchyError::BadRatio {
+                level: at + 1,
+                ratio: ratios[at],
+            });
+        }
+        Ok(())
     }
 }
 

@@ -114,8 +114,10 @@ fn outcome<T: Real>(config: &NetworkConfig, device: &Device) -> Outcome<T> {
         ..Rows::default()
     };
     network
-        .classify(&mut tape, &batch, input, targets, rows)
+        .classify(&mut tape, &batch, input.clone(), targets, rows)
         .unwrap();
+    let classes = network.predict_classes(&mut tape, &batch, input).unwrap();
+    assert_eq!(classes, predictions, "without labels");
     parameters.move_to_host().unwrap();
     let named = |trained: bool| {
         let entries = parameters.iter().filter(move |e| e.is_trained() == trained);

@@ -4,7 +4,7 @@
 pub mod data;
 mod error;
 mod features;
-mod models;
+pub mod models;
 pub mod plot;
 mod sample;
 mod scaling;

@@ -155,17 +155,19 @@ impl Batch {
         Ok(())
     }
 
-    /// What a network runs on: the graphs of the hierarchy if there is one, else the graph alone.
-    pub fn levels(&self) -> Levels<'_, f32> {
-        match &self.hierarchy {
-            Some(hierarchy) => hierarchy.into(),
-            None => (&self.graph).into(),
-        }
-    }
-
     /// How many vertices or meshes have a label.
     pub fn labelled(&self) -> usize {
         self.labels.iter().filter(|&&label| label != IGNORE).count()
+    }
+}
+
+/// What a network runs on: the hierarchies if there are any, else the graphs.
+impl<'a> From<&'a Batch> for Levels<'a, f32> {
+    fn from(batch: &'a Batch) -> Self {
+        match &batch.hierarchy {
+            Some(hierarchy) => hierarchy.into(),
+            None => (&batch.graph).into(),
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "KIND", help_heading = "Data")]
     features: Option<FeatureKind>,
 
-    /// The network.
+    /// The network: gem, graph, angular or unet [default: gem]
     #[arg(long, value_name = "KIND", help_heading = "Training", value_parser = model_of_kind)]
     model: Option<ModelConfig>,
 

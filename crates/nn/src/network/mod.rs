@@ -333,6 +333,8 @@ impl<T: Real> fmt::Display for Network<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layers::{GlobalPool, Kernel, Nonlinearity, Regular};
+    use gemcnn_kernels::Aggregation;
 
     fn small() -> NetworkConfig {
         Network::builder("1x0".parse().unwrap())
@@ -389,5 +391,167 @@ total                                      257";
         let regular = message(input().conv(&uneven).regular(Regular::relu(5)));
         assert!(regular.starts_with("regular2: "), "{regular}");
         assert!(regular.contains("2x0 + 3x1"), "{regular}");
+    }
+
+    /// Every kind of layer.
+    fn every_layer() -> NetworkConfig {
+        let gated = Nonlinearity::gated().with_batch_norm();
+        let hidden: FeatureType = "2x0 + 2x1".parse().unwrap();
+        Network::builder("1x0 + 1x1".parse().unwrap())
+            .weight_decay(WeightDecay::Linear)
+            .rings(2, 0.5)
+            .conv(&gated.input(&hidden))
+            .nonlinearity(gated)
+            .rings(1, 1.0)
+            .down()
+            .residual_through(&hidden, &FeatureType::uniform(3, 1), Nonlinearity::norm())
+            .norm()
+            .up()
+            .equivariant_linear(&FeatureType::scalars(2))
+            .kernel(Kernel::Graph)
+            .residual(&FeatureType::scalars(2), Nonlinearity::None)
+            .kernel(Kernel::Angular { band_limit: 1 })
+            .conv(&FeatureType::scalars(5))
+            .break_symmetry()
+            .global_pool(GlobalPool::Max)
+            .dropout(0.5)
+            .head(4, 3)
+    }
+
+    #[test]
+    fn every_layer_is_printed_and_counts_its_levels() {
+        let (network, parameters) = every_layer().init::<f64>(1).unwrap();
+        let expected = "\
+conv1         1x0 + 1x1 -> 4x0 + 2x1         60
+gated2        4x0 + 2x1 -> 2x0 + 2x1         12
+down3         2x0 + 2x1 -> 2x0 + 2x1          0
+block4        2x0 + 2x1 -> 3x0 + 3x1        148
+norm5         3x0 + 3x1 -> 3x0 + 3x1         12
+up6           3x0 + 3x1 -> 5x0 + 5x1          0
+map7          5x0 + 5x1 -> 2x0               12
+block8        2x0 -> 2x0                     20
+conv9         2x0 -> 5x0                     40
+break10       5x0 -> 5x0                      0
+pool11        5x0 -> 5x0                      0
+dropout12     5x0 -> 5x0                      0
+linear13      5x0 -> 4x0                     24
+activation14  4x0 -> 4x0                      0
+linear15      4x0 -> 3x0                     15
+total                                       343";
+        assert_eq!(network.to_string(), expected);
+        assert_eq!(parameters.trained_count(), 343);
+        assert_eq!((network.levels(), small().levels()), (2, 1));
+    }
+
+    #[test]
+    fn descriptions_survive_json_and_toml() {
+        for config in [small(), every_layer()] {
+            let text = serde_json::to_string(&config).unwrap();
+            assert_eq!(
+                serde_json::from_str::<NetworkConfig>(&text).unwrap(),
+                config
+            );
+            let text = toml::to_string(&config).unwrap();
+            assert_eq!(toml::from_str::<NetworkConfig>(&text).unwrap(), config);
+        }
+        let short = r#"
+            input = "3x0"
+            layers = [
+                { residual = { output = "4x(0,1)", nonlinearity = { regular = { samples = 7 } } } },
+                { residual = { output = "8x0", conv = { kernel = { angular = { band_limit = 1 } } } } },
+                "break_symmetry",
+                { linear = { outputs = 2 } },
+            ]"#;
+        let config: NetworkConfig = toml::from_str(short).unwrap();
+        let written = Network::builder(FeatureType::scalars(3))
+            .residual(&FeatureType::uniform(4, 1), Regular::relu(7))
+            .kernel(Kernel::Angular { band_limit: 1 })
+            .residual(&FeatureType::scalars(8), Regular::default())
+            .break_symmetry()
+            .linear(2);
+        assert_eq!(config, written);
+    }
+
+    #[test]
+    fn errors_of_descriptions_name_the_layer() {
+        let message = |layer: &str| {
+            let text =
+                format!("input = '3x0'\nlayers = [{{ linear = {{ outputs = 2 }} }}, {layer}]");
+            let error = toml::from_str::<NetworkConfig>(&text).unwrap_err();
+            error.to_string()
+        };
+        for (layer, problem) in [
+            ("{ linaer = { outputs = 2 } }", "unknown variant `linaer`"),
+            ("{ linear = { output = 2 } }", "available keys: outputs"),
+            (
+                "{ conv = { output = '2y0' } }",
+                "`2y0` is not a feature type",
+            ),
+            (
+                "{ conv = { output = '2x0', conv = { kernel = 'grph' } } }",
+                "unknown variant `grph`",
+            ),
+        ] {
+            let found = message(layer);
+            assert!(found.contains("layer 2: "), "{found}");
+            assert!(found.contains(problem), "{found}");
+        }
+    }
+
+    #[test]
+    fn layers_that_cannot_follow_are_refused() {
+        let input = || Network::builder("2x0 + 1x1".parse().unwrap());
+        let scalars = FeatureType::scalars(3);
+        for (config, expected) in [
+            (input().up(), "up1: layer: there is no `down` before it"),
+            (
+                input().kernel(Kernel::Graph).conv(&scalars),
+                "conv1: input: expected features of type 4x0, found 2x0 + 1x1",
+            ),
+            (
+                input()
+                    .break_symmetry()
+                    .kernel(Kernel::Angular { band_limit: 1 })
+                    .rings(2, 1.0)
+                    .residual(&scalars, Regular::relu(1)),
+                "block2.conv1: rings: only gauge kernels",
+            ),
+            (
+                input()
+                    .equivariant_linear(&"1x0 + 2x1".parse().unwrap())
+                    .nonlinearity(Nonlinearity::gated()),
+                "gated2: gated nonlinearity: 1x0 + 2x1 has 2 irreps of order above 0",
+            ),
+            (
+                input()
+                    .conv(&scalars)
+                    .global_pool(GlobalPool::Mean)
+                    .conv(&scalars),
+                "conv3: layer: it needs vertices",
+            ),
+        ] {
+            let message = config.init::<f32>(1).unwrap_err().to_string();
+            assert!(message.starts_with(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn weight_decay_on_linear_maps_survives_storing() {
+        let decaying = |parameters: &Parameters<f32>| -> Vec<String> {
+            let decaying = parameters.iter().filter(|entry| entry.decays());
+            decaying.map(|entry| entry.name().to_owned()).collect()
+        };
+        let (_, everywhere) = small().init::<f32>(1).unwrap();
+        assert!(decaying(&everywhere).contains(&"block3.conv1.self_weight".into()));
+        let config = small().weight_decay(WeightDecay::Linear);
+        let (network, parameters) = config.init::<f32>(1).unwrap();
+        assert_eq!(decaying(&parameters), ["linear5.weight", "linear7.weight"]);
+        let mut archive = Archive::new();
+        network.store(&mut archive, &parameters).unwrap();
+        let (_, stored) = Network::from_archive(&archive).unwrap();
+        assert_eq!(decaying(&stored), ["linear5.weight", "linear7.weight"]);
+        let (plain, mut values) = small().init::<f32>(1).unwrap();
+        let message = plain.load(&archive, &mut values).unwrap_err().to_string();
+        assert!(message.contains("weight decay"), "{message}");
     }
 }

@@ -78,7 +78,7 @@ impl Objective {
                     labels: &batch.labels,
                     class_weights: weights.as_deref(),
                 };
-                let loss = network.classify(tape, batch.levels(), x, targets, Rows::default())?;
+                let loss = network.classify(tape, batch, x, targets, Rows::default())?;
                 Ok(BatchLoss {
                     loss,
                     mean_square: None,
@@ -86,7 +86,7 @@ impl Objective {
                 })
             }
             Self::Values { penalty, .. } => {
-                let values = network.forward(tape, batch.levels(), x)?;
+                let values = network.forward(tape, batch, x)?;
                 let evaluates = !tape.is_training();
                 let mut compare = |penalty, values| {
                     let mask = prepared.mask.as_deref();

@@ -229,7 +229,7 @@ impl<'a> Trainer<'a> {
                 ..
             } = &mut self.state;
             let batch = &prepared.batch;
-            network.calibrate(workspace, parameters, batch.levels(), &batch.features)?;
+            network.calibrate(workspace, parameters, batch, &batch.features)?;
         }
         Ok(())
     }
