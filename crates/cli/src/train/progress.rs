@@ -73,6 +73,7 @@ impl TrainProgress {
 impl Observer for TrainProgress {
     fn observe(&mut self, event: Event<'_>) {
         match event {
+            Event::Note(note) => self.say(note),
             Event::Preparing { done, total } => {
                 self.show("meshes", done as u64, total as u64, String::new);
             }

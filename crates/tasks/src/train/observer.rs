@@ -22,6 +22,8 @@ impl Observer for Silent {
 /// What happens in a run. Epochs and steps are counted from 1 here.
 #[derive(Debug)]
 pub enum Event<'a> {
+    /// Something about the data that was found out rather than said.
+    Note(&'a str),
     /// Meshes are made ready before the first step: read, or computed where the cache has them not.
     Preparing {
         /// Meshes that are ready.

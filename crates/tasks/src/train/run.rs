@@ -30,6 +30,9 @@ pub fn train(
     config.check()?;
     let config = &config.clone().anchored()?;
     let dataset = Dataset::open_for(&config.data, config.task)?;
+    for note in dataset.notes() {
+        observer.observe(Event::Note(note));
+    }
     let objective = match dataset.classes() {
         Some(classes) => Objective::Classes {
             count: classes.count(),
