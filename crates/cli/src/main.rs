@@ -36,7 +36,7 @@ enum Command {
     #[command(subcommand)]
     Mesh(mesh::MeshCommand),
     /// Train a network on meshes: on your own with their targets, or on synthetic bodies.
-    Train(train::TrainArgs),
+    Train(Box<train::TrainArgs>),
 }
 
 fn main() -> ExitCode {
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     let result = start_threads(cli.threads).and_then(|()| match cli.command {
         Command::Data(command) => data::run(command),
         Command::Mesh(command) => mesh::run(command),
-        Command::Train(args) => train::run(args),
+        Command::Train(args) => train::run(*args),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,
