@@ -6,14 +6,16 @@ mod failure;
 mod mesh;
 mod output;
 mod progress;
+mod train;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use std::process::ExitCode;
 
-/// Gauge equivariant mesh CNNs: inspect surface meshes and compute their gauge geometry.
+/// Gauge equivariant mesh CNNs: inspect surface meshes, compute their gauge geometry, and learn on them.
 ///
-/// Exit status: 0 when all went well, 1 when an input was bad, 2 when the command was.
+/// Exit status: 0 when all went well, 1 when an input was bad, 2 when the command was, 130 when it was
+/// stopped by Ctrl-C.
 #[derive(Parser)]
 #[command(name = "gemcnn", version, propagate_version = true)]
 struct Cli {
@@ -33,6 +35,8 @@ enum Command {
     /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
     #[command(subcommand)]
     Mesh(mesh::MeshCommand),
+    /// Train a network on meshes: on your own with their targets, or on synthetic bodies.
+    Train(Box<train::TrainArgs>),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
     let result = start_threads(cli.threads).and_then(|()| match cli.command {
         Command::Data(command) => data::run(command),
         Command::Mesh(command) => mesh::run(command),
+        Command::Train(args) => train::run(*args),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -403,7 +403,7 @@ fn stepped(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u32>, b
         let mut labels = labels(rows);
         // Another number of unknown rows in each batch: the mean is over the others.
         labels.rotate_left(seed as usize);
-        labels[..2 * seed as usize].fill(IGNORE);
+        labels[..seed as usize].fill(IGNORE);
         let target = BatchTarget::Classes {
             classes: CLASSES,
             labels,

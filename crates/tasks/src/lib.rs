@@ -5,9 +5,11 @@ pub mod data;
 mod error;
 mod features;
 pub mod models;
+pub mod plot;
 mod sample;
 mod scaling;
 mod task;
+pub mod train;
 
 pub use error::TaskError;
 pub use features::{FeatureConfig, FeatureKind};

@@ -368,8 +368,8 @@ fn the_u_shaped_model_is_equivariant() {
         nonlinearity: NonlinearityChoice::Gated,
         ..UNetModel::default()
     };
-    let settings = model.hierarchy();
-    let options: HierarchyOptions = settings.options(&mesh, geometry.clone()).unwrap();
+    let edge_length = 0.3;
+    let options: HierarchyOptions = model.hierarchy().options(geometry.clone(), edge_length);
     for (task, output) in [
         (Task::Segmentation, "5x0"),
         (Task::Classification, "5x0"),
@@ -434,10 +434,8 @@ fn batches_of_samples_are_levels() {
         radii: vec![3.0],
         ..UNetModel::default()
     };
-    let mesh = bumpy_sphere();
-    let geometry = GeometryOptions::default();
-    let options = model.hierarchy().options(&mesh, geometry).unwrap();
-    let hierarchy = Hierarchy::new(&mesh, &options).unwrap();
+    let options = model.hierarchy().options(GeometryOptions::default(), 0.3);
+    let hierarchy = Hierarchy::new(&bumpy_sphere(), &options).unwrap();
     let graph = hierarchy.levels()[0].graph.clone();
     let mut sample = Sample {
         name: "sphere".into(),

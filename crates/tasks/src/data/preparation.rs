@@ -130,7 +130,8 @@ impl Preparation {
         let (graph, hierarchy) = match &self.hierarchy {
             None => (GaugeGraph::new(mesh, &options).map_err(geometry)?, None),
             Some(settings) => {
-                let options = settings.options(mesh, options).map_err(geometry)?;
+                let unit = mean_edge_length(mesh).map_err(geometry)?;
+                let options = settings.options(options, unit);
                 let hierarchy =
                     Hierarchy::new(mesh, &options).map_err(|source| TaskError::Hierarchy {
                         name: name.into(),
@@ -180,22 +181,15 @@ impl GeometrySettings {
 }
 
 impl HierarchySettings {
-    /// The options for a mesh.
-    ///
-    /// # Errors
-    /// A mesh whose edges cannot be found.
-    pub fn options(
-        &self,
-        mesh: &Mesh,
-        geometry: GeometryOptions,
-    ) -> Result<HierarchyOptions, GeometryError> {
-        let unit = mean_edge_length(mesh)?;
-        Ok(HierarchyOptions {
+    /// The options for a mesh with this mean edge length.
+    pub fn options(&self, geometry: GeometryOptions, mean_edge_length: f64) -> HierarchyOptions {
+        let radius = |radius| radius * mean_edge_length;
+        HierarchyOptions {
             geometry,
             ratios: self.ratios.clone(),
-            radii: self.radii.iter().map(|radius| radius * unit).collect(),
+            radii: self.radii.iter().map(radius).collect(),
             neighbour_limit: self.neighbour_limit,
-        })
+        }
     }
 }
 
