@@ -1,5 +1,6 @@
 //! The command `gemcnn`.
 
+mod data;
 mod device;
 mod failure;
 mod mesh;
@@ -26,6 +27,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Check, prepare and make data sets, and look after the cache of prepared meshes.
+    #[command(subcommand)]
+    Data(data::DataCommand),
     /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
     #[command(subcommand)]
     Mesh(mesh::MeshCommand),
@@ -34,6 +38,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = start_threads(cli.threads).and_then(|()| match cli.command {
+        Command::Data(command) => data::run(command),
         Command::Mesh(command) => mesh::run(command),
     });
     match result {

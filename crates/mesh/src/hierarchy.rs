@@ -82,6 +82,12 @@ pub enum HierarchyError {
         /// What is wrong there.
         source: GeometryError,
     },
+    /// Levels or clusters, put together from parts, that do not fit.
+    #[error("levels that do not fit together: {problem}")]
+    BadLevels {
+        /// What does not hold, and where.
+        problem: String,
+    },
 }
 
 /// One graph of a [`Hierarchy`].
@@ -169,6 +175,53 @@ impl Hierarchy {
                 })?;
             points = kept;
             levels.push(level);
+        }
+        Ok(Self { levels })
+    }
+
+    /// Puts a hierarchy together from its levels, as [`new`](Self::new) makes them or as they were
+    /// stored.
+    ///
+    /// # Errors
+    /// [`HierarchyError::NoVertices`] without levels, [`HierarchyError::BadLevels`] where one does not
+    /// fit to the one before.
+    pub fn from_levels(levels: Vec<Level>) -> Result<Self, HierarchyError> {
+        let bad = |level: usize, what: &str| HierarchyError::BadLevels {
+            problem: format!("level {level} {what}"),
+        };
+        let Some(finest) = levels.first() else {
+            return Err(HierarchyError::NoVertices);
+        };
+        let all = 0..finest.graph.vertex_count() as u32;
+        if finest.clusters.is_some() || !finest.vertices.iter().copied().eq(all) {
+            return Err(bad(0, "does not have all vertices"));
+        }
+        for (index, level) in levels.iter().enumerate() {
+            if level.vertices.is_empty() {
+                return Err(HierarchyError::NoVertices);
+            }
+            if level.vertices.len() != level.graph.vertex_count() {
+                return Err(bad(index, "has a graph of another size"));
+            }
+        }
+        for (index, pair) in levels.windows(2).enumerate() {
+            let [finer, coarser] = pair else { continue };
+            let level = index + 1;
+            let rising = coarser.vertices.is_sorted_by(|a, b| a < b);
+            let kept = |vertex| finer.vertices.binary_search(vertex).is_ok();
+            if !rising || !coarser.vertices.iter().all(kept) {
+                return Err(bad(
+                    level,
+                    "has vertices that the level before does not have",
+                ));
+            }
+            let fits = coarser.clusters.as_ref().is_some_and(|clusters| {
+                clusters.len() == coarser.vertices.len()
+                    && clusters.cluster_of.len() == finer.vertices.len()
+            });
+            if !fits {
+                return Err(bad(level, "has no clusters of the level before"));
+            }
         }
         Ok(Self { levels })
     }
@@ -262,6 +315,37 @@ impl Clusters {
             cluster_of,
             transport,
         }
+    }
+
+    /// Clusters from their parts: the cluster of each vertex of the finer level, and its transport to the
+    /// representative.
+    ///
+    /// # Errors
+    /// [`HierarchyError::BadLevels`] for a cluster that does not exist or has no vertices, and for
+    /// transports that are not one finite number for each vertex.
+    pub fn new(
+        count: usize,
+        cluster_of: Vec<u32>,
+        transport: Vec<f64>,
+    ) -> Result<Self, HierarchyError> {
+        let bad = |problem: String| Err(HierarchyError::BadLevels { problem });
+        if let Some(other) = cluster_of.iter().find(|&&of| of as usize >= count) {
+            return bad(format!("there is no cluster {other}, only {count}"));
+        }
+        if transport.len() != cluster_of.len() || !transport.iter().all(|t| t.is_finite()) {
+            return bad("clusters need one finite transport for each vertex".into());
+        }
+        let by_cluster = cluster_of.iter().copied().zip(0u32..);
+        let (offsets, members) = bucket(count, by_cluster);
+        if let Some(empty) = offsets.windows(2).position(|pair| pair[0] == pair[1]) {
+            return bad(format!("cluster {empty} has no vertices"));
+        }
+        Ok(Self {
+            offsets,
+            members,
+            cluster_of,
+            transport,
+        })
     }
 
     /// Number of clusters.

@@ -1,5 +1,6 @@
 //! What can go wrong between a folder of meshes and a trained model.
 
+use crate::data::DataError;
 use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
 use gemcnn_nn::NnError;
 use std::path::PathBuf;
@@ -42,6 +43,9 @@ pub enum TaskError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// A data set that is not as it should be.
+    #[error(transparent)]
+    Data(#[from] DataError),
     /// A network that refuses something.
     #[error(transparent)]
     Network(#[from] NnError),

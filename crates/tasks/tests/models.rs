@@ -10,9 +10,8 @@ use gemcnn_nn::{
     FeatureType, GraphBatch, HierarchyBatch, LayerConfig, Levels, Network, NetworkConfig, NnError,
     Parameters, Tape, WeightDecay, Workspace,
 };
-use gemcnn_tasks::models::{
-    AngularModel, GaugeChoice, GemModel, GraphModel, NonlinearityChoice, UNetModel,
-};
+use gemcnn_tasks::data::GaugeChoice;
+use gemcnn_tasks::models::{AngularModel, GemModel, GraphModel, NonlinearityChoice, UNetModel};
 use gemcnn_tasks::{Batch, ModelConfig, Sample, Target, Task};
 
 const TASKS: [Task; 4] = [
@@ -152,7 +151,7 @@ fn every_model_gives_what_every_task_asks_for() {
             assert_eq!(decaying.count(), 2, "the two maps of the head");
         }
     }
-    let shot = |model: &ModelConfig| model.gauge() == GaugeChoice::ShotFrames;
+    let shot = |model: &ModelConfig| model.gauge() == GaugeChoice::Shot;
     assert_eq!(
         every_model().each_ref().map(shot),
         [false, false, true, false]
@@ -371,8 +370,8 @@ fn the_u_shaped_model_is_equivariant() {
         nonlinearity: NonlinearityChoice::Gated,
         ..UNetModel::default()
     };
-    let edge_length = 0.3;
-    let options: HierarchyOptions = model.hierarchy().options(geometry.clone(), edge_length);
+    let settings = model.hierarchy();
+    let options: HierarchyOptions = settings.options(&mesh, geometry.clone()).unwrap();
     for (task, output) in [
         (Task::Segmentation, "5x0"),
         (Task::Classification, "5x0"),
@@ -437,8 +436,10 @@ fn batches_of_samples_are_levels() {
         radii: vec![3.0],
         ..UNetModel::default()
     };
-    let options = model.hierarchy().options(GeometryOptions::default(), 0.3);
-    let hierarchy = Hierarchy::new(&bumpy_sphere(), &options).unwrap();
+    let mesh = bumpy_sphere();
+    let geometry = GeometryOptions::default();
+    let options = model.hierarchy().options(&mesh, geometry).unwrap();
+    let hierarchy = Hierarchy::new(&mesh, &options).unwrap();
     let graph = hierarchy.levels()[0].graph.clone();
     let mut sample = Sample {
         name: "sphere".into(),

@@ -6,9 +6,12 @@ mod layer;
 pub use config::{NetworkConfig, WeightDecay};
 pub use layer::LayerConfig;
 
+use crate::tape::AnyTargets;
+use crate::training_batch::SentTarget;
 use crate::{
-    Archive, ClusterArrays, Device, GraphBatch, IGNORE, Levels, Loss, NnError, Parameters, Penalty,
-    Rows, Tape, Targets, Var, Workspace, archive::no_differences,
+    Archive, BatchTarget, ClusterArrays, Device, GraphBatch, IGNORE, Levels, Loss, NnError,
+    Parameters, Penalty, Rows, Tape, Targets, TrainingBatch, Var, Workspace,
+    archive::no_differences,
 };
 use gemcnn_kernels::{FeatureType, Real, cross_entropy};
 use layer::Layer;
@@ -137,10 +140,21 @@ impl<T: Real> Network<T> {
         targets: Targets<'a, T>,
         rows: Rows<'_>,
     ) -> Result<Loss, NnError> {
+        self.classify_any(tape, levels.into(), x, AnyTargets::Host(targets), rows)
+    }
+
+    fn classify_any<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+        targets: AnyTargets<'a, T>,
+        rows: Rows<'_>,
+    ) -> Result<Loss, NnError> {
         match self.layers.split_last() {
             Some((Layer::Linear(last), layers)) => {
-                let features = self.run(layers, tape, levels.into(), x)?;
-                tape.classifier(last.weights(), features, targets, rows)
+                let features = self.run(layers, tape, levels, x)?;
+                tape.any_classifier(last.weights(), features, targets, rows)
                     .map_err(|error| error.in_layer(last.name()))
             }
             _ => {
@@ -155,7 +169,54 @@ impl<T: Real> Network<T> {
                     let classes = logits.kind().dimension();
                     cross_entropy::predict(classes, &logits.values()?, predictions)?;
                 }
-                tape.cross_entropy(logits, targets)
+                tape.any_cross_entropy(logits, targets)
+            }
+        }
+    }
+
+    /// The loss of the network on a batch: cross-entropy of classes, or the penalty on values.
+    ///
+    /// # Errors
+    /// A batch without target, or one that the network does not fit.
+    pub fn loss<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        batch: &'a TrainingBatch<T>,
+    ) -> Result<Loss, NnError> {
+        let levels = batch.levels();
+        let Some(device) = tape.cuda() else {
+            let x = tape.input(batch.kind().clone(), batch.features())?;
+            return match batch.target() {
+                BatchTarget::Classes {
+                    classes,
+                    labels,
+                    weights,
+                } => {
+                    let targets = Targets {
+                        classes: *classes,
+                        labels,
+                        class_weights: weights.as_deref(),
+                    };
+                    self.classify(tape, levels, x, targets, Rows::default())
+                }
+                BatchTarget::Values {
+                    penalty,
+                    values,
+                    known,
+                    ..
+                } => self.regress(tape, levels, x, *penalty, values, known.as_deref()),
+            };
+        };
+        let sent = batch.on(&device)?;
+        let x = tape.shared_input(batch.kind().clone(), sent.features());
+        match sent.target() {
+            SentTarget::Classes(targets) => {
+                let targets = AnyTargets::Cuda(targets.clone());
+                self.classify_any(tape, levels, x, targets, Rows::default())
+            }
+            SentTarget::Values(values) => {
+                let prediction = self.forward(tape, levels, x)?;
+                tape.cuda_regression(device, prediction, values.clone())
             }
         }
     }

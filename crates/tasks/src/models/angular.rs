@@ -8,7 +8,7 @@ use gemcnn_nn::{Aggregation, FeatureType, Network, NetworkConfig, WeightDecay};
 use serde::{Deserialize, Serialize};
 
 /// Settings of the model `angular`. It depends on the frames, and needs those of
-/// [`GaugeChoice::ShotFrames`](super::GaugeChoice::ShotFrames); features of order above 0 are read as
+/// [`GaugeChoice::Shot`](crate::data::GaugeChoice::Shot); features of order above 0 are read as
 /// their numbers in these frames.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

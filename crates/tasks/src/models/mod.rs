@@ -22,8 +22,8 @@ pub use graph::GraphModel;
 pub use head::Head;
 pub use unet::UNetModel;
 
+use crate::data::{GaugeChoice, HierarchySettings};
 use crate::{Task, TaskError};
-use gemcnn_mesh::{GeometryOptions, HierarchyOptions};
 use gemcnn_nn::{FeatureType, NetworkConfig};
 use serde::{Deserialize, Serialize};
 
@@ -97,42 +97,7 @@ impl ModelConfig {
     pub fn gauge(&self) -> GaugeChoice {
         match self {
             Self::Gem(_) | Self::Graph(_) | Self::UNet(_) => GaugeChoice::FirstNeighbour,
-            Self::Angular(_) => GaugeChoice::ShotFrames,
-        }
-    }
-}
-
-/// Which frames the vertices have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GaugeChoice {
-    /// Towards the first neighbour: any will do for equivariant models.
-    #[default]
-    FirstNeighbour,
-    /// The local reference frames of SHOT, for models that depend on the frames.
-    ShotFrames,
-}
-
-/// Coarser graphs, in lengths that do not depend on the size of a mesh.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HierarchySettings {
-    /// For each coarser graph the part of the vertices of the one before that it keeps.
-    pub ratios: Vec<f64>,
-    /// Radius of the neighbourhoods on each coarser graph, in mean edge lengths of the mesh.
-    pub radii: Vec<f64>,
-    /// Most neighbours on the coarser graphs.
-    pub neighbour_limit: usize,
-}
-
-impl HierarchySettings {
-    /// The options for a mesh with this mean edge length.
-    pub fn options(&self, geometry: GeometryOptions, mean_edge_length: f64) -> HierarchyOptions {
-        HierarchyOptions {
-            geometry,
-            ratios: self.ratios.clone(),
-            radii: self.radii.iter().map(|r| r * mean_edge_length).collect(),
-            neighbour_limit: self.neighbour_limit,
+            Self::Angular(_) => GaugeChoice::Shot,
         }
     }
 }

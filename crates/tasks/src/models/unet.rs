@@ -1,7 +1,8 @@
 //! The U-shaped network: residual blocks on coarser and coarser graphs, and back.
 
 use super::head::turns_with_frames;
-use super::{Head, HierarchySettings, NonlinearityChoice, at_least_one};
+use super::{Head, NonlinearityChoice, at_least_one};
+use crate::data::HierarchySettings;
 use crate::{Task, TaskError};
 use gemcnn_nn::layers::GlobalPool;
 use gemcnn_nn::{Aggregation, FeatureType, Network, NetworkConfig, WeightDecay};
