@@ -2,8 +2,9 @@
 
 use gemcnn_fixtures::Golden;
 use gemcnn_mesh::{
-    Clusters, DVec3, Faces, Gauge, GeometryError, GeometryOptions, Hierarchy, HierarchyError,
-    HierarchyOptions, Level, Mesh, Neighbourhood, NormalWeighting, farthest_points, shapes,
+    Clusters, DVec3, Faces, Gauge, GaugeGraph, GeometryError, GeometryOptions, Hierarchy,
+    HierarchyError, HierarchyOptions, Level, Mesh, Neighbourhood, NormalWeighting, farthest_points,
+    shapes,
 };
 use proptest::prelude::*;
 
@@ -295,6 +296,40 @@ fn bad_options_are_named() {
     let empty = Mesh::new(vec![], Faces::new()).unwrap();
     let result = Hierarchy::new(&empty, &HierarchyOptions::default());
     assert_eq!(result.unwrap_err(), HierarchyError::NoVertices);
+}
+
+#[test]
+fn a_hierarchy_over_a_turned_graph_has_its_frames() {
+    let mesh = shapes::icosphere(1).unwrap();
+    let angles: Vec<f64> = (0..42).map(|v| 0.3 * f64::from(v)).collect();
+    let options = HierarchyOptions {
+        ratios: vec![0.3],
+        radii: vec![1.5],
+        ..Default::default()
+    };
+    let graph = GaugeGraph::new(&mesh, &options.geometry).unwrap();
+    let turned = graph.gauge_transform(&angles).unwrap();
+    let over = Hierarchy::over(turned.clone(), mesh.vertices(), &options).unwrap();
+    let with_angles = HierarchyOptions {
+        geometry: GeometryOptions {
+            gauge: Gauge::Angles(angles),
+            ..Default::default()
+        },
+        ..options.clone()
+    };
+    let new = Hierarchy::new(&mesh, &with_angles).unwrap();
+    let coarse = |hierarchy: &Hierarchy| hierarchy.levels()[1].graph.theta().to_vec();
+    for (a, b) in coarse(&over).iter().zip(coarse(&new)) {
+        assert!(angle_difference(*a, b).abs() < 1e-12, "{a} {b}");
+    }
+    let few = Hierarchy::over(turned, &mesh.vertices()[1..], &options);
+    assert_eq!(
+        few.unwrap_err(),
+        HierarchyError::Positions {
+            vertices: 42,
+            positions: 41
+        }
+    );
 }
 
 #[test]

@@ -40,9 +40,11 @@ fn count(model: &ModelConfig, input: &str) -> usize {
     config.unwrap().parameter_count().unwrap()
 }
 
-/// An irregular closed surface.
+/// A closed surface without any symmetry, so that no two distances are equal but for rounding.
 fn bumpy_sphere() -> Mesh {
-    let bump = |p: gemcnn_mesh::DVec3| 1.0 + 0.2 * (5.0 * p.x + 3.0 * p.y * p.z).sin();
+    let bump = |p: gemcnn_mesh::DVec3| {
+        1.0 + 0.2 * (5.0 * p.x + 3.0 * p.y * p.z + 2.0 * p.y + 1.3 * p.z).sin()
+    };
     let sphere = shapes::icosphere(2).unwrap();
     sphere.map_vertices(|p| p * bump(p)).unwrap()
 }

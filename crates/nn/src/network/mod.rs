@@ -515,21 +515,25 @@ total                                       343";
             let text = toml::to_string(&config).unwrap();
             assert_eq!(toml::from_str::<NetworkConfig>(&text).unwrap(), config);
         }
-        let short = r#"
-            input = "3x0"
-            layers = [
-                { residual = { output = "4x(0,1)", nonlinearity = { regular = { samples = 7 } } } },
-                { residual = { output = "8x0", conv = { kernel = { angular = { band_limit = 1 } } } } },
-                "break_symmetry",
-                { linear = { outputs = 2 } },
-            ]"#;
-        let config: NetworkConfig = toml::from_str(short).unwrap();
+        // The list in the page on networks.
+        let page = include_str!("../../../../docs/networks.md");
+        let (_, listed) = page.split_once("```toml").unwrap();
+        let (listed, _) = listed.split_once("```").unwrap();
+        let config: NetworkConfig = toml::from_str(listed).unwrap();
         let written = Network::builder(FeatureType::scalars(3))
-            .residual(&FeatureType::uniform(4, 1), Regular::relu(7))
-            .kernel(Kernel::Angular { band_limit: 1 })
-            .residual(&FeatureType::scalars(8), Regular::default())
-            .break_symmetry()
-            .linear(2);
+            .weight_decay(WeightDecay::Linear)
+            .aggregation(Aggregation::Mean)
+            .residual(
+                &FeatureType::uniform(16, 2),
+                Regular::relu(5).with_batch_norm(),
+            )
+            .aggregation(Aggregation::Sum)
+            .residual(&FeatureType::scalars(64), Nonlinearity::None)
+            .norm()
+            .kernel(Kernel::Angular { band_limit: 2 })
+            .conv(&FeatureType::scalars(32))
+            .linear(10);
+        assert!(written.clone().init::<f32>(1).is_ok());
         assert_eq!(config, written);
     }
 

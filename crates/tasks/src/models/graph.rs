@@ -6,9 +6,6 @@ use gemcnn_nn::layers::{GlobalPool, Kernel, Nonlinearity, Regular};
 use gemcnn_nn::{Aggregation, FeatureType, Network, NetworkConfig, WeightDecay};
 use serde::{Deserialize, Serialize};
 
-/// Widest network that the search for a matching one looks at.
-const WIDEST: usize = 1 << 14;
-
 /// Settings of the model `graph`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -72,7 +69,10 @@ impl GraphModel {
             let network = with(width).network(input, Task::Segmentation, &output)?;
             Ok(network.parameter_count()?)
         };
-        let (mut low, mut high) = (1, WIDEST);
+        let (mut low, mut high) = (1, 1);
+        while count(high)? < target {
+            (low, high) = (high, 2 * high);
+        }
         while low < high {
             let middle = (low + high) / 2;
             match count(middle)? < target {
