@@ -5,6 +5,7 @@
 
 use super::objective::Objective;
 use crate::{Batch, SampleSource, TaskError};
+use gemcnn_nn::{BatchTarget, Device, FeatureType, TrainingBatch};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -54,19 +55,18 @@ impl BatchPlan {
 pub(super) struct PreparedBatch {
     /// Numbers of its samples in their source.
     pub samples: Vec<usize>,
-    pub batch: Batch,
-    /// Rows whose values are known, where not all are.
-    pub mask: Option<Vec<bool>>,
+    pub batch: TrainingBatch<f32>,
     /// Rows whose target is known.
     pub counted: u64,
 }
 
 impl PreparedBatch {
-    /// Loads samples and joins them.
+    /// Loads samples, joins them and sends them to a GPU.
     pub fn load(
         source: &dyn SampleSource,
         samples: &[usize],
         objective: &Objective,
+        device: &Device,
     ) -> Result<Self, TaskError> {
         let mut loaded = Vec::with_capacity(samples.len());
         for &index in samples {
@@ -75,15 +75,41 @@ impl PreparedBatch {
             loaded.push(sample);
         }
         let references: Vec<_> = loaded.iter().collect();
-        let mut batch = Batch::new(&references)?;
-        let (mask, counted) = match objective {
-            Objective::Classes { .. } => (None, batch.labelled()),
-            Objective::Values { kind, .. } => known_rows(&mut batch.values, kind.dimension()),
+        let kind = match references.first() {
+            Some(sample) => sample.kind.clone(),
+            None => FeatureType::default(),
         };
+        let joined = Batch::new(&references)?;
+        let (target, counted) = match objective {
+            Objective::Classes { count, weights } => {
+                let counted = joined.labelled();
+                let target = BatchTarget::Classes {
+                    classes: *count,
+                    labels: joined.labels,
+                    weights: weights.clone(),
+                };
+                (target, counted)
+            }
+            Objective::Values { kind, penalty } => {
+                let mut values = joined.values;
+                let (known, counted) = known_rows(&mut values, kind.dimension());
+                let target = BatchTarget::Values {
+                    kind: kind.clone(),
+                    penalty: *penalty,
+                    values,
+                    known,
+                };
+                (target, counted)
+            }
+        };
+        let batch = match joined.hierarchy {
+            None => TrainingBatch::new(joined.graph, kind, joined.features, target),
+            Some(levels) => TrainingBatch::on_hierarchy(levels, kind, joined.features, target),
+        }?;
+        batch.send_ahead(device)?;
         Ok(Self {
             samples: samples.to_vec(),
             batch,
-            mask,
             counted: counted as u64,
         })
     }
@@ -103,6 +129,16 @@ fn known_rows(values: &mut [f32], width: usize) -> (Option<Vec<bool>>, usize) {
     ((counted < mask.len()).then_some(mask), counted)
 }
 
+/// Threads that load samples: one beside computations on the CPU, which need the cores themselves, and a
+/// few beside a GPU.
+fn loading_threads(device: &Device) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    match device {
+        Device::Cpu => 1,
+        Device::Cuda(_) => (cores / 2).clamp(1, 4),
+    }
+}
+
 /// Batches in their order, prepared ahead by threads.
 pub(super) struct Prefetch {
     /// Batch number `n` comes from number `n % threads`.
@@ -111,17 +147,17 @@ pub(super) struct Prefetch {
 }
 
 impl Prefetch {
-    /// Prepares the steps from number `first` up to `end`, counted over all epochs, on `threads`
-    /// threads that end when this is dropped.
+    /// Prepares the steps from number `first` up to `end`, counted over all epochs, for a device, on threads
+    /// that end when this is dropped.
     pub fn start<'scope, 'env>(
         scope: &'scope Scope<'scope, 'env>,
         source: &'env dyn SampleSource,
         objective: &'env Objective,
         plan: BatchPlan,
         (first, end): (u64, u64),
-        threads: usize,
+        device: &'env Device,
     ) -> Self {
-        let threads = threads.max(1);
+        let threads = loading_threads(device);
         let prepare = |thread: usize| {
             let (sender, receiver) = sync_channel(READY);
             scope.spawn(move || {
@@ -132,7 +168,8 @@ impl Prefetch {
                         order = (Some(epoch), plan.order(epoch));
                     }
                     let samples = order.1.chunks(plan.batch).nth(step as usize);
-                    let batch = PreparedBatch::load(source, samples.unwrap_or(&[]), objective);
+                    let batch =
+                        PreparedBatch::load(source, samples.unwrap_or(&[]), objective, device);
                     // Nobody waits for what comes after a failure, or after the end of training.
                     let failed = batch.is_err();
                     if sender.send(batch).is_err() || failed {

@@ -4,7 +4,7 @@ use super::batches::{BatchPlan, Prefetch};
 use super::metrics::{Scores, Tally};
 use super::objective::Objective;
 use crate::{SampleSource, TaskError};
-use gemcnn_nn::{Device, Network, Parameters, Tape, Workspace};
+use gemcnn_nn::{Network, Parameters, Workspace};
 
 /// Runs a network over all samples, `batch` at a time, and compares with their targets. None if no target
 /// is known.
@@ -24,16 +24,15 @@ pub fn evaluate(
         batch: batch.max(1),
         shuffle: None,
     };
-    let threads = loading_threads(workspace.device());
+    let device = workspace.device().clone();
     std::thread::scope(|scope| {
         let all = (0, plan.steps());
-        let batches = Prefetch::start(scope, source, objective, plan, all, threads);
+        let batches = Prefetch::start(scope, source, objective, plan, all, &device);
         let mut losses = Vec::new();
         let mut tally = Tally::default();
         for prepared in batches {
             let prepared = prepared?;
-            let mut tape = Tape::inference(workspace, parameters);
-            let loss = objective.loss(network, &mut tape, &prepared)?;
+            let loss = objective.evaluate(network, parameters, workspace, &prepared)?;
             // A loss on a GPU is read when all batches are on their way.
             losses.push((prepared.samples, loss));
         }
@@ -59,14 +58,4 @@ pub fn evaluate(
 pub(super) fn names(source: &dyn SampleSource, samples: &[usize]) -> String {
     let names: Vec<String> = samples.iter().map(|&index| source.name(index)).collect();
     names.join(", ")
-}
-
-/// Threads that load samples: one beside computations on the CPU, which need the cores themselves, and a
-/// few beside a GPU.
-pub(super) fn loading_threads(device: &Device) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    match device {
-        Device::Cpu => 1,
-        Device::Cuda(_) => (cores / 2).clamp(1, 4),
-    }
 }

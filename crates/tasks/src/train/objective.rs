@@ -3,7 +3,9 @@
 use super::batches::PreparedBatch;
 use super::metrics::BatchScores;
 use crate::{Sample, Target, TaskError};
-use gemcnn_nn::{FeatureType, Loss, Network, NnError, Penalty, Rows, Tape, Targets};
+use gemcnn_nn::{
+    BatchTarget, FeatureType, Loss, Network, NnError, Parameters, Penalty, Tape, Workspace,
+};
 
 /// What a network is trained for.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,61 +63,58 @@ impl Objective {
         }
     }
 
-    /// Runs the network on a batch up to the loss.
-    pub(super) fn loss<'a>(
-        &'a self,
+    /// Runs the network on a batch and compares; this is no training.
+    pub(super) fn evaluate(
+        &self,
         network: &Network<f32>,
-        tape: &mut Tape<'a, f32>,
-        prepared: &'a PreparedBatch,
+        parameters: &Parameters<f32>,
+        workspace: &mut Workspace<f32>,
+        prepared: &PreparedBatch,
     ) -> Result<BatchLoss, NnError> {
         let batch = &prepared.batch;
-        let x = tape.input(network.input().clone(), &batch.features)?;
-        let counted = prepared.counted;
-        match self {
-            Self::Classes { count, weights } => {
-                let targets = Targets {
-                    classes: *count,
-                    labels: &batch.labels,
-                    class_weights: weights.as_deref(),
-                };
-                let loss = network.classify(tape, batch, x, targets, Rows::default())?;
-                Ok(BatchLoss {
-                    loss,
-                    mean_square: None,
-                    counted,
-                })
+        let mut tape = Tape::inference(workspace, parameters);
+        let (loss, mean_square) = match batch.target() {
+            BatchTarget::Classes { .. } => (network.loss(&mut tape, batch)?, None),
+            BatchTarget::Values {
+                penalty,
+                values,
+                known,
+                ..
+            } => {
+                let x = tape.input(batch.kind().clone(), batch.features())?;
+                let found = network.forward(&mut tape, batch.levels(), x)?;
+                let mut compare =
+                    |penalty, found| tape.regression(penalty, found, values, known.as_deref());
+                let mean_square = compare(Penalty::MeanSquare, found.clone())?;
+                (compare(*penalty, found)?, Some(mean_square))
             }
-            Self::Values { penalty, .. } => {
-                let values = network.forward(tape, batch, x)?;
-                let evaluates = !tape.is_training();
-                let mut compare = |penalty, values| {
-                    let mask = prepared.mask.as_deref();
-                    tape.regression(penalty, values, &batch.values, mask)
-                };
-                let mean_square = match evaluates {
-                    true => Some(compare(Penalty::MeanSquare, values.clone())?),
-                    false => None,
-                };
-                let loss = compare(*penalty, values)?;
-                Ok(BatchLoss {
-                    loss,
-                    mean_square,
-                    counted,
-                })
-            }
-        }
+        };
+        Ok(BatchLoss {
+            loss,
+            mean_square,
+            counted: prepared.counted,
+        })
     }
 }
 
 /// The loss of a batch and what goes with it, perhaps still on its way from a GPU.
 #[derive(Debug)]
 pub(super) struct BatchLoss {
-    pub loss: Loss,
+    loss: Loss,
     mean_square: Option<Loss>,
     counted: u64,
 }
 
 impl BatchLoss {
+    /// That of a training step.
+    pub fn of_step(loss: Loss, counted: u64) -> Self {
+        Self {
+            loss,
+            mean_square: None,
+            counted,
+        }
+    }
+
     /// The numbers. Those of a GPU are read now, after all work before.
     pub fn read(&self) -> Result<BatchScores, NnError> {
         let mean_square = self.mean_square.as_ref().map(Loss::value).transpose()?;

@@ -7,7 +7,7 @@
 
 use super::batches::{BatchPlan, Prefetch, PreparedBatch};
 use super::checkpoint::{Checkpoint, Identity, Progress, Written};
-use super::evaluate::{evaluate, loading_threads, names};
+use super::evaluate::{evaluate, names};
 use super::metrics::{MetricsLog, Record, Scores, Tally};
 use super::model;
 use super::objective::{BatchLoss, Objective};
@@ -19,8 +19,8 @@ use super::stop::StopFlag;
 use crate::data::Classes;
 use crate::{FeatureScaling, SampleSource, TaskError};
 use gemcnn_nn::{
-    Archive, Device, Network, NetworkConfig, Optimiser, Parameters, Schedule, Stream, Tape,
-    Workspace,
+    Archive, Device, Network, NetworkConfig, NnError, Optimiser, Parameters, Schedule,
+    StepSettings, Stepper, Stream, Workspace,
 };
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -87,6 +87,7 @@ struct State {
     parameters: Parameters<f32>,
     optimiser: Optimiser<f32>,
     workspace: Workspace<f32>,
+    stepper: Stepper<f32>,
 }
 
 /// Losses that were not read yet, with the numbers of their samples.
@@ -186,6 +187,7 @@ impl<'a> Trainer<'a> {
                 network,
                 parameters,
                 workspace: Workspace::new(device.clone()),
+                stepper: Stepper::default(),
             },
             is_saved: false,
             unread: Unread {
@@ -221,7 +223,8 @@ impl<'a> Trainer<'a> {
                 source: training,
                 scaling: &self.progress.scaling,
             };
-            let prepared = PreparedBatch::load(&training, &self.plan.first(), &self.objective)?;
+            let first = self.plan.first();
+            let prepared = PreparedBatch::load(&training, &first, &self.objective, &Device::Cpu)?;
             let State {
                 network,
                 parameters,
@@ -229,7 +232,7 @@ impl<'a> Trainer<'a> {
                 ..
             } = &mut self.state;
             let batch = &prepared.batch;
-            network.calibrate(workspace, parameters, batch, &batch.features)?;
+            network.calibrate(workspace, parameters, batch.levels(), batch.features())?;
         }
         Ok(())
     }
@@ -294,10 +297,10 @@ impl<'a> Trainer<'a> {
             scaling: &scaling,
         };
         let first = self.progress.epoch * steps + self.progress.step;
-        let threads = loading_threads(self.state.workspace.device());
+        let device = self.state.workspace.device().clone();
         let (plan, range) = (self.plan, (first, epochs * steps));
         std::thread::scope(|scope| {
-            let mut batches = Prefetch::start(scope, &training, &objective, plan, range, threads);
+            let mut batches = Prefetch::start(scope, &training, &objective, plan, range, &device);
             while self.progress.epoch < epochs {
                 if stop.is_requested() {
                     self.checkpoint(observer)?;
@@ -310,7 +313,7 @@ impl<'a> Trainer<'a> {
                         observer.observe(Event::EpochStarted { epoch });
                     }
                     let prepared = batches.next().ok_or_else(no_batch)??;
-                    self.step(&prepared, &objective)?;
+                    self.step(&prepared)?;
                     observer.observe(Event::StepDone(&self.report()));
                 } else {
                     let record = self.finish_epoch()?;
@@ -330,39 +333,34 @@ impl<'a> Trainer<'a> {
     }
 
     /// One step of gradient descent.
-    fn step(&mut self, prepared: &PreparedBatch, objective: &Objective) -> Result<(), TaskError> {
+    fn step(&mut self, prepared: &PreparedBatch) -> Result<(), TaskError> {
         let config = self.problem.config;
+        let rate = self.rate(self.progress.epoch * self.plan.steps() + self.progress.step);
         let State {
             network,
             parameters,
             optimiser,
             workspace,
+            stepper,
         } = &mut self.state;
-        let stream = Stream {
-            seed: config.seed,
-            step: optimiser.steps(),
+        let settings = StepSettings {
+            rate,
+            randomness: Stream {
+                seed: config.seed,
+                step: optimiser.steps(),
+            },
+            clip: (config.clip > 0.0).then_some(config.clip),
         };
-        parameters.clear_gradients();
-        let mut tape = Tape::training(workspace, parameters, stream);
-        let loss = objective.loss(network, &mut tape, prepared)?;
-        tape.backward(&loss.loss)?;
-        if config.clip > 0.0 {
-            parameters
-                .clip_gradients(config.clip)
-                .map_err(|error| match error {
-                    gemcnn_nn::NnError::NotFinite { what } => {
-                        self.diverged(self.progress.step, &prepared.samples, what)
-                    }
-                    other => other.into(),
-                })?;
-        }
-        let rate = self.rate(self.progress.epoch * self.plan.steps() + self.progress.step);
-        let State {
-            parameters,
-            optimiser,
-            ..
-        } = &mut self.state;
-        optimiser.step(parameters, rate)?;
+        let batch = &prepared.batch;
+        let loss = stepper
+            .step(network, parameters, optimiser, workspace, batch, settings)
+            .map_err(|error| match error {
+                NnError::NotFinite { what } => {
+                    self.diverged(self.progress.step, &prepared.samples, what)
+                }
+                other => other.into(),
+            })?;
+        let loss = BatchLoss::of_step(loss, prepared.counted);
         let samples = &prepared.samples;
         self.clock.meshes += samples.len() as u64;
         self.clock.steps += 1;
