@@ -1,5 +1,6 @@
 //! What can go wrong between a folder of meshes and a trained model.
 
+use crate::mnist::MnistError;
 use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
 use gemcnn_nn::NnError;
 use std::path::PathBuf;
@@ -42,6 +43,9 @@ pub enum TaskError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// Digits that cannot be read or fetched.
+    #[error(transparent)]
+    Mnist(#[from] MnistError),
     /// A network that refuses something.
     #[error(transparent)]
     Network(#[from] NnError),

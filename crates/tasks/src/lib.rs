@@ -2,6 +2,8 @@
 //! experiments of the paper.
 
 mod error;
+pub mod experiments;
+pub mod mnist;
 mod sample;
 mod task;
 
