@@ -4,6 +4,7 @@
 mod error;
 pub mod experiments;
 pub mod mnist;
+pub mod plot;
 mod sample;
 mod task;
 

@@ -90,6 +90,10 @@ pub struct MnistCommand {
     #[arg(long, value_name = "N")]
     training_digits: Option<usize>,
 
+    /// Digits for validation, those that follow; 5,000 if not given.
+    #[arg(long, value_name = "N")]
+    validation_digits: Option<usize>,
+
     /// Test with the first N digits only.
     #[arg(long, value_name = "N")]
     test_digits: Option<usize>,
@@ -112,8 +116,9 @@ impl MnistCommand {
         experiment
             .run(&data, &out, &device, &mut |event| watcher.event(&event))
             .map_err(Failure::input)?;
-        let report = Report::write(&out).map_err(Failure::input)?;
-        print(&format!("{report}\n"))
+        let report = Report::read(&out).map_err(Failure::input)?;
+        report.write(&out).map_err(Failure::input)?;
+        print(&report.to_string())
     }
 
     fn experiment(&self) -> Experiment {
@@ -142,6 +147,8 @@ impl MnistCommand {
         experiment.grids.triangles = self.triangles;
         experiment.grids.amplitude = self.amplitude.unwrap_or(experiment.grids.amplitude);
         experiment.training_digits = self.training_digits;
+        let validation = self.validation_digits;
+        experiment.validation_digits = validation.unwrap_or(experiment.validation_digits);
         experiment.test_digits = self.test_digits;
         experiment
     }

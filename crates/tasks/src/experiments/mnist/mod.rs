@@ -15,7 +15,7 @@ mod training;
 
 pub use evaluation::{Isometry, Test};
 pub use model::Model;
-pub use report::{Report, read_results};
+pub use report::{Estimate, Report};
 pub use surface::{GridOptions, Part, Surface};
 pub use training::{EpochRecord, RateRule, RunSettings};
 
@@ -27,8 +27,6 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use training::{Run, check_same};
 
-/// Digits at the end of the training part that are kept for validation.
-const VALIDATION_DIGITS: usize = 5000;
 /// Files of a run.
 const CHECKPOINT: &str = "checkpoint.safetensors";
 const METRICS: &str = "metrics.csv";
@@ -57,8 +55,10 @@ pub struct Experiment {
     pub schedule: RateRule,
     /// Pull of all weights towards zero.
     pub weight_decay: f64,
-    /// Digits to learn from, the first ones; all but 5,000 of the data set if not given.
+    /// Digits to learn from, the first ones; all but those for validation if not given.
     pub training_digits: Option<usize>,
+    /// Digits for validation, those that follow.
+    pub validation_digits: usize,
     /// Digits to test with, the first ones; all of the data set if not given.
     pub test_digits: Option<usize>,
 }
@@ -77,6 +77,7 @@ impl Default for Experiment {
             schedule: RateRule::Plateau,
             weight_decay: 1e-5,
             training_digits: None,
+            validation_digits: 5000,
             test_digits: None,
         }
     }
@@ -91,6 +92,7 @@ impl Experiment {
             epochs: 3,
             batch: 25,
             schedule: RateRule::OneCycle,
+            validation_digits: 100,
             ..Self::default()
         }
     }
@@ -169,15 +171,15 @@ impl Experiment {
     /// # Errors
     /// Settings that make no sense with so much data.
     pub fn runs(&self, data: &Mnist) -> Result<Vec<RunSettings>, TaskError> {
-        // A sixth of a small data set at most.
-        let validation_digits = VALIDATION_DIGITS.min(data.train.len() / 6);
-        let most = data.train.len() - validation_digits;
+        let validation_digits = self.validation_digits;
+        let most = data.train.len().saturating_sub(validation_digits);
         let training_digits = self.training_digits.unwrap_or(most);
         if training_digits > most {
             return Err(TaskError::setting(
                 "training digits",
                 format!(
-                    "{training_digits}, but there are {most} besides the {validation_digits} for validation"
+                    "{training_digits} and {validation_digits} for validation, but there are {}",
+                    data.train.len()
                 ),
             ));
         }
