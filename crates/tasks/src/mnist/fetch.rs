@@ -217,3 +217,220 @@ fn open_part(path: &Path, start: u64) -> std::io::Result<File> {
         _ => OpenOptions::new().append(true).open(path),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::{Arc, Mutex};
+
+    /// The digits for testing that come with the project, as if they were all.
+    const IMAGES: DataFile = DataFile {
+        name: "t10k-images-idx3-ubyte",
+        size: 156_816,
+        sha256: "cefe86a05637f831a20aef251bd9db19004a2c986ec848d345c40ffd09264afc",
+    };
+    const LABELS: DataFile = DataFile {
+        name: "t10k-labels-idx1-ubyte",
+        size: 208,
+        sha256: "181dda88fbf8032cf747bf0766ad9d035b6bb747997214d834eb8d2f33a72210",
+    };
+
+    fn published(file: &DataFile) -> Vec<u8> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/mnist/");
+        std::fs::read(format!("{folder}{}", file.gzipped_name())).unwrap()
+    }
+
+    /// How the server answers one request.
+    enum Answer {
+        /// All of it, or the range that is asked for.
+        Well,
+        /// All of it, whatever range is asked for.
+        WithoutRanges,
+        /// The first bytes of what is asked for, then the connection breaks.
+        Until(usize),
+        /// As well, but with one byte changed.
+        Damaged,
+        NotFound,
+    }
+
+    /// A server that gives the file as these answers say, one after the other, and notes the ranges that
+    /// are asked for.
+    struct Server {
+        url: String,
+        ranges: Arc<Mutex<Vec<Option<usize>>>>,
+    }
+
+    impl Server {
+        fn new(file: &DataFile, answers: impl IntoIterator<Item = Answer>) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}/digits/", listener.local_addr().unwrap());
+            let ranges = Arc::new(Mutex::new(Vec::new()));
+            let (noted, content) = (ranges.clone(), published(file));
+            let path = format!("GET /digits/{} ", file.gzipped_name());
+            let answers: Vec<Answer> = answers.into_iter().collect();
+            std::thread::spawn(move || {
+                for answer in answers {
+                    let (stream, _) = listener.accept().unwrap();
+                    let (line, range) = request(&stream);
+                    assert!(line.starts_with(&path), "{line}");
+                    noted.lock().unwrap().push(range);
+                    reply(stream, &content, range, &answer);
+                }
+            });
+            Self { url, ranges }
+        }
+
+        fn ranges(&self) -> Vec<Option<usize>> {
+            self.ranges.lock().unwrap().clone()
+        }
+    }
+
+    /// First line of a request, and the byte from which on it asks.
+    fn request(stream: &TcpStream) -> (String, Option<usize>) {
+        let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+        let first = lines.next().unwrap();
+        let mut range = None;
+        for line in lines.take_while(|line| !line.is_empty()) {
+            if let Some(from) = line.to_lowercase().strip_prefix("range: bytes=") {
+                range = Some(from.trim_end_matches('-').parse().unwrap());
+            }
+        }
+        (first, range)
+    }
+
+    fn reply(mut stream: TcpStream, content: &[u8], range: Option<usize>, answer: &Answer) {
+        let start = match answer {
+            Answer::WithoutRanges => 0,
+            _ => range.unwrap_or(0),
+        };
+        let mut body = content.get(start..).unwrap_or_default().to_vec();
+        let status = match (answer, start) {
+            (Answer::NotFound, _) => "404 Not Found".into(),
+            (_, 0) => "200 OK".into(),
+            _ if body.is_empty() => "416 Range Not Satisfiable".into(),
+            _ => format!(
+                "206 Partial Content\r\nContent-Range: bytes {start}-{}/{}",
+                content.len() - 1,
+                content.len()
+            ),
+        };
+        let length = body.len();
+        match answer {
+            Answer::Until(count) => body.truncate(*count),
+            Answer::Damaged => body[length / 2] ^= 1,
+            _ => {}
+        }
+        let head =
+            format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+        // The client may have gone.
+        let _ = stream
+            .write_all(head.as_bytes())
+            .and_then(|()| stream.write_all(&body));
+    }
+
+    fn fetched(file: DataFile, server: &Server, folder: &Path) -> Result<Vec<String>, MnistError> {
+        let mut seen = Vec::new();
+        fetch_files(&[file], folder, &server.url, &mut |download| {
+            seen.push(match download {
+                Download::Present { .. } => "present".into(),
+                Download::Again { problem, .. } => format!("again: {problem}"),
+                Download::Done { .. } => "done".into(),
+                Download::Progress {
+                    received, total, ..
+                } => format!("{received} of {}", total.unwrap()),
+            });
+        })?;
+        let path = folder.join(file.gzipped_name());
+        assert_eq!(std::fs::read(path).unwrap(), published(&file));
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), 1);
+        Ok(seen)
+    }
+
+    #[test]
+    fn a_file_is_fetched_once_and_then_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::new(&LABELS, [Answer::Well]);
+        let seen = fetched(LABELS, &server, folder.path()).unwrap();
+        assert_eq!(seen, ["129 of 129", "done"]);
+        assert_eq!(
+            fetched(LABELS, &server, folder.path()).unwrap(),
+            ["present"]
+        );
+        assert_eq!(server.ranges(), [None]);
+    }
+
+    #[test]
+    fn a_broken_download_goes_on_where_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let answers = [Answer::Until(10_000), Answer::Until(5_000), Answer::Well];
+        let server = Server::new(&IMAGES, answers);
+        let seen = fetched(IMAGES, &server, folder.path()).unwrap();
+        assert_eq!(server.ranges(), [None, Some(10_000), Some(15_000)]);
+        assert_eq!(seen.iter().filter(|s| s.starts_with("again")).count(), 2);
+        assert_eq!(seen[seen.len() - 2], "31045 of 31045");
+    }
+
+    #[test]
+    fn so_does_one_that_was_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let broken = Server::new(&IMAGES, (0..TRIES).map(|_| Answer::Until(100)));
+        let error = fetched(IMAGES, &broken, folder.path()).unwrap_err();
+        assert!(matches!(error, MnistError::Download { .. }), "{error}");
+        let server = Server::new(&IMAGES, [Answer::Well]);
+        fetched(IMAGES, &server, folder.path()).unwrap();
+        assert_eq!(server.ranges(), [Some(100 * TRIES)]);
+    }
+
+    #[test]
+    fn a_server_without_ranges_gives_all_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let answers = [Answer::Until(10_000), Answer::WithoutRanges];
+        let server = Server::new(&IMAGES, answers);
+        fetched(IMAGES, &server, folder.path()).unwrap();
+        assert_eq!(server.ranges(), [None, Some(10_000)]);
+    }
+
+    #[test]
+    fn what_comes_damaged_or_was_is_fetched_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::new(&IMAGES, [Answer::Damaged, Answer::Well]);
+        fetched(IMAGES, &server, folder.path()).unwrap();
+        assert_eq!(server.ranges(), [None, None]);
+        // A whole part of something else: there is nothing after it, and its checksum is wrong.
+        let folder = tempfile::tempdir().unwrap();
+        let part = folder.path().join("t10k-images-idx3-ubyte.gz.part");
+        std::fs::write(part, [0; 40_000]).unwrap();
+        let server = Server::new(&IMAGES, [Answer::Well, Answer::Well]);
+        fetched(IMAGES, &server, folder.path()).unwrap();
+        assert_eq!(server.ranges(), [Some(40_000), None]);
+    }
+
+    #[test]
+    fn nothing_wrong_is_ever_kept_under_the_name_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::new(&IMAGES, (0..TRIES).map(|_| Answer::Damaged));
+        let error = fetched(IMAGES, &server, folder.path())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("t10k-images-idx3-ubyte.gz.part"), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let server = Server::new(&IMAGES, (0..TRIES).map(|_| Answer::NotFound));
+        let error = fetched(IMAGES, &server, folder.path())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("404") && error.contains("--base-url"),
+            "{error}"
+        );
+        // One that was there before is told of and left.
+        let path = folder.path().join(LABELS.name);
+        std::fs::write(&path, [0; 208]).unwrap();
+        let error = fetched(LABELS, &server, folder.path())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("not the published file: SHA-256"), "{error}");
+        assert!(path.exists());
+    }
+}

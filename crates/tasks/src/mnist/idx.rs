@@ -99,19 +99,19 @@ fn items<'c>(
         .take(header / 4)
         .map(|word| word.iter().fold(0, |all, &byte| all << 8 | u32::from(byte)))
         .collect();
-    let (Some(&found), Some(&count), Some(found_sizes)) =
-        (words.first(), words.get(1), words.get(2..header / 4))
-    else {
+    if let Some(&found) = words.first()
+        && found != first
+    {
+        return Err(bad(format!(
+            "not such an IDX file: it starts with {found:#010x}, expected {first:#010x}"
+        )));
+    }
+    let (Some(&count), Some(found_sizes)) = (words.get(1), words.get(2..header / 4)) else {
         return Err(bad(format!(
             "{} bytes are too few for an IDX file",
             bytes.len()
         )));
     };
-    if found != first {
-        return Err(bad(format!(
-            "not such an IDX file: it starts with {found:#010x}, expected {first:#010x}"
-        )));
-    }
     if found_sizes != sizes {
         return Err(bad(format!(
             "its items have the sizes {found_sizes:?}, expected {sizes:?}"
