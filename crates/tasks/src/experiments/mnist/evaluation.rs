@@ -8,7 +8,7 @@ use crate::mnist::Digits;
 use gemcnn_nn::{Device, Network, Parameters, ProductMode, Workspace};
 use serde::{Deserialize, Serialize};
 
-/// Digits that go through the network together.
+/// Most digits that go through the network together.
 const BATCH: usize = 128;
 
 /// How a network does on one setting.
@@ -110,7 +110,8 @@ impl Evaluator<'_> {
         surface: Surface,
     ) -> Result<Vec<f32>, TaskError> {
         let grids: &GridOptions = &self.settings.grids;
-        let mut slots = Slots::new(&grids.graphs(surface, Part::Test)?, BATCH)?;
+        let count = BATCH.min(self.digits.len().max(1));
+        let mut slots = Slots::new(&grids.graphs(surface, Part::Test)?, count)?;
         slots.logits(self.network, self.parameters, workspace, self.digits)
     }
 }

@@ -181,14 +181,7 @@ impl<'r> Run<'r> {
         checkpoint: &Path,
     ) -> Result<Self, TaskError> {
         let config = settings.model.network(&settings.grids);
-        let (network, mut parameters) = config.init::<f32>(settings.seed)?;
-        // The largest of many features is far from typical and would give large logits at first: the last
-        // map starts at zero, and with it all answers alike.
-        for entry in parameters.iter_mut() {
-            if entry.name().starts_with("linear") {
-                entry.value_mut().fill(0.0);
-            }
-        }
+        let (network, parameters) = config.init::<f32>(settings.seed)?;
         let method = Method::Adam {
             beta1: 0.9,
             beta2: 0.999,
