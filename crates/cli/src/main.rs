@@ -28,12 +28,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Check, fetch, prepare and make data sets, and look after the cache of prepared meshes.
+    #[command(subcommand)]
+    Data(data::DataCommand),
     /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
     #[command(subcommand)]
     Mesh(mesh::MeshCommand),
-    /// Fetch data sets.
-    #[command(subcommand)]
-    Data(data::DataCommand),
     /// Repeat the experiments of the paper: results, tables and figures.
     #[command(subcommand)]
     Experiment(experiment::ExperimentCommand),
@@ -42,8 +42,8 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = start_threads(cli.threads).and_then(|()| match cli.command {
-        Command::Mesh(command) => mesh::run(command),
         Command::Data(command) => data::run(command),
+        Command::Mesh(command) => mesh::run(command),
         Command::Experiment(command) => experiment::run(command),
     });
     match result {

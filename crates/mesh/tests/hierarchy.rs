@@ -2,8 +2,8 @@
 
 use gemcnn_fixtures::Golden;
 use gemcnn_mesh::{
-    DVec3, Faces, Gauge, GeometryError, GeometryOptions, Hierarchy, HierarchyError,
-    HierarchyOptions, Mesh, Neighbourhood, NormalWeighting, farthest_points, shapes,
+    Clusters, DVec3, Faces, Gauge, GeometryError, GeometryOptions, Hierarchy, HierarchyError,
+    HierarchyOptions, Level, Mesh, Neighbourhood, NormalWeighting, farthest_points, shapes,
 };
 use proptest::prelude::*;
 
@@ -322,5 +322,45 @@ proptest! {
         let radii = vec![radius; ratios.len()];
         let options = HierarchyOptions { ratios, radii, neighbour_limit, ..Default::default() };
         check_invariants(&mesh, &Hierarchy::new(&mesh, &options).unwrap());
+    }
+}
+
+#[test]
+fn levels_put_together_again_are_the_same_and_must_fit() {
+    let options = HierarchyOptions {
+        ratios: vec![0.25, 0.5],
+        radii: vec![0.5, 1.0],
+        ..Default::default()
+    };
+    let hierarchy = Hierarchy::new(&shapes::icosphere(2).unwrap(), &options).unwrap();
+    let rebuilt: Vec<Level> = hierarchy
+        .levels()
+        .iter()
+        .map(|level| Level {
+            clusters: level.clusters.as_ref().map(|clusters| {
+                let (of, transport) = (clusters.cluster_of(), clusters.transport());
+                Clusters::new(clusters.len(), of.to_vec(), transport.to_vec()).unwrap()
+            }),
+            ..level.clone()
+        })
+        .collect();
+    assert_eq!(Hierarchy::from_levels(rebuilt.clone()).unwrap(), hierarchy);
+    let skipped = vec![rebuilt[0].clone(), rebuilt[2].clone()];
+    assert!(
+        Hierarchy::from_levels(skipped).is_err(),
+        "clusters of another level"
+    );
+    assert!(
+        Hierarchy::from_levels(rebuilt[1..].to_vec()).is_err(),
+        "no finest level"
+    );
+    assert!(Hierarchy::from_levels(Vec::new()).is_err());
+    for (count, of, transport) in [
+        (2, vec![0, 2], vec![0.0; 2]),
+        (2, vec![0, 0], vec![0.0; 2]),
+        (1, vec![0, 0], vec![0.0]),
+        (1, vec![0], vec![f64::NAN]),
+    ] {
+        assert!(Clusters::new(count, of, transport).is_err());
     }
 }

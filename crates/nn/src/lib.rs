@@ -17,13 +17,15 @@ mod parameters;
 mod pool;
 pub mod published;
 mod schedule;
+mod stepper;
 mod storage;
 mod tape;
 mod text;
+mod training_batch;
 mod workspace;
 
 pub use archive::Archive;
-pub use batch::{GraphBatch, HierarchyBatch};
+pub use batch::{GraphBatch, HierarchyBatch, Levels};
 pub use builder::Builder;
 pub use device::{Device, DeviceChoice};
 pub use error::NnError;
@@ -39,12 +41,15 @@ pub use gemcnn_kernels::regression::Penalty;
 pub use gemcnn_kernels::{
     Activation, Aggregation, FeatureType, KernelError, ParseTypeError, Real, irrep_dimension,
 };
-pub use network::{ConvConfig, LayerConfig, Network, NetworkConfig, RegularConfig};
+pub use layers::ConvConfig;
+pub use network::{LayerConfig, Network, NetworkConfig, WeightDecay};
 pub use optimiser::{Method, Optimiser};
 pub use parameters::{Parameter, ParameterId, Parameters, Role};
 pub use pool::{Buffer, Pool, PoolUsage};
 pub use schedule::{Plateau, Schedule};
+pub use stepper::{StepSettings, Stepper};
 pub use tape::{ConvWeights, LinearWeights, Loss, NormWeights, Tape, Var};
+pub use training_batch::{BatchTarget, TrainingBatch};
 pub use workspace::Workspace;
 
 /// Runs the code of the page on networks.

@@ -1,7 +1,8 @@
 //! Optimisers: gradients in, better parameters out.
 //!
-//! With gradient `g`, parameter `w`, learning rate `r` and weight decay `d` (weights only, never
-//! biases or scales of normalisations):
+//! With gradient `g`, parameter `w`, learning rate `r` and weight decay `d` (where
+//! [`Parameter::decays`](crate::Parameter::decays) says so; by default on weights, not on biases or
+//! scales of normalisations):
 //!
 //! | method | step |
 //! | --- | --- |
@@ -13,7 +14,7 @@
 
 use crate::device::{single_slice, single_slice_mut};
 use crate::error::check_size;
-use crate::{Archive, NnError, Parameters, Role};
+use crate::{Archive, NnError, Parameters};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::cuda::optimiser::{self as cuda, DeviceOptimiser};
 use gemcnn_kernels::cuda::{CudaDevice, CudaError};
@@ -295,16 +296,15 @@ impl<T: Real> Optimiser<T> {
             )?;
         }
         if parameters.on_device_mut()?.is_some() {
-            self.step_on_device(parameters, rate)?;
-            self.steps += 1;
-            return Ok(());
+            self.prepare_on_device(parameters, rate)?;
+            return self.run_on_device();
         }
         self.move_to_host()?;
         self.steps += 1;
         let exponent = i32::try_from(self.steps).unwrap_or(i32::MAX);
         let moments = self.first.iter_mut().zip(&mut self.second);
         for (entry, (first, second)) in parameters.iter_mut().zip(moments) {
-            let decays = entry.role() == Role::Weight;
+            let decays = entry.decays();
             let decay = |strength: f64| if decays { strength } else { 0.0 };
             let (value, gradient) = entry.value_and_gradient_mut();
             if gradient.is_empty() {
@@ -345,13 +345,18 @@ impl<T: Real> Optimiser<T> {
         Ok(())
     }
 
-    fn step_on_device(&mut self, parameters: &mut Parameters<T>, rate: f64) -> Result<(), NnError> {
+    /// Sends what [`run_on_device`](Self::run_on_device) works with; the parameters are on a GPU.
+    pub(crate) fn prepare_on_device(
+        &mut self,
+        parameters: &mut Parameters<T>,
+        rate: f64,
+    ) -> Result<(), NnError> {
         let step = self.method.device_step(rate, self.steps + 1);
         let trained: Vec<Option<bool>> = parameters
             .iter()
             .map(|entry| match entry.gradient().is_empty() {
                 true => None,
-                false => Some(entry.role() == Role::Weight),
+                false => Some(entry.decays()),
             })
             .collect();
         let Some(on_device) = parameters.on_device_mut()? else {
@@ -375,9 +380,30 @@ impl<T: Real> Optimiser<T> {
             .collect();
         if let Some(moments) = &mut self.on_device {
             let optimiser = moments.optimiser.as_mut().map_err(|error| error.clone())?;
-            optimiser.step(&device, step, &entries)?;
+            optimiser.prepare(&device, step, &entries)?;
         }
         Ok(())
+    }
+
+    /// The step that was prepared.
+    pub(crate) fn run_on_device(&mut self) -> Result<(), NnError> {
+        if let Some(moments) = &mut self.on_device {
+            let optimiser = moments.optimiser.as_mut().map_err(|error| error.clone())?;
+            optimiser.run(&moments.device)?;
+        }
+        self.steps += 1;
+        Ok(())
+    }
+
+    /// Counts a step that was replayed.
+    pub(crate) fn count_step(&mut self) {
+        self.steps += 1;
+    }
+
+    /// Where its memory lies on a GPU.
+    pub(crate) fn place(&self) -> Option<u64> {
+        let moments = self.on_device.as_ref()?.optimiser.as_ref().ok()?.moments();
+        Some(moments[0].place())
     }
 
     /// The moments on a GPU.

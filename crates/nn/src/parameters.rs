@@ -16,9 +16,9 @@ pub struct ParameterId(pub(crate) usize);
 /// What an entry is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Trained, and pulled towards zero by weight decay.
+    /// Trained, and pulled towards zero by weight decay unless that is chosen otherwise.
     Weight,
-    /// Trained, without weight decay: biases, scales and shifts of normalisations.
+    /// Trained, without weight decay unless that is chosen: biases, scales and shifts of normalisations.
     Offset,
     /// Not trained: running statistics.
     Statistic,
@@ -30,6 +30,7 @@ pub struct Parameter<T> {
     name: String,
     shape: Vec<usize>,
     role: Role,
+    decays: bool,
     value: Vec<T>,
     /// Empty for statistics.
     gradient: Vec<T>,
@@ -54,6 +55,12 @@ impl<T: Real> Parameter<T> {
     /// Whether optimisers change it.
     pub fn is_trained(&self) -> bool {
         self.role != Role::Statistic
+    }
+
+    /// Whether weight decay acts on it: by default on weights alone, see
+    /// [`Parameters::set_weight_decay`].
+    pub fn decays(&self) -> bool {
+        self.decays
     }
 
     /// The numbers.
@@ -196,6 +203,7 @@ impl<T: Real> Parameters<T> {
             name,
             shape: shape.to_vec(),
             role,
+            decays: role == Role::Weight,
             value,
             gradient,
         });
@@ -289,21 +297,21 @@ impl<T: Real> Parameters<T> {
     /// on biases, scales and shifts.
     pub fn set_weight_decay(&mut self, decays: impl Fn(&str) -> bool) {
         for entry in self.entries.iter_mut().filter(|entry| entry.is_trained()) {
-            entry.role = match decays(&entry.name) {
-                true => Role::Weight,
-                false => Role::Offset,
-            };
+            entry.decays = decays(&entry.name);
         }
     }
 
     /// Sets all gradients to zero.
     pub fn clear_gradients(&mut self) {
-        for entry in &mut self.entries {
-            entry.gradient.fill(T::zero());
-        }
-        // A copy that failed has no gradients to clear, and says so when it is used.
-        if let Ok(Some(device)) = self.placement.get_mut() {
-            device.clear_gradients();
+        match self.placement.get_mut() {
+            Ok(Some(device)) => device.clear_gradients(),
+            Ok(None) => {
+                for entry in &mut self.entries {
+                    entry.gradient.fill(T::zero());
+                }
+            }
+            // A copy that failed has no gradients to clear, and says so when it is used.
+            Err(_) => {}
         }
     }
 
@@ -324,12 +332,15 @@ impl<T: Real> Parameters<T> {
         })
     }
 
-    /// Scales all gradients down so that their norm is at most `largest`; returns the norm before.
-    /// On a GPU this waits for the gradients.
+    /// Scales all gradients down so that their norm is at most `largest`. On a GPU nothing waits for the
+    /// norm, and gradients that are not finite stay as they are: the next loss tells.
     ///
     /// # Errors
-    /// A gradient that is not finite, by name, or work on a GPU that failed.
-    pub fn clip_gradients(&mut self, largest: f64) -> Result<f64, NnError> {
+    /// On the CPU a gradient that is not finite, by name; work on a GPU that failed.
+    pub fn clip_gradients(&mut self, largest: f64) -> Result<(), NnError> {
+        if let Some(device) = self.placement.get_mut()? {
+            return Ok(device.clip_gradients(largest)?);
+        }
         let squares = self.squared_norms()?;
         let norm = squares.iter().sum::<f64>().sqrt();
         if !norm.is_finite() {
@@ -342,15 +353,11 @@ impl<T: Real> Parameters<T> {
         }
         if norm > largest {
             let factor = largest / norm;
-            if let Some(device) = self.placement.get_mut()? {
-                device.scale_gradients(factor as f32)?;
-                return Ok(norm);
-            }
             for entry in &mut self.entries {
                 entry.gradient.iter_mut().for_each(|g| *g *= T::of(factor));
             }
         }
-        Ok(norm)
+        Ok(())
     }
 }
 
@@ -406,15 +413,18 @@ mod tests {
     fn weight_decay_is_chosen_by_name() {
         let mut parameters = two();
         parameters.set_weight_decay(|name| name.ends_with("bias"));
-        let roles: Vec<Role> = parameters.iter().map(Parameter::role).collect();
-        assert_eq!(roles, [Role::Offset, Role::Weight, Role::Statistic]);
+        let decays: Vec<bool> = parameters.iter().map(Parameter::decays).collect();
+        assert_eq!(decays, [false, true, false]);
+        parameters.set_weight_decay(|_| true);
+        let mean = parameters.find("a.mean").unwrap();
+        assert!(!parameters.get(mean).decays(), "statistics are not trained");
     }
 
     #[test]
     fn gradients_are_clipped_by_their_common_norm() {
         let mut parameters = two();
         let norm = (4.0 * 9.0 + 2.0 * 16.0f64).sqrt();
-        assert!((parameters.clip_gradients(100.0).unwrap() - norm).abs() < 1e-12);
+        parameters.clip_gradients(100.0).unwrap();
         assert!((parameters.gradient_norm().unwrap() - norm).abs() < 1e-12);
         parameters.clip_gradients(0.5).unwrap();
         assert!((parameters.gradient_norm().unwrap() - 0.5).abs() < 1e-12);

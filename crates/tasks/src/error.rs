@@ -1,5 +1,6 @@
 //! What can go wrong between a folder of meshes and a trained model.
 
+use crate::data::DataError;
 use crate::mnist::MnistError;
 use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
 use gemcnn_nn::NnError;
@@ -46,6 +47,9 @@ pub enum TaskError {
     /// Digits that cannot be read or fetched.
     #[error(transparent)]
     Mnist(#[from] MnistError),
+    /// A data set that is not as it should be.
+    #[error(transparent)]
+    Data(#[from] DataError),
     /// A network that refuses something.
     #[error(transparent)]
     Network(#[from] NnError),

@@ -65,6 +65,14 @@ pub enum GeometryError {
         /// The reference that was given for it.
         reference: u32,
     },
+    /// A direction that is zero, not finite or along the normal.
+    #[error(
+        "vertex {vertex}: the direction given for its first frame axis has no part in the tangent plane"
+    )]
+    NoTangentDirection {
+        /// The vertex.
+        vertex: usize,
+    },
     /// A neighbourhood radius that is negative, NaN or infinite.
     #[error("the neighbourhood radius must be finite and not negative, not {radius}")]
     BadRadius {

@@ -126,6 +126,10 @@ pub(super) fn frames(
                     towards(reference)
                         .ok_or(GeometryError::ReferenceWithoutDirection { vertex, reference })
                 }
+                Gauge::Directions(directions) if !neighbours.is_empty() => {
+                    Frame::towards(normal, directions[vertex].normalize_or_zero())
+                        .ok_or(GeometryError::NoTangentDirection { vertex })
+                }
                 _ => Ok(neighbours
                     .iter()
                     .find_map(|&q| towards(q))

@@ -44,6 +44,7 @@ impl GaugeGraph {
             Gauge::FirstNeighbour => None,
             Gauge::Neighbours(references) => Some(("reference neighbours", references.len())),
             Gauge::Angles(angles) => Some(("gauge angles", angles.len())),
+            Gauge::Directions(directions) => Some(("gauge directions", directions.len())),
         };
         if let Some((what, given)) = given {
             check_length(what, given, mesh.vertex_count())?;
@@ -301,7 +302,12 @@ fn wrap(angle: f64) -> f64 {
     angle - TAU * (angle / TAU).round()
 }
 
-fn check_length(what: &'static str, given: usize, vertices: usize) -> Result<(), GeometryError> {
+/// Refuses a list that has not one entry for each vertex.
+pub(crate) fn check_length(
+    what: &'static str,
+    given: usize,
+    vertices: usize,
+) -> Result<(), GeometryError> {
     if given == vertices {
         Ok(())
     } else {

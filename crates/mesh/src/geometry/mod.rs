@@ -24,11 +24,16 @@ pub(crate) use angles::atan2;
 pub use error::{GeometryError, NormalTrouble};
 pub use frames::Frame;
 pub use graph::GaugeGraph;
+pub(crate) use graph::check_length;
+pub(crate) use normals::of_moderate_size;
 pub use normals::vertex_normals;
 pub use store::StoreError;
 
+use glam::DVec3;
+
 /// How the normals of the faces around a vertex are weighted in its own normal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NormalWeighting {
     /// By the area of the face.
     #[default]
@@ -63,6 +68,9 @@ pub enum Gauge {
     Neighbours(Vec<u32>),
     /// The frame of [`Gauge::FirstNeighbour`], turned by an angle for each vertex.
     Angles(Vec<f64>),
+    /// Along the tangent part of the given direction of each vertex (ignored at vertices without
+    /// neighbours), such as those of [`shot::gauge`](crate::features::shot::gauge).
+    Directions(Vec<DVec3>),
 }
 
 /// All choices in the geometry of a mesh, with the defaults of the paper.

@@ -30,7 +30,7 @@ pub fn vertex_normals(
 
 /// A copy of the mesh scaled by a power of two, and that scale, if areas and squares of its lengths
 /// would overflow or underflow. Directions and angles are the same to the bit.
-pub(super) fn of_moderate_size(mesh: &Mesh) -> Option<(Mesh, f64)> {
+pub(crate) fn of_moderate_size(mesh: &Mesh) -> Option<(Mesh, f64)> {
     const MODERATE: std::ops::Range<f64> = 1e-75..1e75;
     let largest = mesh.vertices().iter().map(|v| v.abs().max_element());
     let largest = largest.fold(0.0, f64::max);
