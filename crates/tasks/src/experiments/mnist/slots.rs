@@ -5,13 +5,14 @@ use crate::TaskError;
 use crate::mnist::{CLASSES, Digits, PIXELS};
 use gemcnn_mesh::GaugeGraph;
 use gemcnn_nn::{
-    GraphBatch, Loss, Network, Parameters, Rows, Stream, Tape, Targets, Var, Workspace,
+    BatchTarget, FeatureType, GraphBatch, Network, Parameters, Tape, TrainingBatch, Var, Workspace,
 };
+use std::sync::Arc;
 
 /// Slots for digits. Slot `s` has the grid `s mod (number of grids)`.
 #[derive(Debug)]
 pub(super) struct Slots {
-    graph: GraphBatch<f32>,
+    graph: Arc<GraphBatch<f32>>,
     pixels: Vec<f32>,
     labels: Vec<u32>,
 }
@@ -20,7 +21,7 @@ impl Slots {
     /// So many slots over these grids.
     pub fn new(grids: &[GaugeGraph], count: usize) -> Result<Self, TaskError> {
         Ok(Self {
-            graph: GraphBatch::new(grids.iter().cycle().take(count))?,
+            graph: GraphBatch::new(grids.iter().cycle().take(count))?.into(),
             pixels: vec![0.0; count * PIXELS],
             labels: vec![0; count],
         })
@@ -42,28 +43,21 @@ impl Slots {
         }
     }
 
-    /// One training pass over as many digits as there are slots: the gradients are added to those of
-    /// the parameters. Nothing waits for a GPU.
-    pub fn learn(
+    /// A training batch of as many digits as there are slots.
+    pub fn training_batch(
         &mut self,
-        network: &Network<f32>,
-        parameters: &mut Parameters<f32>,
-        workspace: &mut Workspace<f32>,
         digits: &Digits,
         which: &[usize],
-        randomness: Stream,
-    ) -> Result<Loss, TaskError> {
+    ) -> Result<TrainingBatch<f32>, TaskError> {
         self.fill(digits, which.iter().copied());
-        let mut tape = Tape::training(workspace, parameters, randomness);
-        let x = tape.input(network.input().clone(), &self.pixels)?;
-        let targets = Targets {
+        let target = BatchTarget::Classes {
             classes: CLASSES,
-            labels: &self.labels,
-            class_weights: None,
+            labels: self.labels.clone(),
+            weights: None,
         };
-        let loss = network.classify(&mut tape, &self.graph, x, targets, Rows::default())?;
-        tape.backward(&loss)?;
-        Ok(loss)
+        let (graph, pixels) = (self.graph.clone(), self.pixels.clone());
+        let kind = FeatureType::scalars(1);
+        Ok(TrainingBatch::new(graph, kind, pixels, target)?)
     }
 
     /// The logits of all digits, a row for each in their order: digit `i` lies in slot
@@ -81,7 +75,7 @@ impl Slots {
             self.fill(digits, first..end);
             let mut tape = Tape::inference(workspace, parameters);
             let x = tape.input(network.input().clone(), &self.pixels)?;
-            batches.push(network.forward(&mut tape, &self.graph, x)?);
+            batches.push(network.forward(&mut tape, &*self.graph, x)?);
         }
         let mut logits = Vec::with_capacity(digits.len() * CLASSES);
         for batch in &batches {

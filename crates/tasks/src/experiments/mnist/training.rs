@@ -8,7 +8,7 @@ use crate::TaskError;
 use crate::mnist::Mnist;
 use gemcnn_nn::{
     Archive, Device, Loss, Method, Network, NnError, Optimiser, Parameters, Plateau, Schedule,
-    Stream, Workspace,
+    StepSettings, Stepper, Stream, Workspace,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -237,8 +237,9 @@ impl<'r> Run<'r> {
         let mut workspace = Workspace::new(device.clone());
         let grids = (self.settings.grids).graphs(self.settings.train, Part::Train)?;
         let mut slots = Slots::new(&grids, self.settings.batch)?;
+        let mut stepper = Stepper::default();
         while self.history.len() < self.settings.epochs {
-            let record = self.epoch(&mut slots, &mut workspace, observer)?;
+            let record = self.epoch(&mut slots, &mut stepper, &mut workspace, observer)?;
             observer(Event::Epoch {
                 settings: self.settings,
                 record: &record,
@@ -253,6 +254,7 @@ impl<'r> Run<'r> {
     fn epoch(
         &mut self,
         slots: &mut Slots,
+        stepper: &mut Stepper<f32>,
         workspace: &mut Workspace<f32>,
         observer: &mut Observer<'_>,
     ) -> Result<EpochRecord, TaskError> {
@@ -275,20 +277,23 @@ impl<'r> Run<'r> {
         let mut tally = Tally::default();
         for (index, which) in order.chunks_exact(settings.batch).enumerate() {
             let step = self.optimiser.steps();
-            self.parameters.clear_gradients();
-            let randomness = Stream {
-                seed: settings.seed,
-                step,
+            let batch = slots.training_batch(&self.data.train, which)?;
+            let step_settings = StepSettings {
+                rate: rate(step),
+                randomness: Stream {
+                    seed: settings.seed,
+                    step,
+                },
+                clip: None,
             };
-            let loss = slots.learn(
+            let loss = stepper.step(
                 &self.network,
                 &mut self.parameters,
+                &mut self.optimiser,
                 workspace,
-                &self.data.train,
-                which,
-                randomness,
+                &batch,
+                step_settings,
             )?;
-            self.optimiser.step(&mut self.parameters, rate(step))?;
             tally.push(loss)?;
             observer(Event::Step {
                 settings,
