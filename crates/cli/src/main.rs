@@ -2,6 +2,7 @@
 
 mod data;
 mod device;
+mod experiment;
 mod failure;
 mod mesh;
 mod output;
@@ -29,7 +30,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check, prepare and make data sets, and look after the cache of prepared meshes.
+    /// Check, fetch, prepare and make data sets, and look after the cache of prepared meshes.
     #[command(subcommand)]
     Data(data::DataCommand),
     /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
@@ -37,6 +38,9 @@ enum Command {
     Mesh(mesh::MeshCommand),
     /// Train a network on meshes: on your own with their targets, or on synthetic bodies.
     Train(Box<train::TrainArgs>),
+    /// Repeat the experiments of the paper: results, tables and figures.
+    #[command(subcommand)]
+    Experiment(experiment::ExperimentCommand),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
         Command::Data(command) => data::run(command),
         Command::Mesh(command) => mesh::run(command),
         Command::Train(args) => train::run(*args),
+        Command::Experiment(command) => experiment::run(command),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! What can go wrong between a folder of meshes and a trained model.
 
 use crate::data::DataError;
+use crate::mnist::MnistError;
 use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
 use gemcnn_nn::NnError;
 use std::path::PathBuf;
@@ -81,6 +82,9 @@ pub enum TaskError {
         /// Names of the meshes of the step.
         samples: String,
     },
+    /// Digits that cannot be read or fetched.
+    #[error(transparent)]
+    Mnist(#[from] MnistError),
     /// A data set that is not as it should be.
     #[error(transparent)]
     Data(#[from] DataError),

@@ -3,7 +3,9 @@
 
 pub mod data;
 mod error;
+pub mod experiments;
 mod features;
+pub mod mnist;
 pub mod models;
 pub mod plot;
 mod sample;

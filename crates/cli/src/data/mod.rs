@@ -2,6 +2,7 @@
 
 mod cache;
 mod check;
+mod fetch;
 mod make;
 mod prepare;
 
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 #[derive(Subcommand)]
 pub enum DataCommand {
     Check(check::Check),
+    Fetch(fetch::Fetch),
     Prepare(prepare::Prepare),
     Make(make::Make),
     Cache(cache::CacheCommand),
@@ -23,6 +25,7 @@ pub enum DataCommand {
 pub fn run(command: DataCommand) -> Result<(), Failure> {
     match command {
         DataCommand::Check(command) => command.run(),
+        DataCommand::Fetch(command) => command.run(),
         DataCommand::Prepare(command) => command.run(),
         DataCommand::Make(command) => command.run(),
         DataCommand::Cache(command) => command.run(),
