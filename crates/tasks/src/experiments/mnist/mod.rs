@@ -91,7 +91,6 @@ impl Experiment {
             seeds: vec![1],
             epochs: 3,
             batch: 25,
-            schedule: RateRule::OneCycle,
             validation_digits: 100,
             ..Self::default()
         }
