@@ -1,6 +1,7 @@
 //! The command `gemcnn`.
 
 mod device;
+mod experiment;
 mod failure;
 mod mesh;
 mod output;
@@ -29,12 +30,16 @@ enum Command {
     /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
     #[command(subcommand)]
     Mesh(mesh::MeshCommand),
+    /// Repeat the experiments of the paper: results, tables and figures.
+    #[command(subcommand)]
+    Experiment(experiment::ExperimentCommand),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = start_threads(cli.threads).and_then(|()| match cli.command {
         Command::Mesh(command) => mesh::run(command),
+        Command::Experiment(command) => experiment::run(command),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

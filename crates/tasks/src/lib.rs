@@ -2,6 +2,7 @@
 //! experiments of the paper.
 
 mod error;
+pub mod experiments;
 pub mod plot;
 mod sample;
 mod task;

@@ -1,0 +1,5 @@
+//! The experiments of the paper, from data to table and figure.
+
+pub mod equivariance;
+pub mod nonlinearity_cost;
+mod random;
