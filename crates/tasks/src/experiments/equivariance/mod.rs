@@ -41,6 +41,9 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use transform::Changes;
 
+/// Motions are measured at every so many of the numbers of samples.
+const AMBIENT_STRIDE: usize = 5;
+
 /// Number format of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -62,7 +65,8 @@ pub struct Settings {
     pub motions: usize,
     /// Numbers of layers, at [`most_samples`](Self::most_samples) samples; 1 to 10.
     pub depths: Vec<usize>,
-    /// Numbers of samples, at [`depth`](Self::depth) layers; 1 to 101.
+    /// Numbers of samples, at [`depth`](Self::depth) layers; 1 to 101. Motions are measured at every fifth
+    /// of them.
     pub samples: Vec<usize>,
     /// Layers where samples vary; 7.
     pub depth: usize,
@@ -159,7 +163,13 @@ impl Settings {
         transform: Transform,
     ) -> Vec<(usize, Option<usize>)> {
         let over_depth = |samples| self.depths.iter().map(move |&depth| (depth, samples));
-        let over_samples = || self.samples.iter().map(|&n| (self.depth, Some(n)));
+        // Rounding is all that motions change, whatever the samples, and there are many motions.
+        let stride = match transform {
+            Transform::Ambient => AMBIENT_STRIDE,
+            _ => 1,
+        };
+        let listed = self.samples.iter().step_by(stride);
+        let over_samples = || listed.clone().map(|&n| (self.depth, Some(n)));
         match model {
             Model::Gem => {
                 let both = over_depth(Some(self.most_samples)).chain(over_samples());
