@@ -8,6 +8,7 @@ mod classes;
 mod defects;
 mod edges;
 pub mod features;
+mod geodesic;
 mod geometry;
 mod hierarchy;
 mod io;
@@ -19,8 +20,10 @@ pub mod render;
 mod repair;
 mod report;
 pub mod shapes;
+mod triangulate;
 
 pub use attribute::{AttributeValues, VertexAttribute};
+pub use geodesic::{GeodesicError, GeodesicSolver};
 pub use geometry::{
     Adjacency, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, Neighbourhood,
     NormalTrouble, NormalWeighting, StoreError, vertex_normals,

@@ -45,8 +45,9 @@ fn tangential(mesh: &Mesh, graph: &GaugeGraph) -> FeatureField {
     relative_tangential(mesh, graph, &options).unwrap()
 }
 
-const INVARIANT: [(&str, fn(&Mesh, &GaugeGraph) -> FeatureField); 2] =
-    [("matrix", matrix), ("relative tangential", tangential)];
+type Feature = fn(&Mesh, &GaugeGraph) -> FeatureField;
+
+const INVARIANT: [(&str, Feature); 2] = [("matrix", matrix), ("relative tangential", tangential)];
 
 fn assert_same(ours: &FeatureField, expected: &FeatureField, tolerance: f64, what: &str) {
     assert_eq!(ours.kind, expected.kind, "{what}");

@@ -19,7 +19,6 @@ mod colour;
 mod picture;
 mod raster;
 mod soup;
-mod triangulate;
 mod view;
 
 pub use colour::{colour_map, label_colour};

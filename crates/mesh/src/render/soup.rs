@@ -4,11 +4,11 @@ use glam::{DVec3, Vec3};
 use rayon::prelude::*;
 
 use super::colour::linear_table;
-use super::triangulate::triangulate;
 use super::view::Camera;
 use super::{Arrow, RenderError, RenderOptions, Shading};
 use crate::Mesh;
 use crate::polygon::vector_area;
+use crate::triangulate::triangulate;
 
 /// Faces whose planes differ by more than this (cosine of 50 degrees) are not rounded into each
 /// other.
