@@ -139,3 +139,63 @@ impl<T: Real> HierarchyBatch<T> {
         &self.clusters
     }
 }
+
+/// What a network runs on: one graph, or the graphs of a hierarchy for networks that pool.
+///
+/// ```
+/// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
+/// use gemcnn_nn::{GraphBatch, Levels};
+/// let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
+/// let batch = GraphBatch::<f32>::new([&graph])?;
+/// assert_eq!(Levels::from(&batch).count(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Levels<'a, T> {
+    graphs: &'a [GraphBatch<T>],
+    clusters: &'a [ClusterArrays<T>],
+}
+
+impl<'a, T> Levels<'a, T> {
+    /// How many graphs there are.
+    pub fn count(self) -> usize {
+        self.graphs.len()
+    }
+
+    /// The graphs from fine to coarse.
+    pub fn graphs(self) -> &'a [GraphBatch<T>] {
+        self.graphs
+    }
+
+    /// Number `i` leads from graph `i` to graph `i + 1`.
+    pub fn clusters(self) -> &'a [ClusterArrays<T>] {
+        self.clusters
+    }
+}
+
+// Derived ones would ask for numbers that can be copied.
+impl<T> Clone for Levels<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Levels<'_, T> {}
+
+impl<'a, T> From<&'a GraphBatch<T>> for Levels<'a, T> {
+    fn from(batch: &'a GraphBatch<T>) -> Self {
+        Self {
+            graphs: std::slice::from_ref(batch),
+            clusters: &[],
+        }
+    }
+}
+
+impl<'a, T> From<&'a HierarchyBatch<T>> for Levels<'a, T> {
+    fn from(batch: &'a HierarchyBatch<T>) -> Self {
+        Self {
+            graphs: &batch.levels,
+            clusters: &batch.clusters,
+        }
+    }
+}

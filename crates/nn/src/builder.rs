@@ -59,7 +59,8 @@ impl<'p, T: Real> Builder<'p, T> {
         &self.scope
     }
 
-    fn path(&self, name: &str) -> String {
+    /// Name of something in the scope.
+    pub(crate) fn path(&self, name: &str) -> String {
         if self.scope.is_empty() {
             name.into()
         } else {

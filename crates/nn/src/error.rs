@@ -28,6 +28,17 @@ pub enum NnError {
         /// How many there are.
         found: usize,
     },
+    /// A network that pools more often than there are coarser graphs.
+    #[error(
+        "the network pools to {needed} levels, but runs on {found}; \
+         give it a hierarchy of {needed} levels (`HierarchyBatch`)"
+    )]
+    Levels {
+        /// Levels that the network needs.
+        needed: usize,
+        /// Levels that there are.
+        found: usize,
+    },
     /// A setting that makes no sense.
     #[error("{what}: {problem}")]
     Setting {
@@ -113,6 +124,18 @@ impl NnError {
             what: what.into(),
             problem: problem.into(),
         }
+    }
+}
+
+/// Fails for types with orders above 0.
+pub(crate) fn expect_scalars(what: &str, found: &FeatureType) -> Result<(), NnError> {
+    match found.is_scalar() {
+        true => Ok(()),
+        false => Err(NnError::Type {
+            what: what.into(),
+            expected: FeatureType::scalars(found.dimension()),
+            found: found.clone(),
+        }),
     }
 }
 

@@ -1,9 +1,10 @@
 //! First values of weights: scaled so that features keep their scale from layer to layer. The
 //! reasoning stands in `docs/initialisation.md`.
 
-use crate::layers::{GemConvConfig, Regular};
+use crate::layers::{GemConvConfig, Nonlinearity, Regular};
+use gemcnn_kernels::norm_gate::{self, GatedNonlinearity, NormNonlinearity, rotating_irreps};
 use gemcnn_kernels::regular::{self, Plan};
-use gemcnn_kernels::{Aggregation, FeatureType, irrep_dimension};
+use gemcnn_kernels::{Aggregation, FeatureType, KernelError, irrep_dimension};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::f64::consts::TAU;
@@ -94,6 +95,36 @@ pub(crate) fn self_fans(input: &FeatureType, output: &FeatureType) -> Vec<f64> {
     fans.collect()
 }
 
+/// Mean square of an output component of each order, for independent normal input of standard deviation
+/// `scale`, by drawing; all 1 for settings that the operator refuses, as the layer itself will.
+fn drawn_moments(
+    [input, output]: [&FeatureType; 2],
+    scale: f64,
+    apply: impl FnOnce(&[f64], &mut [f64]) -> Result<(), KernelError>,
+) -> Vec<f64> {
+    let mut random = ChaCha8Rng::seed_from_u64(0);
+    let mut normal = || {
+        let (u, v): (f64, f64) = (random.random(), random.random());
+        (-2.0 * (1.0 - u).ln()).sqrt() * (TAU * v).cos()
+    };
+    let x: Vec<f64> = (0..DRAWS * input.dimension())
+        .map(|_| scale * normal())
+        .collect();
+    let width = output.dimension();
+    let mut y = vec![0.0; DRAWS * width];
+    let refused = apply(&x, &mut y).is_err();
+    let moment = |order: usize| {
+        let range = output.range(order);
+        if refused || range.is_empty() {
+            return 1.0;
+        }
+        let count = (DRAWS * range.len()) as f64;
+        let block = |row: &[f64]| -> f64 { row[range.clone()].iter().map(|v| v * v).sum() };
+        y.chunks_exact(width).map(block).sum::<f64>() / count
+    };
+    (0..=output.highest_order()).map(moment).collect()
+}
+
 impl Regular {
     /// Mean square of an output component of each order, for independent standard normal input of a
     /// type, by drawing. With batch normalisation the input is first scaled to samples of variance 1.
@@ -101,31 +132,38 @@ impl Regular {
         let band_limit = kind.highest_order();
         let single = FeatureType::uniform(1, band_limit);
         let config = regular::Regular::new(single.clone(), self.samples, self.activation.clone());
-        let mut moments = vec![1.0; band_limit + 1];
-        let Ok(plan) = Plan::<f64>::new(&config) else {
-            // The layer itself will refuse these settings.
-            return moments;
-        };
         let scale = match self.batch_norm {
             true => (1.0 + band_limit as f64).sqrt().recip(),
             false => 1.0,
         };
-        let mut random = ChaCha8Rng::seed_from_u64(0);
-        let mut normal = || {
-            let (u, v): (f64, f64) = (random.random(), random.random());
-            (-2.0 * (1.0 - u).ln()).sqrt() * (TAU * v).cos()
-        };
-        let width = single.dimension();
-        let x: Vec<f64> = (0..DRAWS * width).map(|_| scale * normal()).collect();
-        let mut y = vec![0.0; x.len()];
-        if regular::forward(&plan, DRAWS, &x, &mut y).is_ok() {
-            for (order, moment) in moments.iter_mut().enumerate() {
-                let block =
-                    |row: &[f64]| -> f64 { row[single.range(order)].iter().map(|v| v * v).sum() };
-                let sum: f64 = y.chunks_exact(width).map(block).sum();
-                *moment = sum / (DRAWS * irrep_dimension(order)) as f64;
-            }
+        drawn_moments([&single, &single], scale, |x, y| {
+            regular::forward(&Plan::new(&config)?, DRAWS, x, y)
+        })
+    }
+}
+
+impl Nonlinearity {
+    /// As [`Regular::moments`], of features of type `output`.
+    pub fn moments(&self, output: &FeatureType) -> Vec<f64> {
+        // One channel of each order that occurs tells those of the others.
+        let present: Vec<usize> = output.multiplicities().iter().map(|&m| m.min(1)).collect();
+        let single = FeatureType::new(&present);
+        let types = [&self.input(&single), &single];
+        match self {
+            Self::None => Vec::new(),
+            Self::Regular(regular) => regular.moments(output),
+            Self::Norm { activation, .. } => drawn_moments(types, 1.0, |x, y| {
+                let config = NormNonlinearity::new(single.clone(), activation.clone());
+                let bias = vec![0.0; rotating_irreps(&single)];
+                norm_gate::norm_forward(&config, DRAWS, x, &bias, y)
+            }),
+            Self::Gated { activation, .. } => drawn_moments(types, 1.0, |x, y| {
+                let config = GatedNonlinearity {
+                    output: single.clone(),
+                    activation: activation.clone(),
+                };
+                norm_gate::gated_forward(&config, DRAWS, x, y)
+            }),
         }
-        moments
     }
 }

@@ -23,7 +23,7 @@ mod text;
 mod workspace;
 
 pub use archive::Archive;
-pub use batch::{GraphBatch, HierarchyBatch};
+pub use batch::{GraphBatch, HierarchyBatch, Levels};
 pub use builder::Builder;
 pub use device::{Device, DeviceChoice};
 pub use error::NnError;
@@ -39,7 +39,8 @@ pub use gemcnn_kernels::regression::Penalty;
 pub use gemcnn_kernels::{
     Activation, Aggregation, FeatureType, KernelError, ParseTypeError, Real, irrep_dimension,
 };
-pub use network::{ConvConfig, LayerConfig, Network, NetworkConfig, RegularConfig};
+pub use layers::ConvConfig;
+pub use network::{LayerConfig, Network, NetworkConfig, WeightDecay};
 pub use optimiser::{Method, Optimiser};
 pub use parameters::{Parameter, ParameterId, Parameters, Role};
 pub use pool::{Buffer, Pool, PoolUsage};

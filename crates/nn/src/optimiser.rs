@@ -1,7 +1,8 @@
 //! Optimisers: gradients in, better parameters out.
 //!
-//! With gradient `g`, parameter `w`, learning rate `r` and weight decay `d` (weights only, never
-//! biases or scales of normalisations):
+//! With gradient `g`, parameter `w`, learning rate `r` and weight decay `d` (where
+//! [`Parameter::decays`](crate::Parameter::decays) says so; by default on weights, not on biases or
+//! scales of normalisations):
 //!
 //! | method | step |
 //! | --- | --- |
@@ -13,7 +14,7 @@
 
 use crate::device::{single_slice, single_slice_mut};
 use crate::error::check_size;
-use crate::{Archive, NnError, Parameters, Role};
+use crate::{Archive, NnError, Parameters};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::cuda::optimiser::{self as cuda, DeviceOptimiser};
 use gemcnn_kernels::cuda::{CudaDevice, CudaError};
@@ -304,7 +305,7 @@ impl<T: Real> Optimiser<T> {
         let exponent = i32::try_from(self.steps).unwrap_or(i32::MAX);
         let moments = self.first.iter_mut().zip(&mut self.second);
         for (entry, (first, second)) in parameters.iter_mut().zip(moments) {
-            let decays = entry.role() == Role::Weight;
+            let decays = entry.decays();
             let decay = |strength: f64| if decays { strength } else { 0.0 };
             let (value, gradient) = entry.value_and_gradient_mut();
             if gradient.is_empty() {
@@ -351,7 +352,7 @@ impl<T: Real> Optimiser<T> {
             .iter()
             .map(|entry| match entry.gradient().is_empty() {
                 true => None,
-                false => Some(entry.role() == Role::Weight),
+                false => Some(entry.decays()),
             })
             .collect();
         let Some(on_device) = parameters.on_device_mut()? else {

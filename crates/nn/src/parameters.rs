@@ -16,9 +16,9 @@ pub struct ParameterId(pub(crate) usize);
 /// What an entry is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Trained, and pulled towards zero by weight decay.
+    /// Trained, and pulled towards zero by weight decay unless that is chosen otherwise.
     Weight,
-    /// Trained, without weight decay: biases, scales and shifts of normalisations.
+    /// Trained, without weight decay unless that is chosen: biases, scales and shifts of normalisations.
     Offset,
     /// Not trained: running statistics.
     Statistic,
@@ -30,6 +30,7 @@ pub struct Parameter<T> {
     name: String,
     shape: Vec<usize>,
     role: Role,
+    decays: bool,
     value: Vec<T>,
     /// Empty for statistics.
     gradient: Vec<T>,
@@ -54,6 +55,12 @@ impl<T: Real> Parameter<T> {
     /// Whether optimisers change it.
     pub fn is_trained(&self) -> bool {
         self.role != Role::Statistic
+    }
+
+    /// Whether weight decay acts on it: by default on weights alone, see
+    /// [`Parameters::set_weight_decay`].
+    pub fn decays(&self) -> bool {
+        self.decays
     }
 
     /// The numbers.
@@ -196,6 +203,7 @@ impl<T: Real> Parameters<T> {
             name,
             shape: shape.to_vec(),
             role,
+            decays: role == Role::Weight,
             value,
             gradient,
         });
@@ -289,10 +297,7 @@ impl<T: Real> Parameters<T> {
     /// on biases, scales and shifts.
     pub fn set_weight_decay(&mut self, decays: impl Fn(&str) -> bool) {
         for entry in self.entries.iter_mut().filter(|entry| entry.is_trained()) {
-            entry.role = match decays(&entry.name) {
-                true => Role::Weight,
-                false => Role::Offset,
-            };
+            entry.decays = decays(&entry.name);
         }
     }
 
@@ -406,8 +411,11 @@ mod tests {
     fn weight_decay_is_chosen_by_name() {
         let mut parameters = two();
         parameters.set_weight_decay(|name| name.ends_with("bias"));
-        let roles: Vec<Role> = parameters.iter().map(Parameter::role).collect();
-        assert_eq!(roles, [Role::Offset, Role::Weight, Role::Statistic]);
+        let decays: Vec<bool> = parameters.iter().map(Parameter::decays).collect();
+        assert_eq!(decays, [false, true, false]);
+        parameters.set_weight_decay(|_| true);
+        let mean = parameters.find("a.mean").unwrap();
+        assert!(!parameters.get(mean).decays(), "statistics are not trained");
     }
 
     #[test]

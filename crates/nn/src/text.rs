@@ -12,6 +12,30 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<FeatureT
     String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
+/// A feature type, or nothing.
+pub(crate) mod optional {
+    use super::FeatureType;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(
+        kind: &Option<FeatureType>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match kind {
+            Some(kind) => super::serialize(kind, to),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<FeatureType>, D::Error> {
+        let text: Option<String> = Option::deserialize(from)?;
+        text.map(|text| text.parse().map_err(serde::de::Error::custom))
+            .transpose()
+    }
+}
+
 /// An activation as its name, a polynomial as its coefficients.
 pub(crate) mod activation {
     use gemcnn_kernels::Activation;

@@ -152,7 +152,8 @@ fn blocks<T: Real>() {
             samples: 7,
             activation: Activation::Polynomial(vec![0.1, 1.0, 0.1]),
             batch_norm: true,
-        },
+        }
+        .into(),
         ..ResidualBlockConfig::new(kind(input), kind(output))
     };
     let block = config

@@ -302,7 +302,8 @@ fn a_whole_block_with_changing_types() {
             samples: 5,
             activation: Activation::Gelu,
             batch_norm: true,
-        },
+        }
+        .into(),
         ..ResidualBlockConfig::new(kind("1x0 + 1x1"), kind("2x0 + 2x1"))
     };
     let block = config

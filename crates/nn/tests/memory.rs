@@ -79,7 +79,7 @@ fn a_training_step_needs_few_maps_and_allocates_nothing_large_once_warm() {
         let blocks: Vec<_> = (0..3)
             .map(|index| {
                 let config = ResidualBlockConfig {
-                    nonlinearity: regular.clone(),
+                    nonlinearity: regular.clone().into(),
                     ..ResidualBlockConfig::new(hidden.clone(), hidden.clone())
                 };
                 let builder = &mut Builder::new(&mut parameters, index);

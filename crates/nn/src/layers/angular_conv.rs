@@ -20,6 +20,8 @@ pub struct AngularConvConfig {
     pub aggregation: Aggregation,
     /// Number of neighbours that first values are scaled for; 6 by default.
     pub degree: f64,
+    /// Mean square of an input number that first values are scaled for; 1 by default.
+    pub input_moment: f64,
 }
 
 impl AngularConvConfig {
@@ -31,6 +33,7 @@ impl AngularConvConfig {
             band_limit,
             aggregation: Aggregation::Sum,
             degree: 6.0,
+            input_moment: 1.0,
         }
     }
 
@@ -47,7 +50,7 @@ impl AngularConvConfig {
         builder.within(name, |builder| {
             let harmonics = 2 * self.band_limit + 1;
             let scale = initialisation::squared_scale(self.aggregation, self.degree);
-            let self_variance = 0.5 / self.inputs.max(1) as f64;
+            let self_variance = 0.5 / (self.inputs.max(1) as f64 * self.input_moment);
             // The constant harmonic of neighbours that are alike adds up to the degree squared; each
             // of the others has the mean square 1/2 and adds up to the degree.
             let degree = self.degree.max(1.0);

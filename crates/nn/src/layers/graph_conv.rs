@@ -15,6 +15,10 @@ pub struct GraphConvConfig {
     pub aggregation: Aggregation,
     /// Whether there is a bias; yes by default.
     pub bias: bool,
+    /// Number of neighbours that first values are scaled for; 6 by default.
+    pub degree: f64,
+    /// Mean square of an input number that first values are scaled for; 1 by default.
+    pub input_moment: f64,
 }
 
 impl GraphConvConfig {
@@ -25,6 +29,8 @@ impl GraphConvConfig {
             outputs,
             aggregation: Aggregation::Sum,
             bias: true,
+            degree: 6.0,
+            input_moment: 1.0,
         }
     }
 
@@ -42,6 +48,8 @@ impl GraphConvConfig {
         let conv = GemConvConfig {
             aggregation: self.aggregation,
             bias: self.bias,
+            degree: self.degree,
+            input_moments: vec![self.input_moment],
             ..GemConvConfig::new(scalars(self.inputs), scalars(self.outputs))
         };
         Ok(GraphConv {

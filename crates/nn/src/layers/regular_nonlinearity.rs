@@ -1,19 +1,22 @@
 //! The regular nonlinearity, with batch normalisation inside on request.
 
 use super::{EquivariantNorm, EquivariantNormConfig};
-use crate::{Builder, NnError, Tape, Var};
+use crate::{Builder, NnError, Tape, Var, text};
 use gemcnn_kernels::batch_norm::NormGroups;
 use gemcnn_kernels::regular::{self, Plan};
 use gemcnn_kernels::{Activation, FeatureType, Real};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Settings of a [`RegularNonlinearity`]; the type of its input is known when it is made.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Regular {
     /// Number of samples around the circle: at least twice the band limit plus one for the identity to
     /// stay the identity; more samples make it more nearly equivariant. 5 by default.
     pub samples: usize,
     /// The pointwise function; ReLU by default.
+    #[serde(with = "text::activation")]
     pub activation: Activation,
     /// Whether samples are batch-normalised first, with one mean and variance per channel over
     /// vertices and samples; no by default.

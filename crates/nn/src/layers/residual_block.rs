@@ -1,8 +1,8 @@
 //! The residual block: two convolutions with a way around them.
 
 use super::{
-    EquivariantLinear, EquivariantLinearConfig, GemConv, GemConvConfig, Regular,
-    RegularNonlinearity,
+    ConvConfig, Convolution, EquivariantLinear, EquivariantLinearConfig, Nonlinearity,
+    NonlinearityLayer,
 };
 use crate::{Builder, GraphBatch, NnError, Tape, Var};
 use gemcnn_kernels::{FeatureType, Real};
@@ -10,64 +10,67 @@ use gemcnn_kernels::{FeatureType, Real};
 /// Settings of a [`ResidualBlock`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResidualBlockConfig {
-    /// Settings of the first convolution, with the types of the whole block's input and output. The
-    /// second one has the same settings between its own types.
-    pub conv: GemConvConfig,
-    /// Type between the convolutions. By default as many channels as the output has scalars, for all
+    /// Type of the input.
+    pub input: FeatureType,
+    /// Type of the output.
+    pub output: FeatureType,
+    /// Type between the convolutions. By default as many channels as the output has most, for all
     /// orders up to the highest of input and output.
     pub middle: FeatureType,
+    /// Both convolutions.
+    pub conv: ConvConfig,
     /// Both nonlinearities.
-    pub nonlinearity: Regular,
+    pub nonlinearity: Nonlinearity,
+    /// As [`GemConvConfig::input_moments`](super::GemConvConfig::input_moments).
+    pub input_moments: Vec<f64>,
 }
 
 impl ResidualBlockConfig {
     /// The defaults.
     pub fn new(input: FeatureType, output: FeatureType) -> Self {
         let highest = input.highest_order().max(output.highest_order());
+        let channels = output.multiplicities().iter().copied().max();
         Self {
-            middle: FeatureType::uniform(output.multiplicity(0), highest),
-            conv: GemConvConfig::new(input, output),
-            nonlinearity: Regular::default(),
+            middle: FeatureType::uniform(channels.unwrap_or(0), highest),
+            input,
+            output,
+            conv: ConvConfig::default(),
+            nonlinearity: Nonlinearity::default(),
+            input_moments: Vec::new(),
         }
     }
 
-    /// Adds the parameters of `conv1`, `conv2`, of the nonlinearities `act1` and `act2` if they
-    /// normalise, and, if input and output type differ, of the map `skip`.
+    /// Adds the parameters of `conv1`, `conv2`, of the nonlinearities `act1` and `act2` if they have
+    /// any, and, if the types at the two ends of the way around differ, of the map `skip`.
     ///
     /// # Errors
-    /// A name that is taken, or types that a regular nonlinearity cannot handle.
+    /// A name that is taken, or types that the kernel or the nonlinearity cannot handle.
     pub fn init<T: Real>(
         &self,
         name: &str,
         builder: &mut Builder<'_, T>,
     ) -> Result<ResidualBlock<T>, NnError> {
-        let (input, output) = (&self.conv.input, &self.conv.output);
-        let first = GemConvConfig {
-            output: self.middle.clone(),
-            ..self.conv.clone()
-        };
-        let second = GemConvConfig {
-            input: self.middle.clone(),
-            input_moments: self.nonlinearity.moments(&self.middle),
-            ..self.conv.clone()
-        };
+        let act = &self.nonlinearity;
+        let [inner, sum] = [&self.middle, &self.output].map(|after| act.input(after));
+        let moments = act.moments(&self.middle);
         builder.within(name, |builder| {
+            let (first, second) = ([&self.input, &inner], [&self.middle, &sum]);
             Ok(ResidualBlock {
-                conv1: first.init("conv1", builder)?,
-                act1: self.nonlinearity.init("act1", &self.middle, builder)?,
-                conv2: second.init("conv2", builder)?,
-                skip: match input == output {
+                conv1: (self.conv).init("conv1", first, &self.input_moments, builder)?,
+                act1: act.init("act1", &self.middle, builder)?,
+                conv2: self.conv.init("conv2", second, &moments, builder)?,
+                skip: match self.input == sum {
                     true => None,
                     false => {
                         let map = EquivariantLinearConfig {
-                            // The second convolution has one already.
+                            // The second convolution or the normalisation has one already.
                             bias: false,
-                            ..EquivariantLinearConfig::new(input.clone(), output.clone())
+                            ..EquivariantLinearConfig::new(self.input.clone(), sum)
                         };
                         Some(map.init("skip", builder)?)
                     }
                 },
-                act2: self.nonlinearity.init("act2", output, builder)?,
+                act2: act.init("act2", &self.output, builder)?,
             })
         })
     }
@@ -78,11 +81,11 @@ impl ResidualBlockConfig {
 /// the sum.
 #[derive(Debug, Clone)]
 pub struct ResidualBlock<T: Real> {
-    conv1: GemConv,
-    act1: RegularNonlinearity<T>,
-    conv2: GemConv,
+    conv1: Convolution,
+    act1: NonlinearityLayer<T>,
+    conv2: Convolution,
     skip: Option<EquivariantLinear>,
-    act2: RegularNonlinearity<T>,
+    act2: NonlinearityLayer<T>,
 }
 
 impl<T: Real> ResidualBlock<T> {

@@ -145,7 +145,7 @@ impl<'a, T: Real> Tape<'a, T> {
         &mut self,
         weights: LinearWeights,
         features: Var<T>,
-        targets: Targets<'a, T>,
+        targets: Targets<'_, T>,
         rows: Rows<'_>,
     ) -> Result<Loss, NnError> {
         self.check_own(&features)?;
@@ -209,7 +209,7 @@ impl<'a, T: Real> Tape<'a, T> {
         device: &CudaDevice,
         weights: LinearWeights,
         features: Var<T>,
-        targets: Targets<'a, T>,
+        targets: Targets<'_, T>,
         rows: Rows<'_>,
     ) -> Result<Loss, NnError> {
         let training = self.is_training();
