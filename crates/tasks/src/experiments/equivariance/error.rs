@@ -68,9 +68,10 @@ impl Outputs {
 }
 
 /// Root of the mean error of all networks over the variance of all reference outputs.
-pub(super) fn relative_error(networks: &[Outputs]) -> f64 {
-    let error = networks.iter().map(Outputs::mean_error).sum::<f64>() / networks.len() as f64;
-    let values = || networks.iter().flat_map(|outputs| &outputs.reference);
+pub(super) fn relative_error<'a>(networks: impl Iterator<Item = &'a Outputs> + Clone) -> f64 {
+    let errors = networks.clone().map(Outputs::mean_error);
+    let error = errors.sum::<f64>() / networks.clone().count() as f64;
+    let values = || networks.clone().flat_map(|outputs| &outputs.reference);
     let count = values().count() as f64;
     let mean = values().sum::<f64>() / count;
     let variance = values().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (count - 1.0);
@@ -88,7 +89,7 @@ mod tests {
             outputs.add(&output);
         }
         // Variances 1 and 3; the reference is (1, 10) with variance 40.5.
-        assert!((relative_error(&[outputs]) - (2.0f64 / 40.5).sqrt()).abs() < 1e-12);
+        assert!((relative_error([&outputs].into_iter()) - (2.0f64 / 40.5).sqrt()).abs() < 1e-12);
     }
 
     #[test]
@@ -97,7 +98,7 @@ mod tests {
         outputs.add(&[2.0, 10.0]);
         outputs.add(&[4.0, 12.0]);
         // Mean squares 5 and 2.
-        assert!((relative_error(&[outputs]) - (3.5f64 / 40.5).sqrt()).abs() < 1e-12);
+        assert!((relative_error([&outputs].into_iter()) - (3.5f64 / 40.5).sqrt()).abs() < 1e-12);
     }
 
     #[test]
@@ -105,7 +106,7 @@ mod tests {
         let mut outputs = Outputs::alike();
         outputs.add(&[1.0, 2.0]);
         outputs.add(&[1.0 + 1e-15, 2.0]);
-        let error = relative_error(&[outputs]);
+        let error = relative_error([&outputs].into_iter());
         assert!(error > 1e-16 && error < 1e-14, "{error}");
     }
 }

@@ -43,7 +43,7 @@ impl Report {
             Axis::log("equivariance error"),
         );
         for precision in [Precision::F64, Precision::F32] {
-            for (index, (model, mesh)) in curves().enumerate() {
+            for (index, (model, title, mesh)) in curves().enumerate() {
                 let measured = self.rows.iter().filter(|row| {
                     (row.transform, row.model, row.mesh, row.precision)
                         == (transform, model, mesh, precision)
@@ -53,7 +53,7 @@ impl Report {
                         Precision::F64 => (Line::Solid, "f64"),
                         Precision::F32 => (Line::Dashed, "f32"),
                     };
-                    let name = format!("{}, {}, {ending}", model.title(), mesh.title());
+                    let name = format!("{title}, {}, {ending}", mesh.title());
                     Series::new(name, points)
                         .colour(PALETTE[index])
                         .line(line)
@@ -136,11 +136,11 @@ impl Report {
 }
 
 /// The curves of the paper's figures.
-fn curves() -> impl Iterator<Item = (Model, Surface)> {
-    let models = [Model::Gem, Model::Shot];
+fn curves() -> impl Iterator<Item = (Model, &'static str, Surface)> {
+    let models = [(Model::Gem, "GEM-CNN"), (Model::Shot, "SHOT")];
     models
         .into_iter()
-        .flat_map(|model| Surface::ALL.map(|mesh| (model, mesh)))
+        .flat_map(|(model, title)| Surface::ALL.map(|mesh| (model, title, mesh)))
 }
 
 /// Samples of a model where depth varies.

@@ -35,8 +35,8 @@ pub use transform::Transform;
 use super::random::Draws;
 use crate::TaskError;
 use error::{Outputs, relative_error};
-use gemcnn_nn::{Real, Workspace};
-use model::RandomModel;
+use gemcnn_nn::{NnError, Real, Workspace};
+use model::{Plan, RandomNetwork};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use transform::Changes;
@@ -131,62 +131,43 @@ impl Settings {
         Ok(())
     }
 
-    /// Everything to be measured, errors still unknown.
-    fn rows(&self) -> Vec<Row> {
-        let mut rows = Vec::new();
-        for precision in [Precision::F64, Precision::F32] {
-            for mesh in Surface::ALL {
-                for transform in Transform::ALL {
-                    for model in Model::ALL {
-                        let plans = self.plans(model, mesh, transform);
-                        rows.extend(plans.into_iter().map(|(depth, samples)| Row {
-                            mesh,
-                            model,
-                            transform,
-                            depth,
-                            samples,
-                            precision,
-                            error: f64::NAN,
-                        }));
-                    }
-                }
+    /// All networks in one precision.
+    fn plans(&self) -> Vec<Plan> {
+        let plan = |model, depth, samples| Plan {
+            model,
+            depth,
+            samples,
+        };
+        let mut plans = Vec::new();
+        for model in Model::ALL {
+            let own_samples = match model {
+                Model::Gem => Some(self.most_samples),
+                other => other.own_samples(),
+            };
+            if !model.is_for_samples_only() {
+                let depths = self.depths.iter();
+                plans.extend(depths.map(|&depth| plan(model, depth, own_samples)));
+            }
+            if model.has_choice_of_samples() {
+                let samples = self.samples.iter();
+                plans.extend(samples.map(|&n| plan(model, self.depth, Some(n))));
             }
         }
-        rows
+        plans.sort_unstable();
+        plans.dedup();
+        plans
     }
 
-    /// Depths and samples that a model is measured at.
-    fn plans(
-        &self,
-        model: Model,
-        mesh: Surface,
-        transform: Transform,
-    ) -> Vec<(usize, Option<usize>)> {
-        let over_depth = |samples| self.depths.iter().map(move |&depth| (depth, samples));
-        // Rounding is all that motions change, whatever the samples, and there are many motions.
-        let stride = match transform {
-            Transform::Ambient => AMBIENT_STRIDE,
-            _ => 1,
-        };
-        let listed = self.samples.iter().step_by(stride);
-        let over_samples = || listed.clone().map(|&n| (self.depth, Some(n)));
-        match model {
-            Model::Gem => {
-                let both = over_depth(Some(self.most_samples)).chain(over_samples());
-                let mut plans: Vec<_> = both.collect();
-                plans.sort_unstable();
-                plans.dedup();
-                plans
-            }
-            // The only question to it is how its error falls with the samples.
-            Model::GemWithoutBatchNorm => {
-                match (mesh, transform) == (Surface::Icosahedron, Transform::Gauge) {
-                    true => over_samples().collect(),
-                    false => Vec::new(),
-                }
-            }
-            exact_or_without => over_depth(exact_or_without.own_samples()).collect(),
+    /// Whether a change is measured on a network.
+    fn is_measured(&self, plan: Plan, mesh: Surface, transform: Transform) -> bool {
+        if plan.model.is_for_samples_only() {
+            return (mesh, transform) == (Surface::Icosahedron, Transform::Gauge);
         }
+        let over_depth = self.depths.contains(&plan.depth)
+            && (plan.model != Model::Gem || plan.samples == Some(self.most_samples));
+        // Rounding is all that motions change, whatever the samples, and there are many motions.
+        let mut few = self.samples.iter().step_by(AMBIENT_STRIDE);
+        transform != Transform::Ambient || over_depth || few.any(|&n| plan.samples == Some(n))
     }
 }
 
@@ -226,45 +207,60 @@ pub struct Report {
 /// Settings that make no sense.
 pub fn run(settings: &Settings) -> Result<Report, TaskError> {
     settings.check()?;
-    let f64_changes = Changes::all(settings)?;
-    let f32_changes = Changes::all(settings)?;
-    let rows = settings.rows().into_par_iter().map(|row| {
-        let error = match row.precision {
-            Precision::F64 => measure::<f64>(settings, &row, &f64_changes),
-            Precision::F32 => measure::<f32>(settings, &row, &f32_changes),
-        }?;
-        Ok(Row { error, ..row })
-    });
+    let mut rows = measure::<f64>(settings, Precision::F64)?;
+    rows.extend(measure::<f32>(settings, Precision::F32)?);
     Ok(Report {
         settings: settings.clone(),
-        rows: rows.collect::<Result<_, TaskError>>()?,
+        rows,
         bound: bound::measure(settings)?,
     })
 }
 
-fn measure<T: Real>(
+fn measure<T: Real>(settings: &Settings, precision: Precision) -> Result<Vec<Row>, TaskError> {
+    let changes = Changes::<T>::all(settings)?;
+    let rows = settings.plans().into_par_iter().map(|plan| {
+        let wanted = |changes: &&Changes<T>| {
+            changes.frames == plan.model.frames()
+                && settings.is_measured(plan, changes.surface, changes.transform)
+        };
+        let changes: Vec<&Changes<T>> = changes.iter().filter(wanted).collect();
+        let networks = (0..settings.models).into_par_iter();
+        let outputs = networks.map(|index| network_outputs(settings, plan, index, &changes));
+        let outputs: Vec<Vec<Outputs>> = outputs.collect::<Result<_, TaskError>>()?;
+        let row = |(place, changes): (usize, &&Changes<T>)| Row {
+            mesh: changes.surface,
+            model: plan.model,
+            transform: changes.transform,
+            depth: plan.depth,
+            samples: plan.samples,
+            precision,
+            error: relative_error(outputs.iter().filter_map(|network| network.get(place))),
+        };
+        Ok(changes.iter().enumerate().map(row).collect())
+    });
+    let rows: Vec<Vec<Row>> = rows.collect::<Result<_, TaskError>>()?;
+    Ok(rows.into_iter().flatten().collect())
+}
+
+/// What network number `index` of a plan makes of its input under each of the changes.
+fn network_outputs<T: Real>(
     settings: &Settings,
-    row: &Row,
-    changes: &[Changes<T>],
-) -> Result<f64, TaskError> {
-    let Some(changes) = changes.iter().find(|changes| changes.fit(row)) else {
-        return Ok(f64::NAN);
-    };
-    let outputs = (0..settings.models).into_par_iter().map(|index| {
-        let seed = settings.seed.wrapping_add(index as u64);
-        let mut model = RandomModel::<T>::new(row, seed)?;
+    plan: Plan,
+    index: usize,
+    changes: &[&Changes<T>],
+) -> Result<Vec<Outputs>, TaskError> {
+    let seed = settings.seed.wrapping_add(index as u64);
+    let mut network = RandomNetwork::<T>::new(plan, seed)?;
+    let mut workspace = Workspace::default();
+    let outputs = changes.iter().map(|changes| {
         let mut draws = Draws::new(seed, INPUT_STREAM);
-        let input = |_| T::of(draws.normal());
-        let input: Vec<T> = (0..changes.vertices() * model::CHANNELS)
-            .map(input)
-            .collect();
-        let mut workspace = Workspace::default();
+        let numbers = changes.vertices * model::CHANNELS;
+        let input: Vec<T> = (0..numbers).map(|_| T::of(draws.normal())).collect();
         changes.outputs(index, &input, |graph, x| {
-            model.apply(&mut workspace, graph, x)
+            network.apply(&mut workspace, graph, x)
         })
     });
-    let outputs: Vec<Outputs> = outputs.collect::<Result<_, TaskError>>()?;
-    Ok(relative_error(&outputs))
+    Ok(outputs.collect::<Result<_, NnError>>()?)
 }
 
 /// Streams of random numbers of a seed: what one draws does not depend on how many another does.
@@ -273,3 +269,4 @@ const GAUGE_STREAM: u64 = 2;
 const MOTION_STREAM: u64 = 3;
 const DEFORMATION_STREAM: u64 = 4;
 const BOUND_STREAM: u64 = 5;
+const BIAS_STREAM: u64 = 6;

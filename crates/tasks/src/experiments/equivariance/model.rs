@@ -1,16 +1,11 @@
 //! The networks: all take and give 16 scalars for each vertex.
 
-use super::Row;
 use super::transform::Frames;
-use crate::TaskError;
-use gemcnn_nn::layers::{
-    AngularConv, AngularConvConfig, EquivariantNorm, EquivariantNormConfig, GatedNonlinearity,
-    GatedNonlinearityConfig, GemConv, GemConvConfig, NormNonlinearity, NormNonlinearityConfig,
-    Regular, RegularNonlinearity,
-};
+use super::{BIAS_STREAM, Draws};
+use gemcnn_nn::layers::{Kernel, Nonlinearity, Regular};
 use gemcnn_nn::{
-    Activation, Builder, FeatureType, GraphBatch, NnError, Parameters, Real, Stream, Tape, Var,
-    Workspace,
+    Activation, FeatureType, GraphBatch, Network, NetworkConfig, NnError, Parameters, Real, Stream,
+    Tape, Workspace,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,19 +15,23 @@ pub(super) const CHANNELS: usize = 16;
 const BAND_LIMIT: usize = 2;
 /// Samples for which `x + x^2 / 4` is exact: twice the band limit, plus that of the output, plus one.
 const SQUARE_SAMPLES: usize = 3 * BAND_LIMIT + 1;
+/// Standard deviation of the biases of the network that has some.
+const BIAS_DEVIATION: f64 = 0.3;
 /// Neighbours of a vertex of the icosahedron.
 const DEGREE: f64 = 5.0;
 
 /// A network to measure: as many convolutions as its depth, with batch normalisation and a nonlinearity
 /// between one and the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Model {
     /// Gauge equivariant convolutions, hidden features `16x0 + 16x1 + 16x2`, the regular nonlinearity
     /// with ReLU.
     Gem,
-    /// The same without batch normalisation.
+    /// The same without batch normalisation. Biases are zero, as in all others.
     GemWithoutBatchNorm,
+    /// Without batch normalisation, and with random biases of standard deviation 0.3.
+    GemWithBiases,
     /// The regular nonlinearity with `x + x^2 / 4` and 7 samples, which is exact.
     GemPolynomial,
     /// The norm nonlinearity, which is exact.
@@ -44,9 +43,10 @@ pub enum Model {
 }
 
 impl Model {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Gem,
         Self::GemWithoutBatchNorm,
+        Self::GemWithBiases,
         Self::GemPolynomial,
         Self::GemNorm,
         Self::GemGated,
@@ -65,6 +65,16 @@ impl Model {
         }
     }
 
+    /// Whether the only question to it is how its error falls with the samples.
+    pub(super) fn is_for_samples_only(self) -> bool {
+        matches!(self, Self::GemWithoutBatchNorm | Self::GemWithBiases)
+    }
+
+    /// Whether any number of samples makes sense.
+    pub(super) fn has_choice_of_samples(self) -> bool {
+        self == Self::Gem || self.is_for_samples_only()
+    }
+
     /// The number of samples of a model that has no choice.
     pub(super) fn own_samples(self) -> Option<usize> {
         match self {
@@ -72,155 +82,28 @@ impl Model {
             _ => None,
         }
     }
-
-    /// The name in figures.
-    pub(super) fn title(self) -> &'static str {
-        match self {
-            Self::Gem => "GEM-CNN",
-            Self::GemWithoutBatchNorm => "GEM-CNN without batch normalisation",
-            Self::GemPolynomial => "polynomial",
-            Self::GemNorm => "norm",
-            Self::GemGated => "gated",
-            Self::Shot => "SHOT",
-        }
-    }
-
-    fn hidden(self) -> FeatureType {
-        match self {
-            Self::Shot => FeatureType::scalars(CHANNELS),
-            _ => FeatureType::uniform(CHANNELS, BAND_LIMIT),
-        }
-    }
 }
 
 /// A network with random weights.
-pub(super) struct RandomModel<T: Real> {
-    convolutions: Vec<Convolution>,
-    /// Between one convolution and the next.
-    nonlinearities: Vec<Nonlinearity<T>>,
+pub(super) struct RandomNetwork<T: Real> {
+    network: Network<T>,
     parameters: Parameters<T>,
 }
 
-enum Convolution {
-    Gem(GemConv),
-    Angular(AngularConv),
-}
-
-enum Nonlinearity<T: Real> {
-    Regular(RegularNonlinearity<T>),
-    Norm(EquivariantNorm, NormNonlinearity),
-    Gated(EquivariantNorm, GatedNonlinearity),
-    Relu(EquivariantNorm),
-}
-
-impl<T: Real> Nonlinearity<T> {
-    fn new(
-        model: Model,
-        samples: usize,
-        name: &str,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Self, NnError> {
-        let kind = model.hidden();
-        builder.within(name, |builder| {
-            let regular = |activation, batch_norm, builder: &mut Builder<'_, T>| {
-                let regular = Regular {
-                    samples,
-                    activation,
-                    batch_norm,
-                };
-                Ok(Self::Regular(regular.init("regular", &kind, builder)?))
-            };
-            let mut norm = |kind| EquivariantNormConfig::new(kind).init("norm", builder);
-            match model {
-                Model::Gem => regular(Activation::Relu, true, builder),
-                Model::GemWithoutBatchNorm => regular(Activation::Relu, false, builder),
-                Model::GemPolynomial => {
-                    let square = Activation::Polynomial(vec![0.0, 1.0, 0.25]);
-                    regular(square, true, builder)
-                }
-                Model::GemNorm => Ok(Self::Norm(
-                    norm(kind.clone())?,
-                    NormNonlinearityConfig::new(kind).init("act", builder)?,
-                )),
-                Model::GemGated => {
-                    let gated = GatedNonlinearityConfig::new(kind).init("act");
-                    Ok(Self::Gated(norm(gated.input())?, gated))
-                }
-                Model::Shot => Ok(Self::Relu(norm(kind)?)),
+impl<T: Real> RandomNetwork<T> {
+    /// The network of a plan, with weights drawn from the seed.
+    pub fn new(plan: Plan, seed: u64) -> Result<Self, NnError> {
+        let (network, mut parameters) = plan.config().init(seed)?;
+        if plan.model == Model::GemWithBiases {
+            let mut draws = Draws::new(seed, BIAS_STREAM);
+            let is_bias = |name: &str| name.ends_with(".bias");
+            for bias in parameters.iter_mut().filter(|p| is_bias(p.name())) {
+                let values = bias.value_mut();
+                values.fill_with(|| T::of(BIAS_DEVIATION * draws.normal()));
             }
-        })
-    }
-
-    /// Type of what goes in.
-    fn input(&self, hidden: &FeatureType) -> FeatureType {
-        match self {
-            Self::Gated(_, gated) => gated.input(),
-            _ => hidden.clone(),
-        }
-    }
-
-    fn apply(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        match self {
-            Self::Regular(regular) => regular.forward(tape, x),
-            Self::Norm(norm, nonlinearity) => {
-                let x = norm.forward(tape, x)?;
-                nonlinearity.forward(tape, x)
-            }
-            Self::Gated(norm, nonlinearity) => {
-                let x = norm.forward(tape, x)?;
-                nonlinearity.forward(tape, x)
-            }
-            Self::Relu(norm) => {
-                let x = norm.forward(tape, x)?;
-                tape.activation(&Activation::Relu, x)
-            }
-        }
-    }
-}
-
-impl<T: Real> RandomModel<T> {
-    /// The network of a measurement, with weights drawn from the seed.
-    pub fn new(row: &Row, seed: u64) -> Result<Self, TaskError> {
-        let model = row.model;
-        let samples = row.samples.unwrap_or(1);
-        let hidden = model.hidden();
-        let mut parameters = Parameters::new();
-        let mut builder = Builder::new(&mut parameters, seed);
-        let mut convolutions = Vec::with_capacity(row.depth);
-        let mut nonlinearities: Vec<Nonlinearity<T>> = Vec::new();
-        let mut input = FeatureType::scalars(CHANNELS);
-        for layer in 1..=row.depth {
-            let output = if layer < row.depth {
-                let name = format!("nonlinearity{layer}");
-                let nonlinearity = Nonlinearity::new(model, samples, &name, &mut builder)?;
-                let output = nonlinearity.input(&hidden);
-                nonlinearities.push(nonlinearity);
-                output
-            } else {
-                FeatureType::scalars(CHANNELS)
-            };
-            let name = format!("conv{layer}");
-            convolutions.push(match model {
-                Model::Shot => {
-                    let config = AngularConvConfig {
-                        degree: DEGREE,
-                        ..AngularConvConfig::new(CHANNELS, CHANNELS, BAND_LIMIT)
-                    };
-                    Convolution::Angular(config.init(&name, &mut builder)?)
-                }
-                _ => {
-                    let config = GemConvConfig {
-                        degree: DEGREE,
-                        ..GemConvConfig::new(input, output)
-                    };
-                    Convolution::Gem(config.init(&name, &mut builder)?)
-                }
-            });
-            input = hidden.clone();
         }
         Ok(Self {
-            convolutions,
-            nonlinearities,
+            network,
             parameters,
         })
     }
@@ -232,19 +115,61 @@ impl<T: Real> RandomModel<T> {
         workspace: &mut Workspace<T>,
         graph: &GraphBatch<T>,
         scalars: &[T],
-    ) -> Result<Vec<T>, TaskError> {
+    ) -> Result<Vec<T>, NnError> {
         let randomness = Stream { seed: 0, step: 0 };
         let mut tape = Tape::training(workspace, &mut self.parameters, randomness);
-        let mut x = tape.input(FeatureType::scalars(CHANNELS), scalars)?;
-        for (layer, convolution) in self.convolutions.iter().enumerate() {
-            x = match convolution {
-                Convolution::Gem(conv) => conv.forward(&mut tape, graph, x)?,
-                Convolution::Angular(conv) => conv.forward(&mut tape, graph, x)?,
-            };
-            if let Some(nonlinearity) = self.nonlinearities.get(layer) {
-                x = nonlinearity.apply(&mut tape, x)?;
-            }
+        let x = tape.input(FeatureType::scalars(CHANNELS), scalars)?;
+        let y = self.network.forward(&mut tape, graph, x)?;
+        Ok(y.values()?.into_owned())
+    }
+}
+
+/// A network to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Plan {
+    pub model: Model,
+    pub depth: usize,
+    pub samples: Option<usize>,
+}
+
+impl Plan {
+    fn config(self) -> NetworkConfig {
+        let scalars = FeatureType::scalars(CHANNELS);
+        let (kernel, hidden) = match self.model {
+            Model::Shot => (
+                Kernel::Angular {
+                    band_limit: BAND_LIMIT,
+                },
+                scalars.clone(),
+            ),
+            _ => (Kernel::Gauge, FeatureType::uniform(CHANNELS, BAND_LIMIT)),
+        };
+        let nonlinearity = self.nonlinearity();
+        let start = Network::builder(scalars.clone())
+            .kernel(kernel)
+            .degree(DEGREE);
+        let hidden_layers = (1..self.depth).fold(start, |config, _| {
+            config
+                .conv(&nonlinearity.input(&hidden))
+                .nonlinearity(nonlinearity.clone())
+        });
+        hidden_layers.conv(&scalars)
+    }
+
+    fn nonlinearity(self) -> Nonlinearity {
+        let relu = |samples| Nonlinearity::from(Regular::relu(samples));
+        // Scalars need a single sample.
+        let samples = self.samples.unwrap_or(1);
+        match self.model {
+            Model::GemWithoutBatchNorm | Model::GemWithBiases => relu(samples),
+            Model::Gem | Model::Shot => relu(samples).with_batch_norm(),
+            Model::GemPolynomial => Nonlinearity::from(Regular {
+                activation: Activation::Polynomial(vec![0.0, 1.0, 0.25]),
+                ..Regular::relu(samples)
+            })
+            .with_batch_norm(),
+            Model::GemNorm => Nonlinearity::norm().with_batch_norm(),
+            Model::GemGated => Nonlinearity::gated().with_batch_norm(),
         }
-        Ok(x.values()?.into_owned())
     }
 }

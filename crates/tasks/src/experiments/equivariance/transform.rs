@@ -1,13 +1,11 @@
 //! What is changed between two runs of a network, made ready once for all networks.
 
 use super::error::Outputs;
-use super::{
-    Draws, GAUGE_STREAM, MOTION_STREAM, Row, Settings, Surface, model, rotational_symmetries,
-};
+use super::{Draws, GAUGE_STREAM, MOTION_STREAM, Settings, Surface, model, rotational_symmetries};
 use crate::TaskError;
 use gemcnn_mesh::features::shot::{self, ShotOptions};
 use gemcnn_mesh::{Gauge, GaugeGraph, GeometryOptions, Mesh};
-use gemcnn_nn::{GraphBatch, Real};
+use gemcnn_nn::{GraphBatch, NnError, Real};
 use serde::{Deserialize, Serialize};
 
 /// Radius of the support of SHOT frames, in mean lengths of edges: a vertex and its neighbours.
@@ -79,10 +77,10 @@ fn mean_edge_length(mesh: &Mesh) -> f64 {
 /// The graphs of a mesh for one transform and one choice of frames, or the permutations of its
 /// vertices.
 pub(super) struct Changes<T> {
-    surface: Surface,
-    transform: Transform,
-    frames: Frames,
-    vertices: usize,
+    pub surface: Surface,
+    pub transform: Transform,
+    pub frames: Frames,
+    pub vertices: usize,
     made: Made<T>,
 }
 
@@ -164,22 +162,13 @@ impl<T: Real> Changes<T> {
         })
     }
 
-    /// Whether these are the changes that a measurement needs.
-    pub fn fit(&self, row: &Row) -> bool {
-        (self.surface, self.transform, self.frames) == (row.mesh, row.transform, row.model.frames())
-    }
-
-    pub fn vertices(&self) -> usize {
-        self.vertices
-    }
-
     /// What network number `index` makes of the changed input, changed back.
     pub fn outputs(
         &self,
         index: usize,
         input: &[T],
-        mut apply: impl FnMut(&GraphBatch<T>, &[T]) -> Result<Vec<T>, TaskError>,
-    ) -> Result<Outputs, TaskError> {
+        mut apply: impl FnMut(&GraphBatch<T>, &[T]) -> Result<Vec<T>, NnError>,
+    ) -> Result<Outputs, NnError> {
         let graphs = match &self.made {
             Made::OfEach(graphs) => graphs.get(index).map_or(&[][..], Vec::as_slice),
             Made::ForAll(graphs) => graphs,

@@ -2,12 +2,9 @@
 //! and matrices against Fourier transforms.
 //!
 //! The network is that of shape correspondence: `3x0` by way of three residual blocks of
-//! `16x0 + 16x1 + 16x2` to `64x0`, then 256 channels and a class for each vertex, with batch
-//! normalisation, trained with Adam at a batch of one mesh. An epoch is 80 training steps and 20 forward
+//! `16x0 + 16x1 + 16x2` to `64x0`, then 256 channels and a class for each vertex, trained with Adam at a batch of one mesh. An epoch is 80 training steps and 20 forward
 //! passes, as with the paper's data; it is not run but put together from the fastest step and the
 //! fastest pass of a few.
-
-mod network;
 
 use super::random::Draws;
 use crate::TaskError;
@@ -16,11 +13,11 @@ use gemcnn_kernels::KernelError;
 use gemcnn_kernels::regular::{self, Method, Plan};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions};
+use gemcnn_nn::layers::{Nonlinearity, Regular};
 use gemcnn_nn::{
-    Activation, Builder, Device, FeatureType, GraphBatch, NnError, Optimiser, Parameters, Rows,
-    Stream, Tape, Workspace,
+    Activation, Aggregation, Device, FeatureType, GraphBatch, Network, NetworkConfig, NnError,
+    Optimiser, Parameters, Rows, Stream, Tape, Targets, Workspace,
 };
-use network::Correspondence;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::time::Instant;
@@ -37,7 +34,8 @@ pub struct Settings {
     /// Segments of the torus that stands for a body, around its axis and around its tube; 130 and 53:
     /// 6,890 vertices.
     pub segments: (usize, usize),
-    /// Numbers of samples; none is the network without the nonlinearity.
+    /// Numbers of samples; none is the network without the nonlinearity and the batch normalisation
+    /// inside it.
     pub samples: Vec<Option<usize>>,
     /// How often each is measured; 3.
     pub repeats: usize,
@@ -232,7 +230,7 @@ impl EpochRow {
 /// A network with all that a step of its training needs.
 struct Trainee<'d> {
     samples: Option<usize>,
-    network: Correspondence,
+    network: Network<f32>,
     parameters: Parameters<f32>,
     optimiser: Optimiser<f32>,
     workspace: Workspace<f32>,
@@ -246,11 +244,37 @@ struct Data {
     labels: Vec<u32>,
 }
 
+impl Data {
+    fn targets(&self) -> Targets<'_, f32> {
+        Targets {
+            classes: self.labels.len(),
+            labels: &self.labels,
+            class_weights: None,
+        }
+    }
+}
+
+/// The network, with a class for each vertex.
+fn correspondence(samples: Option<usize>, classes: usize) -> NetworkConfig {
+    let nonlinearity = match samples {
+        None => Nonlinearity::None,
+        Some(samples) => Regular::relu(samples).with_batch_norm().into(),
+    };
+    let hidden = FeatureType::uniform(CHANNELS, 2);
+    Network::builder(FeatureType::scalars(3))
+        .aggregation(Aggregation::Mean)
+        .residual(&hidden, nonlinearity.clone())
+        .residual(&hidden, nonlinearity.clone())
+        .residual(&FeatureType::scalars(64), nonlinearity)
+        .linear(256)
+        .activation(Activation::Relu)
+        .dropout(0.5)
+        .linear(classes)
+}
+
 impl<'d> Trainee<'d> {
     fn new(samples: Option<usize>, data: &'d Data, device: &Device) -> Result<Self, NnError> {
-        let mut parameters = Parameters::new();
-        let mut builder = Builder::new(&mut parameters, 1);
-        let network = Correspondence::new(samples, data.labels.len(), &mut builder)?;
+        let (network, parameters) = correspondence(samples, data.labels.len()).init(1)?;
         Ok(Self {
             samples,
             network,
@@ -297,7 +321,11 @@ impl<'d> Trainee<'d> {
         self.parameters.clear_gradients();
         let stream = Stream { seed: 1, step };
         let mut tape = Tape::training(&mut self.workspace, &mut self.parameters, stream);
-        let loss = self.network.loss(&mut tape, self.data, Rows::default())?;
+        let x = tape.input(self.network.input().clone(), &self.data.positions)?;
+        let targets = self.data.targets();
+        let loss =
+            self.network
+                .classify(&mut tape, &self.data.batch, x, targets, Rows::default())?;
         tape.backward(&loss)?;
         self.optimiser.step(&mut self.parameters, 1e-3)
     }
@@ -309,7 +337,10 @@ impl<'d> Trainee<'d> {
             ..Rows::default()
         };
         let mut tape = Tape::inference(&mut self.workspace, &self.parameters);
-        self.network.loss(&mut tape, self.data, rows)?;
+        let x = tape.input(self.network.input().clone(), &self.data.positions)?;
+        let targets = self.data.targets();
+        self.network
+            .classify(&mut tape, &self.data.batch, x, targets, rows)?;
         black_box(predictions);
         Ok(())
     }
