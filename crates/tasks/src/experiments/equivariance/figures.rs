@@ -1,7 +1,7 @@
 //! The figures, arranged as in the paper: error over depth on the left, over samples on the right.
 
 use super::{Model, Precision, Report, Row, Surface, Transform};
-use crate::plot::{Axis, Chart, Line, PALETTE, Panel, Series};
+use crate::plot::{Axis, Chart, Colour, Line, PALETTE, Panel, Series};
 
 impl Report {
     /// All figures with the stems of their file names.
@@ -24,59 +24,72 @@ impl Report {
         ]
     }
 
+    /// In f64 above, in f32 below.
     fn figure(&self, transform: Transform, title: &str) -> Chart {
-        let settings = &self.settings;
-        let title_of = |what: &str, fixed: String| format!("Error over {what} ({fixed})");
-        let mut depth = Panel::new(
-            title_of("depth", format!("N = {}", settings.most_samples)),
+        let chart = Chart::new(title);
+        [(Precision::F64, "f64"), (Precision::F32, "f32")]
+            .into_iter()
+            .fold(chart, |chart, (precision, name)| {
+                chart
+                    .panel(self.over_depth(transform, precision, name))
+                    .panel(self.over_samples(transform, precision, name))
+            })
+    }
+
+    fn over_depth(&self, transform: Transform, precision: Precision, name: &str) -> Panel {
+        let most = self.settings.most_samples;
+        let panel = Panel::new(
+            format!("Over depth (N = {most}, {name})"),
             Axis::linear("layers"),
             Axis::log("equivariance error"),
         );
-        let sample_axis = match transform {
+        curves().fold(panel, |panel, curve| {
+            let rows = self.measured(transform, precision, curve);
+            let rows = rows.filter(|row| row.samples == row_samples(curve.model, most));
+            panel.series(curve.series(points(rows, |row| row.depth)))
+        })
+    }
+
+    fn over_samples(&self, transform: Transform, precision: Precision, name: &str) -> Panel {
+        let settings = &self.settings;
+        let axis = match transform {
             // Multiples of 5 are told apart by eye on equal steps only.
             Transform::Isometry => Axis::linear("samples N"),
             _ => Axis::log("samples N"),
         };
-        let mut samples = Panel::new(
-            title_of("samples", format!("{} layers", settings.depth)),
-            sample_axis,
+        let panel = Panel::new(
+            format!("Over samples ({} layers, {name})", settings.depth),
+            axis,
             Axis::log("equivariance error"),
         );
-        for precision in [Precision::F64, Precision::F32] {
-            for (index, (model, title, mesh)) in curves().enumerate() {
-                let measured = self.rows.iter().filter(|row| {
-                    (row.transform, row.model, row.mesh, row.precision)
-                        == (transform, model, mesh, precision)
-                });
-                let style = |points: Vec<(f64, f64)>| {
-                    let (line, ending) = match precision {
-                        Precision::F64 => (Line::Solid, "f64"),
-                        Precision::F32 => (Line::Dashed, "f32"),
-                    };
-                    let name = format!("{title}, {}, {ending}", mesh.title());
-                    Series::new(name, points)
-                        .colour(PALETTE[index])
-                        .line(line)
-                        .markers(false)
-                };
-                let all_samples = row_samples(model, settings.most_samples);
-                let over_depth = measured.clone().filter(|row| row.samples == all_samples);
-                depth = depth.series(style(points(over_depth, |row| row.depth)));
-                let over_samples = measured.filter(|row| row.depth == settings.depth);
-                let over_samples = match model {
+        curves().fold(panel, |panel, curve| {
+            let rows = self.measured(transform, precision, curve);
+            let rows = rows.filter(|row| row.depth == settings.depth);
+            panel.series(
+                curve.series(match curve.model {
                     // Has no samples: the same everywhere.
-                    Model::Shot => over_samples
+                    Model::Shot => rows
                         .flat_map(|row| {
                             let ends = [settings.samples.first(), settings.samples.last()];
                             ends.map(|end| (end.copied().unwrap_or(1) as f64, row.error))
                         })
                         .collect(),
-                    _ => points(over_samples, |row| row.samples.unwrap_or(0)),
-                };
-                samples = samples.series(style(over_samples));
-            }
-        }
-        Chart::new(title).panel(depth).panel(samples)
+                    _ => points(rows, |row| row.samples.unwrap_or(0)),
+                }),
+            )
+        })
+    }
+
+    fn measured(
+        &self,
+        transform: Transform,
+        precision: Precision,
+        curve: Curve,
+    ) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| {
+            (row.transform, row.precision, row.model, row.mesh)
+                == (transform, precision, curve.model, curve.mesh)
+        })
     }
 
     fn exact_figure(&self) -> Chart {
@@ -135,12 +148,52 @@ impl Report {
     }
 }
 
-/// The curves of the paper's figures.
-fn curves() -> impl Iterator<Item = (Model, &'static str, Surface)> {
-    let models = [(Model::Gem, "GEM-CNN"), (Model::Shot, "SHOT")];
-    models
-        .into_iter()
-        .flat_map(|(model, title)| Surface::ALL.map(|mesh| (model, title, mesh)))
+/// A curve of the paper's figures.
+#[derive(Debug, Clone, Copy)]
+struct Curve {
+    model: Model,
+    mesh: Surface,
+    name: &'static str,
+    line: Line,
+    colour: Colour,
+}
+
+impl Curve {
+    fn series(self, points: Vec<(f64, f64)>) -> Series {
+        Series::new(self.name, points)
+            .line(self.line)
+            .colour(self.colour)
+            .markers(false)
+    }
+}
+
+/// All of them. Those on the deformed mesh are drawn later and in dashes, so that others are seen below.
+fn curves() -> impl Iterator<Item = Curve> {
+    use Surface::{DeformedIcosahedron, Icosahedron};
+    let curves = [
+        (Model::Gem, Icosahedron, "GEM-CNN, Ico", Line::Solid),
+        (Model::Shot, Icosahedron, "SHOT, Ico", Line::Solid),
+        (
+            Model::Gem,
+            DeformedIcosahedron,
+            "GEM-CNN, Def. Ico",
+            Line::Dashed,
+        ),
+        (
+            Model::Shot,
+            DeformedIcosahedron,
+            "SHOT, Def. Ico",
+            Line::Dashed,
+        ),
+    ];
+    let coloured = curves.into_iter().zip([0, 2, 1, 3]);
+    coloured.map(|((model, mesh, name, line), colour)| Curve {
+        model,
+        mesh,
+        name,
+        line,
+        colour: PALETTE[colour],
+    })
 }
 
 /// Samples of a model where depth varies.

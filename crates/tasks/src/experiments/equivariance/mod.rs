@@ -269,4 +269,3 @@ const GAUGE_STREAM: u64 = 2;
 const MOTION_STREAM: u64 = 3;
 const DEFORMATION_STREAM: u64 = 4;
 const BOUND_STREAM: u64 = 5;
-const BIAS_STREAM: u64 = 6;

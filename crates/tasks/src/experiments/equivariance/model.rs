@@ -1,11 +1,10 @@
 //! The networks: all take and give 16 scalars for each vertex.
 
 use super::transform::Frames;
-use super::{BIAS_STREAM, Draws};
 use gemcnn_nn::layers::{Kernel, Nonlinearity, Regular};
 use gemcnn_nn::{
-    Activation, FeatureType, GraphBatch, Network, NetworkConfig, NnError, Parameters, Real, Stream,
-    Tape, Workspace,
+    Activation, FeatureType, GraphBatch, Network, NetworkConfig, NnError, Parameter, Parameters,
+    Real, Stream, Tape, Workspace,
 };
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +14,8 @@ pub(super) const CHANNELS: usize = 16;
 const BAND_LIMIT: usize = 2;
 /// Samples for which `x + x^2 / 4` is exact: twice the band limit, plus that of the output, plus one.
 const SQUARE_SAMPLES: usize = 3 * BAND_LIMIT + 1;
-/// Standard deviation of the biases of the network that has some.
-const BIAS_DEVIATION: f64 = 0.3;
+/// Factor of weights towards orders above 0 where those are small.
+const SMALL: f64 = 0.5;
 /// Neighbours of a vertex of the icosahedron.
 const DEGREE: f64 = 5.0;
 
@@ -28,10 +27,10 @@ pub enum Model {
     /// Gauge equivariant convolutions, hidden features `16x0 + 16x1 + 16x2`, the regular nonlinearity
     /// with ReLU.
     Gem,
-    /// The same without batch normalisation. Biases are zero, as in all others.
+    /// The same without batch normalisation.
     GemWithoutBatchNorm,
-    /// Without batch normalisation, and with random biases of standard deviation 0.3.
-    GemWithBiases,
+    /// Without batch normalisation, and with first weights towards orders above 0 half as large.
+    GemSmallOrders,
     /// The regular nonlinearity with `x + x^2 / 4` and 7 samples, which is exact.
     GemPolynomial,
     /// The norm nonlinearity, which is exact.
@@ -46,7 +45,7 @@ impl Model {
     pub(super) const ALL: [Self; 7] = [
         Self::Gem,
         Self::GemWithoutBatchNorm,
-        Self::GemWithBiases,
+        Self::GemSmallOrders,
         Self::GemPolynomial,
         Self::GemNorm,
         Self::GemGated,
@@ -67,7 +66,7 @@ impl Model {
 
     /// Whether the only question to it is how its error falls with the samples.
     pub(super) fn is_for_samples_only(self) -> bool {
-        matches!(self, Self::GemWithoutBatchNorm | Self::GemWithBiases)
+        matches!(self, Self::GemWithoutBatchNorm | Self::GemSmallOrders)
     }
 
     /// Whether any number of samples makes sense.
@@ -94,12 +93,9 @@ impl<T: Real> RandomNetwork<T> {
     /// The network of a plan, with weights drawn from the seed.
     pub fn new(plan: Plan, seed: u64) -> Result<Self, NnError> {
         let (network, mut parameters) = plan.config().init(seed)?;
-        if plan.model == Model::GemWithBiases {
-            let mut draws = Draws::new(seed, BIAS_STREAM);
-            let is_bias = |name: &str| name.ends_with(".bias");
-            for bias in parameters.iter_mut().filter(|p| is_bias(p.name())) {
-                let values = bias.value_mut();
-                values.fill_with(|| T::of(BIAS_DEVIATION * draws.normal()));
+        if plan.model == Model::GemSmallOrders {
+            for parameter in parameters.iter_mut() {
+                shrink_orders(parameter);
             }
         }
         Ok(Self {
@@ -121,6 +117,19 @@ impl<T: Real> RandomNetwork<T> {
         let x = tape.input(FeatureType::scalars(CHANNELS), scalars)?;
         let y = self.network.forward(&mut tape, graph, x)?;
         Ok(y.values()?.into_owned())
+    }
+}
+
+/// Scales what leads to hidden features of order above 0: the later rows of `[rings, outputs, inputs]`, and
+/// all self weights but those of scalars, which come first.
+fn shrink_orders<T: Real>(parameter: &mut Parameter<T>) {
+    let scalars = match (parameter.name().rsplit_once('.'), parameter.shape()) {
+        (Some((_, "weight")), &[_, _, inputs]) => CHANNELS * inputs,
+        (Some((_, "self_weight")), _) => CHANNELS * CHANNELS,
+        _ => return,
+    };
+    for weight in parameter.value_mut().iter_mut().skip(scalars) {
+        *weight *= T::of(SMALL);
     }
 }
 
@@ -161,7 +170,7 @@ impl Plan {
         // Scalars need a single sample.
         let samples = self.samples.unwrap_or(1);
         match self.model {
-            Model::GemWithoutBatchNorm | Model::GemWithBiases => relu(samples),
+            Model::GemWithoutBatchNorm | Model::GemSmallOrders => relu(samples),
             Model::Gem | Model::Shot => relu(samples).with_batch_norm(),
             Model::GemPolynomial => Nonlinearity::from(Regular {
                 activation: Activation::Polynomial(vec![0.0, 1.0, 0.25]),

@@ -37,12 +37,4 @@ impl Surface {
             }
         }
     }
-
-    /// The name in figures, that of the paper.
-    pub(super) fn title(self) -> &'static str {
-        match self {
-            Self::Icosahedron => "Ico",
-            Self::DeformedIcosahedron => "Def. Ico",
-        }
-    }
 }
