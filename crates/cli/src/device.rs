@@ -31,15 +31,25 @@ enum Matmul {
 impl DeviceArgs {
     /// The device, after one line on standard error that says what it is and why.
     pub fn open(&self, default: ProductMode) -> Result<Device, Failure> {
-        let (device, reason) = self.device.open().map_err(Failure::input)?;
+        let (device, reason) = self.choose(default)?;
         eprintln!("{reason}");
-        if let Device::Cuda(cuda) = &device {
-            cuda.set_product_mode(match self.matmul {
-                Some(Matmul::Tf32) => ProductMode::Tf32,
-                Some(Matmul::F32) => ProductMode::F32,
-                None => default,
-            });
-        }
         Ok(device)
+    }
+
+    /// The device, and one line that says what it is and why.
+    pub fn choose(&self, default: ProductMode) -> Result<(Device, String), Failure> {
+        let (device, reason) = self.device.open().map_err(Failure::input)?;
+        if let Device::Cuda(cuda) = &device {
+            cuda.set_product_mode(self.products().unwrap_or(default));
+        }
+        Ok((device, reason))
+    }
+
+    /// How matrix products are to be computed, if that was said.
+    pub fn products(&self) -> Option<ProductMode> {
+        self.matmul.map(|matmul| match matmul {
+            Matmul::Tf32 => ProductMode::Tf32,
+            Matmul::F32 => ProductMode::F32,
+        })
     }
 }

@@ -12,11 +12,16 @@ pub enum Failure {
     Usage(String),
     /// Everything was said already, one message for each bad input: status 1.
     Reported,
+    /// The user stopped it: status 130, as shells have it for Ctrl-C.
+    Interrupted(String),
     /// Whoever read the output has gone: no message, status 0.
     OutputClosed,
 }
 
 impl Failure {
+    /// Status of a command that the user stopped.
+    pub const INTERRUPTED: u8 = 130;
+
     pub fn input(message: impl Display) -> Self {
         Self::Input(message.to_string())
     }
@@ -27,8 +32,10 @@ impl Failure {
 
     /// Says it on standard error.
     pub fn report(&self) {
-        if let Self::Input(message) | Self::Usage(message) = self {
-            eprintln!("error: {message}");
+        match self {
+            Self::Input(message) | Self::Usage(message) => eprintln!("error: {message}"),
+            Self::Interrupted(message) => eprintln!("{message}"),
+            Self::Reported | Self::OutputClosed => {}
         }
     }
 
@@ -36,6 +43,7 @@ impl Failure {
         match self {
             Self::Input(_) | Self::Reported => ExitCode::from(1),
             Self::Usage(_) => ExitCode::from(2),
+            Self::Interrupted(_) => ExitCode::from(Self::INTERRUPTED),
             Self::OutputClosed => ExitCode::SUCCESS,
         }
     }

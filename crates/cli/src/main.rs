@@ -1,19 +1,22 @@
 //! The command `gemcnn`.
 
+mod data;
 mod device;
 mod experiment;
 mod failure;
 mod mesh;
 mod output;
 mod progress;
+mod train;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use std::process::ExitCode;
 
-/// Gauge equivariant mesh CNNs: inspect surface meshes and compute their gauge geometry.
+/// Gauge equivariant mesh CNNs: inspect surface meshes, compute their gauge geometry, and learn on them.
 ///
-/// Exit status: 0 when all went well, 1 when an input was bad, 2 when the command was.
+/// Exit status: 0 when all went well, 1 when an input was bad, 2 when the command was, 130 when it was
+/// stopped by Ctrl-C.
 #[derive(Parser)]
 #[command(name = "gemcnn", version, propagate_version = true)]
 struct Cli {
@@ -27,9 +30,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Check, fetch, prepare and make data sets, and look after the cache of prepared meshes.
+    #[command(subcommand)]
+    Data(data::DataCommand),
     /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
     #[command(subcommand)]
     Mesh(mesh::MeshCommand),
+    /// Train a network on meshes: on your own with their targets, or on synthetic bodies.
+    Train(Box<train::TrainArgs>),
     /// Repeat the experiments of the paper: results, tables and figures.
     #[command(subcommand)]
     Experiment(experiment::ExperimentCommand),
@@ -38,7 +46,9 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = start_threads(cli.threads).and_then(|()| match cli.command {
+        Command::Data(command) => data::run(command),
         Command::Mesh(command) => mesh::run(command),
+        Command::Train(args) => train::run(*args),
         Command::Experiment(command) => experiment::run(command),
     });
     match result {

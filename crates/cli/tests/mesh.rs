@@ -212,6 +212,13 @@ fn every_shape_is_made_sound_in_every_format() {
         ),
         ("torus", vec!["--quads"], 0, 0),
         ("capsule", vec![], 2, 0),
+        ("body", vec!["--vertices", "600"], 2, 0),
+        (
+            "body",
+            vec!["--vertices", "600", "--seed", "2", "--index", "7"],
+            2,
+            0,
+        ),
     ] {
         let mut seen = None;
         for extension in ["ply", "obj", "off"] {
@@ -340,6 +347,7 @@ fn wrong_usage_has_status_2_and_bad_output_status_1() {
         ],
         vec!["mesh", "make", "teapot", "-o", "out.ply"],
         vec!["mesh", "make", "grid", "--rows", "1", "-o", "out.ply"],
+        vec!["mesh", "make", "body", "--vertices", "12", "-o", "out.ply"],
         vec![
             "mesh",
             "make",

@@ -833,7 +833,14 @@ fn dropout_draws_the_masks_of_the_cpu() {
                 dropout::reference::forward(&config, stream, &x, &mut expected).unwrap();
                 let x = device.upload(&x).unwrap();
                 let mut y = poisoned(&device, x.len());
-                dropout::cuda::forward(&device, &config, stream, rows, x.view(), y.view_mut())
+                let salt = 0x0123_4567_89ab_cdef;
+                let unsalted = Stream {
+                    seed: stream.seed ^ salt,
+                    ..stream
+                };
+                let on_device = dropout::cuda::DeviceStream::new(&device, unsalted).unwrap();
+                let words = (&on_device, salt);
+                dropout::cuda::forward(&device, &config, words, rows, x.view(), y.view_mut())
                     .unwrap();
                 assert_eq!(y.to_vec(&device).unwrap(), expected, "{text}, {rows} rows");
             }

@@ -66,6 +66,14 @@ pub enum HierarchyError {
         /// The ratio that was given for it.
         ratio: f64,
     },
+    /// Positions of other vertices than those of the graph.
+    #[error("the graph has {vertices} vertices, but {positions} positions were given")]
+    Positions {
+        /// Vertices of the graph.
+        vertices: usize,
+        /// Positions that were given.
+        positions: usize,
+    },
     /// No geometry on one of the levels.
     #[error("level {level}: {source}")]
     Geometry {
@@ -73,6 +81,12 @@ pub enum HierarchyError {
         level: usize,
         /// What is wrong there.
         source: GeometryError,
+    },
+    /// Levels or clusters, put together from parts, that do not fit.
+    #[error("levels that do not fit together: {problem}")]
+    BadLevels {
+        /// What does not hold, and where.
+        problem: String,
     },
 }
 
@@ -121,10 +135,106 @@ impl Hierarchy {
     /// # Errors
     /// No vertices, a ratio outside (0, 1], not as many radii as ratios, or no geometry.
     pub fn new(mesh: &Mesh, options: &HierarchyOptions) -> Result<Self, HierarchyError> {
-        if mesh.vertex_count() == 0 {
+        let graph = GaugeGraph::new(mesh, &options.geometry)
+            .map_err(|source| HierarchyError::Geometry { level: 0, source })?;
+        Self::over(graph, mesh.vertices(), options)
+    }
+
+    /// Takes a graph as the finest level, whatever its frames, with the positions of its vertices, and
+    /// makes each coarser level from the one before. The geometry in `options` is not used.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), or another number of positions than vertices.
+    pub fn over(
+        graph: GaugeGraph,
+        points: &[DVec3],
+        options: &HierarchyOptions,
+    ) -> Result<Self, HierarchyError> {
+        if points.is_empty() {
             return Err(HierarchyError::NoVertices);
         }
-        let (ratios, radii) = (&options.ratios, &options.radii);
+        options.check()?;
+        if points.len() != graph.vertex_count() {
+            return Err(HierarchyError::Positions {
+                vertices: graph.vertex_count(),
+                positions: points.len(),
+            });
+        }
+        let mut points = points.to_vec();
+        let mut levels = vec![Level {
+            vertices: (0..graph.vertex_count() as u32).collect(),
+            graph,
+            clusters: None,
+        }];
+        for (index, (&ratio, &radius)) in options.ratios.iter().zip(&options.radii).enumerate() {
+            let finer = &levels[index];
+            let (level, kept) = coarsen(finer, &points, ratio, radius, options.neighbour_limit)
+                .map_err(|source| HierarchyError::Geometry {
+                    level: index + 1,
+                    source,
+                })?;
+            points = kept;
+            levels.push(level);
+        }
+        Ok(Self { levels })
+    }
+
+    /// Puts a hierarchy together from its levels, as [`new`](Self::new) makes them or as they were
+    /// stored.
+    ///
+    /// # Errors
+    /// [`HierarchyError::NoVertices`] without levels, [`HierarchyError::BadLevels`] where one does not
+    /// fit to the one before.
+    pub fn from_levels(levels: Vec<Level>) -> Result<Self, HierarchyError> {
+        let bad = |level: usize, what: &str| HierarchyError::BadLevels {
+            problem: format!("level {level} {what}"),
+        };
+        let Some(finest) = levels.first() else {
+            return Err(HierarchyError::NoVertices);
+        };
+        let all = 0..finest.graph.vertex_count() as u32;
+        if finest.clusters.is_some() || !finest.vertices.iter().copied().eq(all) {
+            return Err(bad(0, "does not have all vertices"));
+        }
+        for (index, level) in levels.iter().enumerate() {
+            if level.vertices.is_empty() {
+                return Err(HierarchyError::NoVertices);
+            }
+            if level.vertices.len() != level.graph.vertex_count() {
+                return Err(bad(index, "has a graph of another size"));
+            }
+        }
+        for (index, pair) in levels.windows(2).enumerate() {
+            let [finer, coarser] = pair else { continue };
+            let level = index + 1;
+            let rising = coarser.vertices.is_sorted_by(|a, b| a < b);
+            let kept = |vertex| finer.vertices.binary_search(vertex).is_ok();
+            if !rising || !coarser.vertices.iter().all(kept) {
+                return Err(bad(
+                    level,
+                    "has vertices that the level before does not have",
+                ));
+            }
+            let fits = coarser.clusters.as_ref().is_some_and(|clusters| {
+                clusters.len() == coarser.vertices.len()
+                    && clusters.cluster_of.len() == finer.vertices.len()
+            });
+            if !fits {
+                return Err(bad(level, "has no clusters of the level before"));
+            }
+        }
+        Ok(Self { levels })
+    }
+
+    /// The levels from fine to coarse; none of them is empty.
+    pub fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+}
+
+impl HierarchyOptions {
+    fn check(&self) -> Result<(), HierarchyError> {
+        let (ratios, radii) = (&self.ratios, &self.radii);
         if ratios.len() != radii.len() {
             return Err(HierarchyError::Unpaired {
                 ratios: ratios.len(),
@@ -140,30 +250,7 @@ impl Hierarchy {
                 ratio: ratios[at],
             });
         }
-        let graph = GaugeGraph::new(mesh, &options.geometry)
-            .map_err(|source| HierarchyError::Geometry { level: 0, source })?;
-        let mut points = mesh.vertices().to_vec();
-        let mut levels = vec![Level {
-            graph,
-            vertices: (0..mesh.vertex_count() as u32).collect(),
-            clusters: None,
-        }];
-        for (index, (&ratio, &radius)) in ratios.iter().zip(radii).enumerate() {
-            let finer = &levels[index];
-            let (level, kept) = coarsen(finer, &points, ratio, radius, options.neighbour_limit)
-                .map_err(|source| HierarchyError::Geometry {
-                    level: index + 1,
-                    source,
-                })?;
-            points = kept;
-            levels.push(level);
-        }
-        Ok(Self { levels })
-    }
-
-    /// The levels from fine to coarse; none of them is empty.
-    pub fn levels(&self) -> &[Level] {
-        &self.levels
+        Ok(())
     }
 }
 
@@ -228,6 +315,37 @@ impl Clusters {
             cluster_of,
             transport,
         }
+    }
+
+    /// Clusters from their parts: the cluster of each vertex of the finer level, and its transport to the
+    /// representative.
+    ///
+    /// # Errors
+    /// [`HierarchyError::BadLevels`] for a cluster that does not exist or has no vertices, and for
+    /// transports that are not one finite number for each vertex.
+    pub fn new(
+        count: usize,
+        cluster_of: Vec<u32>,
+        transport: Vec<f64>,
+    ) -> Result<Self, HierarchyError> {
+        let bad = |problem: String| Err(HierarchyError::BadLevels { problem });
+        if let Some(other) = cluster_of.iter().find(|&&of| of as usize >= count) {
+            return bad(format!("there is no cluster {other}, only {count}"));
+        }
+        if transport.len() != cluster_of.len() || !transport.iter().all(|t| t.is_finite()) {
+            return bad("clusters need one finite transport for each vertex".into());
+        }
+        let by_cluster = cluster_of.iter().copied().zip(0u32..);
+        let (offsets, members) = bucket(count, by_cluster);
+        if let Some(empty) = offsets.windows(2).position(|pair| pair[0] == pair[1]) {
+            return bad(format!("cluster {empty} has no vertices"));
+        }
+        Ok(Self {
+            offsets,
+            members,
+            cluster_of,
+            transport,
+        })
     }
 
     /// Number of clusters.

@@ -2,8 +2,9 @@
 
 use gemcnn_fixtures::Golden;
 use gemcnn_mesh::{
-    DVec3, Faces, Gauge, GeometryError, GeometryOptions, Hierarchy, HierarchyError,
-    HierarchyOptions, Mesh, Neighbourhood, NormalWeighting, farthest_points, shapes,
+    Clusters, DVec3, Faces, Gauge, GaugeGraph, GeometryError, GeometryOptions, Hierarchy,
+    HierarchyError, HierarchyOptions, Level, Mesh, Neighbourhood, NormalWeighting, farthest_points,
+    shapes,
 };
 use proptest::prelude::*;
 
@@ -298,6 +299,40 @@ fn bad_options_are_named() {
 }
 
 #[test]
+fn a_hierarchy_over_a_turned_graph_has_its_frames() {
+    let mesh = shapes::icosphere(1).unwrap();
+    let angles: Vec<f64> = (0..42).map(|v| 0.3 * f64::from(v)).collect();
+    let options = HierarchyOptions {
+        ratios: vec![0.3],
+        radii: vec![1.5],
+        ..Default::default()
+    };
+    let graph = GaugeGraph::new(&mesh, &options.geometry).unwrap();
+    let turned = graph.gauge_transform(&angles).unwrap();
+    let over = Hierarchy::over(turned.clone(), mesh.vertices(), &options).unwrap();
+    let with_angles = HierarchyOptions {
+        geometry: GeometryOptions {
+            gauge: Gauge::Angles(angles),
+            ..Default::default()
+        },
+        ..options.clone()
+    };
+    let new = Hierarchy::new(&mesh, &with_angles).unwrap();
+    let coarse = |hierarchy: &Hierarchy| hierarchy.levels()[1].graph.theta().to_vec();
+    for (a, b) in coarse(&over).iter().zip(coarse(&new)) {
+        assert!(angle_difference(*a, b).abs() < 1e-12, "{a} {b}");
+    }
+    let few = Hierarchy::over(turned, &mesh.vertices()[1..], &options);
+    assert_eq!(
+        few.unwrap_err(),
+        HierarchyError::Positions {
+            vertices: 42,
+            positions: 41
+        }
+    );
+}
+
+#[test]
 fn farthest_points_choose_each_point_once_and_the_lower_index_in_ties() {
     assert!(farthest_points(&[], 3, 0).is_empty());
     let square = [DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::X + DVec3::Y];
@@ -322,5 +357,45 @@ proptest! {
         let radii = vec![radius; ratios.len()];
         let options = HierarchyOptions { ratios, radii, neighbour_limit, ..Default::default() };
         check_invariants(&mesh, &Hierarchy::new(&mesh, &options).unwrap());
+    }
+}
+
+#[test]
+fn levels_put_together_again_are_the_same_and_must_fit() {
+    let options = HierarchyOptions {
+        ratios: vec![0.25, 0.5],
+        radii: vec![0.5, 1.0],
+        ..Default::default()
+    };
+    let hierarchy = Hierarchy::new(&shapes::icosphere(2).unwrap(), &options).unwrap();
+    let rebuilt: Vec<Level> = hierarchy
+        .levels()
+        .iter()
+        .map(|level| Level {
+            clusters: level.clusters.as_ref().map(|clusters| {
+                let (of, transport) = (clusters.cluster_of(), clusters.transport());
+                Clusters::new(clusters.len(), of.to_vec(), transport.to_vec()).unwrap()
+            }),
+            ..level.clone()
+        })
+        .collect();
+    assert_eq!(Hierarchy::from_levels(rebuilt.clone()).unwrap(), hierarchy);
+    let skipped = vec![rebuilt[0].clone(), rebuilt[2].clone()];
+    assert!(
+        Hierarchy::from_levels(skipped).is_err(),
+        "clusters of another level"
+    );
+    assert!(
+        Hierarchy::from_levels(rebuilt[1..].to_vec()).is_err(),
+        "no finest level"
+    );
+    assert!(Hierarchy::from_levels(Vec::new()).is_err());
+    for (count, of, transport) in [
+        (2, vec![0, 2], vec![0.0; 2]),
+        (2, vec![0, 0], vec![0.0; 2]),
+        (1, vec![0, 0], vec![0.0]),
+        (1, vec![0], vec![f64::NAN]),
+    ] {
+        assert!(Clusters::new(count, of, transport).is_err());
     }
 }

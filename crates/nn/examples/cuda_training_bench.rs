@@ -9,8 +9,9 @@ use gemcnn_mesh::shapes::{Cells, torus};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions};
 use gemcnn_nn::layers::Regular;
 use gemcnn_nn::{
-    Activation, Aggregation, CudaDevice, Device, FeatureType, GraphBatch, Method, Network,
-    NetworkConfig, Optimiser, ProductMode, Rows, Stream, Tape, Targets, Workspace,
+    Activation, Aggregation, BatchTarget, CudaDevice, Device, FeatureType, GraphBatch, Method,
+    Network, NetworkConfig, Optimiser, ProductMode, StepSettings, Stepper, Stream, Tape,
+    TrainingBatch, Workspace,
 };
 use std::error::Error;
 use std::time::Instant;
@@ -26,11 +27,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = CudaDevice::new(0)?;
     device.set_product_mode(ProductMode::Tf32);
     println!("{}, tf32", device.name());
-    for mebibytes in [48, 256, 512] {
+    for mebibytes in [256] {
         device.set_tile_bytes(mebibytes << 20);
         println!("tiles of {mebibytes} MiB");
         for meshes in [1, 8] {
-            step(&device, meshes)?;
+            for (name, stepper) in [
+                ("plain", Stepper::plain()),
+                ("replayed", Stepper::default()),
+            ] {
+                print!("  {name:8}");
+                step(&device, meshes, stepper)?;
+            }
         }
     }
     device.set_tile_bytes(256 << 20);
@@ -71,30 +78,33 @@ fn correspondence() -> NetworkConfig {
         .linear(CLASSES)
 }
 
-fn step(device: &CudaDevice, meshes: usize) -> Result<(), Box<dyn Error>> {
+fn step(
+    device: &CudaDevice,
+    meshes: usize,
+    mut stepper: Stepper<f32>,
+) -> Result<(), Box<dyn Error>> {
     let graph = graph(130, 53)?;
-    let batch = GraphBatch::<f32>::new(vec![&graph; meshes])?;
+    let graph = GraphBatch::<f32>::new(vec![&graph; meshes])?;
     let (network, mut parameters) = correspondence().init::<f32>(1)?;
     let mut optimiser = Optimiser::new(Method::adam(), &parameters)?;
     let mut workspace = Workspace::new(Device::Cuda(device.clone()));
-    let x = features(3 * batch.vertex_count());
-    let labels: Vec<u32> = (0..batch.vertex_count())
-        .map(|vertex| (vertex % CLASSES) as u32)
-        .collect();
+    let vertices = graph.vertex_count();
+    let target = BatchTarget::Classes {
+        classes: CLASSES,
+        labels: (0..vertices).map(|v| (v % CLASSES) as u32).collect(),
+        weights: None,
+    };
+    let x = features(3 * vertices);
+    let batch = TrainingBatch::new(graph, network.input().clone(), x, target)?;
     let mut train = |step: u64| -> Result<gemcnn_nn::Loss, Box<dyn Error>> {
-        parameters.clear_gradients();
-        let stream = Stream { seed: 1, step };
-        let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
-        let x = tape.input(network.input().clone(), &x)?;
-        let targets = Targets {
-            classes: CLASSES,
-            labels: &labels,
-            class_weights: None,
+        let settings = StepSettings {
+            rate: 1e-3,
+            randomness: Stream { seed: 1, step },
+            clip: None,
         };
-        let loss = network.classify(&mut tape, &batch, x, targets, Rows::default())?;
-        tape.backward(&loss)?;
-        optimiser.step(&mut parameters, 1e-3)?;
-        Ok(loss)
+        let (parameters, optimiser) = (&mut parameters, &mut optimiser);
+        let workspace = &mut workspace;
+        Ok(stepper.step(&network, parameters, optimiser, workspace, &batch, settings)?)
     };
     let first = train(0)?.value()?;
     train(1)?;
@@ -120,7 +130,7 @@ fn step(device: &CudaDevice, meshes: usize) -> Result<(), Box<dyn Error>> {
     let milliseconds = |times| 1e3 * median(times) / steps as f64;
     let memory = device.memory();
     println!(
-        "  batch {meshes}: {:.3} ms a step ({:.3} ms of it to queue the work), peak {:.2} GB, held {:.2} GB, {} new allocations, loss {first:.3} -> {last:.3}",
+        " batch {meshes}: {:.3} ms a step ({:.3} ms of it to queue the work), peak {:.2} GB, held {:.2} GB, {} new allocations, loss {first:.3} -> {last:.3}",
         milliseconds(waited),
         milliseconds(queued),
         memory.peak as f64 / 1e9,

@@ -65,6 +65,15 @@ impl<T: Real> GraphBatch<T> {
         })
     }
 
+    /// The same batch with arrays of its own on a GPU.
+    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
+        let copy = self.on(device)?.duplicate(device)?;
+        Ok(Self {
+            arrays: self.arrays.clone(),
+            sent: Sent::holding(device, copy),
+        })
+    }
+
     /// Vertices of all meshes together.
     pub fn vertex_count(&self) -> usize {
         self.arrays.vertex_count()

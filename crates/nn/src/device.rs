@@ -151,6 +151,13 @@ pub(crate) struct Sent<V> {
 }
 
 impl<V> Sent<V> {
+    /// Something that is on a device already.
+    pub fn holding(device: &CudaDevice, value: V) -> Self {
+        Self {
+            place: Mutex::new(Some((device.clone(), Arc::new(value)))),
+        }
+    }
+
     /// What is on the device already, else what `send` sends there.
     pub fn to(
         &self,

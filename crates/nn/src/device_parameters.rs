@@ -1,8 +1,8 @@
 //! The parameters of a network on a GPU.
 
 use crate::{NnError, ParameterId};
+use gemcnn_kernels::cuda::optimiser;
 use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut};
-use gemcnn_kernels::elementwise;
 use std::sync::OnceLock;
 
 /// Numbers that every entry starts at a multiple of, so that wide loads are possible.
@@ -156,11 +156,14 @@ impl DeviceParameters {
         Ok(())
     }
 
-    pub fn scale_gradients(&mut self, factor: f32) -> Result<(), CudaError> {
-        let mut scaled = self.device.buffer(self.gradients.len())?;
-        let gradients = self.gradients.view();
-        elementwise::cuda::scale(&self.device, factor, gradients, scaled.view_mut())?;
-        self.device.copy(scaled.view(), self.gradients.view_mut())
+    pub fn clip_gradients(&mut self, largest: f64) -> Result<(), CudaError> {
+        self.settle()?;
+        optimiser::clip(&self.device, largest, self.gradients.view_mut())
+    }
+
+    /// Where they lie, which tells them from others.
+    pub fn place(&self) -> u64 {
+        self.values.view().place()
     }
 
     /// Values of all entries, after all work before.

@@ -11,7 +11,7 @@
 use crate::NnError;
 use crate::error::check_size;
 use gemcnn_kernels::{FeatureType, Real, elementwise};
-use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh};
+use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::f64::consts::TAU;
@@ -82,13 +82,41 @@ pub fn equivariance_error<T: Real>(
     symmetry: &Symmetry,
     mut apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
 ) -> Result<f64, NnError> {
+    measure(trial, symmetry, |graph, _, x| apply(graph, x))
+}
+
+/// As [`equivariance_error`], for networks that pool: the hierarchy over the graph is made anew for the
+/// changed graph, by the `ratios`, `radii` and limit of `options`. The choice of coarse vertices does
+/// not follow an isometry of the mesh, so only frames and motions can be expected to give no error.
+///
+/// # Errors
+/// As [`equivariance_error`], or a hierarchy that cannot be made.
+pub fn hierarchy_error<T: Real>(
+    trial: &Trial<'_>,
+    options: &HierarchyOptions,
+    symmetry: &Symmetry,
+    mut apply: impl FnMut(&Hierarchy, &[T]) -> Result<Vec<T>, NnError>,
+) -> Result<f64, NnError> {
+    measure(trial, symmetry, |graph, points, x| {
+        let hierarchy = Hierarchy::over(graph.clone(), points, options)
+            .map_err(|error| NnError::setting("hierarchy", error.to_string()))?;
+        apply(&hierarchy, x)
+    })
+}
+
+/// The error of a function of a graph, the positions of its vertices, and features.
+fn measure<T: Real>(
+    trial: &Trial<'_>,
+    symmetry: &Symmetry,
+    mut apply: impl FnMut(&GaugeGraph, &[DVec3], &[T]) -> Result<Vec<T>, NnError>,
+) -> Result<f64, NnError> {
     let mut random = ChaCha8Rng::seed_from_u64(trial.seed);
     let graph = GaugeGraph::new(trial.mesh, trial.options)?;
     let vertices = graph.vertex_count();
     let features: Vec<T> = (0..vertices * trial.input.dimension())
         .map(|_| T::of(2.0 * random.random::<f64>() - 1.0))
         .collect();
-    let output = apply(&graph, &features)?;
+    let output = apply(&graph, trial.mesh.vertices(), &features)?;
     let width = trial.output.dimension();
     let per_vertex = output.len() == vertices * width;
     let scalar_rows = trial.output.is_scalar() && output.len().is_multiple_of(width.max(1));
@@ -100,7 +128,8 @@ pub fn equivariance_error<T: Real>(
         });
     }
     let change = Change::new(trial, symmetry, graph, &mut random)?;
-    let found = apply(&change.graph, &change.carry(trial.input, &features)?)?;
+    let carried = change.carry(trial.input, &features)?;
+    let found = apply(&change.graph, &change.points, &carried)?;
     let expected = match per_vertex {
         true => change.carry(trial.output, &output)?,
         false => output,
@@ -199,6 +228,8 @@ fn assert_error<T: Real>(
 /// The changed graph, and how features go there.
 struct Change {
     graph: GaugeGraph,
+    /// Positions of its vertices.
+    points: Vec<DVec3>,
     /// The features of each vertex turn by this angle.
     angles: Vec<f64>,
     /// Where each vertex goes.
@@ -213,6 +244,7 @@ impl Change {
         random: &mut ChaCha8Rng,
     ) -> Result<Self, NnError> {
         let vertices = graph.vertex_count();
+        let points = trial.mesh.vertices().to_vec();
         match symmetry {
             Symmetry::Gauge => {
                 let turns: Vec<f64> = (0..vertices)
@@ -220,6 +252,7 @@ impl Change {
                     .collect();
                 Ok(Self {
                     graph: graph.gauge_transform(&turns)?,
+                    points,
                     angles: turns.iter().map(|a| -a).collect(),
                     target: None,
                 })
@@ -233,6 +266,7 @@ impl Change {
                 let moved = moved.map_err(|e| NnError::setting("motion", e.to_string()))?;
                 Ok(Self {
                     graph: GaugeGraph::new(&moved, trial.options)?,
+                    points: moved.vertices().to_vec(),
                     angles: vec![0.0; vertices],
                     target: None,
                 })
@@ -241,6 +275,7 @@ impl Change {
                 let angles = frame_changes(&graph, permutation)?;
                 Ok(Self {
                     graph,
+                    points,
                     angles,
                     target: Some(permutation.clone()),
                 })

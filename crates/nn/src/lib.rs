@@ -17,9 +17,11 @@ mod parameters;
 mod pool;
 pub mod published;
 mod schedule;
+mod stepper;
 mod storage;
 mod tape;
 mod text;
+mod training_batch;
 mod workspace;
 
 pub use archive::Archive;
@@ -45,7 +47,9 @@ pub use optimiser::{Method, Optimiser};
 pub use parameters::{Parameter, ParameterId, Parameters, Role};
 pub use pool::{Buffer, Pool, PoolUsage};
 pub use schedule::{Plateau, Schedule};
+pub use stepper::{StepSettings, Stepper};
 pub use tape::{ConvWeights, LinearWeights, Loss, NormWeights, Tape, Var};
+pub use training_batch::{BatchTarget, TrainingBatch};
 pub use workspace::Workspace;
 
 /// Runs the code of the page on networks.

@@ -296,9 +296,8 @@ impl<T: Real> Optimiser<T> {
             )?;
         }
         if parameters.on_device_mut()?.is_some() {
-            self.step_on_device(parameters, rate)?;
-            self.steps += 1;
-            return Ok(());
+            self.prepare_on_device(parameters, rate)?;
+            return self.run_on_device();
         }
         self.move_to_host()?;
         self.steps += 1;
@@ -346,7 +345,12 @@ impl<T: Real> Optimiser<T> {
         Ok(())
     }
 
-    fn step_on_device(&mut self, parameters: &mut Parameters<T>, rate: f64) -> Result<(), NnError> {
+    /// Sends what [`run_on_device`](Self::run_on_device) works with; the parameters are on a GPU.
+    pub(crate) fn prepare_on_device(
+        &mut self,
+        parameters: &mut Parameters<T>,
+        rate: f64,
+    ) -> Result<(), NnError> {
         let step = self.method.device_step(rate, self.steps + 1);
         let trained: Vec<Option<bool>> = parameters
             .iter()
@@ -376,9 +380,30 @@ impl<T: Real> Optimiser<T> {
             .collect();
         if let Some(moments) = &mut self.on_device {
             let optimiser = moments.optimiser.as_mut().map_err(|error| error.clone())?;
-            optimiser.step(&device, step, &entries)?;
+            optimiser.prepare(&device, step, &entries)?;
         }
         Ok(())
+    }
+
+    /// The step that was prepared.
+    pub(crate) fn run_on_device(&mut self) -> Result<(), NnError> {
+        if let Some(moments) = &mut self.on_device {
+            let optimiser = moments.optimiser.as_mut().map_err(|error| error.clone())?;
+            optimiser.run(&moments.device)?;
+        }
+        self.steps += 1;
+        Ok(())
+    }
+
+    /// Counts a step that was replayed.
+    pub(crate) fn count_step(&mut self) {
+        self.steps += 1;
+    }
+
+    /// Where its memory lies on a GPU.
+    pub(crate) fn place(&self) -> Option<u64> {
+        let moments = self.on_device.as_ref()?.optimiser.as_ref().ok()?.moments();
+        Some(moments[0].place())
     }
 
     /// The moments on a GPU.

@@ -1,8 +1,11 @@
 //! The memory that steps share.
 
-use crate::{Device, Pool};
+use crate::{Device, NnError, Pool};
 use gemcnn_kernels::cuda::CudaDevice;
+use gemcnn_kernels::dropout::cuda::DeviceStream;
+use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{Real, Scratch};
+use std::sync::Arc;
 
 /// The pool of buffers and the working memory of operators, kept from step to step. Each
 /// [`Tape`](crate::Tape) borrows one, so that after the first step nothing large is allocated, and
@@ -14,6 +17,8 @@ pub struct Workspace<T> {
     pub(crate) scratch: Scratch<T>,
     /// For statistics, which are summed up in f64 whatever the features are.
     pub(crate) wide_scratch: Scratch<f64>,
+    /// Random numbers of the present step on the GPU, and which they are.
+    random: Option<(Arc<DeviceStream>, Stream)>,
 }
 
 impl<T: Real> Workspace<T> {
@@ -24,7 +29,31 @@ impl<T: Real> Workspace<T> {
             pool: Pool::new(),
             scratch: Scratch::new(),
             wide_scratch: Scratch::new(),
+            random: None,
         }
+    }
+
+    /// The random numbers of a step on the GPU, always in the same place.
+    pub(crate) fn device_stream(
+        &mut self,
+        device: &CudaDevice,
+        stream: Stream,
+    ) -> Result<Arc<DeviceStream>, NnError> {
+        let place = match &mut self.random {
+            Some((place, held)) => {
+                if *held != stream {
+                    place.set(device, stream)?;
+                    *held = stream;
+                }
+                place.clone()
+            }
+            None => {
+                let place = Arc::new(DeviceStream::new(device, stream)?);
+                self.random = Some((place.clone(), stream));
+                place
+            }
+        };
+        Ok(place)
     }
 
     /// Where tapes run.

@@ -4,15 +4,17 @@
 mod common;
 
 use common::{batch, bumpy_grid, bumpy_sphere, random};
-use gemcnn_mesh::{Hierarchy, HierarchyOptions};
+use gemcnn_kernels::elementwise;
+use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, shapes};
 use gemcnn_nn::layers::{
     AngularConvConfig, EquivariantLinearConfig, GatedNonlinearityConfig, GlobalPool,
     NormNonlinearityConfig, Regular, TransportPool, TransportUnpool,
 };
 use gemcnn_nn::{
-    Activation, Aggregation, Archive, Builder, CudaDevice, Device, FeatureType, HierarchyBatch,
-    Method, Network, NetworkConfig, Optimiser, Parameters, Penalty, ProductMode, Real, Rows, Slice,
-    Stream, Tape, Targets, Workspace,
+    Activation, Aggregation, Archive, BatchTarget, Builder, CudaDevice, CudaError, Device,
+    FeatureType, GraphBatch, HierarchyBatch, IGNORE, Method, Network, NetworkConfig, Optimiser,
+    Parameters, Penalty, ProductMode, Real, Rows, Slice, StepSettings, Stepper, Stream, Tape,
+    Targets, TrainingBatch, Workspace,
 };
 use std::sync::Arc;
 
@@ -114,8 +116,10 @@ fn outcome<T: Real>(config: &NetworkConfig, device: &Device) -> Outcome<T> {
         ..Rows::default()
     };
     network
-        .classify(&mut tape, &batch, input, targets, rows)
+        .classify(&mut tape, &batch, input.clone(), targets, rows)
         .unwrap();
+    let classes = network.predict_classes(&mut tape, &batch, input).unwrap();
+    assert_eq!(classes, predictions, "without labels");
     parameters.move_to_host().unwrap();
     let named = |trained: bool| {
         let entries = parameters.iter().filter(move |e| e.is_trained() == trained);
@@ -379,4 +383,132 @@ fn all_other_layers_agree_with_f64_on_the_cpu() {
             assert!(error < 1e-4);
         }
     }
+}
+
+fn rough_sphere(subdivisions: u32, seed: u64) -> GaugeGraph {
+    let sphere = shapes::icosphere(subdivisions).unwrap();
+    let mut noise = random::<f64>(sphere.vertex_count(), seed).into_iter();
+    let rough = |p: DVec3| p * (1.0 + 0.1 * noise.next().unwrap_or(0.0));
+    let mesh = sphere.map_vertices(rough).unwrap();
+    GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap()
+}
+
+/// Training through a stepper on batches of two shapes: two of one, and now and then one of the other.
+fn stepped(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u32>, bool) {
+    let (network, mut parameters) = config().init::<f32>(3).unwrap();
+    let mut optimiser = Optimiser::new(Method::adam_w(0.01), &parameters).unwrap();
+    let mut workspace = Workspace::new(device.clone());
+    let training_batch = |graph: &Arc<GraphBatch<f32>>, seed: u64| {
+        let rows = graph.vertex_count();
+        let mut labels = labels(rows);
+        // Another number of unknown rows in each batch: the mean is over the others.
+        labels.rotate_left(seed as usize);
+        labels[..seed as usize].fill(IGNORE);
+        let target = BatchTarget::Classes {
+            classes: CLASSES,
+            labels,
+            weights: None,
+        };
+        let kind = FeatureType::scalars(3);
+        TrainingBatch::new(Arc::clone(graph), kind, random(rows * 3, seed), target).unwrap()
+    };
+    let large: Vec<Arc<GraphBatch<f32>>> = (0..2)
+        .map(|seed| {
+            // The same numbers of vertices and edges, but other angles and lengths.
+            let graph = rough_sphere(2, 7 + seed);
+            Arc::new(GraphBatch::new([&graph, &graph]).unwrap())
+        })
+        .collect();
+    let small = Arc::new(GraphBatch::new([&rough_sphere(1, 9)]).unwrap());
+    let steps = 24;
+    // Batches come from another thread, as in training.
+    let (sender, batches) = std::sync::mpsc::sync_channel(2);
+    let mut losses = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for step in 0..steps {
+                let graph = match step % 6 {
+                    5 => &small,
+                    other => &large[(other / 2 % 2) as usize],
+                };
+                let batch = training_batch(graph, step);
+                batch.send_ahead(device).unwrap();
+                sender.send(batch).unwrap();
+            }
+        });
+        for (step, batch) in (0..steps).zip(batches) {
+            let settings = StepSettings {
+                rate: 3e-3 / (1.0 + step as f64),
+                randomness: Stream { seed: 5, step },
+                clip: Some(0.5),
+            };
+            let loss = stepper
+                .step(
+                    &network,
+                    &mut parameters,
+                    &mut optimiser,
+                    &mut workspace,
+                    &batch,
+                    settings,
+                )
+                .unwrap();
+            losses.push(loss);
+        }
+    });
+    assert_eq!(optimiser.steps(), steps);
+    let losses = losses.iter().map(|loss| loss.value().unwrap()).collect();
+    parameters.move_to_host().unwrap();
+    (losses, bits(&parameters), stepper.is_recorded())
+}
+
+#[test]
+fn replayed_steps_are_plain_steps_to_the_bit() {
+    let (expected, ..) = stepped(&Device::Cpu, Stepper::default());
+    let Some(device) = gpu("replayed steps") else {
+        return;
+    };
+    let plain = stepped(&device, Stepper::plain());
+    let replayed = stepped(&device, Stepper::default());
+    assert!(!plain.2 && replayed.2);
+    assert_eq!(plain.0, replayed.0);
+    assert_eq!(plain.1, replayed.1);
+    for (found, expected) in plain.0.iter().zip(&expected) {
+        assert!(
+            (found - expected).abs() < 2e-2 * expected,
+            "{found} {expected}"
+        );
+    }
+}
+
+#[test]
+fn a_recording_keeps_its_memory_and_refuses_the_host() {
+    let Some(Device::Cuda(device)) = gpu("recordings") else {
+        return;
+    };
+    let x = device.upload(&[1.0f32; 1000]).unwrap();
+    let mut sum = device.zeros::<f32>(1000).unwrap();
+    let recording = device
+        .record(|| {
+            // Given back at once, and yet nobody else's until the recording is dropped.
+            let copy = x.duplicate(&device)?;
+            let twice = copy.duplicate(&device)?;
+            drop(copy);
+            elementwise::cuda::accumulate(&device, twice.view(), sum.view_mut())
+        })
+        .unwrap();
+    let others: Vec<_> = (0..4)
+        .map(|_| device.upload(&[7.0f32; 1000]).unwrap())
+        .collect();
+    recording.replay().unwrap();
+    recording.replay().unwrap();
+    assert_eq!(sum.to_vec(&device).unwrap(), [2.0; 1000]);
+    for other in &others {
+        assert_eq!(other.to_vec(&device).unwrap(), [7.0; 1000]);
+    }
+    let refused = device.record(|| device.upload(&[1.0f32]));
+    assert!(matches!(refused, Err(CudaError::Recording { .. })));
+    let refused = device.record(|| device.synchronise());
+    assert!(matches!(refused, Err(CudaError::Recording { .. })));
+    // The device is as before.
+    assert_eq!(x.to_vec(&device).unwrap(), [1.0; 1000]);
 }

@@ -5,12 +5,13 @@ mod common;
 use common::{batch, random};
 use gemcnn_nn::layers::{
     AngularConvConfig, EquivariantDropoutConfig, EquivariantLinearConfig, EquivariantNormConfig,
-    GatedNonlinearityConfig, GemConvConfig, GlobalPool, LinearConfig, NormNonlinearityConfig,
-    Regular, ResidualBlockConfig,
+    GatedNonlinearityConfig, GemConvConfig, GlobalPool, Kernel, LinearConfig, Nonlinearity,
+    NormNonlinearityConfig, Regular, ResidualBlockConfig,
 };
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, ClusterArrays, ClusterParts, FeatureType, GraphBatch, IGNORE,
-    NnError, Parameters, Penalty, Rows, Slice, Stream, Tape, Targets, Var, Workspace,
+    Activation, Aggregation, Builder, ClusterArrays, ClusterParts, FeatureType, GraphBatch,
+    HierarchyBatch, IGNORE, Network, NnError, Parameters, Penalty, Rows, Slice, Stream, Tape,
+    Targets, Var, Workspace,
 };
 use std::sync::Arc;
 
@@ -315,6 +316,73 @@ fn a_whole_block_with_changing_types() {
         &mut parameters,
         &|tape, batch, x| block.forward(tape, batch, x),
     );
+}
+
+/// Smooth nonlinearities, so that differences are exact enough.
+fn smooth() -> [Nonlinearity; 4] {
+    let (activation, batch_norm) = (Activation::Tanh, true);
+    let regular = Regular {
+        samples: 5,
+        activation: Activation::Gelu,
+        batch_norm,
+    };
+    let norm = Nonlinearity::Norm {
+        activation: activation.clone(),
+        batch_norm,
+    };
+    let gated = Nonlinearity::Gated {
+        activation,
+        batch_norm,
+    };
+    [Nonlinearity::None, regular.into(), norm, gated]
+}
+
+#[test]
+fn blocks_of_every_kernel_and_nonlinearity() {
+    let angular = Kernel::Angular { band_limit: 2 };
+    for (kernel, input, output) in [
+        (Kernel::Gauge, "1x0 + 1x1", "2x0 + 2x1"),
+        (Kernel::Gauge, "2x0 + 2x1", "2x0 + 2x1"),
+        (Kernel::Graph, "3x0", "2x0"),
+        (angular, "3x0", "2x0"),
+        (angular, "2x0", "2x0"),
+    ] {
+        for nonlinearity in smooth() {
+            let (network, mut parameters) = Network::builder(kind(input))
+                .kernel(kernel)
+                .aggregation(Aggregation::Mean)
+                .residual(&kind(output), nonlinearity.clone())
+                .init(1)
+                .unwrap();
+            let what = format!("{kernel:?}, {nonlinearity:?}");
+            check(&what, input, &mut parameters, &|tape, batch, x| {
+                network.forward(tape, batch, x)
+            });
+        }
+    }
+}
+
+#[test]
+fn down_and_up_again() {
+    let gated = &smooth()[3];
+    let hidden = kind("2x0 + 1x1");
+    let (network, mut parameters) = Network::builder(kind("1x0 + 1x1"))
+        .conv(&gated.input(&hidden))
+        .nonlinearity(gated.clone())
+        .down()
+        .residual(&kind("2x0 + 2x1"), gated.clone())
+        .down()
+        .equivariant_linear(&kind("1x0 + 1x1 + 1x2"))
+        .up()
+        .up()
+        .conv(&kind("1x0 + 1x1"))
+        .init(1)
+        .unwrap();
+    let hierarchy: &'static HierarchyBatch<f64> = Box::leak(Box::new(common::hierarchy()));
+    let input = network.input().to_string();
+    check("down and up", &input, &mut parameters, &|tape, _, x| {
+        network.forward(tape, hierarchy, x)
+    });
 }
 
 /// Losses of a linear map, by its weights.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{bumpy_grid, bumpy_sphere, random};
+use common::{bumpy_grid, bumpy_sphere, hierarchy_options, random};
 use gemcnn_mesh::{Gauge, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
 use gemcnn_nn::layers::{GemConv, GemConvConfig, TransportPool, TransportUnpool};
 use gemcnn_nn::{Builder, FeatureType, HierarchyBatch, NnError, Parameters, Tape, Workspace};
@@ -13,9 +13,7 @@ fn options(gauge: Gauge) -> HierarchyOptions {
             gauge,
             ..Default::default()
         },
-        ratios: vec![0.4, 0.5],
-        radii: vec![1.2, 2.0],
-        ..Default::default()
+        ..hierarchy_options()
     }
 }
 

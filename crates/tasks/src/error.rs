@@ -1,5 +1,7 @@
 //! What can go wrong between a folder of meshes and a trained model.
 
+use crate::data::DataError;
+use crate::mnist::MnistError;
 use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
 use gemcnn_nn::NnError;
 use std::path::PathBuf;
@@ -42,6 +44,50 @@ pub enum TaskError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// A checkpoint that cannot be read.
+    #[error(
+        "{path}: this checkpoint is damaged or was not made by this version: {source}; put back a \
+         copy of the file, or remove it to begin this run anew"
+    )]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<NnError>,
+    },
+    /// A checkpoint of a run that was made from something else.
+    #[error(
+        "{path}: the run cannot go on, because it is not the one that was begun:\n  {}\n\
+         undo this, or begin a new run",
+        .differences.join("\n  ")
+    )]
+    OtherRun {
+        /// The checkpoint.
+        path: PathBuf,
+        /// Everything that differs, one line each.
+        differences: Vec<String>,
+    },
+    /// Numbers that are NaN or infinite, with which training cannot go on.
+    #[error(
+        "epoch {epoch}, step {step}: {what} is not finite after the batch of {samples}; begin a new \
+         run with a lower `rate` or with `clip`, and look at these meshes"
+    )]
+    Diverged {
+        /// What is not finite.
+        what: String,
+        /// The epoch, from 1.
+        epoch: u64,
+        /// The step in it, from 1.
+        step: u64,
+        /// Names of the meshes of the step.
+        samples: String,
+    },
+    /// Digits that cannot be read or fetched.
+    #[error(transparent)]
+    Mnist(#[from] MnistError),
+    /// A data set that is not as it should be.
+    #[error(transparent)]
+    Data(#[from] DataError),
     /// A network that refuses something.
     #[error(transparent)]
     Network(#[from] NnError),

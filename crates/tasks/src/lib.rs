@@ -1,12 +1,26 @@
 //! Learning on meshes: data sets, models for each task, the training loop, metrics and the
 //! experiments of the paper.
 
+pub mod data;
 mod error;
 pub mod experiments;
+mod features;
+pub mod mnist;
+pub mod models;
 pub mod plot;
 mod sample;
+mod scaling;
 mod task;
+pub mod train;
 
 pub use error::TaskError;
+pub use features::{FeatureConfig, FeatureKind};
+pub use models::ModelConfig;
 pub use sample::{Batch, Sample, SampleSource, Target};
+pub use scaling::FeatureScaling;
 pub use task::Task;
+
+/// Runs the code of the page on data sets.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/data.md")]
+struct DataPage;

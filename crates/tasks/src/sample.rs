@@ -2,7 +2,7 @@
 
 use crate::TaskError;
 use gemcnn_mesh::{GaugeGraph, Hierarchy};
-use gemcnn_nn::{FeatureType, GraphBatch, HierarchyBatch, IGNORE};
+use gemcnn_nn::{FeatureType, GraphBatch, HierarchyBatch, IGNORE, Levels};
 use std::sync::Arc;
 
 /// What a network should say of a mesh.
@@ -158,6 +158,16 @@ impl Batch {
     /// How many vertices or meshes have a label.
     pub fn labelled(&self) -> usize {
         self.labels.iter().filter(|&&label| label != IGNORE).count()
+    }
+}
+
+/// What a network runs on: the hierarchies if there are any, else the graphs.
+impl<'a> From<&'a Batch> for Levels<'a, f32> {
+    fn from(batch: &'a Batch) -> Self {
+        match &batch.hierarchy {
+            Some(hierarchy) => hierarchy.into(),
+            None => (&batch.graph).into(),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod equivariance;
 mod files;
+mod mnist;
 mod nonlinearity_cost;
 
 use crate::failure::Failure;
@@ -11,12 +12,14 @@ use clap::Subcommand;
 #[derive(Subcommand)]
 pub enum ExperimentCommand {
     Equivariance(equivariance::EquivarianceCommand),
+    Mnist(mnist::MnistCommand),
     NonlinearityCost(nonlinearity_cost::NonlinearityCostCommand),
 }
 
 pub fn run(command: ExperimentCommand) -> Result<(), Failure> {
     match command {
         ExperimentCommand::Equivariance(command) => command.run(),
+        ExperimentCommand::Mnist(command) => command.run(),
         ExperimentCommand::NonlinearityCost(command) => command.run(),
     }
 }

@@ -4,11 +4,13 @@ use crate::failure::Failure;
 use crate::output::{count, print};
 use crate::progress;
 use clap::{Args, Subcommand, ValueEnum};
-use gemcnn_mesh::shapes::{self, Axis, Cells, Profile, Roughness, ShapeError};
+use gemcnn_mesh::shapes::{
+    self, Axis, BodyFamily, BodyOptions, Cells, Profile, Roughness, ShapeError,
+};
 use gemcnn_mesh::{Mesh, WriteOptions};
 use std::path::{Path, PathBuf};
 
-/// Make a mesh: spheres, tori, capsules, and flat, bent and rough grids.
+/// Make a mesh: spheres, tori, capsules, human-like bodies, and flat, bent and rough grids.
 #[derive(Args)]
 pub struct Make {
     #[command(subcommand)]
@@ -217,6 +219,26 @@ enum Shape {
         #[command(flatten)]
         output: Output,
     },
+    /// A human-like body: the same seed and number of vertices give bodies of one connectivity,
+    /// another person in another pose for each index.
+    Body {
+        /// Number of vertices, from 500 to 200,000.
+        #[arg(long, value_name = "N", default_value_t = BodyOptions::default().vertices, allow_negative_numbers = true)]
+        vertices: usize,
+        /// Seed of people and poses.
+        #[arg(
+            long,
+            value_name = "SEED",
+            default_value_t = 0,
+            allow_negative_numbers = true
+        )]
+        seed: u64,
+        /// Which body; without it, the body at rest that all others are made from.
+        #[arg(long, value_name = "I", allow_negative_numbers = true)]
+        index: Option<u64>,
+        #[command(flatten)]
+        output: Output,
+    },
 }
 
 #[derive(Args)]
@@ -397,6 +419,23 @@ impl Shape {
                     shapes::capsule(segments, cap_bands, tube_bands, radius, length, cells)?,
                     output,
                 )
+            }
+            Self::Body {
+                vertices,
+                seed,
+                index,
+                output,
+            } => {
+                let family = BodyFamily::new(&BodyOptions {
+                    vertices,
+                    seed,
+                    ..BodyOptions::default()
+                })?;
+                let mesh = match index {
+                    Some(index) => family.body(index),
+                    None => family.template().clone(),
+                };
+                (mesh, output)
             }
         })
     }

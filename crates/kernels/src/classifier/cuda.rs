@@ -166,7 +166,6 @@ pub fn loss_and_gradients(
     let bias_partials: DeviceBuffer<f32> =
         device.buffer(if fused_bias { blocks * classes } else { 0 })?;
     let mut scores = RowScores::new(device, count)?;
-    let scale = dloss * classifier.targets.normaliser();
     for first in (0..count).step_by(chunk) {
         let rows_here = chunk.min(count - first);
         let h = features.slice(first * channels..(first + rows_here) * channels);
@@ -185,7 +184,7 @@ pub fn loss_and_gradients(
                 logits: logits.view(),
                 stride,
                 bias: classifier.bias,
-                gradients: Some((logits.view(), scale)),
+                gradients: Some((logits.view(), dloss)),
                 predictions: part(&rows.predictions, first),
                 ranks: DeviceSlice::empty(),
                 bias_partials: bias_partials.view(),

@@ -1,6 +1,7 @@
 //! Softmax cross-entropy on a GPU: a block of threads for each row, the logits of a row in registers.
 
 use super::{Score, Targets};
+use crate::KernelError;
 use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
     Variant, args, check_length, to_u32, variant,
@@ -22,7 +23,8 @@ pub struct DeviceTargets {
     classes: usize,
     labels: DeviceBuffer<u32>,
     class_weights: Option<DeviceBuffer<f32>>,
-    normaliser: f64,
+    /// `1 / sum_v w_v`, and 0 if no row counts.
+    normaliser: DeviceBuffer<f64>,
 }
 
 impl DeviceTargets {
@@ -40,8 +42,45 @@ impl DeviceTargets {
             classes: targets.classes,
             labels: device.upload(targets.labels)?,
             class_weights,
-            normaliser: targets.normaliser(),
+            normaliser: device.upload(&[targets.normaliser()])?,
         })
+    }
+
+    /// A copy.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+        let class_weights = match &self.class_weights {
+            Some(weights) => Some(weights.duplicate(device)?),
+            None => None,
+        };
+        Ok(Self {
+            classes: self.classes,
+            labels: self.labels.duplicate(device)?,
+            class_weights,
+            normaliser: self.normaliser.duplicate(device)?,
+        })
+    }
+
+    /// Copies other targets over these, in the same place, for all work that follows.
+    ///
+    /// # Errors
+    /// Targets of other numbers of rows or classes, or weighted where these are not.
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+        let weighted = |targets: &Self| targets.class_weights.is_some();
+        if (self.classes, weighted(self)) != (with.classes, weighted(with)) {
+            return Err(CudaError::Kernel(KernelError::Setting {
+                operator: OPERATOR,
+                problem: "only targets of the same form can be put in the place of others".into(),
+            }));
+        }
+        self.labels.overwrite(device, &with.labels)?;
+        self.normaliser.overwrite(device, &with.normaliser)?;
+        match (&self.class_weights, &with.class_weights) {
+            (Some(place), Some(weights)) => place.overwrite(device, weights),
+            _ => Ok(()),
+        }
     }
 
     /// Number of classes.
@@ -53,31 +92,36 @@ impl DeviceTargets {
     pub fn rows(&self) -> usize {
         self.labels.len()
     }
-
-    /// `1 / sum_v w_v`, and 0 if no row counts.
-    pub(crate) fn normaliser(&self) -> f64 {
-        self.normaliser
-    }
 }
 
 /// A score that is still on the device.
 #[derive(Debug)]
 pub struct DeviceScore {
-    sums: DeviceBuffer<f64>,
-    normaliser: f64,
+    /// Loss, correct rows, counted rows.
+    numbers: DeviceBuffer<f64>,
 }
 
 impl DeviceScore {
+    /// A copy, made after all work before.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+        Ok(Self {
+            numbers: self.numbers.duplicate(device)?,
+        })
+    }
+
     /// The score, after all work before.
     ///
     /// # Errors
     /// Work that failed.
     pub fn read(&self, device: &CudaDevice) -> Result<Score, CudaError> {
-        let mut sums = [0.0; 3];
-        self.sums.read(device, &mut sums)?;
-        let [loss, correct, counted] = sums;
+        let mut numbers = [0.0; 3];
+        self.numbers.read(device, &mut numbers)?;
+        let [loss, correct, counted] = numbers;
         Ok(Score {
-            loss: loss * self.normaliser,
+            loss,
             correct: correct as usize,
             counted: counted as usize,
         })
@@ -101,8 +145,7 @@ pub(crate) struct SoftmaxRows<'a> {
     pub stride: usize,
     /// Added to the logits; may be empty.
     pub bias: DeviceSlice<'a, f32>,
-    /// Where gradients go (it may be where the logits are), for this gradient of the sum of weighted
-    /// losses.
+    /// Where gradients go (it may be where the logits are), for this gradient of the loss.
     pub gradients: Option<(DeviceSlice<'a, f32>, f64)>,
     pub predictions: DeviceSlice<'a, u32>,
     pub ranks: DeviceSlice<'a, u32>,
@@ -153,7 +196,7 @@ impl RowScores {
         let classes = rows.targets.classes;
         let (threads, _) = shape(classes);
         let nothing = (DeviceSlice::empty(), 0.0);
-        let (gradients, scale) = rows.gradients.unwrap_or(nothing);
+        let (gradients, dloss) = rows.gradients.unwrap_or(nothing);
         let weights = rows.targets.class_weights.as_ref();
         let size = |n: usize| to_u32(OPERATOR, n);
         let function = device.function(SOURCE, &defines(classes), "softmax_rows")?;
@@ -172,7 +215,8 @@ impl RowScores {
                     rows.bias,
                     rows.targets.labels.view().from(first),
                     weights.map_or(DeviceSlice::empty(), DeviceBuffer::view),
-                    scale,
+                    &rows.targets.normaliser,
+                    dloss,
                     self.losses.view().from(first),
                     self.marks.view().from(first),
                     rows.predictions,
@@ -189,7 +233,7 @@ impl RowScores {
         device: &CudaDevice,
         targets: &DeviceTargets,
     ) -> Result<DeviceScore, CudaError> {
-        let mut sums = device.buffer(3)?;
+        let mut numbers = device.buffer(3)?;
         let rows = to_u32(OPERATOR, self.losses.len())?;
         let defines = vec![("THREADS", "1024".to_string()), ("ITEMS", "0".to_string())];
         let function = device.function(SOURCE, &defines, "tally")?;
@@ -198,21 +242,23 @@ impl RowScores {
             function.run(
                 (1, 1),
                 (1024, 1),
-                args![&self.losses, &self.marks, rows, &sums.view_mut()],
+                args![
+                    &self.losses,
+                    &self.marks,
+                    rows,
+                    &targets.normaliser,
+                    &numbers.view_mut(),
+                ],
             )?;
         }
-        Ok(DeviceScore {
-            sums,
-            normaliser: targets.normaliser,
-        })
+        Ok(DeviceScore { numbers })
     }
 }
 
 /// Score without rows or classes.
 pub(crate) fn empty_score(device: &CudaDevice) -> Result<DeviceScore, CudaError> {
     Ok(DeviceScore {
-        sums: device.zeros(3)?,
-        normaliser: 0.0,
+        numbers: device.zeros(3)?,
     })
 }
 
@@ -240,8 +286,7 @@ pub fn backward(
     dlogits: DeviceSliceMut<'_, f32>,
 ) -> Result<DeviceScore, CudaError> {
     check_length(OPERATOR, "dlogits", dlogits.view(), logits.len())?;
-    let scale = dloss * targets.normaliser;
-    let gradients = Some((dlogits.view(), scale));
+    let gradients = Some((dlogits.view(), dloss));
     run(device, targets, logits, gradients, DeviceSlice::empty())
 }
 

@@ -45,7 +45,7 @@ constexpr u32 IGNORE = 0xffffffffu;
 // rows of a block.
 extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
-             const u32 *__restrict__ labels, const float *__restrict__ class_weights, double gradient_scale,
+             const u32 *__restrict__ labels, const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
              double *__restrict__ losses, u32 *__restrict__ marks, u32 *__restrict__ predictions,
              u32 *__restrict__ ranks, float *__restrict__ bias_partials) {
 #if ITEMS > 0
@@ -106,7 +106,7 @@ softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 cl
             // Every thread has read the row's logits that it overwrites, and the label's.
             __syncthreads();
             float *to = gradients + (u64)row * stride;
-            double share = gradient_scale * weight;
+            double share = dloss * *normaliser * weight;
             float factor = share == 0.0 ? 0.0f : (float)(share / (double)sum);
             FOR_CLASSES {
                 float value = share == 0.0 ? 0.0f : EXPONENTIAL * factor;
@@ -128,7 +128,8 @@ softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 cl
 
 // score = (sum of losses, correct rows, counted rows). One block.
 extern "C" __global__ void __launch_bounds__(THREADS)
-tally(const double *__restrict__ losses, const u32 *__restrict__ marks, u32 rows, double *__restrict__ score) {
+tally(const double *__restrict__ losses, const u32 *__restrict__ marks, u32 rows, const double *__restrict__ normaliser,
+      double *__restrict__ score) {
     double loss = 0.0;
     u32 correct = 0, counted = 0;
     for (u32 row = threadIdx.x; row < rows; row += THREADS) {
@@ -140,7 +141,7 @@ tally(const double *__restrict__ losses, const u32 *__restrict__ marks, u32 rows
     correct = sum_over_block(correct);
     counted = sum_over_block(counted);
     if (threadIdx.x == 0) {
-        score[0] = loss;
+        score[0] = loss * *normaliser;
         score[1] = correct;
         score[2] = counted;
     }

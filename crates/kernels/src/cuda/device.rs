@@ -1,7 +1,7 @@
 //! A device: its context and stream, its memory, its kernels and its cuBLAS handle.
 
 use super::error::{describe, driver};
-use super::memory::{Context, Pool, Staging};
+use super::memory::{Context, KeptBlocks, Pool, PoolLane, Staging};
 use super::sources::KernelSource;
 use super::{
     CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, MemoryUse, ProductMode, compiler, library,
@@ -14,11 +14,21 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 
 /// A GPU that operators run on. Clones are the same device.
 #[derive(Debug, Clone)]
 pub struct CudaDevice {
     inner: Arc<Inner>,
+    lane: Lane,
+}
+
+/// Where work is queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    Compute,
+    /// Copies to the device that run beside the work of the other lane.
+    Ahead,
 }
 
 /// Two handles are equal if they are clones: the same card opened twice has two streams.
@@ -41,6 +51,10 @@ struct Inner {
     driver: i32,
     total_memory: usize,
     stream: sys::CUstream,
+    /// For copies that run ahead.
+    copies: sys::CUstream,
+    /// The thread whose work is being recorded.
+    recorder: Mutex<Option<ThreadId>>,
     blas: super::products::Handle,
     mode: AtomicU8,
     tile_bytes: AtomicUsize,
@@ -48,10 +62,11 @@ struct Inner {
     modules: Mutex<Modules>,
     tables: Mutex<Tables>,
     pool: Arc<Pool>,
+    ahead_pool: Arc<Pool>,
     context: Arc<Context>,
 }
 
-// SAFETY: stream and handle are the driver's and may be used from any thread with the context
+// SAFETY: streams and handle are the driver's and may be used from any thread with the context
 // current; calls that share the handle go through a lock.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
@@ -149,15 +164,25 @@ impl CudaDevice {
         // SAFETY: as above.
         let total_memory =
             unsafe { result::device::total_mem(device) }.map_err(failed("cuDeviceTotalMem"))?;
-        let mut stream = std::ptr::null_mut();
-        let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: the context is current, and the place outlives the call.
-        driver("cuStreamCreate", unsafe {
-            sys::cuStreamCreate(&mut stream, flags)
-        })?;
-        let pool = Arc::new(Pool::new(Arc::clone(&context)));
+        let new_stream = || {
+            let mut stream = std::ptr::null_mut();
+            let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+            // SAFETY: the context is current, and the place outlives the call.
+            driver("cuStreamCreate", unsafe {
+                sys::cuStreamCreate(&mut stream, flags)
+            })
+            .map(|()| stream)
+        };
+        let (stream, copies) = (new_stream()?, new_stream()?);
+        let pool = Arc::new(Pool::new(Arc::clone(&context), PoolLane::Compute));
+        let ahead = PoolLane::Ahead {
+            compute: stream,
+            copies,
+        };
+        let ahead_pool = Arc::new(Pool::new(Arc::clone(&context), ahead));
         let blas = super::products::Handle::new(&pool, stream)?;
         Ok(Self {
+            lane: Lane::Compute,
             inner: Arc::new(Inner {
                 ordinal,
                 name,
@@ -165,6 +190,8 @@ impl CudaDevice {
                 driver: version,
                 total_memory,
                 stream,
+                copies,
+                recorder: Mutex::default(),
                 blas,
                 mode: AtomicU8::new(ProductMode::default() as u8),
                 tile_bytes: AtomicUsize::new(TILE_BYTES),
@@ -172,6 +199,7 @@ impl CudaDevice {
                 modules: Mutex::default(),
                 tables: Mutex::default(),
                 pool,
+                ahead_pool,
                 context,
             }),
         })
@@ -204,12 +232,19 @@ impl CudaDevice {
 
     /// Memory held and used by buffers.
     pub fn memory(&self) -> MemoryUse {
-        self.inner.pool.usage()
+        let (compute, ahead) = (self.inner.pool.usage(), self.inner.ahead_pool.usage());
+        MemoryUse {
+            live: compute.live + ahead.live,
+            peak: compute.peak + ahead.peak,
+            held: compute.held + ahead.held,
+            allocations: compute.allocations + ahead.allocations,
+        }
     }
 
     /// Makes the present use the new peak.
     pub fn reset_peak_memory(&self) {
         self.inner.pool.reset_peak();
+        self.inner.ahead_pool.reset_peak();
     }
 
     /// How products are computed from now on.
@@ -241,7 +276,11 @@ impl CudaDevice {
     /// # Errors
     /// Too little memory.
     pub fn buffer<T: Pod>(&self, length: usize) -> Result<DeviceBuffer<T>, CudaError> {
-        DeviceBuffer::new(&self.inner.pool, length)
+        let pool = match self.lane {
+            Lane::Compute => &self.inner.pool,
+            Lane::Ahead => &self.inner.ahead_pool,
+        };
+        DeviceBuffer::new(pool, length)
     }
 
     /// `length` numbers whose bytes are zero.
@@ -274,12 +313,13 @@ impl CudaDevice {
         if values.is_empty() {
             return Ok(());
         }
+        self.expect_no_recording("a copy of numbers of the host")?;
         self.bind()?;
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let mut staging = locked(&self.inner.staging);
         for (place, piece) in bytes.chunks(STAGED_BYTES).enumerate() {
             let address = to.address + (place * STAGED_BYTES) as u64;
-            staging.copy(piece, address, self.inner.stream)?;
+            staging.copy(piece, address, self.stream())?;
         }
         Ok(())
     }
@@ -297,6 +337,7 @@ impl CudaDevice {
         if values.is_empty() {
             return Ok(());
         }
+        self.expect_no_recording("reading numbers")?;
         self.bind()?;
         // SAFETY: both sides are as long as `values`, which outlives the wait below.
         driver("cuMemcpyDtoHAsync", unsafe {
@@ -304,7 +345,7 @@ impl CudaDevice {
                 values.as_mut_ptr().cast(),
                 from.address,
                 size_of_val(values),
-                self.inner.stream,
+                self.stream(),
             )
         })?;
         self.synchronise()
@@ -330,7 +371,7 @@ impl CudaDevice {
                 to.address,
                 from.address,
                 from.len() * size_of::<T>(),
-                self.inner.stream,
+                self.stream(),
             )
         })
     }
@@ -347,7 +388,7 @@ impl CudaDevice {
         let bytes = slice.len() * size_of::<T>();
         // SAFETY: the slice is alive and this long.
         driver("cuMemsetD8Async", unsafe {
-            sys::cuMemsetD8Async(slice.address, 0, bytes, self.inner.stream)
+            sys::cuMemsetD8Async(slice.address, 0, bytes, self.stream())
         })
     }
 
@@ -356,10 +397,11 @@ impl CudaDevice {
     /// # Errors
     /// Work that failed.
     pub fn synchronise(&self) -> Result<(), CudaError> {
+        self.expect_no_recording("waiting for the device")?;
         self.bind()?;
         // SAFETY: the stream is alive.
         driver("cuStreamSynchronize", unsafe {
-            sys::cuStreamSynchronize(self.inner.stream)
+            sys::cuStreamSynchronize(self.stream())
         })
     }
 
@@ -368,7 +410,111 @@ impl CudaDevice {
     }
 
     pub(super) fn stream(&self) -> sys::CUstream {
-        self.inner.stream
+        match self.lane {
+            Lane::Compute => self.inner.stream,
+            Lane::Ahead => self.inner.copies,
+        }
+    }
+
+    /// Fails while work of this lane is being recorded.
+    fn expect_no_recording(&self, what: &'static str) -> Result<(), CudaError> {
+        match (self.lane, &*locked(&self.inner.recorder)) {
+            (Lane::Compute, Some(_)) => Err(CudaError::Recording { what }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails while another thread records work of this lane.
+    fn expect_own_recording(&self) -> Result<(), CudaError> {
+        let current = || std::thread::current().id();
+        match (self.lane, &*locked(&self.inner.recorder)) {
+            (Lane::Compute, Some(thread)) if *thread != current() => Err(CudaError::Recording {
+                what: "work of another thread",
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same device with another queue, for copies that run beside the work: what is uploaded through
+    /// it may be used by the device itself after [`wait_for`](Self::wait_for) the
+    /// [`ready`](Self::ready) of this one.
+    ///
+    /// Memory that such buffers give back is not handed out again before the work queued until then is
+    /// done.
+    pub fn ahead(&self) -> Self {
+        Self {
+            lane: Lane::Ahead,
+            ..self.clone()
+        }
+    }
+
+    /// A mark after all work queued so far.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn ready(&self) -> Result<Ready, CudaError> {
+        self.expect_no_recording("marking a place in the queue")?;
+        self.bind()?;
+        let mut event = std::ptr::null_mut();
+        let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
+        // SAFETY: the context is current, and the place outlives the call.
+        driver("cuEventCreate", unsafe {
+            sys::cuEventCreate(&mut event, flags)
+        })?;
+        let ready = Ready {
+            event,
+            context: Arc::clone(&self.inner.context),
+        };
+        // SAFETY: stream and event are alive.
+        driver("cuEventRecord", unsafe {
+            sys::cuEventRecord(event, self.stream())
+        })?;
+        Ok(ready)
+    }
+
+    /// Lets the work that follows run after what was marked; this thread does not wait.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn wait_for(&self, ready: &Ready) -> Result<(), CudaError> {
+        self.expect_no_recording("waiting for other work")?;
+        self.bind()?;
+        // SAFETY: stream and event are alive.
+        driver("cuStreamWaitEvent", unsafe {
+            sys::cuStreamWaitEvent(self.stream(), ready.event, 0)
+        })
+    }
+
+    /// Records what `work` queues, to be run by [`Recording::replay`] as often as wanted; nothing runs
+    /// now. Replaying costs one call, however much work it is.
+    ///
+    /// The numbers that the work reads may change between replays, but not where they lie: buffers that
+    /// `work` does not make itself must be kept as long as the recording. `work` cannot copy from or to the
+    /// host, and other threads cannot queue work meanwhile, but for copies that run
+    /// [`ahead`](Self::ahead).
+    ///
+    /// # Errors
+    /// What `work` returns, or work that cannot be recorded.
+    pub fn record<R, E: From<CudaError>>(
+        &self,
+        work: impl FnOnce() -> Result<R, E>,
+    ) -> Result<Recording<R>, E> {
+        let capture = Capture::begin(self)?;
+        let output = work();
+        let (graph, kept) = capture.end();
+        let output = output?;
+        let graph = graph?;
+        let mut executable = std::ptr::null_mut();
+        // SAFETY: the graph is alive, and the place outlives the call.
+        driver("cuGraphInstantiate", unsafe {
+            sys::cuGraphInstantiateWithFlags(&mut executable, graph.0, 0)
+        })?;
+        Ok(Recording {
+            device: self.clone(),
+            executable,
+            output,
+            _kept: kept,
+        })
     }
 
     pub(super) fn blas(&self) -> &super::products::Handle {
@@ -401,6 +547,7 @@ impl CudaDevice {
         defines: &[Define],
         name: &'static str,
     ) -> Result<Launch<'_>, CudaError> {
+        self.expect_own_recording()?;
         self.bind()?;
         let module = self.module(source, defines)?;
         let mut functions = locked(&module.functions);
@@ -487,13 +634,168 @@ impl Drop for Inner {
         // SAFETY: nobody holds the device any more, so nothing new is put on the stream; modules and
         // stream are destroyed once, after all work.
         unsafe {
+            sys::cuStreamSynchronize(self.copies);
             sys::cuStreamSynchronize(self.stream);
             locked(&self.staging).release();
             for module in locked(&self.modules).values() {
                 sys::cuModuleUnload(module.handle);
             }
             self.blas.destroy();
+            sys::cuStreamDestroy_v2(self.copies);
             sys::cuStreamDestroy_v2(self.stream);
+        }
+    }
+}
+
+/// A place in a queue of work.
+#[derive(Debug)]
+pub struct Ready {
+    event: sys::CUevent,
+    context: Arc<Context>,
+}
+
+// SAFETY: the event may be used from any thread with the context current.
+unsafe impl Send for Ready {}
+// SAFETY: as above.
+unsafe impl Sync for Ready {}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        if self.context.bind().is_ok() {
+            // SAFETY: created once, destroyed once; whoever waits for it keeps its place in the queue.
+            unsafe { sys::cuEventDestroy_v2(self.event) };
+        }
+    }
+}
+
+/// The driver's form of recorded work.
+struct Graph(sys::CUgraph);
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: made once, destroyed once.
+            unsafe { sys::cuGraphDestroy(self.0) };
+        }
+    }
+}
+
+/// A stream whose work is being recorded, until it ends or is dropped.
+struct Capture<'a> {
+    device: &'a CudaDevice,
+    ended: bool,
+}
+
+impl<'a> Capture<'a> {
+    fn begin(device: &'a CudaDevice) -> Result<Self, CudaError> {
+        if device.lane != Lane::Compute {
+            return Err(CudaError::Recording {
+                what: "copies that run ahead cannot be recorded",
+            });
+        }
+        device.bind()?;
+        let mut recorder = locked(&device.inner.recorder);
+        if recorder.is_some() {
+            return Err(CudaError::Recording {
+                what: "a second recording",
+            });
+        }
+        // Memory may be asked for on the way: relaxed.
+        let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED;
+        device.inner.pool.begin_recording();
+        device.inner.ahead_pool.begin_recording();
+        *recorder = Some(std::thread::current().id());
+        drop(recorder);
+        let mut capture = Self {
+            device,
+            ended: true,
+        };
+        // SAFETY: the stream is alive and not being recorded.
+        let began = driver("cuStreamBeginCapture", unsafe {
+            sys::cuStreamBeginCapture_v2(device.stream(), mode)
+        });
+        if let Err(error) = began {
+            capture.leave();
+            return Err(error);
+        }
+        capture.ended = false;
+        Ok(capture)
+    }
+
+    /// The recorded work, and the memory that it uses.
+    fn end(mut self) -> (Result<Graph, CudaError>, KeptBlocks) {
+        let graph = self.stop();
+        (graph, self.leave())
+    }
+
+    fn stop(&mut self) -> Result<Graph, CudaError> {
+        self.ended = true;
+        let mut graph = Graph(std::ptr::null_mut());
+        // SAFETY: the stream is being recorded since `begin`, and the place outlives the call.
+        driver("cuStreamEndCapture", unsafe {
+            sys::cuStreamEndCapture(self.device.stream(), &mut graph.0)
+        })?;
+        Ok(graph)
+    }
+
+    fn leave(&self) -> KeptBlocks {
+        let inner = &self.device.inner;
+        drop(inner.ahead_pool.end_recording());
+        let kept = inner.pool.end_recording();
+        *locked(&inner.recorder) = None;
+        kept
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        // Only when the work panicked.
+        if !self.ended {
+            let _ = self.stop();
+            self.leave();
+        }
+    }
+}
+
+/// Work that was recorded once and runs as often as it is replayed; with what the recording returned.
+#[derive(Debug)]
+pub struct Recording<R> {
+    device: CudaDevice,
+    executable: sys::CUgraphExec,
+    output: R,
+    _kept: KeptBlocks,
+}
+
+// SAFETY: the executable may be used from any thread with the context current, and replaying takes it by
+// shared reference only to put it on a stream.
+unsafe impl<R: Send> Send for Recording<R> {}
+
+impl<R> Recording<R> {
+    /// Runs the work after all work before, on the numbers that its buffers then hold.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn replay(&self) -> Result<(), CudaError> {
+        self.device.expect_no_recording("replaying")?;
+        self.device.bind()?;
+        // SAFETY: the executable and the stream are alive, and so are the buffers, as the caller of `record`
+        // promised.
+        driver("cuGraphLaunch", unsafe {
+            sys::cuGraphLaunch(self.executable, self.device.stream())
+        })
+    }
+
+    /// What the recorded work returned.
+    pub fn output(&self) -> &R {
+        &self.output
+    }
+}
+
+impl<R> Drop for Recording<R> {
+    fn drop(&mut self) {
+        if self.device.bind().is_ok() {
+            // SAFETY: made once, destroyed once; the driver keeps it until what runs of it is done.
+            unsafe { sys::cuGraphExecDestroy(self.executable) };
         }
     }
 }

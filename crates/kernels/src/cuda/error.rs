@@ -88,6 +88,12 @@ pub enum CudaError {
         /// Bytes of the device.
         total: usize,
     },
+    /// Something that cannot be part of work that is recorded to be replayed.
+    #[error("{what} while work is being recorded")]
+    Recording {
+        /// What was tried.
+        what: &'static str,
+    },
     /// A call that failed.
     #[error("{call} failed: {problem}")]
     Call {

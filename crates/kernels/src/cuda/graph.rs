@@ -2,7 +2,7 @@
 
 use super::sources::KernelSource;
 use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, args, to_u32};
-use crate::GraphArrays;
+use crate::{GraphArrays, KernelError};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("graph", include_str!("graph.cu"));
@@ -68,6 +68,60 @@ impl CudaGraph {
         })
     }
 
+    /// A copy, with the edges of the transposed operator if they are there.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+        let copy = |values: &EdgeValues| -> Result<EdgeValues, CudaError> {
+            Ok(EdgeValues {
+                phases: values.phases.duplicate(device)?,
+                radius: values.radius.duplicate(device)?,
+            })
+        };
+        let reversed = match &*self.reversed.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(values) => Some(Arc::new(copy(values)?)),
+            None => None,
+        };
+        Ok(Self {
+            vertices: self.vertices,
+            mesh_offsets_host: self.mesh_offsets_host.clone(),
+            offsets: self.offsets.duplicate(device)?,
+            neighbours: self.neighbours.duplicate(device)?,
+            reverse: self.reverse.duplicate(device)?,
+            mesh_offsets: self.mesh_offsets.duplicate(device)?,
+            forward: copy(&self.forward)?,
+            reversed: Mutex::new(reversed),
+        })
+    }
+
+    /// Copies another graph over this one, in the same place, for all work that follows.
+    ///
+    /// # Errors
+    /// A graph with other numbers of vertices of its meshes, or of edges.
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+        if self.mesh_offsets_host != with.mesh_offsets_host {
+            return Err(CudaError::Kernel(KernelError::Setting {
+                operator: "graph",
+                problem: "only a graph of the same size can be put in the place of another".into(),
+            }));
+        }
+        self.offsets.overwrite(device, &with.offsets)?;
+        self.neighbours.overwrite(device, &with.neighbours)?;
+        self.reverse.overwrite(device, &with.reverse)?;
+        self.forward
+            .phases
+            .overwrite(device, &with.forward.phases)?;
+        self.forward
+            .radius
+            .overwrite(device, &with.forward.radius)?;
+        let reversed = self.reversed.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*reversed {
+            Some(values) => self.reverse_edges(device, values),
+            None => Ok(()),
+        }
+    }
+
     /// Number of vertices.
     pub fn vertex_count(&self) -> usize {
         self.vertices
@@ -114,10 +168,18 @@ impl CudaGraph {
             return Ok(Arc::clone(values));
         }
         let edges = self.edge_count();
-        let mut values = EdgeValues {
+        let values = Arc::new(EdgeValues {
             phases: device.buffer(edges)?,
             radius: device.buffer(edges)?,
-        };
+        });
+        self.reverse_edges(device, &values)?;
+        *reversed = Some(Arc::clone(&values));
+        Ok(values)
+    }
+
+    /// Computes the values of the edges of the transposed operator.
+    fn reverse_edges(&self, device: &CudaDevice, values: &EdgeValues) -> Result<(), CudaError> {
+        let edges = self.edge_count();
         let function = device.function(SOURCE, &[], "reverse_edges")?;
         let count = to_u32("graph", edges)?;
         // SAFETY: all arrays are as long as there are edges, and so is every reverse place.
@@ -128,14 +190,11 @@ impl CudaGraph {
                     &self.reverse,
                     &self.forward.phases,
                     &self.forward.radius,
-                    &values.phases.view_mut(),
-                    &values.radius.view_mut(),
+                    &values.phases,
+                    &values.radius,
                     count,
                 ],
-            )?;
+            )
         }
-        let values = Arc::new(values);
-        *reversed = Some(Arc::clone(&values));
-        Ok(values)
     }
 }

@@ -1,16 +1,18 @@
 //! Device memory: a pool that keeps what is given back, and buffers and slices of it.
 //!
 //! All work goes to one stream, so memory given back may be handed out again at once: whoever gets it
-//! runs after whoever had it.
+//! runs after whoever had it. Copies that run ahead on a stream of their own have a pool of their own, where
+//! they wait for that.
 
 use super::error::driver;
 use super::{CudaDevice, CudaError};
 use bytemuck::Pod;
 use cudarc::driver::sys;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 
 /// The primary context of a device.
 #[derive(Debug)]
@@ -58,20 +60,92 @@ pub struct MemoryUse {
 #[derive(Debug)]
 pub(super) struct Pool {
     context: Arc<Context>,
+    lane: PoolLane,
     state: Mutex<PoolState>,
 }
 
+/// Whose work uses the memory of a pool.
+#[derive(Debug)]
+pub(super) enum PoolLane {
+    /// One stream alone.
+    Compute,
+    /// Copies on their own stream fill it, and then one other stream uses it: who gets a block again has to
+    /// wait for whoever used it last.
+    Ahead {
+        compute: sys::CUstream,
+        copies: sys::CUstream,
+    },
+}
+
+// SAFETY: streams may be used from any thread with the context current.
+unsafe impl Send for PoolLane {}
+// SAFETY: as above.
+unsafe impl Sync for PoolLane {}
+
+/// Memory from the driver.
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    address: u64,
+    size: usize,
+    /// Recorded on the compute stream when it was given back; null in the pool of that stream.
+    released: sys::CUevent,
+}
+
+// SAFETY: the event may be used from any thread with the context current.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+/// Blocks that are free, by their size.
+type FreeBlocks = BTreeMap<usize, Vec<Block>>;
+
 #[derive(Debug, Default)]
 struct PoolState {
-    /// Blocks that are free, by their size.
-    free: BTreeMap<usize, Vec<u64>>,
+    free: FreeBlocks,
     usage: MemoryUse,
+    recording: Option<RecordedBlocks>,
+}
+
+/// Blocks of work that is being recorded, and will be used again whenever it is replayed: nobody else may
+/// get them.
+#[derive(Debug)]
+struct RecordedBlocks {
+    thread: ThreadId,
+    addresses: HashSet<u64>,
+    free: FreeBlocks,
+}
+
+/// Blocks that recorded work uses between its first and its last operation.
+#[derive(Debug)]
+pub(super) struct KeptBlocks {
+    pool: Arc<Pool>,
+    blocks: FreeBlocks,
+}
+
+impl Drop for KeptBlocks {
+    fn drop(&mut self) {
+        let mut state = self.pool.state();
+        for (size, blocks) in std::mem::take(&mut self.blocks) {
+            state.free.entry(size).or_default().extend(blocks);
+        }
+    }
+}
+
+/// Takes a block of the size or a little more.
+fn fitting(free: &mut FreeBlocks, size: usize) -> Option<Block> {
+    let (&size, blocks) = free.range_mut(size..=size + size / 4).next()?;
+    let block = blocks.pop();
+    if blocks.is_empty() {
+        free.remove(&size);
+    }
+    block
 }
 
 impl Pool {
-    pub fn new(context: Arc<Context>) -> Self {
+    pub fn new(context: Arc<Context>, lane: PoolLane) -> Self {
         Self {
             context,
+            lane,
             state: Mutex::default(),
         }
     }
@@ -89,43 +163,94 @@ impl Pool {
         state.usage.peak = state.usage.live;
     }
 
-    /// A block of at least `bytes`, and its size.
-    fn take(&self, bytes: usize) -> Result<(u64, usize), CudaError> {
-        let size = rounded(bytes);
-        let mut state = self.state();
-        let fitting = state.free.range(size..=size + size / 4);
-        let found = fitting.map(|(&size, _)| size).next();
-        let block = match found {
-            Some(size) => {
-                let blocks = state.free.entry(size).or_default();
-                let block = blocks.pop();
-                if blocks.is_empty() {
-                    state.free.remove(&size);
-                }
-                block.map(|block| (block, size))
-            }
-            None => None,
-        };
-        let (block, size) = match block {
-            Some(block) => block,
-            None => (self.allocate(&mut state, size)?, size),
-        };
-        state.usage.live += size;
-        state.usage.peak = state.usage.peak.max(state.usage.live);
-        Ok((block, size))
+    /// From now on what this thread takes belongs to a recording; what is given back to a pool of copies
+    /// waits for its end, since an event on the compute stream would become part of it.
+    pub fn begin_recording(&self) {
+        self.state().recording = Some(RecordedBlocks {
+            thread: std::thread::current().id(),
+            addresses: HashSet::new(),
+            free: FreeBlocks::new(),
+        });
     }
 
-    fn allocate(&self, state: &mut PoolState, size: usize) -> Result<u64, CudaError> {
+    /// The blocks of the recording that nobody holds.
+    pub fn end_recording(self: &Arc<Self>) -> KeptBlocks {
+        let mut state = self.state();
+        let mut blocks = match state.recording.take() {
+            Some(recorded) => recorded.free,
+            None => FreeBlocks::new(),
+        };
+        if let PoolLane::Ahead { .. } = self.lane {
+            for block in std::mem::take(&mut blocks).into_values().flatten() {
+                self.release(&mut state, block);
+            }
+        }
+        KeptBlocks {
+            pool: Arc::clone(self),
+            blocks,
+        }
+    }
+
+    /// A block of at least `bytes`.
+    fn take(&self, bytes: usize) -> Result<Block, CudaError> {
+        let size = rounded(bytes);
+        let mut state = self.state();
+        let PoolState {
+            free, recording, ..
+        } = &mut *state;
+        let mut own = match (recording, &self.lane) {
+            (Some(recorded), PoolLane::Compute)
+                if recorded.thread == std::thread::current().id() =>
+            {
+                Some(recorded)
+            }
+            _ => None,
+        };
+        let reused = (own.as_mut().and_then(|own| fitting(&mut own.free, size)))
+            .or_else(|| fitting(free, size));
+        let of_recording = own.is_some();
+        let block = match reused {
+            Some(block) => block,
+            None => self.allocate(&mut state, size)?,
+        };
+        if let PoolLane::Ahead { copies, .. } = self.lane {
+            self.context.bind()?;
+            // SAFETY: stream and event are alive.
+            driver("cuStreamWaitEvent", unsafe {
+                sys::cuStreamWaitEvent(copies, block.released, 0)
+            })?;
+        }
+        if of_recording && let Some(recorded) = &mut state.recording {
+            recorded.addresses.insert(block.address);
+        }
+        state.usage.live += block.size;
+        state.usage.peak = state.usage.peak.max(state.usage.live);
+        Ok(block)
+    }
+
+    fn allocate(&self, state: &mut PoolState, size: usize) -> Result<Block, CudaError> {
         self.context.bind()?;
         for attempt in 0..2 {
-            let mut block = 0;
+            let mut address = 0;
             // SAFETY: the context is current, and the place outlives the call.
-            let status = unsafe { sys::cuMemAlloc_v2(&mut block, size) };
+            let status = unsafe { sys::cuMemAlloc_v2(&mut address, size) };
             if status != sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
                 driver("cuMemAlloc", status)?;
                 state.usage.held += size;
                 state.usage.allocations += 1;
-                return Ok(block);
+                let mut released = std::ptr::null_mut();
+                if let PoolLane::Ahead { .. } = self.lane {
+                    let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
+                    // SAFETY: as above.
+                    driver("cuEventCreate", unsafe {
+                        sys::cuEventCreate(&mut released, flags)
+                    })?;
+                }
+                return Ok(Block {
+                    address,
+                    size,
+                    released,
+                });
             }
             if attempt == 0 {
                 self.free_all(state);
@@ -145,19 +270,46 @@ impl Pool {
 
     /// Gives everything that is free back to the driver, which waits for the device first.
     fn free_all(&self, state: &mut PoolState) {
-        for (size, blocks) in std::mem::take(&mut state.free) {
-            for block in blocks {
-                // SAFETY: the block came from `cuMemAlloc` and nobody holds it.
-                unsafe { sys::cuMemFree_v2(block) };
-                state.usage.held -= size;
+        for block in std::mem::take(&mut state.free).into_values().flatten() {
+            // SAFETY: the block came from `cuMemAlloc`, its event if any from `cuEventCreate`, and nobody
+            // holds them.
+            unsafe {
+                sys::cuMemFree_v2(block.address);
+                if !block.released.is_null() {
+                    sys::cuEventDestroy_v2(block.released);
+                }
             }
+            state.usage.held -= block.size;
         }
     }
 
-    fn give_back(&self, block: u64, size: usize) {
+    fn give_back(&self, block: Block) {
         let mut state = self.state();
-        state.usage.live -= size;
-        state.free.entry(size).or_default().push(block);
+        state.usage.live -= block.size;
+        let of_copies = matches!(self.lane, PoolLane::Ahead { .. });
+        match &mut state.recording {
+            Some(recorded) if of_copies || recorded.addresses.contains(&block.address) => {
+                recorded.free.entry(block.size).or_default().push(block);
+            }
+            _ => self.release(&mut state, block),
+        }
+    }
+
+    /// Lets others have a block, after the work so far.
+    fn release(&self, state: &mut PoolState, block: Block) {
+        if let PoolLane::Ahead { compute, .. } = self.lane {
+            let recorded = self.context.bind().and_then(|()| {
+                // SAFETY: stream and event are alive.
+                driver("cuEventRecord", unsafe {
+                    sys::cuEventRecord(block.released, compute)
+                })
+            });
+            if recorded.is_err() {
+                // A device that failed: nothing can be known of the block, so nobody gets it again.
+                return;
+            }
+        }
+        state.free.entry(block.size).or_default().push(block);
     }
 }
 
@@ -185,9 +337,8 @@ fn rounded(bytes: usize) -> usize {
 #[derive(Debug)]
 pub struct DeviceBuffer<T: Pod> {
     pool: Arc<Pool>,
-    address: u64,
-    /// Size of the block; 0 if there is none.
-    size: usize,
+    /// None for no numbers.
+    block: Option<Block>,
     length: usize,
     kind: PhantomData<T>,
 }
@@ -195,15 +346,13 @@ pub struct DeviceBuffer<T: Pod> {
 impl<T: Pod> DeviceBuffer<T> {
     pub(super) fn new(pool: &Arc<Pool>, length: usize) -> Result<Self, CudaError> {
         let bytes = length.saturating_mul(size_of::<T>());
-        let (address, size) = if bytes == 0 {
-            (0, 0)
-        } else {
-            pool.take(bytes)?
+        let block = match bytes {
+            0 => None,
+            bytes => Some(pool.take(bytes)?),
         };
         Ok(Self {
             pool: Arc::clone(pool),
-            address,
-            size,
+            block,
             length,
             kind: PhantomData,
         })
@@ -219,10 +368,14 @@ impl<T: Pod> DeviceBuffer<T> {
         self.length == 0
     }
 
+    fn address(&self) -> u64 {
+        self.block.map_or(0, |block| block.address)
+    }
+
     /// All numbers, to be read.
     pub fn view(&self) -> DeviceSlice<'_, T> {
         DeviceSlice {
-            address: self.address,
+            address: self.address(),
             length: self.length,
             buffer: PhantomData,
         }
@@ -231,10 +384,34 @@ impl<T: Pod> DeviceBuffer<T> {
     /// All numbers, to be written.
     pub fn view_mut(&mut self) -> DeviceSliceMut<'_, T> {
         DeviceSliceMut {
-            address: self.address,
+            address: self.address(),
             length: self.length,
             buffer: PhantomData,
         }
+    }
+
+    /// Copies other numbers over these, after all work before. Whoever shares the buffer sees them in the
+    /// work that follows.
+    ///
+    /// # Errors
+    /// Another length, or a failed call.
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+        let place = DeviceSliceMut {
+            address: self.address(),
+            length: self.length,
+            buffer: PhantomData,
+        };
+        device.copy(with.view(), place)
+    }
+
+    /// A copy, made after all work before.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+        let copy = device.buffer(self.length)?;
+        copy.overwrite(device, self)?;
+        Ok(copy)
     }
 
     /// Copies the numbers to the host, after all work before.
@@ -258,8 +435,8 @@ impl<T: Pod> DeviceBuffer<T> {
 
 impl<T: Pod> Drop for DeviceBuffer<T> {
     fn drop(&mut self) {
-        if self.size > 0 {
-            self.pool.give_back(self.address, self.size);
+        if let Some(block) = self.block {
+            self.pool.give_back(block);
         }
     }
 }
@@ -309,6 +486,11 @@ impl<'a, T> DeviceSlice<'a, T> {
             length: end - start,
             buffer: PhantomData,
         }
+    }
+
+    /// Where it lies on its device, which tells it from other slices that are alive.
+    pub fn place(&self) -> u64 {
+        self.address
     }
 
     /// Whether `count` numbers of four bytes can be loaded at once from the start.

@@ -24,8 +24,8 @@ mod tables;
 mod timer;
 
 pub use compiler::{compile_for, nvrtc_version};
-pub use device::CudaDevice;
 pub(crate) use device::{Arg, Define, args};
+pub use device::{CudaDevice, Ready, Recording};
 pub use error::CudaError;
 pub use graph::CudaGraph;
 pub(crate) use graph::EdgeArrays;

@@ -51,3 +51,22 @@ extern "C" __global__ void sgd(const Tensor *__restrict__ tensors, const uint2 *
         tensor.value[i] = w - rule.rate * m;
     }
 }
+
+// partials[block] = sum of squares of the block's share of numbers.
+extern "C" __global__ void square_partials(const float *__restrict__ values, u64 length, double *__restrict__ partials) {
+    double sum = 0.0;
+    for (u64 i = item(); i < length; i += (u64)gridDim.x * blockDim.x) sum += (double)values[i] * values[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+// Scales numbers so that the root of the sum of the partials is at most `largest`.
+extern "C" __global__ void clip(float *__restrict__ values, u64 length, const double *__restrict__ partials, u32 count,
+                                double largest) {
+    double sum = 0.0;
+    for (u32 part = 0; part < count; ++part) sum += partials[part];
+    double norm = sqrt(sum);
+    if (!(norm > largest) || isinf(norm)) return;
+    float factor = (float)(largest / norm);
+    for (u64 i = item(); i < length; i += (u64)gridDim.x * blockDim.x) values[i] *= factor;
+}

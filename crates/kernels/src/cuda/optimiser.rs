@@ -23,6 +23,9 @@ pub(crate) const SOURCE: KernelSource =
 /// Numbers of a parameter that one block works on; as in the kernel.
 const PIECE: usize = 4096;
 
+/// Most partial sums of a norm.
+const MOST_PARTIALS: usize = 256;
+
 /// One step of a method, with its settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Step {
@@ -113,6 +116,34 @@ impl Step {
     }
 }
 
+/// Scales numbers down so that their Euclidean norm is at most `largest`, without waiting for the norm. A
+/// norm that is not finite leaves them as they are.
+///
+/// # Errors
+/// A failed call.
+pub fn clip(
+    device: &CudaDevice,
+    largest: f64,
+    values: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let blocks = values.len().div_ceil(PIECE).min(MOST_PARTIALS);
+    let partials: DeviceBuffer<f64> = device.buffer(blocks)?;
+    let length = values.len() as u64;
+    // SAFETY: every block has its partial sum, and stays within the length.
+    unsafe {
+        device.function(SOURCE, &[], "square_partials")?.run(
+            (blocks, 1),
+            (256, 1),
+            args![&values, length, &partials],
+        )?;
+        device.function(SOURCE, &[], "clip")?.run(
+            (blocks, 1),
+            (256, 1),
+            args![&values, length, &partials, blocks as u32, largest],
+        )
+    }
+}
+
 /// One parameter with its gradient.
 #[derive(Debug)]
 pub struct Parameter<'a> {
@@ -146,6 +177,8 @@ pub struct DeviceOptimiser {
     rule: DeviceBuffer<Rule>,
     /// What `tensors` holds now.
     placed: Vec<Tensor>,
+    /// The rule's kernel.
+    kernel: &'static str,
 }
 
 impl DeviceOptimiser {
@@ -169,6 +202,7 @@ impl DeviceOptimiser {
             pieces: device.upload(&pieces)?,
             rule: device.buffer(1)?,
             placed: Vec::new(),
+            kernel: "adam",
         })
     }
 
@@ -183,11 +217,26 @@ impl DeviceOptimiser {
         [first.view_mut(), second.view_mut()]
     }
 
-    /// Changes all parameters by their gradients.
+    /// Changes all parameters by their gradients: [`prepare`](Self::prepare) and [`run`](Self::run).
     ///
     /// # Errors
     /// Parameters of other number or lengths than it was made for, or a failed call.
     pub fn step(
+        &mut self,
+        device: &CudaDevice,
+        step: Step,
+        parameters: &[Parameter<'_>],
+    ) -> Result<(), CudaError> {
+        self.prepare(device, step, parameters)?;
+        self.run(device)
+    }
+
+    /// Sends what the next [`run`](Self::run) works with: the rule, and where the parameters lie. What is
+    /// there already is not sent again.
+    ///
+    /// # Errors
+    /// Parameters of other number or lengths than it was made for, or a failed call.
+    pub fn prepare(
         &mut self,
         device: &CudaDevice,
         step: Step,
@@ -222,14 +271,25 @@ impl DeviceOptimiser {
             device.write(self.tensors.view_mut(), &placed)?;
             self.placed = placed;
         }
-        device.write(self.rule.view_mut(), &[step.rule()])?;
-        let name = match step {
+        self.kernel = match step {
             Step::Sgd { .. } => "sgd",
             Step::Adam { .. } => "adam",
         };
-        let function = device.function(SOURCE, &[], name)?;
-        // SAFETY: the places and lengths are those of the slices checked above, and every piece is one of
-        // them.
+        device.write(self.rule.view_mut(), &[step.rule()])
+    }
+
+    /// Changes the parameters by the rule that was prepared. This can be recorded, and replayed after
+    /// [`prepare`](Self::prepare) with another rule.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn run(&mut self, device: &CudaDevice) -> Result<(), CudaError> {
+        if self.placed.is_empty() {
+            return Ok(());
+        }
+        let function = device.function(SOURCE, &[], self.kernel)?;
+        // SAFETY: the places and lengths are those of the slices that `prepare` checked, and every piece is
+        // one of them; the caller keeps the parameters.
         unsafe {
             function.run(
                 (self.pieces.len(), 1),

@@ -2,21 +2,54 @@
 
 use super::{Dropout, DropoutUnit};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length,
-    irrep_rows, key, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    check_length, irrep_rows, key, to_u32,
 };
 use crate::random::Stream;
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("dropout", include_str!("dropout.cu"));
 
-/// `y` = `x` with units dropped; both are `vertices` rows of the type.
+/// A [`Stream`] in the memory of a device, so that a recorded step can be replayed with another.
+#[derive(Debug)]
+pub struct DeviceStream {
+    seed_and_step: DeviceBuffer<u64>,
+}
+
+impl DeviceStream {
+    /// Sends a stream to a device.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn new(device: &CudaDevice, stream: Stream) -> Result<Self, CudaError> {
+        Ok(Self {
+            seed_and_step: device.upload(&[stream.seed, stream.step])?,
+        })
+    }
+
+    /// Where it lies on its device.
+    pub fn place(&self) -> u64 {
+        self.seed_and_step.view().place()
+    }
+
+    /// Makes it another stream for all work that follows.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub fn set(&self, device: &CudaDevice, stream: Stream) -> Result<(), CudaError> {
+        let sent = device.upload(&[stream.seed, stream.step])?;
+        self.seed_and_step.overwrite(device, &sent)
+    }
+}
+
+/// `y` = `x` with units dropped; both are `vertices` rows of the type. The words are those of the
+/// stream with `salt` mixed into its seed by exclusive or.
 ///
 /// # Errors
 /// Settings or lengths that do not fit, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     config: &Dropout,
-    stream: Stream,
+    (stream, salt): (&DeviceStream, u64),
     vertices: usize,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
@@ -49,8 +82,8 @@ pub fn forward(
                 size(table.len())?,
                 size(units)?,
                 size(width)?,
-                stream.seed,
-                stream.step,
+                &stream.seed_and_step,
+                salt,
                 config.threshold(),
                 config.scale() as f32,
                 size(vertices)?,
@@ -59,14 +92,14 @@ pub fn forward(
     }
 }
 
-/// `dx` from `dy`, with the stream of the forward pass.
+/// `dx` from `dy`, with the stream and salt of the forward pass.
 ///
 /// # Errors
 /// Settings or lengths that do not fit, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     config: &Dropout,
-    stream: Stream,
+    stream: (&DeviceStream, u64),
     vertices: usize,
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,

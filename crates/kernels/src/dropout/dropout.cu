@@ -21,15 +21,16 @@ __device__ inline u32 word_of(u64 index, u64 seed, u64 step) {
     }
 }
 
-// irreps: (place of a, place of b, order, unit).
+// irreps: (place of a, place of b, order, unit); stream: seed and step.
 extern "C" __global__ void dropout(const float *__restrict__ x, float *__restrict__ y,
-                                   const uint4 *__restrict__ irreps, u32 irrep_count, u32 units, u32 width, u64 seed,
-                                   u64 step, u64 threshold, float scale, u32 vertices) {
+                                   const uint4 *__restrict__ irreps, u32 irrep_count, u32 units, u32 width,
+                                   const u64 *__restrict__ stream, u64 salt, u64 threshold, float scale,
+                                   u32 vertices) {
     u64 i = item();
     if (i >= (u64)vertices * irrep_count) return;
     u64 vertex = i / irrep_count;
     uint4 irrep = irreps[i % irrep_count];
-    float factor = word_of(vertex * units + irrep.w, seed, step) >= threshold ? scale : 0.0f;
+    float factor = word_of(vertex * units + irrep.w, stream[0] ^ salt, stream[1]) >= threshold ? scale : 0.0f;
     u64 row = vertex * width;
     y[row + irrep.x] = x[row + irrep.x] * factor;
     if (irrep.z > 0) y[row + irrep.y] = x[row + irrep.y] * factor;

@@ -206,6 +206,30 @@ impl DeviceClusters {
         })
     }
 
+    /// A copy.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+        Ok(Self {
+            offsets: self.offsets.duplicate(device)?,
+            members: self.members.duplicate(device)?,
+            cluster_of: self.cluster_of.duplicate(device)?,
+            phases: self.phases.duplicate(device)?,
+        })
+    }
+
+    /// Copies other clusters over these, in the same place, for all work that follows.
+    ///
+    /// # Errors
+    /// Other numbers of vertices or clusters.
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+        self.offsets.overwrite(device, &with.offsets)?;
+        self.members.overwrite(device, &with.members)?;
+        self.cluster_of.overwrite(device, &with.cluster_of)?;
+        self.phases.overwrite(device, &with.phases)
+    }
+
     /// Number of fine vertices.
     pub fn fine_count(&self) -> usize {
         self.members.len()

@@ -1,11 +1,11 @@
 //! Regression losses on a GPU.
 
 use super::{OPERATOR, Penalty, Regression};
-use crate::FeatureType;
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
     check_length, irrep_count, irreps, to_u32,
 };
+use crate::{FeatureType, KernelError};
 
 pub(crate) const SOURCE: KernelSource =
     KernelSource::new("regression", include_str!("regression.cu"));
@@ -21,7 +21,8 @@ pub struct DeviceRegression {
     penalty: Penalty,
     mask: Option<DeviceBuffer<u8>>,
     vertices: usize,
-    normaliser: f64,
+    /// What the sum of penalties is multiplied with to give the loss.
+    normaliser: DeviceBuffer<f64>,
 }
 
 impl DeviceRegression {
@@ -47,8 +48,46 @@ impl DeviceRegression {
             penalty: regression.penalty,
             mask,
             vertices,
-            normaliser: regression.normaliser(vertices),
+            normaliser: device.upload(&[regression.normaliser(vertices)])?,
         })
+    }
+
+    /// A copy.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+        let mask = match &self.mask {
+            Some(mask) => Some(mask.duplicate(device)?),
+            None => None,
+        };
+        Ok(Self {
+            features: self.features.clone(),
+            penalty: self.penalty,
+            mask,
+            vertices: self.vertices,
+            normaliser: self.normaliser.duplicate(device)?,
+        })
+    }
+
+    /// Copies the mask of another loss over that of this one, in the same place, for all work that
+    /// follows.
+    ///
+    /// # Errors
+    /// A loss of another form.
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+        let form = |r: &Self| (r.features.clone(), r.penalty, r.vertices, r.mask.is_some());
+        if form(self) != form(with) {
+            return Err(CudaError::Kernel(KernelError::Setting {
+                operator: OPERATOR,
+                problem: "only a loss of the same form can be put in the place of another".into(),
+            }));
+        }
+        self.normaliser.overwrite(device, &with.normaliser)?;
+        match (&self.mask, &with.mask) {
+            (Some(place), Some(mask)) => place.overwrite(device, mask),
+            _ => Ok(()),
+        }
     }
 
     fn check(&self, maps: &[(&'static str, DeviceSlice<'_, f32>)]) -> Result<(), CudaError> {
@@ -113,7 +152,7 @@ pub fn forward(
             args![
                 &partials,
                 size(parts)?,
-                regression.normaliser,
+                &regression.normaliser,
                 &loss.view_mut(),
             ],
         )?;
@@ -156,7 +195,8 @@ pub fn backward(
                 size(regression.features.dimension())?,
                 regression.absolute(),
                 items as u64,
-                dloss * regression.normaliser,
+                &regression.normaliser,
+                dloss,
                 &dprediction,
             ],
         )

@@ -24,21 +24,23 @@ extern "C" __global__ void regression_partials(const float *__restrict__ predict
     if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
-// loss = factor times the sum of the partials. One block.
-extern "C" __global__ void regression_finish(const double *__restrict__ partials, u32 count, double factor,
-                                             double *__restrict__ loss) {
+// loss = normaliser times the sum of the partials. One block.
+extern "C" __global__ void regression_finish(const double *__restrict__ partials, u32 count,
+                                             const double *__restrict__ normaliser, double *__restrict__ loss) {
     double sum = 0.0;
     for (u32 part = threadIdx.x; part < count; part += blockDim.x) sum += partials[part];
     sum = block_sum(sum);
-    if (threadIdx.x == 0) *loss = factor * sum;
+    if (threadIdx.x == 0) *loss = *normaliser * sum;
 }
 
 extern "C" __global__ void regression_backward(const float *__restrict__ prediction, const float *__restrict__ target,
                                                const unsigned char *__restrict__ mask,
                                                const uint4 *__restrict__ irreps, u32 irrep_count, u32 width,
-                                               u32 absolute, u64 items, double scale, float *__restrict__ gradient) {
+                                               u32 absolute, u64 items, const double *__restrict__ normaliser, double dloss,
+                                               float *__restrict__ gradient) {
     u64 i = item();
     if (i >= items) return;
+    double scale = dloss * *normaliser;
     u64 vertex = i / irrep_count, row = vertex * width;
     uint4 irrep = irreps[i % irrep_count];
     float a = prediction[row + irrep.x] - target[row + irrep.x];

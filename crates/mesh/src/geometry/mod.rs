@@ -32,7 +32,8 @@ pub use store::StoreError;
 use glam::DVec3;
 
 /// How the normals of the faces around a vertex are weighted in its own normal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NormalWeighting {
     /// By the area of the face.
     #[default]

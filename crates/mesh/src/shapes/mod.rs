@@ -1,5 +1,5 @@
-//! Generated meshes: closed shapes with consistent outward orientation, and the pixel grids of the
-//! embedded-digits experiment: flat, bent isometrically, or rough.
+//! Generated meshes: closed shapes with consistent outward orientation, human-like bodies, and the
+//! pixel grids of the embedded-digits experiment: flat, bent isometrically, or rough.
 //!
 //! ```
 //! use gemcnn_mesh::shapes::{self, Axis, Cells, Profile};
@@ -11,6 +11,7 @@
 //! ```
 
 mod bend;
+mod bodies;
 mod capsule;
 mod grid;
 mod platonic;
@@ -19,6 +20,7 @@ mod rough;
 mod torus;
 
 pub use bend::{Axis, Harmonic, HeadingFunction, Profile, bent_grid};
+pub use bodies::{BodyFamily, BodyOptions, BodyPart};
 pub use capsule::capsule;
 pub use grid::grid;
 pub use platonic::{icosahedron, icosphere};

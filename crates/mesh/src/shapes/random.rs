@@ -12,6 +12,13 @@ impl Uniform {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
+    /// One of many independent streams of the same seed; stream 0 is that of [`Uniform::new`].
+    pub(super) fn of_stream(seed: u64, stream: u64) -> Self {
+        let mut generator = ChaCha8Rng::seed_from_u64(seed);
+        generator.set_stream(stream);
+        Self(generator)
+    }
+
     /// The next number, uniform in `[-1, 1)`.
     pub(super) fn signed(&mut self) -> f64 {
         // The top 53 bits fill the mantissa: multiples of 2^-52.

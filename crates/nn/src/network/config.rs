@@ -319,6 +319,12 @@ impl NetworkConfig {
                 stored.input, self.input
             ));
         }
+        if self.weight_decay != stored.weight_decay {
+            differences.push(format!(
+                "weight decay acts on {:?} in the file, but on {:?} here",
+                stored.weight_decay, self.weight_decay
+            ));
+        }
         for index in 0..self.layers.len().max(stored.layers.len()) {
             let (ours, theirs) = (self.layers.get(index), stored.layers.get(index));
             if ours != theirs {

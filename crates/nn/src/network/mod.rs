@@ -6,9 +6,12 @@ mod layer;
 pub use config::{NetworkConfig, WeightDecay};
 pub use layer::LayerConfig;
 
+use crate::tape::AnyTargets;
+use crate::training_batch::SentTarget;
 use crate::{
-    Archive, ClusterArrays, Device, GraphBatch, IGNORE, Levels, Loss, NnError, Parameters, Penalty,
-    Rows, Tape, Targets, Var, Workspace, archive::no_differences,
+    Archive, BatchTarget, ClusterArrays, Device, GraphBatch, IGNORE, Levels, Loss, NnError,
+    Parameters, Penalty, Rows, Tape, Targets, TrainingBatch, Var, Workspace,
+    archive::no_differences,
 };
 use gemcnn_kernels::{FeatureType, Real, cross_entropy};
 use layer::Layer;
@@ -137,10 +140,21 @@ impl<T: Real> Network<T> {
         targets: Targets<'a, T>,
         rows: Rows<'_>,
     ) -> Result<Loss, NnError> {
+        self.classify_any(tape, levels.into(), x, AnyTargets::Host(targets), rows)
+    }
+
+    fn classify_any<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+        targets: AnyTargets<'a, T>,
+        rows: Rows<'_>,
+    ) -> Result<Loss, NnError> {
         match self.layers.split_last() {
             Some((Layer::Linear(last), layers)) => {
-                let features = self.run(layers, tape, levels.into(), x)?;
-                tape.classifier(last.weights(), features, targets, rows)
+                let features = self.run(layers, tape, levels, x)?;
+                tape.any_classifier(last.weights(), features, targets, rows)
                     .map_err(|error| error.in_layer(last.name()))
             }
             _ => {
@@ -155,7 +169,54 @@ impl<T: Real> Network<T> {
                     let classes = logits.kind().dimension();
                     cross_entropy::predict(classes, &logits.values()?, predictions)?;
                 }
-                tape.cross_entropy(logits, targets)
+                tape.any_cross_entropy(logits, targets)
+            }
+        }
+    }
+
+    /// The loss of the network on a batch: cross-entropy of classes, or the penalty on values.
+    ///
+    /// # Errors
+    /// A batch without target, or one that the network does not fit.
+    pub fn loss<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        batch: &'a TrainingBatch<T>,
+    ) -> Result<Loss, NnError> {
+        let levels = batch.levels();
+        let Some(device) = tape.cuda() else {
+            let x = tape.input(batch.kind().clone(), batch.features())?;
+            return match batch.target() {
+                BatchTarget::Classes {
+                    classes,
+                    labels,
+                    weights,
+                } => {
+                    let targets = Targets {
+                        classes: *classes,
+                        labels,
+                        class_weights: weights.as_deref(),
+                    };
+                    self.classify(tape, levels, x, targets, Rows::default())
+                }
+                BatchTarget::Values {
+                    penalty,
+                    values,
+                    known,
+                    ..
+                } => self.regress(tape, levels, x, *penalty, values, known.as_deref()),
+            };
+        };
+        let sent = batch.on(&device)?;
+        let x = tape.shared_input(batch.kind().clone(), sent.features());
+        match sent.target() {
+            SentTarget::Classes(targets) => {
+                let targets = AnyTargets::Cuda(targets.clone());
+                self.classify_any(tape, levels, x, targets, Rows::default())
+            }
+            SentTarget::Values(values) => {
+                let prediction = self.forward(tape, levels, x)?;
+                tape.cuda_regression(device, prediction, values.clone())
             }
         }
     }
@@ -333,6 +394,8 @@ impl<T: Real> fmt::Display for Network<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layers::{GlobalPool, Kernel, Nonlinearity, Regular};
+    use gemcnn_kernels::Aggregation;
 
     fn small() -> NetworkConfig {
         Network::builder("1x0".parse().unwrap())
@@ -389,5 +452,171 @@ total                                      257";
         let regular = message(input().conv(&uneven).regular(Regular::relu(5)));
         assert!(regular.starts_with("regular2: "), "{regular}");
         assert!(regular.contains("2x0 + 3x1"), "{regular}");
+    }
+
+    /// Every kind of layer.
+    fn every_layer() -> NetworkConfig {
+        let gated = Nonlinearity::gated().with_batch_norm();
+        let hidden: FeatureType = "2x0 + 2x1".parse().unwrap();
+        Network::builder("1x0 + 1x1".parse().unwrap())
+            .weight_decay(WeightDecay::Linear)
+            .rings(2, 0.5)
+            .conv(&gated.input(&hidden))
+            .nonlinearity(gated)
+            .rings(1, 1.0)
+            .down()
+            .residual_through(&hidden, &FeatureType::uniform(3, 1), Nonlinearity::norm())
+            .norm()
+            .up()
+            .equivariant_linear(&FeatureType::scalars(2))
+            .kernel(Kernel::Graph)
+            .residual(&FeatureType::scalars(2), Nonlinearity::None)
+            .kernel(Kernel::Angular { band_limit: 1 })
+            .conv(&FeatureType::scalars(5))
+            .break_symmetry()
+            .global_pool(GlobalPool::Max)
+            .dropout(0.5)
+            .head(4, 3)
+    }
+
+    #[test]
+    fn every_layer_is_printed_and_counts_its_levels() {
+        let (network, parameters) = every_layer().init::<f64>(1).unwrap();
+        let expected = "\
+conv1         1x0 + 1x1 -> 4x0 + 2x1         60
+gated2        4x0 + 2x1 -> 2x0 + 2x1         12
+down3         2x0 + 2x1 -> 2x0 + 2x1          0
+block4        2x0 + 2x1 -> 3x0 + 3x1        148
+norm5         3x0 + 3x1 -> 3x0 + 3x1         12
+up6           3x0 + 3x1 -> 5x0 + 5x1          0
+map7          5x0 + 5x1 -> 2x0               12
+block8        2x0 -> 2x0                     20
+conv9         2x0 -> 5x0                     40
+break10       5x0 -> 5x0                      0
+pool11        5x0 -> 5x0                      0
+dropout12     5x0 -> 5x0                      0
+linear13      5x0 -> 4x0                     24
+activation14  4x0 -> 4x0                      0
+linear15      4x0 -> 3x0                     15
+total                                       343";
+        assert_eq!(network.to_string(), expected);
+        assert_eq!(parameters.trained_count(), 343);
+        assert_eq!((network.levels(), small().levels()), (2, 1));
+    }
+
+    #[test]
+    fn descriptions_survive_json_and_toml() {
+        for config in [small(), every_layer()] {
+            let text = serde_json::to_string(&config).unwrap();
+            assert_eq!(
+                serde_json::from_str::<NetworkConfig>(&text).unwrap(),
+                config
+            );
+            let text = toml::to_string(&config).unwrap();
+            assert_eq!(toml::from_str::<NetworkConfig>(&text).unwrap(), config);
+        }
+        // The list in the page on networks.
+        let page = include_str!("../../../../docs/networks.md");
+        let (_, listed) = page.split_once("```toml").unwrap();
+        let (listed, _) = listed.split_once("```").unwrap();
+        let config: NetworkConfig = toml::from_str(listed).unwrap();
+        let written = Network::builder(FeatureType::scalars(3))
+            .weight_decay(WeightDecay::Linear)
+            .aggregation(Aggregation::Mean)
+            .residual(
+                &FeatureType::uniform(16, 2),
+                Regular::relu(5).with_batch_norm(),
+            )
+            .aggregation(Aggregation::Sum)
+            .residual(&FeatureType::scalars(64), Nonlinearity::None)
+            .norm()
+            .kernel(Kernel::Angular { band_limit: 2 })
+            .conv(&FeatureType::scalars(32))
+            .linear(10);
+        assert!(written.clone().init::<f32>(1).is_ok());
+        assert_eq!(config, written);
+    }
+
+    #[test]
+    fn errors_of_descriptions_name_the_layer() {
+        let message = |layer: &str| {
+            let text =
+                format!("input = '3x0'\nlayers = [{{ linear = {{ outputs = 2 }} }}, {layer}]");
+            let error = toml::from_str::<NetworkConfig>(&text).unwrap_err();
+            error.to_string()
+        };
+        for (layer, problem) in [
+            ("{ linaer = { outputs = 2 } }", "unknown variant `linaer`"),
+            ("{ linear = { output = 2 } }", "available keys: outputs"),
+            (
+                "{ conv = { output = '2y0' } }",
+                "`2y0` is not a feature type",
+            ),
+            (
+                "{ conv = { output = '2x0', conv = { kernel = 'grph' } } }",
+                "unknown variant `grph`",
+            ),
+        ] {
+            let found = message(layer);
+            assert!(found.contains("layer 2: "), "{found}");
+            assert!(found.contains(problem), "{found}");
+        }
+    }
+
+    #[test]
+    fn layers_that_cannot_follow_are_refused() {
+        let input = || Network::builder("2x0 + 1x1".parse().unwrap());
+        let scalars = FeatureType::scalars(3);
+        for (config, expected) in [
+            (input().up(), "up1: layer: there is no `down` before it"),
+            (
+                input().kernel(Kernel::Graph).conv(&scalars),
+                "conv1: input: expected features of type 4x0, found 2x0 + 1x1",
+            ),
+            (
+                input()
+                    .break_symmetry()
+                    .kernel(Kernel::Angular { band_limit: 1 })
+                    .rings(2, 1.0)
+                    .residual(&scalars, Regular::relu(1)),
+                "block2.conv1: rings: only gauge kernels",
+            ),
+            (
+                input()
+                    .equivariant_linear(&"1x0 + 2x1".parse().unwrap())
+                    .nonlinearity(Nonlinearity::gated()),
+                "gated2: gated nonlinearity: 1x0 + 2x1 has 2 irreps of order above 0",
+            ),
+            (
+                input()
+                    .conv(&scalars)
+                    .global_pool(GlobalPool::Mean)
+                    .conv(&scalars),
+                "conv3: layer: it needs vertices",
+            ),
+        ] {
+            let message = config.init::<f32>(1).unwrap_err().to_string();
+            assert!(message.starts_with(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn weight_decay_on_linear_maps_survives_storing() {
+        let decaying = |parameters: &Parameters<f32>| -> Vec<String> {
+            let decaying = parameters.iter().filter(|entry| entry.decays());
+            decaying.map(|entry| entry.name().to_owned()).collect()
+        };
+        let (_, everywhere) = small().init::<f32>(1).unwrap();
+        assert!(decaying(&everywhere).contains(&"block3.conv1.self_weight".into()));
+        let config = small().weight_decay(WeightDecay::Linear);
+        let (network, parameters) = config.init::<f32>(1).unwrap();
+        assert_eq!(decaying(&parameters), ["linear5.weight", "linear7.weight"]);
+        let mut archive = Archive::new();
+        network.store(&mut archive, &parameters).unwrap();
+        let (_, stored) = Network::from_archive(&archive).unwrap();
+        assert_eq!(decaying(&stored), ["linear5.weight", "linear7.weight"]);
+        let (plain, mut values) = small().init::<f32>(1).unwrap();
+        let message = plain.load(&archive, &mut values).unwrap_err().to_string();
+        assert!(message.contains("weight decay"), "{message}");
     }
 }

@@ -9,7 +9,7 @@ use crate::storage::Storage;
 use gemcnn_kernels::classifier::{self, Classifier, Gradients, Rows};
 use gemcnn_kernels::cross_entropy::cuda::{DeviceScore, DeviceTargets};
 use gemcnn_kernels::cross_entropy::{self, Score, Targets};
-use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSliceMut};
+use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSliceMut};
 use gemcnn_kernels::regression::cuda::DeviceRegression;
 use gemcnn_kernels::regression::{self, Penalty, Regression};
 use gemcnn_kernels::{FeatureType, Real, elementwise};
@@ -48,6 +48,20 @@ impl Loss {
         })
     }
 
+    /// The same value as a number of its own: what a replayed step computes next time does not change it.
+    pub(crate) fn detached(&self) -> Result<Self, NnError> {
+        let value = match &self.value {
+            Value::CudaNumber(device, number) => {
+                Value::CudaNumber(device.clone(), Arc::new(number.duplicate(device)?))
+            }
+            Value::CudaScore(device, score) => {
+                Value::CudaScore(device.clone(), Arc::new(score.duplicate(device)?))
+            }
+            value => value.clone(),
+        };
+        Ok(Self { node: None, value })
+    }
+
     /// How many rows were classified and how many correctly; none for regression losses. Read as
     /// [`value`](Self::value) is.
     ///
@@ -69,7 +83,7 @@ pub(super) enum LossStep<'a, T: Real> {
     },
     CudaCrossEntropy {
         device: CudaDevice,
-        targets: DeviceTargets,
+        targets: Arc<DeviceTargets>,
         logits: Arc<Storage<T>>,
     },
     /// Its gradients for a loss of weight 1 are known since the forward pass.
@@ -88,10 +102,67 @@ pub(super) enum LossStep<'a, T: Real> {
     },
     CudaRegression {
         device: CudaDevice,
-        regression: DeviceRegression,
+        target: Arc<DeviceValues>,
         prediction: Arc<Storage<T>>,
-        target: DeviceBuffer<f32>,
     },
+}
+
+/// Labels on the host, or on the GPU of the tape.
+pub(crate) enum AnyTargets<'t, T> {
+    Host(Targets<'t, T>),
+    Cuda(Arc<DeviceTargets>),
+}
+
+impl<'t, T: Real> AnyTargets<'t, T> {
+    fn rows(&self) -> usize {
+        match self {
+            Self::Host(targets) => targets.labels.len(),
+            Self::Cuda(targets) => targets.rows(),
+        }
+    }
+
+    fn classes(&self) -> usize {
+        match self {
+            Self::Host(targets) => targets.classes,
+            Self::Cuda(targets) => targets.classes(),
+        }
+    }
+
+    /// On a GPU, sent there if they are on the host.
+    fn on(self, device: &CudaDevice) -> Result<Arc<DeviceTargets>, NnError> {
+        Ok(match self {
+            Self::Host(targets) => Arc::new(DeviceTargets::new(device, &single_targets(targets)?)?),
+            Self::Cuda(targets) => targets,
+        })
+    }
+
+    fn host(self) -> Result<Targets<'t, T>, NnError> {
+        match self {
+            Self::Host(targets) => Ok(targets),
+            Self::Cuda(_) => Err(NnError::setting("tape", "targets of another device")),
+        }
+    }
+}
+
+/// Values that a prediction is compared with, on a GPU.
+#[derive(Debug)]
+pub(crate) struct DeviceValues {
+    pub regression: DeviceRegression,
+    pub target: DeviceBuffer<f32>,
+}
+
+impl DeviceValues {
+    pub fn new(
+        device: &CudaDevice,
+        regression: &Regression<'_>,
+        rows: usize,
+        target: &[f32],
+    ) -> Result<Self, CudaError> {
+        Ok(Self {
+            regression: DeviceRegression::new(device, regression, rows)?,
+            target: device.upload(target)?,
+        })
+    }
 }
 
 impl<'a, T: Real> Tape<'a, T> {
@@ -107,14 +178,23 @@ impl<'a, T: Real> Tape<'a, T> {
         logits: Var<T>,
         targets: Targets<'a, T>,
     ) -> Result<Loss, NnError> {
+        self.any_cross_entropy(logits, AnyTargets::Host(targets))
+    }
+
+    /// As [`cross_entropy`](Self::cross_entropy), with labels that may be on the GPU already.
+    pub(crate) fn any_cross_entropy(
+        &mut self,
+        logits: Var<T>,
+        targets: AnyTargets<'a, T>,
+    ) -> Result<Loss, NnError> {
         self.check_own(&logits)?;
-        let classes = FeatureType::scalars(targets.classes);
+        let classes = FeatureType::scalars(targets.classes());
         logits.expect_kind("logits", &classes)?;
-        logits.expect_rows("logits", targets.labels.len())?;
+        logits.expect_rows("logits", targets.rows())?;
         let operands = [logits.node, None];
         let logits = logits.value;
         if let Some(device) = self.cuda() {
-            let targets = DeviceTargets::new(&device, &single_targets(targets)?)?;
+            let targets = targets.on(&device)?;
             let score = cross_entropy::cuda::forward(&device, &targets, logits.cuda()?)?;
             let value = Value::CudaScore(device.clone(), Arc::new(score));
             let node = self.record(operands, false, || {
@@ -126,6 +206,7 @@ impl<'a, T: Real> Tape<'a, T> {
             });
             return Ok(Loss { node, value });
         }
+        let targets = targets.host()?;
         let value = Value::Score(cross_entropy::forward(&targets, logits.host()?)?);
         let node = self.record(operands, false, || {
             Step::Loss(LossStep::CrossEntropy { targets, logits })
@@ -148,10 +229,21 @@ impl<'a, T: Real> Tape<'a, T> {
         targets: Targets<'_, T>,
         rows: Rows<'_>,
     ) -> Result<Loss, NnError> {
+        self.any_classifier(weights, features, AnyTargets::Host(targets), rows)
+    }
+
+    /// As [`classifier`](Self::classifier), with labels that may be on the GPU already.
+    pub(crate) fn any_classifier(
+        &mut self,
+        weights: LinearWeights,
+        features: Var<T>,
+        targets: AnyTargets<'_, T>,
+        rows: Rows<'_>,
+    ) -> Result<Loss, NnError> {
         self.check_own(&features)?;
         let channels = features.kind.dimension();
         features.expect_kind("features to classify", &FeatureType::scalars(channels))?;
-        features.expect_rows("features to classify", targets.labels.len())?;
+        features.expect_rows("features to classify", targets.rows())?;
         let Some(bias) = weights.bias else {
             return Err(NnError::setting(
                 "classifier",
@@ -159,8 +251,10 @@ impl<'a, T: Real> Tape<'a, T> {
             ));
         };
         if let Some(device) = self.cuda() {
-            return self.cuda_classifier(&device, weights, features, targets, rows);
+            let targets = targets.on(&device)?;
+            return self.cuda_classifier(&device, weights, features, &targets, rows);
         }
+        let targets = targets.host()?;
         let training = self.is_training();
         let (parameters, workspace) = self.parts();
         let [weight, bias] = parameters.values_of([Some(weights.weight), Some(bias)])?;
@@ -209,7 +303,7 @@ impl<'a, T: Real> Tape<'a, T> {
         device: &CudaDevice,
         weights: LinearWeights,
         features: Var<T>,
-        targets: Targets<'_, T>,
+        targets: &DeviceTargets,
         rows: Rows<'_>,
     ) -> Result<Loss, NnError> {
         let training = self.is_training();
@@ -220,7 +314,7 @@ impl<'a, T: Real> Tape<'a, T> {
             channels: features.kind.dimension(),
             weight,
             bias,
-            targets: &DeviceTargets::new(device, &single_targets(targets)?)?,
+            targets,
         };
         let mut predictions = DeviceRows::new(device, rows.predictions)?;
         let mut ranks = DeviceRows::new(device, rows.ranks)?;
@@ -299,24 +393,12 @@ impl<'a, T: Real> Tape<'a, T> {
             penalty,
             mask,
         };
-        let operands = [prediction.node, None];
         if let Some(device) = self.cuda() {
-            let regression = DeviceRegression::new(&device, &regression, prediction.rows)?;
-            let target = device.upload(single_slice(target)?)?;
-            let prediction = prediction.value;
-            let (found, wanted) = (prediction.cuda()?, target.view());
-            let value = regression::cuda::forward(&device, &regression, found, wanted)?;
-            let value = Value::CudaNumber(device.clone(), Arc::new(value));
-            let node = self.record(operands, false, || {
-                Step::Loss(LossStep::CudaRegression {
-                    device,
-                    regression,
-                    prediction,
-                    target,
-                })
-            });
-            return Ok(Loss { node, value });
+            let target = single_slice(target)?;
+            let target = DeviceValues::new(&device, &regression, prediction.rows, target)?;
+            return self.cuda_regression(device, prediction, Arc::new(target));
         }
+        let operands = [prediction.node, None];
         let value = regression::forward(&regression, prediction.value.host()?, target)?;
         let node = self.record(operands, false, || {
             Step::Loss(LossStep::Regression {
@@ -334,8 +416,35 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 }
 
+impl<T: Real> Tape<'_, T> {
+    /// A regression loss with values that are on the GPU already.
+    pub(crate) fn cuda_regression(
+        &mut self,
+        device: CudaDevice,
+        prediction: Var<T>,
+        target: Arc<DeviceValues>,
+    ) -> Result<Loss, NnError> {
+        self.check_own(&prediction)?;
+        let operands = [prediction.node, None];
+        let prediction = prediction.value;
+        let (found, wanted) = (prediction.cuda()?, target.target.view());
+        let value = regression::cuda::forward(&device, &target.regression, found, wanted)?;
+        let value = Value::CudaNumber(device.clone(), Arc::new(value));
+        let node = self.record(operands, false, || {
+            Step::Loss(LossStep::CudaRegression {
+                device,
+                target,
+                prediction,
+            })
+        });
+        Ok(Loss { node, value })
+    }
+}
+
 /// Targets for a GPU.
-fn single_targets<'t, T: Real>(targets: Targets<'t, T>) -> Result<Targets<'t, f32>, NnError> {
+pub(crate) fn single_targets<'t, T: Real>(
+    targets: Targets<'t, T>,
+) -> Result<Targets<'t, f32>, NnError> {
     Ok(Targets {
         classes: targets.classes,
         labels: targets.labels,
@@ -434,16 +543,15 @@ impl<T: Real> LossStep<'_, T> {
             }
             Self::CudaRegression {
                 device,
-                regression,
-                prediction,
                 target,
+                prediction,
             } => {
                 let mut dx = context.take(prediction.len())?;
                 regression::cuda::backward(
                     &device,
-                    &regression,
+                    &target.regression,
                     prediction.cuda()?,
-                    target.view(),
+                    target.target.view(),
                     weight_of_loss,
                     dx.cuda_mut()?,
                 )?;

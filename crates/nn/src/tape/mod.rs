@@ -32,6 +32,7 @@ mod pooling;
 
 pub use convolution::{ConvWeights, LinearWeights};
 pub use loss::Loss;
+pub(crate) use loss::{AnyTargets, DeviceValues, single_targets};
 pub use pointwise::NormWeights;
 
 use crate::error::check_size;
@@ -248,6 +249,17 @@ impl<'a, T: Real> Tape<'a, T> {
         Ok(Var::new(kind, rows, self.workspace.put(values)?, None))
     }
 
+    /// Puts data on the tape that is where it runs already.
+    pub(crate) fn shared_input(&self, kind: FeatureType, values: &Arc<Storage<T>>) -> Var<T> {
+        let rows = values.len().checked_div(kind.dimension()).unwrap_or(0);
+        Var {
+            kind,
+            rows,
+            value: Arc::clone(values),
+            node: None,
+        }
+    }
+
     /// Puts data on the tape whose gradient is wanted: [`backward_to`](Self::backward_to) returns it.
     ///
     /// # Errors
@@ -411,7 +423,7 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// The GPU, if it runs on one.
-    fn cuda(&self) -> Option<CudaDevice> {
+    pub(crate) fn cuda(&self) -> Option<CudaDevice> {
         self.workspace.cuda().cloned()
     }
 }

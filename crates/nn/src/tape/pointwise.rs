@@ -7,6 +7,7 @@ use crate::{NnError, ParameterId};
 use gemcnn_kernels::batch_norm::cuda::DeviceStatistics;
 use gemcnn_kernels::batch_norm::{self, BatchNorm, NormGradients, Normalisation, Statistics};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceSlice};
+use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::dropout::{self, Dropout};
 use gemcnn_kernels::elementwise::{self, Slice};
 use gemcnn_kernels::norm_gate::{self, GatedNonlinearity, NormNonlinearity};
@@ -29,6 +30,35 @@ pub struct NormWeights {
     pub mean: ParameterId,
     /// Running variance of each slot.
     pub variance: ParameterId,
+}
+
+/// Where a dropout takes its random numbers from.
+pub(super) enum RandomStep {
+    Host(Stream),
+    /// With what tells it from the others of the step.
+    Cuda(CudaDevice, Arc<DeviceStream>, u64),
+}
+
+impl RandomStep {
+    /// Dropout of features, or of gradients: it is its own adjoint.
+    fn drop_out<T: Real>(
+        &self,
+        config: &Dropout,
+        rows: usize,
+        x: &Storage<T>,
+        y: &mut Storage<T>,
+    ) -> Result<(), NnError> {
+        match self {
+            Self::Host(stream) => {
+                dropout::forward(config, *stream, rows, x.host()?, y.host_mut()?)?;
+            }
+            Self::Cuda(device, stream, salt) => {
+                let random = (&**stream, *salt);
+                dropout::cuda::forward(device, config, random, rows, x.cuda()?, y.cuda_mut()?)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A batch normalisation with the statistics it used.
@@ -59,7 +89,7 @@ pub(super) enum PointwiseStep<T: Real> {
     },
     Dropout {
         config: Arc<Dropout>,
-        stream: Stream,
+        random: RandomStep,
         rows: usize,
     },
     Activation {
@@ -258,18 +288,26 @@ impl<'a, T: Real> Tape<'a, T> {
         let Access::Training { randomness, .. } = &self.access else {
             return Ok(x);
         };
+        let stream = *randomness;
         // Every dropout of a step has its own sequence: golden-ratio steps keep seeds apart.
-        let stream = Stream {
-            seed: randomness.seed ^ self.random_steps.wrapping_mul(0x9E37_79B9_7F4A_7C15),
-            step: randomness.step,
-        };
+        let salt = self.random_steps.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.random_steps += 1;
+        let random = match self.cuda() {
+            None => RandomStep::Host(Stream {
+                seed: stream.seed ^ salt,
+                step: stream.step,
+            }),
+            Some(device) => {
+                let stream = self.workspace.device_stream(&device, stream)?;
+                RandomStep::Cuda(device, stream, salt)
+            }
+        };
         let mut y = self.output(x.rows, &x.kind)?;
-        run!(self.cuda(), dropout::forward(config, stream, x.rows; x.value; y));
+        random.drop_out(config, x.rows, &x.value, &mut y)?;
         let node = self.record([x.node, None], false, || {
             Step::Pointwise(PointwiseStep::Dropout {
                 config: config.clone(),
-                stream,
+                random,
                 rows: x.rows,
             })
         });
@@ -618,11 +656,11 @@ impl<T: Real> PointwiseStep<T> {
             }
             Self::Dropout {
                 config,
-                stream,
+                random,
                 rows,
             } => {
                 let mut dx = context.take(dy.len())?;
-                run!(cuda, dropout::backward(&config, stream, rows; dy; dx));
+                random.drop_out(&config, rows, &dy, &mut dx)?;
                 dx
             }
             Self::Activation { activation, x } => {

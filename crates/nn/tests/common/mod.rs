@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
 use gemcnn_mesh::shapes::{self, Cells};
-use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh};
-use gemcnn_nn::{GraphBatch, Real};
+use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
+use gemcnn_nn::{GraphBatch, HierarchyBatch, Real};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -49,4 +49,20 @@ pub fn graph(mesh: &Mesh) -> GaugeGraph {
 /// Two meshes of unequal size, one of them open.
 pub fn batch<T: Real>() -> GraphBatch<T> {
     GraphBatch::new([&graph(&bumpy_sphere()), &graph(&bumpy_grid())]).unwrap()
+}
+
+/// Three levels.
+pub fn hierarchy_options() -> HierarchyOptions {
+    HierarchyOptions {
+        ratios: vec![0.4, 0.5],
+        radii: vec![1.2, 2.0],
+        ..Default::default()
+    }
+}
+
+/// Three levels over the meshes of [`batch`].
+pub fn hierarchy<T: Real>() -> HierarchyBatch<T> {
+    let options = hierarchy_options();
+    let levels = |mesh: &Mesh| Hierarchy::new(mesh, &options).unwrap();
+    HierarchyBatch::new(&[levels(&bumpy_sphere()), levels(&bumpy_grid())]).unwrap()
 }

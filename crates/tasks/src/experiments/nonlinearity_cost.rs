@@ -1,22 +1,21 @@
 //! What the regular nonlinearity costs: the paper's table of time and memory over the number of samples,
 //! and matrices against Fourier transforms.
 //!
-//! The network is that of shape correspondence: `3x0` by way of three residual blocks of
-//! `16x0 + 16x1 + 16x2` to `64x0`, then 256 channels and a class for each vertex, trained with Adam at a batch of one mesh. An epoch is 80 training steps and 20 forward
-//! passes, as with the paper's data; it is not run but put together from the fastest step and the
-//! fastest pass of a few.
+//! The network is the default [`GemModel`] for shape correspondence, trained with Adam at a batch of one
+//! mesh. An epoch is 80 training steps and 20 forward passes, as with the paper's data; it is not run
+//! but put together from the fastest step and the fastest pass of a few.
 
 use super::random::Draws;
-use crate::TaskError;
+use crate::models::{GemModel, NonlinearityChoice};
 use crate::plot::{Axis, Chart, Line, PALETTE, Panel, Series};
+use crate::{Task, TaskError};
 use gemcnn_kernels::KernelError;
 use gemcnn_kernels::regular::{self, Method, Plan};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions};
-use gemcnn_nn::layers::{Nonlinearity, Regular};
 use gemcnn_nn::{
-    Activation, Aggregation, Device, FeatureType, GraphBatch, Network, NetworkConfig, NnError,
-    Optimiser, Parameters, Rows, Stream, Tape, Targets, Workspace,
+    Activation, Device, FeatureType, GraphBatch, Network, NetworkConfig, NnError, Optimiser,
+    Parameters, Rows, Stream, Tape, Targets, Workspace,
 };
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
@@ -255,26 +254,22 @@ impl Data {
 }
 
 /// The network, with a class for each vertex.
-fn correspondence(samples: Option<usize>, classes: usize) -> NetworkConfig {
-    let nonlinearity = match samples {
-        None => Nonlinearity::None,
-        Some(samples) => Regular::relu(samples).with_batch_norm().into(),
+fn correspondence(samples: Option<usize>, classes: usize) -> Result<NetworkConfig, TaskError> {
+    let model = GemModel {
+        nonlinearity: match samples {
+            None => NonlinearityChoice::None,
+            Some(_) => NonlinearityChoice::Regular,
+        },
+        samples,
+        ..GemModel::default()
     };
-    let hidden = FeatureType::uniform(CHANNELS, 2);
-    Network::builder(FeatureType::scalars(3))
-        .aggregation(Aggregation::Mean)
-        .residual(&hidden, nonlinearity.clone())
-        .residual(&hidden, nonlinearity.clone())
-        .residual(&FeatureType::scalars(64), nonlinearity)
-        .linear(256)
-        .activation(Activation::Relu)
-        .dropout(0.5)
-        .linear(classes)
+    let (input, outputs) = (FeatureType::scalars(3), FeatureType::scalars(classes));
+    model.network(&input, Task::Correspondence, &outputs)
 }
 
 impl<'d> Trainee<'d> {
-    fn new(samples: Option<usize>, data: &'d Data, device: &Device) -> Result<Self, NnError> {
-        let (network, parameters) = correspondence(samples, data.labels.len()).init(1)?;
+    fn new(samples: Option<usize>, data: &'d Data, device: &Device) -> Result<Self, TaskError> {
+        let (network, parameters) = correspondence(samples, data.labels.len())?.init(1)?;
         Ok(Self {
             samples,
             network,
@@ -396,7 +391,8 @@ impl Report {
             Panel::new(
                 title,
                 Axis::linear("samples N"),
-                Axis::linear("relative to none"),
+                // From zero, so that small differences look small.
+                Axis::linear("relative to none").limits(0.0, 1.5),
             )
             .series(Series::new("here", own))
             .series(Series::new("paper", theirs).line(Line::Dashed))
@@ -418,22 +414,21 @@ impl Report {
         let mut band_limits: Vec<usize> = self.methods.iter().map(|row| row.band_limit).collect();
         band_limits.dedup();
         let mut panel = Panel::new("", Axis::log("samples N"), Axis::log("milliseconds"));
-        for (index, band_limit) in band_limits.into_iter().enumerate() {
-            let rows = || {
-                self.methods
-                    .iter()
-                    .filter(move |row| row.band_limit == band_limit)
+        for (name, line) in [("matrices", Line::Solid), ("transforms", Line::Dashed)] {
+            let seconds = |row: &MethodRow| match line {
+                Line::Solid => row.matrices_seconds,
+                _ => row.fft_seconds,
             };
-            let colour = PALETTE[index % PALETTE.len()];
-            let matrices = rows().map(|row| (row.samples as f64, 1e3 * row.matrices_seconds));
-            let fft = rows().map(|row| (row.samples as f64, 1e3 * row.fft_seconds));
-            panel = panel
-                .series(Series::new(format!("matrices, B = {band_limit}"), matrices).colour(colour))
-                .series(
-                    Series::new(format!("transforms, B = {band_limit}"), fft)
-                        .colour(colour)
-                        .line(Line::Dashed),
-                );
+            for (index, &band_limit) in band_limits.iter().enumerate() {
+                let rows = self.methods.iter();
+                let points = rows
+                    .filter(|row| row.band_limit == band_limit)
+                    .map(|row| (row.samples as f64, 1e3 * seconds(row)));
+                let series = Series::new(format!("{name}, B = {band_limit}"), points)
+                    .line(line)
+                    .colour(PALETTE[index % PALETTE.len()]);
+                panel = panel.series(series);
+            }
         }
         Chart::new("Matrices against Fourier transforms")
             .width(640.0)

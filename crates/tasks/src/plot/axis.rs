@@ -15,6 +15,8 @@ pub struct Axis {
     pub(super) label: String,
     pub(super) scale: Scale,
     pub(super) limits: Option<(f64, f64)>,
+    /// Names of the places 0, 1, 2 and so on, instead of numbers.
+    pub(super) names: Vec<String>,
 }
 
 impl Axis {
@@ -24,6 +26,20 @@ impl Axis {
             label: label.into(),
             scale: Scale::Linear,
             limits: None,
+            names: Vec::new(),
+        }
+    }
+
+    /// An axis of names side by side, for points at 0, 1, 2 and so on.
+    pub fn named<N: Into<String>>(
+        label: impl Into<String>,
+        names: impl IntoIterator<Item = N>,
+    ) -> Self {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        Self {
+            limits: Some((-0.4, names.len() as f64 - 0.6)),
+            names,
+            ..Self::linear(label)
         }
     }
 
@@ -55,6 +71,7 @@ pub(super) struct Range {
     /// On a logarithmic axis these are logarithms to base 10.
     low: f64,
     high: f64,
+    names: Vec<String>,
 }
 
 /// A line across an axis; the small ones in between have no label.
@@ -68,12 +85,17 @@ pub(super) struct Tick {
 impl Range {
     /// What an axis shows of some data.
     pub fn new(axis: &Axis, data: impl IntoIterator<Item = f64>) -> Self {
-        let scale = axis.scale;
+        let (scale, names) = (axis.scale, axis.names.clone());
         if let Some((low, high)) = axis.limits
             && let (Some(low), Some(high)) = (scaled(scale, low), scaled(scale, high))
             && low < high
         {
-            return Self { scale, low, high };
+            return Self {
+                scale,
+                low,
+                high,
+                names,
+            };
         }
         let data = data.into_iter().filter_map(|value| scaled(scale, value));
         let (low, high) = data.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
@@ -93,7 +115,12 @@ impl Range {
             let margin = 0.04 * (high - low);
             (low - margin, high + margin)
         };
-        Self { scale, low, high }
+        Self {
+            scale,
+            low,
+            high,
+            names,
+        }
     }
 
     /// Where a number lies, as a share of the axis: outside of 0 to 1 if it is not shown, none if it
@@ -102,8 +129,12 @@ impl Range {
         Some((scaled(self.scale, value)? - self.low) / (self.high - self.low))
     }
 
-    /// About `wanted` labelled ticks, and small ones in between on a logarithmic axis.
+    /// About `wanted` labelled ticks, and small ones in between on a logarithmic axis; all names of an
+    /// axis of names.
     pub fn ticks(&self, wanted: usize) -> Vec<Tick> {
+        if !self.names.is_empty() {
+            return self.name_ticks();
+        }
         let wanted = wanted.max(2);
         match self.scale {
             Scale::Linear => self.linear_ticks(wanted),
@@ -111,6 +142,17 @@ impl Range {
             Scale::Log if self.high - self.low < 1.5 => self.round_ticks(wanted),
             Scale::Log => self.decade_ticks(wanted),
         }
+    }
+
+    fn name_ticks(&self) -> Vec<Tick> {
+        let tick = |(index, name): (usize, &String)| Tick {
+            place: (index as f64 - self.low) / (self.high - self.low),
+            label: Some(name.clone()),
+        };
+        let ticks = self.names.iter().enumerate().map(tick);
+        ticks
+            .filter(|tick| (0.0..=1.0).contains(&tick.place))
+            .collect()
     }
 
     fn linear_ticks(&self, wanted: usize) -> Vec<Tick> {
@@ -279,6 +321,17 @@ mod tests {
     fn less_than_two_decades_have_round_numbers() {
         let shown = Axis::log("").limits(0.015, 0.3);
         assert_eq!(labels(shown, &[], 5), ["0.02", "0.05", "0.1", "0.2"]);
+    }
+
+    #[test]
+    fn names_stand_at_whole_numbers() {
+        let axis = Axis::named("", ["flat", "bent", "rough"]);
+        assert_eq!(labels(axis.clone(), &[], 1), ["flat", "bent", "rough"]);
+        let range = Range::new(&axis, [0.0, 2.0]);
+        for (index, tick) in range.ticks(1).iter().enumerate() {
+            assert_eq!(range.place(index as f64), Some(tick.place));
+        }
+        assert!(labels(axis.limits(0.5, 1.5), &[], 9) == ["bent"]);
     }
 
     #[test]

@@ -1,0 +1,55 @@
+//! `gemcnn data cache`: what the cache of prepared meshes holds.
+
+use crate::failure::Failure;
+use crate::output::{count, print};
+use clap::Args;
+use gemcnn_tasks::data::{CACHE_VARIABLE, Cache};
+use std::path::PathBuf;
+
+/// Say what the cache of prepared meshes holds, or empty it.
+#[derive(Args)]
+pub struct CacheCommand {
+    /// Folder of the cache; GEMCNN_CACHE or the user's cache folder, if not given.
+    #[arg(long = "cache", value_name = "DIR")]
+    folder: Option<PathBuf>,
+
+    /// Remove everything in it. Runs that use it go on and prepare their meshes again.
+    #[arg(long)]
+    clear: bool,
+
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+impl CacheCommand {
+    pub fn run(self) -> Result<(), Failure> {
+        let cache = self.folder.map_or_else(Cache::of_user, Cache::new);
+        let Some(folder) = cache.folder() else {
+            return Err(Failure::input(format!(
+                "there is no cache: neither {CACHE_VARIABLE} nor a home folder is known"
+            )));
+        };
+        let usage = match self.clear {
+            true => cache.clear(),
+            false => cache.usage(),
+        };
+        let usage = usage.map_err(Failure::input)?;
+        if self.json {
+            let json = serde_json::to_string(&usage).map_err(Failure::input)?;
+            return print(&(json + "\n"));
+        }
+        let mut text = format!(
+            "{}: {}{}, {:.1} MB",
+            folder.display(),
+            if self.clear { "removed " } else { "" },
+            count(usage.entries, "prepared mesh", "prepared meshes"),
+            usage.bytes as f64 / 1e6
+        );
+        if usage.leftovers > 0 {
+            let files = count(usage.leftovers, "unfinished file", "unfinished files");
+            text += &format!(", {files} of killed processes");
+        }
+        print(&(text + "\n"))
+    }
+}

@@ -1,0 +1,140 @@
+//! `gemcnn data check`: the verdict on a data set.
+
+use super::TaskName;
+use crate::failure::Failure;
+use crate::output::{count, grouped, print};
+use crate::progress;
+use clap::Args;
+use gemcnn_tasks::Task;
+use gemcnn_tasks::data::{self, ClassCount, DataConfig, Part, PartCount};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// Read all of a data set, and report every problem and what is in it.
+///
+/// Exit status 1 if there is any problem.
+#[derive(Args)]
+pub struct Check {
+    /// Folder with dataset.toml, or with meshes and one obvious target, or with the registrations of
+    /// FAUST.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+
+    /// What is to be learned, where the folder does not say.
+    #[arg(long, value_enum)]
+    task: Option<TaskName>,
+
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    pub fn run(self) -> Result<(), Failure> {
+        let what = format!("reading {}", self.folder.display());
+        let config = DataConfig::Folder(self.folder);
+        let task = self.task.map(Task::from);
+        let check = progress::during(&what, || data::check(&config, task));
+        let text = match self.json {
+            true => serde_json::to_string(&check).map_err(Failure::input)? + "\n",
+            false => in_words(&check),
+        };
+        print(&text)?;
+        if !self.json {
+            for problem in &check.problems {
+                eprintln!("error: {problem}");
+            }
+        }
+        match check.problems.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::Reported),
+        }
+    }
+}
+
+fn in_words(check: &data::Check) -> String {
+    let mut text = check.name.clone();
+    if let Some(task) = check.task {
+        let _ = write!(text, " ({task})");
+    }
+    text.push('\n');
+    for note in &check.notes {
+        let _ = writeln!(text, "  note       {note}");
+    }
+    for part in &check.parts {
+        let _ = writeln!(
+            text,
+            "  {:<10} {}",
+            part.part.to_string(),
+            size(part, check.task)
+        );
+    }
+    text += &class_table(&check.classes, check.task);
+    for range in &check.values {
+        let _ = writeln!(
+            text,
+            "  value      {}: {:.6} to {:.6}, mean {:.6}",
+            range.name, range.min, range.max, range.mean
+        );
+    }
+    let verdict = match check.problems.len() {
+        0 => "ready to train on".to_string(),
+        number => count(number, "problem", "problems"),
+    };
+    let _ = writeln!(text, "  verdict    {verdict}");
+    text
+}
+
+fn size(part: &PartCount, task: Option<Task>) -> String {
+    if part.meshes == 0 {
+        return "no meshes".into();
+    }
+    let (all, what) = match task {
+        Some(Task::Classification) => (part.meshes, "of unknown class"),
+        _ => (part.vertices, "with unknown target"),
+    };
+    let mut text = format!(
+        "{}, {}",
+        count(part.meshes, "mesh", "meshes"),
+        count(part.vertices, "vertex", "vertices")
+    );
+    let unknown = all.saturating_sub(part.known);
+    if unknown > 0 {
+        let _ = write!(text, ", {} {what}", grouped(unknown));
+    }
+    text
+}
+
+/// A row for each class: how many vertices, and on how many meshes.
+fn class_table(classes: &[ClassCount], task: Option<Task>) -> String {
+    let cell = |class: &ClassCount, part: Part| {
+        let meshes = grouped(class.meshes[part as usize]);
+        match task {
+            Some(Task::Classification) => meshes,
+            _ => format!("{} on {meshes}", grouped(class.vertices[part as usize])),
+        }
+    };
+    let mut rows = vec![vec!["class".to_string(), "label".into()]];
+    rows[0].extend(Part::ALL.map(|part| part.to_string()));
+    for class in classes {
+        let mut row = vec![class.name.clone(), class.label.to_string()];
+        row.extend(Part::ALL.map(|part| cell(class, part)));
+        rows.push(row);
+    }
+    if classes.is_empty() {
+        return String::new();
+    }
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
+    };
+    let mut text = String::new();
+    for row in &rows {
+        let _ = write!(text, "  {:<width$}", row[0], width = width(0).max(10));
+        for (column, cell) in row.iter().enumerate().skip(1) {
+            let _ = write!(text, "  {cell:>width$}", width = width(column));
+        }
+        text.push('\n');
+    }
+    text
+}

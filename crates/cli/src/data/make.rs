@@ -1,0 +1,129 @@
+//! `gemcnn data make`: generated data sets.
+
+use crate::failure::Failure;
+use crate::output::{count, print, write_file};
+use crate::progress;
+use clap::{Args, Subcommand};
+use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
+use gemcnn_mesh::{AttributeValues, Mesh, VertexAttribute, WriteOptions, write_mesh};
+use gemcnn_tasks::Task;
+use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, Description, Parts};
+use rayon::prelude::*;
+use std::path::{Path, PathBuf};
+
+/// Make a data set: a folder of meshes with targets, to look at or to change.
+#[derive(Args)]
+pub struct Make {
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+#[derive(Subcommand)]
+enum Kind {
+    Bodies(Bodies),
+}
+
+/// Synthetic bodies in correspondence, as `gemcnn train correspondence` uses them.
+#[derive(Args)]
+struct Bodies {
+    /// Folder for the data set; it must not hold one already.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+
+    /// How many bodies; the first 80 % are for training.
+    #[arg(long, value_name = "N", default_value_t = BodiesConfig::default().count, value_parser = body_count)]
+    count: usize,
+
+    /// Vertices of each body.
+    #[arg(long, value_name = "N", default_value_t = BodiesConfig::default().vertices)]
+    vertices: usize,
+
+    /// Another seed, other bodies.
+    #[arg(long, value_name = "SEED", default_value_t = BodiesConfig::default().seed)]
+    seed: u64,
+}
+
+fn body_count(text: &str) -> Result<usize, String> {
+    let count: usize = text.parse().map_err(|error| format!("{error}"))?;
+    match (1..=100_000).contains(&count) {
+        true => Ok(count),
+        false => Err("must be from 1 to 100,000".into()),
+    }
+}
+
+impl Make {
+    pub fn run(self) -> Result<(), Failure> {
+        match self.kind {
+            Kind::Bodies(bodies) => bodies.run(),
+        }
+    }
+}
+
+impl Bodies {
+    fn run(self) -> Result<(), Failure> {
+        let description = self.folder.join(DESCRIPTION_FILE);
+        if description.exists() {
+            return Err(Failure::input(format!(
+                "{} is there already; name another folder",
+                description.display()
+            )));
+        }
+        let options = BodyOptions {
+            vertices: self.vertices,
+            seed: self.seed,
+            ..Default::default()
+        };
+        let family = progress::during("making the template", || BodyFamily::new(&options));
+        let family = family.map_err(Failure::usage)?;
+        let meshes = self.folder.join("meshes");
+        std::fs::create_dir_all(&meshes)
+            .map_err(|error| Failure::input(format!("{}: {error}", meshes.display())))?;
+        let parts: Vec<u8> = family.segments().iter().map(|part| part.label()).collect();
+        let part = VertexAttribute::new("part", AttributeValues::U8(parts));
+        let write = |path: &Path, mesh: &Mesh| {
+            let attributes = std::slice::from_ref(&part);
+            write_mesh(path, mesh, attributes, &WriteOptions::default()).map_err(Failure::input)
+        };
+        write(&self.folder.join("template.ply"), family.template())?;
+        let what = format!("making {}", count(self.count, "body", "bodies"));
+        progress::during(&what, || {
+            (0..self.count).into_par_iter().try_for_each(|number| {
+                let path = meshes.join(format!("{}.ply", name(number)));
+                write(&path, &family.body(number as u64))
+            })
+        })?;
+        self.describe(&description)?;
+        print(&format!(
+            "{}: {} of {} in correspondence\n",
+            self.folder.display(),
+            count(self.count, "body", "bodies"),
+            count(self.vertices, "vertex", "vertices"),
+        ))
+    }
+
+    /// Lists of the parts, and last the description, without which there is no data set.
+    fn describe(&self, path: &Path) -> Result<(), Failure> {
+        let config = BodiesConfig {
+            count: self.count,
+            ..Default::default()
+        };
+        let train = config.training();
+        for (file, numbers) in [("train.txt", 0..train), ("test.txt", train..self.count)] {
+            let names: String = numbers.map(|number| name(number) + "\n").collect();
+            write_file(&self.folder.join(file), names.as_bytes())?;
+        }
+        let mut description = Description::new(Task::Correspondence);
+        description.meshes = "meshes".into();
+        description.template = Some("template.ply".into());
+        description.split.files = Some(Parts {
+            train: Some("train.txt".into()),
+            validation: None,
+            test: Some("test.txt".into()),
+        });
+        write_file(path, description.to_toml().as_bytes())
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("body_{number:03}")
+}

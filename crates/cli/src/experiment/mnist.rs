@@ -1,0 +1,257 @@
+//! `gemcnn experiment mnist`: digits on flat, bent and rough grids.
+
+use crate::device::DeviceArgs;
+use crate::failure::Failure;
+use crate::output::{grouped, print};
+use clap::Args;
+use gemcnn_nn::ProductMode;
+use gemcnn_tasks::experiments::mnist::{
+    Event, Experiment, Model, RateRule, Report, RunResult, RunSettings, Surface,
+};
+use gemcnn_tasks::mnist::Mnist;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+/// Learn digits on grids of one geometry and test on those of others: the paper's first experiment.
+///
+/// Each run (training geometry, model, seed) has a folder of its own in OUT, with a checkpoint after every
+/// epoch. Finished runs are skipped and interrupted ones go on where they were, so the same command can
+/// be given again at any time. At the end OUT has results.json, a table, the figure and pictures of the
+/// grids, made from all finished runs there.
+#[derive(Args)]
+pub struct MnistCommand {
+    /// Directory with the four IDX files, gzipped or not (see `gemcnn data fetch mnist`).
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "mnist",
+        conflicts_with = "quick"
+    )]
+    data: PathBuf,
+
+    /// Directory for runs, results and figures; runs/mnist, or runs/mnist-quick with --quick, if not
+    /// given.
+    #[arg(long, value_name = "OUT")]
+    out: Option<PathBuf>,
+
+    /// A trial of under a minute with the 800 digits that come with the program.
+    #[arg(long)]
+    quick: bool,
+
+    /// Geometries to train on: flat, isometric, and roughnesses of at least 0 and below 3. The paper's
+    /// (flat,1,1.5,2,2.25,2.5) if not given.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    train: Vec<Surface>,
+
+    /// Geometries to test on. The paper's (flat,isometric,0.5,1,1.25,1.5,1.75,2,2.25,2.5) if not given.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    test: Vec<Surface>,
+
+    /// Networks: paper-types (the types the paper gives, 99,978 parameters), paper-size (those times 1.3,
+    /// 162,705 parameters), graph (isotropic, 163,033 parameters).
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    model: Vec<Model>,
+
+    /// How many seeds to train each from: 1, 2, ...
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: Option<u64>,
+
+    /// The first of the seeds.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    first_seed: u64,
+
+    /// Passes over the training digits.
+    #[arg(long, value_name = "N")]
+    epochs: Option<usize>,
+
+    /// Digits in a step.
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
+
+    /// The learning rate at its highest.
+    #[arg(long, value_name = "RATE")]
+    rate: Option<f64>,
+
+    /// How the learning rate changes: plateau (the paper's: halved when the validation loss has not
+    /// improved for 3 epochs), one-cycle, cosine.
+    #[arg(long, value_name = "RULE")]
+    schedule: Option<RateRule>,
+
+    /// Cut each cell of the grids into two triangles: six neighbours instead of four.
+    #[arg(long)]
+    triangles: bool,
+
+    /// Displacements of rough grids before smoothing are uniform up to this many pixels either way.
+    #[arg(long, value_name = "PIXELS")]
+    amplitude: Option<f64>,
+
+    /// Learn from the first N digits only.
+    #[arg(long, value_name = "N")]
+    training_digits: Option<usize>,
+
+    /// Digits for validation, those that follow; 5,000 if not given.
+    #[arg(long, value_name = "N")]
+    validation_digits: Option<usize>,
+
+    /// Test with the first N digits only.
+    #[arg(long, value_name = "N")]
+    test_digits: Option<usize>,
+
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+impl MnistCommand {
+    pub fn run(self) -> Result<(), Failure> {
+        let experiment = self.experiment();
+        let (data, out) = match self.quick {
+            true => (Mnist::few(), "runs/mnist-quick"),
+            false => (Mnist::open(&self.data), "runs/mnist"),
+        };
+        let data = data.map_err(Failure::input)?;
+        let out = self.out.unwrap_or_else(|| out.into());
+        let device = self.device.open(ProductMode::Tf32)?;
+        let mut watcher = Watcher::new();
+        experiment
+            .run(&data, &out, &device, &mut |event| watcher.event(&event))
+            .map_err(Failure::input)?;
+        let report = Report::read(&out).map_err(Failure::input)?;
+        report.write(&out).map_err(Failure::input)?;
+        print(&report.to_string())
+    }
+
+    fn experiment(&self) -> Experiment {
+        let mut experiment = match self.quick {
+            true => Experiment::quick(),
+            false => Experiment::default(),
+        };
+        let replace = |list: &mut Vec<Surface>, given: &[Surface]| {
+            if !given.is_empty() {
+                *list = given.to_vec();
+            }
+        };
+        replace(&mut experiment.train, &self.train);
+        replace(&mut experiment.test, &self.test);
+        if !self.model.is_empty() {
+            experiment.models = self.model.clone();
+        }
+        let seeds = self.seeds.unwrap_or(experiment.seeds.len() as u64);
+        experiment.seeds = (0..seeds)
+            .map(|i| self.first_seed.wrapping_add(i))
+            .collect();
+        experiment.epochs = self.epochs.unwrap_or(experiment.epochs);
+        experiment.batch = self.batch.unwrap_or(experiment.batch);
+        experiment.rate = self.rate.unwrap_or(experiment.rate);
+        experiment.schedule = self.schedule.unwrap_or(experiment.schedule);
+        experiment.grids.triangles = self.triangles;
+        experiment.grids.amplitude = self.amplitude.unwrap_or(experiment.grids.amplitude);
+        experiment.training_digits = self.training_digits;
+        let validation = self.validation_digits;
+        experiment.validation_digits = validation.unwrap_or(experiment.validation_digits);
+        experiment.test_digits = self.test_digits;
+        experiment
+    }
+}
+
+/// Says on standard error how runs go on: a line for each epoch and test, and on a terminal a bar for
+/// the steps in between.
+struct Watcher {
+    bar: Option<ProgressBar>,
+}
+
+impl Watcher {
+    fn new() -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("{msg} {bar:30} step {pos} of {len}");
+            ProgressBar::hidden().with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        Self { bar }
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Started { settings, epochs } => {
+                let of = settings.epochs;
+                self.say(&match epochs {
+                    0 => format!("{}: {of} epochs", title(settings)),
+                    _ => format!("{}: goes on after {epochs} of {of} epochs", title(settings)),
+                });
+            }
+            Event::Skipped { settings } => {
+                self.say(&format!("{}: finished before", title(settings)));
+            }
+            Event::Step {
+                settings,
+                epoch,
+                step,
+                steps,
+            } => {
+                if let Some(bar) = &self.bar {
+                    if *step == 1 {
+                        bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
+                        bar.set_length(*steps as u64);
+                        bar.set_message(format!("  epoch {epoch} of {}", settings.epochs));
+                    }
+                    bar.set_position(*step as u64);
+                }
+            }
+            Event::Epoch { settings, record } => {
+                self.say(&format!(
+                    "  epoch {:>2} of {}: loss {:.4}, validation loss {:.4}, error {:.2} %, rate {:.2e}, {:.1} s",
+                    record.epoch,
+                    settings.epochs,
+                    record.training_loss,
+                    record.validation_loss,
+                    100.0 * record.validation_error,
+                    record.rate,
+                    record.seconds
+                ));
+            }
+            Event::Test { test, .. } => {
+                self.say(&format!(
+                    "  tested on {}: {} of {} wrong, {:.2} %",
+                    test.surface,
+                    grouped(test.wrong),
+                    grouped(test.digits),
+                    100.0 * test.error()
+                ));
+            }
+            Event::Finished { result } => self.finished(result),
+        }
+    }
+
+    fn finished(&self, result: &RunResult) {
+        if let Some(isometry) = &result.isometry {
+            self.say(&format!(
+                "  flat and isometric: {} of {} answers differ, logits (up to {:.1}) by at most {:.1e}",
+                isometry.different_answers,
+                grouped(isometry.digits),
+                isometry.largest_logit,
+                isometry.largest_difference
+            ));
+        }
+    }
+
+    fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn title(settings: &RunSettings) -> String {
+    format!(
+        "trained on {}, {}, seed {}",
+        settings.train, settings.model, settings.seed
+    )
+}

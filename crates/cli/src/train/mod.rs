@@ -1,0 +1,231 @@
+//! `gemcnn train`: from meshes to a model.
+
+mod progress;
+
+use crate::device::DeviceArgs;
+use crate::failure::Failure;
+use crate::output::print;
+use clap::Args;
+use gemcnn_nn::ProductMode;
+use gemcnn_tasks::data::{Cache, DataConfig};
+use gemcnn_tasks::train::{Outcome, Precision, RunConfig, RunDirectory, StopFlag, train};
+use gemcnn_tasks::{FeatureConfig, FeatureKind, ModelConfig, Task, TaskError};
+use progress::TrainProgress;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as ValueError;
+use std::path::{Path, PathBuf};
+
+/// Where runs are, unless told otherwise.
+const RUNS: &str = "runs";
+
+/// Options of `gemcnn train`.
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    /// What to learn (correspondence, segmentation, classification or regression), or a configuration
+    /// in TOML, which docs/training.md describes.
+    #[arg(value_name = "TASK or CONFIG.toml", required_unless_present = "resume")]
+    what: Option<String>,
+
+    /// Folder of meshes with targets. Correspondence alone can do without: it then learns synthetic
+    /// bodies.
+    #[arg(long, value_name = "DIR", help_heading = "Data")]
+    data: Option<PathBuf>,
+
+    /// What the network sees of each vertex: xyz, shot, matrix or reltan [default: xyz]
+    #[arg(long, value_name = "KIND", help_heading = "Data")]
+    features: Option<FeatureKind>,
+
+    /// The network: gem, graph, angular or unet [default: gem]
+    #[arg(long, value_name = "KIND", help_heading = "Training", value_parser = model_of_kind)]
+    model: Option<ModelConfig>,
+
+    /// Passes over the training part [default: 100]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    epochs: Option<u64>,
+
+    /// Meshes in a step [default: 4]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    batch: Option<usize>,
+
+    /// Base learning rate [default: 0.01]
+    #[arg(long, value_name = "R", help_heading = "Training")]
+    rate: Option<f64>,
+
+    /// Where all randomness comes from [default: 1]
+    #[arg(long, value_name = "S", help_heading = "Training")]
+    seed: Option<u64>,
+
+    /// A first look within minutes: few epochs, and few and small bodies where no data are given.
+    #[arg(long, help_heading = "Training")]
+    quick: bool,
+
+    /// Directory of this run, new or empty [default: the next free runs/NAME-N]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "resume",
+        help_heading = "Run"
+    )]
+    run_dir: Option<PathBuf>,
+
+    /// Goes on with a run that was stopped or killed, from its last checkpoint.
+    #[arg(long, value_name = "RUN", help_heading = "Run")]
+    resume: Option<PathBuf>,
+
+    /// Says nothing while all goes well.
+    #[arg(long, short, help_heading = "Run")]
+    quiet: bool,
+
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+/// Runs `gemcnn train`.
+pub fn run(args: TrainArgs) -> Result<(), Failure> {
+    let config = args.config()?;
+    config.check().map_err(Failure::usage)?;
+    let stop = stop_on_signals()?;
+    let (device, reason) = args.device.choose(config.training.precision.into())?;
+    let run = match (&args.resume, &args.run_dir) {
+        (Some(path), _) => RunDirectory::open(path),
+        (None, Some(path)) => RunDirectory::create(path),
+        (None, None) => RunDirectory::create_next(Path::new(RUNS), &config.name()),
+    };
+    let run = run.map_err(Failure::input)?;
+    if !args.quiet {
+        eprintln!("{reason}");
+    }
+    let mut progress = TrainProgress::new(args.quiet);
+    let cache = Cache::of_user();
+    let outcome = train(&config, &run, &cache, &device, &mut progress, &stop);
+    drop(progress);
+    match outcome {
+        Ok(Outcome::Finished { .. }) => print(&what_is_where(&run)),
+        Ok(Outcome::Stopped { epoch, step }) => Err(Failure::Interrupted(format!(
+            "stopped in epoch {}, after {step} of its steps; all of it is saved\n{}",
+            epoch + 1,
+            how_to_resume(&run)
+        ))),
+        Err(error) => Err(Failure::Input(what_is_left(error, run))),
+    }
+}
+
+impl TrainArgs {
+    /// The configuration that was asked for, with the options put over what a file says.
+    fn config(&self) -> Result<RunConfig, Failure> {
+        let mut config = match (&self.what, &self.resume) {
+            (Some(what), _) => match Task::deserialize(deserializer(what)) {
+                Ok(task) => RunConfig::new(task),
+                Err(_) if Path::new(what).is_file() => {
+                    RunConfig::read(Path::new(what)).map_err(Failure::input)?
+                }
+                Err(error) => {
+                    let problem = format!("`{what}` is neither a file nor a task: {error}");
+                    return Err(Failure::Usage(problem));
+                }
+            },
+            (None, Some(run)) => {
+                RunConfig::read(&run.join("config.toml")).map_err(|error| match error {
+                    TaskError::File { .. } => {
+                        Failure::Input(format!("{}: no run to resume: {error}", run.display()))
+                    }
+                    other => Failure::input(other),
+                })?
+            }
+            (None, None) => return Err(Failure::Usage("say what to learn".into())),
+        };
+        if self.quick {
+            make_quick(&mut config);
+        }
+        if let Some(folder) = &self.data {
+            config.data = DataConfig::Folder(folder.clone());
+        }
+        if let Some(kind) = self.features {
+            config.features = FeatureConfig::new(kind);
+        }
+        if let Some(model) = &self.model {
+            config.model = model.clone();
+        }
+        let training = &mut config.training;
+        training.epochs = self.epochs.unwrap_or(training.epochs);
+        training.batch = self.batch.unwrap_or(training.batch);
+        training.rate = self.rate.unwrap_or(training.rate);
+        training.seed = self.seed.unwrap_or(training.seed);
+        match self.device.products() {
+            Some(ProductMode::Tf32) => training.precision = Precision::Tf32,
+            Some(ProductMode::F32) => training.precision = Precision::F32,
+            None => {}
+        }
+        config.anchored().map_err(Failure::input)
+    }
+}
+
+/// Few epochs, and few and small bodies: over 90 % in a few minutes on two cores.
+fn make_quick(config: &mut RunConfig) {
+    config.training.epochs = 20;
+    if let DataConfig::Bodies(bodies) = &mut config.data {
+        bodies.count = 40;
+        bodies.vertices = 500;
+    }
+}
+
+fn deserializer(text: &str) -> impl serde::Deserializer<'_, Error = ValueError> {
+    text.into_deserializer()
+}
+
+/// The model of a kind with its default settings.
+fn model_of_kind(text: &str) -> Result<ModelConfig, String> {
+    serde_json::from_value(serde_json::json!({ "kind": text })).map_err(|error| error.to_string())
+}
+
+/// The first Ctrl-C or request to terminate saves and stops, the second one stops at once.
+fn stop_on_signals() -> Result<StopFlag, Failure> {
+    let stop = StopFlag::new();
+    let requested = stop.clone();
+    let handler = move || {
+        if requested.request() {
+            std::process::exit(Failure::INTERRUPTED.into());
+        }
+        eprintln!("\nsaves and stops after this step; once more stops at once");
+    };
+    ctrlc::set_handler(handler)
+        .map_err(|error| Failure::input(format!("cannot listen for Ctrl-C: {error}")))?;
+    Ok(stop)
+}
+
+fn how_to_resume(run: &RunDirectory) -> String {
+    format!("go on with: gemcnn train --resume {}", run.path().display())
+}
+
+/// What failed, and what there is to go on from.
+fn what_is_left(error: TaskError, run: RunDirectory) -> String {
+    let saved = run.checkpoint().exists();
+    match error {
+        error if !run.config().exists() => {
+            run.discard();
+            error.to_string()
+        }
+        TaskError::Diverged { .. } if saved => format!(
+            "{error}\nthe last good checkpoint is {}",
+            run.checkpoint().display()
+        ),
+        TaskError::Checkpoint { .. } | TaskError::OtherRun { .. } => error.to_string(),
+        error if saved => format!(
+            "{error}\nthe last checkpoint is whole; when this is put right, {}",
+            how_to_resume(&run)
+        ),
+        error => format!("{error}\nwhen this is put right, {}", how_to_resume(&run)),
+    }
+}
+
+fn what_is_where(run: &RunDirectory) -> String {
+    let path = run.path().display();
+    format!(
+        "model    {}\nmetrics  {}\ncurve    {}.png, {2}.svg\n\
+         next     gemcnn eval {path}\n         gemcnn predict {path} MESH... -o DIR\n",
+        run.model().display(),
+        run.metrics().display(),
+        run.curve().display(),
+    )
+}

@@ -1,0 +1,218 @@
+//! A training run on the terminal: a bar where there is one, plain lines elsewhere.
+
+use gemcnn_tasks::train::{Event, Observer, Record, Scores, StepReport};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// Silence within an epoch before the next plain line.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Tells on standard error how training goes.
+pub enum TrainProgress {
+    /// Only what went wrong.
+    Quiet,
+    /// A bar below the lines of the epochs.
+    Bar(ProgressBar),
+    /// Lines alone.
+    Lines {
+        /// When the last one was written.
+        last: Instant,
+    },
+}
+
+impl TrainProgress {
+    pub fn new(quiet: bool) -> Self {
+        if quiet {
+            Self::Quiet
+        } else if std::io::stderr().is_terminal() {
+            let bar = ProgressBar::new(0);
+            if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:24} {pos}/{len}  {msg}")
+            {
+                bar.set_style(style);
+            }
+            Self::Bar(bar)
+        } else {
+            Self::Lines {
+                last: Instant::now(),
+            }
+        }
+    }
+
+    /// A line that stays.
+    fn say(&mut self, line: &str) {
+        match self {
+            Self::Quiet => {}
+            Self::Bar(bar) => bar.suspend(|| eprintln!("{line}")),
+            Self::Lines { last } => {
+                eprintln!("{line}");
+                *last = Instant::now();
+            }
+        }
+    }
+
+    /// How far something is, which the next news replaces.
+    fn show(&mut self, what: &str, done: u64, total: u64, message: impl FnOnce() -> String) {
+        match self {
+            Self::Quiet => {}
+            Self::Bar(bar) => {
+                bar.set_prefix(what.to_owned());
+                bar.set_length(total);
+                bar.set_position(done);
+                bar.set_message(message());
+            }
+            Self::Lines { last } if last.elapsed() < PATIENCE => {}
+            Self::Lines { last } => {
+                eprintln!("{what}: {done} of {total}  {}", message());
+                *last = Instant::now();
+            }
+        }
+    }
+}
+
+impl Observer for TrainProgress {
+    fn observe(&mut self, event: Event<'_>) {
+        match event {
+            Event::Note(note) => self.say(note),
+            Event::Preparing { done, total } => {
+                self.show("meshes", done as u64, total as u64, String::new);
+            }
+            Event::Started {
+                run,
+                network,
+                epochs,
+                steps,
+                training,
+                held_out,
+            } => {
+                self.say(&format!(
+                    "{network}\n{training} meshes to train on, {held_out} to evaluate on; \
+                     {epochs} epochs of {steps} steps; run in {}",
+                    run.display()
+                ));
+                if let Self::Bar(bar) = self {
+                    bar.set_length(steps);
+                    bar.set_message("");
+                }
+            }
+            Event::Resumed {
+                checkpoint,
+                epoch,
+                step,
+                other_device,
+            } => {
+                self.say(&format!(
+                    "goes on from {} in epoch {epoch}, after {step} of its steps",
+                    checkpoint.display()
+                ));
+                if let Some(device) = other_device {
+                    self.say(&format!(
+                        "the checkpoint was made on another device ({device}): results will be as \
+                         good, but not the same to the bit"
+                    ));
+                }
+            }
+            Event::EpochStarted { .. } | Event::CheckpointWritten { .. } => {}
+            Event::StepDone(report) => {
+                let what = format!("epoch {}", report.epoch);
+                self.show(&what, report.step, report.steps, || describe(report));
+            }
+            Event::EpochDone(record) => self.say(&summarise(record)),
+        }
+    }
+}
+
+impl Drop for TrainProgress {
+    fn drop(&mut self) {
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn describe(report: &StepReport) -> String {
+    let mut parts = Vec::new();
+    parts.extend(report.loss.map(|loss| format!("loss {loss:.4}")));
+    parts.extend(report.accuracy.map(percent));
+    parts.push(format!("{:.1} meshes/s", report.meshes_per_second));
+    parts.push(format!("{} left", time(report.time_left)));
+    parts.join("  ")
+}
+
+fn summarise(record: &Record) -> String {
+    let part = |name: &str, scores: Option<Scores>| {
+        scores.map_or(String::new(), |scores| {
+            let mut text = format!("  {name}: loss {:.4}", scores.loss);
+            text.extend(
+                scores
+                    .accuracy
+                    .map(|accuracy| format!(", {}", percent(accuracy))),
+            );
+            text.extend(scores.error.map(|error| format!(", error {error:.4}")));
+            text
+        })
+    };
+    format!(
+        "epoch {:>3}{}{}  {:.1} meshes/s",
+        record.epoch,
+        part("training", record.training),
+        part("held out", record.held_out),
+        record.meshes_per_second
+    )
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} % right", 100.0 * share)
+}
+
+/// `45 s`, `12 min`, `3 h 20 min`.
+fn time(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..=99 => format!("{seconds} s"),
+        100..=5999 => format!("{} min", (seconds + 30) / 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_short() {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (99, "99 s"),
+            (100, "2 min"),
+            (5999, "100 min"),
+            (12_000, "3 h 20 min"),
+        ] {
+            assert_eq!(time(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn an_epoch_is_one_line() {
+        let scores = |loss, accuracy, error| Scores {
+            loss,
+            accuracy,
+            error,
+            counted: 3,
+        };
+        let record = Record {
+            epoch: 7,
+            step: 140,
+            rate: 0.01,
+            training: Some(scores(0.5, Some(0.875), None)),
+            held_out: Some(scores(0.25, None, Some(1.5))),
+            seconds: 3.0,
+            meshes_per_second: 12.34,
+        };
+        assert_eq!(
+            summarise(&record),
+            "epoch   7  training: loss 0.5000, 87.50 % right  held out: loss 0.2500, error 1.5000  \
+             12.3 meshes/s"
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! Where a function is zero, as triangles: marching tetrahedra on a cubic lattice.
+//!
+//! Every cube is cut into six tetrahedra around its main diagonal, the same way everywhere, so that
+//! neighbouring cubes agree on their common face. A tetrahedron has only two kinds of crossing (one
+//! corner cut off, or two from two), neither ambiguous: the surface is a closed manifold whenever
+//! the function is positive all around the lattice's border.
+
+use glam::DVec3;
+use rayon::prelude::*;
+
+/// Steps from a lattice point to the seven others of its cube; edges of tetrahedra run along them.
+const STEPS: [[usize; 3]; 8] = [
+    [0, 0, 0],
+    [1, 0, 0],
+    [0, 1, 0],
+    [1, 1, 0],
+    [0, 0, 1],
+    [1, 0, 1],
+    [0, 1, 1],
+    [1, 1, 1],
+];
+/// Corners of the six tetrahedra as indices into `STEPS`, each positively oriented.
+const TETRAHEDRA: [[usize; 4]; 6] = [
+    [0, 1, 3, 7],
+    [0, 3, 2, 7],
+    [0, 2, 6, 7],
+    [0, 6, 4, 7],
+    [0, 4, 5, 7],
+    [0, 5, 1, 7],
+];
+/// Crossings keep this fraction of a lattice edge away from its ends, so that none coincide.
+const CLEARANCE: f64 = 0.1;
+const NONE: u32 = u32::MAX;
+
+/// The zero set of `value` between `low` and `high`, with outward-facing triangles where `value` is
+/// negative inside; the lattice has about the spacing `spacing`.
+pub(super) fn isosurface(
+    value: impl Fn(DVec3) -> f64 + Sync,
+    low: DVec3,
+    high: DVec3,
+    spacing: f64,
+) -> (Vec<DVec3>, Vec<[u32; 3]>) {
+    let [nx, ny, nz] = ((high - low) / spacing)
+        .to_array()
+        .map(|cells| cells.ceil() as usize + 1);
+    let index = |[x, y, z]: [usize; 3]| (z * ny + y) * nx + x;
+    let position = |[x, y, z]: [usize; 3]| low + spacing * DVec3::new(x as f64, y as f64, z as f64);
+    let values: Vec<f64> = (0..nx * ny * nz)
+        .into_par_iter()
+        .with_min_len(1024)
+        .map(|i| value(position([i % nx, i / nx % ny, i / (nx * ny)])))
+        .collect();
+
+    let mut vertices = Vec::new();
+    let mut triangles = Vec::new();
+    // The crossing on the edge from a lattice point along each of the steps.
+    let mut crossings = vec![[NONE; 8]; values.len()];
+    for z in 0..nz - 1 {
+        for y in 0..ny - 1 {
+            for x in 0..nx - 1 {
+                let corner = |step: usize| {
+                    let [dx, dy, dz] = STEPS[step];
+                    [x + dx, y + dy, z + dz]
+                };
+                let corner_values: [f64; 8] =
+                    std::array::from_fn(|step| values[index(corner(step))]);
+                let inside = corner_values.map(|value| value < 0.0);
+                if inside == [true; 8] || inside == [false; 8] {
+                    continue;
+                }
+                let mut crossing = |a: usize, b: usize| {
+                    // Along every edge of a tetrahedron one corner's step contains the other's bits.
+                    let (from, to) = (a.min(b), a.max(b));
+                    let slot = &mut crossings[index(corner(from))][from ^ to];
+                    if *slot == NONE {
+                        let (start, end) = (corner_values[from], corner_values[to]);
+                        let along = (start / (start - end)).clamp(CLEARANCE, 1.0 - CLEARANCE);
+                        *slot = vertices.len() as u32;
+                        vertices.push(position(corner(from)).lerp(position(corner(to)), along));
+                    }
+                    *slot
+                };
+                for tetrahedron in TETRAHEDRA {
+                    march(tetrahedron, &inside, &mut crossing, &mut triangles);
+                }
+            }
+        }
+    }
+    (vertices, triangles)
+}
+
+/// The triangles of one tetrahedron, facing its corners outside.
+fn march(
+    corners: [usize; 4],
+    inside: &[bool; 8],
+    crossing: &mut impl FnMut(usize, usize) -> u32,
+    triangles: &mut Vec<[u32; 3]>,
+) {
+    /// Even permutations that put any one corner, or any two, in front.
+    const FRONT: [[usize; 4]; 4] = [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0]];
+    const PAIRS: [[usize; 4]; 6] = [
+        [0, 1, 2, 3],
+        [0, 2, 3, 1],
+        [0, 3, 1, 2],
+        [1, 2, 0, 3],
+        [1, 3, 2, 0],
+        [2, 3, 0, 1],
+    ];
+    let is_inside = corners.map(|corner| inside[corner]);
+    let count = is_inside.iter().filter(|&&inside| inside).count();
+    match count {
+        1 | 3 => {
+            for order in FRONT
+                .iter()
+                .filter(|order| is_inside[order[0]] == (count == 1))
+            {
+                let [i, j, k, l] = order.map(|place| corners[place]);
+                let [first, second, third] = [crossing(i, j), crossing(i, k), crossing(i, l)];
+                triangles.push(if count == 1 {
+                    [first, second, third]
+                } else {
+                    [first, third, second]
+                });
+            }
+        }
+        2 => {
+            for order in PAIRS
+                .iter()
+                .filter(|order| is_inside[order[0]] && is_inside[order[1]])
+            {
+                let [i, j, k, l] = order.map(|place| corners[place]);
+                let [ik, il, jl, jk] = [
+                    crossing(i, k),
+                    crossing(i, l),
+                    crossing(j, l),
+                    crossing(j, k),
+                ];
+                triangles.extend([[ik, il, jl], [ik, jl, jk]]);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Faces, Mesh, MeshReport};
+
+    #[test]
+    fn a_sphere_and_a_ring_come_out_closed_outward_and_of_their_genus() {
+        let sphere = |p: DVec3| p.length() - 0.8;
+        let ring = |p: DVec3| (p.truncate().length() - 0.6).hypot(p.z) - 0.25;
+        let extent = DVec3::splat(1.0);
+        for (triangles, genus, volume) in [
+            (isosurface(sphere, -extent, extent, 0.07), 0, 2.145),
+            (isosurface(ring, -extent, extent, 0.07), 1, 0.740),
+        ] {
+            let (vertices, triangles) = triangles;
+            let enclosed: f64 = triangles
+                .iter()
+                .map(|t| {
+                    let [a, b, c] = t.map(|v| vertices[v as usize]);
+                    a.dot(b.cross(c)) / 6.0
+                })
+                .sum();
+            assert!((enclosed / volume - 1.0).abs() < 0.03, "{enclosed}");
+            let faces: Faces = triangles.iter().collect();
+            let report = MeshReport::new(&Mesh::new(vertices, faces).unwrap());
+            assert!(report.is_sound() && report.closed, "{report:?}");
+            assert_eq!(report.genus, Some(genus));
+        }
+    }
+}

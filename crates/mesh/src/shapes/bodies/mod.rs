@@ -1,0 +1,372 @@
+//! Human-like bodies: a family of closed surfaces with the same connectivity, of many people in many
+//! poses.
+//!
+//! One body at rest is the smooth union of solids around a skeleton ([`skeleton`], [`surface`]),
+//! meshed once ([`isosurface`], [`triangulation`], [`remesh`]). Each further body stretches it to
+//! another person ([`person`]), draws a pose ([`pose`]) and lets every vertex follow the bones by its
+//! share in them ([`weights`]). Vertex `i` is the same place of the body in all of them.
+
+mod isosurface;
+mod person;
+mod pose;
+mod remesh;
+mod skeleton;
+mod surface;
+mod triangulation;
+mod weights;
+
+use glam::{DQuat, DVec3};
+
+use self::isosurface::isosurface;
+use self::person::Person;
+use self::pose::{Motion, Pose};
+use self::remesh::remesh;
+use self::skeleton::ANATOMY;
+use self::surface::Skin;
+use self::triangulation::Triangulation;
+use self::weights::SkinWeights;
+use super::random::Uniform;
+use super::{ShapeError, require};
+use crate::{Adjacency, Faces, Mesh};
+
+/// Spacing of the lattice that finds the body's topology, in metres: finer than any gap or limb.
+const LATTICE: f64 = 0.015;
+/// Reach of the smoothing of normals, in metres.
+const SMOOTH_NORMALS: f64 = 0.025;
+
+/// What a family of bodies is like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BodyOptions {
+    /// Number of vertices of every body, from 500 to 200,000; 6,890 by default, as many as the
+    /// registered human scans that are commonly used for correspondence have.
+    pub vertices: usize,
+    /// Seed of people and poses; the connectivity does not depend on it.
+    pub seed: u64,
+    /// How much people differ in lengths, girths and relief, from 0 (not at all) to 1 (the default).
+    pub people: f64,
+    /// How far poses go, from 0 (all bodies at rest) to 1 (the default).
+    pub poses: f64,
+}
+
+impl Default for BodyOptions {
+    fn default() -> Self {
+        Self {
+            vertices: 6890,
+            seed: 0,
+            people: 1.0,
+            poses: 1.0,
+        }
+    }
+}
+
+impl BodyOptions {
+    fn check(&self) -> Result<(), ShapeError> {
+        require(
+            (500..=200_000).contains(&self.vertices),
+            "vertices",
+            self.vertices,
+            "from 500 to 200,000",
+        )?;
+        for (name, value) in [("people", self.people), ("poses", self.poses)] {
+            require((0.0..=1.0).contains(&value), name, value, "from 0 to 1")?;
+        }
+        Ok(())
+    }
+}
+
+/// A part of the body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum BodyPart {
+    /// Head and neck.
+    Head,
+    /// Chest, shoulders, belly and hips.
+    Torso,
+    /// From the left shoulder to the elbow.
+    UpperArmLeft,
+    /// From the right shoulder to the elbow.
+    UpperArmRight,
+    /// From the left elbow to the wrist.
+    ForearmLeft,
+    /// From the right elbow to the wrist.
+    ForearmRight,
+    /// The left hand.
+    HandLeft,
+    /// The right hand.
+    HandRight,
+    /// From the left hip to the knee.
+    ThighLeft,
+    /// From the right hip to the knee.
+    ThighRight,
+    /// From the left knee to the ankle.
+    ShinLeft,
+    /// From the right knee to the ankle.
+    ShinRight,
+    /// The left foot.
+    FootLeft,
+    /// The right foot.
+    FootRight,
+}
+
+impl BodyPart {
+    /// All parts, in the order of their labels.
+    pub const ALL: [Self; 14] = [
+        Self::Head,
+        Self::Torso,
+        Self::UpperArmLeft,
+        Self::UpperArmRight,
+        Self::ForearmLeft,
+        Self::ForearmRight,
+        Self::HandLeft,
+        Self::HandRight,
+        Self::ThighLeft,
+        Self::ThighRight,
+        Self::ShinLeft,
+        Self::ShinRight,
+        Self::FootLeft,
+        Self::FootRight,
+    ];
+
+    /// The part's number, from 0; its place in [`BodyPart::ALL`].
+    pub fn label(self) -> u8 {
+        self as u8
+    }
+
+    /// The part's name, such as `left hand`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Head => "head",
+            Self::Torso => "torso",
+            Self::UpperArmLeft => "left upper arm",
+            Self::UpperArmRight => "right upper arm",
+            Self::ForearmLeft => "left forearm",
+            Self::ForearmRight => "right forearm",
+            Self::HandLeft => "left hand",
+            Self::HandRight => "right hand",
+            Self::ThighLeft => "left thigh",
+            Self::ThighRight => "right thigh",
+            Self::ShinLeft => "left shin",
+            Self::ShinRight => "right shin",
+            Self::FootLeft => "left foot",
+            Self::FootRight => "right foot",
+        }
+    }
+
+    /// The same part on the other side; head and torso are their own mirror images.
+    pub fn mirrored(self) -> Self {
+        match self {
+            Self::Head | Self::Torso => self,
+            // After the two in the middle, left and right alternate.
+            _ => Self::ALL[usize::from(self.label() ^ 1)],
+        }
+    }
+}
+
+/// A family of registered bodies: same connectivity, same meaning of every vertex, another person in
+/// another pose for each index.
+///
+/// Metres; y is up and the feet stand on the plane `y = 0`; the body at rest faces +z, the others
+/// about that way.
+///
+/// ```
+/// use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
+/// let family = BodyFamily::new(&BodyOptions { vertices: 1000, ..BodyOptions::default() })?;
+/// let (a, b) = (family.body(0), family.body(1));
+/// assert_eq!(a.vertex_count(), 1000);
+/// assert_eq!(a.faces(), b.faces());
+/// assert_ne!(a.vertices(), b.vertices());
+/// # Ok::<(), gemcnn_mesh::shapes::ShapeError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct BodyFamily {
+    options: BodyOptions,
+    template: Mesh,
+    /// Vertices of the template in the coordinates of the skeleton.
+    at_rest: Vec<DVec3>,
+    /// Outward normals of the template, smoothed, along which people differ.
+    normals: Vec<DVec3>,
+    /// About half the thickness of the body at every vertex.
+    radii: Vec<f64>,
+    weights: SkinWeights,
+    parts: Vec<BodyPart>,
+}
+
+impl BodyFamily {
+    /// Meshes the body at rest and finds how it follows its bones.
+    ///
+    /// # Errors
+    /// A number of vertices outside of 500 to 200,000, or a variety outside of 0 to 1.
+    pub fn new(options: &BodyOptions) -> Result<Self, ShapeError> {
+        options.check()?;
+        let skin = Skin::new();
+        let [low, high] = skin.bounds();
+        let (positions, triangles) = isosurface(|p| skin.distance(p), low, high, LATTICE);
+        let surface = remesh(
+            Triangulation::new(positions, &triangles),
+            &skin,
+            LATTICE,
+            options.vertices,
+        );
+        require(
+            surface.vertex_count() == options.vertices,
+            "vertices",
+            options.vertices,
+            "a number that the body can be meshed with: try a few more",
+        )?;
+        let rest = numbered(surface)?;
+        let adjacency = Adjacency::one_ring(&rest)
+            .expect("a mesh under 200,000 vertices has fewer edges than 32-bit indices address");
+        let weights = SkinWeights::new(&rest, &adjacency, &skin);
+        let vertices = 0..rest.vertex_count();
+        let radii = vertices.clone().map(|vertex| {
+            let shares = weights.of(vertex).iter();
+            shares
+                .map(|&(bone, weight)| weight * ANATOMY.bones[bone as usize].radius)
+                .sum()
+        });
+        let parts = vertices.map(|vertex| {
+            let (heaviest, _) = weights.of(vertex)[0];
+            ANATOMY.bones[heaviest as usize].part
+        });
+        let (radii, parts) = (radii.collect(), parts.collect());
+        let normals = smoothed_normals(&rest, &adjacency, &skin);
+        let (at_rest, faces) = rest.into_parts();
+        let mut standing = at_rest.clone();
+        stand_on_floor(&mut standing);
+        Ok(Self {
+            options: *options,
+            template: Mesh::new(standing, faces)?,
+            at_rest,
+            normals,
+            radii,
+            weights,
+            parts,
+        })
+    }
+
+    /// The options that the family was made with.
+    pub fn options(&self) -> &BodyOptions {
+        &self.options
+    }
+
+    /// The body at rest: arms and legs spread a little, feet on the floor, facing +z.
+    pub fn template(&self) -> &Mesh {
+        &self.template
+    }
+
+    /// The part of the body that every vertex belongs to.
+    pub fn segments(&self) -> &[BodyPart] {
+        &self.parts
+    }
+
+    /// Body number `index`: a person and a pose that depend on the seed and this number alone.
+    pub fn body(&self, index: u64) -> Mesh {
+        let mut uniform = Uniform::of_stream(self.options.seed, index);
+        let person = Person::draw(&mut uniform, self.options.people);
+        let pose = pose::draw(&mut uniform, &person, self.options.poses);
+        let mut vertices: Vec<DVec3> = (0..self.template.vertex_count())
+            .map(|vertex| self.placed(vertex, &person, &pose))
+            .collect();
+        stand_on_floor(&mut vertices);
+        Mesh::new(vertices, self.template.faces().clone())
+            .expect("bounded motions of finite points are finite")
+    }
+
+    /// Where a vertex of the template lies on this person in this pose.
+    fn placed(&self, vertex: usize, person: &Person, pose: &Pose) -> DVec3 {
+        let shares = self.weights.of(vertex);
+        let at_rest = self.at_rest[vertex];
+        let relief = person.relief(at_rest, self.radii[vertex]);
+        let relieved = at_rest + relief * self.normals[vertex];
+        let shaped = shares
+            .iter()
+            .map(|&(bone, weight)| weight * person.bones[bone as usize].place(relieved))
+            .sum();
+        blended(shares, pose, shaped)
+    }
+}
+
+/// The mean of the normals within about `SMOOTH_NORMALS` of each vertex. It is short where they differ,
+/// so that relief along it hardly moves a nose, an ear or a fingertip.
+fn smoothed_normals(mesh: &Mesh, adjacency: &Adjacency, skin: &Skin) -> Vec<DVec3> {
+    let edges = (0..mesh.vertex_count()).flat_map(|v| {
+        let neighbours = adjacency.neighbours_of(v).iter();
+        neighbours.map(move |&n| mesh.vertices()[v].distance(mesh.vertices()[n as usize]))
+    });
+    let mean_edge = edges.sum::<f64>() / adjacency.edge_count() as f64;
+    // Each step spreads a value with the variance of about one squared edge.
+    let steps = (SMOOTH_NORMALS / mean_edge).powi(2).ceil() as usize;
+    let first = mesh.vertices().iter().map(|&p| skin.normal(p)).collect();
+    (0..steps).fold(first, |normals: Vec<DVec3>, _| {
+        let mean_around = |v: usize| {
+            let neighbours = adjacency.neighbours_of(v).iter();
+            let sum: DVec3 = neighbours.map(|&n| normals[n as usize]).sum();
+            (sum + normals[v]) / (adjacency.row(v).len() + 1) as f64
+        };
+        (0..normals.len()).map(mean_around).collect()
+    })
+}
+
+/// Moves a point by the weighted mean of the bones' motions, taken of their dual quaternions, which
+/// keeps the volume at joints that bend or twist.
+fn blended(shares: &[(u8, f64)], pose: &Pose, p: DVec3) -> DVec3 {
+    let heaviest = pose[shares[0].0 as usize].rotation;
+    let zero = DQuat::from_xyzw(0.0, 0.0, 0.0, 0.0);
+    let (mut real, mut dual) = (zero, zero);
+    for &(bone, weight) in shares {
+        let Motion { rotation, shift } = pose[bone as usize];
+        // q and -q are the same rotation; those of one vertex must lie on the same side.
+        let weight = if rotation.dot(heaviest) < 0.0 {
+            -weight
+        } else {
+            weight
+        };
+        let shift = DQuat::from_xyzw(shift.x, shift.y, shift.z, 0.0);
+        real += rotation * weight;
+        dual += shift * rotation * (0.5 * weight);
+    }
+    let norm = real.length();
+    let (real, dual) = (real / norm, dual / norm);
+    let shift = dual * real.conjugate() * 2.0;
+    real * p + DVec3::new(shift.x, shift.y, shift.z)
+}
+
+/// The finished mesh, numbered along a space-filling curve (Morton order of the vertices in 2 mm
+/// steps): neighbours have near numbers, and the order knows nothing of how the mesh was made.
+fn numbered(surface: Triangulation) -> Result<Mesh, ShapeError> {
+    let positions = &surface.positions;
+    let low = positions.iter().fold(DVec3::INFINITY, |low, &p| low.min(p));
+    let code = |p: DVec3| {
+        let steps = ((p - low) / 0.002).to_array().map(|s| s as u64);
+        (0..16).fold(0u64, |code, bit| {
+            let digit = (0..3)
+                .map(|axis| (steps[axis] >> bit & 1) << axis)
+                .sum::<u64>();
+            code | digit << (3 * bit)
+        })
+    };
+    let mut order: Vec<u32> = (0..positions.len() as u32).collect();
+    order.sort_by_cached_key(|&v| (code(positions[v as usize]), v));
+    let mut place = vec![0; order.len()];
+    for (new, &old) in order.iter().enumerate() {
+        place[old as usize] = new as u32;
+    }
+    let mut triangles: Vec<[u32; 3]> = surface
+        .triangles()
+        .map(|triangle| {
+            let mut triangle = triangle.map(|v| place[v as usize]);
+            let lowest = (0..3).min_by_key(|&i| triangle[i]).unwrap_or(0);
+            triangle.rotate_left(lowest);
+            triangle
+        })
+        .collect();
+    triangles.sort_unstable();
+    let vertices = order.iter().map(|&v| positions[v as usize]).collect();
+    Ok(Mesh::new(vertices, triangles.iter().collect::<Faces>())?)
+}
+
+/// Moves the body up or down until its lowest vertex has height 0.
+fn stand_on_floor(vertices: &mut [DVec3]) {
+    let lowest = vertices.iter().map(|v| v.y).fold(f64::INFINITY, f64::min);
+    vertices.iter_mut().for_each(|v| v.y -= lowest);
+}

@@ -1,0 +1,327 @@
+//! A closed triangle mesh that can be edited: edges flipped, split and collapsed.
+//!
+//! Half-edges stand in threes, one triangle after the other, so that only their starts and twins
+//! are stored. With `a -> b` a half-edge of the triangle `a b c`, its twin `b -> a` lies in the
+//! triangle `b a d`.
+
+use glam::DVec3;
+
+/// Marks what has been removed.
+const NONE: u32 = u32::MAX;
+
+/// A closed, oriented manifold of triangles under construction.
+pub(super) struct Triangulation {
+    pub(super) positions: Vec<DVec3>,
+    /// The vertex each half-edge starts from.
+    start: Vec<u32>,
+    twin: Vec<u32>,
+    /// One half-edge that starts from each vertex.
+    outgoing: Vec<u32>,
+    removed_vertices: usize,
+}
+
+impl Triangulation {
+    /// Takes over a closed manifold; every edge must have exactly two sides, in opposite directions.
+    pub(super) fn new(positions: Vec<DVec3>, triangles: &[[u32; 3]]) -> Self {
+        let start: Vec<u32> = triangles.as_flattened().to_vec();
+        let mut outgoing = vec![NONE; positions.len()];
+        let mut by_ends: Vec<(u32, u32, u32)> = Vec::with_capacity(start.len());
+        for half_edge in 0..start.len() as u32 {
+            let (from, to) = (start[half_edge as usize], start[next(half_edge) as usize]);
+            outgoing[from as usize] = half_edge;
+            by_ends.push((from.min(to), from.max(to), half_edge));
+        }
+        by_ends.sort_unstable();
+        let mut twin = vec![NONE; start.len()];
+        for pair in by_ends.chunks_exact(2) {
+            twin[pair[0].2 as usize] = pair[1].2;
+            twin[pair[1].2 as usize] = pair[0].2;
+        }
+        Self {
+            positions,
+            start,
+            twin,
+            outgoing,
+            removed_vertices: 0,
+        }
+    }
+
+    /// Number of vertices that are left.
+    pub(super) fn vertex_count(&self) -> usize {
+        self.positions.len() - self.removed_vertices
+    }
+
+    /// Every half-edge that is left.
+    pub(super) fn half_edges(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.start.len() as u32).filter(|&half_edge| self.start[half_edge as usize] != NONE)
+    }
+
+    /// Every edge once: one of its half-edges.
+    pub(super) fn edges(&self) -> impl Iterator<Item = u32> + '_ {
+        self.half_edges()
+            .filter(|&half_edge| half_edge < self.twin[half_edge as usize])
+    }
+
+    /// Slots for half-edges, removed ones included; grows with every split.
+    pub(super) fn half_edge_slots(&self) -> u32 {
+        self.start.len() as u32
+    }
+
+    /// Whether this is an edge's first half-edge and has not been removed.
+    pub(super) fn is_edge(&self, half_edge: u32) -> bool {
+        self.start[half_edge as usize] != NONE && half_edge < self.twin[half_edge as usize]
+    }
+
+    /// The vertices that a half-edge leads from and to.
+    pub(super) fn ends(&self, half_edge: u32) -> [u32; 2] {
+        [half_edge, next(half_edge)].map(|h| self.start[h as usize])
+    }
+
+    /// Positions of the two ends.
+    pub(super) fn segment(&self, half_edge: u32) -> [DVec3; 2] {
+        self.ends(half_edge).map(|v| self.positions[v as usize])
+    }
+
+    /// The vertices opposite of the edge: of this half-edge's triangle and of its twin's.
+    pub(super) fn opposite(&self, half_edge: u32) -> [u32; 2] {
+        [half_edge, self.twin[half_edge as usize]].map(|h| self.start[previous(h) as usize])
+    }
+
+    /// The half-edges that start from a vertex, counterclockwise; none if it has been removed.
+    pub(super) fn around(&self, vertex: u32) -> impl Iterator<Item = u32> + '_ {
+        let first = self.outgoing[vertex as usize];
+        let mut current = first;
+        std::iter::from_fn(move || {
+            if current == NONE {
+                return None;
+            }
+            let here = current;
+            current = self.twin[previous(here) as usize];
+            if current == first {
+                current = NONE;
+            }
+            Some(here)
+        })
+    }
+
+    /// The neighbours of a vertex, counterclockwise.
+    pub(super) fn neighbours(&self, vertex: u32) -> impl Iterator<Item = u32> + '_ {
+        self.around(vertex).map(|half_edge| self.ends(half_edge)[1])
+    }
+
+    /// Number of neighbours of a vertex.
+    pub(super) fn degree(&self, vertex: u32) -> usize {
+        self.around(vertex).count()
+    }
+
+    fn are_neighbours(&self, a: u32, b: u32) -> bool {
+        self.neighbours(a).any(|neighbour| neighbour == b)
+    }
+
+    /// Whether the edge can turn within its two triangles.
+    pub(super) fn can_flip(&self, half_edge: u32) -> bool {
+        let [a, b] = self.ends(half_edge);
+        let [c, d] = self.opposite(half_edge);
+        c != d && self.degree(a) > 3 && self.degree(b) > 3 && !self.are_neighbours(c, d)
+    }
+
+    /// Replaces the edge `a b` of the triangles `a b c` and `b a d` by `c d`.
+    pub(super) fn flip(&mut self, half_edge: u32) {
+        let [h0, h1, h2] = around_triangle(half_edge);
+        let [t0, t1, t2] = around_triangle(self.twin[half_edge as usize]);
+        let ([a, b], [c, d]) = (self.ends(h0), self.opposite(h0));
+        let [bc, ca, ad, db] = [h1, h2, t1, t2].map(|h| self.twin[h as usize]);
+        // The triangle d c a takes the place of a b c, and c d b that of b a d.
+        for (slot, start) in [(h0, d), (h1, c), (h2, a), (t0, c), (t1, d), (t2, b)] {
+            self.start[slot as usize] = start;
+            self.outgoing[start as usize] = slot;
+        }
+        for (slot, twin) in [(h1, ca), (h2, ad), (t1, db), (t2, bc)] {
+            self.pair(slot, twin);
+        }
+    }
+
+    /// Puts a new vertex on the edge, which cuts both its triangles in two; returns the vertex.
+    pub(super) fn split(&mut self, half_edge: u32, position: DVec3) -> u32 {
+        let [h0, h1, h2] = around_triangle(half_edge);
+        let [t0, t1, t2] = around_triangle(self.twin[half_edge as usize]);
+        let ([a, b], [c, d]) = (self.ends(h0), self.opposite(h0));
+        let [bc, ad] = [h1, t1].map(|h| self.twin[h as usize]);
+        let middle = self.positions.len() as u32;
+        self.positions.push(position);
+        self.outgoing.push(NONE);
+        // a m c and b m d stay in their places; m b c and m a d are new.
+        let new = self.start.len() as u32;
+        self.start.extend([middle, b, c, middle, a, d]);
+        self.twin.extend([NONE; 6]);
+        self.start[h1 as usize] = middle;
+        self.start[t1 as usize] = middle;
+        for (slot, twin) in [
+            (h0, new + 3),
+            (t0, new),
+            (h1, new + 2),
+            (t1, new + 5),
+            (new + 1, bc),
+            (new + 4, ad),
+        ] {
+            self.pair(slot, twin);
+        }
+        for (vertex, slot) in [(middle, new), (a, h0), (b, t0), (c, h2), (d, t2)] {
+            self.outgoing[vertex as usize] = slot;
+        }
+        middle
+    }
+
+    /// Whether the surface stays a manifold when the edge shrinks to a point: its ends have no common
+    /// neighbours but the two opposite vertices, and those keep at least three neighbours.
+    pub(super) fn can_collapse(&self, half_edge: u32) -> bool {
+        let [a, b] = self.ends(half_edge);
+        let [c, d] = self.opposite(half_edge);
+        let common = self
+            .neighbours(a)
+            .filter(|&v| self.are_neighbours(b, v))
+            .count();
+        common == 2 && self.degree(c) > 3 && self.degree(d) > 3
+    }
+
+    /// Shrinks the edge `a b` to the vertex `a`, which moves to `position`; `b` is removed.
+    pub(super) fn collapse(&mut self, half_edge: u32, position: DVec3) {
+        let [h0, h1, h2] = around_triangle(half_edge);
+        let [t0, t1, t2] = around_triangle(self.twin[half_edge as usize]);
+        let ([a, b], [c, d]) = (self.ends(h0), self.opposite(h0));
+        let [cb, ac, da, bd] = [h1, h2, t1, t2].map(|h| self.twin[h as usize]);
+        let fan: Vec<u32> = self.around(b).collect();
+        for slot in fan {
+            self.start[slot as usize] = a;
+        }
+        self.pair(cb, ac);
+        self.pair(da, bd);
+        for (vertex, slot) in [(a, ac), (b, NONE), (c, cb), (d, da)] {
+            self.outgoing[vertex as usize] = slot;
+        }
+        for slot in [h0, h1, h2, t0, t1, t2] {
+            self.start[slot as usize] = NONE;
+        }
+        self.positions[a as usize] = position;
+        self.removed_vertices += 1;
+    }
+
+    fn pair(&mut self, a: u32, b: u32) {
+        self.twin[a as usize] = b;
+        self.twin[b as usize] = a;
+    }
+
+    /// The corners of every triangle that is left.
+    pub(super) fn triangles(&self) -> impl Iterator<Item = [u32; 3]> + '_ {
+        self.start
+            .as_chunks::<3>()
+            .0
+            .iter()
+            .filter(|triangle| triangle[0] != NONE)
+            .copied()
+    }
+
+    /// Forgets what was removed: vertices and triangles close ranks, in their order.
+    pub(super) fn compacted(self) -> Self {
+        let mut place = vec![NONE; self.positions.len()];
+        let mut positions = Vec::with_capacity(self.vertex_count());
+        for (vertex, &position) in self.positions.iter().enumerate() {
+            if self.outgoing[vertex] != NONE {
+                place[vertex] = positions.len() as u32;
+                positions.push(position);
+            }
+        }
+        let triangles: Vec<[u32; 3]> = self
+            .triangles()
+            .map(|triangle| triangle.map(|v| place[v as usize]))
+            .collect();
+        Self::new(positions, &triangles)
+    }
+}
+
+fn next(half_edge: u32) -> u32 {
+    if half_edge % 3 == 2 {
+        half_edge - 2
+    } else {
+        half_edge + 1
+    }
+}
+
+fn previous(half_edge: u32) -> u32 {
+    if half_edge.is_multiple_of(3) {
+        half_edge + 2
+    } else {
+        half_edge - 1
+    }
+}
+
+fn around_triangle(half_edge: u32) -> [u32; 3] {
+    [half_edge, next(half_edge), previous(half_edge)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shapes::icosphere;
+    use crate::{Mesh, MeshReport};
+
+    fn sphere() -> Triangulation {
+        let (vertices, faces) = icosphere(2).unwrap().into_parts();
+        let triangles: Vec<[u32; 3]> = faces.corners().as_chunks().0.to_vec();
+        Triangulation::new(vertices, &triangles)
+    }
+
+    fn report(surface: &Triangulation) -> MeshReport {
+        for half_edge in surface.half_edges() {
+            let twin = surface.twin[half_edge as usize];
+            assert_eq!(surface.twin[twin as usize], half_edge);
+            let [from, to] = surface.ends(half_edge);
+            assert_eq!(surface.ends(twin), [to, from]);
+            assert!(surface.around(from).any(|h| h == half_edge));
+        }
+        let faces = surface.triangles().collect();
+        MeshReport::new(&Mesh::new(surface.positions.clone(), faces).unwrap())
+    }
+
+    #[test]
+    fn every_edit_keeps_a_closed_oriented_sphere() {
+        let mut surface = sphere();
+        let first = report(&surface);
+        let edge = surface.edges().nth(17).unwrap();
+        let [from, to] = surface.segment(edge);
+
+        let middle = surface.split(edge, from.midpoint(to));
+        assert_eq!((surface.vertex_count(), surface.degree(middle)), (163, 4));
+        assert_eq!(report(&surface).faces, first.faces + 2);
+
+        let edge = surface.edges().nth(40).unwrap();
+        let [old, new] = [surface.ends(edge), surface.opposite(edge)];
+        assert!(surface.can_flip(edge));
+        surface.flip(edge);
+        assert!(!surface.are_neighbours(old[0], old[1]) && surface.are_neighbours(new[0], new[1]));
+        assert_eq!(report(&surface).edges, first.edges + 3);
+
+        while surface.vertex_count() > 20 {
+            let edge = surface
+                .edges()
+                .find(|&edge| surface.can_collapse(edge))
+                .unwrap();
+            let [from, to] = surface.segment(edge);
+            surface.collapse(edge, from.midpoint(to));
+        }
+        let last = report(&surface.compacted());
+        assert_eq!((last.vertices, last.faces, last.genus), (20, 36, Some(0)));
+        assert!(last.closed && last.manifold && last.consistently_oriented);
+        assert_eq!(last.isolated_vertices, 0);
+    }
+
+    #[test]
+    fn a_tetrahedron_can_neither_flip_nor_collapse() {
+        let corners = vec![DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::Z];
+        let triangles = [[0, 2, 1], [0, 1, 3], [1, 2, 3], [2, 0, 3]];
+        let surface = Triangulation::new(corners, &triangles);
+        for edge in surface.edges() {
+            assert!(!surface.can_flip(edge) && !surface.can_collapse(edge));
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Networks as lists of layers, through their public face.
+
+mod common;
+
+use common::{batch, bumpy_grid, bumpy_sphere, hierarchy, hierarchy_options, random};
+use gemcnn_mesh::GeometryOptions;
+use gemcnn_nn::equivariance::{
+    Symmetry, Trial, assert_gauge_equivariant, equivariance_error, hierarchy_error, tolerance,
+};
+use gemcnn_nn::layers::{GlobalPool, Kernel, Nonlinearity, Regular};
+use gemcnn_nn::{
+    Activation, Aggregation, FeatureType, GraphBatch, HierarchyBatch, IGNORE, Levels, Method,
+    Network, NetworkConfig, NnError, Optimiser, Parameters, Penalty, Real, Rows, Stream, Tape,
+    Targets, WeightDecay, Workspace,
+};
+
+fn kind(text: &str) -> FeatureType {
+    text.parse().unwrap()
+}
+
+/// Outputs in training mode: statistics of the batch, and dropout.
+fn outputs<'a, T: Real>(
+    network: &Network<T>,
+    parameters: &Parameters<T>,
+    levels: impl Into<Levels<'a, T>>,
+    x: &[T],
+) -> Result<Vec<T>, NnError> {
+    let levels = levels.into();
+    let mut copy = parameters.clone();
+    let mut workspace = Workspace::default();
+    let mut tape = Tape::training(&mut workspace, &mut copy, Stream { seed: 4, step: 0 });
+    let x = tape.input(network.input().clone(), x)?;
+    Ok(network.forward(&mut tape, levels, x)?.values()?.to_vec())
+}
+
+/// Nonlinearities that are equivariant for every angle.
+fn exact() -> Vec<Nonlinearity> {
+    let polynomial = Regular {
+        samples: 7,
+        activation: Activation::Polynomial(vec![0.1, 1.0, 0.1]),
+        batch_norm: true,
+    };
+    vec![
+        Nonlinearity::None,
+        polynomial.into(),
+        Nonlinearity::norm(),
+        Nonlinearity::norm().with_batch_norm(),
+        Nonlinearity::gated(),
+        Nonlinearity::gated().with_batch_norm(),
+    ]
+}
+
+fn assert_equivariant<T: Real>(config: NetworkConfig) {
+    let (network, parameters) = config.init::<T>(1).unwrap();
+    for mesh in [bumpy_sphere(), bumpy_grid()] {
+        let trial = Trial {
+            mesh: &mesh,
+            options: &GeometryOptions::default(),
+            input: network.input(),
+            output: network.output(),
+            seed: 1,
+        };
+        assert_gauge_equivariant(&trial, |graph, x: &[T]| {
+            let batch = GraphBatch::new([graph])?;
+            outputs(&network, &parameters, &batch, x)
+        });
+    }
+}
+
+fn check_equivariance<T: Real>() {
+    let input = || Network::builder(kind("2x0 + 1x1")).aggregation(Aggregation::Mean);
+    let hidden = FeatureType::uniform(3, 2);
+    for act in exact() {
+        assert_equivariant::<T>(
+            input()
+                .residual(&hidden, act.clone())
+                .residual_through(&FeatureType::uniform(2, 2), &kind("2x0 + 2x1"), act.clone())
+                .dropout(0.3)
+                .equivariant_linear(&act.input(&kind("2x0 + 2x1")))
+                .nonlinearity(act),
+        );
+    }
+    assert_equivariant::<T>(
+        input()
+            .equivariant_linear(&kind("4x0"))
+            .kernel(Kernel::Graph)
+            .residual(&kind("5x0"), Regular::relu(1).with_batch_norm())
+            .conv(&kind("3x0"))
+            .global_pool(GlobalPool::Mean)
+            .head(4, 2),
+    );
+}
+
+#[test]
+fn every_layer_is_equivariant_in_f64() {
+    check_equivariance::<f64>();
+}
+
+#[test]
+fn every_layer_is_equivariant_in_f32() {
+    check_equivariance::<f32>();
+}
+
+/// A U over three graphs.
+fn pooling(act: &Nonlinearity) -> NetworkConfig {
+    let hidden = FeatureType::uniform(2, 1);
+    Network::builder(kind("2x0 + 1x1"))
+        .aggregation(Aggregation::Mean)
+        .residual(&hidden, act.clone())
+        .down()
+        .residual(&hidden, act.clone())
+        .down()
+        .residual(&FeatureType::uniform(3, 1), act.clone())
+        .up()
+        .residual(&hidden, act.clone())
+        .up()
+        .residual(&hidden, act.clone())
+}
+
+#[test]
+fn a_network_that_pools_is_equivariant() {
+    let mesh = bumpy_sphere();
+    for act in exact() {
+        let (network, parameters) = pooling(&act).init::<f64>(1).unwrap();
+        let trial = Trial {
+            mesh: &mesh,
+            options: &GeometryOptions::default(),
+            input: network.input(),
+            output: network.output(),
+            seed: 1,
+        };
+        for symmetry in [Symmetry::Gauge, Symmetry::Motion] {
+            let options = hierarchy_options();
+            let error = hierarchy_error(&trial, &options, &symmetry, |hierarchy, x: &[f64]| {
+                let levels = HierarchyBatch::new([hierarchy])?;
+                outputs(&network, &parameters, &levels, x)
+            });
+            let error = error.unwrap();
+            let most = tolerance::<f64>(&symmetry);
+            assert!(error <= most, "{act:?}, {symmetry:?}: {error:e}");
+        }
+    }
+}
+
+#[test]
+fn angular_kernels_and_broken_symmetry_are_caught() {
+    let mesh = bumpy_sphere();
+    let angular = Network::builder(kind("2x0"))
+        .kernel(Kernel::Angular { band_limit: 2 })
+        .residual(&kind("3x0"), Regular::relu(1).with_batch_norm());
+    let broken = Network::builder(kind("2x0"))
+        .residual(&kind("2x0 + 2x1"), Nonlinearity::gated())
+        .break_symmetry()
+        .linear(3);
+    for config in [angular, broken] {
+        let (network, parameters) = config.init::<f64>(1).unwrap();
+        let trial = Trial {
+            mesh: &mesh,
+            options: &GeometryOptions::default(),
+            input: network.input(),
+            output: network.output(),
+            seed: 1,
+        };
+        let error = equivariance_error(&trial, &Symmetry::Gauge, |graph, x: &[f64]| {
+            let batch = GraphBatch::new([graph])?;
+            outputs(&network, &parameters, &batch, x)
+        });
+        assert!(error.unwrap() > 0.01, "{network}");
+    }
+}
+
+#[test]
+fn too_few_levels_are_refused() {
+    let (network, mut parameters) = pooling(&Nonlinearity::gated()).init::<f64>(1).unwrap();
+    assert_eq!(network.levels(), 3);
+    let batch = batch::<f64>();
+    let x = random::<f64>(batch.vertex_count() * 4, 1);
+    let error = outputs(&network, &parameters, &batch, &x).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            NnError::Levels {
+                needed: 3,
+                found: 1
+            }
+        ),
+        "{error}"
+    );
+    let (levels, mut workspace) = (hierarchy(), Workspace::default());
+    let y = outputs(&network, &parameters, &levels, &x).unwrap();
+    assert_eq!(y.len(), batch.vertex_count() * network.output().dimension());
+    // A network that does not pool runs on the finest level.
+    let (flat, own) = Network::builder(kind("2x0 + 1x1"))
+        .conv(&kind("1x1"))
+        .init::<f64>(1)
+        .unwrap();
+    assert_eq!(
+        outputs(&flat, &own, &levels, &x).unwrap(),
+        outputs(&flat, &own, &batch, &x).unwrap()
+    );
+    network
+        .calibrate(&mut workspace, &mut parameters, &levels, &x)
+        .unwrap();
+    assert_ne!(outputs(&network, &parameters, &levels, &x).unwrap(), y);
+}
+
+#[test]
+fn classes_are_the_largest_outputs() {
+    let batch = batch::<f32>();
+    let rows = batch.vertex_count();
+    let x = random::<f32>(rows * 3, 1);
+    let body = || Network::builder(kind("3x0")).residual(&kind("6x0"), Regular::relu(1));
+    // The last map is fused with the choice of the class, and is not.
+    for config in [
+        body().linear(7),
+        body().linear(7).activation(Activation::Tanh),
+    ] {
+        let (network, parameters) = config.init::<f32>(1).unwrap();
+        let mut workspace = Workspace::default();
+        let mut tape = Tape::inference(&mut workspace, &parameters);
+        let input = tape.input(kind("3x0"), &x).unwrap();
+        let found = network
+            .predict_classes(&mut tape, &batch, input.clone())
+            .unwrap();
+        let output = network.forward(&mut tape, &batch, input.clone()).unwrap();
+        let largest = |row: &[f32]| {
+            let order = |&a: &usize, &b: &usize| row[a].total_cmp(&row[b]);
+            (0..row.len()).max_by(order).unwrap() as u32
+        };
+        let expected: Vec<u32> = output.values().unwrap().chunks(7).map(largest).collect();
+        assert_eq!(found, expected);
+        let labels = vec![IGNORE; rows];
+        let targets = Targets {
+            classes: 7,
+            labels: &labels,
+            class_weights: None,
+        };
+        let mut written = vec![0; rows];
+        let rows = Rows {
+            predictions: Some(&mut written),
+            ..Rows::default()
+        };
+        let loss = network
+            .classify(&mut tape, &batch, input, targets, rows)
+            .unwrap();
+        assert_eq!(loss.score().unwrap().unwrap().counted, 0);
+        assert_eq!(written, expected);
+    }
+}
+
+#[test]
+fn vectors_are_regressed_where_the_mask_counts() {
+    let batch = batch::<f64>();
+    let rows = batch.vertex_count();
+    let (network, parameters) = Network::builder(kind("1x0"))
+        .conv(&kind("1x1"))
+        .init::<f64>(1)
+        .unwrap();
+    let (x, target) = (random::<f64>(rows, 1), random::<f64>(2 * rows, 2));
+    let mask: Vec<bool> = (0..rows).map(|row| row % 3 == 0).collect();
+    let mut workspace = Workspace::default();
+    let mut tape = Tape::inference(&mut workspace, &parameters);
+    let input = tape.input(kind("1x0"), &x).unwrap();
+    let output = network.forward(&mut tape, &batch, input.clone()).unwrap();
+    let output = output.values().unwrap();
+    let squares = (output.chunks(2))
+        .zip(target.chunks(2))
+        .zip(&mask)
+        .filter(|(_, counted)| **counted)
+        .map(|((y, t), _)| (y[0] - t[0]).powi(2) + (y[1] - t[1]).powi(2));
+    let squares: Vec<f64> = squares.collect();
+    let expected = squares.iter().sum::<f64>() / squares.len() as f64;
+    let (penalty, mask) = (Penalty::MeanSquare, Some(&mask[..]));
+    let loss = network
+        .regress(&mut tape, &batch, input, penalty, &target, mask)
+        .unwrap();
+    assert!((loss.value().unwrap() - expected).abs() < 1e-12);
+}
+
+#[test]
+fn decay_on_linear_maps_leaves_convolutions_alone() {
+    let (_, mut parameters) = Network::builder(kind("3x0"))
+        .weight_decay(WeightDecay::Linear)
+        .residual(&kind("4x0 + 4x1"), Regular::relu(3).with_batch_norm())
+        .conv(&kind("2x0"))
+        .head(4, 3)
+        .init::<f64>(1)
+        .unwrap();
+    let before = parameters.clone();
+    let method = Method::Sgd {
+        momentum: 0.0,
+        weight_decay: 0.5,
+    };
+    let mut optimiser = Optimiser::new(method, &parameters).unwrap();
+    // Without gradients only the decay moves anything.
+    optimiser.step(&mut parameters, 0.1).unwrap();
+    for (before, after) in before.iter().zip(parameters.iter()) {
+        let shrunk = match before.name() {
+            "linear3.weight" | "linear5.weight" => 0.95,
+            _ => 1.0,
+        };
+        for (b, a) in before.value().iter().zip(after.value()) {
+            assert!((a - shrunk * b).abs() < 1e-15, "{}", before.name());
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! A data set read from beginning to end, and everything that is wrong with it.
+
+use super::content::Content;
+use super::dataset::{Inner, gather};
+use super::{DataConfig, Part};
+use crate::{Task, TaskError};
+use gemcnn_mesh::{NormalWeighting, vertex_normals};
+use gemcnn_nn::IGNORE;
+use rayon::prelude::*;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+
+/// What a data set holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Check {
+    /// The data set.
+    pub name: String,
+    /// What is to be learned; `None` if that could not be found out.
+    pub task: Option<Task>,
+    /// What was found out rather than said.
+    pub notes: Vec<String>,
+    /// Meshes of each part.
+    pub parts: Vec<PartCount>,
+    /// Segmentation and classification: how often each class occurs.
+    pub classes: Vec<ClassCount>,
+    /// Regression: numbers of each column.
+    pub values: Vec<ValueRange>,
+    /// Everything that is wrong, one line each, in the order of the meshes.
+    pub problems: Vec<String>,
+}
+
+/// The size of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PartCount {
+    /// The part.
+    pub part: Part,
+    /// How many meshes it has.
+    pub meshes: usize,
+    /// Vertices of those that could be read.
+    pub vertices: usize,
+    /// Vertices, or meshes for classification, whose target is known.
+    pub known: usize,
+}
+
+/// How often a class occurs in each part, in the order of [`Part::ALL`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ClassCount {
+    /// What it is called.
+    pub name: String,
+    /// The number that stands for it.
+    pub label: i64,
+    /// Vertices of the class; none for classification.
+    pub vertices: [usize; 3],
+    /// Meshes that are or have something of the class.
+    pub meshes: [usize; 3],
+}
+
+/// The numbers of a column, over all parts.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ValueRange {
+    /// Name of the column, or its number.
+    pub name: String,
+    /// Smallest value.
+    pub min: f64,
+    /// Largest value.
+    pub max: f64,
+    /// Mean.
+    pub mean: f64,
+}
+
+/// What was found in one mesh.
+#[derive(Default)]
+struct Found {
+    vertices: usize,
+    known: usize,
+    /// Vertices of each class.
+    classes: BTreeMap<u32, usize>,
+    columns: Vec<Column>,
+    hash: Option<blake3::Hash>,
+    problems: Vec<String>,
+}
+
+struct Column {
+    name: String,
+    min: f64,
+    max: f64,
+    sum: f64,
+}
+
+/// Reads all of a data set. Nothing in its files makes this fail: whatever is wrong is in
+/// [`Check::problems`].
+pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
+    let (inner, problems) = match gather(config, task) {
+        Ok(gathered) => gathered,
+        Err(error) => {
+            return Check {
+                name: match config {
+                    DataConfig::Folder(folder) | DataConfig::Faust(folder) => {
+                        folder.display().to_string()
+                    }
+                    DataConfig::Bodies(_) => "synthetic bodies".into(),
+                },
+                task,
+                notes: Vec::new(),
+                parts: Vec::new(),
+                classes: Vec::new(),
+                values: Vec::new(),
+                problems: vec![error.to_string()],
+            };
+        }
+    };
+    let found: Vec<Found> = (0..inner.items.len())
+        .into_par_iter()
+        .map(|item| examine(&inner, item))
+        .collect();
+    let mut problems: Vec<String> = problems.iter().map(TaskError::to_string).collect();
+    for found in &found {
+        // Labels are read when the classes are looked for too; trouble with them is told once.
+        let new = found.problems.iter().filter(|p| !problems.contains(p));
+        let new: Vec<String> = new.cloned().collect();
+        problems.extend(new);
+    }
+    problems.extend(twins(&inner, &found));
+    let mut notes = inner.notes.clone();
+    let mut part_of = vec![None; inner.items.len()];
+    for part in Part::ALL {
+        for &item in inner.split.part(part) {
+            part_of[item] = Some(part);
+        }
+    }
+    let unused = part_of.iter().filter(|part| part.is_none()).count();
+    if unused > 0 {
+        notes.push(format!("{unused} meshes are in no part"));
+    }
+    let classes = class_counts(&inner, &found, &part_of);
+    for class in &classes {
+        if class.meshes[0] == 0 {
+            notes.push(format!("nothing in train is `{}`", class.name));
+        }
+    }
+    Check {
+        name: inner.name.clone(),
+        task: Some(inner.targets.task),
+        notes,
+        parts: Part::ALL
+            .map(|part| {
+                let items = inner.split.part(part);
+                PartCount {
+                    part,
+                    meshes: items.len(),
+                    vertices: items.iter().map(|&item| found[item].vertices).sum(),
+                    known: items.iter().map(|&item| found[item].known).sum(),
+                }
+            })
+            .to_vec(),
+        classes,
+        values: value_ranges(&found),
+        problems,
+    }
+}
+
+fn examine(inner: &Inner, item: usize) -> Found {
+    let mut found = Found::default();
+    if let Err(error) = fill(inner, item, &mut found) {
+        found.problems.push(error.to_string());
+    }
+    found
+}
+
+fn fill(inner: &Inner, index: usize, found: &mut Found) -> Result<(), TaskError> {
+    let item = &inner.items[index];
+    let content = inner.content(index)?;
+    found.hash = Some(content.hash());
+    let mesh = content.mesh()?;
+    found.vertices = mesh.vertex_count();
+    if mesh.face_count() == 0 {
+        let problem = "it has no faces, and so no geometry".to_string();
+        found.problems.push(format!("{}: {problem}", item.name));
+    } else if let Err(source) = vertex_normals(mesh, NormalWeighting::Area) {
+        let name = item.name.clone();
+        let error = TaskError::Geometry { name, source };
+        found.problems.push(error.to_string());
+    }
+    read_target(inner, index, &content, found)
+}
+
+fn read_target(
+    inner: &Inner,
+    index: usize,
+    content: &Content,
+    found: &mut Found,
+) -> Result<(), TaskError> {
+    let (item, targets) = (&inner.items[index], &inner.targets);
+    let none = |found: &mut Found| {
+        let problem = format!("{}: the target of none of its vertices is known", item.name);
+        found.problems.push(problem);
+    };
+    match targets.task {
+        Task::Classification => {
+            if let Some(class) = item.class {
+                found.known = 1;
+                found.classes.insert(class, 0);
+            }
+        }
+        Task::Segmentation | Task::Correspondence => {
+            let labels = targets.labels(item, content, found.vertices)?;
+            let classes = targets.classes_of(item, &labels)?;
+            found.known = classes.iter().filter(|&&class| class != IGNORE).count();
+            if found.known == 0 {
+                none(found);
+            }
+            if targets.task == Task::Segmentation {
+                for class in classes.into_iter().filter(|&class| class != IGNORE) {
+                    *found.classes.entry(class).or_default() += 1;
+                }
+            }
+        }
+        Task::Regression => {
+            let table = targets.values(item, content, found.vertices)?;
+            let expected = inner.outputs.dimension();
+            let width = targets.value_type(table.columns).dimension();
+            if width != expected && expected > 0 {
+                let problem = format!(
+                    "{}: its target has {width} numbers for each vertex, that of others {expected}",
+                    item.name
+                );
+                found.problems.push(problem);
+                return Ok(());
+            }
+            let columns = table.columns.max(1);
+            let known = |row: &&[f64]| row.iter().all(|value| !value.is_nan());
+            let rows: Vec<&[f64]> = table.values.chunks(columns).filter(known).collect();
+            found.known = rows.len();
+            if rows.is_empty() {
+                none(found);
+                return Ok(());
+            }
+            found.columns = (0..table.columns)
+                .map(|place| {
+                    let values = rows.iter().map(|row| row[place]);
+                    Column {
+                        name: match table.header.get(place) {
+                            Some(name) => name.clone(),
+                            None => place.to_string(),
+                        },
+                        min: values.clone().fold(f64::INFINITY, f64::min),
+                        max: values.clone().fold(f64::NEG_INFINITY, f64::max),
+                        sum: values.sum(),
+                    }
+                })
+                .collect();
+        }
+    }
+    Ok(())
+}
+
+/// The same mesh in two parts: what is measured there is not what it says.
+fn twins(inner: &Inner, found: &[Found]) -> Vec<String> {
+    let mut first_with = HashMap::new();
+    let mut problems = Vec::new();
+    for part in Part::ALL {
+        for &item in inner.split.part(part) {
+            let Some(hash) = found[item].hash else {
+                continue;
+            };
+            let (other_part, other) = *first_with.entry(hash).or_insert((part, item));
+            if other_part != part {
+                problems.push(format!(
+                    "{} in {part} is the same file as {} in {other_part}",
+                    inner.items[item].name, inner.items[other].name
+                ));
+            }
+        }
+    }
+    problems
+}
+
+fn class_counts(inner: &Inner, found: &[Found], part_of: &[Option<Part>]) -> Vec<ClassCount> {
+    let Some(classes) = &inner.targets.classes else {
+        return Vec::new();
+    };
+    if inner.targets.task == Task::Correspondence {
+        return Vec::new();
+    }
+    let mut counts: Vec<ClassCount> = (0..classes.count())
+        .map(|class| ClassCount {
+            name: classes.name(class),
+            label: classes.label(class),
+            vertices: [0; 3],
+            meshes: [0; 3],
+        })
+        .collect();
+    for (found, part) in found.iter().zip(part_of) {
+        let Some(part) = part else { continue };
+        for (&class, &vertices) in &found.classes {
+            if let Some(count) = counts.get_mut(class as usize) {
+                count.vertices[*part as usize] += vertices;
+                count.meshes[*part as usize] += 1;
+            }
+        }
+    }
+    counts
+}
+
+fn value_ranges(found: &[Found]) -> Vec<ValueRange> {
+    let known: usize = found.iter().map(|found| found.known).sum();
+    let mut ranges: Vec<ValueRange> = Vec::new();
+    for found in found {
+        for (place, column) in found.columns.iter().enumerate() {
+            if ranges.len() <= place {
+                ranges.push(ValueRange {
+                    name: column.name.clone(),
+                    min: f64::INFINITY,
+                    max: f64::NEG_INFINITY,
+                    mean: 0.0,
+                });
+            }
+            let range = &mut ranges[place];
+            range.min = range.min.min(column.min);
+            range.max = range.max.max(column.max);
+            range.mean += column.sum / known.max(1) as f64;
+        }
+    }
+    ranges
+}

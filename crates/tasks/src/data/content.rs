@@ -1,0 +1,86 @@
+//! What a mesh of a data set is made from, read once and made when needed.
+
+use crate::TaskError;
+use gemcnn_mesh::shapes::BodyFamily;
+use gemcnn_mesh::{Mesh, VertexAttribute, parse_mesh};
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+
+/// A mesh before it is one.
+pub(crate) struct Content<'a> {
+    origin: Origin<'a>,
+    made: OnceCell<(Mesh, Vec<VertexAttribute>)>,
+}
+
+enum Origin<'a> {
+    /// A file in memory.
+    File { path: PathBuf, bytes: Vec<u8> },
+    /// A synthetic body.
+    Body { family: &'a BodyFamily, number: u64 },
+}
+
+impl<'a> Content<'a> {
+    pub fn read(path: &Path) -> Result<Self, TaskError> {
+        let metadata = std::fs::metadata(path).map_err(TaskError::file(path))?;
+        if !metadata.is_file() {
+            // The reader of mesh files says what it is instead.
+            gemcnn_mesh::read_mesh(path)?;
+        }
+        let bytes = std::fs::read(path).map_err(TaskError::file(path))?;
+        let path = path.into();
+        Ok(Self::new(Origin::File { path, bytes }))
+    }
+
+    pub fn body(family: &'a BodyFamily, number: u64) -> Self {
+        Self::new(Origin::Body { family, number })
+    }
+
+    fn new(origin: Origin<'a>) -> Self {
+        Self {
+            origin,
+            made: OnceCell::new(),
+        }
+    }
+
+    /// A hash that no other mesh has. The extension of a file counts, as it may decide the format.
+    pub fn hash(&self) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new();
+        match &self.origin {
+            Origin::File { path, bytes } => {
+                let extension = path.extension().unwrap_or_default();
+                hasher.update(b"file ");
+                hasher.update(extension.to_string_lossy().to_lowercase().as_bytes());
+                hasher.update(&[0]);
+                hasher.update(bytes);
+            }
+            Origin::Body { family, number } => {
+                hasher.update(format!("body {number} of {:?}", family.options()).as_bytes());
+            }
+        }
+        hasher.finalize()
+    }
+
+    /// The mesh.
+    pub fn mesh(&self) -> Result<&Mesh, TaskError> {
+        Ok(&self.made()?.0)
+    }
+
+    /// What its file keeps for each vertex.
+    pub fn attributes(&self) -> Result<&[VertexAttribute], TaskError> {
+        Ok(&self.made()?.1)
+    }
+
+    fn made(&self) -> Result<&(Mesh, Vec<VertexAttribute>), TaskError> {
+        if let Some(made) = self.made.get() {
+            return Ok(made);
+        }
+        let made = match &self.origin {
+            Origin::File { path, bytes } => {
+                let file = parse_mesh(path, bytes)?;
+                (file.mesh, file.attributes)
+            }
+            Origin::Body { family, number } => (family.body(*number), Vec::new()),
+        };
+        Ok(self.made.get_or_init(|| made))
+    }
+}

@@ -1,0 +1,551 @@
+//! Data sets: meshes, their targets and their parts.
+
+use super::classes::Classes;
+use super::content::Content;
+use super::description::{Column, Description};
+use super::meshes::{Item, Names, find_meshes};
+use super::split::Split;
+use super::table::TextTable;
+use super::target::{TargetSource, Targets};
+use super::{
+    BodiesConfig, Cache, DESCRIPTION_FILE, DataConfig, DataError, Part, Pattern, Preparation,
+    PreparedPart, faust, infer,
+};
+use crate::{Task, TaskError};
+use gemcnn_mesh::Mesh;
+use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
+use gemcnn_nn::FeatureType;
+use rayon::prelude::*;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// More classes than this are no labels but numbers of something.
+const MOST_FOUND_CLASSES: usize = 10_000;
+
+/// Meshes with targets, in parts.
+///
+/// ```no_run
+/// use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part, Preparation};
+/// let dataset = Dataset::open(&DataConfig::Folder("teeth".into()))?;
+/// let train = dataset.part(Part::Train, &Preparation::default(), &Cache::of_user())?;
+/// # Ok::<(), gemcnn_tasks::TaskError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub name: String,
+    pub items: Vec<Item>,
+    pub split: Split,
+    pub targets: Targets,
+    pub outputs: FeatureType,
+    pub template: Option<Mesh>,
+    pub notes: Vec<String>,
+    /// Makes the meshes, where they are no files.
+    pub bodies: Option<BodyFamily>,
+}
+
+impl Inner {
+    pub fn content(&self, item: usize) -> Result<Content<'_>, TaskError> {
+        match &self.bodies {
+            Some(family) => Ok(Content::body(family, item as u64)),
+            None => Content::read(&self.items[item].path),
+        }
+    }
+}
+
+impl Dataset {
+    /// Opens a data set: reads its description and lists, and of its meshes only what these leave open.
+    ///
+    /// # Errors
+    /// All that is wrong with its description and lists.
+    pub fn open(config: &DataConfig) -> Result<Self, TaskError> {
+        Self::open_as(config, None)
+    }
+
+    /// Opens a data set for a task: one that was made for another is refused, and in a folder without a
+    /// description a target for the task is looked for.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_for(config: &DataConfig, task: Task) -> Result<Self, TaskError> {
+        Self::open_as(config, Some(task))
+    }
+
+    fn open_as(config: &DataConfig, task: Option<Task>) -> Result<Self, TaskError> {
+        let (inner, mut problems) = gather(config, task)?;
+        match problems.len() {
+            0 => Ok(Self {
+                inner: Arc::new(inner),
+            }),
+            1 => Err(problems.remove(0)),
+            _ => Err(DataError::Many {
+                problems: problems.iter().map(TaskError::to_string).collect(),
+            }
+            .into()),
+        }
+    }
+
+    /// What to call it: its folder, or what it was made from.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// What is to be learned.
+    pub fn task(&self) -> Task {
+        self.inner.targets.task
+    }
+
+    /// The classes; `None` for regression.
+    pub fn classes(&self) -> Option<&Classes> {
+        self.inner.targets.classes.as_ref()
+    }
+
+    /// What a network should give for each vertex or mesh: a scalar for each class, or the type of the
+    /// numbers to be learned.
+    pub fn outputs(&self) -> &FeatureType {
+        &self.inner.outputs
+    }
+
+    /// Correspondence: the mesh whose vertices are the classes.
+    pub fn template(&self) -> Option<&Mesh> {
+        self.inner.template.as_ref()
+    }
+
+    /// What was found out rather than said, for the user to see.
+    pub fn notes(&self) -> &[String] {
+        &self.inner.notes
+    }
+
+    /// Number of meshes of a part.
+    pub fn len(&self, part: Part) -> usize {
+        self.inner.split.part(part).len()
+    }
+
+    /// Whether a part has no meshes.
+    pub fn is_empty(&self, part: Part) -> bool {
+        self.len(part) == 0
+    }
+
+    /// A mesh of a part as it is in its file.
+    ///
+    /// # Errors
+    /// A mesh that is not there or cannot be read.
+    pub fn mesh(&self, part: Part, index: usize) -> Result<Mesh, TaskError> {
+        let items = self.inner.split.part(part);
+        let item = items.get(index).ok_or_else(|| {
+            let problem = format!("there is no mesh {index}, only {}", items.len());
+            TaskError::setting(part.to_string(), problem)
+        })?;
+        Ok(self.inner.content(*item)?.mesh()?.clone())
+    }
+
+    /// The samples of a part, made ready as they are asked for.
+    ///
+    /// # Errors
+    /// Settings that make no sense.
+    pub fn part(
+        &self,
+        part: Part,
+        preparation: &Preparation,
+        cache: &Cache,
+    ) -> Result<PreparedPart, TaskError> {
+        Ok(PreparedPart::new(
+            Arc::clone(&self.inner),
+            self.inner.split.part(part).to_vec(),
+            preparation.clone(),
+            cache.clone(),
+        ))
+    }
+}
+
+/// A data set and everything that is wrong with its lists.
+pub(crate) fn gather(
+    config: &DataConfig,
+    task: Option<Task>,
+) -> Result<(Inner, Vec<TaskError>), TaskError> {
+    let mut problems = Vec::new();
+    let inner = match config {
+        DataConfig::Folder(folder) => {
+            let described = folder.join(DESCRIPTION_FILE).exists();
+            if !described && faust::is_faust(folder) {
+                open_faust(folder, task, &mut problems)?
+            } else {
+                open_folder(folder, task, &mut problems)?
+            }
+        }
+        DataConfig::Faust(folder) => open_faust(folder, task, &mut problems)?,
+        DataConfig::Bodies(bodies) => open_bodies(bodies, task)?,
+    };
+    Ok((inner, problems))
+}
+
+fn require(folder: &Path, found: Task, wanted: Option<Task>) -> Result<(), TaskError> {
+    match wanted {
+        Some(wanted) if wanted != found => Err(DataError::OtherTask {
+            folder: folder.into(),
+            found,
+            wanted,
+        }
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+fn open_faust(
+    folder: &Path,
+    task: Option<Task>,
+    problems: &mut Vec<TaskError>,
+) -> Result<Inner, TaskError> {
+    require(folder, Task::Correspondence, task)?;
+    let items = faust::registrations(folder, problems)?;
+    let template = Content::read(&items[0].path).and_then(|content| Ok(content.mesh()?.clone()));
+    let template = template.map_err(|error| problems.push(error)).ok();
+    let note = format!(
+        "FAUST: {} registrations, the first {} for training, the others for testing",
+        faust::COUNT,
+        faust::TRAIN
+    );
+    Ok(registered(
+        folder.display().to_string(),
+        items,
+        Split::first(faust::TRAIN, faust::COUNT),
+        template,
+        vec![note],
+    ))
+}
+
+fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskError> {
+    const NAME: &str = "synthetic bodies";
+    require(NAME.as_ref(), Task::Correspondence, task)?;
+    if !(1..=100_000).contains(&config.count) {
+        let problem = format!("count is {}, but must be from 1 to 100,000", config.count);
+        return Err(TaskError::setting(NAME, problem));
+    }
+    let options = BodyOptions {
+        vertices: config.vertices,
+        seed: config.seed,
+        ..Default::default()
+    };
+    let family =
+        BodyFamily::new(&options).map_err(|error| TaskError::setting(NAME, error.to_string()))?;
+    let names = (0..config.count).map(|number| format!("body_{number:03}"));
+    let train = config.training();
+    let note = format!(
+        "{} synthetic bodies, the first {train} for training, the others for testing",
+        config.count
+    );
+    let mut inner = registered(
+        NAME.into(),
+        names.map(|name| Item::new(name, "")).collect(),
+        Split::first(train, config.count),
+        Some(family.template().clone()),
+        vec![note],
+    );
+    inner.bodies = Some(family);
+    Ok(inner)
+}
+
+/// Meshes in correspondence by the numbers of their vertices.
+fn registered(
+    name: String,
+    items: Vec<Item>,
+    split: Split,
+    template: Option<Mesh>,
+    notes: Vec<String>,
+) -> Inner {
+    let classes = template.as_ref().map_or(0, Mesh::vertex_count);
+    Inner {
+        name,
+        items,
+        split,
+        targets: Targets {
+            source: TargetSource::VertexNumber,
+            task: Task::Correspondence,
+            classes: Some(Classes::numbered(classes)),
+            class_names: Vec::new(),
+            unknown: Vec::new(),
+            vectors: false,
+        },
+        outputs: FeatureType::scalars(classes),
+        template,
+        notes,
+        bodies: None,
+    }
+}
+
+fn open_folder(
+    folder: &Path,
+    task: Option<Task>,
+    problems: &mut Vec<TaskError>,
+) -> Result<Inner, TaskError> {
+    if !folder.is_dir() {
+        // What the system says of it is the reason.
+        std::fs::read_dir(folder).map_err(TaskError::file(folder))?;
+    }
+    let (description, mut notes) = match Description::read(folder)? {
+        Some(description) => (description, Vec::new()),
+        None => infer::infer(folder, task)?,
+    };
+    require(folder, description.task, task)?;
+    let mut items = find_meshes(folder, &description.meshes)?;
+    let split = Split::new(folder, &description.split, &items, problems);
+    if split.part(Part::Train).is_empty() && problems.is_empty() {
+        problems.push(TaskError::setting(
+            folder.display().to_string(),
+            "no mesh is for training",
+        ));
+    }
+    let label = |class: usize| match description.labels.get(class) {
+        Some(label) => *label,
+        None => class as i64,
+    };
+    let names = description.classes.iter().cloned().enumerate();
+    let mut targets = Targets {
+        source: TargetSource::new(folder, &description),
+        task: description.task,
+        classes: given_classes(&description),
+        class_names: names.map(|(class, name)| (name, label(class))).collect(),
+        unknown: description.unknown.clone(),
+        vectors: description.target.vectors,
+    };
+    let mut template = None;
+    let mut outputs = FeatureType::default();
+    match description.task {
+        Task::Classification => {
+            let words = mesh_classes(folder, &description, &items, problems)?;
+            let classes = match &targets.classes {
+                Some(classes) => classes.clone(),
+                None => classes_from_words(words.iter().flatten()),
+            };
+            for (item, word) in items.iter_mut().zip(&words) {
+                let Some(word) = word else { continue };
+                item.class = class_of_word(&classes, word);
+                if item.class.is_none() {
+                    let problem = format!(
+                        "its class `{word}` is not one of {}",
+                        (0..classes.count())
+                            .map(|class| classes.name(class))
+                            .collect::<Vec<_>>()
+                            .join(", ")
+                    );
+                    problems.push(DataError::target(&item.name, problem).into());
+                }
+            }
+            targets.classes = Some(classes);
+        }
+        Task::Segmentation => {
+            if targets.classes.is_none() {
+                let found = found_labels(&items, &targets, problems);
+                if found.len() > MOST_FOUND_CLASSES {
+                    return Err(TaskError::setting(
+                        folder.display().to_string(),
+                        format!(
+                            "{} different labels are too many for classes; if they are right, name the `classes` in {DESCRIPTION_FILE}",
+                            found.len()
+                        ),
+                    ));
+                }
+                let classes = Classes::labelled(found.into_iter().collect());
+                notes.push(format!(
+                    "{} classes were found in the labels: {}",
+                    classes.count(),
+                    classes.allowed()
+                ));
+                targets.classes = Some(classes);
+            }
+        }
+        Task::Correspondence => {
+            let path = match &description.template {
+                Some(path) => folder.join(path),
+                None => {
+                    let first = split.part(Part::Train).first();
+                    first.map_or(PathBuf::new(), |&first| items[first].path.clone())
+                }
+            };
+            match Mesh::read(&path) {
+                Ok(mesh) => {
+                    targets.classes = Some(Classes::numbered(mesh.vertex_count()));
+                    template = Some(mesh);
+                }
+                Err(error) => problems.push(error.into()),
+            }
+        }
+        Task::Regression => {
+            let first = split.part(Part::Train).first().or(Some(&0));
+            let first = first.and_then(|&first| items.get(first));
+            match first.map(|item| columns(item, &targets)) {
+                Some(Ok(columns)) => outputs = targets.value_type(columns),
+                Some(Err(error)) => problems.push(error),
+                None => {}
+            }
+        }
+    }
+    if let Some(classes) = &targets.classes {
+        outputs = FeatureType::scalars(classes.count());
+    }
+    Ok(Inner {
+        name: folder.display().to_string(),
+        items,
+        split,
+        targets,
+        outputs,
+        template,
+        notes,
+        bodies: None,
+    })
+}
+
+/// Classes that a description names.
+fn given_classes(description: &Description) -> Option<Classes> {
+    match (
+        description.classes.is_empty(),
+        description.labels.is_empty(),
+    ) {
+        (true, true) => None,
+        (true, false) => Some(Classes::labelled(description.labels.clone())),
+        (false, _) => Some(Classes::named(
+            description.classes.clone(),
+            description.labels.clone(),
+        )),
+    }
+}
+
+/// How many numbers a vertex of a mesh has to be learned.
+fn columns(item: &Item, targets: &Targets) -> Result<usize, TaskError> {
+    let content = Content::read(&item.path)?;
+    let vertices = content.mesh()?.vertex_count();
+    Ok(targets.values(item, &content, vertices)?.columns)
+}
+
+/// All labels of all meshes.
+fn found_labels(items: &[Item], targets: &Targets, problems: &mut Vec<TaskError>) -> BTreeSet<i64> {
+    let labels_of = |item: &Item| -> Result<BTreeSet<i64>, TaskError> {
+        let content = Content::read(&item.path)?;
+        let vertices = content.mesh()?.vertex_count();
+        let labels = targets.labels(item, &content, vertices)?;
+        Ok(labels.into_iter().flatten().collect())
+    };
+    let found: Vec<_> = items.par_iter().map(labels_of).collect();
+    let mut all = BTreeSet::new();
+    for labels in found {
+        match labels {
+            Ok(labels) => all.extend(labels),
+            Err(error) => problems.push(error),
+        }
+    }
+    all
+}
+
+/// What stands for the class of each mesh; `None` where it is not known.
+fn mesh_classes(
+    folder: &Path,
+    description: &Description,
+    items: &[Item],
+    problems: &mut Vec<TaskError>,
+) -> Result<Vec<Option<String>>, TaskError> {
+    let target = &description.target;
+    let unknown = |word: &String| {
+        let label = word.parse();
+        word.is_empty() || label.is_ok_and(|label| description.is_unknown(label))
+    };
+    let known = |word: Option<String>| word.filter(|word| !unknown(word));
+    if let Some(table) = &target.table {
+        let path = folder.join(table);
+        let column = target.column.as_ref().and_then(|c| c.as_slice().first());
+        let words = classes_in_table(&path, column, items, problems)?;
+        return Ok(words.into_iter().map(known).collect());
+    }
+    let pattern = target.pattern.as_deref().map(Pattern::new);
+    let word = |item: &Item| match &pattern {
+        Some(pattern) => pattern
+            .class(item.without_extension())
+            .or_else(|| pattern.class(item.stem())),
+        None => item.folder().map(String::from),
+    };
+    let words: Vec<Option<String>> = items.iter().map(word).collect();
+    for (item, word) in items.iter().zip(&words) {
+        if word.is_none() {
+            let problem = match &pattern {
+                Some(pattern) => format!("its name does not match target.pattern `{pattern}`"),
+                None => "it is not in a folder that names its class".to_string(),
+            };
+            problems.push(DataError::target(&item.name, problem).into());
+        }
+    }
+    Ok(words.into_iter().map(known).collect())
+}
+
+/// The class of each mesh in a table of names and classes.
+fn classes_in_table(
+    path: &Path,
+    column: Option<&Column>,
+    items: &[Item],
+    problems: &mut Vec<TaskError>,
+) -> Result<Vec<Option<String>>, TaskError> {
+    let bytes = std::fs::read(path).map_err(TaskError::file(path))?;
+    let table = TextTable::parse(path, &bytes)?;
+    let mut refuse = |line: Option<usize>, problem: String| {
+        problems.push(DataError::table(path, line, problem).into());
+    };
+    let place = match column {
+        None => Some(1),
+        Some(Column::Number(number)) => Some(*number),
+        Some(Column::Name(name)) => {
+            let header = table.rows.first().map(|(_, cells)| cells);
+            header.and_then(|cells| cells.iter().position(|cell| cell == name))
+        }
+    };
+    let Some(place) = place else {
+        refuse(Some(1), "the header does not have target.column".into());
+        return Ok(vec![None; items.len()]);
+    };
+    let names = Names::new(items);
+    let mut words: Vec<Option<String>> = vec![None; items.len()];
+    let mut named = vec![false; items.len()];
+    for (row, (line, cells)) in table.rows.iter().enumerate() {
+        let (Some(name), Some(word)) = (cells.first(), cells.get(place)) else {
+            let problem = format!("{} cell(s); a row needs a name and a class", cells.len());
+            refuse(Some(*line), problem);
+            continue;
+        };
+        match names.find(name) {
+            Ok(index) if named[index] => refuse(Some(*line), format!("`{name}` stands twice")),
+            Ok(index) => {
+                named[index] = true;
+                words[index] = Some(word.clone());
+            }
+            // The header.
+            Err(_) if row == 0 => {}
+            Err(problem) => refuse(Some(*line), problem),
+        }
+    }
+    for (item, named) in items.iter().zip(named) {
+        if !named {
+            refuse(None, format!("there is no row for `{}`", item.name));
+        }
+    }
+    Ok(words)
+}
+
+/// Classes by what stands for them: whole numbers in their order, else names in theirs.
+fn classes_from_words<'a>(words: impl Iterator<Item = &'a String>) -> Classes {
+    let names: BTreeSet<&String> = words.collect();
+    let labels: Option<BTreeSet<i64>> = names.iter().map(|name| name.parse().ok()).collect();
+    match labels {
+        Some(labels) => Classes::labelled(labels.into_iter().collect()),
+        None => Classes::named(names.into_iter().cloned().collect(), Vec::new()),
+    }
+}
+
+fn class_of_word(classes: &Classes, word: &str) -> Option<u32> {
+    let by_name = classes.names().iter().position(|name| name == word);
+    match by_name {
+        Some(class) => Some(class as u32),
+        None => classes.class_of(word.parse().ok()?),
+    }
+}

@@ -1,0 +1,426 @@
+//! `dataset.toml`: what a folder of meshes is for, and where its targets and parts are.
+
+use super::{DataError, Part};
+use crate::{Task, TaskError};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Name of the file in the folder of a data set.
+pub const DESCRIPTION_FILE: &str = "dataset.toml";
+
+/// A data set in words. All paths are relative to its folder.
+///
+/// ```
+/// use gemcnn_tasks::{Task, data::Description};
+/// let description: Description = toml::from_str(r#"
+///     task = "segmentation"
+///     meshes = "scans/*.ply"
+///     classes = ["gum", "molar"]
+///     [target]
+///     files = "labels/{stem}.npy"
+///     [split]
+///     fractions = { train = 0.7, validation = 0.1, test = 0.2 }
+/// "#)?;
+/// assert_eq!(description.task, Task::Segmentation);
+/// # Ok::<(), toml::de::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// What is to be learned.
+    pub task: Task,
+    /// A folder, or a pattern such as `scans/*.ply` or `**/*.off`; all meshes of the data set's folder
+    /// and of the folders in it, if not given.
+    #[serde(default = "everywhere")]
+    pub meshes: String,
+    /// Names of the classes. They fix how many there are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
+    /// The number that stands for each class in the targets: 0, 1, 2, ... if not given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<i64>,
+    /// Numbers that mean "not known" in labels; -1 always does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<i64>,
+    /// Correspondence: the mesh whose vertices are the classes; the first one of the training part, if
+    /// not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<PathBuf>,
+    /// Where the targets are.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub target: TargetDescription,
+    /// Which meshes are for training and which for testing.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub split: SplitDescription,
+}
+
+/// Where the target of a mesh is: exactly one of `property`, `files`, `table`, `folders` and `pattern`.
+/// Correspondence may have none of them: then every vertex corresponds to the vertex of the template
+/// that has its number.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TargetDescription {
+    /// A property of the vertices of PLY files, or several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub property: Option<OneOrMany<String>>,
+    /// A file for each mesh: `.npy`, `.csv`, `.txt` or `.seg`. `{stem}` is the file name of the mesh
+    /// without its extension, `{name}` the same with the folders before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
+    /// Columns of these files, or of the table, by number from 0 or by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<OneOrMany<Column>>,
+    /// Whether the files have a row for each vertex or for each face; told by their length, if not
+    /// given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per: Option<Element>,
+    /// Three columns are a vector of space, to be learned as a tangent vector.
+    #[serde(skip_serializing_if = "is_default")]
+    pub vectors: bool,
+    /// A `.csv` file with the name of a mesh and its class in each row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<PathBuf>,
+    /// The folder of a mesh is its class.
+    #[serde(skip_serializing_if = "is_default")]
+    pub folders: bool,
+    /// The name of a mesh holds its class: `{class}-*`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+}
+
+/// Which meshes are in which part: at most one of `files`, `table`, `patterns` and `fractions`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SplitDescription {
+    /// A list of meshes for each part, one in each line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<Parts<PathBuf>>,
+    /// A `.csv` file with the name of a mesh and its part in each row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<PathBuf>,
+    /// A pattern for each part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patterns: Option<Parts<String>>,
+    /// Which share of the meshes each part gets, at random: 0.8 and 0.2 for testing, if nothing is
+    /// given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fractions: Option<Parts<f64>>,
+    /// Another seed, other meshes in the parts of `fractions`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub seed: u64,
+}
+
+/// Something for each part of a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parts<T> {
+    /// For training.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub train: Option<T>,
+    /// To choose settings by.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub validation: Option<T>,
+    /// For the final number.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub test: Option<T>,
+}
+
+impl<T> Parts<T> {
+    /// What was given for a part.
+    pub fn get(&self, part: Part) -> Option<&T> {
+        match part {
+            Part::Train => self.train.as_ref(),
+            Part::Validation => self.validation.as_ref(),
+            Part::Test => self.test.as_ref(),
+        }
+    }
+}
+
+/// A value or a list of values.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum OneOrMany<T> {
+    /// One.
+    One(T),
+    /// A list.
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    /// As a list.
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Column {
+    /// By place, from 0.
+    Number(usize),
+    /// By its name in the header.
+    Name(String),
+}
+
+/// What a row of a file of targets belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Element {
+    /// A vertex.
+    Vertex,
+    /// A face; a vertex takes the class that has most of the area around it.
+    Face,
+}
+
+fn everywhere() -> String {
+    "**/*".into()
+}
+
+fn none<T>() -> Option<T> {
+    None
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl Description {
+    /// A description with nothing but its task.
+    pub fn new(task: Task) -> Self {
+        Self {
+            task,
+            meshes: everywhere(),
+            classes: Vec::new(),
+            labels: Vec::new(),
+            unknown: Vec::new(),
+            template: None,
+            target: TargetDescription::default(),
+            split: SplitDescription::default(),
+        }
+    }
+
+    /// Reads the description in a folder; `None` if there is none.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or says what makes no sense.
+    pub fn read(folder: &Path) -> Result<Option<Self>, TaskError> {
+        let path = folder.join(DESCRIPTION_FILE);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(TaskError::file(path)(error)),
+        };
+        let wrong = |problem: String| DataError::Description {
+            path: path.clone(),
+            problem,
+        };
+        let description: Self = toml::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+        description.check().map_err(wrong)?;
+        Ok(Some(description))
+    }
+
+    /// The description as the text of a file.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).unwrap_or_default()
+    }
+
+    /// Whether what it says fits together.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let target = &self.target;
+        let given: Vec<&str> = [
+            ("property", target.property.is_some()),
+            ("files", target.files.is_some()),
+            ("table", target.table.is_some()),
+            ("folders", target.folders),
+            ("pattern", target.pattern.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(name, given)| given.then_some(name))
+        .collect();
+        let allowed: &[&str] = match self.task {
+            Task::Classification => &["table", "folders", "pattern"],
+            _ => &["property", "files"],
+        };
+        if let Some(other) = given.iter().find(|name| !allowed.contains(name)) {
+            return Err(format!(
+                "target.{other} does not fit {}; it takes {}",
+                self.task,
+                allowed.join(" or ")
+            ));
+        }
+        match given.len() {
+            0 if self.task != Task::Correspondence => {
+                return Err(format!(
+                    "[target] must say where the targets are: {}",
+                    allowed.join(" or ")
+                ));
+            }
+            0 | 1 => {}
+            _ => return Err(format!("[target] has {}: choose one", given.join(" and "))),
+        }
+        if let Some(files) = &target.files {
+            let placeholder = files.contains("{stem}") || files.contains("{name}");
+            if !placeholder {
+                return Err(format!(
+                    "target.files is `{files}`, but needs {{stem}} or {{name}} where the name of the mesh stands"
+                ));
+            }
+        }
+        if let Some(pattern) = &target.pattern
+            && super::Pattern::new(pattern).class_count() != 1
+        {
+            return Err(format!(
+                "target.pattern is `{pattern}`, but needs {{class}} once where the class stands"
+            ));
+        }
+        if target.vectors && self.task != Task::Regression {
+            return Err("target.vectors is for regression".into());
+        }
+        if target.per == Some(Element::Face) && self.task == Task::Regression {
+            return Err("target.per: numbers of faces cannot be learned, only labels".into());
+        }
+        self.check_classes()?;
+        self.split.check()
+    }
+
+    fn check_classes(&self) -> Result<(), String> {
+        let classes = !self.classes.is_empty() || !self.labels.is_empty();
+        if classes && matches!(self.task, Task::Regression | Task::Correspondence) {
+            return Err(format!("{} has no `classes` or `labels`", self.task));
+        }
+        if !self.classes.is_empty()
+            && !self.labels.is_empty()
+            && self.classes.len() != self.labels.len()
+        {
+            return Err(format!(
+                "{} `classes` and {} `labels`: each class needs one label",
+                self.classes.len(),
+                self.labels.len()
+            ));
+        }
+        if let Some(name) = twice(&self.classes) {
+            return Err(format!("the class `{name}` stands twice"));
+        }
+        if let Some(label) = twice(&self.labels) {
+            return Err(format!("the label {label} stands twice"));
+        }
+        if let Some(label) = self.labels.iter().find(|&label| self.is_unknown(*label)) {
+            return Err(format!("the label {label} means \"not known\""));
+        }
+        if self.template.is_some() && self.task != Task::Correspondence {
+            return Err("template is for correspondence".into());
+        }
+        Ok(())
+    }
+
+    /// Whether a label says that the class is not known.
+    pub fn is_unknown(&self, label: i64) -> bool {
+        label == -1 || self.unknown.contains(&label)
+    }
+}
+
+impl SplitDescription {
+    fn check(&self) -> Result<(), String> {
+        let given = [
+            self.files.is_some(),
+            self.table.is_some(),
+            self.patterns.is_some(),
+            self.fractions.is_some(),
+        ];
+        if given.into_iter().filter(|&given| given).count() > 1 {
+            return Err(
+                "[split] has several of files, table, patterns and fractions: choose one".into(),
+            );
+        }
+        let Some(fractions) = self.fractions else {
+            return Ok(());
+        };
+        let shares = Part::ALL.map(|part| fractions.get(part).copied().unwrap_or(0.0));
+        let sum: f64 = shares.iter().sum();
+        let sound = shares.iter().all(|share| (0.0..=1.0).contains(share));
+        // Thirds written with two digits are meant to be all.
+        if !sound || sum > 1.0 + 1e-6 || shares[0] == 0.0 {
+            return Err(format!(
+                "split.fractions are {shares:?}: each must be between 0 and 1, their sum at most 1, and `train` above 0"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A value that a list has more than once.
+fn twice<T: PartialEq>(values: &[T]) -> Option<&T> {
+    let again = |&(index, value): &(usize, &T)| values[..index].contains(value);
+    values
+        .iter()
+        .enumerate()
+        .find(again)
+        .map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Description, String> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(DESCRIPTION_FILE), text).unwrap();
+        match Description::read(folder.path()) {
+            Ok(description) => Ok(description.unwrap()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let text = "task = 'regression'\nunknown = [9]\n[target]\nfiles = '{name}.csv'\n\
+                    column = ['u', 3]\nvectors = false\n[split.patterns]\ntrain = 'a*'\ntest = 'b*'";
+        let description = read(text).unwrap();
+        assert_eq!(read(&description.to_toml()).unwrap(), description);
+        let plain = Description::new(Task::Correspondence);
+        assert_eq!(read(&plain.to_toml()).unwrap(), plain);
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_reason() {
+        for (text, reason) in [
+            ("task = 'segmentation'", "property or files"),
+            ("task = 'segmenting'", "unknown variant"),
+            ("task = 'segmentation'\ntaget = 1", "taget"),
+            (
+                "task = 'segmentation'\ntarget.folders = true",
+                "does not fit",
+            ),
+            (
+                "task = 'segmentation'\ntarget = { property = 'a', files = '{stem}.npy' }",
+                "choose one",
+            ),
+            ("task = 'segmentation'\ntarget.files = 'a.npy'", "{stem}"),
+            ("task = 'classification'\ntarget.pattern = 'a*'", "{class}"),
+            (
+                "task = 'segmentation'\nclasses = ['a', 'a']\ntarget.property = 'l'",
+                "twice",
+            ),
+            (
+                "task = 'segmentation'\nlabels = [-1]\ntarget.property = 'l'",
+                "not known",
+            ),
+            (
+                "task = 'correspondence'\nsplit.fractions = { train = 0.8, test = 0.3 }",
+                "at most 1",
+            ),
+            (
+                "task = 'correspondence'\nsplit = { table = 's.csv', fractions = { train = 1 } }",
+                "choose one",
+            ),
+        ] {
+            let said = read(text).unwrap_err();
+            assert!(said.contains(reason), "{text}: {said}");
+            assert!(said.contains(DESCRIPTION_FILE), "{said}");
+        }
+    }
+}

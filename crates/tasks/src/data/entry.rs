@@ -1,0 +1,97 @@
+//! Prepared meshes as bytes.
+//!
+//! Sections, each with its length before it: the features, then for each level the gauge graph as a
+//! safetensors file, and for each but the finest the vertices that it keeps, the cluster of each vertex
+//! of the level before, and the transports to it.
+
+use super::preparation::Prepared;
+use gemcnn_mesh::{Clusters, GaugeGraph, Hierarchy, Level};
+use std::sync::Arc;
+
+/// Raise it when the bytes, or what they are made by, change their meaning.
+pub(crate) const ENTRY_VERSION: u32 = 1;
+
+/// `None` where a graph cannot be stored, which no graph in memory is.
+pub(crate) fn encode(prepared: &Prepared) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut section = |content: &[u8]| {
+        bytes.extend((content.len() as u64).to_le_bytes());
+        bytes.extend(content);
+    };
+    section(bytemuck::cast_slice(&prepared.features));
+    match &prepared.hierarchy {
+        None => section(&prepared.graph.to_safetensors().ok()?),
+        Some(hierarchy) => {
+            for level in hierarchy.levels() {
+                section(&level.graph.to_safetensors().ok()?);
+                if let Some(clusters) = &level.clusters {
+                    section(bytemuck::cast_slice(&level.vertices));
+                    section(bytemuck::cast_slice(clusters.cluster_of()));
+                    section(bytemuck::cast_slice(clusters.transport()));
+                }
+            }
+        }
+    }
+    Some(bytes)
+}
+
+/// `None` where the bytes are not those of a mesh with features of this width and with or without
+/// coarser levels.
+pub(crate) fn decode(bytes: &[u8], width: usize, with_hierarchy: bool) -> Option<Prepared> {
+    let mut sections = Sections(bytes);
+    let features: Vec<f32> = sections.numbers()?;
+    let graph = GaugeGraph::from_safetensors(sections.next()?).ok()?;
+    let vertices = graph.vertex_count();
+    if features.len() != vertices * width {
+        return None;
+    }
+    if !with_hierarchy {
+        return sections.0.is_empty().then_some(Prepared {
+            graph: Arc::new(graph),
+            hierarchy: None,
+            features,
+        });
+    }
+    let mut levels = vec![Level {
+        graph,
+        vertices: (0..vertices as u32).collect(),
+        clusters: None,
+    }];
+    while !sections.0.is_empty() {
+        let graph = GaugeGraph::from_safetensors(sections.next()?).ok()?;
+        let vertices: Vec<u32> = sections.numbers()?;
+        let clusters = Clusters::new(vertices.len(), sections.numbers()?, sections.numbers()?);
+        levels.push(Level {
+            graph,
+            vertices,
+            clusters: Some(clusters.ok()?),
+        });
+    }
+    let graph = Arc::new(levels.first()?.graph.clone());
+    Some(Prepared {
+        graph,
+        hierarchy: Some(Arc::new(Hierarchy::from_levels(levels).ok()?)),
+        features,
+    })
+}
+
+/// The sections that are left.
+struct Sections<'a>(&'a [u8]);
+
+impl<'a> Sections<'a> {
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (length, rest) = self.0.split_first_chunk()?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+        let (section, rest) = rest.split_at_checked(length)?;
+        self.0 = rest;
+        Some(section)
+    }
+
+    fn numbers<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(&mut self) -> Option<Vec<T>> {
+        let bytes = self.next()?;
+        bytes
+            .len()
+            .is_multiple_of(size_of::<T>())
+            .then(|| bytemuck::pod_collect_to_vec(bytes))
+    }
+}

@@ -1,0 +1,131 @@
+//! Mutation fuzzing of every reader of the data sets: whatever the bytes, reading ends without a panic,
+//! and what it refuses it refuses in one line.
+
+use super::description::Description;
+use super::preparation::Preparation;
+use super::table::TextTable;
+use super::{entry, npy, npy_f32, npy_i64};
+use gemcnn_mesh::shapes;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::HashMap;
+use std::path::Path;
+
+const INPUTS: u64 = 20_000;
+
+/// One to four changes: bytes replaced, cut out, repeated, or replaced by what readers stumble over.
+fn mutated(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
+    const WORDS: [&str; 12] = [
+        "-1",
+        "nan",
+        "inf",
+        "1e400",
+        "99999999999999999999",
+        "\"",
+        ",",
+        "(",
+        "'",
+        "\r",
+        "\u{feff}",
+        "-0",
+    ];
+    let mut random = ChaCha8Rng::seed_from_u64(number);
+    let mut bytes = seeds.choose(&mut random).cloned().unwrap_or_default();
+    for _ in 0..random.random_range(1..=4) {
+        let at = random.random_range(0..=bytes.len());
+        let end = (at + random.random_range(0..12)).min(bytes.len());
+        match random.random_range(0..5) {
+            0 if at < bytes.len() => bytes[at] = random.random(),
+            1 => drop(bytes.drain(at..end)),
+            2 => {
+                let piece = bytes[at..end].to_vec();
+                bytes.splice(at..at, piece);
+            }
+            3 => bytes.truncate(at),
+            _ => {
+                let word = WORDS.choose(&mut random).copied().unwrap_or_default();
+                bytes.splice(at..end, word.bytes());
+            }
+        }
+    }
+    bytes
+}
+
+/// How many of the mutated inputs are still read; a message must be one line.
+fn survivors<E: ToString>(seeds: &[&[u8]], read: impl Fn(&[u8]) -> Result<(), E>) -> usize {
+    let seeds: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_vec()).collect();
+    for seed in &seeds {
+        assert!(read(seed).is_ok(), "the seeds are sound");
+    }
+    let is_read = |&number: &u64| match read(&mutated(&seeds, number)) {
+        Ok(()) => true,
+        Err(error) => {
+            let message = error.to_string();
+            assert!(!message.trim_end().contains('\n'), "{message}");
+            false
+        }
+    };
+    (0..INPUTS).filter(is_read).count()
+}
+
+#[test]
+fn npy_files() {
+    let (a, b) = (npy_f32(&[1.0; 6], Some(3)), npy_i64(&[1, 2, 3]));
+    let read = |bytes: &[u8]| npy::parse(Path::new("a.npy"), bytes).map(drop);
+    let read_still = survivors(&[&a, &b], read);
+    assert!((100..INPUTS as usize - 100).contains(&read_still));
+}
+
+#[test]
+fn tables() {
+    let seeds: [&[u8]; 3] = [
+        b"x,y\n1,2\n\"3\",4\n",
+        b"# labels\n1\n-1\n\n2\n",
+        b"a;b;c\r\n1;;3\r\n",
+    ];
+    for name in ["a.csv", "a.txt", "a.seg"] {
+        let read = |bytes: &[u8]| {
+            let table = TextTable::parse(Path::new(name), bytes)?;
+            let names = HashMap::from([("a", 1.0)]);
+            table.numbers(Path::new(name), &names).map(|table| {
+                assert_eq!(table.values.len(), table.rows() * table.columns);
+            })
+        };
+        let seeds = match name {
+            "a.csv" => &seeds[..],
+            _ => &seeds[1..2],
+        };
+        assert!(survivors(seeds, read) > 100);
+    }
+}
+
+#[test]
+fn descriptions() {
+    let seed = b"task = 'segmentation'\nclasses = ['a', 'b']\nunknown = [255]\n[target]\n\
+                 files = '{name}.npy'\n[split]\nfractions = { train = 0.5, test = 0.5 }\nseed = 3\n";
+    let read = |bytes: &[u8]| match std::str::from_utf8(bytes) {
+        Ok(text) => {
+            // TOML shows the place in several lines: only panics count here.
+            let _ = toml::from_str::<Description>(text).map(|description| description.check());
+            Ok::<(), String>(())
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    survivors(&[seed], read);
+}
+
+/// Entries have a checksum before them; whatever gets past it must not do harm either.
+#[test]
+fn entries() {
+    let mesh = shapes::icosphere(0).unwrap();
+    let prepared = Preparation::default().prepare("a", &mesh).unwrap();
+    let bytes = entry::encode(&prepared).unwrap();
+    let read = |bytes: &[u8]| entry::decode(bytes, 3, false).map(drop).ok_or("refused");
+    survivors(&[&bytes], read);
+    let read = |bytes: &[u8]| {
+        let _ = entry::decode(bytes, 3, true);
+        Ok::<(), String>(())
+    };
+    survivors(&[&bytes], read);
+}

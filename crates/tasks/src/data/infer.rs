@@ -1,0 +1,451 @@
+//! What a folder without `dataset.toml` is for, where that is plain to see.
+
+use super::content::Content;
+use super::description::{Description, OneOrMany, Parts, SplitDescription, TargetDescription};
+use super::meshes::{Item, find_meshes};
+use super::target::{TargetSource, Targets};
+use super::{DataError, Pattern};
+use crate::{Task, TaskError};
+use gemcnn_mesh::{AttributeValues, Mesh, VertexAttribute};
+use rayon::prelude::*;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Properties of vertices that are colours, normals or places in a picture, and so never targets.
+const NOT_TARGETS: [&str; 20] = [
+    "red",
+    "green",
+    "blue",
+    "alpha",
+    "diffuse_red",
+    "diffuse_green",
+    "diffuse_blue",
+    "nx",
+    "ny",
+    "nz",
+    "s",
+    "t",
+    "u",
+    "v",
+    "texture_u",
+    "texture_v",
+    "confidence",
+    "intensity",
+    "flags",
+    "radius",
+];
+/// Folders that parts are in.
+const PART_FOLDERS: [&str; 4] = ["train", "validation", "val", "test"];
+
+/// Something that could be meant.
+struct Candidate {
+    words: String,
+    description: Description,
+}
+
+impl Candidate {
+    fn new(task: Task, words: String, target: TargetDescription) -> Self {
+        let description = Description {
+            target,
+            ..Description::new(task)
+        };
+        Self { words, description }
+    }
+}
+
+/// The description that the content of a folder suggests for a task, or for any, and what was found.
+pub(crate) fn infer(
+    folder: &Path,
+    task: Option<Task>,
+) -> Result<(Description, Vec<String>), TaskError> {
+    let (meshes, items) = match find_meshes(folder, "*") {
+        Ok(items) => ("*", items),
+        Err(_) => ("**/*", find_meshes(folder, "**/*")?),
+    };
+    let first = &items[0];
+    let content = Content::read(&first.path)?;
+    let fits = |other: Task| task.is_none_or(|task| task == other);
+    let mut candidates = Vec::new();
+    let mut refused = None;
+    if fits(Task::Segmentation) || fits(Task::Regression) {
+        let attributes = content.attributes()?;
+        if fits(Task::Segmentation) {
+            candidates.extend(label_properties(attributes, task));
+        }
+        if fits(Task::Regression) {
+            candidates.extend(number_properties(attributes, task));
+        }
+        let found;
+        (found, refused) = files(folder, &items, &content, task)?;
+        candidates.extend(found);
+    }
+    if fits(Task::Classification) {
+        candidates.extend(class_folders(&items));
+        for table in ["classes.csv", "labels.csv"] {
+            if folder.join(table).is_file() {
+                let target = TargetDescription {
+                    table: Some(table.into()),
+                    ..Default::default()
+                };
+                let words = format!("the class of each mesh in {table}");
+                candidates.push(Candidate::new(Task::Classification, words, target));
+            }
+        }
+    }
+    if task == Some(Task::Correspondence) {
+        candidates.push(registered(folder, &items)?);
+    }
+    for candidate in &mut candidates {
+        candidate.description.meshes = meshes.into();
+        if candidate.description.split == SplitDescription::default() {
+            candidate.description.split = split(folder, &items);
+        }
+    }
+    match &candidates[..] {
+        [one] => {
+            let description = one.description.clone();
+            let notes = vec![
+                format!(
+                    "{} meshes; {} is learned from {}",
+                    items.len(),
+                    description.task,
+                    one.words
+                ),
+                split_in_words(&description.split),
+            ];
+            Ok((description, notes))
+        }
+        [] => Err(refused.unwrap_or_else(|| nothing(folder, first, &content, task))),
+        [chosen, ..] => Err(DataError::Ambiguous {
+            folder: folder.into(),
+            candidates: candidates
+                .iter()
+                .map(|c| format!("{} from {}", c.description.task, c.words))
+                .collect(),
+            example: chosen.description.to_toml(),
+        }
+        .into()),
+    }
+}
+
+fn nothing(folder: &Path, first: &Item, content: &Content, task: Option<Task>) -> TaskError {
+    let attributes = content.attributes().unwrap_or_default();
+    let attributes: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
+    let properties = match attributes.is_empty() {
+        true => "no properties of vertices".to_string(),
+        false => format!("no properties of vertices but {}", attributes.join(", ")),
+    };
+    let why = match task {
+        Some(Task::Classification) => {
+            "the meshes are not in folders for their classes, and there is no classes.csv".into()
+        }
+        _ => format!(
+            "{} has {properties}, and there is no .npy, .csv, .txt or .seg file for it",
+            first.name
+        ),
+    };
+    let wanted = task.map_or("anything".to_string(), |task| task.to_string());
+    let task = task.unwrap_or(Task::Segmentation);
+    let mut example = Description::new(task);
+    match task {
+        Task::Classification => example.target.pattern = Some("{class}-*".into()),
+        _ => example.target.files = Some("{name}.npy".into()),
+    }
+    DataError::NothingToLearn {
+        folder: folder.into(),
+        found: format!("nothing looks like a target for {wanted}: {why}"),
+        example: example.to_toml(),
+    }
+    .into()
+}
+
+fn is_whole(values: &AttributeValues) -> bool {
+    match values {
+        AttributeValues::F32(_) | AttributeValues::F64(_) => values
+            .iter_f64()
+            .all(|value| value.is_nan() || value.fract() == 0.0),
+        _ => true,
+    }
+}
+
+fn is_integer(values: &AttributeValues) -> bool {
+    !matches!(values, AttributeValues::F32(_) | AttributeValues::F64(_))
+}
+
+fn possible(attributes: &[VertexAttribute]) -> impl Iterator<Item = &VertexAttribute> {
+    attributes
+        .iter()
+        .filter(|attribute| !NOT_TARGETS.contains(&attribute.name.as_str()))
+}
+
+/// Whole numbers of vertices; where there are none, and labels are asked for, floats that are whole.
+fn label_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<Candidate> {
+    let candidate = |attribute: &VertexAttribute| {
+        let target = TargetDescription {
+            property: Some(OneOrMany::One(attribute.name.clone())),
+            ..Default::default()
+        };
+        let words = format!("the property `{}` of vertices", attribute.name);
+        Candidate::new(Task::Segmentation, words, target)
+    };
+    let integers: Vec<Candidate> = possible(attributes)
+        .filter(|attribute| is_integer(&attribute.values))
+        .map(candidate)
+        .collect();
+    if !integers.is_empty() || task.is_none() {
+        return integers;
+    }
+    possible(attributes)
+        .filter(|attribute| is_whole(&attribute.values))
+        .map(candidate)
+        .collect()
+}
+
+/// Floats of vertices, where three whose names end in x, y and z are a vector.
+fn number_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<Candidate> {
+    let wanted = |attribute: &&VertexAttribute| {
+        !is_integer(&attribute.values) || task == Some(Task::Regression)
+    };
+    let columns: Vec<&VertexAttribute> = possible(attributes).filter(wanted).collect();
+    let mut candidates = Vec::new();
+    let mut at = 0;
+    while let Some(column) = columns.get(at) {
+        let three = columns.get(at..at + 3).and_then(|three| {
+            let stem = column.name.strip_suffix('x')?;
+            let fits =
+                |(column, axis): (&&VertexAttribute, &str)| column.name == format!("{stem}{axis}");
+            three.iter().zip(["x", "y", "z"]).all(fits).then_some(three)
+        });
+        let names = |columns: &[&VertexAttribute]| -> Vec<String> {
+            columns.iter().map(|column| column.name.clone()).collect()
+        };
+        let (property, length) = match three {
+            Some(three) => (OneOrMany::Many(names(three)), 3),
+            None => (OneOrMany::One(column.name.clone()), 1),
+        };
+        let words = match three {
+            Some(three) => format!("the vector `{}` of vertices", names(three).join(", ")),
+            None => format!("the property `{}` of vertices", column.name),
+        };
+        let target = TargetDescription {
+            property: Some(property),
+            vectors: three.is_some(),
+            ..Default::default()
+        };
+        candidates.push(Candidate::new(Task::Regression, words, target));
+        at += length;
+    }
+    candidates
+}
+
+/// Files with the name of the first mesh, beside it or in another folder of the data set, and what is
+/// wrong with the first that is no target.
+fn files(
+    folder: &Path,
+    items: &[Item],
+    content: &Content,
+    task: Option<Task>,
+) -> Result<(Vec<Candidate>, Option<TaskError>), TaskError> {
+    let first = &items[0];
+    let mut patterns = Vec::new();
+    for extension in ["npy", "csv", "txt", "seg"] {
+        patterns.push(format!("{{name}}.{extension}"));
+    }
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(TaskError::file(folder))? {
+        let entry = entry.map_err(TaskError::file(folder))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.path().is_dir() && !name.starts_with('.') {
+            folders.push(name);
+        }
+    }
+    folders.sort();
+    for name in folders {
+        for extension in ["npy", "csv", "txt", "seg"] {
+            patterns.push(format!("{name}/{{stem}}.{extension}"));
+        }
+    }
+    let mut candidates = Vec::new();
+    let mut refused = None;
+    for pattern in patterns {
+        let mut targets = Targets {
+            source: TargetSource::Files {
+                folder: folder.into(),
+                pattern: pattern.clone(),
+                columns: Vec::new(),
+                per: None,
+            },
+            task: Task::Segmentation,
+            classes: None,
+            class_names: Vec::new(),
+            unknown: Vec::new(),
+            vectors: false,
+        };
+        let path = targets.source.file(first).unwrap_or_default();
+        // `{name}` and `folder/{stem}` are the same file for a mesh in that folder.
+        let beside = !pattern.starts_with('{')
+            && path
+                == first
+                    .path
+                    .with_extension(path.extension().unwrap_or_default());
+        if beside || !path.is_file() {
+            continue;
+        }
+        let vertices = content.mesh()?.vertex_count();
+        let described = TargetDescription {
+            files: Some(pattern.clone()),
+            ..Default::default()
+        };
+        let words = format!("the files {pattern}");
+        let labels = match task {
+            Some(Task::Regression) => false,
+            _ => match targets.labels(first, content, vertices) {
+                Ok(_) => true,
+                Err(error) => {
+                    refused.get_or_insert(error);
+                    false
+                }
+            },
+        };
+        if labels {
+            let target = described.clone();
+            candidates.push(Candidate::new(Task::Segmentation, words, target));
+            continue;
+        }
+        if task == Some(Task::Segmentation) {
+            continue;
+        }
+        targets.task = Task::Regression;
+        let columns = match targets.values(first, content, vertices) {
+            Ok(table) => table.columns,
+            Err(error) => {
+                refused.get_or_insert(error);
+                continue;
+            }
+        };
+        candidates.push(Candidate::new(Task::Regression, words, described.clone()));
+        if columns == 3 {
+            let target = TargetDescription {
+                vectors: true,
+                ..described
+            };
+            let words = format!("the vectors in {pattern}");
+            candidates.push(Candidate::new(Task::Regression, words, target));
+        }
+    }
+    Ok((candidates, refused))
+}
+
+/// Folders as classes: `class/mesh`, or `class/train/mesh` and `class/test/mesh`.
+fn class_folders(items: &[Item]) -> Option<Candidate> {
+    let is_part = |name: &str| PART_FOLDERS.contains(&name);
+    let nested = items.iter().all(|item| {
+        let folders: Vec<&str> = item.name.split('/').collect();
+        matches!(&folders[..], [_, part, _] if is_part(part))
+    });
+    if nested {
+        let target = TargetDescription {
+            pattern: Some("{class}/*/*".into()),
+            ..Default::default()
+        };
+        let words = "the folders of the meshes".to_string();
+        let mut candidate = Candidate::new(Task::Classification, words, target);
+        candidate.description.split.patterns = Some(part_patterns(items, "*/"));
+        return Some(candidate);
+    }
+    let folders: Option<BTreeSet<&str>> = items.iter().map(Item::folder).collect();
+    let folders = folders?;
+    if folders.len() < 2 || folders.iter().any(|folder| is_part(folder)) {
+        return None;
+    }
+    let target = TargetDescription {
+        folders: true,
+        ..Default::default()
+    };
+    let words = "the folders of the meshes".to_string();
+    Some(Candidate::new(Task::Classification, words, target))
+}
+
+/// Meshes with as many vertices each, in correspondence by their numbers.
+fn registered(folder: &Path, items: &[Item]) -> Result<Candidate, TaskError> {
+    let counts: Vec<usize> = items
+        .par_iter()
+        .map(|item| Ok(Mesh::read(&item.path)?.vertex_count()))
+        .collect::<Result<_, TaskError>>()?;
+    if let Some(other) = counts.iter().position(|&count| count != counts[0]) {
+        let mut example = Description::new(Task::Correspondence);
+        example.template = Some("template.ply".into());
+        example.target.files = Some("{name}.txt".into());
+        return Err(DataError::NothingToLearn {
+            folder: folder.into(),
+            found: format!(
+                "the meshes are not registered: {} has {} vertices, {} has {}",
+                items[0].name, counts[0], items[other].name, counts[other]
+            ),
+            example: example.to_toml(),
+        }
+        .into());
+    }
+    Ok(Candidate::new(
+        Task::Correspondence,
+        "the numbers of their vertices".into(),
+        TargetDescription::default(),
+    ))
+}
+
+/// Parts by lists or folders that are there.
+fn split(folder: &Path, items: &[Item]) -> SplitDescription {
+    let file = |names: &[&str]| {
+        let found = names.iter().find(|name| folder.join(name).is_file());
+        found.map(|name| name.into())
+    };
+    let mut split = SplitDescription::default();
+    let files = Parts {
+        train: file(&["train.txt"]),
+        validation: file(&["validation.txt", "val.txt"]),
+        test: file(&["test.txt"]),
+    };
+    let in_part = |item: &Item| {
+        let first = item.name.split('/').next().unwrap_or_default();
+        PART_FOLDERS.contains(&first)
+    };
+    if folder.join("split.csv").is_file() {
+        split.table = Some("split.csv".into());
+    } else if files.train.is_some() || files.test.is_some() {
+        split.files = Some(files);
+    } else if items.iter().all(in_part) {
+        split.patterns = Some(part_patterns(items, ""));
+    }
+    split
+}
+
+/// Patterns of the folders of parts that have meshes.
+fn part_patterns(items: &[Item], before: &str) -> Parts<String> {
+    let pattern = |folders: &[&str]| {
+        folders
+            .iter()
+            .map(|folder| format!("{before}{folder}/**"))
+            .find(|text| {
+                let pattern = Pattern::new(text);
+                items.iter().any(|item| pattern.matches(&item.name))
+            })
+    };
+    Parts {
+        train: pattern(&["train"]),
+        validation: pattern(&["validation", "val"]),
+        test: pattern(&["test"]),
+    }
+}
+
+fn split_in_words(split: &SplitDescription) -> String {
+    if let Some(table) = &split.table {
+        return format!("parts as in {}", table.display());
+    }
+    if split.files.is_some() {
+        return "parts as in the lists train.txt and test.txt".into();
+    }
+    if split.patterns.is_some() {
+        return "parts by the folders train and test".into();
+    }
+    "80 % for training and 20 % for testing, at random".into()
+}

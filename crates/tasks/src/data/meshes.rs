@@ -1,0 +1,159 @@
+//! The mesh files of a folder.
+
+use super::{DataError, Pattern};
+use crate::TaskError;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+/// Extensions of mesh files.
+const EXTENSIONS: [&str; 4] = ["ply", "obj", "off", "stl"];
+
+/// A mesh of a data set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Item {
+    /// Path within the data set, with `/` between folders.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// Class of the whole mesh, where that is the target.
+    pub class: Option<u32>,
+}
+
+impl Item {
+    pub fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            path: path.into(),
+            class: None,
+        }
+    }
+
+    /// The name without its extension.
+    pub fn without_extension(&self) -> &str {
+        match self.name.rsplit_once('.') {
+            Some((before, after)) if !after.contains('/') => before,
+            _ => &self.name,
+        }
+    }
+
+    /// The file name without folders and extension.
+    pub fn stem(&self) -> &str {
+        let name = self.without_extension();
+        name.rsplit_once('/').map_or(name, |(_, stem)| stem)
+    }
+
+    /// The folder that the mesh is in; none if that is the folder of the data set.
+    pub fn folder(&self) -> Option<&str> {
+        let (folders, _) = self.name.rsplit_once('/')?;
+        Some(folders.rsplit_once('/').map_or(folders, |(_, last)| last))
+    }
+
+    /// The names that lists may call it by.
+    pub fn called(&self) -> impl Iterator<Item = &str> {
+        let file = self.name.rsplit_once('/').map_or(&*self.name, |(_, f)| f);
+        let mut names = vec![&*self.name, self.without_extension(), file, self.stem()];
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter()
+    }
+}
+
+/// Finds meshes by what lists call them.
+pub(crate) struct Names<'a> {
+    by_name: HashMap<&'a str, Option<usize>>,
+}
+
+impl<'a> Names<'a> {
+    pub fn new(items: &'a [Item]) -> Self {
+        let mut by_name = HashMap::new();
+        for (index, item) in items.iter().enumerate() {
+            for name in item.called() {
+                // `None` where several meshes share a name.
+                by_name
+                    .entry(name)
+                    .and_modify(|found| *found = None)
+                    .or_insert(Some(index));
+            }
+        }
+        // The full name is always meant.
+        for (index, item) in items.iter().enumerate() {
+            by_name.insert(&item.name, Some(index));
+        }
+        Self { by_name }
+    }
+
+    pub fn find(&self, name: &str) -> Result<usize, String> {
+        let name = name.trim();
+        let name = name.strip_prefix("./").unwrap_or(name);
+        match self.by_name.get(name) {
+            Some(Some(index)) => Ok(*index),
+            Some(None) => Err(format!(
+                "several meshes are called `{name}`: write the folder and the extension too"
+            )),
+            None => Err(format!("there is no mesh called `{name}`")),
+        }
+    }
+}
+
+/// The meshes in a folder that match, in the order of their names: `meshes` is a folder or a pattern.
+pub(crate) fn find_meshes(folder: &Path, meshes: &str) -> Result<Vec<Item>, TaskError> {
+    let within = meshes.strip_prefix("./").unwrap_or(meshes);
+    let within = within.trim_end_matches('/');
+    let text = match within {
+        "" | "." => "*".to_string(),
+        _ if Pattern::new(within).is_literal() && folder.join(within).is_dir() => {
+            format!("{within}/*")
+        }
+        _ => within.to_string(),
+    };
+    let pattern = Pattern::new(&text);
+    let mut items = Vec::new();
+    let mut seen = HashSet::new();
+    collect(folder, "", &mut seen, &mut |name, path| {
+        if is_mesh(&path) && pattern.matches(&name) {
+            items.push(Item::new(name, path));
+        }
+    })?;
+    items.sort_by(|a, b| a.name.cmp(&b.name));
+    if items.is_empty() {
+        return Err(DataError::NoMeshes {
+            folder: folder.into(),
+            pattern: meshes.into(),
+        }
+        .into());
+    }
+    Ok(items)
+}
+
+pub(crate) fn is_mesh(path: &Path) -> bool {
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    EXTENSIONS.contains(&extension.to_lowercase().as_str())
+}
+
+/// Every file under a folder with its name from there; hidden ones are passed over, and folders that
+/// links lead to a second time.
+fn collect(
+    folder: &Path,
+    prefix: &str,
+    seen: &mut HashSet<PathBuf>,
+    found: &mut dyn FnMut(String, PathBuf),
+) -> Result<(), TaskError> {
+    if !seen.insert(folder.canonicalize().map_err(TaskError::file(folder))?) {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(folder).map_err(TaskError::file(folder))? {
+        let entry = entry.map_err(TaskError::file(folder))?;
+        let path = entry.path();
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with('.') {
+            continue;
+        }
+        let name = format!("{prefix}{name}");
+        match path.is_dir() {
+            true => collect(&path, &format!("{name}/"), seen, found)?,
+            false => found(name, path),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Data sets: folders of meshes with targets, FAUST, and synthetic bodies.
+//!
+//! A [`DataConfig`] names a source of meshes, a [`Dataset`] is what was found there, and a
+//! [`PreparedPart`] gives the samples of one of its parts, with geometry and features from a
+//! [`Cache`] on disk.
+
+mod cache;
+mod check;
+mod classes;
+mod config;
+mod content;
+mod dataset;
+mod description;
+mod entry;
+mod error;
+mod faust;
+#[cfg(test)]
+mod fuzz;
+mod infer;
+mod meshes;
+mod npy;
+mod pattern;
+mod preparation;
+mod prepared;
+mod split;
+mod table;
+mod target;
+pub mod vectors;
+
+pub use cache::{CACHE_VARIABLE, Cache, CacheKey, CacheUsage};
+pub use check::{Check, ClassCount, PartCount, ValueRange, check};
+pub use classes::Classes;
+pub use config::{BodiesConfig, DataConfig};
+pub use dataset::Dataset;
+pub use description::{
+    Column, DESCRIPTION_FILE, Description, Element, OneOrMany, Parts, SplitDescription,
+    TargetDescription,
+};
+pub use error::DataError;
+pub use npy::{npy_f32, npy_i64};
+pub use pattern::Pattern;
+pub use preparation::{
+    Ball, GaugeChoice, GeometrySettings, HierarchySettings, Preparation, Prepared,
+};
+pub use prepared::PreparedPart;
+pub use split::Part;

@@ -1,0 +1,291 @@
+//! From a mesh to what a network computes with: geometry, coarser levels, features.
+
+use crate::{FeatureConfig, TaskError};
+use gemcnn_mesh::features::shot::{self, ShotOptions};
+use gemcnn_mesh::{
+    Adjacency, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh,
+    Neighbourhood, NormalWeighting,
+};
+use glam::DQuat;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use std::f64::consts::TAU;
+use std::sync::Arc;
+
+/// How meshes are made ready. Lengths are relative to the mean edge length of each mesh.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Preparation {
+    /// What the network sees.
+    pub features: FeatureConfig,
+    /// Normals and neighbourhoods.
+    pub geometry: GeometrySettings,
+    /// Where angles are zero.
+    #[serde(skip_serializing_if = "is_default")]
+    pub gauge: GaugeChoice,
+    /// Coarser levels, for models that pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hierarchy: Option<HierarchySettings>,
+    /// Seed of random rotations: each mesh is turned about the origin, before anything else, by a
+    /// rotation that depends on the seed and its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotation: Option<u64>,
+}
+
+/// Normals and neighbourhoods of a mesh.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GeometrySettings {
+    /// Weights of faces in the normals of vertices.
+    pub normals: NormalWeighting,
+    /// Neighbours are the vertices within a ball; without, those that share an edge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ball: Option<Ball>,
+}
+
+/// The first axis of the frame at each vertex.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GaugeChoice {
+    /// Towards the first neighbour: any choice, which an equivariant network does not depend on.
+    #[default]
+    FirstNeighbour,
+    /// Along the first axis of the SHOT frame, for networks that need a choice that means something.
+    Shot,
+}
+
+/// Neighbours by distance.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ball {
+    /// Largest distance, in mean edge lengths.
+    pub radius: f64,
+    /// Most neighbours of a vertex.
+    #[serde(default = "no_limit")]
+    pub limit: usize,
+}
+
+/// Coarser levels of a mesh.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HierarchySettings {
+    /// For each coarser level the part of the vertices of the level before that it keeps.
+    pub ratios: Vec<f64>,
+    /// Radius of the neighbourhoods on each coarser level, in mean edge lengths of the mesh.
+    pub radii: Vec<f64>,
+    /// Most neighbours on the coarser levels.
+    #[serde(default = "no_limit")]
+    pub neighbour_limit: usize,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn no_limit() -> usize {
+    // TOML has no larger whole numbers.
+    u32::MAX as usize
+}
+
+/// A mesh that is ready.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prepared {
+    /// Its geometry.
+    pub graph: Arc<GaugeGraph>,
+    /// Its coarser levels; the first one is the graph once more.
+    pub hierarchy: Option<Arc<Hierarchy>>,
+    /// Features of its vertices, row after row, as they are before any scaling.
+    pub features: Vec<f32>,
+}
+
+impl Preparation {
+    /// Makes a mesh ready; `name` stands in messages and decides its rotation.
+    ///
+    /// # Errors
+    /// A mesh without geometry, levels or features.
+    pub fn prepare(&self, name: &str, mesh: &Mesh) -> Result<Prepared, TaskError> {
+        let turned;
+        let mesh = match self.turn(name) {
+            None => mesh,
+            Some(turn) => {
+                turned = mesh
+                    .map_vertices(|point| turn * point)
+                    .map_err(|error| TaskError::setting(name, error.to_string()))?;
+                &turned
+            }
+        };
+        let geometry = |source| TaskError::Geometry {
+            name: name.into(),
+            source,
+        };
+        let mut options = self.geometry.options(mesh).map_err(geometry)?;
+        if self.gauge == GaugeChoice::Shot {
+            let shot = ShotOptions {
+                radius: self.features.radius,
+                normals: self.geometry.normals,
+            };
+            options.gauge = shot::gauge(mesh, &shot).map_err(geometry)?;
+        }
+        let (graph, hierarchy) = match &self.hierarchy {
+            None => (GaugeGraph::new(mesh, &options).map_err(geometry)?, None),
+            Some(settings) => {
+                let unit = mean_edge_length(mesh).map_err(geometry)?;
+                let options = settings.options(options, unit);
+                let hierarchy =
+                    Hierarchy::new(mesh, &options).map_err(|source| TaskError::Hierarchy {
+                        name: name.into(),
+                        source,
+                    })?;
+                let finest = hierarchy.levels().first().map(|level| level.graph.clone());
+                let graph = finest.ok_or_else(|| TaskError::setting(name, "no levels"))?;
+                (graph, Some(Arc::new(hierarchy)))
+            }
+        };
+        Ok(Prepared {
+            features: self.features.compute(mesh, &graph).map_err(geometry)?,
+            graph: Arc::new(graph),
+            hierarchy,
+        })
+    }
+
+    /// The rotation of a mesh, if there is one: uniform over all rotations.
+    pub fn turn(&self, name: &str) -> Option<DQuat> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.rotation?.to_le_bytes());
+        hasher.update(name.as_bytes());
+        let mut random = ChaCha8Rng::from_seed(*hasher.finalize().as_bytes());
+        // Shoemake's uniform quaternion.
+        let [u, v, w]: [f64; 3] = std::array::from_fn(|_| random.random());
+        let (a, b) = ((1.0 - u).sqrt(), u.sqrt());
+        let ((sv, cv), (sw, cw)) = ((TAU * v).sin_cos(), (TAU * w).sin_cos());
+        Some(DQuat::from_xyzw(a * sv, a * cv, b * sw, b * cw).normalize())
+    }
+}
+
+impl GeometrySettings {
+    fn options(&self, mesh: &Mesh) -> Result<GeometryOptions, GeometryError> {
+        let neighbourhood = match self.ball {
+            None => Neighbourhood::OneRing,
+            Some(Ball { radius, limit }) => Neighbourhood::Radius {
+                radius: radius * mean_edge_length(mesh)?,
+                limit,
+            },
+        };
+        Ok(GeometryOptions {
+            normals: self.normals,
+            neighbourhood,
+            ..Default::default()
+        })
+    }
+}
+
+impl HierarchySettings {
+    /// The options for a mesh with this mean edge length.
+    pub fn options(&self, geometry: GeometryOptions, mean_edge_length: f64) -> HierarchyOptions {
+        let radius = |radius| radius * mean_edge_length;
+        HierarchyOptions {
+            geometry,
+            ratios: self.ratios.clone(),
+            radii: self.radii.iter().map(radius).collect(),
+            neighbour_limit: self.neighbour_limit,
+        }
+    }
+}
+
+/// Mean length of the edges of a mesh; 0 if there are none.
+fn mean_edge_length(mesh: &Mesh) -> Result<f64, GeometryError> {
+    let adjacency = Adjacency::one_ring(mesh)?;
+    let points = mesh.vertices();
+    let sum: f64 = (0..points.len())
+        .flat_map(|p| adjacency.neighbours_of(p).iter().map(move |&q| (p, q)))
+        .map(|(p, q)| points[p].distance(points[q as usize]))
+        .sum();
+    Ok(sum / adjacency.edge_count().max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FeatureKind;
+    use gemcnn_mesh::{DVec3, shapes};
+
+    fn bumpy() -> Mesh {
+        let bump = |p: DVec3| p * (1.0 + 0.2 * (3.0 * p.x).sin() + 0.1 * (5.0 * p.y + p.z).cos());
+        shapes::icosphere(3).unwrap().map_vertices(bump).unwrap()
+    }
+
+    #[test]
+    fn rotations_depend_on_seed_and_name_and_leave_invariant_features() {
+        let mesh = bumpy();
+        let mut preparation = Preparation {
+            features: FeatureConfig::new(FeatureKind::Matrix),
+            ..Default::default()
+        };
+        let still = preparation.prepare("a", &mesh).unwrap();
+        preparation.rotation = Some(7);
+        let turned = preparation.prepare("a", &mesh).unwrap();
+        assert_eq!(turned, preparation.prepare("a", &mesh).unwrap());
+        assert_ne!(turned.graph, preparation.prepare("b", &mesh).unwrap().graph);
+        let pairs = still.features.iter().zip(&turned.features);
+        assert!(pairs.clone().all(|(a, b)| (a - b).abs() < 1e-5));
+        let turn = preparation.turn("a").unwrap();
+        let normal = |prepared: &Prepared| prepared.graph.frames()[5].normal;
+        assert!((turn * normal(&still) - normal(&turned)).length() < 1e-9);
+    }
+
+    #[test]
+    fn random_rotations_prefer_no_direction() {
+        let preparation = Preparation {
+            rotation: Some(1),
+            ..Default::default()
+        };
+        let turns = (0..4000).filter_map(|n| preparation.turn(&n.to_string()));
+        let sum: DVec3 = turns.map(|turn| turn * DVec3::X).sum();
+        assert!(sum.length() / 4000.0 < 0.05, "{sum}");
+    }
+
+    #[test]
+    fn shot_frames_turn_with_the_mesh() {
+        let mesh = bumpy();
+        let mut preparation = Preparation {
+            gauge: GaugeChoice::Shot,
+            ..Default::default()
+        };
+        let still = preparation.prepare("a", &mesh).unwrap();
+        preparation.rotation = Some(3);
+        let turned = preparation.prepare("a", &mesh).unwrap();
+        let angles = still.graph.theta().iter().zip(turned.graph.theta());
+        let same = angles.filter(|(a, b)| (*a - *b).sin().abs() < 1e-6).count();
+        assert!(same as f64 > 0.99 * still.graph.edge_count() as f64);
+    }
+
+    #[test]
+    fn lengths_are_relative_to_the_edges_of_the_mesh() {
+        let preparation = Preparation {
+            geometry: GeometrySettings {
+                ball: Some(Ball {
+                    radius: 2.1,
+                    limit: 100,
+                }),
+                ..Default::default()
+            },
+            hierarchy: Some(HierarchySettings {
+                ratios: vec![0.25],
+                radii: vec![4.0],
+                neighbour_limit: 100,
+            }),
+            ..Default::default()
+        };
+        let mesh = bumpy();
+        let large = mesh.map_vertices(|p| 64.0 * p).unwrap();
+        let (a, b) = (
+            preparation.prepare("a", &mesh).unwrap(),
+            preparation.prepare("b", &large).unwrap(),
+        );
+        assert_eq!(a.graph.neighbours(), b.graph.neighbours());
+        let level = |p: &Prepared| p.hierarchy.as_ref().unwrap().levels()[1].graph.edge_count();
+        assert_eq!(level(&a), level(&b));
+        assert!(a.graph.edge_count() > 10 * mesh.vertex_count());
+    }
+}

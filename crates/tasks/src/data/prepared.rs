@@ -1,0 +1,188 @@
+//! A part of a data set, ready to be learned from.
+
+use super::cache::{Cache, CacheKey};
+use super::dataset::Inner;
+use super::entry::{self, ENTRY_VERSION};
+use super::preparation::{Preparation, Prepared};
+use crate::{Sample, SampleSource, TaskError};
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Bytes of samples that a part keeps in memory unless told otherwise.
+const DEFAULT_MEMORY: usize = 4 << 30;
+
+/// The samples of a part. Geometry and features come from the cache, or are computed and put there;
+/// samples stay in memory as long as there is room for them.
+#[derive(Debug)]
+pub struct PreparedPart {
+    dataset: Arc<Inner>,
+    items: Vec<usize>,
+    preparation: Preparation,
+    cache: Cache,
+    kept: Vec<OnceLock<Sample>>,
+    memory_left: AtomicUsize,
+}
+
+impl PreparedPart {
+    pub(crate) fn new(
+        dataset: Arc<Inner>,
+        items: Vec<usize>,
+        preparation: Preparation,
+        cache: Cache,
+    ) -> Self {
+        Self {
+            kept: items.iter().map(|_| OnceLock::new()).collect(),
+            dataset,
+            items,
+            preparation,
+            cache,
+            memory_left: AtomicUsize::new(DEFAULT_MEMORY),
+        }
+    }
+
+    /// Keeps at most about this many bytes of samples in memory, in place of 4 GiB; what is over is read
+    /// from the cache each time.
+    pub fn with_memory(mut self, bytes: usize) -> Self {
+        self.memory_left = AtomicUsize::new(bytes);
+        self
+    }
+
+    /// Loads every sample once, in parallel, so that trouble shows before training and later loads are
+    /// quick; `loaded` is called after each, from any thread.
+    ///
+    /// # Errors
+    /// The problem of the first sample that has one.
+    pub fn load_all(&self, loaded: &(dyn Fn() + Sync)) -> Result<(), TaskError> {
+        let results: Vec<_> = (0..self.items.len())
+            .into_par_iter()
+            .map(|index| {
+                let result = self.load(index).map(drop);
+                loaded();
+                result
+            })
+            .collect();
+        results.into_iter().collect()
+    }
+
+    fn read(&self, index: usize) -> Result<Sample, TaskError> {
+        let item = &self.dataset.items[self.items[index]];
+        let content = self.dataset.content(self.items[index])?;
+        let key = self.key(&item.name, content.hash());
+        let width = self.preparation.features.kind().dimension();
+        let with_hierarchy = self.preparation.hierarchy.is_some();
+        let stored = self
+            .cache
+            .get(key)
+            .and_then(|bytes| entry::decode(&bytes, width, with_hierarchy));
+        let prepared = match stored {
+            Some(prepared) => prepared,
+            None => {
+                let prepared = self.preparation.prepare(&item.name, content.mesh()?)?;
+                if self.cache.folder().is_some()
+                    && let Some(bytes) = entry::encode(&prepared)
+                {
+                    self.cache.put(key, &bytes);
+                }
+                prepared
+            }
+        };
+        let turn = self.preparation.turn(&item.name);
+        let frames = prepared.graph.frames();
+        let target = self.dataset.targets.read(item, &content, frames, turn)?;
+        let Prepared {
+            graph,
+            hierarchy,
+            features,
+        } = prepared;
+        Ok(Sample {
+            name: item.name.clone(),
+            graph,
+            hierarchy,
+            kind: self.preparation.features.kind(),
+            features,
+            target,
+        })
+    }
+
+    /// The key of a mesh: the version of this code, its content, the settings, and its name if that
+    /// decides how it is turned.
+    fn key(&self, name: &str, content: blake3::Hash) -> CacheKey {
+        let settings = serde_json::to_vec(&self.preparation).unwrap_or_default();
+        let name = match self.preparation.rotation {
+            Some(_) => name,
+            None => "",
+        };
+        CacheKey::new(&[
+            env!("CARGO_PKG_VERSION").as_bytes(),
+            &ENTRY_VERSION.to_le_bytes(),
+            content.as_bytes(),
+            &settings,
+            name.as_bytes(),
+        ])
+    }
+
+    /// Keeps a copy, which shares the geometry, if there is room.
+    fn keep(&self, index: usize, sample: &Sample) {
+        let size = size_in_memory(sample);
+        let room = self
+            .memory_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(size)
+            });
+        if room.is_ok() && self.kept[index].set(sample.clone()).is_err() {
+            // Another thread was first.
+            self.memory_left.fetch_add(size, Ordering::Relaxed);
+        }
+    }
+}
+
+impl SampleSource for PreparedPart {
+    fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    fn name(&self, index: usize) -> String {
+        let item = self.items.get(index).map(|&item| &self.dataset.items[item]);
+        item.map_or(String::new(), |item| item.name.clone())
+    }
+
+    fn load(&self, index: usize) -> Result<Sample, TaskError> {
+        let kept = self.kept.get(index).ok_or_else(|| {
+            TaskError::setting(
+                "sample",
+                format!("there is no sample {index}, only {}", self.items.len()),
+            )
+        })?;
+        if let Some(sample) = kept.get() {
+            return Ok(sample.clone());
+        }
+        let sample = self.read(index)?;
+        self.keep(index, &sample);
+        Ok(sample)
+    }
+}
+
+/// About how many bytes a sample takes.
+fn size_in_memory(sample: &Sample) -> usize {
+    let graph = |graph: &gemcnn_mesh::GaugeGraph| {
+        graph.vertex_count() * (size_of::<gemcnn_mesh::Frame>() + 4)
+            + graph.edge_count() * (3 * size_of::<f64>() + 2 * size_of::<u32>())
+    };
+    let levels = sample.hierarchy.iter().flat_map(|h| h.levels());
+    // A cluster knows of each of its members where it is, what it is in and a transport.
+    let levels = levels.map(|level| graph(&level.graph) + level.vertices.len() * 4);
+    let members = sample.hierarchy.as_ref().map_or(0, |hierarchy| {
+        hierarchy
+            .levels()
+            .iter()
+            .map(|level| level.vertices.len() * 16)
+            .sum()
+    });
+    let target = match &sample.target {
+        crate::Target::VertexLabels(labels) => 4 * labels.len(),
+        crate::Target::VertexValues { values, .. } => 4 * values.len(),
+        _ => 0,
+    };
+    graph(&sample.graph) + levels.sum::<usize>() + members + 4 * sample.features.len() + target
+}

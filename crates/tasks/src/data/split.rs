@@ -1,0 +1,260 @@
+//! The parts of a data set: which meshes are for training, which for validation, which for testing.
+
+use super::description::{Parts, SplitDescription};
+use super::meshes::{Item, Names};
+use super::table::TextTable;
+use super::{DataError, Pattern};
+use crate::TaskError;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::Path;
+
+/// A part of a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// What the network learns from.
+    Train,
+    /// What settings are chosen by.
+    Validation,
+    /// What the final number is measured on.
+    Test,
+}
+
+impl Part {
+    /// All parts.
+    pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
+
+    fn parse(text: &str) -> Option<Self> {
+        match text.to_lowercase().as_str() {
+            "train" | "training" => Some(Self::Train),
+            "validation" | "val" | "valid" => Some(Self::Validation),
+            "test" | "testing" => Some(Self::Test),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Train => "train",
+            Self::Validation => "validation",
+            Self::Test => "test",
+        })
+    }
+}
+
+/// Meshes of each part, as positions in the list of all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Split {
+    parts: [Vec<usize>; 3],
+}
+
+/// Shares where nothing is said.
+const DEFAULT_FRACTIONS: Parts<f64> = Parts {
+    train: Some(0.8),
+    validation: None,
+    test: Some(0.2),
+};
+
+impl Split {
+    /// The first meshes are for training, the others for testing.
+    pub fn first(train: usize, count: usize) -> Self {
+        Self {
+            parts: [(0..train).collect(), Vec::new(), (train..count).collect()],
+        }
+    }
+
+    pub fn part(&self, part: Part) -> &[usize] {
+        &self.parts[part as usize]
+    }
+
+    /// Puts the meshes into parts as a description says; what is wrong with it goes to `problems`.
+    pub fn new(
+        folder: &Path,
+        description: &SplitDescription,
+        items: &[Item],
+        problems: &mut Vec<TaskError>,
+    ) -> Self {
+        if let Some(files) = &description.files {
+            let mut choice = Choice::new(items);
+            for part in Part::ALL {
+                if let Some(file) = files.get(part) {
+                    choice.list(&folder.join(file), part, problems);
+                }
+            }
+            return choice.finish(files.train.is_none());
+        }
+        if let Some(table) = &description.table {
+            let mut choice = Choice::new(items);
+            choice.table(&folder.join(table), problems);
+            return choice.finish(false);
+        }
+        if let Some(patterns) = &description.patterns {
+            let mut choice = Choice::new(items);
+            for part in Part::ALL {
+                if let Some(pattern) = patterns.get(part) {
+                    choice.pattern(folder, &Pattern::new(pattern), part, problems);
+                }
+            }
+            return choice.finish(patterns.train.is_none());
+        }
+        let fractions = description.fractions.unwrap_or(DEFAULT_FRACTIONS);
+        Self::at_random(items.len(), &fractions, description.seed)
+    }
+
+    /// Shares of meshes in random order, rounded; a part with a share has a mesh where there are
+    /// enough, training first.
+    fn at_random(count: usize, fractions: &Parts<f64>, seed: u64) -> Self {
+        let mut order: Vec<usize> = (0..count).collect();
+        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        let share = |part| fractions.get(part).copied().unwrap_or(0.0);
+        let mut sizes = Part::ALL.map(|part| match share(part) {
+            0.0 => 0,
+            share => ((share * count as f64).round() as usize).max(1),
+        });
+        // Rounding may have made one too many; testing gives way before validation, training last.
+        for part in [Part::Train, Part::Validation, Part::Test] {
+            while sizes.iter().sum::<usize>() > count && sizes[part as usize] > 1 {
+                sizes[part as usize] -= 1;
+            }
+        }
+        for part in [Part::Validation, Part::Test, Part::Train] {
+            while sizes.iter().sum::<usize>() > count && sizes[part as usize] > 0 {
+                sizes[part as usize] -= 1;
+            }
+        }
+        let all = Part::ALL.map(share).iter().sum::<f64>() > 1.0 - 1e-6;
+        if all {
+            sizes[0] = count - sizes[1] - sizes[2];
+        }
+        let mut rest = order.into_iter();
+        let parts = sizes.map(|size| {
+            let mut part: Vec<usize> = rest.by_ref().take(size).collect();
+            part.sort_unstable();
+            part
+        });
+        Self { parts }
+    }
+}
+
+/// The part that each mesh was put in so far.
+struct Choice<'a> {
+    items: &'a [Item],
+    names: Names<'a>,
+    part_of: Vec<Option<Part>>,
+}
+
+impl<'a> Choice<'a> {
+    fn new(items: &'a [Item]) -> Self {
+        Self {
+            items,
+            names: Names::new(items),
+            part_of: vec![None; items.len()],
+        }
+    }
+
+    fn put(&mut self, index: usize, part: Part) -> Result<(), String> {
+        match self.part_of[index].replace(part) {
+            Some(other) if other != part => Err(format!(
+                "`{}` is in both {other} and {part}",
+                self.items[index].name
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn list(&mut self, path: &Path, part: Part, problems: &mut Vec<TaskError>) {
+        let table = match read_table(path) {
+            Ok(table) => table,
+            Err(error) => return problems.push(error),
+        };
+        for (line, cells) in table.rows {
+            let name = cells.join(" ");
+            if name.is_empty() {
+                continue;
+            }
+            let put = self
+                .names
+                .find(&name)
+                .and_then(|index| self.put(index, part));
+            if let Err(problem) = put {
+                problems.push(DataError::table(path, Some(line), problem).into());
+            }
+        }
+    }
+
+    fn table(&mut self, path: &Path, problems: &mut Vec<TaskError>) {
+        let table = match read_table(path) {
+            Ok(table) => table,
+            Err(error) => return problems.push(error),
+        };
+        for (index, (line, cells)) in table.rows.iter().enumerate() {
+            let put = match &cells[..] {
+                [name, part, ..] => match Part::parse(part) {
+                    Some(part) => self
+                        .names
+                        .find(name)
+                        .and_then(|index| self.put(index, part)),
+                    // The header.
+                    None if index == 0 => Ok(()),
+                    None => Err(format!("`{part}` is not train, validation or test")),
+                },
+                [only] if only.is_empty() => Ok(()),
+                _ => Err("a row needs the name of a mesh and its part".into()),
+            };
+            if let Err(problem) = put {
+                problems.push(DataError::table(path, Some(*line), problem).into());
+            }
+        }
+    }
+
+    fn pattern(
+        &mut self,
+        folder: &Path,
+        pattern: &Pattern,
+        part: Part,
+        problems: &mut Vec<TaskError>,
+    ) {
+        let mut refuse = |problem: String| {
+            problems.push(
+                DataError::Description {
+                    path: folder.join(super::DESCRIPTION_FILE),
+                    problem: format!("split.patterns.{part}: {problem}"),
+                }
+                .into(),
+            );
+        };
+        let mut any = false;
+        for (index, item) in self.items.iter().enumerate() {
+            if item.called().any(|name| pattern.matches(name)) {
+                any = true;
+                if let Err(problem) = self.put(index, part) {
+                    refuse(problem);
+                }
+            }
+        }
+        if !any {
+            refuse(format!("no mesh matches `{pattern}`"));
+        }
+    }
+
+    /// The parts; what was not named is for training if `rest_is_train`.
+    fn finish(self, rest_is_train: bool) -> Split {
+        let rest = rest_is_train.then_some(Part::Train);
+        let parts = Part::ALL.map(|part| {
+            let is_in = |&index: &usize| self.part_of[index].or(rest) == Some(part);
+            (0..self.items.len()).filter(is_in).collect()
+        });
+        Split { parts }
+    }
+}
+
+fn read_table(path: &Path) -> Result<TextTable, TaskError> {
+    let bytes = std::fs::read(path).map_err(TaskError::file(path))?;
+    Ok(TextTable::parse(path, &bytes)?)
+}

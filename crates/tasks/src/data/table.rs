@@ -1,0 +1,249 @@
+//! Tables in text: `.csv` with commas, semicolons or tabs, and `.txt` and `.seg` with spaces.
+
+use super::DataError;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Rows of cells, each row with its line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TextTable {
+    pub rows: Vec<(usize, Vec<String>)>,
+}
+
+/// Numbers in rows of equal length. What is not known is NaN.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NumberTable {
+    /// Names of the columns, or nothing.
+    pub header: Vec<String>,
+    pub columns: usize,
+    /// Row after row.
+    pub values: Vec<f64>,
+}
+
+impl NumberTable {
+    pub fn rows(&self) -> usize {
+        match self.columns {
+            0 => 0,
+            columns => self.values.len() / columns,
+        }
+    }
+}
+
+/// What lies between two cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Separator {
+    Character(char),
+    Spaces,
+}
+
+impl TextTable {
+    /// Cells separated as in a `.csv` file if the extension says so, else by spaces. Lines that begin
+    /// with `#` are passed over, and so are empty lines at the end; an empty line before is a row of
+    /// one empty cell.
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, DataError> {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let line = 1 + bytes[..error.valid_up_to()]
+                .iter()
+                .filter(|&&byte| byte == b'\n')
+                .count();
+            DataError::table(path, Some(line), "this is not UTF-8 text")
+        })?;
+        let is_csv = path
+            .extension()
+            .is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+        let lines = lines(text);
+        let separator = match is_csv {
+            true => separator_of(lines.iter().map(|(_, line)| *line).find(|l| !l.is_empty())),
+            false => Separator::Spaces,
+        };
+        let mut rows = Vec::with_capacity(lines.len());
+        for (number, line) in lines {
+            let cells = split(line, separator)
+                .map_err(|problem| DataError::table(path, Some(number), problem))?;
+            rows.push((number, cells));
+        }
+        let filled = |(_, cells): &(usize, Vec<String>)| cells.iter().any(|cell| !cell.is_empty());
+        let end = rows.iter().rposition(filled).map_or(0, |last| last + 1);
+        rows.truncate(end);
+        Ok(Self { rows })
+    }
+
+    /// The numbers of the table; an empty cell, or one that says `nan`, is not known. A first row with
+    /// a word is a header. Words below it must be among `names`, which stand for numbers.
+    pub fn numbers(
+        self,
+        path: &Path,
+        names: &HashMap<&str, f64>,
+    ) -> Result<NumberTable, DataError> {
+        let number = |cell: &str| match cell {
+            "" => Some(f64::NAN),
+            _ => cell.parse().ok().or_else(|| names.get(cell).copied()),
+        };
+        let mut rows = self.rows.into_iter().peekable();
+        let is_header =
+            |(_, cells): &(usize, Vec<String>)| cells.iter().any(|cell| number(cell).is_none());
+        let header = match rows.next_if(is_header) {
+            Some((_, cells)) => cells,
+            None => Vec::new(),
+        };
+        let mut table = NumberTable {
+            columns: header.len(),
+            header,
+            values: Vec::new(),
+        };
+        for (line, cells) in rows {
+            if table.columns == 0 {
+                table.columns = cells.len();
+            }
+            // An empty line has one cell; in a wide table it stands for a row of unknown numbers.
+            let blank = cells.iter().all(String::is_empty);
+            if cells.len() != table.columns && !blank {
+                let problem = format!(
+                    "{} cell(s), but the rows before have {}",
+                    cells.len(),
+                    table.columns
+                );
+                return Err(DataError::table(path, Some(line), problem));
+            }
+            if blank {
+                table.values.extend(vec![f64::NAN; table.columns]);
+                continue;
+            }
+            for cell in &cells {
+                let value = number(cell).ok_or_else(|| {
+                    let problem = match names.is_empty() {
+                        true => format!("`{cell}` is not a number"),
+                        false => format!("`{cell}` is neither a number nor one of the classes"),
+                    };
+                    DataError::table(path, Some(line), problem)
+                })?;
+                table.values.push(value);
+            }
+        }
+        Ok(table)
+    }
+}
+
+/// The lines that are no comments, with their numbers; they end with `\n`, `\r\n` or `\r`.
+fn lines(text: &str) -> Vec<(usize, &str)> {
+    text.split('\n')
+        .flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'))
+        .enumerate()
+        .map(|(index, line)| (index + 1, line.trim_matches(' ')))
+        .filter(|(_, line)| !line.starts_with('#'))
+        .collect()
+}
+
+/// The first of tab, semicolon and comma that a line has; a comma where it has none.
+fn separator_of(line: Option<&str>) -> Separator {
+    let line = line.unwrap_or_default();
+    let found = ['\t', ';', ','].into_iter().find(|&c| line.contains(c));
+    Separator::Character(found.unwrap_or(','))
+}
+
+/// The cells of a line; a cell in double quotes may hold separators, and two quotes for one.
+fn split(line: &str, separator: Separator) -> Result<Vec<String>, String> {
+    let between = match separator {
+        Separator::Spaces if line.is_empty() => return Ok(vec![String::new()]),
+        Separator::Spaces => return Ok(line.split_whitespace().map(String::from).collect()),
+        Separator::Character(character) => character,
+    };
+    let mut cells = Vec::new();
+    let mut rest = line;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() && c != between);
+        let (cell, after) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted_cell(quoted)?,
+            None => {
+                let end = rest.find(between).unwrap_or(rest.len());
+                (rest[..end].trim().to_string(), &rest[end..])
+            }
+        };
+        cells.push(cell);
+        let after = after.trim_start_matches(|c: char| c.is_whitespace() && c != between);
+        match after.strip_prefix(between) {
+            Some(next) => rest = next,
+            None if after.is_empty() => return Ok(cells),
+            None => return Err(format!("`{after}` follows a cell in quotes")),
+        }
+    }
+}
+
+/// A cell after its opening quote, and what follows the closing one.
+fn quoted_cell(text: &str) -> Result<(String, &str), String> {
+    let mut cell = String::new();
+    let mut rest = text;
+    loop {
+        let Some(end) = rest.find('"') else {
+            return Err("a quote is opened and does not end on its line".into());
+        };
+        cell.push_str(&rest[..end]);
+        rest = &rest[end + 1..];
+        match rest.strip_prefix('"') {
+            Some(more) => {
+                cell.push('"');
+                rest = more;
+            }
+            None => return Ok((cell, rest)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(name: &str, text: &str) -> Result<NumberTable, DataError> {
+        let names = HashMap::from([("gum", 0.0), ("molar", 3.0)]);
+        let path = Path::new(name);
+        TextTable::parse(path, text.as_bytes())?.numbers(path, &names)
+    }
+
+    #[test]
+    fn separators_headers_and_line_ends_are_found() {
+        for (name, text) in [
+            ("a.csv", "x,y\n1,2\n3,4\n"),
+            ("a.csv", "x;y\r\n1;2\r\n3;4"),
+            ("a.csv", "# made by hand\nx\ty\r1\t2\r3\t4\r\r"),
+            ("a.CSV", "\"x\", \"y\"\n \"1\" ,2\n3,4\n\n\n"),
+            ("a.txt", "\u{feff}x y\n1   2\n 3\t4 \n"),
+        ] {
+            let table = numbers(name, text).unwrap();
+            assert_eq!((table.columns, table.rows()), (2, 2), "{text}");
+            assert_eq!(table.values, [1.0, 2.0, 3.0, 4.0], "{text}");
+            assert_eq!(table.header, ["x", "y"], "{text}");
+        }
+    }
+
+    #[test]
+    fn empty_cells_and_lines_are_unknown_and_names_are_numbers() {
+        let table = numbers("a.seg", "1\n\nmolar\n-1\n\n").unwrap();
+        assert_eq!(table.rows(), 4);
+        assert!(table.values[1].is_nan());
+        assert_eq!(table.values[2..], [3.0, -1.0]);
+        let table = numbers("a.csv", "gum,,nan\n\n1,2,3").unwrap();
+        assert_eq!((table.rows(), table.header.len()), (3, 0));
+        let known = |values: &[f64]| values.iter().filter(|value| !value.is_nan()).count();
+        assert_eq!(known(&table.values), 4);
+        assert_eq!(numbers("a.txt", "").unwrap().rows(), 0);
+    }
+
+    #[test]
+    fn bad_lines_are_named() {
+        for (text, message) in [
+            ("1,2\n3\n", "a.csv:2: 1 cell(s), but the rows before have 2"),
+            ("1\n# no\ntooth\n", "a.csv:3: `tooth` is neither"),
+            ("1\n\"2\n", "a.csv:2: a quote is opened"),
+            ("\"1\"2\n", "a.csv:1: `2` follows a cell"),
+        ] {
+            let said = numbers("a.csv", text).unwrap_err().to_string();
+            assert!(said.starts_with(message), "{said}");
+        }
+        let path = Path::new("a.txt");
+        let said = TextTable::parse(path, b"1\n\xff\n")
+            .unwrap_err()
+            .to_string();
+        assert_eq!(said, "a.txt:2: this is not UTF-8 text");
+    }
+}

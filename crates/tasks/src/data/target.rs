@@ -1,0 +1,473 @@
+//! Targets of meshes: from properties of PLY files, files beside them, or the meshes themselves.
+
+use super::classes::Classes;
+use super::content::Content;
+use super::description::{Column, Description, Element};
+use super::meshes::Item;
+use super::table::{NumberTable, TextTable};
+use super::{DataError, npy, vectors};
+use crate::{Target, Task, TaskError};
+use gemcnn_mesh::{DVec3, Frame, Mesh};
+use gemcnn_nn::{FeatureType, IGNORE};
+use glam::DQuat;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Whole numbers of larger size are not exact in f64.
+const LARGEST_LABEL: f64 = 9_007_199_254_740_992.0;
+
+/// Where targets are.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum TargetSource {
+    /// Properties of the vertices of PLY files.
+    Property(Vec<String>),
+    /// A file for each mesh.
+    Files {
+        folder: PathBuf,
+        /// File name with `{stem}` or `{name}` in it.
+        pattern: String,
+        /// Columns of it; all, if empty.
+        columns: Vec<Column>,
+        per: Option<Element>,
+    },
+    /// The class of the [`Item`].
+    WholeMesh,
+    /// The number of the vertex.
+    VertexNumber,
+}
+
+impl TargetSource {
+    pub fn new(folder: &Path, description: &Description) -> Self {
+        let target = &description.target;
+        if description.task == Task::Classification {
+            return Self::WholeMesh;
+        }
+        if let Some(property) = &target.property {
+            return Self::Property(property.as_slice().to_vec());
+        }
+        match &target.files {
+            Some(pattern) => Self::Files {
+                folder: folder.into(),
+                pattern: pattern.clone(),
+                columns: target
+                    .column
+                    .as_ref()
+                    .map_or(Vec::new(), |columns| columns.as_slice().to_vec()),
+                per: target.per,
+            },
+            None => Self::VertexNumber,
+        }
+    }
+
+    /// The file with the target of a mesh, where there is one.
+    pub fn file(&self, item: &Item) -> Option<PathBuf> {
+        match self {
+            Self::Files {
+                folder, pattern, ..
+            } => {
+                let name = pattern
+                    .replace("{stem}", item.stem())
+                    .replace("{name}", item.without_extension());
+                Some(folder.join(name))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Everything that is needed to read the target of a mesh.
+#[derive(Debug, Clone)]
+pub(crate) struct Targets {
+    pub source: TargetSource,
+    pub task: Task,
+    /// Classes of vertices or meshes; `None` for regression, and until they are known.
+    pub classes: Option<Classes>,
+    /// Names of classes that text files may use in place of labels.
+    pub class_names: Vec<(String, i64)>,
+    /// Labels that mean "not known", beside -1.
+    pub unknown: Vec<i64>,
+    /// Whether numbers are vectors of space.
+    pub vectors: bool,
+}
+
+/// Labels of the vertices of a mesh, as files have them; `None` where not known.
+pub(crate) type Labels = Vec<Option<i64>>;
+
+impl Targets {
+    /// What the network should say of a mesh whose vertices have these frames, after the mesh was
+    /// turned.
+    pub fn read(
+        &self,
+        item: &Item,
+        content: &Content,
+        frames: &[Frame],
+        turn: Option<DQuat>,
+    ) -> Result<Target, TaskError> {
+        match self.task {
+            Task::Classification => Ok(Target::MeshLabel(item.class.unwrap_or(IGNORE))),
+            Task::Regression => {
+                let table = self.values(item, content, frames.len())?;
+                self.express(table, frames, turn)
+            }
+            Task::Segmentation | Task::Correspondence => {
+                let labels = self.labels(item, content, frames.len())?;
+                Ok(Target::VertexLabels(self.classes_of(item, &labels)?))
+            }
+        }
+    }
+
+    /// Labels of the vertices.
+    pub fn labels(
+        &self,
+        item: &Item,
+        content: &Content,
+        vertices: usize,
+    ) -> Result<Labels, TaskError> {
+        if self.source == TargetSource::VertexNumber {
+            return Ok((0..vertices as i64).map(Some).collect());
+        }
+        let table = self.table(item, content)?;
+        if table.columns != 1 && table.rows() > 0 {
+            return Err(self.refuse(
+                item,
+                format!(
+                    "{} columns; say with target.column which one has the labels",
+                    table.columns
+                ),
+            ));
+        }
+        let mut labels = Vec::with_capacity(table.values.len());
+        for (row, &value) in table.values.iter().enumerate() {
+            labels.push(self.label(value).ok_or_else(|| {
+                self.refuse(item, format!("row {row}: {value} is not a whole number"))
+            })?);
+        }
+        match self.element(item, content, labels.len(), vertices)? {
+            Element::Vertex => Ok(labels),
+            Element::Face => Ok(labels_from_faces(content.mesh()?, &labels)),
+        }
+    }
+
+    /// A label as a file has it; `None` if it is no label.
+    fn label(&self, value: f64) -> Option<Option<i64>> {
+        if value.is_nan() {
+            return Some(None);
+        }
+        if value.fract() != 0.0 || value.abs() > LARGEST_LABEL {
+            return None;
+        }
+        let label = value as i64;
+        let unknown = label == -1 || self.unknown.contains(&label);
+        Some((!unknown).then_some(label))
+    }
+
+    /// Whether there is a row for each vertex or for each face.
+    fn element(
+        &self,
+        item: &Item,
+        content: &Content,
+        rows: usize,
+        vertices: usize,
+    ) -> Result<Element, TaskError> {
+        let given = match &self.source {
+            TargetSource::Files { per, .. } => *per,
+            _ => Some(Element::Vertex),
+        };
+        if rows == vertices && given == Some(Element::Vertex) {
+            return Ok(Element::Vertex);
+        }
+        let faces = content.mesh()?.face_count();
+        match given {
+            Some(Element::Face) if rows == faces => Ok(Element::Face),
+            None if rows == vertices && rows == faces => Err(self.refuse(
+                item,
+                format!(
+                    "{rows} rows, but the mesh has as many vertices as faces; set target.per to \"vertex\" or \"face\""
+                ),
+            )),
+            None if rows == vertices => Ok(Element::Vertex),
+            None if rows == faces => Ok(Element::Face),
+            Some(element) => {
+                let (expected, one) = match element {
+                    Element::Vertex => (vertices, "vertices"),
+                    Element::Face => (faces, "faces"),
+                };
+                Err(self.refuse(item, format!("{rows} rows, but the mesh has {expected} {one}")))
+            }
+            None => Err(self.refuse(
+                item,
+                format!("{rows} rows, but the mesh has {vertices} vertices and {faces} faces"),
+            )),
+        }
+    }
+
+    /// Classes for labels.
+    pub fn classes_of(&self, item: &Item, labels: &Labels) -> Result<Vec<u32>, TaskError> {
+        let Some(classes) = &self.classes else {
+            return Ok(vec![IGNORE; labels.len()]);
+        };
+        let mut found = Vec::with_capacity(labels.len());
+        for (vertex, label) in labels.iter().enumerate() {
+            found.push(match label {
+                None => IGNORE,
+                Some(label) => classes.class_of(*label).ok_or_else(|| {
+                    let problem = match self.source {
+                        TargetSource::VertexNumber => format!(
+                            "{} vertices, but the template has {}",
+                            labels.len(),
+                            classes.count()
+                        ),
+                        _ => format!(
+                            "vertex {vertex}: the label {label} is not one of {}; -1 means not known",
+                            classes.allowed()
+                        ),
+                    };
+                    self.refuse(item, problem)
+                })?,
+            });
+        }
+        if self.source == TargetSource::VertexNumber && labels.len() != classes.count() {
+            return Err(self.refuse(
+                item,
+                format!(
+                    "{} vertices, but the template has {}",
+                    labels.len(),
+                    classes.count()
+                ),
+            ));
+        }
+        Ok(found)
+    }
+
+    /// Numbers of the vertices; NaN where not known.
+    pub fn values(
+        &self,
+        item: &Item,
+        content: &Content,
+        vertices: usize,
+    ) -> Result<NumberTable, TaskError> {
+        let table = self.table(item, content)?;
+        if table.rows() != vertices {
+            return Err(self.refuse(
+                item,
+                format!(
+                    "{} rows, but the mesh has {vertices} vertices",
+                    table.rows()
+                ),
+            ));
+        }
+        if self.vectors && !table.columns.is_multiple_of(3) {
+            return Err(self.refuse(
+                item,
+                format!("{} columns are no vectors of 3", table.columns),
+            ));
+        }
+        if let Some(at) = table.values.iter().position(|value| value.is_infinite()) {
+            return Err(self.refuse(
+                item,
+                format!("vertex {}: an infinite number", at / table.columns.max(1)),
+            ));
+        }
+        // A vertex is known or not.
+        let partly = |row: &[f64]| {
+            let unknown = row.iter().filter(|value| value.is_nan()).count();
+            unknown > 0 && unknown < row.len()
+        };
+        if let Some(vertex) = table.values.chunks(table.columns.max(1)).position(partly) {
+            return Err(self.refuse(
+                item,
+                format!(
+                    "vertex {vertex}: some of its numbers are NaN; either all are known or none"
+                ),
+            ));
+        }
+        Ok(table)
+    }
+
+    /// Type of the numbers of a row.
+    pub fn value_type(&self, columns: usize) -> FeatureType {
+        match self.vectors {
+            true => FeatureType::new(&[0, columns / 3]),
+            false => FeatureType::scalars(columns),
+        }
+    }
+
+    fn express(
+        &self,
+        table: NumberTable,
+        frames: &[Frame],
+        turn: Option<DQuat>,
+    ) -> Result<Target, TaskError> {
+        let kind = self.value_type(table.columns);
+        let values = match self.vectors {
+            false => table.values.iter().map(|&value| value as f32).collect(),
+            true => {
+                let turn = turn.unwrap_or(DQuat::IDENTITY);
+                let space = table.values.chunks_exact(3);
+                let space: Vec<DVec3> = space.map(|v| turn * DVec3::from_slice(v)).collect();
+                vectors::in_frames(frames, &space)
+            }
+        };
+        Ok(Target::VertexValues { kind, values })
+    }
+
+    /// The chosen columns of the target of a mesh.
+    fn table(&self, item: &Item, content: &Content) -> Result<NumberTable, TaskError> {
+        match &self.source {
+            TargetSource::Property(names) => properties(item, content, names),
+            source => {
+                let path = source.file(item).unwrap_or_default();
+                let columns = match source {
+                    TargetSource::Files { columns, .. } => &columns[..],
+                    _ => &[],
+                };
+                let bytes = std::fs::read(&path).map_err(|error| match error.kind() {
+                    std::io::ErrorKind::NotFound => DataError::target(
+                        &item.name,
+                        format!("its target is missing: there is no {}", path.display()),
+                    )
+                    .into(),
+                    _ => TaskError::file(&path)(error),
+                })?;
+                let table = self.parse(&path, &bytes)?;
+                Ok(select(&path, table, columns)?)
+            }
+        }
+    }
+
+    fn parse(&self, path: &Path, bytes: &[u8]) -> Result<NumberTable, DataError> {
+        let extension = path.extension().unwrap_or_default().to_string_lossy();
+        match extension.to_lowercase().as_str() {
+            "npy" => npy::parse(path, bytes),
+            "csv" | "txt" | "seg" => {
+                let names: HashMap<&str, f64> = self
+                    .class_names
+                    .iter()
+                    .map(|(name, label)| (name.as_str(), *label as f64))
+                    .collect();
+                TextTable::parse(path, bytes)?.numbers(path, &names)
+            }
+            _ => Err(DataError::table(
+                path,
+                None,
+                "targets are .npy, .csv, .txt or .seg files",
+            )),
+        }
+    }
+
+    /// An error that names the file with the target, or the mesh.
+    fn refuse(&self, item: &Item, problem: String) -> TaskError {
+        match self.source.file(item) {
+            Some(path) => DataError::table(path, None, problem).into(),
+            None => DataError::target(&item.name, problem).into(),
+        }
+    }
+}
+
+/// Properties of the vertices of a PLY file, side by side.
+fn properties(item: &Item, content: &Content, names: &[String]) -> Result<NumberTable, TaskError> {
+    let attributes = content.attributes()?;
+    let mut columns = Vec::with_capacity(names.len());
+    for name in names {
+        let found = attributes.iter().find(|a| a.name == *name);
+        columns.push(found.ok_or_else(|| {
+            let known: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
+            let known = match known.is_empty() {
+                true => "none".to_string(),
+                false => known.join(", "),
+            };
+            DataError::target(
+                &item.name,
+                format!("its vertices have no property `{name}`; they have {known}"),
+            )
+        })?);
+    }
+    let rows = 0..content.mesh()?.vertex_count();
+    Ok(NumberTable {
+        header: names.to_vec(),
+        columns: columns.len(),
+        values: rows
+            .flat_map(|vertex| {
+                columns
+                    .iter()
+                    .map(move |column| column.values.to_f64(vertex))
+            })
+            .collect(),
+    })
+}
+
+/// The columns that are asked for; all, if none is.
+fn select(path: &Path, table: NumberTable, columns: &[Column]) -> Result<NumberTable, DataError> {
+    if columns.is_empty() {
+        return Ok(table);
+    }
+    let mut places = Vec::with_capacity(columns.len());
+    for column in columns {
+        let place = match column {
+            Column::Number(number) => (*number < table.columns).then_some(*number),
+            Column::Name(name) => table.header.iter().position(|other| other == name),
+        };
+        places.push(place.ok_or_else(|| {
+            let asked = match column {
+                Column::Number(number) => number.to_string(),
+                Column::Name(name) => name.clone(),
+            };
+            let there = match table.header.is_empty() {
+                true => format!("{} without names, counted from 0", table.columns),
+                false => table.header.join(", "),
+            };
+            DataError::table(
+                path,
+                None,
+                format!("there is no column `{asked}`; there are {there}"),
+            )
+        })?);
+    }
+    let rows = table.values.chunks_exact(table.columns.max(1));
+    Ok(NumberTable {
+        header: match table.header.is_empty() {
+            true => Vec::new(),
+            false => places.iter().map(|&p| table.header[p].clone()).collect(),
+        },
+        columns: places.len(),
+        values: rows
+            .flat_map(|row| places.iter().map(move |&place| row[place]))
+            .collect(),
+    })
+}
+
+/// Each vertex takes the label that has most of the area around it, where a face gives each of its
+/// corners an equal share of its own; the smaller label in ties. Faces without a label have no say.
+fn labels_from_faces(mesh: &Mesh, labels: &Labels) -> Labels {
+    let mut votes: Vec<Vec<(i64, f64)>> = vec![Vec::new(); mesh.vertex_count()];
+    for (face, label) in labels.iter().enumerate() {
+        let Some(label) = *label else { continue };
+        let corners = mesh.face(face);
+        let share = area(mesh, face) / corners.len().max(1) as f64;
+        for &corner in corners {
+            let votes = &mut votes[corner as usize];
+            match votes.iter_mut().find(|(other, _)| *other == label) {
+                Some((_, sum)) => *sum += share,
+                None => votes.push((label, share)),
+            }
+        }
+    }
+    let winner = |votes: &Vec<(i64, f64)>| {
+        let best = votes
+            .iter()
+            .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
+        best.map(|&(label, _)| label)
+    };
+    votes.iter().map(winner).collect()
+}
+
+/// Area of a face, by the fan of triangles at its first corner.
+fn area(mesh: &Mesh, face: usize) -> f64 {
+    let mut corners = mesh.face_positions(face);
+    let Some(first) = corners.next() else {
+        return 0.0;
+    };
+    let edges: Vec<DVec3> = corners.map(|corner| corner - first).collect();
+    let normal: DVec3 = edges.windows(2).map(|pair| pair[0].cross(pair[1])).sum();
+    0.5 * normal.length()
+}

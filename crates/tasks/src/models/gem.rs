@@ -1,0 +1,143 @@
+//! The paper's network: gauge equivariant residual blocks, then a head of scalars.
+
+use super::head::turns_with_frames;
+use super::{Head, at_least_one};
+use crate::{Task, TaskError};
+use gemcnn_nn::layers::{GlobalPool, Nonlinearity, Regular};
+use gemcnn_nn::{Aggregation, FeatureType, Network, NetworkConfig, WeightDecay};
+use serde::{Deserialize, Serialize};
+
+/// Settings of the model `gem`. The defaults are the paper's correspondence network with batch
+/// normalisation: `3x0 -> 16x(0,1,2) -> 16x(0,1,2) -> 64x0`, each arrow a residual block of two
+/// convolutions with `16x(0,1,2)` between them, then `64 -> 256 -> classes`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GemModel {
+    /// Residual blocks of two convolutions; 3.
+    pub blocks: usize,
+    /// Channels of each order between and inside blocks; 16.
+    pub channels: usize,
+    /// Highest order; 2.
+    pub band_limit: usize,
+    /// Scalars that the last block gives; 64. Not used with broken symmetry.
+    pub scalars: usize,
+    /// What follows each convolution; the regular nonlinearity.
+    pub nonlinearity: NonlinearityChoice,
+    /// Samples of the regular nonlinearity; by default `2 band_limit + 1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<usize>,
+    /// Batch normalisation inside nonlinearities; yes.
+    pub batch_norm: bool,
+    /// Whether the last block keeps all orders and the head reads all numbers as scalars; no. The
+    /// result then depends on the frames, which helps where all meshes have the same connectivity.
+    pub broken_symmetry: bool,
+    /// Scalars between the two linear maps of the head; 256. None and there is a single map.
+    pub head: usize,
+    /// Dropout in the head; 0.5.
+    pub dropout: f64,
+    /// Pooling for whole-mesh tasks; the mean.
+    pub pool: GlobalPool,
+    /// Which weights decay; those of the head.
+    pub decay: WeightDecay,
+}
+
+/// The nonlinearities of the equivariant models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NonlinearityChoice {
+    /// ReLU of samples around the circle: the paper's, nearly equivariant.
+    #[default]
+    Regular,
+    /// ReLU of norms: exactly equivariant.
+    Norm,
+    /// Gates: exactly equivariant.
+    Gated,
+    /// None, to measure what one costs.
+    None,
+}
+
+impl NonlinearityChoice {
+    /// The nonlinearity with its settings.
+    pub fn with(self, band_limit: usize, samples: Option<usize>, batch_norm: bool) -> Nonlinearity {
+        let plain = match self {
+            Self::Regular => Regular::relu(samples.unwrap_or(2 * band_limit + 1)).into(),
+            Self::Norm => Nonlinearity::norm(),
+            Self::Gated => Nonlinearity::gated(),
+            Self::None => Nonlinearity::None,
+        };
+        match batch_norm {
+            true => plain.with_batch_norm(),
+            false => plain,
+        }
+    }
+}
+
+impl Default for GemModel {
+    fn default() -> Self {
+        Self {
+            blocks: 3,
+            channels: 16,
+            band_limit: 2,
+            scalars: 64,
+            nonlinearity: NonlinearityChoice::Regular,
+            samples: None,
+            batch_norm: true,
+            broken_symmetry: false,
+            head: 256,
+            dropout: 0.5,
+            pool: GlobalPool::Mean,
+            decay: WeightDecay::Linear,
+        }
+    }
+}
+
+impl GemModel {
+    /// The network, as [`ModelConfig::network`](super::ModelConfig::network).
+    ///
+    /// # Errors
+    /// Settings, types and tasks that do not go together, with what to change.
+    pub fn network(
+        &self,
+        input: &FeatureType,
+        task: Task,
+        outputs: &FeatureType,
+    ) -> Result<NetworkConfig, TaskError> {
+        at_least_one(&[
+            ("blocks", self.blocks),
+            ("channels", self.channels),
+            ("scalars", self.scalars),
+        ])?;
+        let turns = turns_with_frames(task, outputs)?;
+        if turns && self.broken_symmetry {
+            return Err(TaskError::setting(
+                "model: broken_symmetry",
+                format!("outputs of type {outputs} turn with the frames; set it to false"),
+            ));
+        }
+        let hidden = FeatureType::uniform(self.channels, self.band_limit);
+        let act = (self.nonlinearity).with(self.band_limit, self.samples, self.batch_norm);
+        let mut network = Network::builder(input.clone())
+            .weight_decay(self.decay)
+            .aggregation(Aggregation::Mean);
+        for _ in 1..self.blocks {
+            network = network.residual_through(&hidden, &hidden, act.clone());
+        }
+        let last = match turns || self.broken_symmetry {
+            true => hidden.clone(),
+            false => FeatureType::scalars(self.scalars),
+        };
+        network = network.residual_through(&hidden, &last, act);
+        if turns {
+            return Ok(network.conv(outputs));
+        }
+        if self.broken_symmetry {
+            network = network.break_symmetry();
+        }
+        let head = Head {
+            width: self.head,
+            dropout: self.dropout,
+            pool: self.pool,
+        };
+        head.add(network, task, outputs)
+    }
+}

@@ -1,0 +1,70 @@
+//! The end of a model: from scalars of vertices to what the task asks for.
+
+use crate::{Task, TaskError};
+use gemcnn_nn::layers::GlobalPool;
+use gemcnn_nn::{Activation, FeatureType, NetworkConfig};
+
+/// Two linear maps with ReLU and dropout between them, for each vertex or for each mesh.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Head {
+    /// Scalars between the maps; none for a single map.
+    pub width: usize,
+    /// Probability of dropping one of them.
+    pub dropout: f64,
+    /// How the vertices of a mesh become one row, for whole-mesh tasks.
+    pub pool: GlobalPool,
+}
+
+impl Head {
+    /// Adds the layers to a network that gives scalars for each vertex.
+    ///
+    /// # Errors
+    /// Outputs that are not scalars, none at all, or a dropout out of range.
+    pub fn add(
+        &self,
+        mut network: NetworkConfig,
+        task: Task,
+        outputs: &FeatureType,
+    ) -> Result<NetworkConfig, TaskError> {
+        if !outputs.is_scalar() {
+            return Err(TaskError::setting(
+                format!("{task} of {outputs}"),
+                "outputs of order above 0 cannot come from scalars; use the model `gem` or `unet`, \
+                 without broken symmetry",
+            ));
+        }
+        if outputs.dimension() == 0 {
+            return Err(TaskError::setting(task.to_string(), "there are no outputs"));
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            return Err(TaskError::setting(
+                "model: dropout",
+                format!("it is {}, but must be at least 0 and below 1", self.dropout),
+            ));
+        }
+        if task == Task::Classification {
+            network = network.global_pool(self.pool);
+        }
+        if self.width > 0 {
+            network = network.linear(self.width).activation(Activation::Relu);
+        }
+        if self.dropout > 0.0 {
+            network = network.dropout(self.dropout);
+        }
+        Ok(network.linear(outputs.dimension()))
+    }
+}
+
+/// Whether a task's outputs have to be made by a convolution, not by a head of scalars.
+pub(super) fn turns_with_frames(task: Task, outputs: &FeatureType) -> Result<bool, TaskError> {
+    match task {
+        _ if outputs.is_scalar() => Ok(false),
+        Task::Regression => Ok(true),
+        Task::Segmentation | Task::Correspondence | Task::Classification => {
+            Err(TaskError::setting(
+                format!("{task} into {outputs}"),
+                "classes are scalars; outputs of order above 0 are for regression",
+            ))
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Features brought to a common size without breaking their symmetry.
+
+use crate::{SampleSource, TaskError};
+use gemcnn_nn::{FeatureType, irrep_dimension};
+use serde::{Deserialize, Serialize};
+
+/// A shift and a factor for each channel: scalars get mean 0 and variance 1; channels of order above 0
+/// have no mean that all frames agree on, so both their components are divided by the root of their
+/// mean squared length.
+///
+/// ```
+/// use gemcnn_nn::FeatureType;
+/// use gemcnn_tasks::FeatureScaling;
+/// let kind: FeatureType = "1x0 + 1x1".parse()?;
+/// let features = [1.0, 3.0, 4.0, 5.0, -3.0, 4.0];
+/// let scaling = FeatureScaling::fit(&kind, [&features[..]]);
+/// let mut scaled = features;
+/// scaling.apply(&mut scaled);
+/// assert_eq!(scaled, [-1.0, 0.6, 0.8, 1.0, -0.6, 0.8]);
+/// # Ok::<(), gemcnn_nn::ParseTypeError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FeatureScaling {
+    /// What is subtracted from each component of a row; 0 above order 0.
+    shift: Vec<f32>,
+    /// What each component is divided by afterwards; the same for both components of a channel.
+    scale: Vec<f32>,
+}
+
+impl FeatureScaling {
+    /// Leaves features as they are.
+    pub fn identity(kind: &FeatureType) -> Self {
+        Self {
+            shift: vec![0.0; kind.dimension()],
+            scale: vec![1.0; kind.dimension()],
+        }
+    }
+
+    /// The scaling that fits features in pieces of whole rows. Rows with a number that is not finite
+    /// are left out, and a channel that is always the same keeps its size.
+    pub fn fit<'a>(kind: &FeatureType, features: impl IntoIterator<Item = &'a [f32]>) -> Self {
+        let mut moments = Moments::new(kind.dimension());
+        for piece in features {
+            moments.add(piece);
+        }
+        moments.scaling(kind)
+    }
+
+    /// The scaling that fits the features of a source.
+    ///
+    /// # Errors
+    /// A sample that cannot be loaded.
+    pub fn fit_source(kind: &FeatureType, source: &dyn SampleSource) -> Result<Self, TaskError> {
+        let mut moments = Moments::new(kind.dimension());
+        for index in 0..source.len() {
+            moments.add(&source.load(index)?.features);
+        }
+        Ok(moments.scaling(kind))
+    }
+
+    /// Numbers in a row.
+    pub fn dimension(&self) -> usize {
+        self.scale.len()
+    }
+
+    /// Scales rows of features.
+    pub fn apply(&self, features: &mut [f32]) {
+        for row in features.chunks_exact_mut(self.dimension().max(1)) {
+            for ((value, shift), scale) in row.iter_mut().zip(&self.shift).zip(&self.scale) {
+                *value = (*value - shift) / scale;
+            }
+        }
+    }
+
+    /// Takes [`apply`](Self::apply) back: for predictions of scaled targets.
+    pub fn undo(&self, features: &mut [f32]) {
+        for row in features.chunks_exact_mut(self.dimension().max(1)) {
+            for ((value, shift), scale) in row.iter_mut().zip(&self.shift).zip(&self.scale) {
+                *value = *value * scale + shift;
+            }
+        }
+    }
+}
+
+/// Count, mean and sum of squared deviations of each component, gathered row by row (Welford).
+struct Moments {
+    count: f64,
+    mean: Vec<f64>,
+    deviations: Vec<f64>,
+}
+
+impl Moments {
+    fn new(dimension: usize) -> Self {
+        Self {
+            count: 0.0,
+            mean: vec![0.0; dimension],
+            deviations: vec![0.0; dimension],
+        }
+    }
+
+    fn add(&mut self, features: &[f32]) {
+        for row in features.chunks_exact(self.mean.len().max(1)) {
+            if !row.iter().all(|value| value.is_finite()) {
+                continue;
+            }
+            self.count += 1.0;
+            let sums = self.mean.iter_mut().zip(&mut self.deviations);
+            for (&value, (mean, deviation)) in row.iter().zip(sums) {
+                let before = f64::from(value) - *mean;
+                *mean += before / self.count;
+                *deviation += before * (f64::from(value) - *mean);
+            }
+        }
+    }
+
+    fn scaling(&self, kind: &FeatureType) -> FeatureScaling {
+        let mut scaling = FeatureScaling::identity(kind);
+        if self.count == 0.0 {
+            return scaling;
+        }
+        let variance = |at: usize| self.deviations[at] / self.count;
+        let squared = |at: usize| variance(at) + self.mean[at] * self.mean[at];
+        for (order, channels) in kind.orders() {
+            let start = kind.range(order).start;
+            for first in start..start + channels {
+                if order == 0 {
+                    scaling.shift[first] = self.mean[first] as f32;
+                    // What is left of a constant is rounding.
+                    let deviation = variance(first).sqrt();
+                    if deviation > 1e-6 * self.mean[first].abs() {
+                        scaling.scale[first] = usable(deviation);
+                    }
+                } else {
+                    let length = (squared(first) + squared(first + channels)).sqrt();
+                    for component in 0..irrep_dimension(order) {
+                        scaling.scale[first + component * channels] = usable(length);
+                    }
+                }
+            }
+        }
+        scaling
+    }
+}
+
+/// A divisor; 1 where there is nothing to scale, or single precision cannot.
+fn usable(size: f64) -> f32 {
+    match size as f32 {
+        size if size.is_normal() => size,
+        _ => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn features(kind: &FeatureType, rows: usize) -> Vec<f32> {
+        let value = |i: usize| ((i * 2_654_435_761) % 1000) as f32 / 100.0 - 3.0;
+        (0..rows * kind.dimension()).map(value).collect()
+    }
+
+    #[test]
+    fn scalars_get_mean_0_and_all_channels_size_1() {
+        let kind: FeatureType = "2x0 + 3x1 + 1x2".parse().unwrap();
+        let mut rows = features(&kind, 500);
+        let scaling = FeatureScaling::fit(&kind, rows.chunks(kind.dimension() * 7));
+        let before = rows.clone();
+        scaling.apply(&mut rows);
+        let again = FeatureScaling::fit(&kind, [&rows[..]]);
+        let identity = FeatureScaling::identity(&kind);
+        let pairs = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5);
+        assert!(pairs(&again.shift, &identity.shift), "{again:?}");
+        assert!(pairs(&again.scale, &identity.scale), "{again:?}");
+        scaling.undo(&mut rows);
+        assert!(pairs(&rows, &before));
+    }
+
+    #[test]
+    fn scaling_commutes_with_turned_frames() {
+        let kind: FeatureType = "1x0 + 2x1 + 1x3".parse().unwrap();
+        let turned = |rows: &[f32]| -> Vec<f32> {
+            let mut rows = rows.to_vec();
+            for (index, row) in rows.chunks_exact_mut(kind.dimension()).enumerate() {
+                for (order, channels) in kind.orders().filter(|&(order, _)| order > 0) {
+                    let (sine, cosine) = (order as f32 * index as f32).sin_cos();
+                    for x in kind.range(order).take(channels) {
+                        let (a, b) = (row[x], row[x + channels]);
+                        row[x] = cosine * a - sine * b;
+                        row[x + channels] = sine * a + cosine * b;
+                    }
+                }
+            }
+            rows
+        };
+        let rows = features(&kind, 300);
+        let scaling = FeatureScaling::fit(&kind, [&rows[..]]);
+        let other = FeatureScaling::fit(&kind, [&turned(&rows)[..]]);
+        for (a, b) in scaling.scale.iter().zip(&other.scale) {
+            assert!((a - b).abs() < 1e-4 * a, "statistics depend on frames");
+        }
+        let mut scaled_then_turned = rows.clone();
+        scaling.apply(&mut scaled_then_turned);
+        let scaled_then_turned = turned(&scaled_then_turned);
+        let mut turned_then_scaled = turned(&rows);
+        scaling.apply(&mut turned_then_scaled);
+        for (a, b) in scaled_then_turned.iter().zip(&turned_then_scaled) {
+            assert!((a - b).abs() < 1e-5);
+        }
+    }
+
+    #[test]
+    fn constants_and_unknown_rows_do_no_harm() {
+        let kind = FeatureType::scalars(2);
+        let rows = [1e3, 1.0, f32::NAN, 5.0, 1e3, 3.0];
+        let scaling = FeatureScaling::fit(&kind, [&rows[..]]);
+        let mut scaled = rows;
+        scaling.apply(&mut scaled);
+        assert_eq!((scaled[0], scaled[1], scaled[5]), (0.0, -1.0, 1.0));
+        let none = FeatureScaling::fit(&kind, []);
+        assert_eq!(none, FeatureScaling::identity(&kind));
+    }
+}

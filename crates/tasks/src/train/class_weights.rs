@@ -1,0 +1,95 @@
+//! Weights of classes in the loss.
+
+use super::objective::Objective;
+use crate::{SampleSource, Target, TaskError};
+use gemcnn_nn::IGNORE;
+use serde::{Deserialize, Serialize};
+
+/// Weight of each class in the loss.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ClassWeights {
+    /// Every vertex counts the same.
+    #[default]
+    None,
+    /// Every class counts the same: with `n_c` of `n` labels of the training part in class `c`, and `k`
+    /// classes that occur, its weight is `n / (k n_c)`.
+    Balanced,
+    /// As given.
+    Given {
+        /// One for each class.
+        weights: Vec<f64>,
+    },
+}
+
+impl ClassWeights {
+    /// The weights for an objective, from the labels of a training part where they depend on them.
+    pub(super) fn of(
+        &self,
+        objective: &Objective,
+        source: &dyn SampleSource,
+    ) -> Result<Option<Vec<f32>>, TaskError> {
+        let refuse = |problem| Err(TaskError::setting("training.class_weights", problem));
+        match (self, objective) {
+            (Self::None, _) => Ok(None),
+            (_, Objective::Values { .. }) => refuse("regression has no classes".into()),
+            (Self::Given { weights }, Objective::Classes { count, .. }) => {
+                if weights.len() != *count {
+                    return refuse(format!("{} weights for {count} classes", weights.len()));
+                }
+                Ok(Some(weights.iter().map(|&weight| weight as f32).collect()))
+            }
+            (Self::Balanced, Objective::Classes { count, .. }) => {
+                let mut counts = vec![0; *count];
+                for index in 0..source.len() {
+                    count_labels(&source.load(index)?.target, &mut counts);
+                }
+                Ok(Some(balanced(&counts)))
+            }
+        }
+    }
+}
+
+fn count_labels(target: &Target, counts: &mut [u64]) {
+    let labels = match target {
+        Target::VertexLabels(labels) => labels.as_slice(),
+        Target::MeshLabel(label) => std::slice::from_ref(label),
+        Target::Unknown | Target::VertexValues { .. } => &[],
+    };
+    for &label in labels.iter().filter(|&&label| label != IGNORE) {
+        if let Some(count) = counts.get_mut(label as usize) {
+            *count += 1;
+        }
+    }
+}
+
+fn balanced(counts: &[u64]) -> Vec<f32> {
+    let labels: u64 = counts.iter().sum();
+    let occurring = counts.iter().filter(|&&count| count > 0).count() as f64;
+    let weight = |&count: &u64| match count {
+        0 => 0.0,
+        count => (labels as f64 / (occurring * count as f64)) as f32,
+    };
+    counts.iter().map(weight).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rare_classes_weigh_more() {
+        let mut counts = [0; 4];
+        count_labels(
+            &Target::VertexLabels(vec![0, 0, 0, 1, IGNORE, 9]),
+            &mut counts,
+        );
+        count_labels(&Target::MeshLabel(3), &mut counts);
+        count_labels(&Target::Unknown, &mut counts);
+        assert_eq!(counts, [3, 1, 0, 1]);
+        let weights = balanced(&counts);
+        assert_eq!(weights, [5.0 / 9.0, 5.0 / 3.0, 0.0, 5.0 / 3.0]);
+        let shares: f32 = weights.iter().zip(counts).map(|(w, n)| w * n as f32).sum();
+        assert!((shares - 5.0).abs() < 1e-6, "the mean weight is 1");
+    }
+}

@@ -1,0 +1,149 @@
+//! The configuration of a run: what is learned from what, by which network, and how.
+
+use super::settings::TrainingConfig;
+use crate::data::{DataConfig, GeometrySettings, Preparation};
+use crate::{FeatureConfig, ModelConfig, Task, TaskError};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Everything that a run is made from, as a TOML file says it. Only `task` has to be given.
+///
+/// ```
+/// use gemcnn_tasks::Task;
+/// use gemcnn_tasks::train::RunConfig;
+/// let config = RunConfig::parse("task = 'segmentation'\n[training]\nepochs = 20")?;
+/// assert_eq!(config.task, Task::Segmentation);
+/// assert_eq!(RunConfig::parse(&config.to_toml()?)?, config);
+/// # Ok::<(), gemcnn_tasks::TaskError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunConfig {
+    /// What is to be learned.
+    pub task: Task,
+    /// Where the meshes come from; synthetic bodies.
+    #[serde(default)]
+    pub data: DataConfig,
+    /// What the network sees of them; positions.
+    #[serde(default)]
+    pub features: FeatureConfig,
+    /// Their normals and neighbourhoods.
+    #[serde(default)]
+    pub geometry: GeometrySettings,
+    /// The network; the paper's.
+    #[serde(default)]
+    pub model: ModelConfig,
+    /// How to train.
+    #[serde(default)]
+    pub training: TrainingConfig,
+}
+
+impl RunConfig {
+    /// Defaults for a task.
+    pub fn new(task: Task) -> Self {
+        Self {
+            task,
+            data: DataConfig::default(),
+            features: FeatureConfig::default(),
+            geometry: GeometrySettings::default(),
+            model: ModelConfig::default(),
+            training: TrainingConfig::default(),
+        }
+    }
+
+    /// Reads a TOML file. A relative folder of data is meant relative to the file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a key that is not known, or a value of the wrong form, with its line.
+    pub fn read(path: &Path) -> Result<Self, TaskError> {
+        let text = std::fs::read_to_string(path).map_err(TaskError::file(path))?;
+        let mut config = Self::parse(&text).map_err(|error| match error {
+            TaskError::Setting { problem, .. } => {
+                TaskError::setting(path.display().to_string(), problem)
+            }
+            other => other,
+        })?;
+        if let Some(folder) = config.folder_mut() {
+            *folder = path.parent().unwrap_or(Path::new("")).join(&*folder);
+        }
+        Ok(config)
+    }
+
+    /// Reads TOML.
+    ///
+    /// # Errors
+    /// A key that is not known, or a value of the wrong form, with its line.
+    pub fn parse(text: &str) -> Result<Self, TaskError> {
+        toml::from_str(text).map_err(|error| TaskError::setting("configuration", error.to_string()))
+    }
+
+    /// As TOML, with all defaults filled in.
+    ///
+    /// # Errors
+    /// None that can happen.
+    pub fn to_toml(&self) -> Result<String, TaskError> {
+        toml::to_string(self)
+            .map_err(|error| TaskError::setting("configuration", error.to_string()))
+    }
+
+    /// Looks for settings that make no sense.
+    ///
+    /// # Errors
+    /// The first of them, with what is allowed.
+    pub fn check(&self) -> Result<(), TaskError> {
+        if let DataConfig::Bodies(_) = self.data
+            && self.task != Task::Correspondence
+        {
+            return Err(TaskError::setting(
+                "data",
+                format!(
+                    "{} needs a folder of meshes (`--data DIR`, or `[data]` with `folder`); only \
+                     correspondence can be learned from synthetic bodies",
+                    self.task
+                ),
+            ));
+        }
+        self.training.check()
+    }
+
+    /// The same, wherever it is read from: the folder of the data in full.
+    ///
+    /// # Errors
+    /// A present directory that cannot be found out.
+    pub fn anchored(mut self) -> Result<Self, TaskError> {
+        if let Some(folder) = self.folder_mut() {
+            *folder = std::path::absolute(&*folder).map_err(TaskError::file(&*folder))?;
+        }
+        Ok(self)
+    }
+
+    fn folder_mut(&mut self) -> Option<&mut PathBuf> {
+        match &mut self.data {
+            DataConfig::Folder(folder) | DataConfig::Faust(folder) => Some(folder),
+            DataConfig::Bodies(_) => None,
+        }
+    }
+
+    /// What to call runs: the folder of the data, or the task.
+    pub fn name(&self) -> String {
+        let folder = match &self.data {
+            DataConfig::Folder(folder) | DataConfig::Faust(folder) => folder.file_name(),
+            DataConfig::Bodies(_) => None,
+        };
+        match folder.and_then(|name| name.to_str()) {
+            Some(name) => name.to_owned(),
+            None => self.task.to_string(),
+        }
+    }
+
+    /// How meshes are made ready for the network.
+    pub fn preparation(&self) -> Preparation {
+        Preparation {
+            features: self.features.clone(),
+            geometry: self.geometry,
+            gauge: self.model.gauge(),
+            hierarchy: self.model.hierarchy(),
+            rotation: None,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The learning curve of a run as a picture.
+
+use super::metrics::{Record, Scores};
+use crate::TaskError;
+use crate::plot::{Axis, Chart, Panel, Series};
+use std::path::{Path, PathBuf};
+
+/// Draws the learning curve of a run to `stem.png` and `stem.svg`, and returns their paths: the loss,
+/// and the share of wrong answers or the error, epoch by epoch.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn draw_curve(title: &str, records: &[Record], stem: &Path) -> Result<[PathBuf; 2], TaskError> {
+    let epochs = records.last().map_or(1.0, |record| record.epoch as f64);
+    let panel = |name: &str, axis: &str, value: fn(Scores) -> Option<f64>| {
+        let series = |name: &str, scores: fn(&Record) -> Option<Scores>| {
+            let point = |record: &Record| {
+                let value = scores(record)
+                    .and_then(value)
+                    .filter(|&value| value > 0.0)?;
+                Some((record.epoch as f64, value))
+            };
+            Series::new(name, records.iter().filter_map(point))
+        };
+        let epoch = Axis::linear("epoch").limits(0.0, epochs);
+        Panel::new(name, epoch, Axis::log(axis))
+            .series(series("training", |record| record.training))
+            .series(series("held out", |record| record.held_out))
+    };
+    let chart = Chart::new(title).panel(panel("Loss", "loss", |scores| Some(scores.loss)));
+    let classifies = (records.iter()).any(|r| r.training.is_some_and(|s| s.accuracy.is_some()));
+    let chart = match classifies {
+        true => chart.panel(panel("Wrong", "share that is wrong", |scores| {
+            scores.accuracy.map(|accuracy| 1.0 - accuracy)
+        })),
+        false => chart.panel(panel("Error", "root mean square", |scores| scores.error)),
+    };
+    chart.write(stem)
+}

@@ -1,0 +1,202 @@
+//! How well a network does, and the file that keeps it: one JSON object for each epoch.
+
+use crate::TaskError;
+use gemcnn_mesh::write_atomically;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// How well a network does on some samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Scores {
+    /// Mean loss over what is counted.
+    pub loss: f64,
+    /// Share of what is counted that is right; none in regression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// Root of the mean squared length of the difference; only in evaluations of regression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
+    /// Vertices or meshes whose target is known.
+    pub counted: u64,
+}
+
+/// Sums over batches from which [`Scores`] come.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub(super) struct Tally {
+    /// Of the losses of batches, each times what it counts.
+    loss: f64,
+    squares: Option<f64>,
+    correct: Option<u64>,
+    counted: u64,
+}
+
+/// What one batch adds to a [`Tally`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct BatchScores {
+    /// Mean loss over what is counted.
+    pub loss: f64,
+    /// Mean squared length of the difference, where it was asked for.
+    pub mean_square: Option<f64>,
+    /// How many are right, in classification.
+    pub correct: Option<u64>,
+    /// Vertices or meshes whose target is known.
+    pub counted: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, batch: BatchScores) {
+        let share = batch.counted as f64;
+        self.loss += batch.loss * share;
+        self.counted += batch.counted;
+        if let Some(mean_square) = batch.mean_square {
+            *self.squares.get_or_insert(0.0) += mean_square * share;
+        }
+        if let Some(correct) = batch.correct {
+            *self.correct.get_or_insert(0) += correct;
+        }
+    }
+
+    /// None while nothing was counted.
+    pub fn scores(&self) -> Option<Scores> {
+        let count = self.counted as f64;
+        (self.counted > 0).then(|| Scores {
+            loss: self.loss / count,
+            accuracy: self.correct.map(|correct| correct as f64 / count),
+            error: self.squares.map(|squares| (squares / count).sqrt()),
+            counted: self.counted,
+        })
+    }
+}
+
+/// One line of `metrics.jsonl`: an epoch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The epoch, from 1.
+    pub epoch: u64,
+    /// Steps since the beginning of the run.
+    pub step: u64,
+    /// Learning rate of the last step.
+    pub rate: f64,
+    /// While training, with dropout and with weights that change from step to step.
+    pub training: Option<Scores>,
+    /// On held-out meshes after the epoch, where that was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<Scores>,
+    /// Seconds of training since the beginning of the run, without evaluations and checkpoints.
+    pub seconds: f64,
+    /// Meshes trained on in a second, over this epoch.
+    pub meshes_per_second: f64,
+}
+
+/// The open `metrics.jsonl` of a run.
+#[derive(Debug)]
+pub(super) struct MetricsLog {
+    path: PathBuf,
+    file: File,
+}
+
+impl MetricsLog {
+    /// Begins with the records that a checkpoint holds. What came after it goes away, half a line that
+    /// a killed process left too.
+    pub fn rewrite(path: &Path, records: &[Record]) -> Result<Self, TaskError> {
+        let mut text = String::new();
+        for record in records {
+            text.push_str(&line(record)?);
+        }
+        let file = write_atomically(path, |file| file.write_all(text.as_bytes()))
+            .and_then(|()| OpenOptions::new().append(true).open(path))
+            .map_err(TaskError::file(path))?;
+        Ok(Self {
+            path: path.into(),
+            file,
+        })
+    }
+
+    pub fn append(&mut self, record: &Record) -> Result<(), TaskError> {
+        let line = line(record)?;
+        (self.file.write_all(line.as_bytes())).map_err(TaskError::file(&self.path))
+    }
+}
+
+fn line(record: &Record) -> Result<String, TaskError> {
+    let text = serde_json::to_string(record)
+        .map_err(|error| TaskError::setting("metrics", error.to_string()))?;
+    Ok(text + "\n")
+}
+
+/// Reads the `metrics.jsonl` of a run.
+///
+/// # Errors
+/// A file that cannot be read, or a line that is no record. A last line without an end, as a run that
+/// is being written may have, is left out.
+pub fn read_metrics(path: &Path) -> Result<Vec<Record>, TaskError> {
+    let text = std::fs::read_to_string(path).map_err(TaskError::file(path))?;
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let mut records = Vec::new();
+    for (index, line) in whole.lines().enumerate() {
+        records.push(serde_json::from_str(line).map_err(|error| {
+            let place = format!("{}, line {}", path.display(), index + 1);
+            TaskError::setting(place, error.to_string())
+        })?);
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(epoch: u64) -> Record {
+        Record {
+            epoch,
+            step: 20 * epoch,
+            rate: 0.1 + 0.2,
+            training: Some(Scores {
+                loss: 1.0 / 3.0,
+                accuracy: Some(2.0 / 3.0),
+                error: None,
+                counted: 12,
+            }),
+            held_out: None,
+            seconds: 0.7,
+            meshes_per_second: 11.0,
+        }
+    }
+
+    #[test]
+    fn batches_count_by_their_size() {
+        let mut tally = Tally::default();
+        assert_eq!(tally.scores(), None);
+        let batch = |loss, correct, counted| BatchScores {
+            loss,
+            mean_square: Some(4.0),
+            correct: Some(correct),
+            counted,
+        };
+        tally.add(batch(1.0, 0, 1));
+        tally.add(batch(2.0, 3, 3));
+        tally.add(batch(0.0, 0, 0));
+        let scores = tally.scores().unwrap();
+        assert_eq!(scores.loss, 1.75);
+        assert_eq!((scores.accuracy, scores.error), (Some(0.75), Some(2.0)));
+    }
+
+    #[test]
+    fn a_log_goes_on_where_a_checkpoint_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let mut log = MetricsLog::rewrite(&path, &[]).unwrap();
+        log.append(&record(1)).unwrap();
+        log.append(&record(2)).unwrap();
+        log.file.write_all(b"{\"epoch\":3,\"st").unwrap();
+        assert_eq!(read_metrics(&path).unwrap(), [record(1), record(2)]);
+        let mut log = MetricsLog::rewrite(&path, &[record(1)]).unwrap();
+        log.append(&record(2)).unwrap();
+        assert_eq!(read_metrics(&path).unwrap(), [record(1), record(2)]);
+        std::fs::write(&path, "{\"epoch\":1}\n").unwrap();
+        let message = read_metrics(&path).unwrap_err().to_string();
+        assert!(message.contains("metrics.jsonl, line 1: "), "{message}");
+    }
+}

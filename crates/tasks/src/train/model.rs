@@ -1,0 +1,55 @@
+//! The file of a trained model: all that is needed to use it on other meshes.
+
+use super::config::RunConfig;
+use crate::data::Classes;
+use crate::{FeatureScaling, TaskError};
+use gemcnn_nn::{Archive, Network, Parameters};
+use std::path::Path;
+
+pub(super) const CONFIG: &str = "config";
+pub(super) const CLASSES: &str = "classes";
+pub(super) const SCALING: &str = "scaling";
+
+/// A trained model, with what it was made from and how its input is scaled.
+#[derive(Debug)]
+pub struct TrainedModel {
+    /// The configuration of its run.
+    pub config: RunConfig,
+    /// Its classes; none in regression.
+    pub classes: Option<Classes>,
+    /// How features are scaled before it sees them.
+    pub scaling: FeatureScaling,
+    /// The network.
+    pub network: Network<f32>,
+    /// Its weights.
+    pub parameters: Parameters<f32>,
+}
+
+impl TrainedModel {
+    /// Reads the model of a run from its directory, or from a file such as `best.safetensors`.
+    ///
+    /// # Errors
+    /// A run that is not finished, or a file that holds no model.
+    pub fn read(path: &Path) -> Result<Self, TaskError> {
+        let file = match path.is_dir() {
+            true => path.join("model.safetensors"),
+            false => path.into(),
+        };
+        if path.is_dir() && !file.exists() {
+            return Err(TaskError::setting(
+                path.display().to_string(),
+                "there is no trained model in it: no file model.safetensors; if training was \
+                 stopped, go on with `gemcnn train --resume`",
+            ));
+        }
+        let archive = Archive::read(&file)?;
+        let (network, parameters) = Network::from_archive(&archive)?;
+        Ok(Self {
+            config: archive.json(CONFIG)?,
+            classes: archive.json(CLASSES)?,
+            scaling: archive.json(SCALING)?,
+            network,
+            parameters,
+        })
+    }
+}

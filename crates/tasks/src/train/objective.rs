@@ -1,0 +1,132 @@
+//! What a network is trained for, and how far it is from it on a batch.
+
+use super::batches::PreparedBatch;
+use super::metrics::BatchScores;
+use crate::{Sample, Target, TaskError};
+use gemcnn_nn::{
+    BatchTarget, FeatureType, Loss, Network, NnError, Parameters, Penalty, Tape, Workspace,
+};
+
+/// What a network is trained for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Objective {
+    /// A class for each row of its output: cross-entropy.
+    Classes {
+        /// How many classes there are.
+        count: usize,
+        /// Weight of each class in the loss; 1 without.
+        weights: Option<Vec<f32>>,
+    },
+    /// Values for each vertex.
+    Values {
+        /// Their type.
+        kind: FeatureType,
+        /// How a difference counts.
+        penalty: Penalty,
+    },
+}
+
+impl Objective {
+    /// Type of the output that a network for it has.
+    pub fn output(&self) -> FeatureType {
+        match self {
+            Self::Classes { count, .. } => FeatureType::scalars(*count),
+            Self::Values { kind, .. } => kind.clone(),
+        }
+    }
+
+    /// Fails for a sample whose target is of another form, or a label that names no class.
+    pub(super) fn check(&self, sample: &Sample) -> Result<(), TaskError> {
+        let refuse = |problem: String| Err(TaskError::setting(&sample.name, problem));
+        let labels: &[u32] = match (&sample.target, self) {
+            (Target::VertexLabels(labels), Self::Classes { .. }) => labels,
+            (Target::MeshLabel(label), Self::Classes { .. }) => std::slice::from_ref(label),
+            (Target::VertexValues { kind, .. }, Self::Values { kind: wanted, .. }) => {
+                if kind == wanted {
+                    return Ok(());
+                }
+                return refuse(format!("its target is {kind}, but {wanted} is learned"));
+            }
+            (Target::Unknown, _) => return refuse("it has no target to learn from".into()),
+            _ => return refuse("its target does not fit the task".into()),
+        };
+        let Self::Classes { count, .. } = self else {
+            return Ok(());
+        };
+        let outside = |&label: &u32| label != gemcnn_nn::IGNORE && label as usize >= *count;
+        match labels.iter().position(outside) {
+            None => Ok(()),
+            Some(row) => refuse(format!(
+                "label {} of row {row} names none of the {count} classes",
+                labels[row]
+            )),
+        }
+    }
+
+    /// Runs the network on a batch and compares; this is no training.
+    pub(super) fn evaluate(
+        &self,
+        network: &Network<f32>,
+        parameters: &Parameters<f32>,
+        workspace: &mut Workspace<f32>,
+        prepared: &PreparedBatch,
+    ) -> Result<BatchLoss, NnError> {
+        let batch = &prepared.batch;
+        let mut tape = Tape::inference(workspace, parameters);
+        let (loss, mean_square) = match batch.target() {
+            BatchTarget::Classes { .. } => (network.loss(&mut tape, batch)?, None),
+            BatchTarget::Values {
+                penalty,
+                values,
+                known,
+                ..
+            } => {
+                let x = tape.input(batch.kind().clone(), batch.features())?;
+                let found = network.forward(&mut tape, batch.levels(), x)?;
+                let mut compare =
+                    |penalty, found| tape.regression(penalty, found, values, known.as_deref());
+                let mean_square = compare(Penalty::MeanSquare, found.clone())?;
+                (compare(*penalty, found)?, Some(mean_square))
+            }
+        };
+        Ok(BatchLoss {
+            loss,
+            mean_square,
+            counted: prepared.counted,
+        })
+    }
+}
+
+/// The loss of a batch and what goes with it, perhaps still on its way from a GPU.
+#[derive(Debug)]
+pub(super) struct BatchLoss {
+    loss: Loss,
+    mean_square: Option<Loss>,
+    counted: u64,
+}
+
+impl BatchLoss {
+    /// That of a training step.
+    pub fn of_step(loss: Loss, counted: u64) -> Self {
+        Self {
+            loss,
+            mean_square: None,
+            counted,
+        }
+    }
+
+    /// The numbers. Those of a GPU are read now, after all work before.
+    pub fn read(&self) -> Result<BatchScores, NnError> {
+        let mean_square = self.mean_square.as_ref().map(Loss::value).transpose()?;
+        let score = self.loss.score()?;
+        Ok(BatchScores {
+            loss: match score {
+                Some(score) => score.loss,
+                None => self.loss.value()?,
+            },
+            mean_square,
+            correct: score.map(|score| score.correct as u64),
+            counted: self.counted,
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! From a configuration to a trained model.
+
+use super::config::RunConfig;
+use super::curve::draw_curve;
+use super::objective::Objective;
+use super::observer::{Event, Observer};
+use super::run_directory::RunDirectory;
+use super::stop::StopFlag;
+use super::trainer::{Outcome, Problem, Trainer, device_name};
+use crate::data::{Cache, Dataset, Part, PreparedPart};
+use crate::{SampleSource, TaskError};
+use gemcnn_nn::Device;
+use std::sync::Mutex;
+
+/// Trains what a configuration asks for in the directory of its run: from its checkpoint if it has one,
+/// else from the beginning. When all epochs are done, the directory holds the model and its learning
+/// curve.
+///
+/// # Errors
+/// Settings, data or a network that make no sense or do not fit each other; a loss that is not finite; a
+/// disk that is full; a checkpoint that is damaged or of another run.
+pub fn train(
+    config: &RunConfig,
+    run: &RunDirectory,
+    cache: &Cache,
+    device: &Device,
+    observer: &mut dyn Observer,
+    stop: &StopFlag,
+) -> Result<Outcome, TaskError> {
+    config.check()?;
+    let config = &config.clone().anchored()?;
+    let dataset = Dataset::open_for(&config.data, config.task)?;
+    for note in dataset.notes() {
+        observer.observe(Event::Note(note));
+    }
+    let objective = match dataset.classes() {
+        Some(classes) => Objective::Classes {
+            count: classes.count(),
+            weights: None,
+        },
+        None => Objective::Values {
+            kind: dataset.outputs().clone(),
+            penalty: config.training.penalty.into(),
+        },
+    };
+    let input = config.features.kind();
+    let network = (config.model).network(&input, config.task, &objective.output())?;
+    let preparation = config.preparation();
+    let held_out = match dataset.is_empty(Part::Validation) {
+        true => Part::Test,
+        false => Part::Validation,
+    };
+    let training = dataset.part(Part::Train, &preparation, cache)?;
+    let held_out = dataset.part(held_out, &preparation, cache)?;
+    if !run.checkpoint().exists() {
+        write_beginning(config, run, device)?;
+    }
+    prepare(&[&training, &held_out], observer)?;
+    let settings = serde_json::to_value(config)
+        .map_err(|error| TaskError::setting("configuration", error.to_string()))?;
+    let problem = Problem {
+        training: &training,
+        held_out: &held_out,
+        network: &network,
+        objective: &objective,
+        classes: dataset.classes(),
+        config: &config.training,
+        settings: &settings,
+    };
+    let mut trainer = Trainer::new(problem, run, device, observer)?;
+    let outcome = trainer.run(observer, stop)?;
+    if let Outcome::Finished { .. } = outcome {
+        run.write_durably(&run.model(), &trainer.model()?.to_bytes()?)?;
+    }
+    if !trainer.history().is_empty() {
+        draw_curve(&config.name(), trainer.history(), &run.curve())?;
+    }
+    Ok(outcome)
+}
+
+/// Says in the run's directory what it is made from.
+fn write_beginning(
+    config: &RunConfig,
+    run: &RunDirectory,
+    device: &Device,
+) -> Result<(), TaskError> {
+    let versions = format!(
+        "gemcnn = {:?}\ndevice = {:?}\nsystem = \"{} {}\"\n",
+        env!("CARGO_PKG_VERSION"),
+        device_name(device),
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+    );
+    run.write_durably(&run.versions(), versions.as_bytes())?;
+    run.write_durably(&run.config(), config.to_toml()?.as_bytes())
+}
+
+/// Loads every mesh once, so that trouble shows before training.
+fn prepare(parts: &[&PreparedPart], observer: &mut dyn Observer) -> Result<(), TaskError> {
+    let total = parts.iter().map(|part| part.len()).sum();
+    let progress = Mutex::new((0, observer));
+    let loaded = || {
+        // An observer that panicked is not asked again.
+        if let Ok(mut progress) = progress.lock() {
+            progress.0 += 1;
+            let done = progress.0;
+            progress.1.observe(Event::Preparing { done, total });
+        }
+    };
+    parts.iter().try_for_each(|part| part.load_all(&loaded))
+}

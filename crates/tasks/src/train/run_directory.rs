@@ -1,0 +1,224 @@
+//! The directory of a run: who may write in it, and where its files are.
+
+use crate::TaskError;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// The directory of a run, held by this process: as long as it lives no other process can open it. The
+/// system lets go of it when the process ends, however it ends.
+///
+/// ```
+/// use gemcnn_tasks::train::RunDirectory;
+/// # let folder = tempfile::tempdir()?;
+/// # let runs = folder.path().join("runs");
+/// let run = RunDirectory::create_next(&runs, "teeth")?;
+/// assert_eq!(run.path(), runs.join("teeth-1"));
+/// assert!(RunDirectory::open(run.path()).is_err()); // already held
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct RunDirectory {
+    path: PathBuf,
+    /// Locked while it is open.
+    _lock: File,
+}
+
+impl RunDirectory {
+    /// Makes `NAME-N` in `runs` with the next number that no other run has.
+    ///
+    /// # Errors
+    /// A directory that cannot be made.
+    pub fn create_next(runs: &Path, name: &str) -> Result<Self, TaskError> {
+        fs::create_dir_all(runs).map_err(TaskError::file(runs))?;
+        let entries = fs::read_dir(runs).map_err(TaskError::file(runs))?;
+        let prefix = format!("{name}-");
+        let taken = entries.flatten().filter_map(|entry| {
+            let name = entry.file_name();
+            name.to_str()?.strip_prefix(&prefix)?.parse::<u64>().ok()
+        });
+        let mut number = taken.max().unwrap_or(0).saturating_add(1);
+        loop {
+            let path = runs.join(format!("{prefix}{number}"));
+            match fs::create_dir(&path) {
+                Ok(()) => return Self::hold(path),
+                // Another process was faster.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(TaskError::file(path)(error)),
+            }
+        }
+    }
+
+    /// Makes a directory for a new run, or takes an empty one.
+    ///
+    /// # Errors
+    /// A directory that cannot be made or is not empty.
+    pub fn create(path: &Path) -> Result<Self, TaskError> {
+        fs::create_dir_all(path).map_err(TaskError::file(path))?;
+        let mut entries = fs::read_dir(path).map_err(TaskError::file(path))?;
+        if entries.next().is_some() {
+            return Err(TaskError::setting(
+                path.display().to_string(),
+                "the directory is not empty; a new run needs a new one (resume an old run instead, \
+                 if there is one in it)",
+            ));
+        }
+        Self::hold(path.into())
+    }
+
+    /// Takes the directory of a run that was begun before.
+    ///
+    /// # Errors
+    /// A directory without a run, or one that another process trains in.
+    pub fn open(path: &Path) -> Result<Self, TaskError> {
+        if !path.join(CONFIG).is_file() {
+            return Err(TaskError::setting(
+                path.display().to_string(),
+                format!("there is no run in it: no file {CONFIG}"),
+            ));
+        }
+        let run = Self::hold(path.into())?;
+        run.remove_leftovers().map_err(TaskError::file(path))?;
+        Ok(run)
+    }
+
+    fn hold(path: PathBuf) -> Result<Self, TaskError> {
+        let file = path.join(LOCK);
+        let lock = (OpenOptions::new().write(true).create(true).truncate(false))
+            .open(&file)
+            .map_err(TaskError::file(&file))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path, _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(TaskError::setting(
+                path.display().to_string(),
+                "another process trains in this directory; wait until it ends or stop it",
+            )),
+            Err(TryLockError::Error(error)) => Err(TaskError::file(file)(error)),
+        }
+    }
+
+    /// Removes files that a killed process had not finished to write.
+    fn remove_leftovers(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(".gemcnn-") && name.ends_with(".tmp") {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the directory of a run that never began; one with other files in it stays.
+    pub fn discard(self) {
+        // Nothing depends on it: at worst an empty directory is left.
+        let _ = fs::remove_file(self.path.join(LOCK));
+        let _ = fs::remove_dir(&self.path);
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The configuration, with all defaults filled in.
+    pub fn config(&self) -> PathBuf {
+        self.path.join(CONFIG)
+    }
+
+    /// What the run was begun with: version of the program, device, system.
+    pub fn versions(&self) -> PathBuf {
+        self.path.join("versions.toml")
+    }
+
+    /// One line for each epoch.
+    pub fn metrics(&self) -> PathBuf {
+        self.path.join("metrics.jsonl")
+    }
+
+    /// Everything that is needed to go on.
+    pub fn checkpoint(&self) -> PathBuf {
+        self.path.join("checkpoint.safetensors")
+    }
+
+    /// The model of the best evaluation, where that is kept.
+    pub fn best(&self) -> PathBuf {
+        self.path.join("best.safetensors")
+    }
+
+    /// The trained model.
+    pub fn model(&self) -> PathBuf {
+        self.path.join("model.safetensors")
+    }
+
+    /// The learning curve, without the ending that tells the format.
+    pub fn curve(&self) -> PathBuf {
+        self.path.join("curve")
+    }
+
+    /// Writes a file whole or not at all, and waits until both the file and its name are on the disk:
+    /// not even a power cut brings back what was there before.
+    pub(super) fn write_durably(&self, path: &Path, bytes: &[u8]) -> Result<(), TaskError> {
+        gemcnn_mesh::write_atomically(path, |file| file.write_all(bytes))
+            .and_then(|()| self.sync())
+            .map_err(TaskError::file(path))
+    }
+
+    #[cfg(unix)]
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// Elsewhere directories cannot be opened; renaming is durable enough.
+    #[cfg(not(unix))]
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The file without which a directory is no run.
+const CONFIG: &str = "config.toml";
+const LOCK: &str = "lock";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_gets_a_directory_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("deep/runs");
+        fs::create_dir_all(runs.join("a-7")).unwrap();
+        fs::create_dir_all(runs.join("a-b-9")).unwrap();
+        let paths: Vec<PathBuf> = std::thread::scope(|scope| {
+            let make = || RunDirectory::create_next(&runs, "a").unwrap().path;
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        let mut sorted = paths.clone();
+        sorted.sort_by_key(|path| path.as_os_str().len());
+        sorted.dedup();
+        assert_eq!(sorted.len(), 8, "{paths:?}");
+        assert!(paths.contains(&runs.join("a-8")) && paths.contains(&runs.join("a-15")));
+    }
+
+    #[test]
+    fn two_holders_are_refused_until_the_first_lets_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        let run = RunDirectory::create(&path).unwrap();
+        fs::write(run.config(), "").unwrap();
+        let message = RunDirectory::open(&path).unwrap_err().to_string();
+        assert!(message.contains("another process"), "{message}");
+        let message = RunDirectory::create(&path).unwrap_err().to_string();
+        assert!(message.contains("not empty"), "{message}");
+        fs::write(path.join(".gemcnn-1-0.tmp"), "half a checkpoint").unwrap();
+        drop(run);
+        let run = RunDirectory::open(&path).unwrap();
+        assert!(!path.join(".gemcnn-1-0.tmp").exists());
+        drop(run);
+        let message = RunDirectory::open(folder.path()).unwrap_err().to_string();
+        assert!(message.contains("no run in it"), "{message}");
+    }
+}

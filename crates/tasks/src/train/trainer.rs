@@ -1,0 +1,601 @@
+//! The training loop.
+//!
+//! A run is a sequence of steps, numbered over all epochs. What a step does follows from its number, the
+//! seed and the weights before it, so a run that is stopped anywhere and resumed from a checkpoint ends
+//! with the same bits. Threads prepare batches ahead. On a GPU steps are queued, and nothing waits for
+//! them but the reading of losses, which is done now and then and before every checkpoint.
+
+use super::batches::{BatchPlan, Prefetch, PreparedBatch};
+use super::checkpoint::{Checkpoint, Identity, Progress, Written};
+use super::evaluate::{evaluate, names};
+use super::metrics::{MetricsLog, Record, Scores, Tally};
+use super::model;
+use super::objective::{BatchLoss, Objective};
+use super::observer::{Event, Observer, StepReport};
+use super::run_directory::RunDirectory;
+use super::scaled::Scaled;
+use super::settings::TrainingConfig;
+use super::stop::StopFlag;
+use crate::data::Classes;
+use crate::{FeatureScaling, SampleSource, TaskError};
+use gemcnn_nn::{
+    Archive, Device, Network, NetworkConfig, NnError, Optimiser, Parameters, Schedule,
+    StepSettings, Stepper, Stream, Workspace,
+};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// Losses of a GPU that may wait to be read, and for how long.
+const UNREAD: usize = 64;
+const UNREAD_FOR: Duration = Duration::from_millis(500);
+
+/// What is to be learned from what.
+#[derive(Clone, Copy)]
+pub struct Problem<'a> {
+    /// Samples to train on.
+    pub training: &'a dyn SampleSource,
+    /// Samples to evaluate on; may be empty.
+    pub held_out: &'a dyn SampleSource,
+    /// The network.
+    pub network: &'a NetworkConfig,
+    /// What its output should be.
+    pub objective: &'a Objective,
+    /// The classes, where there are any; for those who use the model.
+    pub classes: Option<&'a Classes>,
+    /// How to train.
+    pub config: &'a TrainingConfig,
+    /// Everything that the run is made from: a checkpoint is only resumed by a run with the same.
+    pub settings: &'a Value,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// All epochs are done.
+    Finished {
+        /// The last one.
+        last: Record,
+    },
+    /// It was asked to stop, and can be resumed.
+    Stopped {
+        /// Epochs that are done.
+        epoch: u64,
+        /// Steps of the next one that are done.
+        step: u64,
+    },
+}
+
+/// A run: the network in training and where it is.
+pub struct Trainer<'a> {
+    problem: Problem<'a>,
+    run: &'a RunDirectory,
+    objective: Objective,
+    identity: Identity,
+    plan: BatchPlan,
+    schedule: Schedule,
+    state: State,
+    progress: Progress,
+    /// Whether the last checkpoint is of just this state.
+    is_saved: bool,
+    unread: Unread,
+    clock: Clock,
+}
+
+/// What is being trained.
+struct State {
+    network: Network<f32>,
+    parameters: Parameters<f32>,
+    optimiser: Optimiser<f32>,
+    workspace: Workspace<f32>,
+    stepper: Stepper<f32>,
+}
+
+/// Losses that were not read yet, with the numbers of their samples.
+struct Unread {
+    losses: Vec<(u64, Vec<usize>, BatchLoss)>,
+    since: Instant,
+    /// Samples of the last step, read or not.
+    last: Vec<usize>,
+}
+
+/// When things happened in this process.
+struct Clock {
+    started: Instant,
+    /// Steps and meshes since then.
+    steps: u64,
+    meshes: u64,
+    checkpoint: Instant,
+    steps_since_checkpoint: u64,
+    lap: Instant,
+}
+
+impl Clock {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            started: now,
+            steps: 0,
+            meshes: 0,
+            checkpoint: now,
+            steps_since_checkpoint: 0,
+            lap: now,
+        }
+    }
+
+    /// Seconds since this was asked for the last time.
+    fn lap(&mut self) -> f64 {
+        let begun = std::mem::replace(&mut self.lap, Instant::now());
+        (self.lap - begun).as_secs_f64()
+    }
+}
+
+impl<'a> Trainer<'a> {
+    /// Prepares a run in its directory: from its checkpoint if it has one, else from the beginning.
+    ///
+    /// # Errors
+    /// Settings, samples or a network that make no sense or do not fit each other; a checkpoint that is
+    /// damaged or of another run.
+    pub fn new(
+        problem: Problem<'a>,
+        run: &'a RunDirectory,
+        device: &Device,
+        observer: &mut dyn Observer,
+    ) -> Result<Self, TaskError> {
+        let config = problem.config;
+        config.check()?;
+        if problem.training.is_empty() {
+            return Err(TaskError::setting("data", "there is no mesh to train on"));
+        }
+        if let Device::Cuda(device) = device {
+            device.set_product_mode(config.precision.into());
+        }
+        let (network, parameters) = problem.network.clone().init(config.seed)?;
+        let output = problem.objective.output();
+        if *network.output() != output {
+            let found = network.output();
+            let problem = format!("its output is {found}, but {output} is to be learned");
+            return Err(TaskError::setting("network", problem));
+        }
+        let plan = BatchPlan {
+            samples: problem.training.len(),
+            batch: config.batch,
+            shuffle: Some(config.seed),
+        };
+        let mut trainer = Self {
+            objective: problem.objective.clone(),
+            identity: Identity {
+                settings: problem.settings.clone(),
+                samples: fingerprint(problem.training),
+                device: device_name(device),
+            },
+            plan,
+            schedule: config.schedule.factors(config.epochs * plan.steps()),
+            progress: Progress {
+                epoch: 0,
+                step: 0,
+                tally: Tally::default(),
+                plateau: config.schedule.plateau()?,
+                scaling: FeatureScaling::identity(network.input()),
+                class_weights: None,
+                history: Vec::new(),
+                best: None,
+                seconds: 0.0,
+                seconds_before_epoch: 0.0,
+            },
+            state: State {
+                optimiser: Optimiser::new(config.method(), &parameters)?,
+                network,
+                parameters,
+                workspace: Workspace::new(device.clone()),
+                stepper: Stepper::default(),
+            },
+            is_saved: false,
+            unread: Unread {
+                losses: Vec::new(),
+                since: Instant::now(),
+                last: Vec::new(),
+            },
+            clock: Clock::new(),
+            problem,
+            run,
+        };
+        match Checkpoint::read(&run.checkpoint())? {
+            Some(checkpoint) => trainer.resume(checkpoint, observer)?,
+            None => trainer.begin()?,
+        }
+        if let Objective::Classes { weights, .. } = &mut trainer.objective {
+            weights.clone_from(&trainer.progress.class_weights);
+        }
+        Ok(trainer)
+    }
+
+    /// What has to be done before the first step.
+    fn begin(&mut self) -> Result<(), TaskError> {
+        let config = self.problem.config;
+        let training = self.problem.training;
+        self.progress.class_weights = config.class_weights.of(self.problem.objective, training)?;
+        if config.scale_features {
+            let kind = self.state.network.input();
+            self.progress.scaling = FeatureScaling::fit_source(kind, training)?;
+        }
+        if config.calibrate {
+            let training = Scaled {
+                source: training,
+                scaling: &self.progress.scaling,
+            };
+            let first = self.plan.first();
+            let prepared = PreparedBatch::load(&training, &first, &self.objective, &Device::Cpu)?;
+            let State {
+                network,
+                parameters,
+                workspace,
+                ..
+            } = &mut self.state;
+            let batch = &prepared.batch;
+            network.calibrate(workspace, parameters, batch.levels(), batch.features())?;
+        }
+        Ok(())
+    }
+
+    fn resume(
+        &mut self,
+        checkpoint: Checkpoint,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TaskError> {
+        let path = self.run.checkpoint();
+        let differences = self.identity.differences(&checkpoint.identity);
+        if !differences.is_empty() {
+            return Err(TaskError::OtherRun { path, differences });
+        }
+        let State {
+            network,
+            parameters,
+            optimiser,
+            ..
+        } = &mut self.state;
+        *optimiser = checkpoint.load(&path, network, parameters)?;
+        self.progress = checkpoint.progress;
+        self.is_saved = true;
+        let device = &checkpoint.identity.device;
+        observer.observe(Event::Resumed {
+            checkpoint: &path,
+            epoch: self.progress.epoch + 1,
+            step: self.progress.step,
+            other_device: (*device != self.identity.device).then_some(device.as_str()),
+        });
+        Ok(())
+    }
+
+    /// Trains until all epochs are done or `stop` is requested, and leaves checkpoint and metrics in the
+    /// run's directory.
+    ///
+    /// # Errors
+    /// A sample that cannot be loaded, a loss that is not finite, a disk that is full: the last
+    /// checkpoint stays as it is.
+    pub fn run(
+        &mut self,
+        observer: &mut dyn Observer,
+        stop: &StopFlag,
+    ) -> Result<Outcome, TaskError> {
+        let config = self.problem.config;
+        let (epochs, steps) = (config.epochs, self.plan.steps());
+        observer.observe(Event::Started {
+            run: self.run.path(),
+            network: &self.state.network,
+            epochs,
+            steps,
+            training: self.problem.training.len(),
+            held_out: self.problem.held_out.len(),
+        });
+        self.clock = Clock::new();
+        let mut log = MetricsLog::rewrite(&self.run.metrics(), &self.progress.history)?;
+        self.checkpoint(observer)?;
+        let objective = self.objective.clone();
+        let scaling = self.progress.scaling.clone();
+        let training = Scaled {
+            source: self.problem.training,
+            scaling: &scaling,
+        };
+        let first = self.progress.epoch * steps + self.progress.step;
+        let device = self.state.workspace.device().clone();
+        let (plan, range) = (self.plan, (first, epochs * steps));
+        std::thread::scope(|scope| {
+            let mut batches = Prefetch::start(scope, &training, &objective, plan, range, &device);
+            while self.progress.epoch < epochs {
+                if stop.is_requested() {
+                    self.checkpoint(observer)?;
+                    let Progress { epoch, step, .. } = self.progress;
+                    return Ok(Outcome::Stopped { epoch, step });
+                }
+                if self.progress.step < steps {
+                    if self.progress.step == 0 {
+                        let epoch = self.progress.epoch + 1;
+                        observer.observe(Event::EpochStarted { epoch });
+                    }
+                    let prepared = batches.next().ok_or_else(no_batch)??;
+                    self.step(&prepared)?;
+                    observer.observe(Event::StepDone(&self.report()));
+                } else {
+                    let record = self.finish_epoch()?;
+                    log.append(&record)?;
+                    observer.observe(Event::EpochDone(&record));
+                }
+                if self.is_checkpoint_due() {
+                    self.checkpoint(observer)?;
+                }
+            }
+            let last = self.progress.history.last().cloned();
+            let last =
+                last.ok_or_else(|| TaskError::setting("training", "no epoch was trained"))?;
+            self.checkpoint(observer)?;
+            Ok(Outcome::Finished { last })
+        })
+    }
+
+    /// One step of gradient descent.
+    fn step(&mut self, prepared: &PreparedBatch) -> Result<(), TaskError> {
+        let config = self.problem.config;
+        let rate = self.rate(self.progress.epoch * self.plan.steps() + self.progress.step);
+        let State {
+            network,
+            parameters,
+            optimiser,
+            workspace,
+            stepper,
+        } = &mut self.state;
+        let settings = StepSettings {
+            rate,
+            randomness: Stream {
+                seed: config.seed,
+                step: optimiser.steps(),
+            },
+            clip: (config.clip > 0.0).then_some(config.clip),
+        };
+        let batch = &prepared.batch;
+        let loss = stepper
+            .step(network, parameters, optimiser, workspace, batch, settings)
+            .map_err(|error| match error {
+                NnError::NotFinite { what } => {
+                    self.diverged(self.progress.step, &prepared.samples, what)
+                }
+                other => other.into(),
+            })?;
+        let loss = BatchLoss::of_step(loss, prepared.counted);
+        let samples = &prepared.samples;
+        self.clock.meshes += samples.len() as u64;
+        self.clock.steps += 1;
+        self.clock.steps_since_checkpoint += 1;
+        self.unread.last.clone_from(samples);
+        (self.unread.losses).push((self.progress.step, samples.clone(), loss));
+        self.progress.step += 1;
+        self.is_saved = false;
+        let is_host = matches!(self.state.workspace.device(), Device::Cpu);
+        if is_host
+            || self.unread.losses.len() >= UNREAD
+            || self.unread.since.elapsed() >= UNREAD_FOR
+        {
+            self.read_losses()?;
+        }
+        Ok(())
+    }
+
+    /// Learning rate of a step of the present epoch, counted from the beginning of the run.
+    fn rate(&self, step: u64) -> f64 {
+        let plateau = self.progress.plateau.as_ref();
+        let factor = plateau.map_or(1.0, |plateau| plateau.factor());
+        self.problem.config.rate * self.schedule.factor(step) * factor
+    }
+
+    /// Reads the losses that wait, on a GPU after all steps before.
+    fn read_losses(&mut self) -> Result<(), TaskError> {
+        for (step, samples, loss) in std::mem::take(&mut self.unread.losses) {
+            let scores = loss.read()?;
+            if !scores.loss.is_finite() {
+                let what = format!("the loss ({})", scores.loss);
+                return Err(self.diverged(step, &samples, what));
+            }
+            self.progress.tally.add(scores);
+        }
+        self.unread.since = Instant::now();
+        Ok(())
+    }
+
+    fn diverged(&self, step: u64, samples: &[usize], what: String) -> TaskError {
+        TaskError::Diverged {
+            what,
+            epoch: self.progress.epoch + 1,
+            step: step + 1,
+            samples: names(self.problem.training, samples),
+        }
+    }
+
+    /// Sums up the epoch whose steps are all done, evaluates where that is due, and goes on to the next.
+    fn finish_epoch(&mut self) -> Result<Record, TaskError> {
+        let config = self.problem.config;
+        self.read_losses()?;
+        self.progress.seconds += self.clock.lap();
+        let epoch = self.progress.epoch + 1;
+        let seconds = self.progress.seconds - self.progress.seconds_before_epoch;
+        let last_step = (epoch * self.plan.steps()).saturating_sub(1);
+        let training = self.progress.tally.scores();
+        let is_due = epoch.is_multiple_of(config.evaluate_every) || epoch == config.epochs;
+        let record = Record {
+            epoch,
+            step: self.state.optimiser.steps(),
+            rate: self.rate(last_step),
+            training,
+            held_out: match is_due {
+                true => self.evaluate()?,
+                false => None,
+            },
+            seconds: self.progress.seconds,
+            meshes_per_second: self.plan.samples as f64 / seconds.max(f64::MIN_POSITIVE),
+        };
+        if let (Some(plateau), Some(scores)) = (&mut self.progress.plateau, training) {
+            plateau.observe(scores.loss);
+        }
+        if let Some(scores) = &record.held_out {
+            self.keep_best(scores)?;
+        }
+        self.progress.history.push(record.clone());
+        self.progress.epoch = epoch;
+        self.progress.step = 0;
+        self.progress.tally = Tally::default();
+        self.progress.seconds_before_epoch = self.progress.seconds;
+        self.is_saved = false;
+        self.clock.lap();
+        Ok(record)
+    }
+
+    fn evaluate(&mut self) -> Result<Option<Scores>, TaskError> {
+        let State {
+            network,
+            parameters,
+            workspace,
+            ..
+        } = &mut self.state;
+        let batch = self.problem.config.batch;
+        let held_out = Scaled {
+            source: self.problem.held_out,
+            scaling: &self.progress.scaling,
+        };
+        evaluate(
+            network,
+            parameters,
+            workspace,
+            &held_out,
+            &self.objective,
+            batch,
+        )
+    }
+
+    /// Writes the model if it is better than all before, where that is wanted.
+    fn keep_best(&mut self, scores: &Scores) -> Result<(), TaskError> {
+        let error = match scores.accuracy {
+            Some(accuracy) => 1.0 - accuracy,
+            None => scores.error.unwrap_or(scores.loss),
+        };
+        if self.progress.best.is_none_or(|best| error < best) {
+            self.progress.best = Some(error);
+            if self.problem.config.keep_best {
+                let bytes = self.model()?.to_bytes()?;
+                self.run.write_durably(&self.run.best(), &bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The model as it is now.
+    ///
+    /// # Errors
+    /// Work on a GPU that failed.
+    pub fn model(&self) -> Result<Archive, TaskError> {
+        let mut archive = Archive::new();
+        let State {
+            network,
+            parameters,
+            ..
+        } = &self.state;
+        network.store(&mut archive, parameters)?;
+        archive.set_json(model::CONFIG, self.problem.settings)?;
+        archive.set_json(model::CLASSES, &self.problem.classes)?;
+        archive.set_json(model::SCALING, &self.progress.scaling)?;
+        Ok(archive)
+    }
+
+    /// One record for each epoch so far.
+    pub fn history(&self) -> &[Record] {
+        &self.progress.history
+    }
+
+    fn is_checkpoint_due(&self) -> bool {
+        let clock = &self.clock;
+        self.problem.config.checkpoint.is_due(
+            clock.checkpoint.elapsed(),
+            clock.steps_since_checkpoint,
+            self.progress.epoch,
+            self.progress.step == 0,
+        )
+    }
+
+    /// Puts the present state on the disk, unless it is there already.
+    fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TaskError> {
+        if self.is_saved {
+            return Ok(());
+        }
+        self.read_losses()?;
+        self.progress.seconds += self.clock.lap();
+        let State {
+            network,
+            parameters,
+            optimiser,
+            ..
+        } = &self.state;
+        let model = (network, parameters);
+        let written =
+            Checkpoint::write(self.run, &self.identity, &self.progress, model, optimiser)?;
+        if let Written::NotFinite { name } = written {
+            return Err(TaskError::Diverged {
+                what: format!("`{name}`"),
+                epoch: self.progress.epoch + 1,
+                step: self.progress.step,
+                samples: names(self.problem.training, &self.unread.last),
+            });
+        }
+        observer.observe(Event::CheckpointWritten {
+            path: &self.run.checkpoint(),
+            steps: optimiser.steps(),
+        });
+        self.is_saved = true;
+        self.clock.checkpoint = Instant::now();
+        self.clock.steps_since_checkpoint = 0;
+        self.clock.lap();
+        Ok(())
+    }
+
+    fn report(&self) -> StepReport {
+        let scores = self.progress.tally.scores();
+        let elapsed = self.clock.started.elapsed().as_secs_f64();
+        let steps = self.plan.steps();
+        let done = self.progress.epoch * steps + self.progress.step;
+        let left = self.problem.config.epochs * steps - done;
+        StepReport {
+            epoch: self.progress.epoch + 1,
+            step: self.progress.step,
+            steps,
+            loss: scores.map(|scores| scores.loss),
+            accuracy: scores.and_then(|scores| scores.accuracy),
+            meshes_per_second: self.clock.meshes as f64 / elapsed.max(f64::MIN_POSITIVE),
+            time_left: Duration::try_from_secs_f64(
+                elapsed / self.clock.steps.max(1) as f64 * left as f64,
+            )
+            .unwrap_or(Duration::MAX),
+        }
+    }
+}
+
+/// What a device is called in messages and files.
+pub(super) fn device_name(device: &Device) -> String {
+    match device {
+        Device::Cpu => "CPU".into(),
+        Device::Cuda(device) => device.name().into(),
+    }
+}
+
+/// The names of all samples as one checksum.
+fn fingerprint(source: &dyn SampleSource) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for index in 0..source.len() {
+        // The zero byte tells names apart.
+        hasher.update(source.name(index).as_bytes()).update(&[0]);
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+/// Why there is no next batch although there is a next step.
+fn no_batch() -> TaskError {
+    TaskError::setting(
+        "training",
+        "the thread that prepares batches has ended early",
+    )
+}

@@ -1,0 +1,936 @@
+//! Data sets as a user has them: real files in real folders.
+
+use gemcnn_mesh::{
+    AttributeValues, DVec3, Faces, Mesh, PlyEncoding, VertexAttribute, WriteOptions, shapes,
+    shapes::Cells, write_mesh,
+};
+use gemcnn_nn::{FeatureType, IGNORE};
+use gemcnn_tasks::data::{
+    BodiesConfig, Cache, DataConfig, Dataset, HierarchySettings, Part, Preparation, check, npy_f32,
+    npy_i64, vectors,
+};
+use gemcnn_tasks::{FeatureConfig, FeatureKind, Sample, SampleSource, Target, Task, TaskError};
+use std::fs;
+use std::path::Path;
+use tempfile::{TempDir, tempdir};
+
+fn sphere(seed: u64) -> Mesh {
+    let bump = |p: DVec3| p * (1.0 + 0.1 * (seed as f64 + 3.0 * p.x + 2.0 * p.y * p.z).sin());
+    shapes::icosphere(2).unwrap().map_vertices(bump).unwrap()
+}
+
+fn write(path: &Path, mesh: &Mesh, attributes: &[(&str, AttributeValues)]) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let attributes: Vec<VertexAttribute> = attributes
+        .iter()
+        .map(|(name, values)| VertexAttribute::new(*name, values.clone()))
+        .collect();
+    write_mesh(path, mesh, &attributes, &WriteOptions::default()).unwrap();
+}
+
+/// Labels that are 3 above the equator, 5 below it, and unknown at vertex 7.
+fn labels(mesh: &Mesh) -> Vec<i32> {
+    let mut labels: Vec<i32> = mesh
+        .vertices()
+        .iter()
+        .map(|p| if p.z > 0.0 { 3 } else { 5 })
+        .collect();
+    labels[7] = -1;
+    labels
+}
+
+fn classes(mesh: &Mesh) -> Vec<u32> {
+    let class = |label| match label {
+        3 => 0,
+        5 => 1,
+        _ => IGNORE,
+    };
+    labels(mesh).into_iter().map(class).collect()
+}
+
+/// `count` spheres `s0.ply`, `s1.ply`, ... with labels.
+fn labelled(count: u64) -> TempDir {
+    let folder = tempdir().unwrap();
+    for number in 0..count {
+        let mesh = sphere(number);
+        let label = AttributeValues::I32(labels(&mesh));
+        write(
+            &folder.path().join(format!("s{number}.ply")),
+            &mesh,
+            &[("label", label)],
+        );
+    }
+    folder
+}
+
+/// `count` spheres without targets.
+fn plain(count: u64) -> TempDir {
+    let folder = tempdir().unwrap();
+    for number in 0..count {
+        write(
+            &folder.path().join(format!("s{number}.ply")),
+            &sphere(number),
+            &[],
+        );
+    }
+    folder
+}
+
+fn describe(folder: &TempDir, text: &str) {
+    fs::write(folder.path().join("dataset.toml"), text).unwrap();
+}
+
+fn config(folder: &TempDir) -> DataConfig {
+    DataConfig::Folder(folder.path().into())
+}
+
+fn open(folder: &TempDir) -> Result<Dataset, TaskError> {
+    Dataset::open(&config(folder))
+}
+
+#[track_caller]
+fn refusal<T>(result: Result<T, TaskError>) -> String {
+    match result {
+        Ok(_) => panic!("this should have been refused"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn samples(dataset: &Dataset, part: Part) -> Vec<Sample> {
+    let part = dataset
+        .part(part, &Preparation::default(), &Cache::none())
+        .unwrap();
+    (0..part.len()).map(|n| part.load(n).unwrap()).collect()
+}
+
+fn all_samples(dataset: &Dataset) -> Vec<Sample> {
+    let mut all: Vec<Sample> = Part::ALL
+        .iter()
+        .flat_map(|&part| samples(dataset, part))
+        .collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+#[track_caller]
+fn assert_labelled_spheres(dataset: &Dataset, count: usize) {
+    assert_eq!(dataset.task(), Task::Segmentation);
+    let all = all_samples(dataset);
+    assert_eq!(all.len(), count);
+    for (number, sample) in all.iter().enumerate() {
+        let expected = classes(&sphere(number as u64));
+        assert_eq!(
+            sample.target,
+            Target::VertexLabels(expected),
+            "{}",
+            sample.name
+        );
+        assert_eq!(sample.features.len(), 3 * sample.graph.vertex_count());
+    }
+}
+
+#[test]
+fn a_plain_folder_with_one_integer_property_needs_no_words() {
+    let folder = labelled(10);
+    let dataset = open(&folder).unwrap();
+    assert_labelled_spheres(&dataset, 10);
+    let classes = dataset.classes().unwrap();
+    assert_eq!((classes.count(), classes.label(1)), (2, 5));
+    assert_eq!(dataset.outputs(), &FeatureType::scalars(2));
+    assert_eq!((dataset.len(Part::Train), dataset.len(Part::Test)), (8, 2));
+    let notes = dataset.notes().join("\n");
+    assert!(
+        notes.contains("`label`") && notes.contains("3, 5"),
+        "{notes}"
+    );
+    let again = open(&folder).unwrap();
+    let names = |d: &Dataset| {
+        samples(d, Part::Test)
+            .into_iter()
+            .map(|s| s.name)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&dataset), names(&again));
+    let numbers = Dataset::open_for(&config(&folder), Task::Regression).unwrap();
+    assert_eq!(numbers.outputs(), &FeatureType::scalars(1));
+}
+
+#[test]
+fn where_several_things_could_be_meant_the_message_can_be_pasted() {
+    let folder = tempdir().unwrap();
+    for number in 0..4 {
+        let mesh = sphere(number);
+        let zeros = vec![0u8; mesh.vertex_count()];
+        write(
+            &folder.path().join(format!("s{number}.ply")),
+            &mesh,
+            &[
+                ("red", AttributeValues::U8(zeros.clone())),
+                ("label", AttributeValues::I32(labels(&mesh))),
+                ("patch", AttributeValues::U8(zeros)),
+            ],
+        );
+    }
+    let said = refusal(Dataset::open_for(&config(&folder), Task::Segmentation));
+    for part in ["`label`", "`patch`", "dataset.toml"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(!said.contains("`red`"), "colours are no targets: {said}");
+    let (_, toml) = said.split_once("\n\n").unwrap();
+    describe(&folder, toml);
+    assert_labelled_spheres(&open(&folder).unwrap(), 4);
+}
+
+#[test]
+fn a_folder_without_targets_says_what_was_looked_for() {
+    let folder = plain(2);
+    for task in [Task::Segmentation, Task::Regression, Task::Classification] {
+        let said = refusal(Dataset::open_for(&config(&folder), task));
+        let why = match task {
+            Task::Classification => "no classes.csv",
+            _ => "no properties of vertices",
+        };
+        assert!(said.contains(why), "{said}");
+        let (_, toml) = said.split_once("\n\n").unwrap();
+        assert!(toml.contains(&format!("task = \"{task}\"")), "{said}");
+    }
+    let empty = tempdir().unwrap();
+    assert!(refusal(open(&empty)).contains("no mesh"));
+    assert!(
+        refusal(Dataset::open(&DataConfig::Folder("/no/such/folder".into()))).contains("/no/such")
+    );
+}
+
+#[test]
+fn labels_in_files_of_every_kind_are_the_same() {
+    let text = |mesh: &Mesh, between: &str| -> String {
+        labels(mesh)
+            .iter()
+            .map(|label| format!("{between}{label}\n"))
+            .collect()
+    };
+    type Content<'a> = &'a dyn Fn(&Mesh) -> Vec<u8>;
+    let npy = |mesh: &Mesh| npy_i64(&labels(mesh).iter().map(|&l| l.into()).collect::<Vec<_>>());
+    let txt = |mesh: &Mesh| text(mesh, "").into_bytes();
+    let csv = |mesh: &Mesh| format!("vertex,label\n{}", text(mesh, "0,")).into_bytes();
+    let empty = |mesh: &Mesh| text(mesh, "").replace("-1", "").into_bytes();
+    let kinds: [(&str, &str, Content); 4] = [
+        ("labels/{stem}.npy", "", &npy),
+        ("{name}.txt", "", &txt),
+        ("{name}.csv", "column = 'label'", &csv),
+        ("{stem}.seg", "per = 'vertex'", &empty),
+    ];
+    for (pattern, more, content) in kinds {
+        let folder = plain(5);
+        for number in 0..5 {
+            let stem = format!("s{number}");
+            let name = pattern.replace("{stem}", &stem).replace("{name}", &stem);
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content(&sphere(number))).unwrap();
+        }
+        if more.is_empty() {
+            assert_labelled_spheres(&open(&folder).unwrap(), 5);
+        }
+        let toml = format!("task = 'segmentation'\n[target]\nfiles = '{pattern}'\n{more}");
+        describe(&folder, &toml);
+        assert_labelled_spheres(&open(&folder).unwrap(), 5);
+    }
+}
+
+#[test]
+fn names_of_classes_may_stand_for_labels() {
+    let folder = plain(3);
+    for number in 0..3 {
+        let word = |label| match label {
+            3 => "north\n",
+            5 => "south\n",
+            _ => "\n",
+        };
+        let text: String = labels(&sphere(number)).into_iter().map(word).collect();
+        fs::write(folder.path().join(format!("s{number}.txt")), text).unwrap();
+    }
+    describe(
+        &folder,
+        "task = 'segmentation'\nclasses = ['north', 'south']\ntarget.files = '{name}.txt'",
+    );
+    let dataset = open(&folder).unwrap();
+    assert_labelled_spheres(&dataset, 3);
+    assert_eq!(dataset.classes().unwrap().name(1), "south");
+}
+
+#[test]
+fn labels_of_faces_go_to_vertices_by_area() {
+    let folder = tempdir().unwrap();
+    // Two large triangles with label 1 and a small one with label 2 around vertex 0.
+    let points = [[0., 0.], [4., 0.], [0., 4.], [-4., 0.], [-1., -1.]];
+    let points = points.map(|[x, y]| DVec3::new(x, y, 0.0)).to_vec();
+    let faces: Faces = [[0, 1, 2], [0, 2, 3], [0, 3, 4]].into_iter().collect();
+    write(
+        &folder.path().join("a.ply"),
+        &Mesh::new(points, faces).unwrap(),
+        &[],
+    );
+    fs::write(folder.path().join("a.seg"), "1\n1\n2\n").unwrap();
+    describe(
+        &folder,
+        "task = 'segmentation'\nlabels = [1, 2]\ntarget.files = '{name}.seg'\nsplit.fractions.train = 1.0",
+    );
+    let all = all_samples(&open(&folder).unwrap());
+    // Vertex 3 has 8 / 3 of label 1 and 2 / 3 of label 2.
+    assert_eq!(all[0].target, Target::VertexLabels(vec![0, 0, 0, 0, 1]));
+}
+
+#[test]
+fn as_many_faces_as_vertices_need_a_word() {
+    let folder = tempdir().unwrap();
+    let mesh = shapes::torus(8, 6, 2.0, 0.5, Cells::Quads).unwrap();
+    assert_eq!(mesh.vertex_count(), mesh.face_count());
+    write(&folder.path().join("a.ply"), &mesh, &[]);
+    fs::write(folder.path().join("a.seg"), "1\n".repeat(48)).unwrap();
+    let toml =
+        "task = 'segmentation'\nsplit.fractions.train = 1.0\n[target]\nfiles = '{name}.seg'\n";
+    describe(&folder, toml);
+    let said = refusal(open(&folder));
+    assert!(
+        said.contains("target.per") && said.contains("a.seg"),
+        "{said}"
+    );
+    describe(&folder, &format!("{toml}per = 'face'"));
+    let all = all_samples(&open(&folder).unwrap());
+    assert_eq!(all[0].target, Target::VertexLabels(vec![0; 48]));
+}
+
+#[test]
+fn every_problem_is_told_at_once_with_its_file() {
+    let folder = labelled(5);
+    fs::write(folder.path().join("s1.ply"), "ply\nnonsense").unwrap();
+    let mesh = sphere(2);
+    write(
+        &folder.path().join("s2.ply"),
+        &mesh,
+        &[("other", AttributeValues::I32(labels(&mesh)))],
+    );
+    fs::copy(folder.path().join("s3.ply"), folder.path().join("s4.ply")).unwrap();
+    let mut high = labels(&sphere(0));
+    high[3] = 9;
+    write(
+        &folder.path().join("s0.ply"),
+        &sphere(0),
+        &[("label", AttributeValues::I32(high))],
+    );
+    fs::write(folder.path().join("train.txt"), "s0\ns1\ns2\ns3\nmissing\n").unwrap();
+    fs::write(folder.path().join("test.txt"), "s4.ply\ns3\n").unwrap();
+    describe(
+        &folder,
+        "task = 'segmentation'\nlabels = [3, 5]\ntarget.property = 'label'\n\
+         split.files = { train = 'train.txt', test = 'test.txt' }",
+    );
+    let report = check(&config(&folder), None);
+    for part in [
+        "train.txt:5: there is no mesh called `missing`",
+        "test.txt:2: `s3.ply` is in both train and test",
+        "s0.ply: vertex 3: the label 9 is not one of 3, 5",
+        "s1.ply:2:",
+        "s2.ply: its vertices have no property `label`; they have other",
+    ] {
+        let found = report.problems.iter().any(|problem| problem.contains(part));
+        assert!(found, "{part}: {:#?}", report.problems);
+    }
+    assert_eq!(report, check(&config(&folder), None), "the order is stable");
+    let said = refusal(open(&folder));
+    assert!(said.starts_with("2 problems:"), "{said}");
+    // The same mesh under two names, in two parts.
+    fs::write(folder.path().join("train.txt"), "s0\ns1\ns2\ns3\n").unwrap();
+    fs::write(folder.path().join("test.txt"), "s4.ply\n").unwrap();
+    let report = check(&config(&folder), None);
+    let twin = "s4.ply in test is the same file as s3.ply in train";
+    assert!(
+        report.problems.contains(&twin.to_string()),
+        "{:#?}",
+        report.problems
+    );
+}
+
+#[test]
+fn counts_of_a_sound_data_set_are_right() {
+    let folder = labelled(4);
+    let report = check(&config(&folder), None);
+    assert_eq!(report.problems, [""; 0]);
+    let vertices = sphere(0).vertex_count();
+    let train = report.parts[0];
+    assert_eq!(
+        (train.meshes, train.vertices, train.known),
+        (3, 3 * vertices, 3 * vertices - 3)
+    );
+    let total: usize = report
+        .classes
+        .iter()
+        .map(|c| c.vertices.iter().sum::<usize>())
+        .sum();
+    assert_eq!(total, 4 * vertices - 4);
+    assert_eq!(report.classes[1].meshes, [3, 0, 1]);
+    assert_eq!(
+        (report.classes[1].name.as_str(), report.classes[1].label),
+        ("5", 5)
+    );
+}
+
+#[test]
+fn meshes_without_geometry_are_named() {
+    let folder = labelled(2);
+    let points = Mesh::new(vec![DVec3::X, DVec3::Y], Faces::new()).unwrap();
+    write(
+        &folder.path().join("points.ply"),
+        &points,
+        &[("label", AttributeValues::I32(vec![3, 5]))],
+    );
+    let report = check(&config(&folder), None);
+    assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
+    assert!(report.problems[0].contains("points.ply: it has no faces"));
+}
+
+fn with_winds(count: u64) -> TempDir {
+    let folder = tempdir().unwrap();
+    for number in 0..count {
+        let mesh = sphere(number);
+        let axis = |place: usize| {
+            AttributeValues::F64(mesh.vertices().iter().map(|p| wind(*p)[place]).collect())
+        };
+        write(
+            &folder.path().join(format!("s{number}.ply")),
+            &mesh,
+            &[("vx", axis(0)), ("vy", axis(1)), ("vz", axis(2))],
+        );
+    }
+    folder
+}
+
+fn wind(p: DVec3) -> DVec3 {
+    DVec3::new(1.0, 2.0, 3.0).cross(p)
+}
+
+#[test]
+fn vectors_are_tangent_features_that_turn_with_the_mesh() {
+    let folder = with_winds(2);
+    let dataset = open(&folder).unwrap();
+    assert_eq!(dataset.task(), Task::Regression);
+    assert_eq!(dataset.outputs().to_string(), "1x1");
+    let turned = Preparation {
+        rotation: Some(4),
+        ..Default::default()
+    };
+    for preparation in [Preparation::default(), turned] {
+        let part = dataset
+            .part(Part::Train, &preparation, &Cache::none())
+            .unwrap();
+        let sample = part.load(0).unwrap();
+        let Target::VertexValues { kind, values } = &sample.target else {
+            panic!("{:?}", sample.target);
+        };
+        assert_eq!(kind.to_string(), "1x1");
+        let turn = preparation.turn(&sample.name).unwrap_or_default();
+        let mesh = dataset.mesh(Part::Train, 0).unwrap();
+        let found = vectors::in_space(sample.graph.frames(), values);
+        for ((point, frame), found) in mesh.vertices().iter().zip(sample.graph.frames()).zip(found)
+        {
+            let expected = (turn * wind(*point)).reject_from_normalized(frame.normal);
+            assert!((found - expected).length() < 1e-5);
+        }
+    }
+    let scalars = "task = 'regression'\ntarget.property = ['vz', 'vx']";
+    describe(&folder, scalars);
+    let dataset = open(&folder).unwrap();
+    assert_eq!(dataset.outputs().to_string(), "2x0");
+    let report = check(&config(&folder), None);
+    assert_eq!(report.problems, [""; 0]);
+    assert_eq!(report.values[0].name, "vz");
+    assert!(report.values[1].min < -3.0 && report.values[1].max > 3.0);
+}
+
+#[test]
+fn unknown_numbers_are_nan_for_whole_vertices_only() {
+    let folder = plain(2);
+    let count = sphere(0).vertex_count();
+    let mut values = vec![1.0; 2 * count];
+    (values[4], values[5]) = (f32::NAN, f32::NAN);
+    for number in 0..2 {
+        fs::write(
+            folder.path().join(format!("s{number}.npy")),
+            npy_f32(&values, Some(2)),
+        )
+        .unwrap();
+    }
+    let dataset = Dataset::open_for(&config(&folder), Task::Regression).unwrap();
+    let Target::VertexValues { values: read, .. } = &all_samples(&dataset)[0].target else {
+        panic!("no values");
+    };
+    assert!(read[4].is_nan() && read[5].is_nan() && read[6] == 1.0);
+    values[7] = f32::NAN;
+    fs::write(folder.path().join("s1.npy"), npy_f32(&values, Some(2))).unwrap();
+    values[7] = f32::INFINITY;
+    fs::write(folder.path().join("s0.npy"), npy_f32(&values, Some(2))).unwrap();
+    let said = refusal(Dataset::open_for(&config(&folder), Task::Regression));
+    assert!(said.contains("s0.npy: vertex 3"), "{said}");
+    describe(&folder, "task = 'regression'\ntarget.files = '{name}.npy'");
+    let problems = check(&config(&folder), None).problems.join("\n");
+    assert!(
+        problems.contains("s1.npy: vertex 3: some of its numbers are NaN"),
+        "{problems}"
+    );
+    assert!(
+        problems.contains("s0.npy: vertex 3: an infinite number"),
+        "{problems}"
+    );
+}
+
+#[test]
+fn classes_of_meshes_come_from_tables_folders_and_names() {
+    let mesh = sphere(0);
+    let expected = [("cat", 0), ("dog", 1), ("eel", 2)];
+    let by_pattern = tempdir().unwrap();
+    let by_folder = tempdir().unwrap();
+    let by_table = tempdir().unwrap();
+    let nested = tempdir().unwrap();
+    let mut table = "mesh,kind\n".to_string();
+    for (name, class) in expected {
+        for number in 0..3 {
+            write(
+                &by_pattern.path().join(format!("{name}-{number}.ply")),
+                &mesh,
+                &[],
+            );
+            write(
+                &by_folder.path().join(format!("{name}/{number}.off")),
+                &mesh,
+                &[],
+            );
+            write(
+                &by_table.path().join(format!("m{class}{number}.ply")),
+                &mesh,
+                &[],
+            );
+            let part = if number == 0 { "test" } else { "train" };
+            write(
+                &nested.path().join(format!("{name}/{part}/{number}.off")),
+                &mesh,
+                &[],
+            );
+            table += &format!("m{class}{number}.ply,{name}\n");
+        }
+    }
+    fs::write(by_table.path().join("classes.csv"), &table).unwrap();
+    describe(
+        &by_pattern,
+        "task = 'classification'\ntarget.pattern = '{class}-*'",
+    );
+    for folder in [&by_pattern, &by_folder, &by_table, &nested] {
+        let dataset = open(folder).unwrap();
+        assert_eq!(dataset.task(), Task::Classification);
+        assert_eq!(dataset.classes().unwrap().names(), ["cat", "dog", "eel"]);
+        let found: Vec<Target> = all_samples(&dataset)
+            .into_iter()
+            .map(|s| s.target)
+            .collect();
+        let classes = [0, 0, 0, 1, 1, 1, 2, 2, 2].map(Target::MeshLabel);
+        assert_eq!(found, classes);
+    }
+    let dataset = open(&nested).unwrap();
+    assert_eq!((dataset.len(Part::Train), dataset.len(Part::Test)), (6, 3));
+    // An unknown class, a mesh that is not there, one without a row.
+    let table = table
+        .replace("m00.ply,cat", "m00.ply,-1")
+        .replace("m22", "m99");
+    fs::write(by_table.path().join("classes.csv"), table).unwrap();
+    let said = refusal(open(&by_table));
+    assert!(
+        said.contains("classes.csv:10: there is no mesh called `m99.ply`"),
+        "{said}"
+    );
+    assert!(said.contains("there is no row for `m22.ply`"), "{said}");
+}
+
+#[test]
+fn registered_meshes_correspond_by_number() {
+    let folder = plain(5);
+    let dataset = Dataset::open_for(&config(&folder), Task::Correspondence).unwrap();
+    let vertices = sphere(0).vertex_count() as u32;
+    for sample in all_samples(&dataset) {
+        assert_eq!(sample.target, Target::VertexLabels((0..vertices).collect()));
+    }
+    assert_eq!(dataset.classes().unwrap().count(), vertices as usize);
+    assert_eq!(
+        dataset.template().unwrap(),
+        &dataset.mesh(Part::Train, 0).unwrap()
+    );
+    write(
+        &folder.path().join("s9.ply"),
+        &shapes::icosphere(1).unwrap(),
+        &[],
+    );
+    let said = refusal(Dataset::open_for(&config(&folder), Task::Correspondence));
+    assert!(
+        said.contains("not registered") && said.contains("s9.ply has 42"),
+        "{said}"
+    );
+    describe(
+        &folder,
+        "task = 'correspondence'\nsplit.patterns.test = 's9*'",
+    );
+    let problems = check(&config(&folder), None).problems;
+    assert_eq!(problems, ["s9.ply: 42 vertices, but the template has 162"]);
+}
+
+#[test]
+fn vertices_may_name_those_of_a_template() {
+    let folder = plain(2);
+    write(
+        &folder.path().join("template/t.ply"),
+        &shapes::icosahedron(),
+        &[],
+    );
+    for number in 0..2 {
+        let text: String = (0..162).map(|n| format!("{}\n", n % 12)).collect();
+        fs::write(folder.path().join(format!("s{number}.txt")), text).unwrap();
+    }
+    describe(
+        &folder,
+        "task = 'correspondence'\nmeshes = '*.ply'\ntemplate = 'template/t.ply'\ntarget.files = '{name}.txt'",
+    );
+    let dataset = open(&folder).unwrap();
+    assert_eq!(dataset.outputs(), &FeatureType::scalars(12));
+    let expected = Target::VertexLabels((0..162).map(|n| n % 12).collect());
+    assert_eq!(all_samples(&dataset)[1].target, expected);
+}
+
+#[test]
+fn parts_follow_lists_tables_patterns_and_fractions() {
+    let folder = labelled(10);
+    let base = "task = 'segmentation'\ntarget.property = 'label'\n";
+    fs::write(
+        folder.path().join("split.csv"),
+        "mesh,part\ns1,test\ns2.ply,val\ns3,train\n",
+    )
+    .unwrap();
+    fs::write(folder.path().join("test.txt"), "s7\n\ns8.ply\n").unwrap();
+    for (split, sizes, tested) in [
+        ("split.table = 'split.csv'", [1, 1, 1], "s1.ply"),
+        ("split.files.test = 'test.txt'", [8, 0, 2], "s7.ply"),
+        (
+            "split.patterns = { test = 's[0]', train = '*' }",
+            [0, 0, 0],
+            "",
+        ),
+        (
+            "split.patterns = { validation = 's0*', test = 's4*' }",
+            [8, 1, 1],
+            "s4.ply",
+        ),
+        (
+            "split.fractions = { train = 0.5, validation = 0.2, test = 0.3 }",
+            [5, 2, 3],
+            "",
+        ),
+        (
+            "split.fractions = { train = 0.34, test = 0.02 }",
+            [3, 0, 1],
+            "",
+        ),
+    ] {
+        describe(&folder, &format!("{base}{split}"));
+        let Ok(dataset) = open(&folder) else {
+            assert_eq!(sizes, [0, 0, 0], "{split}");
+            continue;
+        };
+        assert_eq!(Part::ALL.map(|part| dataset.len(part)), sizes, "{split}");
+        if !tested.is_empty() {
+            assert_eq!(samples(&dataset, Part::Test)[0].name, tested, "{split}");
+        }
+    }
+    let names = |seed: u64| {
+        describe(
+            &folder,
+            &format!(
+                "{base}split = {{ seed = {seed}, fractions = {{ train = 0.5, test = 0.5 }} }}"
+            ),
+        );
+        let tested = samples(&open(&folder).unwrap(), Part::Test);
+        tested
+            .into_iter()
+            .map(|sample| sample.name)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(1), names(1));
+    assert_ne!(names(1), names(2));
+}
+
+fn part(folder: &TempDir, preparation: &Preparation, cache: &Cache) -> Vec<Sample> {
+    let dataset = open(folder).unwrap();
+    let part = dataset.part(Part::Train, preparation, cache).unwrap();
+    (0..part.len()).map(|n| part.load(n).unwrap()).collect()
+}
+
+#[track_caller]
+fn assert_same(a: &[Sample], b: &[Sample]) {
+    assert_eq!(a.len(), b.len());
+    for (a, b) in a.iter().zip(b) {
+        assert_eq!(
+            (&a.name, &a.graph, &a.hierarchy),
+            (&b.name, &b.graph, &b.hierarchy)
+        );
+        assert_eq!((&a.features, &a.target), (&b.features, &b.target));
+    }
+}
+
+fn entries(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "prepared"))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn the_cache_gives_back_what_was_computed() {
+    let folder = labelled(3);
+    let place = tempdir().unwrap();
+    let cache = Cache::new(place.path().join("deep/er"));
+    let with_levels = Preparation {
+        features: FeatureConfig::new(FeatureKind::Matrix),
+        hierarchy: Some(HierarchySettings {
+            ratios: vec![0.3, 0.5],
+            radii: vec![3.0, 5.0],
+            neighbour_limit: 30,
+        }),
+        rotation: Some(1),
+        ..Default::default()
+    };
+    let mut expected_entries = 0;
+    for preparation in [Preparation::default(), with_levels] {
+        let computed = part(&folder, &preparation, &Cache::none());
+        expected_entries += computed.len();
+        for _ in 0..2 {
+            assert_same(&computed, &part(&folder, &preparation, &cache));
+            assert_eq!(cache.usage().unwrap().entries, expected_entries);
+        }
+    }
+    // Another mesh under an old name has its own entry.
+    let name = part(&folder, &Preparation::default(), &cache)[0]
+        .name
+        .clone();
+    let other = sphere(77);
+    write(
+        &folder.path().join(name),
+        &other,
+        &[("label", AttributeValues::I32(labels(&other)))],
+    );
+    let changed = part(&folder, &Preparation::default(), &cache);
+    assert_same(
+        &changed,
+        &part(&folder, &Preparation::default(), &Cache::none()),
+    );
+    let removed = cache.clear().unwrap();
+    assert_eq!(removed.entries, expected_entries + 1);
+    assert_eq!(cache.usage().unwrap().bytes, 0);
+}
+
+#[test]
+fn damaged_entries_are_made_again() {
+    let folder = labelled(3);
+    let place = tempdir().unwrap();
+    let cache = Cache::new(place.path());
+    let computed = part(&folder, &Preparation::default(), &cache);
+    let files = entries(place.path());
+    assert_eq!(files.len(), 2);
+    let whole = fs::read(&files[0]).unwrap();
+    // What a killed writer leaves: a temporary file beside the entries.
+    fs::write(place.path().join(".gemcnn-1-0.tmp"), &whole[..100]).unwrap();
+    let mut flipped = whole.clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 4;
+    let other = fs::read(&files[1]).unwrap();
+    for damaged in [
+        &whole[..0],
+        &whole[..20],
+        &whole[..whole.len() - 1],
+        &flipped,
+        &other,
+    ] {
+        fs::write(&files[0], damaged).unwrap();
+        assert_same(&computed, &part(&folder, &Preparation::default(), &cache));
+        assert_eq!(fs::read(&files[0]).unwrap(), whole, "it was repaired");
+    }
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_to_does_no_harm() {
+    let folder = labelled(3);
+    let place = tempdir().unwrap();
+    let file = place.path().join("file");
+    fs::write(&file, "in the way").unwrap();
+    let broken = part(
+        &folder,
+        &Preparation::default(),
+        &Cache::new(file.join("cache")),
+    );
+    assert_same(
+        &broken,
+        &part(&folder, &Preparation::default(), &Cache::none()),
+    );
+}
+
+#[test]
+fn samples_are_the_same_with_and_without_memory() {
+    let folder = labelled(6);
+    let dataset = open(&folder).unwrap();
+    let place = tempdir().unwrap();
+    let cache = Cache::new(place.path());
+    let load = |memory: usize| {
+        let part = dataset
+            .part(Part::Train, &Preparation::default(), &cache)
+            .unwrap();
+        let part = part.with_memory(memory);
+        let count = std::sync::atomic::AtomicUsize::new(0);
+        part.load_all(&|| {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        })
+        .unwrap();
+        assert_eq!(count.into_inner(), part.len());
+        (part.load(0).unwrap(), part.load(0).unwrap(), part)
+    };
+    let (a, b, part) = load(usize::MAX);
+    assert!(std::sync::Arc::ptr_eq(&a.graph, &b.graph), "kept");
+    let (c, d, _) = load(0);
+    assert!(!std::sync::Arc::ptr_eq(&c.graph, &d.graph), "read again");
+    assert_same(&[a, b], &[c, d]);
+    assert!(part.load(99).is_err());
+}
+
+#[test]
+fn bodies_are_registered_and_cached_by_their_settings() {
+    let bodies = BodiesConfig {
+        count: 5,
+        vertices: 600,
+        seed: 3,
+    };
+    let dataset = Dataset::open(&DataConfig::Bodies(bodies.clone())).unwrap();
+    assert_eq!(Part::ALL.map(|part| dataset.len(part)), [4, 0, 1]);
+    assert_eq!(dataset.template().unwrap().vertex_count(), 600);
+    let place = tempdir().unwrap();
+    let cache = Cache::new(place.path());
+    let load = |dataset: &Dataset, index: usize| {
+        let part = dataset.part(Part::Train, &Preparation::default(), &cache);
+        part.unwrap().load(index).unwrap()
+    };
+    let (first, second) = (load(&dataset, 0), load(&dataset, 1));
+    assert_eq!(first.target, Target::VertexLabels((0..600).collect()));
+    assert_ne!(first.features, second.features);
+    assert_same(&[first], &[load(&dataset, 0)]);
+    assert_eq!(cache.usage().unwrap().entries, 2);
+    let others = BodiesConfig { seed: 4, ..bodies };
+    load(&Dataset::open(&DataConfig::Bodies(others)).unwrap(), 0);
+    assert_eq!(cache.usage().unwrap().entries, 3);
+    for (count, vertices) in [(0, 600), (5, 3), (1_000_000, 600)] {
+        let seed = 1;
+        let bad = DataConfig::Bodies(BodiesConfig {
+            count,
+            vertices,
+            seed,
+        });
+        assert!(refusal(Dataset::open(&bad)).contains("synthetic bodies"));
+    }
+}
+
+/// A closed mesh of the size of the registrations: two poles and 82 rings of 84 vertices.
+fn body_sized(seed: u64) -> Mesh {
+    let (rings, segments) = (82u32, 84u32);
+    let mut vertices = vec![DVec3::Z, DVec3::NEG_Z];
+    for ring in 0..rings {
+        let (sine, cosine) =
+            (std::f64::consts::PI * f64::from(ring + 1) / f64::from(rings + 1)).sin_cos();
+        for segment in 0..segments {
+            let (y, x) =
+                (std::f64::consts::TAU * f64::from(segment) / f64::from(segments)).sin_cos();
+            vertices.push(DVec3::new(sine * x, sine * y, cosine * (1.0 + seed as f64)));
+        }
+    }
+    let at = |ring: u32, segment: u32| 2 + ring * segments + segment % segments;
+    let mut faces = Faces::new();
+    for segment in 0..segments {
+        faces.push(&[0, at(0, segment), at(0, segment + 1)]);
+        faces.push(&[1, at(rings - 1, segment + 1), at(rings - 1, segment)]);
+        for ring in 1..rings {
+            let (a, b) = (at(ring - 1, segment), at(ring - 1, segment + 1));
+            let (c, d) = (at(ring, segment), at(ring, segment + 1));
+            faces.push(&[a, c, b]);
+            faces.push(&[b, c, d]);
+        }
+    }
+    Mesh::new(vertices, faces).unwrap()
+}
+
+#[test]
+fn faust_is_found_checked_and_split_as_in_the_paper() {
+    let folder = tempdir().unwrap();
+    let faust = DataConfig::Faust(folder.path().into());
+    let said = refusal(Dataset::open(&faust));
+    for part in ["tr_reg_000.ply", "training/registrations", "registration"] {
+        assert!(said.contains(part), "{said}");
+    }
+    let place = folder.path().join("MPI-FAUST/training/registrations");
+    fs::create_dir_all(&place).unwrap();
+    let first = place.join("tr_reg_000.ply");
+    let options = WriteOptions {
+        ply: PlyEncoding::LittleEndian,
+    };
+    write_mesh(&first, &body_sized(0), &[], &options).unwrap();
+    for number in (1..100).filter(|number| ![3, 41, 42, 43].contains(number)) {
+        fs::copy(&first, place.join(format!("tr_reg_{number:03}.ply"))).unwrap();
+    }
+    let said = refusal(Dataset::open(&faust));
+    assert!(
+        said.contains("96 of the 100") && said.contains("3, 41-43"),
+        "{said}"
+    );
+    for number in [3, 41, 42, 43] {
+        fs::copy(&first, place.join(format!("tr_reg_{number:03}.ply"))).unwrap();
+    }
+    // A plain folder with registrations is recognised too.
+    for config in [faust.clone(), config(&folder)] {
+        let dataset = Dataset::open_for(&config, Task::Correspondence).unwrap();
+        assert_eq!(Part::ALL.map(|part| dataset.len(part)), [80, 0, 20]);
+        assert_eq!(dataset.classes().unwrap().count(), 6890);
+        let test = dataset
+            .part(Part::Test, &Preparation::default(), &Cache::none())
+            .unwrap();
+        assert_eq!(test.name(0), "tr_reg_080.ply");
+        assert_eq!(
+            test.load(19).unwrap().target,
+            Target::VertexLabels((0..6890).collect())
+        );
+        assert_eq!(dataset.template().unwrap().face_count(), 13776);
+    }
+    let said = refusal(Dataset::open_for(&faust, Task::Segmentation));
+    assert!(
+        said.contains("for correspondence, not for segmentation"),
+        "{said}"
+    );
+    let (vertices, _) = body_sized(0).into_parts();
+    let (_, faces) = body_sized(0).into_parts();
+    let mut turned: Vec<Vec<u32>> = faces.iter().map(<[u32]>::to_vec).collect();
+    turned[5].rotate_left(1);
+    let turned = Mesh::new(vertices, turned.into_iter().collect()).unwrap();
+    write_mesh(place.join("tr_reg_050.ply"), &turned, &[], &options).unwrap();
+    write_mesh(place.join("tr_reg_060.ply"), &sphere(0), &[], &options).unwrap();
+    let said = refusal(Dataset::open(&faust));
+    assert!(
+        said.contains("tr_reg_050.ply: its faces are not those"),
+        "{said}"
+    );
+    assert!(
+        said.contains("tr_reg_060.ply: 162 vertices and 320 faces"),
+        "{said}"
+    );
+}

@@ -1,0 +1,383 @@
+//! Training through the public API, on small spheres: learning, stopping and resuming to the same bits,
+//! and what happens when something goes wrong.
+
+use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
+use gemcnn_nn::layers::{GlobalPool, Regular};
+use gemcnn_nn::{Aggregation, Device, FeatureType, IGNORE, Network, NetworkConfig, Penalty};
+use gemcnn_tasks::train::{
+    ClassWeights, Event, Interval, Objective, Observer, Outcome, Problem, Record, RunDirectory,
+    ScheduleConfig, Silent, StopFlag, Trainer, TrainingConfig, read_metrics,
+};
+use gemcnn_tasks::{Sample, SampleSource, Target, TaskError};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Spheres of two sizes with positions as features.
+struct Spheres {
+    samples: Vec<Sample>,
+}
+
+impl Spheres {
+    fn new(count: usize, target: impl Fn(&[f32]) -> Target) -> Self {
+        let sample = |index: usize| {
+            let mesh = shapes::icosphere(1 + index as u32 % 2).unwrap();
+            let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
+            let shift = 0.02 * index as f64;
+            let features: Vec<f32> = (mesh.vertices().iter())
+                .flat_map(|p| [p.x + shift, p.y, p.z - shift].map(|v| v as f32))
+                .collect();
+            Sample {
+                name: format!("sphere {index}"),
+                graph: Arc::new(graph),
+                hierarchy: None,
+                kind: FeatureType::scalars(3),
+                target: target(&features),
+                features,
+            }
+        };
+        Self {
+            samples: (0..count).map(sample).collect(),
+        }
+    }
+
+    /// Upper and lower half; the first vertex is not known.
+    fn halves(count: usize) -> Self {
+        Self::new(count, |features| {
+            let half = |row: &[f32]| u32::from(row[2] > 0.0);
+            let mut labels: Vec<u32> = features.chunks(3).map(half).collect();
+            labels[0] = IGNORE;
+            Target::VertexLabels(labels)
+        })
+    }
+}
+
+impl SampleSource for Spheres {
+    fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.samples[index].name.clone()
+    }
+
+    fn load(&self, index: usize) -> Result<Sample, TaskError> {
+        Ok(self.samples[index].clone())
+    }
+}
+
+fn hidden_layers() -> NetworkConfig {
+    let hidden = FeatureType::uniform(4, 1);
+    Network::builder(FeatureType::scalars(3))
+        .aggregation(Aggregation::Mean)
+        .residual(&hidden, Regular::relu(3).with_batch_norm())
+        .residual(&FeatureType::scalars(8), Regular::relu(3))
+        .dropout(0.2)
+}
+
+/// A small run on halves of spheres.
+struct Run {
+    training: Spheres,
+    held_out: Spheres,
+    network: NetworkConfig,
+    objective: Objective,
+    config: TrainingConfig,
+    settings: Value,
+}
+
+impl Run {
+    fn new() -> Self {
+        Self {
+            training: Spheres::halves(6),
+            held_out: Spheres::halves(3),
+            network: hidden_layers().head(8, 2),
+            objective: Objective::Classes {
+                count: 2,
+                weights: None,
+            },
+            config: TrainingConfig {
+                epochs: 5,
+                ..TrainingConfig::default()
+            },
+            settings: json!({"what": "halves"}),
+        }
+    }
+
+    fn train(
+        &self,
+        path: &Path,
+        observer: &mut dyn Observer,
+        stop: &StopFlag,
+    ) -> Result<Outcome, TaskError> {
+        let directory = match path.exists() {
+            true => RunDirectory::open(path)?,
+            false => RunDirectory::create(path)?,
+        };
+        std::fs::write(directory.config(), "").unwrap();
+        let problem = Problem {
+            training: &self.training,
+            held_out: &self.held_out,
+            network: &self.network,
+            objective: &self.objective,
+            classes: None,
+            config: &self.config,
+            settings: &self.settings,
+        };
+        let mut trainer = Trainer::new(problem, &directory, &Device::Cpu, observer)?;
+        trainer.run(observer, stop)
+    }
+
+    fn whole(&self, path: &Path) -> Record {
+        match self.train(path, &mut Silent, &StopFlag::new()).unwrap() {
+            Outcome::Finished { last } => last,
+            stopped => panic!("{stopped:?}"),
+        }
+    }
+
+    fn refused(&self, path: &Path) -> String {
+        let outcome = self.train(path, &mut Silent, &StopFlag::new());
+        outcome.unwrap_err().to_string()
+    }
+}
+
+/// What of a checkpoint does not depend on the clock: the bits of its tensors, and its progress without
+/// times.
+fn timeless(path: &Path) -> (Vec<(String, Vec<u32>)>, Value) {
+    let archive = gemcnn_nn::Archive::read(path.join("checkpoint.safetensors")).unwrap();
+    let bits = |name: &str| {
+        let values = archive.tensor::<f32>(name).unwrap();
+        let bits = values.iter().map(|v| v.to_bits()).collect();
+        (name.to_string(), bits)
+    };
+    let tensors = archive.tensor_names().map(bits).collect();
+    let mut progress: Value = archive.json("progress").unwrap();
+    remove_times(&mut progress);
+    (tensors, progress)
+}
+
+fn remove_times(value: &mut Value) {
+    match value {
+        Value::Object(entries) => {
+            let is_time = |key: &str| key.starts_with("seconds") || key == "meshes_per_second";
+            entries.retain(|key, _| !is_time(key));
+            entries.values_mut().for_each(remove_times);
+        }
+        Value::Array(values) => values.iter_mut().for_each(remove_times),
+        _ => {}
+    }
+}
+
+/// Requests a stop after so many steps.
+struct StopAfter {
+    steps: u64,
+    stop: StopFlag,
+}
+
+impl Observer for StopAfter {
+    fn observe(&mut self, event: Event<'_>) {
+        if let Event::StepDone(_) = event {
+            self.steps -= 1;
+            if self.steps == 0 {
+                self.stop.request();
+            }
+        }
+    }
+}
+
+#[test]
+fn halves_are_learned() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::new();
+    run.config.epochs = 40;
+    run.config.evaluate_every = 20;
+    let last = run.whole(&folder.path().join("run"));
+    let scores = last.held_out.unwrap();
+    assert!(scores.accuracy.unwrap() > 0.95, "{scores:?}");
+    assert_eq!(scores.counted, 42 + 162 + 42 - 3);
+    let records = read_metrics(&folder.path().join("run/metrics.jsonl")).unwrap();
+    assert!(records.iter().map(|r| r.epoch).eq(1..=40));
+    let evaluated = records.iter().filter(|r| r.held_out.is_some());
+    assert!(evaluated.map(|r| r.epoch).eq([20, 40]));
+    assert!(records[0].training.unwrap().loss > records[39].training.unwrap().loss);
+    assert!(records[0].rate > 0.0099 && records[39].rate < 0.0001);
+}
+
+#[test]
+fn meshes_are_classified() {
+    let folder = tempfile::tempdir().unwrap();
+    let size = |features: &[f32]| Target::MeshLabel(u32::from(features.len() > 200));
+    let mut run = Run::new();
+    run.training = Spheres::new(6, size);
+    run.held_out = Spheres::new(4, size);
+    run.network = hidden_layers().global_pool(GlobalPool::Mean).head(8, 2);
+    let scores = run.whole(&folder.path().join("run")).held_out.unwrap();
+    assert_eq!(scores.counted, 4);
+    assert!(scores.accuracy.is_some());
+}
+
+#[test]
+fn values_are_regressed_where_they_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let kind = FeatureType::scalars(1);
+    let height = |features: &[f32]| {
+        let mut values: Vec<f32> = features.chunks(3).map(|row| 2.0 * row[2]).collect();
+        values[5] = f32::NAN;
+        Target::VertexValues {
+            kind: FeatureType::scalars(1),
+            values,
+        }
+    };
+    let mut run = Run::new();
+    run.training = Spheres::new(6, height);
+    run.held_out = Spheres::new(2, height);
+    run.network = hidden_layers().head(8, 1);
+    run.config.epochs = 40;
+    for penalty in [Penalty::MeanSquare, Penalty::L1] {
+        run.objective = Objective::Values {
+            kind: kind.clone(),
+            penalty,
+        };
+        let path = folder.path().join(format!("{penalty:?}"));
+        let scores = run.whole(&path).held_out.unwrap();
+        assert_eq!(scores.counted, 42 + 162 - 2);
+        // Values are spread by more than 1.1 about their mean.
+        assert!(scores.error.unwrap() < 0.5, "{penalty:?}: {scores:?}");
+    }
+}
+
+#[test]
+fn a_run_stopped_anywhere_ends_with_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+    let mut run = Run::new();
+    run.config.schedule = ScheduleConfig::Plateau {
+        factor: 0.5,
+        patience: 0,
+        threshold: 0.2,
+    };
+    run.config.class_weights = ClassWeights::Balanced;
+    run.config.calibrate = true;
+    run.whole(&whole);
+    // Checkpoints do not change what is learned.
+    run.config.checkpoint = Interval::Steps(3);
+    let mut stops = 0;
+    loop {
+        let stop = StopFlag::new();
+        let mut observer = StopAfter {
+            steps: 1 + stops % 2,
+            stop: stop.clone(),
+        };
+        match run.train(&parts, &mut observer, &stop).unwrap() {
+            Outcome::Finished { .. } => break,
+            Outcome::Stopped { .. } => stops += 1,
+        }
+    }
+    assert!(stops >= 5, "{stops}");
+    assert_eq!(timeless(&whole), timeless(&parts));
+    let records = |path: &Path| {
+        let mut records = read_metrics(&path.join("metrics.jsonl")).unwrap();
+        for record in &mut records {
+            (record.seconds, record.meshes_per_second) = (0.0, 0.0);
+        }
+        records
+    };
+    assert_eq!(records(&whole), records(&parts));
+    let rates: Vec<f64> = records(&whole).iter().map(|r| r.rate).collect();
+    assert!(rates[4] < rates[0], "the plateau rule acted: {rates:?}");
+    // Once more: there is nothing left to do.
+    let before = std::fs::read(parts.join("checkpoint.safetensors")).unwrap();
+    run.whole(&parts);
+    let after = std::fs::read(parts.join("checkpoint.safetensors")).unwrap();
+    assert!(before == after);
+}
+
+#[test]
+fn a_huge_rate_names_the_batch_and_leaves_the_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let mut run = Run::new();
+    run.network = Network::builder(FeatureType::scalars(3)).linear(2);
+    run.config.rate = 3e38;
+    run.config.schedule = ScheduleConfig::Constant {};
+    run.config.checkpoint = Interval::Steps(1);
+    let diverge = || {
+        let error = run.train(&path, &mut Silent, &StopFlag::new()).unwrap_err();
+        let TaskError::Diverged { samples, .. } = &error else {
+            panic!("{error}")
+        };
+        assert!(samples.contains("sphere "), "{samples}");
+        timeless(&path).0
+    };
+    let tensors = diverge();
+    let is_finite = |bits: &u32| f32::from_bits(*bits).is_finite();
+    assert!(tensors.iter().all(|(_, bits)| bits.iter().all(is_finite)));
+    assert_eq!(diverge(), tensors);
+}
+
+#[test]
+fn a_changed_run_is_not_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let mut run = Run::new();
+    run.whole(&path);
+    run.settings = json!({"what": "thirds"});
+    run.training = Spheres::halves(5);
+    let message = run.refused(&path);
+    for part in [
+        "checkpoint.safetensors",
+        "what was \"halves\", but is \"thirds\" now",
+        "the training part has other samples now",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_is_named_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let run = Run::new();
+    run.whole(&path);
+    let file = path.join("checkpoint.safetensors");
+    let bytes = std::fs::read(&file).unwrap();
+    let mut flipped = bytes.clone();
+    flipped[bytes.len() - 100] ^= 0x40;
+    let half = &bytes[..bytes.len() / 2];
+    for bad in [half, &[], b"garbage garbage garbage", &flipped] {
+        std::fs::write(&file, bad).unwrap();
+        let message = run.refused(&path);
+        let expected = "checkpoint.safetensors: this checkpoint is damaged";
+        assert!(message.contains(expected), "{message}");
+        assert!(std::fs::read(&file).unwrap() == bad);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_said_before_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let attempt = |name: &str, change: &dyn Fn(&mut Run)| {
+        let mut run = Run::new();
+        change(&mut run);
+        run.refused(&folder.path().join(name))
+    };
+    let message = attempt("outputs", &|run| run.network = hidden_layers().head(8, 3));
+    assert!(
+        message.contains("3x0") && message.contains("2x0"),
+        "{message}"
+    );
+    let message = attempt("weights", &|run| {
+        let weights = vec![1.0; 3];
+        run.config.class_weights = ClassWeights::Given { weights };
+    });
+    assert!(message.contains("3 weights for 2 classes"), "{message}");
+    let message = attempt("empty", &|run| run.training = Spheres::halves(0));
+    assert!(message.contains("no mesh to train on"), "{message}");
+    let message = attempt("unknown", &|run| {
+        run.training.samples[1].target = Target::Unknown
+    });
+    assert!(message.contains("sphere 1: it has no target"), "{message}");
+    let message = attempt("label", &|run| {
+        run.training.samples[2].target = Target::VertexLabels(vec![7; 42]);
+    });
+    assert!(message.contains("sphere 2: label 7 of row 0"), "{message}");
+}
