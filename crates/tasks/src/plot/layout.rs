@@ -120,22 +120,18 @@ fn legend(styles: &[Style], width: f64, top: f64, items: &mut Vec<Item>) -> f64 
     let named: Vec<&Style> = styles.iter().filter(|s| !s.name.is_empty()).collect();
     let entry =
         |style: &Style| SAMPLE + LEGEND_GAPS[0] + LEGEND.width(&style.name) + LEGEND_GAPS[1];
-    let mut rows: Vec<(f64, Vec<&Style>)> = Vec::new();
-    for style in named {
-        let more = entry(style);
-        match rows.last_mut() {
-            Some((used, row)) if *used + more <= width - 2.0 * MARGIN + LEGEND_GAPS[1] => {
-                *used += more;
-                row.push(style);
-            }
-            _ => rows.push((more, vec![style])),
-        }
-    }
+    let room = width - 2.0 * MARGIN + LEGEND_GAPS[1];
+    let row_width = |row: &[&Style]| row.iter().map(|style| entry(style)).sum::<f64>();
+    // As many in each row as in the others, and as few rows as that allows.
+    let per_row = (1..=named.len())
+        .map(|rows| named.len().div_ceil(rows))
+        .find(|&count| count == 1 || named.chunks(count).all(|row| row_width(row) <= room));
+    let rows: Vec<&[&Style]> = named.chunks(per_row.unwrap_or(1)).collect();
     let mut bottom = top;
-    for (used, row) in &rows {
-        let mut left = 0.5 * (width - (used - LEGEND_GAPS[1]));
+    for row in &rows {
+        let mut left = 0.5 * (width - (row_width(row) - LEGEND_GAPS[1]));
         let middle = bottom + 0.5 * LEGEND_ROW;
-        for style in row {
+        for style in *row {
             if let Some(stroke) = style.stroke() {
                 items.push(Item::Line {
                     points: vec![(left, middle), (left + SAMPLE, middle)],

@@ -1,0 +1,37 @@
+//! What an experiment leaves behind.
+
+use crate::failure::Failure;
+use crate::output::write_file;
+use gemcnn_tasks::plot::Chart;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// The directory that was asked for, or `runs/NAME`, with `-quick` after the name of a trial.
+pub fn directory(asked: Option<PathBuf>, name: &str, quick: bool) -> PathBuf {
+    let ending = if quick { "-quick" } else { "" };
+    asked.unwrap_or_else(|| PathBuf::from(format!("runs/{name}{ending}")))
+}
+
+/// Makes a directory before the work whose results go there.
+pub fn make(directory: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(directory)
+        .map_err(|error| Failure::input(format!("{}: {error}", directory.display())))
+}
+
+/// Writes the report and the figures, and returns a line for each file.
+pub fn write(
+    directory: &Path,
+    report: &impl Serialize,
+    figures: &[(&'static str, Chart)],
+) -> Result<String, Failure> {
+    let path = directory.join("results.json");
+    let json = serde_json::to_string_pretty(report).map_err(Failure::input)?;
+    write_file(&path, format!("{json}\n").as_bytes())?;
+    let mut lines = format!("{}\n", path.display());
+    for (stem, chart) in figures {
+        for path in chart.write(&directory.join(stem)).map_err(Failure::input)? {
+            lines += &format!("{}\n", path.display());
+        }
+    }
+    Ok(lines)
+}
