@@ -1,5 +1,6 @@
 //! The command `gemcnn`.
 
+mod bench;
 mod data;
 mod device;
 mod experiment;
@@ -30,6 +31,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure speed, from geometry to training steps, beside what this machine reaches at most.
+    Bench(bench::BenchArgs),
     /// Check, fetch, prepare and make data sets, and look after the cache of prepared meshes.
     #[command(subcommand)]
     Data(data::DataCommand),
@@ -46,6 +49,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = start_threads(cli.threads).and_then(|()| match cli.command {
+        Command::Bench(args) => bench::run(&args),
         Command::Data(command) => data::run(command),
         Command::Mesh(command) => mesh::run(command),
         Command::Train(args) => train::run(*args),

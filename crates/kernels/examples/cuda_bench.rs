@@ -1,4 +1,5 @@
-//! Times the operators on a GPU, beside what the card reaches in a copy and in a large product.
+//! Times operators on a GPU that `gemcnn bench` has only inside whole steps (aggregation, nonlinearity,
+//! classifier), beside what the card reaches in a copy and in a large product.
 //!
 //! Times are medians of 15 groups of 10 calls each, between two events on the stream, after a warm-up; a
 //! group goes through four sets of buffers in turn, so that they do not all stay in the cache. With
@@ -7,12 +8,10 @@
 
 use gemcnn_kernels::batch_norm::{BatchNorm, NormGroups};
 use gemcnn_kernels::cross_entropy::{Targets, cuda::DeviceTargets};
-use gemcnn_kernels::cuda::{
-    CudaDevice, CudaError, CudaGraph, DeviceBuffer, DeviceSlice, ProductMode, Timer,
-};
+use gemcnn_kernels::cuda::{CudaDevice, CudaError, CudaGraph, DeviceBuffer, ProductMode, Timer};
 use gemcnn_kernels::{
     Activation, Aggregation, FeatureType, GraphArrays, GraphParts, aggregate, batch_norm,
-    classifier, gauge_conv, linear, regular,
+    classifier, machine, regular,
 };
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions};
@@ -47,7 +46,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     for meshes in [8, 1] {
         let graph = tori(&bench.device, meshes)?;
         bench.aggregate(&graph)?;
-        bench.convolution(&graph)?;
         bench.regular(graph.vertex_count())?;
         bench.classifier(graph.vertex_count())?;
         if profile {
@@ -154,35 +152,16 @@ impl Bench {
 
     /// What the card reaches.
     fn ceilings(&mut self) -> Result<(), CudaError> {
-        let count = 1 << 28;
-        let from = noise(&self.device, count, 1)?;
-        let mut to: DeviceBuffer<f32> = self.device.buffer(count)?;
-        let device = self.device.clone();
-        let time = self.time(|_| device.copy(from.view(), to.view_mut()))?;
-        self.copy = 8.0 * count as f64 / (time / 1e3);
-        println!("copy of 1 GiB: {time:.4} ms, {:.0} GB/s", self.copy / 1e9);
-        drop((from, to));
-        let side = 8192;
-        let op = linear::Linear {
-            inputs: side,
-            outputs: side,
-            bias: false,
-        };
-        let a = noise(&self.device, side * side, 2)?;
-        let b = noise(&self.device, side * side, 3)?;
-        let mut c: DeviceBuffer<f32> = self.device.buffer(side * side)?;
+        self.copy = machine::cuda::copy_rate(&self.device)?;
+        println!("copy: {:.0} GB/s", self.copy / 1e9);
         for (place, mode) in [ProductMode::F32, ProductMode::Tf32]
             .into_iter()
             .enumerate()
         {
             self.device.set_product_mode(mode);
-            let time = self.time(|_| {
-                let bias = DeviceSlice::empty();
-                linear::cuda::forward(&device, &op, side, a.view(), b.view(), bias, c.view_mut())
-            })?;
-            self.product[place] = 2.0 * (side as f64).powi(3) / (time / 1e3);
+            self.product[place] = machine::cuda::product_rate(&self.device)?;
             println!(
-                "product of 8192 x 8192 x 8192, {mode:?}: {time:.4} ms, {:.1} TFLOP/s",
+                "product, {mode:?}: {:.1} TFLOP/s",
                 self.product[place] / 1e12
             );
         }
@@ -216,72 +195,6 @@ impl Bench {
                 format!("aggregate 16x(0,1,2), {vertices} vertices, by {channels} channels");
             self.line(&label, time, work);
         }
-        Ok(())
-    }
-
-    fn convolution(&mut self, graph: &CudaGraph) -> Result<(), CudaError> {
-        let hidden = FeatureType::uniform(16, 2);
-        let op = gauge_conv::GaugeConv::new(hidden.clone(), hidden);
-        let device = self.device.clone();
-        let vertices = graph.vertex_count();
-        let (x, dy) = (sets(&device, vertices * 80)?, sets(&device, vertices * 80)?);
-        let (mut y, mut dx) = (sets(&device, vertices * 80)?, sets(&device, vertices * 80)?);
-        let neighbour = noise(&device, op.neighbour_count(), 5)?;
-        let own = noise(&device, op.self_count(), 6)?;
-        let bias = noise(&device, op.bias_count(), 7)?;
-        let (mut dneighbour, mut down) = (device.zeros(neighbour.len())?, device.zeros(own.len())?);
-        let mut dbias = device.zeros(bias.len())?;
-        let weights = gauge_conv::cuda::Weights {
-            neighbour: neighbour.view(),
-            self_term: own.view(),
-            bias: bias.view(),
-        };
-        // Terms times results of each order, forward; the backward pass has two such products.
-        let products = (96 * 16 + 2 * 192 * 32) as f64;
-        let edges = 20.0 * graph.edge_count() as f64;
-        let map = 4.0 * (vertices * 80) as f64;
-        let default_tile = device.tile_bytes();
-        let modes = [
-            (ProductMode::Tf32, &[48, 256][..]),
-            (ProductMode::F32, &[48, 256][..]),
-        ];
-        for (mode, tiles) in modes {
-            device.set_product_mode(mode);
-            for &tile in tiles {
-                if self.profile && (mode != ProductMode::Tf32 || tile != 256) {
-                    continue;
-                }
-                device.set_tile_bytes(tile << 20);
-                let forward = self.time(|set| {
-                    let y = y[set].view_mut();
-                    gauge_conv::cuda::forward(&device, &op, graph, x[set].view(), weights, y)
-                })?;
-                let label = format!("{vertices} vertices, {mode:?}, {tile} MiB tiles");
-                let work = Work {
-                    bytes: 2.0 * map + edges,
-                    operations: 2.0 * products * vertices as f64,
-                };
-                self.line(&format!("convolution forward, {label}"), forward, work);
-                let backward = self.time(|set| {
-                    let gradients = gauge_conv::cuda::WeightGradients {
-                        neighbour: dneighbour.view_mut(),
-                        self_term: down.view_mut(),
-                        bias: dbias.view_mut(),
-                    };
-                    let dx = Some(dx[set].view_mut());
-                    let (x, dy) = (x[set].view(), dy[set].view());
-                    gauge_conv::cuda::backward(&device, &op, graph, x, weights, dy, dx, gradients)
-                })?;
-                let work = Work {
-                    bytes: 5.0 * map + 2.0 * edges,
-                    operations: 6.0 * products * vertices as f64,
-                };
-                let label = format!("convolution forward + backward, {label}");
-                self.line(&label, forward + backward, work);
-            }
-        }
-        device.set_tile_bytes(default_tile);
-        device.set_product_mode(ProductMode::Tf32);
         Ok(())
     }
 

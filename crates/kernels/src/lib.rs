@@ -19,6 +19,7 @@ mod feature_type;
 pub mod gauge_conv;
 mod graph;
 pub mod linear;
+pub mod machine;
 mod matrix;
 mod narrow;
 pub mod norm_gate;

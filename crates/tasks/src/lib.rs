@@ -1,6 +1,7 @@
 //! Learning on meshes: data sets, models for each task, the training loop, metrics and the
 //! experiments of the paper.
 
+pub mod bench;
 pub mod data;
 mod error;
 pub mod experiments;

@@ -86,16 +86,14 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
     let config = args.config()?;
     config.check().map_err(Failure::usage)?;
     let stop = stop_on_signals()?;
-    let (device, reason) = args.device.choose(config.training.precision.into())?;
+    let precision = config.training.precision.into();
+    let device = args.device.open(precision, args.quiet)?;
     let run = match (&args.resume, &args.run_dir) {
         (Some(path), _) => RunDirectory::open(path),
         (None, Some(path)) => RunDirectory::create(path),
         (None, None) => RunDirectory::create_next(Path::new(RUNS), &config.name()),
     };
     let run = run.map_err(Failure::input)?;
-    if !args.quiet {
-        eprintln!("{reason}");
-    }
     let mut progress = TrainProgress::new(args.quiet);
     let cache = Cache::of_user();
     let outcome = train(&config, &run, &cache, &device, &mut progress, &stop);

@@ -34,13 +34,18 @@ impl Timer {
     ///
     /// # Errors
     /// Work that failed.
-    pub fn milliseconds(
+    pub fn milliseconds<E: From<CudaError>>(
         &mut self,
-        work: impl FnOnce() -> Result<(), CudaError>,
-    ) -> Result<f64, CudaError> {
+        work: impl FnOnce() -> Result<(), E>,
+    ) -> Result<f64, E> {
         self.record(0)?;
         work()?;
         self.record(1)?;
+        Ok(self.elapsed()?)
+    }
+
+    /// Milliseconds between the two events; waits for the second.
+    fn elapsed(&self) -> Result<f64, CudaError> {
         let mut time = 0.0f32;
         // SAFETY: both events are alive and recorded.
         unsafe {

@@ -1,0 +1,172 @@
+//! `gemcnn bench`: speed, beside the limits of the machine.
+
+use crate::device::DeviceArgs;
+use crate::failure::Failure;
+use crate::output::{grouped, print};
+use crate::progress;
+use clap::Args;
+use gemcnn_nn::ProductMode;
+use gemcnn_tasks::bench::{self, Extent, Limits, Machine, Report, Row};
+use std::fmt::Write;
+
+/// Options of `gemcnn bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// One mesh and few repeats: some seconds instead of most of a minute.
+    #[arg(long)]
+    quick: bool,
+
+    /// Also inference on up to 1e7 vertices, which needs about 20 GB of memory.
+    #[arg(long, conflicts_with = "quick")]
+    large: bool,
+
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+/// Runs `gemcnn bench`.
+pub fn run(args: &BenchArgs) -> Result<(), Failure> {
+    let device = args.device.open(ProductMode::default(), false)?;
+    let extent = match (args.quick, args.large) {
+        (true, _) => Extent::Quick,
+        (false, true) => Extent::Large,
+        (false, false) => Extent::Standard,
+    };
+    let report = progress::during("measuring", || bench::run(&device, extent));
+    let report = report.map_err(Failure::input)?;
+    print(&match args.json {
+        true => serde_json::to_string(&report).map_err(Failure::input)? + "\n",
+        false => in_words(&report),
+    })
+}
+
+fn in_words(report: &Report) -> String {
+    let mut text = format!("gemcnn {}\n", report.version);
+    text += &machine(&report.machine);
+    for limits in &report.limits {
+        text += &limit_line(limits);
+    }
+    text.push('\n');
+    let mut lines = vec![HEADER.map(String::from)];
+    lines.extend(report.rows.iter().map(cells));
+    text + &aligned(&lines)
+}
+
+fn machine(machine: &Machine) -> String {
+    let cpu = machine.cpu.as_deref().unwrap_or("unknown processor");
+    let (cores, threads) = (machine.cores, machine.threads);
+    let mut text = format!("  CPU    {cpu}, {cores} cores, {threads} threads\n");
+    if let Some(gpu) = &machine.gpu {
+        let _ = write!(text, "  GPU    {}, CUDA {}", gpu.name, gpu.cuda);
+        if let Some(driver) = &gpu.driver {
+            let _ = write!(text, ", driver {driver}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn limit_line(limits: &Limits) -> String {
+    format!(
+        "  limit  {}: copy {} GB/s, {} product {} GFLOP/s\n",
+        limits.device,
+        short(limits.copy_bytes_per_s / 1e9),
+        limits.matmul,
+        short(limits.product_flops_per_s / 1e9)
+    )
+}
+
+const HEADER: [&str; 10] = [
+    "work",
+    "device",
+    "vertices",
+    "median ms",
+    "minimum ms",
+    "ns/vertex",
+    "GB/s",
+    "GFLOP/s",
+    "of limit",
+    "peak MB",
+];
+
+fn cells(row: &Row) -> [String; 10] {
+    [
+        row.work.to_string(),
+        row.device.clone(),
+        grouped(row.vertices),
+        short(row.median_ms),
+        short(row.minimum_ms),
+        short(row.ns_per_vertex),
+        short(row.bytes_per_s / 1e9),
+        match row.flops {
+            0 => String::new(),
+            _ => short(row.flops_per_s / 1e9),
+        },
+        format!("{:.0} %", 100.0 * row.limit_fraction),
+        (row.peak_bytes).map_or_else(String::new, |bytes| short(bytes as f64 / 1e6)),
+    ]
+}
+
+/// A positive number to about three digits, in thousands if it is large.
+fn short(value: f64) -> String {
+    match value {
+        100.0.. => grouped(value.round() as usize),
+        10.0.. => format!("{value:.1}"),
+        1.0.. => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+/// Columns side by side: the first two to the left, numbers to the right.
+fn aligned(lines: &[[String; 10]]) -> String {
+    let width = |column: usize| {
+        let cells = lines.iter().map(|line| line[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let mut text = String::new();
+    for line in lines {
+        let cells = line.iter().enumerate().map(|(column, cell)| {
+            let width = width(column);
+            match column {
+                0 | 1 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            }
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_about_three_digits() {
+        for (value, text) in [
+            (0.0912, "0.0912"),
+            (1.854, "1.85"),
+            (46.26, "46.3"),
+            (343_671.2, "343,671"),
+        ] {
+            assert_eq!(short(value), text);
+        }
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let line = |first: &str, last: &str| {
+            let mut line = [const { String::new() }; 10];
+            (line[0], line[2]) = (first.into(), last.into());
+            line
+        };
+        let text = aligned(&[line("work", "ms"), line("a", "1,234")]);
+        assert_eq!(text, "work       ms\na       1,234\n");
+    }
+}
