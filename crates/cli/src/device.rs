@@ -36,8 +36,13 @@ impl DeviceArgs {
         Ok(device)
     }
 
+    /// The device, without a word.
+    pub fn open_quietly(&self, default: ProductMode) -> Result<Device, Failure> {
+        Ok(self.choose(default)?.0)
+    }
+
     /// The device, and one line that says what it is and why.
-    pub fn choose(&self, default: ProductMode) -> Result<(Device, String), Failure> {
+    fn choose(&self, default: ProductMode) -> Result<(Device, String), Failure> {
         let (device, reason) = self.device.open().map_err(Failure::input)?;
         if let Device::Cuda(cuda) = &device {
             cuda.set_product_mode(self.products().unwrap_or(default));

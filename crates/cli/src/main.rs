@@ -2,9 +2,11 @@
 
 mod data;
 mod device;
+mod eval;
 mod failure;
 mod mesh;
 mod output;
+mod predict;
 mod progress;
 mod train;
 
@@ -32,9 +34,13 @@ enum Command {
     /// Check, prepare and make data sets, and look after the cache of prepared meshes.
     #[command(subcommand)]
     Data(data::DataCommand),
+    /// Tell how well a trained model does on a data set.
+    Eval(eval::EvalArgs),
     /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
     #[command(subcommand)]
     Mesh(mesh::MeshCommand),
+    /// Use a trained model on meshes.
+    Predict(predict::PredictArgs),
     /// Train a network on meshes: on your own with their targets, or on synthetic bodies.
     Train(Box<train::TrainArgs>),
 }
@@ -43,7 +49,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = start_threads(cli.threads).and_then(|()| match cli.command {
         Command::Data(command) => data::run(command),
+        Command::Eval(args) => args.run(),
         Command::Mesh(command) => mesh::run(command),
+        Command::Predict(args) => args.run(),
         Command::Train(args) => train::run(*args),
     });
     match result {

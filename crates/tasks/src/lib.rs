@@ -3,9 +3,12 @@
 
 pub mod data;
 mod error;
+pub mod evaluation;
+pub mod experiments;
 mod features;
 pub mod models;
 pub mod plot;
+pub mod predict;
 mod sample;
 mod scaling;
 mod task;

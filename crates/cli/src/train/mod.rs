@@ -86,16 +86,17 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
     let config = args.config()?;
     config.check().map_err(Failure::usage)?;
     let stop = stop_on_signals()?;
-    let (device, reason) = args.device.choose(config.training.precision.into())?;
+    let products = config.training.precision.into();
+    let device = match args.quiet {
+        true => args.device.open_quietly(products),
+        false => args.device.open(products),
+    }?;
     let run = match (&args.resume, &args.run_dir) {
         (Some(path), _) => RunDirectory::open(path),
         (None, Some(path)) => RunDirectory::create(path),
         (None, None) => RunDirectory::create_next(Path::new(RUNS), &config.name()),
     };
     let run = run.map_err(Failure::input)?;
-    if !args.quiet {
-        eprintln!("{reason}");
-    }
     let mut progress = TrainProgress::new(args.quiet);
     let cache = Cache::of_user();
     let outcome = train(&config, &run, &cache, &device, &mut progress, &stop);
@@ -222,10 +223,30 @@ fn what_is_left(error: TaskError, run: RunDirectory) -> String {
 fn what_is_where(run: &RunDirectory) -> String {
     let path = run.path().display();
     format!(
-        "model    {}\nmetrics  {}\ncurve    {}.png, {2}.svg\n\
-         next     gemcnn eval {path}\n         gemcnn predict {path} MESH... -o DIR\n",
+        "model        {}\nmetrics      {}\ncurve        {}.png, {2}.svg\n{}\
+         next         gemcnn eval {path}\n             gemcnn predict {path} MESH... -o DIR\n",
         run.model().display(),
         run.metrics().display(),
         run.curve().display(),
+        predictions(&run.predictions()),
+    )
+}
+
+/// Where the first predictions and their pictures are, if there are any.
+fn predictions(folder: &Path) -> String {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return String::new();
+    };
+    let mut pictures: Vec<String> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "png"))
+        .map(|path| path.display().to_string())
+        .collect();
+    pictures.sort();
+    format!(
+        "predictions  {} (meshes and arrays)\npictures     {}\n",
+        folder.display(),
+        pictures.join("\n             ")
     )
 }

@@ -149,7 +149,17 @@ impl RunDirectory {
 
     /// The trained model.
     pub fn model(&self) -> PathBuf {
-        self.path.join("model.safetensors")
+        self.path.join(MODEL)
+    }
+
+    /// The mesh whose vertices are the classes, in correspondence.
+    pub fn template(&self) -> PathBuf {
+        self.path.join(TEMPLATE)
+    }
+
+    /// What the trained model says of a few held-out meshes.
+    pub fn predictions(&self) -> PathBuf {
+        self.path.join("predictions")
     }
 
     /// The learning curve, without the ending that tells the format.
@@ -180,6 +190,8 @@ impl RunDirectory {
 /// The file without which a directory is no run.
 const CONFIG: &str = "config.toml";
 const LOCK: &str = "lock";
+pub(super) const MODEL: &str = "model.safetensors";
+pub(super) const TEMPLATE: &str = "template.ply";
 
 #[cfg(test)]
 mod tests {
