@@ -3,7 +3,7 @@
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::output::{count, grouped, print, write_file};
+use crate::output::{count, grouped, print};
 use crate::progress;
 use clap::{Args, ValueEnum};
 use gemcnn_tasks::Task;
@@ -83,10 +83,10 @@ impl EvalArgs {
             evaluate(&model, &options, &self.cache.open(), &device)
         })
         .map_err(Failure::input)?;
-        let files = write(&self.stem(), &evaluation)?;
+        let files = evaluation.write(&self.stem()).map_err(Failure::input)?;
         match self.json {
             true => print(&(serde_json::to_string(&evaluation).map_err(Failure::input)? + "\n")),
-            false => print(&(in_words(&evaluation, model.config.task) + &files)),
+            false => print(&(in_words(&evaluation, model.config.task) + &written(&files))),
         }
     }
 
@@ -112,27 +112,10 @@ impl EvalArgs {
     }
 }
 
-/// Writes an evaluation as JSON, and its table and figure where it has them; returns a line that names
-/// them.
-pub fn write(stem: &Path, evaluation: &Evaluation) -> Result<String, Failure> {
-    let with_ending = |ending: &str| {
-        let mut name = stem.as_os_str().to_owned();
-        name.push(ending);
-        PathBuf::from(name)
-    };
-    let mut paths = vec![with_ending(".json")];
-    let json = serde_json::to_string_pretty(evaluation).map_err(Failure::input)?;
-    write_file(&paths[0], format!("{json}\n").as_bytes())?;
-    if let Some(table) = evaluation.to_csv() {
-        let path = with_ending(".csv");
-        write_file(&path, table.as_bytes())?;
-        paths.push(path);
-    }
-    if let Some(chart) = evaluation.chart() {
-        paths.extend(chart.write(stem).map_err(Failure::input)?);
-    }
+/// A line that names files.
+fn written(paths: &[PathBuf]) -> String {
     let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
-    Ok(format!("  written    {}\n", names.join("\n             ")))
+    format!("  written    {}\n", names.join("\n             "))
 }
 
 fn in_words(evaluation: &Evaluation, task: Task) -> String {

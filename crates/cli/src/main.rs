@@ -3,6 +3,7 @@
 mod data;
 mod device;
 mod eval;
+mod experiment;
 mod failure;
 mod mesh;
 mod output;
@@ -36,6 +37,9 @@ enum Command {
     Data(data::DataCommand),
     /// Tell how well a trained model does on a data set.
     Eval(eval::EvalArgs),
+    /// Repeat the experiments of the paper.
+    #[command(subcommand)]
+    Experiment(experiment::ExperimentCommand),
     /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
     #[command(subcommand)]
     Mesh(mesh::MeshCommand),
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
     let result = start_threads(cli.threads).and_then(|()| match cli.command {
         Command::Data(command) => data::run(command),
         Command::Eval(args) => args.run(),
+        Command::Experiment(command) => experiment::run(command),
         Command::Mesh(command) => mesh::run(command),
         Command::Predict(args) => args.run(),
         Command::Train(args) => train::run(*args),

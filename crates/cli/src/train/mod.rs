@@ -2,15 +2,15 @@
 
 mod progress;
 
+pub use progress::TrainProgress;
+
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::output::print;
 use clap::Args;
-use gemcnn_nn::ProductMode;
 use gemcnn_tasks::data::{Cache, DataConfig};
-use gemcnn_tasks::train::{Outcome, Precision, RunConfig, RunDirectory, StopFlag, train};
+use gemcnn_tasks::train::{Outcome, RunConfig, RunDirectory, StopFlag, train};
 use gemcnn_tasks::{FeatureConfig, FeatureKind, ModelConfig, Task, TaskError};
-use progress::TrainProgress;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as ValueError;
@@ -153,10 +153,8 @@ impl TrainArgs {
         training.batch = self.batch.unwrap_or(training.batch);
         training.rate = self.rate.unwrap_or(training.rate);
         training.seed = self.seed.unwrap_or(training.seed);
-        match self.device.products() {
-            Some(ProductMode::Tf32) => training.precision = Precision::Tf32,
-            Some(ProductMode::F32) => training.precision = Precision::F32,
-            None => {}
+        if let Some(products) = self.device.products() {
+            training.precision = products.into();
         }
         config.anchored().map_err(Failure::input)
     }
@@ -181,7 +179,7 @@ fn model_of_kind(text: &str) -> Result<ModelConfig, String> {
 }
 
 /// The first Ctrl-C or request to terminate saves and stops, the second one stops at once.
-fn stop_on_signals() -> Result<StopFlag, Failure> {
+pub fn stop_on_signals() -> Result<StopFlag, Failure> {
     let stop = StopFlag::new();
     let requested = stop.clone();
     let handler = move || {

@@ -14,9 +14,11 @@ use crate::train::{
     BatchPlan, BatchScores, Objective, Prefetch, Scaled, Scores, Tally, TrainedModel, names,
 };
 use crate::{Sample, SampleSource, Target, Task, TaskError};
+use gemcnn_mesh::write_atomically;
 use gemcnn_nn::{BatchTarget, Device, IGNORE, Rows, Tape, Targets, Workspace};
 use geodesic::Confusions;
 use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
 
 /// What a model is evaluated on.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,6 +66,49 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
+    /// Writes `stem.json`, and `stem.csv`, `stem.png` and `stem.svg` where there is a table or a chart;
+    /// returns their paths.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write(&self, stem: &Path) -> Result<Vec<PathBuf>, TaskError> {
+        let mut paths = Vec::new();
+        let mut write = |ending: &str, text: String| {
+            let path = with_ending(stem, ending);
+            write_atomically(&path, |file| file.write_all(text.as_bytes()))
+                .map_err(TaskError::file(&path))?;
+            paths.push(path);
+            Ok::<_, TaskError>(())
+        };
+        if let Some(table) = self.to_csv() {
+            write(".csv", table)?;
+        }
+        let json = serde_json::to_string_pretty(self)
+            .map_err(|error| TaskError::setting("evaluation", error.to_string()))?;
+        write(".json", json + "\n")?;
+        if let Some(chart) = self.chart() {
+            paths.extend(chart.write(stem)?);
+        }
+        Ok(paths)
+    }
+
+    /// Reads `stem.json`; none if there is no such file.
+    ///
+    /// # Errors
+    /// A file that cannot be read or holds something else.
+    pub fn read(stem: &Path) -> Result<Option<Self>, TaskError> {
+        let path = with_ending(stem, ".json");
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(TaskError::file(path)(error)),
+        };
+        let evaluation = serde_json::from_str(&text).map_err(|error| {
+            TaskError::setting(path.display().to_string(), format!("{error}; remove it"))
+        })?;
+        Ok(Some(evaluation))
+    }
+
     /// The table behind the numbers: the curve of geodesic errors in correspondence, else a row for each
     /// class. None in regression.
     pub fn to_csv(&self) -> Option<String> {
@@ -84,6 +129,13 @@ impl Evaluation {
         let title = format!("Correspondence: {} part{turned}", self.part);
         Some(self.geodesic.as_ref()?.chart(&title))
     }
+}
+
+/// A path with more at its end, whatever dots it has.
+fn with_ending(stem: &Path, ending: &str) -> PathBuf {
+    let mut name = stem.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
 }
 
 /// Evaluates a model, one mesh at a time; the next one is loaded meanwhile.

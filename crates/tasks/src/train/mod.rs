@@ -35,4 +35,5 @@ pub use settings::{
     Interval, OptimiserConfig, PenaltyChoice, Precision, ScheduleConfig, TrainingConfig,
 };
 pub use stop::StopFlag;
+pub(crate) use trainer::device_name;
 pub use trainer::{Outcome, Problem, Trainer};

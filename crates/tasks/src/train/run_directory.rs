@@ -82,6 +82,17 @@ impl RunDirectory {
         Ok(run)
     }
 
+    /// Takes a directory, whether a run was begun in it or not; one that is not there is made.
+    ///
+    /// # Errors
+    /// A directory that cannot be made, or one that another process trains in.
+    pub fn open_or_create(path: &Path) -> Result<Self, TaskError> {
+        fs::create_dir_all(path).map_err(TaskError::file(path))?;
+        let run = Self::hold(path.into())?;
+        run.remove_leftovers().map_err(TaskError::file(path))?;
+        Ok(run)
+    }
+
     fn hold(path: PathBuf) -> Result<Self, TaskError> {
         let file = path.join(LOCK);
         let lock = (OpenOptions::new().write(true).create(true).truncate(false))
