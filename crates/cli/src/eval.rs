@@ -3,7 +3,7 @@
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::output::{count, grouped, print};
+use crate::output::{count, grouped, print, table};
 use crate::progress;
 use clap::{Args, ValueEnum};
 use gemcnn_tasks::Task;
@@ -102,7 +102,9 @@ impl EvalArgs {
         {
             let _ = write!(name, "-{}", model.to_string_lossy());
         }
-        if let Some(data) = self.data.as_deref().and_then(Path::file_name) {
+        // In full, so that `.` has a name too.
+        let data = self.data.as_ref().and_then(|data| data.canonicalize().ok());
+        if let Some(data) = data.as_deref().and_then(Path::file_name) {
             let _ = write!(name, "-{}", data.to_string_lossy());
         }
         if let Some(seed) = self.rotate {
@@ -212,25 +214,6 @@ fn class_table(scores: &ClassScores) -> String {
         rows.push(row);
     }
     text + &table(&rows)
-}
-
-/// Columns of equal width, the first to the left and the others to the right.
-pub fn table(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let mut text = String::new();
-    for row in rows {
-        for (column, cell) in row.iter().enumerate() {
-            let _ = match column {
-                0 => write!(text, "  {cell:<width$}", width = width(0).max(10)),
-                _ => write!(text, "  {cell:>width$}", width = width(column)),
-            };
-        }
-        text.push('\n');
-    }
-    text
 }
 
 fn percent(share: f64) -> String {

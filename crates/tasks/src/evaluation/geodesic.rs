@@ -87,7 +87,8 @@ impl GeodesicScores {
             Axis::linear("geodesic error / root of area").limits(0.0, LARGEST_RADIUS),
             Axis::linear("vertices within (%)").limits(0.0, 101.0),
         );
-        Chart::new(title).panel(panel.series(Series::new("model", points)))
+        let name = format!("mean error {:.5}", self.mean);
+        Chart::new(title).panel(panel.series(Series::new(name, points)))
     }
 }
 

@@ -60,6 +60,16 @@ impl PredictionFiles {
         frames: &[Frame],
         prediction: &Prediction,
     ) -> Result<Vec<PathBuf>, TaskError> {
+        let vertices = mesh.vertex_count();
+        let rows = match prediction {
+            Prediction::MeshClass { .. } => vertices,
+            Prediction::VertexClasses(classes) => classes.len(),
+            Prediction::VertexValues { kind, values } => values.len() / kind.dimension().max(1),
+        };
+        if rows != vertices || frames.len() != vertices {
+            let problem = format!("a prediction for {rows} vertices, but it has {vertices}");
+            return Err(TaskError::setting(name, problem));
+        }
         let (columns, array) = match prediction {
             Prediction::MeshClass { .. } => return Ok(Vec::new()),
             Prediction::VertexClasses(classes) => self.labels(classes),

@@ -52,10 +52,18 @@ impl TrainedModel {
         let archive = Archive::read(&file)?;
         let (network, parameters) = Network::from_archive(&archive)?;
         let config: RunConfig = archive.json(CONFIG)?;
+        let classes: Option<Classes> = archive.json(CLASSES)?;
+        let outputs = network.output().dimension();
+        if let Some(classes) = &classes
+            && classes.count() != outputs
+        {
+            let problem = format!("{outputs} outputs for {} classes", classes.count());
+            return Err(TaskError::setting(file.display().to_string(), problem));
+        }
         let has_template = config.task == Task::Correspondence && template.exists();
         Ok(Self {
             config,
-            classes: archive.json(CLASSES)?,
+            classes,
             scaling: archive.json(SCALING)?,
             network,
             parameters,
