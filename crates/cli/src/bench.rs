@@ -30,7 +30,7 @@ pub struct BenchArgs {
 
 /// Runs `gemcnn bench`.
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
-    let device = args.device.open(ProductMode::default(), false)?;
+    let device = args.device.open(ProductMode::default())?;
     let extent = match (args.quick, args.large) {
         (true, _) => Extent::Quick,
         (false, true) => Extent::Large,

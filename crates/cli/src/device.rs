@@ -29,16 +29,25 @@ enum Matmul {
 }
 
 impl DeviceArgs {
-    /// The device; unless told to be quiet, after one line on standard error that says what it is and why.
-    pub fn open(&self, default: ProductMode, quiet: bool) -> Result<Device, Failure> {
+    /// The device, after one line on standard error that says what it is and why.
+    pub fn open(&self, default: ProductMode) -> Result<Device, Failure> {
+        let (device, reason) = self.choose(default)?;
+        eprintln!("{reason}");
+        Ok(device)
+    }
+
+    /// The device, without a word.
+    pub fn open_quietly(&self, default: ProductMode) -> Result<Device, Failure> {
+        Ok(self.choose(default)?.0)
+    }
+
+    /// The device, and one line that says what it is and why.
+    fn choose(&self, default: ProductMode) -> Result<(Device, String), Failure> {
         let (device, reason) = self.device.open().map_err(Failure::input)?;
         if let Device::Cuda(cuda) = &device {
             cuda.set_product_mode(self.products().unwrap_or(default));
         }
-        if !quiet {
-            eprintln!("{reason}");
-        }
-        Ok(device)
+        Ok((device, reason))
     }
 
     /// How matrix products are to be computed, if that was said.

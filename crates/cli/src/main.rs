@@ -3,10 +3,12 @@
 mod bench;
 mod data;
 mod device;
+mod eval;
 mod experiment;
 mod failure;
 mod mesh;
 mod output;
+mod predict;
 mod progress;
 mod train;
 
@@ -36,14 +38,18 @@ enum Command {
     /// Check, fetch, prepare and make data sets, and look after the cache of prepared meshes.
     #[command(subcommand)]
     Data(data::DataCommand),
-    /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
-    #[command(subcommand)]
-    Mesh(mesh::MeshCommand),
-    /// Train a network on meshes: on your own with their targets, or on synthetic bodies.
-    Train(Box<train::TrainArgs>),
+    /// Tell how well a trained model does on a data set.
+    Eval(eval::EvalArgs),
     /// Repeat the experiments of the paper: results, tables and figures.
     #[command(subcommand)]
     Experiment(experiment::ExperimentCommand),
+    /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
+    #[command(subcommand)]
+    Mesh(mesh::MeshCommand),
+    /// Use a trained model on meshes.
+    Predict(predict::PredictArgs),
+    /// Train a network on meshes: on your own with their targets, or on synthetic bodies.
+    Train(Box<train::TrainArgs>),
 }
 
 fn main() -> ExitCode {
@@ -51,9 +57,11 @@ fn main() -> ExitCode {
     let result = start_threads(cli.threads).and_then(|()| match cli.command {
         Command::Bench(args) => bench::run(&args),
         Command::Data(command) => data::run(command),
-        Command::Mesh(command) => mesh::run(command),
-        Command::Train(args) => train::run(*args),
+        Command::Eval(args) => args.run(),
         Command::Experiment(command) => experiment::run(command),
+        Command::Mesh(command) => mesh::run(command),
+        Command::Predict(args) => args.run(),
+        Command::Train(args) => train::run(*args),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! What commands write: standard output that may be closed early, and files that are whole or absent.
 
 use crate::failure::Failure;
+use std::fmt::Write as _;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
@@ -42,6 +43,26 @@ pub fn count(number: usize, one: &str, many: &str) -> String {
         grouped(number),
         if number == 1 { one } else { many }
     )
+}
+
+/// Columns of equal width, the first to the left and the others to the right.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let mut text = String::new();
+    for row in rows {
+        for (column, cell) in row.iter().enumerate() {
+            // Writing to a string does not fail.
+            let _ = match column {
+                0 => write!(text, "  {cell:<width$}", width = width(0).max(10)),
+                _ => write!(text, "  {cell:>width$}", width = width(column)),
+            };
+        }
+        text.push('\n');
+    }
+    text
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@
 pub mod bench;
 pub mod data;
 mod error;
+pub mod evaluation;
 pub mod experiments;
 mod features;
 pub mod mnist;
 pub mod models;
 pub mod plot;
+pub mod predict;
 mod sample;
 mod scaling;
 mod task;

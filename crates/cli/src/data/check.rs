@@ -2,7 +2,7 @@
 
 use super::TaskName;
 use crate::failure::Failure;
-use crate::output::{count, grouped, print};
+use crate::output::{count, grouped, print, table};
 use crate::progress;
 use clap::Args;
 use gemcnn_tasks::Task;
@@ -124,17 +124,5 @@ fn class_table(classes: &[ClassCount], task: Option<Task>) -> String {
     if classes.is_empty() {
         return String::new();
     }
-    let width = |column: usize| {
-        let widths = rows.iter().map(|row| row[column].chars().count());
-        widths.max().unwrap_or(0)
-    };
-    let mut text = String::new();
-    for row in &rows {
-        let _ = write!(text, "  {:<width$}", row[0], width = width(0).max(10));
-        for (column, cell) in row.iter().enumerate().skip(1) {
-            let _ = write!(text, "  {cell:>width$}", width = width(column));
-        }
-        text.push('\n');
-    }
-    text
+    table(&rows)
 }

@@ -1,5 +1,6 @@
 //! `gemcnn experiment`: the experiments of the paper.
 
+mod bodies;
 mod equivariance;
 mod files;
 mod mnist;
@@ -11,6 +12,7 @@ use clap::Subcommand;
 /// The commands; each is documented where it is defined.
 #[derive(Subcommand)]
 pub enum ExperimentCommand {
+    Bodies(bodies::BodiesCommand),
     Equivariance(equivariance::EquivarianceCommand),
     Mnist(mnist::MnistCommand),
     NonlinearityCost(nonlinearity_cost::NonlinearityCostCommand),
@@ -18,6 +20,7 @@ pub enum ExperimentCommand {
 
 pub fn run(command: ExperimentCommand) -> Result<(), Failure> {
     match command {
+        ExperimentCommand::Bodies(command) => command.run(),
         ExperimentCommand::Equivariance(command) => command.run(),
         ExperimentCommand::Mnist(command) => command.run(),
         ExperimentCommand::NonlinearityCost(command) => command.run(),

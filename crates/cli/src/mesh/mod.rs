@@ -6,6 +6,8 @@ mod info;
 mod make;
 mod picture;
 
+pub use picture::UpAxis;
+
 use crate::failure::Failure;
 use crate::progress;
 use clap::Subcommand;

@@ -74,11 +74,21 @@ pub struct PictureCommand {
     colour: Option<String>,
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum UpAxis {
+/// The axis of space that is drawn upwards.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub enum UpAxis {
     #[default]
     Y,
     Z,
+}
+
+impl From<UpAxis> for Up {
+    fn from(axis: UpAxis) -> Self {
+        match axis {
+            UpAxis::Y => Self::Y,
+            UpAxis::Z => Self::Z,
+        }
+    }
 }
 
 fn png_output(text: &str) -> Result<PathBuf, String> {
@@ -94,14 +104,10 @@ impl PictureCommand {
                 .map_err(|error| Failure::input(format!("{}: {error}", self.file.display())))?,
             false => Vec::new(),
         };
-        let up = match self.up {
-            UpAxis::Y => Up::Y,
-            UpAxis::Z => Up::Z,
-        };
         let options = RenderOptions {
             width: self.width,
             height: self.height,
-            view: View::orbit(self.azimuth, self.elevation, up),
+            view: View::orbit(self.azimuth, self.elevation, self.up.into()),
             wireframe: self.wireframe,
             shading: if self.flat {
                 Shading::Flat

@@ -2,15 +2,15 @@
 
 mod progress;
 
+pub use progress::TrainProgress;
+
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::output::print;
 use clap::Args;
-use gemcnn_nn::ProductMode;
 use gemcnn_tasks::data::{Cache, DataConfig};
-use gemcnn_tasks::train::{Outcome, Precision, RunConfig, RunDirectory, StopFlag, train};
+use gemcnn_tasks::train::{Outcome, RunConfig, RunDirectory, StopFlag, train};
 use gemcnn_tasks::{FeatureConfig, FeatureKind, ModelConfig, Task, TaskError};
-use progress::TrainProgress;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as ValueError;
@@ -56,7 +56,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "S", help_heading = "Training")]
     seed: Option<u64>,
 
-    /// A first look within minutes: few epochs, and few and small bodies where no data are given.
+    /// A first look within minutes: 12 epochs, and bodies of 1,500 vertices where no data are given.
     #[arg(long, help_heading = "Training")]
     quick: bool,
 
@@ -86,8 +86,11 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
     let config = args.config()?;
     config.check().map_err(Failure::usage)?;
     let stop = stop_on_signals()?;
-    let precision = config.training.precision.into();
-    let device = args.device.open(precision, args.quiet)?;
+    let products = config.training.precision.into();
+    let device = match args.quiet {
+        true => args.device.open_quietly(products),
+        false => args.device.open(products),
+    }?;
     let run = match (&args.resume, &args.run_dir) {
         (Some(path), _) => RunDirectory::open(path),
         (None, Some(path)) => RunDirectory::create(path),
@@ -150,21 +153,18 @@ impl TrainArgs {
         training.batch = self.batch.unwrap_or(training.batch);
         training.rate = self.rate.unwrap_or(training.rate);
         training.seed = self.seed.unwrap_or(training.seed);
-        match self.device.products() {
-            Some(ProductMode::Tf32) => training.precision = Precision::Tf32,
-            Some(ProductMode::F32) => training.precision = Precision::F32,
-            None => {}
+        if let Some(products) = self.device.products() {
+            training.precision = products.into();
         }
         config.anchored().map_err(Failure::input)
     }
 }
 
-/// Few epochs, and few and small bodies: over 90 % in a few minutes on two cores.
+/// Few epochs, and small bodies: over 90 % within a few minutes on two cores.
 fn make_quick(config: &mut RunConfig) {
-    config.training.epochs = 20;
+    config.training.epochs = 12;
     if let DataConfig::Bodies(bodies) = &mut config.data {
-        bodies.count = 40;
-        bodies.vertices = 500;
+        bodies.vertices = 1500;
     }
 }
 
@@ -178,7 +178,7 @@ fn model_of_kind(text: &str) -> Result<ModelConfig, String> {
 }
 
 /// The first Ctrl-C or request to terminate saves and stops, the second one stops at once.
-fn stop_on_signals() -> Result<StopFlag, Failure> {
+pub fn stop_on_signals() -> Result<StopFlag, Failure> {
     let stop = StopFlag::new();
     let requested = stop.clone();
     let handler = move || {
@@ -220,10 +220,30 @@ fn what_is_left(error: TaskError, run: RunDirectory) -> String {
 fn what_is_where(run: &RunDirectory) -> String {
     let path = run.path().display();
     format!(
-        "model    {}\nmetrics  {}\ncurve    {}.png, {2}.svg\n\
-         next     gemcnn eval {path}\n         gemcnn predict {path} MESH... -o DIR\n",
+        "model        {}\nmetrics      {}\ncurve        {}.png, {2}.svg\n{}\
+         next         gemcnn eval {path}\n             gemcnn predict {path} MESH... -o DIR\n",
         run.model().display(),
         run.metrics().display(),
         run.curve().display(),
+        predictions(&run.predictions()),
+    )
+}
+
+/// Where the first predictions and their pictures are, if there are any.
+fn predictions(folder: &Path) -> String {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return String::new();
+    };
+    let mut pictures: Vec<String> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "png"))
+        .map(|path| path.display().to_string())
+        .collect();
+    pictures.sort();
+    format!(
+        "predictions  {} (meshes and arrays)\npictures     {}\n",
+        folder.display(),
+        pictures.join("\n             ")
     )
 }

@@ -144,6 +144,12 @@ impl Dataset {
         Ok(self.inner.content(*item)?.mesh()?.clone())
     }
 
+    /// Name of a mesh of a part, for messages; empty if there is no such mesh.
+    pub fn mesh_name(&self, part: Part, index: usize) -> &str {
+        let item = self.inner.split.part(part).get(index);
+        item.map_or("", |&item| &self.inner.items[item].name)
+    }
+
     /// The samples of a part, made ready as they are asked for.
     ///
     /// # Errors

@@ -125,6 +125,21 @@ pub(crate) fn find_meshes(folder: &Path, meshes: &str) -> Result<Vec<Item>, Task
     Ok(items)
 }
 
+/// Every mesh file in a folder and in the folders in it, in the order of their names.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn mesh_files(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
+    let mut files = Vec::new();
+    collect(folder, "", &mut HashSet::new(), &mut |_, path| {
+        if is_mesh(&path) {
+            files.push(path);
+        }
+    })?;
+    files.sort();
+    Ok(files)
+}
+
 pub(crate) fn is_mesh(path: &Path) -> bool {
     let extension = path.extension().unwrap_or_default().to_string_lossy();
     EXTENSIONS.contains(&extension.to_lowercase().as_str())

@@ -37,6 +37,7 @@ pub use description::{
     TargetDescription,
 };
 pub use error::DataError;
+pub use meshes::mesh_files;
 pub use npy::{npy_f32, npy_i64};
 pub use pattern::Pattern;
 pub use preparation::{
@@ -44,3 +45,4 @@ pub use preparation::{
 };
 pub use prepared::PreparedPart;
 pub use split::Part;
+pub use table::csv_cell;

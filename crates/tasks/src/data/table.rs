@@ -190,6 +190,20 @@ fn quoted_cell(text: &str) -> Result<(String, &str), String> {
     }
 }
 
+/// Text as a cell of a CSV file, in quotes where it has to be.
+///
+/// ```
+/// use gemcnn_tasks::data::csv_cell;
+/// assert_eq!(csv_cell("molar"), "molar");
+/// assert_eq!(csv_cell("left, \"upper\""), "\"left, \"\"upper\"\"\"");
+/// ```
+pub fn csv_cell(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,7 +16,7 @@ const READY: usize = 2;
 
 /// How samples are put into batches, epoch after epoch.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct BatchPlan {
+pub(crate) struct BatchPlan {
     pub samples: usize,
     pub batch: usize,
     /// None: always in their own order.
@@ -52,7 +52,7 @@ impl BatchPlan {
 
 /// A step, ready to be made.
 #[derive(Debug)]
-pub(super) struct PreparedBatch {
+pub(crate) struct PreparedBatch {
     /// Numbers of its samples in their source.
     pub samples: Vec<usize>,
     pub batch: TrainingBatch<f32>,
@@ -140,7 +140,7 @@ fn loading_threads(device: &Device) -> usize {
 }
 
 /// Batches in their order, prepared ahead by threads.
-pub(super) struct Prefetch {
+pub(crate) struct Prefetch {
     /// Batch number `n` comes from number `n % threads`.
     threads: Vec<Receiver<Result<PreparedBatch, TaskError>>>,
     next: usize,

@@ -55,7 +55,7 @@ pub fn evaluate(
 }
 
 /// Names of samples, for messages.
-pub(super) fn names(source: &dyn SampleSource, samples: &[usize]) -> String {
+pub(crate) fn names(source: &dyn SampleSource, samples: &[usize]) -> String {
     let names: Vec<String> = samples.iter().map(|&index| source.name(index)).collect();
     names.join(", ")
 }

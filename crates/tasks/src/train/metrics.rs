@@ -24,7 +24,7 @@ pub struct Scores {
 
 /// Sums over batches from which [`Scores`] come.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     /// Of the losses of batches, each times what it counts.
     loss: f64,
     squares: Option<f64>,
@@ -34,7 +34,7 @@ pub(super) struct Tally {
 
 /// What one batch adds to a [`Tally`].
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct BatchScores {
+pub(crate) struct BatchScores {
     /// Mean loss over what is counted.
     pub loss: f64,
     /// Mean squared length of the difference, where it was asked for.

@@ -17,10 +17,13 @@ mod settings;
 mod stop;
 mod trainer;
 
+pub(crate) use batches::{BatchPlan, Prefetch};
 pub use class_weights::ClassWeights;
 pub use config::RunConfig;
 pub use curve::draw_curve;
 pub use evaluate::evaluate;
+pub(crate) use evaluate::names;
+pub(crate) use metrics::{BatchScores, Tally};
 pub use metrics::{Record, Scores, read_metrics};
 pub use model::TrainedModel;
 pub use objective::Objective;
@@ -32,4 +35,5 @@ pub use settings::{
     Interval, OptimiserConfig, PenaltyChoice, Precision, ScheduleConfig, TrainingConfig,
 };
 pub use stop::StopFlag;
+pub(crate) use trainer::device_name;
 pub use trainer::{Outcome, Problem, Trainer};

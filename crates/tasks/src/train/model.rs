@@ -1,8 +1,10 @@
 //! The file of a trained model: all that is needed to use it on other meshes.
 
 use super::config::RunConfig;
+use super::run_directory::{MODEL, TEMPLATE};
 use crate::data::Classes;
-use crate::{FeatureScaling, TaskError};
+use crate::{FeatureScaling, Task, TaskError};
+use gemcnn_mesh::Mesh;
 use gemcnn_nn::{Archive, Network, Parameters};
 use std::path::Path;
 
@@ -23,6 +25,8 @@ pub struct TrainedModel {
     pub network: Network<f32>,
     /// Its weights.
     pub parameters: Parameters<f32>,
+    /// The mesh whose vertices are the classes, in correspondence, if it is beside the model.
+    pub template: Option<Mesh>,
 }
 
 impl TrainedModel {
@@ -32,24 +36,41 @@ impl TrainedModel {
     /// A run that is not finished, or a file that holds no model.
     pub fn read(path: &Path) -> Result<Self, TaskError> {
         let file = match path.is_dir() {
-            true => path.join("model.safetensors"),
+            true => path.join(MODEL),
             false => path.into(),
         };
         if path.is_dir() && !file.exists() {
             return Err(TaskError::setting(
                 path.display().to_string(),
-                "there is no trained model in it: no file model.safetensors; if training was \
-                 stopped, go on with `gemcnn train --resume`",
+                format!(
+                    "there is no trained model in it: no file {MODEL}; if training was stopped, \
+                     go on with `gemcnn train --resume`"
+                ),
             ));
         }
+        let template = file.with_file_name(TEMPLATE);
         let archive = Archive::read(&file)?;
         let (network, parameters) = Network::from_archive(&archive)?;
+        let config: RunConfig = archive.json(CONFIG)?;
+        let classes: Option<Classes> = archive.json(CLASSES)?;
+        let outputs = network.output().dimension();
+        if let Some(classes) = &classes
+            && classes.count() != outputs
+        {
+            let problem = format!("{outputs} outputs for {} classes", classes.count());
+            return Err(TaskError::setting(file.display().to_string(), problem));
+        }
+        let has_template = config.task == Task::Correspondence && template.exists();
         Ok(Self {
-            config: archive.json(CONFIG)?,
-            classes: archive.json(CLASSES)?,
+            config,
+            classes,
             scaling: archive.json(SCALING)?,
             network,
             parameters,
+            template: match has_template {
+                true => Some(Mesh::read(&template)?),
+                false => None,
+            },
         })
     }
 }

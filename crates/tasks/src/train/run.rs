@@ -2,19 +2,22 @@
 
 use super::config::RunConfig;
 use super::curve::draw_curve;
+use super::model::TrainedModel;
 use super::objective::Objective;
 use super::observer::{Event, Observer};
 use super::run_directory::RunDirectory;
 use super::stop::StopFlag;
 use super::trainer::{Outcome, Problem, Trainer, device_name};
 use crate::data::{Cache, Dataset, Part, PreparedPart};
+use crate::predict::{template_attributes, write_examples};
 use crate::{SampleSource, TaskError};
+use gemcnn_mesh::{WriteOptions, write_mesh};
 use gemcnn_nn::Device;
 use std::sync::Mutex;
 
 /// Trains what a configuration asks for in the directory of its run: from its checkpoint if it has one,
-/// else from the beginning. When all epochs are done, the directory holds the model and its learning
-/// curve.
+/// else from the beginning. When all epochs are done, the directory holds the model, its learning curve,
+/// and what it says of a few held-out meshes.
 ///
 /// # Errors
 /// Settings, data or a network that make no sense or do not fit each other; a loss that is not finite; a
@@ -46,14 +49,14 @@ pub fn train(
     let input = config.features.kind();
     let network = (config.model).network(&input, config.task, &objective.output())?;
     let preparation = config.preparation();
-    let held_out = match dataset.is_empty(Part::Validation) {
+    let held_out_part = match dataset.is_empty(Part::Validation) {
         true => Part::Test,
         false => Part::Validation,
     };
     let training = dataset.part(Part::Train, &preparation, cache)?;
-    let held_out = dataset.part(held_out, &preparation, cache)?;
+    let held_out = dataset.part(held_out_part, &preparation, cache)?;
     if !run.checkpoint().exists() {
-        write_beginning(config, run, device)?;
+        write_beginning(config, &dataset, run, device)?;
     }
     prepare(&[&training, &held_out], observer)?;
     let settings = serde_json::to_value(config)
@@ -75,12 +78,17 @@ pub fn train(
     if !trainer.history().is_empty() {
         draw_curve(&config.name(), trainer.history(), &run.curve())?;
     }
+    if let Outcome::Finished { .. } = outcome {
+        let model = TrainedModel::read(run.path())?;
+        write_examples(&model, &dataset, held_out_part, device, &run.predictions())?;
+    }
     Ok(outcome)
 }
 
 /// Says in the run's directory what it is made from.
 fn write_beginning(
     config: &RunConfig,
+    dataset: &Dataset,
     run: &RunDirectory,
     device: &Device,
 ) -> Result<(), TaskError> {
@@ -92,6 +100,15 @@ fn write_beginning(
         std::env::consts::ARCH,
     );
     run.write_durably(&run.versions(), versions.as_bytes())?;
+    if let Some(template) = dataset.template() {
+        let colours = template_attributes(template);
+        write_mesh(
+            &run.template(),
+            template,
+            &colours,
+            &WriteOptions::default(),
+        )?;
+    }
     run.write_durably(&run.config(), config.to_toml()?.as_bytes())
 }
 

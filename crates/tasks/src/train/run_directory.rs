@@ -82,6 +82,17 @@ impl RunDirectory {
         Ok(run)
     }
 
+    /// Takes a directory, whether a run was begun in it or not; one that is not there is made.
+    ///
+    /// # Errors
+    /// A directory that cannot be made, or one that another process trains in.
+    pub fn open_or_create(path: &Path) -> Result<Self, TaskError> {
+        fs::create_dir_all(path).map_err(TaskError::file(path))?;
+        let run = Self::hold(path.into())?;
+        run.remove_leftovers().map_err(TaskError::file(path))?;
+        Ok(run)
+    }
+
     fn hold(path: PathBuf) -> Result<Self, TaskError> {
         let file = path.join(LOCK);
         let lock = (OpenOptions::new().write(true).create(true).truncate(false))
@@ -149,7 +160,17 @@ impl RunDirectory {
 
     /// The trained model.
     pub fn model(&self) -> PathBuf {
-        self.path.join("model.safetensors")
+        self.path.join(MODEL)
+    }
+
+    /// The mesh whose vertices are the classes, in correspondence.
+    pub fn template(&self) -> PathBuf {
+        self.path.join(TEMPLATE)
+    }
+
+    /// What the trained model says of a few held-out meshes.
+    pub fn predictions(&self) -> PathBuf {
+        self.path.join("predictions")
     }
 
     /// The learning curve, without the ending that tells the format.
@@ -180,6 +201,8 @@ impl RunDirectory {
 /// The file without which a directory is no run.
 const CONFIG: &str = "config.toml";
 const LOCK: &str = "lock";
+pub(super) const MODEL: &str = "model.safetensors";
+pub(super) const TEMPLATE: &str = "template.ply";
 
 #[cfg(test)]
 mod tests {

@@ -404,6 +404,15 @@ impl From<Precision> for ProductMode {
     }
 }
 
+impl From<ProductMode> for Precision {
+    fn from(mode: ProductMode) -> Self {
+        match mode {
+            ProductMode::Tf32 => Self::Tf32,
+            ProductMode::F32 => Self::F32,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

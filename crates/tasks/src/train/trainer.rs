@@ -575,7 +575,7 @@ impl<'a> Trainer<'a> {
 }
 
 /// What a device is called in messages and files.
-pub(super) fn device_name(device: &Device) -> String {
+pub(crate) fn device_name(device: &Device) -> String {
     match device {
         Device::Cpu => "CPU".into(),
         Device::Cuda(device) => device.name().into(),

@@ -1,0 +1,221 @@
+//! `gemcnn eval`: how well a trained model does.
+
+use crate::data::CacheArgs;
+use crate::device::DeviceArgs;
+use crate::failure::Failure;
+use crate::output::{count, grouped, print, table};
+use crate::progress;
+use clap::{Args, ValueEnum};
+use gemcnn_tasks::Task;
+use gemcnn_tasks::data::{DataConfig, Part};
+use gemcnn_tasks::evaluation::{ClassScores, Evaluation, EvaluationOptions, evaluate};
+use gemcnn_tasks::train::TrainedModel;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Most classes for a table of all of them.
+const FEW_CLASSES: usize = 16;
+/// Classes that are shown where there are more.
+const WORST_CLASSES: usize = 8;
+
+/// Options of `gemcnn eval`.
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    /// Directory of a run, or a file with a model such as best.safetensors.
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+
+    /// Folder of meshes with targets; the data of the run, if not given.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// Part of the data set.
+    #[arg(long, value_enum, default_value_t)]
+    part: PartName,
+
+    /// Turn each mesh at random before anything else, by a rotation that depends on this seed.
+    #[arg(long, value_name = "SEED")]
+    rotate: Option<u64>,
+
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    cache: CacheArgs,
+
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum PartName {
+    Train,
+    Validation,
+    #[default]
+    Test,
+}
+
+impl From<PartName> for Part {
+    fn from(name: PartName) -> Self {
+        match name {
+            PartName::Train => Self::Train,
+            PartName::Validation => Self::Validation,
+            PartName::Test => Self::Test,
+        }
+    }
+}
+
+impl EvalArgs {
+    pub fn run(self) -> Result<(), Failure> {
+        let model = TrainedModel::read(&self.run).map_err(Failure::input)?;
+        let products = model.config.training.precision.into();
+        let device = match self.json {
+            true => self.device.open_quietly(products),
+            false => self.device.open(products),
+        }?;
+        let options = EvaluationOptions {
+            data: self.data.clone().map(DataConfig::Folder),
+            part: self.part.into(),
+            rotation: self.rotate,
+        };
+        let evaluation = progress::during("evaluating", || {
+            evaluate(&model, &options, &self.cache.open(), &device)
+        })
+        .map_err(Failure::input)?;
+        let files = evaluation.write(&self.stem()).map_err(Failure::input)?;
+        match self.json {
+            true => print(&(serde_json::to_string(&evaluation).map_err(Failure::input)? + "\n")),
+            false => print(&(in_words(&evaluation, model.config.task) + &written(&files))),
+        }
+    }
+
+    /// Where results go: beside the model, named by what is evaluated.
+    fn stem(&self) -> PathBuf {
+        let folder = match self.run.is_dir() {
+            true => self.run.as_path(),
+            false => self.run.parent().unwrap_or(Path::new("")),
+        };
+        let mut name = format!("eval-{}", Part::from(self.part));
+        if let Some(model) = self.run.file_stem()
+            && !self.run.is_dir()
+        {
+            let _ = write!(name, "-{}", model.to_string_lossy());
+        }
+        // In full, so that `.` has a name too.
+        let data = self.data.as_ref().and_then(|data| data.canonicalize().ok());
+        if let Some(data) = data.as_deref().and_then(Path::file_name) {
+            let _ = write!(name, "-{}", data.to_string_lossy());
+        }
+        if let Some(seed) = self.rotate {
+            let _ = write!(name, "-rotated-{seed}");
+        }
+        folder.join(name)
+    }
+}
+
+/// A line that names files.
+fn written(paths: &[PathBuf]) -> String {
+    let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+    format!("  written    {}\n", names.join("\n             "))
+}
+
+fn in_words(evaluation: &Evaluation, task: Task) -> String {
+    let scores = &evaluation.scores;
+    let counted = scores.counted as usize;
+    let what = match task {
+        Task::Classification => count(counted, "mesh", "meshes"),
+        _ => count(counted, "vertex", "vertices"),
+    };
+    let turned = match evaluation.rotation {
+        Some(seed) => format!(", turned at random with seed {seed}"),
+        None => String::new(),
+    };
+    let mut text = format!(
+        "{} ({task}), {} part: {}{turned}\n  loss       {:.4}\n",
+        evaluation.data,
+        evaluation.part,
+        count(evaluation.meshes, "mesh", "meshes"),
+        scores.loss
+    );
+    // Writing to a string does not fail.
+    if let Some(accuracy) = scores.accuracy {
+        let _ = writeln!(text, "  accuracy   {} of {what}", percent(accuracy));
+    }
+    if let Some(regression) = &evaluation.regression {
+        let _ = writeln!(
+            text,
+            "  error      {:.6} root mean square, {:.6} mean absolute, over {what}",
+            regression.root_mean_square, regression.mean_absolute
+        );
+        if let Some(angle) = regression.mean_angle {
+            let _ = writeln!(text, "  angle      {angle:.2} degrees on average");
+        }
+    }
+    if let Some(geodesic) = &evaluation.geodesic {
+        let within = |radius| percent(geodesic.share_within(radius));
+        let _ = writeln!(
+            text,
+            "  geodesic   {:.5} roots of the template's area on average; within 0.01: {}, 0.05: {}, \
+             0.1: {}",
+            geodesic.mean,
+            within(0.01),
+            within(0.05),
+            within(0.1)
+        );
+        if geodesic.unreachable > 0 {
+            let far = grouped(geodesic.unreachable as usize);
+            let _ = writeln!(text, "  apart      {far} on another piece of the template");
+        }
+    }
+    if let Some(classes) = &evaluation.classes {
+        text += &class_table(classes);
+    }
+    text
+}
+
+/// All classes and what they are taken for where they are few, else the worst.
+fn class_table(scores: &ClassScores) -> String {
+    let few = scores.classes.len() <= FEW_CLASSES;
+    let mut text = String::new();
+    if few {
+        let _ = writeln!(
+            text,
+            "  classes    {} accuracy, {} intersection over union, on average",
+            percent(scores.mean_accuracy()),
+            percent(scores.mean_intersection_over_union())
+        );
+    }
+    let mut rows = vec![vec!["class".to_string(), "right".into(), "of".into()]];
+    let shown = match few {
+        true => scores.classes.iter().collect(),
+        false => {
+            let mut worst = scores.worst();
+            worst.truncate(WORST_CLASSES);
+            let _ = writeln!(
+                text,
+                "  worst      {} of {} classes",
+                worst.len(),
+                grouped(scores.classes.len())
+            );
+            worst
+        }
+    };
+    let confusion = scores.confusion.as_ref().filter(|_| few);
+    if confusion.is_some() {
+        rows[0].extend(shown.iter().map(|class| format!("as {}", class.name)));
+    }
+    for (place, class) in shown.iter().enumerate() {
+        let right = class.accuracy().map_or("-".into(), percent);
+        let mut row = vec![class.name.clone(), right, grouped(class.counted as usize)];
+        if let Some(taken_for) = confusion.and_then(|confusion| confusion.get(place)) {
+            row.extend(taken_for.iter().map(|&times| grouped(times as usize)));
+        }
+        rows.push(row);
+    }
+    text + &table(&rows)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}

@@ -1,0 +1,121 @@
+//! `gemcnn experiment bodies`: the paper's table of shape correspondence.
+
+use crate::data::CacheArgs;
+use crate::device::DeviceArgs;
+use crate::failure::Failure;
+use crate::output::print;
+use crate::train::{TrainProgress, stop_on_signals};
+use clap::Args;
+use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, DataConfig};
+use gemcnn_tasks::experiments::bodies::{Row, Settings, run};
+use std::path::PathBuf;
+
+/// Train the networks of the paper's table of shape correspondence, and test them on bodies as they are and
+/// turned at random.
+///
+/// Leaves table.md, results.json and a directory for each run in OUT. Runs that are finished are not
+/// repeated and those that were interrupted go on: after Ctrl-C or a crash give the same command again.
+#[derive(Args)]
+pub struct BodiesCommand {
+    /// Folder of FAUST, or of other bodies in correspondence with a dataset.toml; synthetic bodies, if
+    /// not given.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["bodies", "vertices"])]
+    data: Option<PathBuf>,
+
+    /// One run of GEM-CNN on positions, unless --rows or --seeds says otherwise.
+    #[arg(long)]
+    quick: bool,
+
+    /// Rows of the table, with commas between them: graph-xyz, graph-shot, angular-xyz, angular-shot, gem,
+    /// gem-broken, gem-matrix, gem-reltan [default: all]
+    #[arg(long, value_name = "ROWS", value_delimiter = ',')]
+    rows: Option<Vec<Row>>,
+
+    /// Runs of each row [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
+
+    /// Passes over the training part [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    epochs: Option<u64>,
+
+    /// Synthetic bodies, of which a fifth is for testing [default: 100]
+    #[arg(long, value_name = "N")]
+    bodies: Option<usize>,
+
+    /// Vertices of each synthetic body [default: 6890]
+    #[arg(long, value_name = "N")]
+    vertices: Option<usize>,
+
+    /// Directory for results and runs; runs/bodies, or runs/bodies-quick with --quick, if not given.
+    #[arg(long, value_name = "OUT")]
+    out: Option<PathBuf>,
+
+    #[command(flatten)]
+    cache: CacheArgs,
+
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+impl BodiesCommand {
+    pub fn run(self) -> Result<(), Failure> {
+        let settings = self.settings();
+        let name = if self.quick { "bodies-quick" } else { "bodies" };
+        let directory = self.out.unwrap_or_else(|| PathBuf::from("runs").join(name));
+        let stop = stop_on_signals()?;
+        let device = self.device.open(settings.precision.into())?;
+        let mut progress = TrainProgress::new(false);
+        let cache = self.cache.open();
+        let report = run(&settings, &directory, &cache, &device, &mut progress, &stop);
+        drop(progress);
+        let Some(report) = report.map_err(Failure::input)? else {
+            let message = "stopped; all of it is saved, and the same command goes on from here";
+            return Err(Failure::Interrupted(message.into()));
+        };
+        let file = |name: &str| directory.join(name).display().to_string();
+        print(&format!(
+            "{}\n{}\n{}\n",
+            report.to_markdown(),
+            file("table.md"),
+            file("results.json")
+        ))?;
+        match report.has_failures() {
+            true => Err(Failure::input(format!(
+                "some runs failed; {} says why",
+                file("results.json")
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        let mut settings = match self.quick {
+            true => Settings::quick(),
+            false => Settings::default(),
+        };
+        settings.data = match &self.data {
+            Some(folder) if folder.join(DESCRIPTION_FILE).exists() => {
+                DataConfig::Folder(folder.clone())
+            }
+            Some(folder) => DataConfig::Faust(folder.clone()),
+            None => {
+                let default = BodiesConfig::default();
+                DataConfig::Bodies(BodiesConfig {
+                    count: self.bodies.unwrap_or(default.count),
+                    vertices: self.vertices.unwrap_or(default.vertices),
+                    ..default
+                })
+            }
+        };
+        if let Some(rows) = &self.rows {
+            settings.rows.clone_from(rows);
+        }
+        settings.seeds = self.seeds.unwrap_or(settings.seeds);
+        settings.epochs = self.epochs.unwrap_or(settings.epochs);
+        if let Some(products) = self.device.products() {
+            settings.precision = products.into();
+        }
+        settings
+    }
+}

@@ -1,0 +1,246 @@
+//! `gemcnn predict`: a trained model on any meshes, one after the other.
+
+use crate::device::DeviceArgs;
+use crate::failure::Failure;
+use crate::mesh::UpAxis;
+use crate::output::print;
+use clap::Args;
+use gemcnn_mesh::render::{RenderOptions, View};
+use gemcnn_mesh::{Mesh, write_atomically};
+use gemcnn_nn::Workspace;
+use gemcnn_tasks::data::{csv_cell, mesh_files};
+use gemcnn_tasks::predict::{Prediction, PredictionFiles, UniqueNames};
+use gemcnn_tasks::train::TrainedModel;
+use gemcnn_tasks::{Sample, Task, TaskError};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
+
+/// The table of classes of whole meshes.
+const CLASSES: &str = "classes.csv";
+
+/// Options of `gemcnn predict`.
+///
+/// Writes for each mesh a PLY file with labels, values or vectors and colours, the same numbers as a .npy
+/// file, and a picture; classes of whole meshes go to one table, classes.csv. Meshes are handled one at a
+/// time. One that cannot be is reported and passed over, and the exit status is then 1.
+#[derive(Debug, Args)]
+pub struct PredictArgs {
+    /// Directory of a run, or a file with a model such as best.safetensors.
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+
+    /// Mesh files, and folders of them.
+    #[arg(value_name = "MESH", required = true)]
+    meshes: Vec<PathBuf>,
+
+    /// Directory for the results; files of the same name are replaced.
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+
+    /// Draw no pictures, which take longer than all else.
+    #[arg(long)]
+    no_pictures: bool,
+
+    /// The axis that points up in pictures.
+    #[arg(long, value_enum, default_value_t)]
+    up: UpAxis,
+
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+impl PredictArgs {
+    pub fn run(self) -> Result<(), Failure> {
+        let model = TrainedModel::read(&self.run).map_err(Failure::input)?;
+        let (inputs, bad) = self.inputs()?;
+        let device = self.device.open(model.config.training.precision.into())?;
+        let pictures = RenderOptions {
+            view: View::orbit(30.0, 20.0, self.up.into()),
+            ..Default::default()
+        };
+        let pictures = (!self.no_pictures).then_some(pictures);
+        let files = PredictionFiles::new(&self.output, &model, pictures).map_err(Failure::input)?;
+        let mut session = Session {
+            model: &model,
+            workspace: Workspace::new(device),
+            bad,
+        };
+        match model.config.task {
+            Task::Classification => session.write_table(&inputs, &self.output.join(CLASSES)),
+            _ => session.write_meshes(&inputs, &files),
+        }?;
+        match session.bad {
+            0 => Ok(()),
+            _ => Err(Failure::Reported),
+        }
+    }
+
+    /// The meshes that were named, each with a name for its results, and how many names were bad.
+    fn inputs(&self) -> Result<(Vec<Input>, usize), Failure> {
+        let results = self.output.canonicalize().ok();
+        let is_result = |path: &Path| match (&results, path.canonicalize()) {
+            (Some(results), Ok(path)) => path.starts_with(results),
+            _ => false,
+        };
+        let mut paths = Vec::new();
+        let mut bad = 0;
+        for named in &self.meshes {
+            if !named.is_dir() {
+                paths.push(named.clone());
+                continue;
+            }
+            match mesh_files(named) {
+                Ok(mut found) => {
+                    // Those of an earlier time, where results are within the folder.
+                    found.retain(|path| !is_result(path));
+                    if found.is_empty() {
+                        eprintln!("error: {}: there is no mesh in it", named.display());
+                        bad += 1;
+                    }
+                    paths.extend(found);
+                }
+                Err(error) => {
+                    eprintln!("error: {error}");
+                    bad += 1;
+                }
+            }
+        }
+        let originals: HashSet<PathBuf> = (paths.iter())
+            .filter_map(|path| path.canonicalize().ok())
+            .collect();
+        let mut names = UniqueNames::default();
+        let mut inputs = Vec::with_capacity(paths.len());
+        for path in paths {
+            let name = names.of(&path);
+            let result = self.output.join(format!("{name}.ply"));
+            if let Ok(result) = result.canonicalize()
+                && originals.contains(&result)
+            {
+                return Err(Failure::usage(format!(
+                    "the result for {} would replace the mesh {}: choose another directory for results",
+                    path.display(),
+                    result.display()
+                )));
+            }
+            inputs.push(Input { path, name });
+        }
+        Ok((inputs, bad))
+    }
+}
+
+/// A mesh file and a name for its results that no other has.
+struct Input {
+    path: PathBuf,
+    name: String,
+}
+
+/// A mesh that is ready for the model.
+struct Loaded {
+    mesh: Mesh,
+    sample: Sample,
+}
+
+impl Input {
+    fn load(&self, model: &TrainedModel) -> Result<Loaded, TaskError> {
+        let mesh = Mesh::read(&self.path)?;
+        let sample = model.sample(&self.path.display().to_string(), &mesh)?;
+        Ok(Loaded { mesh, sample })
+    }
+}
+
+/// A model at work.
+struct Session<'a> {
+    model: &'a TrainedModel,
+    workspace: Workspace<f32>,
+    /// Meshes that were reported and passed over.
+    bad: usize,
+}
+
+impl Session<'_> {
+    fn write_meshes(&mut self, inputs: &[Input], files: &PredictionFiles) -> Result<(), Failure> {
+        self.each(inputs, |input, loaded, prediction| {
+            let frames = loaded.sample.graph.frames();
+            let paths = files
+                .write(&input.name, &loaded.mesh, frames, &prediction)
+                .map_err(Failure::input)?;
+            let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+            print(&format!("{}: {}\n", input.path.display(), paths.join(", ")))
+        })
+    }
+
+    /// Writes a row for each mesh: its file, its class, and the probability of each class.
+    fn write_table(&mut self, inputs: &[Input], path: &Path) -> Result<(), Failure> {
+        let classes = self.model.classes.clone();
+        let name = |class: usize| match &classes {
+            Some(classes) => classes.name(class),
+            None => class.to_string(),
+        };
+        let outputs = self.model.network.output().dimension();
+        let mut failure = None;
+        let written = write_atomically(path, |table| {
+            let heads: String = (0..outputs)
+                .map(|c| format!(",{}", csv_cell(&name(c))))
+                .collect();
+            writeln!(table, "mesh,class{heads}")?;
+            let streamed = self.each(inputs, |input, _, prediction| {
+                let Prediction::MeshClass {
+                    class,
+                    probabilities,
+                } = prediction
+                else {
+                    return Ok(());
+                };
+                let (mesh, class) = (input.path.display(), name(class as usize));
+                let shares: String = probabilities.iter().map(|p| format!(",{p:.6}")).collect();
+                let row = [csv_cell(&mesh.to_string()), csv_cell(&class)].join(",");
+                writeln!(table, "{row}{shares}").map_err(Failure::input)?;
+                print(&format!("{mesh}: {class}\n"))
+            });
+            streamed.map_err(|error| {
+                failure = Some(error);
+                std::io::Error::other("the table is not complete")
+            })
+        });
+        match (failure, written) {
+            (Some(failure), _) => Err(failure),
+            (None, Err(error)) => Err(Failure::input(format!("{}: {error}", path.display()))),
+            (None, Ok(())) => print(&format!("{}\n", path.display())),
+        }
+    }
+
+    /// Does something with what the model says of each mesh, while the next one is read and prepared. Meshes
+    /// that cannot be used are reported and counted.
+    fn each(
+        &mut self,
+        inputs: &[Input],
+        mut act: impl FnMut(&Input, Loaded, Prediction) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let model = self.model;
+        std::thread::scope(|scope| {
+            // Without room, so that one mesh waits and no more.
+            let (sender, receiver) = sync_channel(0);
+            scope.spawn(move || {
+                for input in inputs {
+                    if sender.send((input, input.load(model))).is_err() {
+                        return;
+                    }
+                }
+            });
+            for (input, loaded) in receiver {
+                let predicted = loaded.and_then(|loaded| {
+                    let prediction = model.predict(&mut self.workspace, &loaded.sample)?;
+                    Ok((loaded, prediction))
+                });
+                match predicted {
+                    Ok((loaded, prediction)) => act(input, loaded, prediction)?,
+                    Err(error) => {
+                        eprintln!("error: {error}");
+                        self.bad += 1;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! Geodesic errors of correspondences, after the Princeton protocol (Kim, Lipman and Funkhouser, *Blended
+//! Intrinsic Maps*, 2011): the share of vertices whose predicted point lies within a geodesic radius of
+//! the true one on the template, over the radius in units of the root of the template's area.
+
+use crate::TaskError;
+use crate::plot::{Axis, Chart, Panel, Series};
+use gemcnn_mesh::{GeodesicSolver, Mesh, MeshReport};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Where the curve ends, in roots of the template's area.
+pub const LARGEST_RADIUS: f64 = 0.25;
+/// Points of the curve after the first.
+const STEPS: usize = 50;
+
+/// How often which wrong vertex of the template was predicted: by the true one and the predicted one.
+pub(super) type Confusions = BTreeMap<(u32, u32), u64>;
+
+/// How far predicted points are from true ones along the template.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GeodesicScores {
+    /// Mean distance in roots of the template's area, over all that can be reached.
+    pub mean: f64,
+    /// How many predictions are on another piece of the template, infinitely far.
+    pub unreachable: u64,
+    /// Radii of the curve, in roots of the template's area.
+    pub radii: Vec<f64>,
+    /// Share of vertices within each radius.
+    pub within: Vec<f64>,
+}
+
+impl GeodesicScores {
+    /// Measures wrong predictions among `counted` in all.
+    pub(super) fn new(
+        template: &Mesh,
+        confusions: &Confusions,
+        counted: u64,
+    ) -> Result<Self, TaskError> {
+        let unit = MeshReport::new(template).area.sqrt();
+        let errors = match confusions.is_empty() {
+            true => Vec::new(),
+            false => distances(template, confusions)?,
+        };
+        let wrong: u64 = confusions.values().sum();
+        let reached = errors.iter().filter(|(distance, _)| distance.is_finite());
+        let unreachable: u64 = wrong - reached.clone().map(|(_, times)| times).sum::<u64>();
+        let sum: f64 = reached.map(|(d, times)| d / unit * *times as f64).sum();
+        let radii: Vec<f64> = (0..=STEPS)
+            .map(|step| LARGEST_RADIUS * step as f64 / STEPS as f64)
+            .collect();
+        let share = |&radius: &f64| {
+            let beyond = errors.iter().filter(|(d, _)| *d / unit > radius);
+            let beyond: u64 = beyond.map(|(_, times)| times).sum();
+            1.0 - beyond as f64 / counted.max(1) as f64
+        };
+        Ok(Self {
+            mean: sum / counted.saturating_sub(unreachable).max(1) as f64,
+            unreachable,
+            within: radii.iter().map(share).collect(),
+            radii,
+        })
+    }
+
+    /// Share of vertices within a radius: that of the last point of the curve that is not beyond it.
+    pub fn share_within(&self, radius: f64) -> f64 {
+        let points = self.radii.iter().zip(&self.within);
+        let inside = points.take_while(|(r, _)| **r <= radius + 1e-9);
+        inside.last().map_or(0.0, |(_, share)| *share)
+    }
+
+    pub(super) fn to_csv(&self) -> String {
+        let mut text = "radius,share\n".to_string();
+        for (radius, share) in self.radii.iter().zip(&self.within) {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{radius:.4},{share:.6}");
+        }
+        text
+    }
+
+    pub(super) fn chart(&self, title: &str) -> Chart {
+        let points = self.radii.iter().zip(&self.within);
+        let points = points.map(|(&radius, &share)| (radius, 100.0 * share));
+        let panel = Panel::new(
+            "",
+            Axis::linear("geodesic error / root of area").limits(0.0, LARGEST_RADIUS),
+            Axis::linear("vertices within (%)").limits(0.0, 101.0),
+        );
+        let name = format!("mean error {:.5}", self.mean);
+        Chart::new(title).panel(panel.series(Series::new(name, points)))
+    }
+}
+
+/// The distance of each wrong prediction and how often it was made. The distances from a true vertex are
+/// computed once.
+fn distances(template: &Mesh, confusions: &Confusions) -> Result<Vec<(f64, u64)>, TaskError> {
+    let refuse = |error: gemcnn_mesh::GeodesicError| {
+        TaskError::setting("geodesic distances on the template", error.to_string())
+    };
+    let solver = GeodesicSolver::new(template).map_err(refuse)?;
+    let pairs: Vec<(u32, u32, u64)> = confusions.iter().map(|(&(a, b), &n)| (a, b, n)).collect();
+    let sources: Vec<&[(u32, u32, u64)]> = pairs.chunk_by(|a, b| a.0 == b.0).collect();
+    let found: Result<Vec<Vec<(f64, u64)>>, _> = sources
+        .par_iter()
+        .map(|pairs| {
+            let source = pairs.first().map_or(0, |pair| pair.0);
+            let row = solver.distances_from(source as usize)?;
+            let distance = |to: u32| row.get(to as usize).copied().unwrap_or(f64::INFINITY);
+            Ok(pairs.iter().map(|&(_, to, n)| (distance(to), n)).collect())
+        })
+        .collect();
+    Ok(found.map_err(refuse)?.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemcnn_mesh::shapes::{self, Cells};
+
+    #[test]
+    fn errors_on_a_flat_sheet_are_known() {
+        // 11 x 11 points a unit apart: the root of the area is 10.
+        let sheet = shapes::grid(11, 11, Cells::Quads).unwrap();
+        let confusions = Confusions::from([((0, 1), 3), ((0, 2), 1), ((60, 61), 2)]);
+        let scores = GeodesicScores::new(&sheet, &confusions, 10).unwrap();
+        assert!((scores.mean - 0.1 * 7.0 / 10.0).abs() < 1e-9);
+        for (radius, share) in [(0.0, 0.4), (0.095, 0.4), (0.105, 0.9), (0.205, 1.0)] {
+            assert!(
+                (scores.share_within(radius) - share).abs() < 1e-12,
+                "{radius}"
+            );
+        }
+        assert_eq!((scores.radii.len(), scores.unreachable), (STEPS + 1, 0));
+    }
+
+    #[test]
+    fn other_pieces_are_infinitely_far_and_no_errors_are_none() {
+        let (mut points, mut faces) = shapes::icosphere(1).unwrap().into_parts();
+        let first = points.len() as u32;
+        for face in faces.clone().iter() {
+            let moved: Vec<u32> = face.iter().map(|corner| corner + first).collect();
+            faces.push(&moved);
+        }
+        points.extend(
+            points
+                .clone()
+                .iter()
+                .map(|p| *p + gemcnn_mesh::DVec3::splat(5.0)),
+        );
+        let two = Mesh::new(points, faces).unwrap();
+        let scores = GeodesicScores::new(&two, &Confusions::from([((0, first), 2)]), 8).unwrap();
+        assert_eq!((scores.unreachable, scores.mean), (2, 0.0));
+        assert!(scores.within.iter().all(|&share| share == 0.75));
+        let perfect = GeodesicScores::new(&two, &Confusions::new(), 8).unwrap();
+        assert!(perfect.within.iter().all(|&share| share == 1.0));
+    }
+}

@@ -1,0 +1,384 @@
+//! How well a trained model does, in detail.
+
+mod classes;
+mod geodesic;
+mod regression;
+
+pub use classes::{ClassScore, ClassScores};
+pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
+pub use regression::RegressionScores;
+
+use crate::data::{Cache, Classes, DataConfig, Dataset, Part};
+use crate::plot::Chart;
+use crate::train::{
+    BatchPlan, BatchScores, Objective, Prefetch, Scaled, Scores, Tally, TrainedModel, names,
+};
+use crate::{Sample, SampleSource, Target, Task, TaskError};
+use gemcnn_mesh::write_atomically;
+use gemcnn_nn::{BatchTarget, Device, IGNORE, Rows, Tape, Targets, Workspace};
+use geodesic::Confusions;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// What a model is evaluated on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EvaluationOptions {
+    /// Where the meshes come from; the data of its run, if not given.
+    pub data: Option<DataConfig>,
+    /// Which of them.
+    pub part: Part,
+    /// Seed of random rotations, by which each mesh is turned before anything else.
+    pub rotation: Option<u64>,
+}
+
+impl Default for EvaluationOptions {
+    fn default() -> Self {
+        Self {
+            data: None,
+            part: Part::Test,
+            rotation: None,
+        }
+    }
+}
+
+/// How well a model does on a part of a data set.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// The data set.
+    pub data: String,
+    /// The part.
+    pub part: Part,
+    /// Seed of the rotations, if meshes were turned.
+    pub rotation: Option<u64>,
+    /// How many meshes there are.
+    pub meshes: usize,
+    /// Loss, and accuracy or error. Class weights do not count in the loss.
+    pub scores: Scores,
+    /// Class by class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<ClassScores>,
+    /// In regression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regression: Option<RegressionScores>,
+    /// In correspondence: how far off predictions are on the template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub geodesic: Option<GeodesicScores>,
+}
+
+impl Evaluation {
+    /// Writes `stem.json`, and `stem.csv`, `stem.png` and `stem.svg` where there is a table or a chart;
+    /// returns their paths.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write(&self, stem: &Path) -> Result<Vec<PathBuf>, TaskError> {
+        let mut paths = Vec::new();
+        let mut write = |ending: &str, text: String| {
+            let path = with_ending(stem, ending);
+            write_atomically(&path, |file| file.write_all(text.as_bytes()))
+                .map_err(TaskError::file(&path))?;
+            paths.push(path);
+            Ok::<_, TaskError>(())
+        };
+        if let Some(table) = self.to_csv() {
+            write(".csv", table)?;
+        }
+        let json = serde_json::to_string_pretty(self)
+            .map_err(|error| TaskError::setting("evaluation", error.to_string()))?;
+        write(".json", json + "\n")?;
+        if let Some(chart) = self.chart() {
+            paths.extend(chart.write(stem)?);
+        }
+        Ok(paths)
+    }
+
+    /// Reads `stem.json`; none if there is no such file.
+    ///
+    /// # Errors
+    /// A file that cannot be read or holds something else.
+    pub fn read(stem: &Path) -> Result<Option<Self>, TaskError> {
+        let path = with_ending(stem, ".json");
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(TaskError::file(path)(error)),
+        };
+        let evaluation = serde_json::from_str(&text).map_err(|error| {
+            TaskError::setting(path.display().to_string(), format!("{error}; remove it"))
+        })?;
+        Ok(Some(evaluation))
+    }
+
+    /// The table behind the numbers: the curve of geodesic errors in correspondence, else a row for each
+    /// class. None in regression.
+    pub fn to_csv(&self) -> Option<String> {
+        match (&self.geodesic, &self.classes) {
+            (Some(geodesic), _) => Some(geodesic.to_csv()),
+            (None, Some(classes)) => Some(classes.to_csv()),
+            (None, None) => None,
+        }
+    }
+
+    /// The curve of geodesic errors, in correspondence.
+    pub fn chart(&self) -> Option<Chart> {
+        let turned = if self.rotation.is_some() {
+            ", turned at random"
+        } else {
+            ""
+        };
+        let title = format!("Correspondence: {} part{turned}", self.part);
+        Some(self.geodesic.as_ref()?.chart(&title))
+    }
+}
+
+/// A path with more at its end, whatever dots it has.
+fn with_ending(stem: &Path, ending: &str) -> PathBuf {
+    let mut name = stem.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Evaluates a model, one mesh at a time; the next one is loaded meanwhile.
+///
+/// # Errors
+/// Data for another task, with classes that the model does not know or without a mesh in the part; a mesh
+/// that cannot be loaded; a loss that is not finite, or no target that is known.
+pub fn evaluate(
+    model: &TrainedModel,
+    options: &EvaluationOptions,
+    cache: &Cache,
+    device: &Device,
+) -> Result<Evaluation, TaskError> {
+    let config = &model.config;
+    let data = options.data.as_ref().unwrap_or(&config.data);
+    let dataset = Dataset::open_for(data, config.task)?;
+    let EvaluationOptions { part, rotation, .. } = *options;
+    if dataset.is_empty(part) {
+        let problem = format!("there is no mesh in the {part} part; choose another part");
+        return Err(TaskError::setting(dataset.name(), problem));
+    }
+    let mut preparation = config.preparation();
+    preparation.rotation = rotation;
+    // Every mesh is needed once.
+    let samples = dataset.part(part, &preparation, cache)?.with_memory(0);
+    let samples = Relabelled {
+        classes: class_map(model, &dataset)?,
+        source: &samples,
+    };
+    let objective = match &model.classes {
+        Some(classes) => Objective::Classes {
+            count: classes.count(),
+            weights: None,
+        },
+        None => Objective::Values {
+            kind: model.network.output().clone(),
+            penalty: config.training.penalty.into(),
+        },
+    };
+    let mut counts = Counts::new(model);
+    let scores = run(model, &samples, &objective, device, &mut counts)?;
+    let geodesic = match (&counts.confusions, dataset.template()) {
+        (Some(confusions), Some(template)) => {
+            Some(GeodesicScores::new(template, confusions, scores.counted)?)
+        }
+        _ => None,
+    };
+    Ok(Evaluation {
+        data: dataset.name().into(),
+        part,
+        rotation,
+        meshes: samples.len(),
+        scores,
+        classes: counts.classes,
+        regression: counts.regression.map(|sums| sums.scores()),
+        geodesic,
+    })
+}
+
+/// What is gathered beside the loss.
+struct Counts {
+    classes: Option<ClassScores>,
+    regression: Option<regression::Sums>,
+    confusions: Option<Confusions>,
+}
+
+impl Counts {
+    fn new(model: &TrainedModel) -> Self {
+        let is_correspondence = model.config.task == Task::Correspondence;
+        Self {
+            classes: model.classes.as_ref().map(ClassScores::new),
+            regression: (model.classes.is_none())
+                .then(|| regression::Sums::new(model.network.output())),
+            confusions: is_correspondence.then(Confusions::default),
+        }
+    }
+
+    fn add_labels(&mut self, labels: &[u32], predicted: &[u32]) {
+        let known = labels.iter().zip(predicted).filter(|(l, _)| **l != IGNORE);
+        for (&label, &predicted) in known {
+            if let Some(classes) = &mut self.classes {
+                classes.add(label, predicted);
+            }
+            if let Some(confusions) = &mut self.confusions
+                && label != predicted
+            {
+                *confusions.entry((label, predicted)).or_insert(0) += 1;
+            }
+        }
+    }
+}
+
+/// Runs the model over all samples.
+fn run(
+    model: &TrainedModel,
+    samples: &dyn SampleSource,
+    objective: &Objective,
+    device: &Device,
+    counts: &mut Counts,
+) -> Result<Scores, TaskError> {
+    let scaled = Scaled {
+        source: samples,
+        scaling: &model.scaling,
+    };
+    let plan = BatchPlan {
+        samples: samples.len(),
+        batch: 1,
+        shuffle: None,
+    };
+    let mut workspace = Workspace::new(device.clone());
+    let mut tally = Tally::default();
+    std::thread::scope(|scope| {
+        let all = (0, plan.steps());
+        for prepared in Prefetch::start(scope, &scaled, objective, plan, all, device) {
+            let prepared = prepared?;
+            let batch = &prepared.batch;
+            let mut tape = Tape::inference(&mut workspace, &model.parameters);
+            let x = tape.input(batch.kind().clone(), batch.features())?;
+            let (loss, mean_square, correct) = match batch.target() {
+                BatchTarget::Classes {
+                    classes, labels, ..
+                } => {
+                    let targets = Targets {
+                        classes: *classes,
+                        labels,
+                        class_weights: None,
+                    };
+                    let mut predicted = vec![0; labels.len()];
+                    let rows = Rows {
+                        predictions: Some(&mut predicted),
+                        ranks: None,
+                    };
+                    let loss =
+                        (model.network).classify(&mut tape, batch.levels(), x, targets, rows)?;
+                    counts.add_labels(labels, &predicted);
+                    let score = loss.score()?;
+                    (loss.value()?, None, score.map(|score| score.correct as u64))
+                }
+                BatchTarget::Values {
+                    penalty,
+                    values,
+                    known,
+                    ..
+                } => {
+                    let found = model.network.forward(&mut tape, batch.levels(), x)?;
+                    let mean_square = match &mut counts.regression {
+                        Some(sums) => sums.add(&found.values()?, values, known.as_deref()),
+                        None => 0.0,
+                    };
+                    let loss = tape.regression(*penalty, found, values, known.as_deref())?;
+                    (loss.value()?, Some(mean_square), None)
+                }
+            };
+            if !loss.is_finite() {
+                let name = names(samples, &prepared.samples);
+                return Err(TaskError::setting(name, format!("the loss is {loss}")));
+            }
+            tally.add(BatchScores {
+                loss,
+                mean_square,
+                correct,
+                counted: prepared.counted,
+            });
+        }
+        tally
+            .scores()
+            .ok_or_else(|| TaskError::setting("evaluation", "no target is known"))
+    })
+}
+
+/// For each class of a data set the class of the model; none where they are the same.
+fn class_map(model: &TrainedModel, dataset: &Dataset) -> Result<Option<Vec<u32>>, TaskError> {
+    let refuse = |problem: String| Err(TaskError::setting(dataset.name(), problem));
+    let (Some(known), Some(found)) = (&model.classes, dataset.classes()) else {
+        let (found, known) = (dataset.outputs(), model.network.output());
+        return match found == known {
+            true => Ok(None),
+            false => refuse(format!(
+                "its targets are {found}, but the model gives {known}"
+            )),
+        };
+    };
+    if known == found {
+        return Ok(None);
+    }
+    if model.config.task == Task::Correspondence {
+        return refuse(format!(
+            "its template has {} vertices, but that of the model has {}",
+            found.count(),
+            known.count()
+        ));
+    }
+    let counterpart = |class: usize| match found.names().get(class) {
+        Some(name) if !known.names().is_empty() => by_name(known, name),
+        _ => known.class_of(found.label(class)),
+    };
+    let map: Vec<Option<u32>> = (0..found.count()).map(counterpart).collect();
+    match map.iter().position(Option::is_none) {
+        None => Ok(map.into_iter().collect()),
+        Some(class) => refuse(format!(
+            "the model knows no class `{}`; it knows {}",
+            found.name(class),
+            (0..known.count())
+                .map(|class| known.name(class))
+                .collect::<Vec<_>>()
+                .join(", ")
+        )),
+    }
+}
+
+fn by_name(classes: &Classes, name: &str) -> Option<u32> {
+    let place = classes.names().iter().position(|known| known == name)?;
+    Some(place as u32)
+}
+
+/// Samples with the classes of the model.
+struct Relabelled<'a> {
+    source: &'a dyn SampleSource,
+    classes: Option<Vec<u32>>,
+}
+
+impl SampleSource for Relabelled<'_> {
+    fn len(&self) -> usize {
+        self.source.len()
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.source.name(index)
+    }
+
+    fn load(&self, index: usize) -> Result<Sample, TaskError> {
+        let mut sample = self.source.load(index)?;
+        if let Some(map) = &self.classes {
+            let relabel = |label: &mut u32| {
+                // What is not known stays so.
+                *label = map.get(*label as usize).copied().unwrap_or(IGNORE);
+            };
+            match &mut sample.target {
+                Target::VertexLabels(labels) => labels.iter_mut().for_each(relabel),
+                Target::MeshLabel(label) => relabel(label),
+                Target::Unknown | Target::VertexValues { .. } => {}
+            }
+        }
+        Ok(sample)
+    }
+}

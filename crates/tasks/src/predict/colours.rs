@@ -1,0 +1,76 @@
+//! Colours of predictions.
+
+use super::Prediction;
+use crate::data::vectors;
+use gemcnn_mesh::render::{colour_map, label_colour};
+use gemcnn_mesh::{AttributeValues, DVec3, Frame, Mesh, VertexAttribute};
+
+/// A colour for each vertex of a template, by where it is: near points look alike, and so do points
+/// that correspond.
+pub(super) fn by_position(template: &Mesh) -> Vec<[u8; 3]> {
+    let points = template.vertices();
+    let low = points.iter().copied().fold(DVec3::INFINITY, DVec3::min);
+    let high = points.iter().copied().fold(DVec3::NEG_INFINITY, DVec3::max);
+    let span = (high - low).max(DVec3::splat(f64::MIN_POSITIVE));
+    // Neither black nor white, which shading needs.
+    let byte = |share: f64| (50.0 + 190.0 * share).round() as u8;
+    let colour = |point: &DVec3| ((*point - low) / span).to_array().map(byte);
+    points.iter().map(colour).collect()
+}
+
+/// A template's colours as columns of its file.
+pub(crate) fn template_attributes(template: &Mesh) -> [VertexAttribute; 3] {
+    attributes(&by_position(template))
+}
+
+/// Colours as columns of a file.
+pub(super) fn attributes(colours: &[[u8; 3]]) -> [VertexAttribute; 3] {
+    let column = |name: &str, channel: usize| {
+        let values = colours.iter().map(|colour| colour[channel]).collect();
+        VertexAttribute::new(name, AttributeValues::U8(values))
+    };
+    [column("red", 0), column("green", 1), column("blue", 2)]
+}
+
+/// A colour for each vertex: of the template where there is one, of the palette for classes, from dark to
+/// light for the first number, or for the length of the first vector.
+pub(super) fn of_prediction(
+    prediction: &Prediction,
+    template: Option<&[[u8; 3]]>,
+    frames: &[Frame],
+) -> Vec<[u8; 3]> {
+    match prediction {
+        Prediction::MeshClass { .. } => Vec::new(),
+        Prediction::VertexClasses(classes) => {
+            let from_template = |class: u32| template?.get(class as usize).copied();
+            let colour = |&class| from_template(class).unwrap_or_else(|| label_colour(class));
+            classes.iter().map(colour).collect()
+        }
+        Prediction::VertexValues { kind, values } => {
+            let rows = values.chunks_exact(kind.dimension().max(1));
+            let sizes: Vec<f64> = match kind.multiplicity(0) {
+                0 => {
+                    let count = kind.multiplicity(1);
+                    let all = vectors::in_space(frames, &order_one(kind, values));
+                    let first = all.iter().step_by(count.max(1));
+                    first.map(|vector| vector.length()).collect()
+                }
+                _ => rows.map(|row| f64::from(row[0])).collect(),
+            };
+            let finite = sizes.iter().copied().filter(|size| size.is_finite());
+            let low = finite.clone().fold(f64::INFINITY, f64::min);
+            let high = finite.fold(f64::NEG_INFINITY, f64::max);
+            let span = if high > low { high - low } else { 1.0 };
+            let colour = |size: &f64| colour_map((size - low) / span);
+            sizes.iter().map(colour).collect()
+        }
+    }
+}
+
+/// The numbers of order 1 alone, row after row.
+pub(super) fn order_one(kind: &gemcnn_nn::FeatureType, values: &[f32]) -> Vec<f32> {
+    let range = kind.range(1);
+    let rows = values.chunks_exact(kind.dimension().max(1));
+    rows.flat_map(|row| row[range.clone()].iter().copied())
+        .collect()
+}

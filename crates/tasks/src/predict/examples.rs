@@ -1,0 +1,49 @@
+//! Predictions for a few meshes of a data set, for a first look.
+
+use super::{Prediction, PredictionFiles, UniqueNames};
+use crate::TaskError;
+use crate::data::{Dataset, Part};
+use crate::train::TrainedModel;
+use gemcnn_mesh::render::RenderOptions;
+use gemcnn_nn::{Device, Workspace};
+use std::path::Path;
+
+/// How many meshes are shown.
+const EXAMPLES: usize = 3;
+
+/// Writes meshes and pictures of what a model says of the first meshes of a part to a directory. A class
+/// of a whole mesh cannot be seen: then nothing is written.
+///
+/// # Errors
+/// A mesh that cannot be read, or a file that cannot be written.
+pub fn write_examples(
+    model: &TrainedModel,
+    dataset: &Dataset,
+    part: Part,
+    device: &Device,
+    directory: &Path,
+) -> Result<(), TaskError> {
+    let mut workspace = Workspace::new(device.clone());
+    let mut names = UniqueNames::default();
+    let mut files = None;
+    for index in 0..dataset.len(part).min(EXAMPLES) {
+        let mesh = dataset.mesh(part, index)?;
+        let name = dataset.mesh_name(part, index);
+        let sample = model.sample(name, &mesh)?;
+        let prediction = model.predict(&mut workspace, &sample)?;
+        if let Prediction::MeshClass { .. } = prediction {
+            return Ok(());
+        }
+        let files = match &mut files {
+            Some(files) => files,
+            none => none.insert(PredictionFiles::new(
+                directory,
+                model,
+                Some(RenderOptions::default()),
+            )?),
+        };
+        let name = names.of(name.as_ref());
+        files.write(&name, &mesh, sample.graph.frames(), &prediction)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Predictions as files: meshes with labels, values, vectors and colours; arrays; pictures.
+
+use super::{Prediction, colours};
+use crate::TaskError;
+use crate::data::{Classes, npy_f32, npy_i64, vectors};
+use crate::train::TrainedModel;
+use gemcnn_mesh::render::{Arrow, RenderOptions, render};
+use gemcnn_mesh::{
+    AttributeValues, DVec3, Frame, Mesh, MeshReport, VertexAttribute, WriteOptions,
+    write_atomically, write_mesh,
+};
+use std::path::{Path, PathBuf};
+
+/// Most arrows in a picture: more hide each other.
+const MOST_ARROWS: usize = 1500;
+const ARROW_COLOUR: [u8; 3] = [40, 40, 40];
+
+/// Writes what a model says of meshes to a directory. Each file appears whole or not at all, in the place
+/// of one of the same name.
+#[derive(Debug, Clone)]
+pub struct PredictionFiles {
+    directory: PathBuf,
+    classes: Option<Classes>,
+    /// Colours of a template's vertices, in correspondence.
+    template: Option<Vec<[u8; 3]>>,
+    /// How pictures are made, if they are.
+    pictures: Option<RenderOptions>,
+}
+
+impl PredictionFiles {
+    /// Makes the directory. In correspondence a model with its template gives vertices the colours of
+    /// the points of the template that they are said to be.
+    ///
+    /// # Errors
+    /// A directory that cannot be made.
+    pub fn new(
+        directory: &Path,
+        model: &TrainedModel,
+        pictures: Option<RenderOptions>,
+    ) -> Result<Self, TaskError> {
+        std::fs::create_dir_all(directory).map_err(TaskError::file(directory))?;
+        Ok(Self {
+            directory: directory.into(),
+            classes: model.classes.clone(),
+            template: model.template.as_ref().map(colours::by_position),
+            pictures,
+        })
+    }
+
+    /// Writes `NAME.ply`, `NAME.npy` and `NAME.png` for a mesh with its frames, and returns their paths.
+    /// For a class of the whole mesh there are none.
+    ///
+    /// # Errors
+    /// A file that cannot be written, a prediction of another mesh, or values of an order above 1, which have
+    /// no form outside of the frames.
+    pub fn write(
+        &self,
+        name: &str,
+        mesh: &Mesh,
+        frames: &[Frame],
+        prediction: &Prediction,
+    ) -> Result<Vec<PathBuf>, TaskError> {
+        let vertices = mesh.vertex_count();
+        let rows = match prediction {
+            Prediction::MeshClass { .. } => vertices,
+            Prediction::VertexClasses(classes) => classes.len(),
+            Prediction::VertexValues { kind, values } => values.len() / kind.dimension().max(1),
+        };
+        if rows != vertices || frames.len() != vertices {
+            let problem = format!("a prediction for {rows} vertices, but it has {vertices}");
+            return Err(TaskError::setting(name, problem));
+        }
+        let (columns, array) = match prediction {
+            Prediction::MeshClass { .. } => return Ok(Vec::new()),
+            Prediction::VertexClasses(classes) => self.labels(classes),
+            Prediction::VertexValues { kind, values } => {
+                if kind.highest_order() > 1 {
+                    let problem = format!("values of type {kind} cannot be written to files");
+                    return Err(TaskError::setting(name, problem));
+                }
+                values_and_vectors(kind, values, frames)
+            }
+        };
+        let colours = colours::of_prediction(prediction, self.template.as_deref(), frames);
+        let mut attributes = columns;
+        attributes.extend(colours::attributes(&colours));
+        let path = |ending: &str| self.directory.join(format!("{name}.{ending}"));
+        let mut paths = vec![path("ply"), path("npy")];
+        write_mesh(&paths[0], mesh, &attributes, &WriteOptions::default())?;
+        write_atomically(&paths[1], |file| file.write_all(&array))
+            .map_err(TaskError::file(&paths[1]))?;
+        if let Some(options) = &self.pictures {
+            let arrows = arrows(prediction, mesh, frames);
+            let picture = render(mesh, Some(&colours), &arrows, options)
+                .map_err(|error| TaskError::setting(name, error.to_string()))?;
+            let path = path("png");
+            write_atomically(&path, |file| file.write_all(&picture.encode_png()))
+                .map_err(TaskError::file(&path))?;
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+
+    /// Labels as a column and as an array.
+    fn labels(&self, classes: &[u32]) -> (Vec<VertexAttribute>, Vec<u8>) {
+        let label = |&class: &u32| match &self.classes {
+            Some(all) => all.label(class as usize),
+            None => class.into(),
+        };
+        let labels: Vec<i64> = classes.iter().map(label).collect();
+        let short: Result<Vec<i32>, _> = labels.iter().map(|&label| label.try_into()).collect();
+        let column = match short {
+            Ok(short) => AttributeValues::I32(short),
+            Err(_) => AttributeValues::F64(labels.iter().map(|&label| label as f64).collect()),
+        };
+        let columns = vec![VertexAttribute::new("label", column)];
+        (columns, npy_i64(&labels))
+    }
+}
+
+/// Scalars, then vectors of space, as columns and as an array of the same columns.
+fn values_and_vectors(
+    kind: &gemcnn_nn::FeatureType,
+    values: &[f32],
+    frames: &[Frame],
+) -> (Vec<VertexAttribute>, Vec<u8>) {
+    let (scalars, vectors) = (kind.multiplicity(0), kind.multiplicity(1));
+    let number = |count: usize, index: usize| match count {
+        1 => String::new(),
+        _ => index.to_string(),
+    };
+    let mut columns: Vec<(String, Vec<f32>)> = Vec::new();
+    let rows = values.chunks_exact(kind.dimension().max(1));
+    for scalar in 0..scalars {
+        let column = rows.clone().map(|row| row[scalar]).collect();
+        columns.push((format!("value{}", number(scalars, scalar)), column));
+    }
+    let in_space = vectors::in_space(frames, &colours::order_one(kind, values));
+    for vector in 0..vectors {
+        for (axis, letter) in ["x", "y", "z"].into_iter().enumerate() {
+            let of_vertices = in_space.iter().skip(vector).step_by(vectors);
+            let column = of_vertices.map(|v| v[axis] as f32).collect();
+            columns.push((format!("v{letter}{}", number(vectors, vector)), column));
+        }
+    }
+    let width = columns.len();
+    let flat: Vec<f32> = (0..frames.len())
+        .flat_map(|row| columns.iter().map(move |(_, column)| column[row]))
+        .collect();
+    let array = npy_f32(&flat, (width > 1).then_some(width));
+    let column = |(name, values)| VertexAttribute::new(name, AttributeValues::F32(values));
+    (columns.into_iter().map(column).collect(), array)
+}
+
+/// The first vector of vertices, some of them where there are many; the longest reaches to the next arrow.
+fn arrows(prediction: &Prediction, mesh: &Mesh, frames: &[Frame]) -> Vec<Arrow> {
+    let Prediction::VertexValues { kind, values } = prediction else {
+        return Vec::new();
+    };
+    let count = kind.multiplicity(1);
+    if count == 0 {
+        return Vec::new();
+    }
+    let vectors = vectors::in_space(frames, &colours::order_one(kind, values));
+    let vectors: Vec<DVec3> = vectors.into_iter().step_by(count).collect();
+    let every = vectors.len().div_ceil(MOST_ARROWS).max(1);
+    let shown = vectors.len().div_ceil(every).max(1);
+    let spacing = (MeshReport::new(mesh).area / shown as f64).sqrt();
+    let longest = vectors.iter().map(|v| v.length()).fold(0.0, f64::max);
+    if longest == 0.0 {
+        return Vec::new();
+    }
+    let arrow = |(&from, vector): (&DVec3, &DVec3)| Arrow {
+        from,
+        to: from + *vector * (spacing / longest),
+        colour: ARROW_COLOUR,
+    };
+    let pairs = mesh.vertices().iter().zip(&vectors);
+    pairs.step_by(every).map(arrow).collect()
+}

@@ -1,0 +1,24 @@
+//! Using a trained model: what it says of meshes, and the files that keep it.
+//!
+//! ```no_run
+//! use gemcnn_mesh::Mesh;
+//! use gemcnn_nn::{Device, Workspace};
+//! use gemcnn_tasks::train::TrainedModel;
+//! let model = TrainedModel::read("runs/teeth-1".as_ref())?;
+//! let mut workspace = Workspace::new(Device::Cpu);
+//! let sample = model.sample("jaw", &Mesh::read("jaw.ply")?)?;
+//! let prediction = model.predict(&mut workspace, &sample)?;
+//! # Ok::<(), gemcnn_tasks::TaskError>(())
+//! ```
+
+mod colours;
+mod examples;
+mod files;
+mod names;
+mod prediction;
+
+pub(crate) use colours::template_attributes;
+pub use examples::write_examples;
+pub use files::PredictionFiles;
+pub use names::UniqueNames;
+pub use prediction::Prediction;

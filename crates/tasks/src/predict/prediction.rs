@@ -1,0 +1,110 @@
+//! What a model says of a mesh.
+
+use crate::train::TrainedModel;
+use crate::{Batch, Sample, Target, Task, TaskError};
+use gemcnn_mesh::Mesh;
+use gemcnn_nn::{FeatureType, Tape, Workspace};
+
+/// What a model says of a mesh.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Prediction {
+    /// A class for each vertex.
+    VertexClasses(Vec<u32>),
+    /// A class for the whole mesh.
+    MeshClass {
+        /// The most probable one.
+        class: u32,
+        /// Of all classes; they add up to 1.
+        probabilities: Vec<f32>,
+    },
+    /// Numbers for each vertex, as features of a type in the frames of the vertices.
+    VertexValues {
+        /// Type of each row.
+        kind: FeatureType,
+        /// Row after row.
+        values: Vec<f32>,
+    },
+}
+
+impl TrainedModel {
+    /// A mesh made ready for the model: geometry and scaled features. The name stands in messages.
+    ///
+    /// # Errors
+    /// A mesh without the geometry or the features that the model needs.
+    pub fn sample(&self, name: &str, mesh: &Mesh) -> Result<Sample, TaskError> {
+        let preparation = self.config.preparation();
+        let mut prepared = preparation.prepare(name, mesh)?;
+        self.scaling.apply(&mut prepared.features);
+        Ok(Sample {
+            name: name.into(),
+            graph: prepared.graph,
+            hierarchy: prepared.hierarchy,
+            kind: preparation.features.kind(),
+            features: prepared.features,
+            target: Target::Unknown,
+        })
+    }
+
+    /// What the model says of a sample with scaled features.
+    ///
+    /// # Errors
+    /// A sample that does not fit the model, or work on a GPU that failed.
+    pub fn predict(
+        &self,
+        workspace: &mut Workspace<f32>,
+        sample: &Sample,
+    ) -> Result<Prediction, TaskError> {
+        let batch = Batch::new(&[sample])?;
+        let mut tape = Tape::inference(workspace, &self.parameters);
+        let x = tape.input(self.network.input().clone(), &batch.features)?;
+        if let Task::Segmentation | Task::Correspondence = self.config.task {
+            let classes = self.network.predict_classes(&mut tape, &batch, x)?;
+            return Ok(Prediction::VertexClasses(classes));
+        }
+        let outputs = self.network.forward(&mut tape, &batch, x)?;
+        let values = outputs.values()?.into_owned();
+        Ok(match self.config.task {
+            Task::Classification => {
+                let probabilities = softmax(&values);
+                Prediction::MeshClass {
+                    class: first_largest(&probabilities),
+                    probabilities,
+                }
+            }
+            _ => Prediction::VertexValues {
+                kind: self.network.output().clone(),
+                values,
+            },
+        })
+    }
+}
+
+fn softmax(logits: &[f32]) -> Vec<f32> {
+    let peak = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let powers: Vec<f32> = logits.iter().map(|logit| (logit - peak).exp()).collect();
+    let sum: f32 = powers.iter().sum();
+    powers.iter().map(|power| power / sum).collect()
+}
+
+fn first_largest(values: &[f32]) -> u32 {
+    let mut best = 0;
+    for (place, value) in values.iter().enumerate() {
+        if *value > values[best] {
+            best = place;
+        }
+    }
+    best as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_add_up_for_any_logits() {
+        let probabilities = softmax(&[1000.0, 999.0, -1000.0]);
+        assert!((probabilities.iter().sum::<f32>() - 1.0).abs() < 1e-6);
+        assert!((probabilities[0] / probabilities[1] - 1f32.exp()).abs() < 1e-4);
+        assert_eq!(first_largest(&[0.2, 0.5, 0.5]), 1);
+    }
+}
