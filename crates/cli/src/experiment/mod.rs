@@ -12,7 +12,7 @@ use clap::Subcommand;
 #[derive(Subcommand)]
 pub enum ExperimentCommand {
     Equivariance(equivariance::EquivarianceCommand),
-    Mnist(mnist::MnistCommand),
+    Mnist(Box<mnist::MnistCommand>),
     NonlinearityCost(nonlinearity_cost::NonlinearityCostCommand),
 }
 
