@@ -14,7 +14,7 @@ use clap::Subcommand;
 pub enum ExperimentCommand {
     Bodies(bodies::BodiesCommand),
     Equivariance(equivariance::EquivarianceCommand),
-    Mnist(mnist::MnistCommand),
+    Mnist(Box<mnist::MnistCommand>),
     NonlinearityCost(nonlinearity_cost::NonlinearityCostCommand),
 }
 
