@@ -7,7 +7,7 @@ use crate::output::{count, grouped, print, table};
 use crate::progress;
 use clap::{Args, ValueEnum};
 use gemcnn_tasks::Task;
-use gemcnn_tasks::data::{DataConfig, Part};
+use gemcnn_tasks::data::{DataConfig, Dataset, Part};
 use gemcnn_tasks::evaluation::{ClassScores, Evaluation, EvaluationOptions, evaluate};
 use gemcnn_tasks::train::TrainedModel;
 use std::fmt::Write;
@@ -75,12 +75,16 @@ impl EvalArgs {
             false => self.device.open(products),
         }?;
         let options = EvaluationOptions {
-            data: self.data.clone().map(DataConfig::Folder),
             part: self.part.into(),
             rotation: self.rotate,
         };
+        let data = match &self.data {
+            Some(folder) => DataConfig::Folder(folder.clone()),
+            None => model.config.data.clone(),
+        };
         let evaluation = progress::during("evaluating", || {
-            evaluate(&model, &options, &self.cache.open(), &device)
+            let dataset = Dataset::open_for(&data, model.config.task)?;
+            evaluate(&model, &dataset, options, &self.cache.open(), &device)
         })
         .map_err(Failure::input)?;
         let files = evaluation.write(&self.stem()).map_err(Failure::input)?;

@@ -1,6 +1,6 @@
 //! `gemcnn eval` and `gemcnn predict` as a user runs them, on models trained a moment before.
 
-use gemcnn_mesh::shapes::{self, Cells};
+use gemcnn_mesh::shapes::{self, BodyFamily, BodyOptions, Cells};
 use gemcnn_mesh::{AttributeValues, DVec3, Mesh, MeshFile, VertexAttribute, WriteOptions};
 use gemcnn_mesh::{read_mesh, write_mesh};
 use serde_json::Value;
@@ -410,17 +410,11 @@ fn correspondence_is_measured_along_the_template() {
 #[test]
 fn turned_bodies_keep_their_classes_with_invariant_features_alone() {
     let workshop = Workshop::new();
-    workshop.succeed(&[
-        "data",
-        "make",
-        "bodies",
-        "made",
-        "--count",
-        "2",
-        "--vertices",
-        "500",
-    ]);
-    let body = Mesh::read(workshop.path("made/meshes/body_001.ply")).unwrap();
+    let options = BodyOptions {
+        vertices: 500,
+        ..Default::default()
+    };
+    let body = BodyFamily::new(&options).unwrap().body(1);
     let turn = |p: DVec3| {
         let (sin, cos) = 2.1f64.sin_cos();
         DVec3::new(p.z + 1.0, cos * p.x - sin * p.y, sin * p.x + cos * p.y)

@@ -8,7 +8,7 @@ pub use classes::{ClassScore, ClassScores};
 pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
 pub use regression::RegressionScores;
 
-use crate::data::{Cache, Classes, DataConfig, Dataset, Part};
+use crate::data::{Cache, Classes, Dataset, Part};
 use crate::plot::Chart;
 use crate::train::{
     BatchPlan, BatchScores, Objective, Prefetch, Scaled, Scores, Tally, TrainedModel, names,
@@ -20,11 +20,9 @@ use geodesic::Confusions;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// What a model is evaluated on.
-#[derive(Debug, Clone, PartialEq)]
+/// Which meshes of a data set a model is evaluated on, and how they lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EvaluationOptions {
-    /// Where the meshes come from; the data of its run, if not given.
-    pub data: Option<DataConfig>,
     /// Which of them.
     pub part: Part,
     /// Seed of random rotations, by which each mesh is turned before anything else.
@@ -34,7 +32,6 @@ pub struct EvaluationOptions {
 impl Default for EvaluationOptions {
     fn default() -> Self {
         Self {
-            data: None,
             part: Part::Test,
             rotation: None,
         }
@@ -145,14 +142,21 @@ fn with_ending(stem: &Path, ending: &str) -> PathBuf {
 /// that cannot be loaded; a loss that is not finite, or no target that is known.
 pub fn evaluate(
     model: &TrainedModel,
-    options: &EvaluationOptions,
+    dataset: &Dataset,
+    options: EvaluationOptions,
     cache: &Cache,
     device: &Device,
 ) -> Result<Evaluation, TaskError> {
     let config = &model.config;
-    let data = options.data.as_ref().unwrap_or(&config.data);
-    let dataset = Dataset::open_for(data, config.task)?;
-    let EvaluationOptions { part, rotation, .. } = *options;
+    let EvaluationOptions { part, rotation } = options;
+    if dataset.task() != config.task {
+        let problem = format!(
+            "it is for {}, the model for {}",
+            dataset.task(),
+            config.task
+        );
+        return Err(TaskError::setting(dataset.name(), problem));
+    }
     if dataset.is_empty(part) {
         let problem = format!("there is no mesh in the {part} part; choose another part");
         return Err(TaskError::setting(dataset.name(), problem));
@@ -162,7 +166,7 @@ pub fn evaluate(
     // Every mesh is needed once.
     let samples = dataset.part(part, &preparation, cache)?.with_memory(0);
     let samples = Relabelled {
-        classes: class_map(model, &dataset)?,
+        classes: class_map(model, dataset)?,
         source: &samples,
     };
     let objective = match &model.classes {

@@ -10,7 +10,7 @@ mod row;
 pub use report::{Report, RowReport, RunReport, Spread};
 pub use row::{PaperResult, Row};
 
-use crate::data::{BodiesConfig, Cache, DataConfig};
+use crate::data::{BodiesConfig, Cache, DataConfig, Dataset};
 use crate::evaluation::{Evaluation, EvaluationOptions, evaluate};
 use crate::train::{
     Event, Observer, Outcome, Precision, RunConfig, RunDirectory, StopFlag, TrainedModel,
@@ -97,6 +97,7 @@ pub fn run(
     if settings.rows.is_empty() || settings.seeds == 0 {
         return Err(TaskError::setting("experiment", "there is nothing to run"));
     }
+    let dataset = Dataset::open_for(&settings.data, Task::Correspondence)?;
     let mut report = Report::new(settings, device);
     let total = settings.rows.len() as u64 * settings.seeds;
     let mut number = 0;
@@ -110,7 +111,8 @@ pub fn run(
             let config = settings.config(row, seed);
             let outcome = match trained(&config, &path, cache, device, observer, stop) {
                 Ok(Some((model, seconds))) => {
-                    let run = test(&model, &path, seed, seconds, cache, device)?;
+                    let [still, turned] = test(&model, &dataset, &path, cache, device)?;
+                    let run = RunReport::new(seed, seconds, &still, &turned);
                     observer.observe(Event::Note(&run.to_string()));
                     Ok(run)
                 }
@@ -155,15 +157,14 @@ fn trained(
     Ok(Some((model, seconds)))
 }
 
-/// Tests a model on bodies as they are and turned at random.
+/// Tests a model on bodies as they are and turned at random, unless that was done before.
 fn test(
     model: &TrainedModel,
+    dataset: &Dataset,
     path: &Path,
-    seed: u64,
-    seconds: f64,
     cache: &Cache,
     device: &Device,
-) -> Result<RunReport, TaskError> {
+) -> Result<[Evaluation; 2], TaskError> {
     let evaluated = |rotation: Option<u64>| {
         let stem = path.join(match rotation {
             Some(seed) => format!("eval-test-rotated-{seed}"),
@@ -176,19 +177,9 @@ fn test(
             rotation,
             ..Default::default()
         };
-        let evaluation = evaluate(model, &options, cache, device)?;
+        let evaluation = evaluate(model, dataset, options, cache, device)?;
         evaluation.write(&stem)?;
         Ok::<_, TaskError>(evaluation)
     };
-    let (still, turned) = (evaluated(None)?, evaluated(Some(ROTATION))?);
-    let accuracy = |evaluation: &Evaluation| evaluation.scores.accuracy.unwrap_or(0.0);
-    let geodesic = |evaluation: &Evaluation| evaluation.geodesic.as_ref().map(|g| g.mean);
-    Ok(RunReport {
-        seed,
-        accuracy: accuracy(&still),
-        accuracy_rotated: accuracy(&turned),
-        geodesic_error: geodesic(&still),
-        geodesic_error_rotated: geodesic(&turned),
-        training_seconds: seconds,
-    })
+    Ok([evaluated(None)?, evaluated(Some(ROTATION))?])
 }

@@ -3,6 +3,7 @@
 use super::{PaperResult, Row, Settings};
 use crate::TaskError;
 use crate::data::DataConfig;
+use crate::evaluation::Evaluation;
 use crate::train::device_name;
 use gemcnn_mesh::write_atomically;
 use gemcnn_nn::Device;
@@ -60,6 +61,22 @@ pub struct RunReport {
     pub geodesic_error_rotated: Option<f64>,
     /// Seconds of training, without preparation, evaluations and checkpoints.
     pub training_seconds: f64,
+}
+
+impl RunReport {
+    /// From the seed, the seconds of training, and tests on bodies as they are and turned at random.
+    pub(super) fn new(seed: u64, seconds: f64, still: &Evaluation, turned: &Evaluation) -> Self {
+        let accuracy = |evaluation: &Evaluation| evaluation.scores.accuracy.unwrap_or(0.0);
+        let geodesic = |evaluation: &Evaluation| evaluation.geodesic.as_ref().map(|g| g.mean);
+        Self {
+            seed,
+            accuracy: accuracy(still),
+            accuracy_rotated: accuracy(turned),
+            geodesic_error: geodesic(still),
+            geodesic_error_rotated: geodesic(turned),
+            training_seconds: seconds,
+        }
+    }
 }
 
 impl fmt::Display for RunReport {
