@@ -74,7 +74,7 @@ impl Default for Experiment {
             epochs: 20,
             batch: 128,
             rate: 0.01,
-            schedule: RateRule::Plateau,
+            schedule: RateRule::OneCycle,
             weight_decay: 1e-5,
             training_digits: None,
             validation_digits: 5000,
@@ -91,6 +91,8 @@ impl Experiment {
             seeds: vec![1],
             epochs: 3,
             batch: 25,
+            // With so few steps there is no time to rise and fall.
+            schedule: RateRule::Plateau,
             validation_digits: 100,
             ..Self::default()
         }
