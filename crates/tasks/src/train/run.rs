@@ -103,7 +103,7 @@ fn write_beginning(
     if let Some(template) = dataset.template() {
         let colours = template_attributes(template);
         write_mesh(
-            &run.template(),
+            run.template(),
             template,
             &colours,
             &WriteOptions::default(),
