@@ -102,12 +102,7 @@ fn write_beginning(
     run.write_durably(&run.versions(), versions.as_bytes())?;
     if let Some(template) = dataset.template() {
         let colours = template_attributes(template);
-        write_mesh(
-            &run.template(),
-            template,
-            &colours,
-            &WriteOptions::default(),
-        )?;
+        write_mesh(run.template(), template, &colours, &WriteOptions::default())?;
     }
     run.write_durably(&run.config(), config.to_toml()?.as_bytes())
 }
