@@ -2,7 +2,7 @@
 
 use crate::NnError;
 use gemcnn_kernels::Real;
-use gemcnn_kernels::cuda::{CudaDevice, CudaError};
+use gemcnn_kernels::cuda::{CudaDevice, CudaError, Ready};
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::str::FromStr;
@@ -147,31 +147,68 @@ fn not_single_precision() -> NnError {
 /// What was sent to a device once, kept for the next time; no part of what it belongs to.
 #[derive(Debug)]
 pub(crate) struct Sent<V> {
-    place: Mutex<Option<(CudaDevice, Arc<V>)>>,
+    place: Mutex<Option<SentValue<V>>>,
+}
+
+#[derive(Debug)]
+struct SentValue<V> {
+    device: CudaDevice,
+    value: Arc<V>,
+    /// The end of the copies, if they ran ahead: who uses the value has to wait for it.
+    ready: Option<Arc<Ready>>,
+}
+
+// A derived one would ask for values that can be copied.
+impl<V> Clone for SentValue<V> {
+    fn clone(&self) -> Self {
+        Self {
+            device: self.device.clone(),
+            value: self.value.clone(),
+            ready: self.ready.clone(),
+        }
+    }
 }
 
 impl<V> Sent<V> {
     /// Something that is on a device already.
     pub fn holding(device: &CudaDevice, value: V) -> Self {
         Self {
-            place: Mutex::new(Some((device.clone(), Arc::new(value)))),
+            place: Mutex::new(Some(SentValue {
+                device: device.clone(),
+                value: Arc::new(value),
+                ready: None,
+            })),
         }
     }
 
-    /// What is on the device already, else what `send` sends there.
+    /// What is on the device already, else what `send` sends there. What was sent ahead is waited for, by
+    /// the device, before its first use.
     pub fn to(
         &self,
         device: &CudaDevice,
         send: impl FnOnce() -> Result<V, NnError>,
     ) -> Result<Arc<V>, NnError> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((owner, value)) = &*place
-            && owner == device
+        if let Some(sent) = &mut *place
+            && sent.device == *device
         {
-            return Ok(value.clone());
+            if !device.is_ahead()
+                && let Some(ready) = sent.ready.take()
+            {
+                device.wait_for(&ready)?;
+            }
+            return Ok(sent.value.clone());
         }
         let value = Arc::new(send()?);
-        *place = Some((device.clone(), value.clone()));
+        let ready = match device.is_ahead() {
+            true => Some(Arc::new(device.ready()?)),
+            false => None,
+        };
+        *place = Some(SentValue {
+            device: device.clone(),
+            value: value.clone(),
+            ready,
+        });
         Ok(value)
     }
 }

@@ -6,10 +6,10 @@ use crate::storage::Storage;
 use crate::tape::{DeviceValues, single_targets};
 use crate::{Device, GraphBatch, HierarchyBatch, Levels, NnError, Penalty, Targets};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
-use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, Ready};
+use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
 use gemcnn_kernels::regression::Regression;
 use gemcnn_kernels::{FeatureType, Real};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// What a network should say of a batch.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,8 +54,6 @@ pub struct TrainingBatch<T: Real> {
     features: Vec<T>,
     target: BatchTarget<T>,
     sent: Sent<SentBatch<T>>,
-    /// Marks the end of copies that run ahead, until a step has put itself behind it.
-    ready: Mutex<Option<Ready>>,
 }
 
 /// Features and targets on a GPU.
@@ -125,7 +123,6 @@ impl<T: Real> TrainingBatch<T> {
             features,
             target,
             sent: Sent::default(),
-            ready: Mutex::new(None),
         };
         let vertices = (batch.levels().graphs().first()).map_or(0, GraphBatch::vertex_count);
         let expected = vertices * batch.kind.dimension();
@@ -169,9 +166,7 @@ impl<T: Real> TrainingBatch<T> {
         for graph in self.levels().graphs() {
             graph.on(&ahead)?;
         }
-        self.sent.to(&ahead, || self.send(&ahead))?;
-        *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead.ready()?);
-        Ok(())
+        self.on(&ahead).map(drop)
     }
 
     fn send(&self, device: &CudaDevice) -> Result<SentBatch<T>, NnError> {
@@ -215,16 +210,8 @@ impl<T: Real> TrainingBatch<T> {
         })
     }
 
-    /// Features and targets on a GPU, after the copies that ran ahead.
+    /// Features and targets on a GPU.
     pub(crate) fn on(&self, device: &CudaDevice) -> Result<Arc<SentBatch<T>>, NnError> {
-        let ready = self
-            .ready
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(ready) = ready {
-            device.wait_for(&ready)?;
-        }
         self.sent.to(device, || self.send(device))
     }
 
@@ -290,7 +277,6 @@ impl<T: Real> TrainingBatch<T> {
             features: Vec::new(),
             target: self.target.clone(),
             sent: Sent::holding(device, SentBatch { features, target }),
-            ready: Mutex::new(None),
         })
     }
 

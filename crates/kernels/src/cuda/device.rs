@@ -448,6 +448,11 @@ impl CudaDevice {
         }
     }
 
+    /// Whether it is the queue of copies that run ahead.
+    pub fn is_ahead(&self) -> bool {
+        self.lane == Lane::Ahead
+    }
+
     /// A mark after all work queued so far.
     ///
     /// # Errors
