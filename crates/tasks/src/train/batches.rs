@@ -38,16 +38,22 @@ impl BatchPlan {
 
     /// The order of the samples in an epoch.
     fn order(&self, epoch: u64) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.samples).collect();
-        if let Some(seed) = self.shuffle {
-            let mut random = ChaCha8Rng::seed_from_u64(seed);
-            random.set_stream(epoch);
-            for end in (1..order.len()).rev() {
-                order.swap(end, random.random_range(0..=end));
-            }
+        match self.shuffle {
+            Some(seed) => shuffled(self.samples, seed, epoch),
+            None => (0..self.samples).collect(),
         }
-        order
     }
+}
+
+/// The numbers below `count` in the random order of one epoch of one seed.
+pub(crate) fn shuffled(count: usize, seed: u64, epoch: u64) -> Vec<usize> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(epoch);
+    let mut order: Vec<usize> = (0..count).collect();
+    for end in (1..count).rev() {
+        order.swap(end, random.random_range(0..=end));
+    }
+    order
 }
 
 /// A step, ready to be made.

@@ -17,7 +17,7 @@ mod settings;
 mod stop;
 mod trainer;
 
-pub(crate) use batches::{BatchPlan, Prefetch};
+pub(crate) use batches::{BatchPlan, Prefetch, shuffled};
 pub use class_weights::ClassWeights;
 pub use config::RunConfig;
 pub use curve::draw_curve;

@@ -6,12 +6,11 @@ use super::surface::{GridOptions, Part, Surface};
 use super::{CHECKPOINT, Event, METRICS, Observer, score, write_text};
 use crate::TaskError;
 use crate::mnist::Mnist;
+use crate::train::shuffled;
 use gemcnn_nn::{
     Archive, Device, Loss, Method, Network, NnError, Optimiser, Parameters, Plateau, Schedule,
     StepSettings, Stepper, Stream, Workspace,
 };
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
@@ -402,15 +401,4 @@ impl Tally {
         }
         Ok(())
     }
-}
-
-/// The numbers below `count` in the random order of one epoch of one seed.
-fn shuffled(count: usize, seed: u64, epoch: u64) -> Vec<usize> {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    random.set_stream(epoch);
-    let mut order: Vec<usize> = (0..count).collect();
-    for end in (1..count).rev() {
-        order.swap(end, random.random_range(0..=end));
-    }
-    order
 }
