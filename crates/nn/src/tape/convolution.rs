@@ -413,64 +413,51 @@ impl<T: Real> AggregateStep<'_, T> {
     }
 }
 
-impl<T: Real> SelfMapStep<T> {
-    pub(super) fn backward(
-        self,
-        context: &mut Context<'_, T>,
-        dy: &Storage<T>,
-        wants: [bool; 2],
-    ) -> Result<InputGradients<T>, NnError> {
-        let mut dx = context.take_if(wants[0], self.x.len())?;
-        let (ids, config, rows) = (self.weights.ids(), &self.config, self.rows);
-        match context.cuda() {
-            None => {
-                let (x, dy) = (self.x.host()?, dy.host()?);
-                let dx = dx.as_mut().map(Storage::host_mut).transpose()?;
-                context.with_gradients(ids, |[weight, _], [dweight, dbias], workspace| {
-                    let scratch = &mut workspace.scratch;
-                    self_map::backward(config, rows, x, weight, dy, dx, dweight, dbias, scratch)
-                })?;
-            }
-            Some(device) => {
-                let (x, dy) = (self.x.cuda()?, dy.cuda()?);
-                let dx = dx.as_mut().map(Storage::cuda_mut).transpose()?;
-                context.with_cuda_gradients(&device, ids, |[weight, _], [dweight, dbias]| {
-                    self_map::cuda::backward(
-                        &device, config, rows, x, weight, dy, dx, dweight, dbias,
-                    )
-                })?;
+/// The backward pass of a map of each row by itself: the step that recorded it, and its operator.
+macro_rules! row_map_backward {
+    ($step:ident, $operator:ident) => {
+        impl<T: Real> $step<T> {
+            pub(super) fn backward(
+                self,
+                context: &mut Context<'_, T>,
+                dy: &Storage<T>,
+                wants: [bool; 2],
+            ) -> Result<InputGradients<T>, NnError> {
+                let mut dx = context.take_if(wants[0], self.x.len())?;
+                let (ids, config, rows) = (self.weights.ids(), &self.config, self.rows);
+                match context.cuda() {
+                    None => {
+                        let (x, dy) = (self.x.host()?, dy.host()?);
+                        let dx = dx.as_mut().map(Storage::host_mut).transpose()?;
+                        context.with_gradients(
+                            ids,
+                            |[weight, _], [dweight, dbias], workspace| {
+                                let scratch = &mut workspace.scratch;
+                                $operator::backward(
+                                    config, rows, x, weight, dy, dx, dweight, dbias, scratch,
+                                )
+                            },
+                        )?;
+                    }
+                    Some(device) => {
+                        let (x, dy) = (self.x.cuda()?, dy.cuda()?);
+                        let dx = dx.as_mut().map(Storage::cuda_mut).transpose()?;
+                        context.with_cuda_gradients(
+                            &device,
+                            ids,
+                            |[weight, _], [dweight, dbias]| {
+                                $operator::cuda::backward(
+                                    &device, config, rows, x, weight, dy, dx, dweight, dbias,
+                                )
+                            },
+                        )?;
+                    }
+                }
+                Ok([dx, None])
             }
         }
-        Ok([dx, None])
-    }
+    };
 }
 
-impl<T: Real> LinearStep<T> {
-    pub(super) fn backward(
-        self,
-        context: &mut Context<'_, T>,
-        dy: &Storage<T>,
-        wants: [bool; 2],
-    ) -> Result<InputGradients<T>, NnError> {
-        let mut dx = context.take_if(wants[0], self.x.len())?;
-        let (ids, config, rows) = (self.weights.ids(), &self.config, self.rows);
-        match context.cuda() {
-            None => {
-                let (x, dy) = (self.x.host()?, dy.host()?);
-                let dx = dx.as_mut().map(Storage::host_mut).transpose()?;
-                context.with_gradients(ids, |[weight, _], [dweight, dbias], workspace| {
-                    let scratch = &mut workspace.scratch;
-                    linear::backward(config, rows, x, weight, dy, dx, dweight, dbias, scratch)
-                })?;
-            }
-            Some(device) => {
-                let (x, dy) = (self.x.cuda()?, dy.cuda()?);
-                let dx = dx.as_mut().map(Storage::cuda_mut).transpose()?;
-                context.with_cuda_gradients(&device, ids, |[weight, _], [dweight, dbias]| {
-                    linear::cuda::backward(&device, config, rows, x, weight, dy, dx, dweight, dbias)
-                })?;
-            }
-        }
-        Ok([dx, None])
-    }
-}
+row_map_backward!(SelfMapStep, self_map);
+row_map_backward!(LinearStep, linear);
