@@ -17,9 +17,14 @@ impl Draws {
         Self(random)
     }
 
+    /// Uniform in [low, high).
+    pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.0.random::<f64>()
+    }
+
     /// Uniform in [0, 2 pi).
     pub fn angle(&mut self) -> f64 {
-        TAU * self.0.random::<f64>()
+        self.uniform(0.0, TAU)
     }
 
     /// Standard normal, by the method of Box and Muller.

@@ -269,3 +269,4 @@ const GAUGE_STREAM: u64 = 2;
 const MOTION_STREAM: u64 = 3;
 const DEFORMATION_STREAM: u64 = 4;
 const BOUND_STREAM: u64 = 5;
+const WEIGHT_STREAM: u64 = 6;

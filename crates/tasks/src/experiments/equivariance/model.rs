@@ -1,12 +1,14 @@
 //! The networks: all take and give 16 scalars for each vertex.
 
 use super::transform::Frames;
+use super::{Draws, WEIGHT_STREAM};
 use gemcnn_nn::layers::{Kernel, Nonlinearity, Regular};
 use gemcnn_nn::{
-    Activation, FeatureType, GraphBatch, Network, NetworkConfig, NnError, Parameter, Parameters,
-    Real, Stream, Tape, Workspace,
+    Activation, Aggregation, FeatureType, GraphBatch, Network, NetworkConfig, NnError, Parameter,
+    Parameters, Real, Stream, Tape, Workspace,
 };
 use serde::{Deserialize, Serialize};
+use std::f64::consts::SQRT_2;
 
 /// Channels of input and output, and of each order in between.
 pub(super) const CHANNELS: usize = 16;
@@ -14,8 +16,6 @@ pub(super) const CHANNELS: usize = 16;
 const BAND_LIMIT: usize = 2;
 /// Samples for which `x + x^2 / 4` is exact: twice the band limit, plus that of the output, plus one.
 const SQUARE_SAMPLES: usize = 3 * BAND_LIMIT + 1;
-/// Factor of weights towards orders above 0 where those are small.
-const SMALL: f64 = 0.5;
 /// Neighbours of a vertex of the icosahedron.
 const DEGREE: f64 = 5.0;
 
@@ -29,8 +29,9 @@ pub enum Model {
     Gem,
     /// The same without batch normalisation.
     GemWithoutBatchNorm,
-    /// Without batch normalisation, and with first weights towards orders above 0 half as large.
-    GemSmallOrders,
+    /// Without batch normalisation, and with the layers and first weights of the method's published code:
+    /// mean over neighbours, no self term, all weights of a layer drawn alike.
+    GemPublished,
     /// The regular nonlinearity with `x + x^2 / 4` and 7 samples, which is exact.
     GemPolynomial,
     /// The norm nonlinearity, which is exact.
@@ -45,7 +46,7 @@ impl Model {
     pub(super) const ALL: [Self; 7] = [
         Self::Gem,
         Self::GemWithoutBatchNorm,
-        Self::GemSmallOrders,
+        Self::GemPublished,
         Self::GemPolynomial,
         Self::GemNorm,
         Self::GemGated,
@@ -66,7 +67,7 @@ impl Model {
 
     /// Whether the only question to it is how its error falls with the samples.
     pub(super) fn is_for_samples_only(self) -> bool {
-        matches!(self, Self::GemWithoutBatchNorm | Self::GemSmallOrders)
+        matches!(self, Self::GemWithoutBatchNorm | Self::GemPublished)
     }
 
     /// Whether any number of samples makes sense.
@@ -93,9 +94,10 @@ impl<T: Real> RandomNetwork<T> {
     /// The network of a plan, with weights drawn from the seed.
     pub fn new(plan: Plan, seed: u64) -> Result<Self, NnError> {
         let (network, mut parameters) = plan.config().init(seed)?;
-        if plan.model == Model::GemSmallOrders {
+        if plan.model == Model::GemPublished {
+            let mut draws = Draws::new(seed, WEIGHT_STREAM);
             for parameter in parameters.iter_mut() {
-                shrink_orders(parameter);
+                draw_as_published(parameter, &mut draws);
             }
         }
         Ok(Self {
@@ -120,16 +122,21 @@ impl<T: Real> RandomNetwork<T> {
     }
 }
 
-/// Scales what leads to hidden features of order above 0: the later rows of `[rings, outputs, inputs]`, and
-/// all self weights but those of scalars, which come first.
-fn shrink_orders<T: Real>(parameter: &mut Parameter<T>) {
-    let scalars = match (parameter.name().rsplit_once('.'), parameter.shape()) {
-        (Some((_, "weight")), &[_, _, inputs]) => CHANNELS * inputs,
-        (Some((_, "self_weight")), _) => CHANNELS * CHANNELS,
+/// Draws neighbour weights `[rings, outputs, inputs]` as the published code does: uniform within
+/// `sqrt(6 / (inputs + outputs))`, for coefficients of orthonormal samples. Those of order above 0 are here
+/// `sqrt 2` times as large, so that weights between them and scalars change by that factor. Self weights are
+/// zero.
+fn draw_as_published<T: Real>(parameter: &mut Parameter<T>, draws: &mut Draws) {
+    let (outputs, inputs) = match (parameter.name().rsplit_once('.'), parameter.shape()) {
+        (Some((_, "weight")), &[1, outputs, inputs]) => (outputs, inputs),
+        (Some((_, "self_weight")), _) => return parameter.value_mut().fill(T::zero()),
         _ => return,
     };
-    for weight in parameter.value_mut().iter_mut().skip(scalars) {
-        *weight *= T::of(SMALL);
+    let bound = (6.0 / (inputs + outputs) as f64).sqrt();
+    let scale = |component: usize| if component < CHANNELS { 1.0 } else { SQRT_2 };
+    for (place, weight) in parameter.value_mut().iter_mut().enumerate() {
+        let factor = scale(place / inputs) / scale(place % inputs);
+        *weight = T::of(factor * draws.uniform(-bound, bound));
     }
 }
 
@@ -153,9 +160,14 @@ impl Plan {
             ),
             _ => (Kernel::Gauge, FeatureType::uniform(CHANNELS, BAND_LIMIT)),
         };
+        let aggregation = match self.model {
+            Model::GemPublished => Aggregation::Mean,
+            _ => Aggregation::default(),
+        };
         let nonlinearity = self.nonlinearity();
         let start = Network::builder(scalars.clone())
             .kernel(kernel)
+            .aggregation(aggregation)
             .degree(DEGREE);
         let hidden_layers = (1..self.depth).fold(start, |config, _| {
             config
@@ -170,7 +182,7 @@ impl Plan {
         // Scalars need a single sample.
         let samples = self.samples.unwrap_or(1);
         match self.model {
-            Model::GemWithoutBatchNorm | Model::GemSmallOrders => relu(samples),
+            Model::GemWithoutBatchNorm | Model::GemPublished => relu(samples),
             Model::Gem | Model::Shot => relu(samples).with_batch_norm(),
             Model::GemPolynomial => Nonlinearity::from(Regular {
                 activation: Activation::Polynomial(vec![0.0, 1.0, 0.25]),
