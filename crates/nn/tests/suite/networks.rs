@@ -1,8 +1,6 @@
 //! Networks as lists of layers, through their public face.
 
-mod common;
-
-use common::{batch, bumpy_grid, bumpy_sphere, hierarchy, hierarchy_options, random};
+use crate::common::{batch, bumpy_grid, bumpy_sphere, hierarchy, hierarchy_options, random};
 use gemcnn_mesh::GeometryOptions;
 use gemcnn_nn::equivariance::{
     Symmetry, Trial, assert_gauge_equivariant, equivariance_error, hierarchy_error, tolerance,

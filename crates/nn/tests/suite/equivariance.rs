@@ -1,8 +1,6 @@
 //! Every layer against the equivariance tester.
 
-mod common;
-
-use common::{bumpy_grid, bumpy_sphere};
+use crate::common::{self, bumpy_grid, bumpy_sphere};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh, Neighbourhood};
 use gemcnn_nn::equivariance::{
     Symmetry, Trial, assert_gauge_equivariant, assert_symmetry, equivariance_error,

@@ -1,7 +1,6 @@
 //! First values keep features at unit scale through twenty layers.
 
-mod common;
-
+use crate::common;
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh, Neighbourhood};
 use gemcnn_nn::layers::{GemConv, GemConvConfig, Regular, RegularNonlinearity};

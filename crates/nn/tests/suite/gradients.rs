@@ -1,8 +1,6 @@
 //! Every operator of the tape against finite differences, through the tape.
 
-mod common;
-
-use common::{batch, random};
+use crate::common::{self, batch, random};
 use gemcnn_nn::layers::{
     AngularConvConfig, EquivariantDropoutConfig, EquivariantLinearConfig, EquivariantNormConfig,
     GatedNonlinearityConfig, GemConvConfig, GlobalPool, Kernel, LinearConfig, Nonlinearity,

@@ -1,8 +1,6 @@
 //! The same seed gives the same bits, on any number of threads.
 
-mod common;
-
-use common::random;
+use crate::common::{self, random};
 use gemcnn_nn::layers::Regular;
 use gemcnn_nn::{
     Aggregation, FeatureType, Method, Network, Optimiser, Rows, Schedule, Stream, Tape, Targets,

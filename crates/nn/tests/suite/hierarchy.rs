@@ -1,8 +1,6 @@
 //! Networks over a hierarchy of graphs.
 
-mod common;
-
-use common::{bumpy_grid, bumpy_sphere, hierarchy_options, random};
+use crate::common::{bumpy_grid, bumpy_sphere, hierarchy_options, random};
 use gemcnn_mesh::{Gauge, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
 use gemcnn_nn::layers::{GemConv, GemConvConfig, TransportPool, TransportUnpool};
 use gemcnn_nn::{Builder, FeatureType, HierarchyBatch, NnError, Parameters, Tape, Workspace};
