@@ -8,6 +8,7 @@ use clap::Args;
 use gemcnn_nn::ProductMode;
 use gemcnn_tasks::bench::{self, Extent, Limits, Machine, Report, Row};
 use std::fmt::Write;
+use std::path::PathBuf;
 
 /// Options of `gemcnn bench`.
 #[derive(Debug, Args)]
@@ -16,13 +17,17 @@ pub struct BenchArgs {
     #[arg(long)]
     quick: bool,
 
-    /// Also inference on up to 1e7 vertices, which needs about 20 GB of memory.
+    /// Also meshes of 1e3 to 1e6 vertices, and on a GPU 1e7, which needs 30 GB of main memory.
     #[arg(long, conflicts_with = "quick")]
     large: bool,
 
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
+
+    /// Draw the time per vertex over the number of vertices, to STEM.png and STEM.svg.
+    #[arg(long, value_name = "STEM")]
+    figure: Option<PathBuf>,
 
     #[command(flatten)]
     device: DeviceArgs,
@@ -41,7 +46,11 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     print(&match args.json {
         true => serde_json::to_string(&report).map_err(Failure::input)? + "\n",
         false => in_words(&report),
-    })
+    })?;
+    if let Some(stem) = &args.figure {
+        report.figure().write(stem).map_err(Failure::input)?;
+    }
+    Ok(())
 }
 
 fn in_words(report: &Report) -> String {

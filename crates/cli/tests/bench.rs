@@ -13,7 +13,14 @@ fn bench(arguments: &[&str]) -> Output {
 
 #[test]
 fn a_quick_bench_of_the_cpu_gives_a_whole_report() {
-    let output = bench(&["--quick", "--json", "--device", "cpu", "--threads", "2"]);
+    let folder = tempfile::tempdir().unwrap();
+    let stem = folder.path().join("speed");
+    let figure = ["--figure", stem.to_str().unwrap()];
+    let plain = ["--quick", "--json", "--device", "cpu", "--threads", "2"];
+    let output = bench(&[&plain[..], &figure[..]].concat());
+    for extension in ["png", "svg"] {
+        assert!(stem.with_extension(extension).is_file(), "{extension}");
+    }
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.starts_with("CPU"), "{said}");

@@ -2,115 +2,195 @@
 
 use super::work::LayerWork;
 use super::{Bench, Case, Row, graph_size, numbers};
+use gemcnn_kernels::Scratch;
 use gemcnn_kernels::cuda::{CudaGraph, DeviceBuffer};
 use gemcnn_kernels::gauge_conv::{self, GaugeConv};
-use gemcnn_kernels::{GraphArrays, Scratch};
 use gemcnn_nn::{CudaDevice, CudaError, Device, FeatureType, GraphBatch, NnError};
 use std::convert::Infallible;
+use std::sync::Arc;
 
-/// Sets of features that calls take in turn, so that they do not all stay in a cache.
+/// Sets of features that calls take in turn, so that they do not all stay in a cache; large ones do not anyway.
 const SETS: usize = 4;
+const LARGE: usize = 100_000;
 
 /// Forward, and forward with backward, of `16x(0,1,2)` to the same.
-pub(super) fn rows(bench: &Bench, batch: &GraphBatch<f32>) -> Result<[Row; 2], NnError> {
+pub(super) fn rows(bench: &Bench, batch: &Arc<GraphBatch<f32>>) -> Result<[Row; 2], NnError> {
     let hidden = FeatureType::uniform(16, 2);
     let op = GaugeConv::new(hidden.clone(), hidden);
     let (layer, size) = (LayerWork::convolution(&op), graph_size(batch));
     let (forward, backward) = (layer.forward(size), layer.backward(size));
     let vertices = batch.vertex_count();
-    let mut convolution: Box<dyn Convolution> = match &bench.device {
-        Device::Cpu => Box::new(OnCpu::new(op, batch.arrays())),
-        Device::Cuda(device) => Box::new(OnCuda::new(op, device, batch.arrays())?),
-    };
+    let sets = if vertices < LARGE { SETS } else { 1 };
+    let rows = |kind: &FeatureType| numbers(vertices * kind.dimension());
+    let counts = [op.neighbour_count(), op.self_count(), op.bias_count()];
+    let mut convolution = convolution(
+        &op,
+        &bench.device,
+        batch,
+        counts.map(numbers),
+        vec![(rows(&op.input), rows(&op.output)); sets],
+    )?;
     Ok([
         bench.row(Case::ConvolutionForward, vertices, forward, |call| {
-            convolution.forward(call % SETS)
+            convolution.forward(call % sets)
         })?,
         bench.row(
             Case::ConvolutionForwardBackward,
             vertices,
             forward + backward,
             |call| {
-                convolution.forward(call % SETS)?;
-                convolution.backward(call % SETS)
+                convolution.forward(call % sets)?;
+                convolution.backward(call % sets)
             },
         )?,
     ])
 }
 
-/// A convolution with all its buffers on some device.
-trait Convolution {
-    /// Of one set of features.
-    fn forward(&mut self, set: usize) -> Result<(), NnError>;
-
-    /// Of the same set, with its output in the place of a gradient.
-    fn backward(&mut self, set: usize) -> Result<(), NnError>;
+/// A convolution on a device with all its buffers: weights for neighbours, for the vertex itself, and as bias,
+/// and sets of an input and a gradient of the output each.
+///
+/// # Errors
+/// Too little memory on a GPU.
+pub fn convolution(
+    op: &GaugeConv,
+    device: &Device,
+    batch: &Arc<GraphBatch<f32>>,
+    weights: [Vec<f32>; 3],
+    sets: Vec<(Vec<f32>, Vec<f32>)>,
+) -> Result<Box<dyn Convolution>, NnError> {
+    Ok(match device {
+        Device::Cpu => Box::new(OnCpu::new(op, batch, weights, sets)),
+        Device::Cuda(device) => Box::new(OnCuda::new(op, device, batch, weights, sets)?),
+    })
 }
 
-/// Buffers of a device: features in sets of input, output and gradient of the input, and weights and
-/// their gradients for neighbours, for the vertex itself, and as bias.
+/// A convolution with all its buffers on some device.
+pub trait Convolution {
+    /// Of one set of features.
+    ///
+    /// # Errors
+    /// Buffers that do not fit, or work on a GPU that failed.
+    fn forward(&mut self, set: usize) -> Result<(), NnError>;
+
+    /// Of the same set.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    fn backward(&mut self, set: usize) -> Result<(), NnError>;
+
+    /// What was computed of a set.
+    ///
+    /// # Errors
+    /// Work on a GPU that failed.
+    fn results(&self, set: usize) -> Result<ConvolutionResults, NnError>;
+}
+
+/// What a convolution and its backward pass give.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConvolutionResults {
+    /// The output.
+    pub y: Vec<f32>,
+    /// Gradient by the input.
+    pub dx: Vec<f32>,
+    /// Gradients by the weights (for neighbours, for the vertex itself, and of the bias), summed over all
+    /// backward passes.
+    pub weights: [Vec<f32>; 3],
+}
+
+/// Features of one set in buffers of a device.
+struct Set<B> {
+    x: B,
+    y: B,
+    dy: B,
+    dx: B,
+}
+
+/// All buffers on a device.
 struct Buffers<B> {
-    sets: Vec<[B; 3]>,
+    sets: Vec<Set<B>>,
     weights: [B; 3],
     gradients: [B; 3],
 }
 
 impl<B> Buffers<B> {
     fn new<E>(
-        op: &GaugeConv,
-        vertices: usize,
-        mut buffer: impl FnMut(Vec<f32>) -> Result<B, E>,
+        weights: [Vec<f32>; 3],
+        sets: Vec<(Vec<f32>, Vec<f32>)>,
+        buffer: impl Fn(Vec<f32>) -> Result<B, E>,
     ) -> Result<Self, E> {
-        let counts = [op.neighbour_count(), op.self_count(), op.bias_count()];
-        let [inputs, outputs] = [&op.input, &op.output].map(|kind| vertices * kind.dimension());
-        let mut three = |counts: [usize; 3]| {
-            let [a, b, c] = counts.map(|count| buffer(numbers(count)));
-            Ok([a?, b?, c?])
-        };
+        let zeros = |like: &Vec<f32>| buffer(vec![0.0; like.len()]);
+        let three = |[a, b, c]: [Result<B, E>; 3]| Ok([a?, b?, c?]);
         Ok(Self {
-            sets: (0..SETS)
-                .map(|_| three([inputs, outputs, inputs]))
+            gradients: three(weights.each_ref().map(zeros))?,
+            weights: three(weights.map(&buffer))?,
+            sets: (sets.into_iter())
+                .map(|(x, dy)| {
+                    Ok(Set {
+                        y: zeros(&dy)?,
+                        dx: zeros(&x)?,
+                        x: buffer(x)?,
+                        dy: buffer(dy)?,
+                    })
+                })
                 .collect::<Result<_, E>>()?,
-            weights: three(counts)?,
-            gradients: three(counts)?,
+        })
+    }
+
+    fn results<E>(
+        &self,
+        set: usize,
+        read: impl Fn(&B) -> Result<Vec<f32>, E>,
+    ) -> Result<ConvolutionResults, E> {
+        let set = &self.sets[set];
+        let [neighbour, self_term, bias] = self.gradients.each_ref().map(&read);
+        Ok(ConvolutionResults {
+            y: read(&set.y)?,
+            dx: read(&set.dx)?,
+            weights: [neighbour?, self_term?, bias?],
         })
     }
 }
 
-struct OnCpu<'g> {
+struct OnCpu {
     op: GaugeConv,
-    graph: &'g GraphArrays<f32>,
+    batch: Arc<GraphBatch<f32>>,
     buffers: Buffers<Vec<f32>>,
     scratch: Scratch<f32>,
 }
 
-impl<'g> OnCpu<'g> {
-    fn new(op: GaugeConv, graph: &'g GraphArrays<f32>) -> Self {
-        let Ok(buffers) = Buffers::new(&op, graph.vertex_count(), Ok::<_, Infallible>);
+impl OnCpu {
+    fn new(
+        op: &GaugeConv,
+        batch: &Arc<GraphBatch<f32>>,
+        weights: [Vec<f32>; 3],
+        sets: Vec<(Vec<f32>, Vec<f32>)>,
+    ) -> Self {
+        let Ok(buffers) = Buffers::new(weights, sets, Ok::<_, Infallible>);
         Self {
             buffers,
-            op,
-            graph,
+            op: op.clone(),
+            batch: Arc::clone(batch),
             scratch: Scratch::new(),
         }
     }
 }
 
-impl Convolution for OnCpu<'_> {
+impl Convolution for OnCpu {
     fn forward(&mut self, set: usize) -> Result<(), NnError> {
-        let [x, y, _] = &mut self.buffers.sets[set];
+        let Set { x, y, .. } = &mut self.buffers.sets[set];
         let [neighbour, self_term, bias] = &self.buffers.weights;
         let weights = gauge_conv::Weights {
             neighbour,
             self_term,
             bias,
         };
-        gauge_conv::forward(&self.op, self.graph, x, weights, y, &mut self.scratch)?;
+        let graph = self.batch.arrays();
+        gauge_conv::forward(&self.op, graph, x, weights, y, &mut self.scratch)?;
         Ok(())
     }
 
     fn backward(&mut self, set: usize) -> Result<(), NnError> {
-        let [x, dy, dx] = &mut self.buffers.sets[set];
+        let Set { x, dy, dx, .. } = &mut self.buffers.sets[set];
         let [neighbour, self_term, bias] = &self.buffers.weights;
         let weights = gauge_conv::Weights {
             neighbour,
@@ -123,9 +203,16 @@ impl Convolution for OnCpu<'_> {
             self_term,
             bias,
         };
-        let (op, graph, scratch) = (&self.op, self.graph, &mut self.scratch);
+        let (op, graph, scratch) = (&self.op, self.batch.arrays(), &mut self.scratch);
         gauge_conv::backward(op, graph, x, weights, dy, Some(dx), gradients, scratch)?;
         Ok(())
+    }
+
+    fn results(&self, set: usize) -> Result<ConvolutionResults, NnError> {
+        let Ok(results) = self
+            .buffers
+            .results(set, |b| Ok::<_, Infallible>(b.clone()));
+        Ok(results)
     }
 }
 
@@ -138,23 +225,25 @@ struct OnCuda {
 
 impl OnCuda {
     fn new(
-        op: GaugeConv,
+        op: &GaugeConv,
         device: &CudaDevice,
-        graph: &GraphArrays<f32>,
+        batch: &GraphBatch<f32>,
+        weights: [Vec<f32>; 3],
+        sets: Vec<(Vec<f32>, Vec<f32>)>,
     ) -> Result<Self, CudaError> {
         let upload = |values: Vec<f32>| device.upload(&values);
         Ok(Self {
-            graph: CudaGraph::new(device, graph)?,
-            buffers: Buffers::new(&op, graph.vertex_count(), upload)?,
+            graph: CudaGraph::new(device, batch.arrays())?,
+            buffers: Buffers::new(weights, sets, upload)?,
             device: device.clone(),
-            op,
+            op: op.clone(),
         })
     }
 }
 
 impl Convolution for OnCuda {
     fn forward(&mut self, set: usize) -> Result<(), NnError> {
-        let [x, y, _] = &mut self.buffers.sets[set];
+        let Set { x, y, .. } = &mut self.buffers.sets[set];
         let [neighbour, self_term, bias] = self.buffers.weights.each_ref().map(DeviceBuffer::view);
         let weights = gauge_conv::cuda::Weights {
             neighbour,
@@ -167,7 +256,7 @@ impl Convolution for OnCuda {
     }
 
     fn backward(&mut self, set: usize) -> Result<(), NnError> {
-        let [x, dy, dx] = &mut self.buffers.sets[set];
+        let Set { x, dy, dx, .. } = &mut self.buffers.sets[set];
         let [neighbour, self_term, bias] = self.buffers.weights.each_ref().map(DeviceBuffer::view);
         let weights = gauge_conv::cuda::Weights {
             neighbour,
@@ -185,5 +274,13 @@ impl Convolution for OnCuda {
         let (x, dy, dx) = (x.view(), dy.view(), Some(dx.view_mut()));
         gauge_conv::cuda::backward(device, op, graph, x, weights, dy, dx, gradients)?;
         Ok(())
+    }
+
+    fn results(&self, set: usize) -> Result<ConvolutionResults, NnError> {
+        Ok(self.buffers.results(set, |buffer| {
+            let mut values = vec![0.0; buffer.len()];
+            self.device.read(buffer.view(), &mut values)?;
+            Ok::<_, CudaError>(values)
+        })?)
     }
 }

@@ -5,24 +5,26 @@ use std::fs;
 
 /// Watches memory from its making on.
 #[derive(Debug)]
-pub(super) struct PeakMemory<'d> {
-    device: &'d Device,
+pub struct PeakMemory {
+    device: Device,
 }
 
-impl<'d> PeakMemory<'d> {
+impl PeakMemory {
     /// Makes what is in use now the peak, so far as the system allows it.
-    pub fn watch(device: &'d Device) -> Self {
+    pub fn watch(device: &Device) -> Self {
         match device {
             // Where this cannot be written, the peak is that of the process so far.
             Device::Cpu => drop(fs::write("/proc/self/clear_refs", "5")),
             Device::Cuda(device) => device.reset_peak_memory(),
         }
-        Self { device }
+        Self {
+            device: device.clone(),
+        }
     }
 
     /// Bytes: of the whole process on the CPU, where the system tells it, and of the device's pool on a GPU.
     pub fn bytes(&self) -> Option<usize> {
-        match self.device {
+        match &self.device {
             Device::Cpu => resident_peak(&fs::read_to_string("/proc/self/status").ok()?),
             Device::Cuda(device) => Some(device.memory().peak),
         }

@@ -11,16 +11,20 @@ mod memory;
 mod network;
 mod work;
 
+pub use convolution::{Convolution, ConvolutionResults, convolution};
 pub use machine::{Gpu, Limits, Machine};
+pub use memory::PeakMemory;
 pub use work::Work;
 
 use crate::TaskError;
+use crate::plot::{Axis, Chart, Panel, Series};
 use clock::{Clock, Timing};
 use gemcnn_mesh::shapes::{Cells, torus};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh};
 use gemcnn_nn::{Device, GraphBatch, NnError};
 use serde::Serialize;
 use std::fmt;
+use std::sync::Arc;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,7 +34,7 @@ pub enum Extent {
     /// One mesh and eight: less than a minute on two cores.
     #[default]
     Standard,
-    /// Also inference on 1e5, 1e6 and 1e7 vertices, which takes about 20 GB of main memory.
+    /// Also meshes of 1e3 to 1e6 vertices, and 1e7 on a GPU, which takes 30 GB of main memory.
     Large,
 }
 
@@ -51,11 +55,14 @@ impl Extent {
         }
     }
 
-    /// Segments around and along the large meshes: near 1e5, 1e6 and 1e7 vertices.
-    fn large_tori(self) -> &'static [(usize, usize)] {
-        match self {
-            Self::Quick | Self::Standard => &[],
-            Self::Large => &[(500, 200), (1582, 632), (5000, 2000)],
+    /// Segments around and along meshes of growing size: near 1e3 to 1e6 vertices, and 1e7 on a GPU.
+    fn growing_tori(self, device: &Device) -> &'static [(usize, usize)] {
+        const TORI: [(usize, usize); 5] =
+            [(50, 20), (160, 63), (500, 200), (1582, 632), (5000, 2000)];
+        match (self, device) {
+            (Self::Quick | Self::Standard, _) => &[],
+            (Self::Large, Device::Cpu) => &TORI[..4],
+            (Self::Large, Device::Cuda(_)) => &TORI,
         }
     }
 }
@@ -157,6 +164,39 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
+impl Report {
+    /// Time of one vertex over the number of vertices: a level line is work that grows with the mesh and no
+    /// faster.
+    pub fn figure(&self) -> Chart {
+        let panel = Panel::new(
+            format!("{}, {} threads", self.name(), self.machine.threads),
+            Axis::log("vertices"),
+            Axis::log("nanoseconds per vertex"),
+        );
+        let mut works: Vec<Case> = Vec::new();
+        for row in &self.rows {
+            if !works.contains(&row.work) {
+                works.push(row.work);
+            }
+        }
+        let panel = works.into_iter().fold(panel, |panel, work| {
+            let rows = self.rows.iter().filter(|row| row.work == work);
+            let mut points: Vec<(f64, f64)> = rows
+                .map(|row| (row.vertices as f64, row.ns_per_vertex))
+                .collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            panel.series(Series::new(work.to_string(), points))
+        });
+        Chart::new("Time per vertex over the size of the mesh").panel(panel)
+    }
+
+    /// What the networks ran on.
+    fn name(&self) -> &str {
+        let gpu = self.machine.gpu.as_ref().map(|gpu| gpu.name.as_str());
+        gpu.or(self.machine.cpu.as_deref()).unwrap_or("CPU")
+    }
+}
+
 /// Measures geometry on the CPU, and everything else on the device, with products in its mode.
 ///
 /// # Errors
@@ -170,16 +210,20 @@ pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
         Device::Cuda(_) => Bench::new(device, extent)?,
     };
     for &meshes in extent.batches() {
-        let batch = GraphBatch::<f32>::new(vec![&graph; meshes])?;
+        let batch = Arc::new(GraphBatch::<f32>::new(vec![&graph; meshes])?);
         rows.extend(convolution::rows(&bench, &batch)?);
         rows.push(network::inference(&bench, &batch)?);
         rows.extend(network::training_steps(&bench, batch)?);
     }
-    for &(around, along) in extent.large_tori() {
-        let batch = {
-            let graph = gauge_graph(&closed_mesh(around, along)?)?;
-            GraphBatch::<f32>::new([&graph])?
-        };
+    for &(around, along) in extent.growing_tori(device) {
+        let mesh = closed_mesh(around, along)?;
+        let graph = gauge_graph(&mesh)?;
+        if bench.device == Device::Cpu {
+            rows.push(geometry(&cpu, &mesh, &graph)?);
+        }
+        let batch = Arc::new(GraphBatch::<f32>::new([&graph])?);
+        drop((mesh, graph));
+        rows.extend(convolution::rows(&bench, &batch)?);
         rows.push(network::inference(&bench, &batch)?);
     }
     let mut limits = vec![cpu.limits];
@@ -290,6 +334,43 @@ mod tests {
         assert!(near(row.bytes_per_s, 2.5e8) && near(row.flops_per_s, 5e10));
         assert!(near(row.median_ms, 4.0) && near(row.minimum_ms, 3.0));
         assert!(near(row.ns_per_vertex, 4000.0));
+    }
+
+    #[test]
+    fn the_figure_has_a_line_for_each_piece_of_work() {
+        let row = |work, vertices: usize| Row {
+            vertices,
+            ..Row::new(
+                work,
+                &Limits {
+                    device: "cpu".into(),
+                    matmul: "f32",
+                    copy_bytes_per_s: 1e9,
+                    product_flops_per_s: 1e9,
+                },
+                vertices,
+                Work::default(),
+                Timing {
+                    median: 1e-3,
+                    minimum: 1e-3,
+                    repeats: 1,
+                },
+            )
+        };
+        let report = Report {
+            version: "0",
+            machine: Machine::new(&Device::Cpu),
+            limits: Vec::new(),
+            rows: vec![
+                row(Case::Inference, 1000),
+                row(Case::Geometry, 10),
+                row(Case::Inference, 10),
+            ],
+        };
+        let drawn = report.figure().to_svg();
+        for text in ["inference, 6 layers", "geometry", "nanoseconds per vertex"] {
+            assert!(drawn.contains(text), "{text}");
+        }
     }
 
     #[test]

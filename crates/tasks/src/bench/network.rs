@@ -9,12 +9,16 @@ use gemcnn_nn::{
     Aggregation, BatchTarget, Device, FeatureType, GraphBatch, Method, Network, Optimiser,
     StepSettings, Stepper, Stream, Tape, TrainingBatch, Workspace,
 };
+use std::sync::Arc;
 
 /// Vertices of the template, each of which is a class.
 const CLASSES: usize = 6890;
 
 /// Steps of the correspondence network: on a GPU plain, and recorded and replayed.
-pub(super) fn training_steps(bench: &Bench, graph: GraphBatch<f32>) -> Result<Vec<Row>, TaskError> {
+pub(super) fn training_steps(
+    bench: &Bench,
+    graph: Arc<GraphBatch<f32>>,
+) -> Result<Vec<Row>, TaskError> {
     let vertices = graph.vertex_count();
     let input = FeatureType::scalars(3);
     let target = BatchTarget::Classes {
