@@ -1,0 +1,198 @@
+//! A piece of work: what it works on and with, in a file that both sides read.
+
+use crate::Failure;
+use gemcnn_mesh::shapes::{Cells, torus};
+use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh};
+use gemcnn_nn::layers::Regular;
+use gemcnn_nn::{Aggregation, Archive, FeatureType, GraphBatch, Network, NetworkConfig};
+use gemcnn_tasks::experiments::mnist;
+use gemcnn_tasks::{ModelConfig, Task};
+use serde::{Deserialize, Serialize};
+
+/// Classes of the correspondence network, as many as a body has vertices.
+const BODY: usize = 6890;
+/// Classes of digits.
+const DIGITS: usize = 10;
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// From vertices and faces to the gauge graph, in f64.
+    Geometry,
+    /// A convolution `16x(0,1,2)` to the same, with self term and bias.
+    ConvolutionForward,
+    /// The same, with the gradients of input and weights.
+    ConvolutionBackward,
+    /// Six such convolutions, each with a regular nonlinearity.
+    Inference,
+    /// A training step of three residual blocks.
+    Blocks,
+    /// A training step of the correspondence network.
+    Correspondence,
+    /// A training step of the digits network.
+    Mnist,
+}
+
+/// A piece of work of some size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Case {
+    /// What is done.
+    pub work: Work,
+    /// Vertices of a mesh, about; grids of digits have 784.
+    pub vertices: usize,
+    /// Meshes at once.
+    pub meshes: usize,
+}
+
+impl Case {
+    /// Everything about it: meshes, features, labels and weights.
+    pub fn archive(self) -> Result<Archive, Failure> {
+        let mut archive = Archive::new();
+        let graph = self.graph()?;
+        let batch = self.batch(&graph)?;
+        let real = Case {
+            vertices: graph.vertex_count(),
+            ..self
+        };
+        archive.set_json("case", &real)?;
+        let Some(config) = self.network()? else {
+            let mesh = self.mesh()?;
+            let vertices: Vec<f64> = mesh.vertices().iter().flat_map(|v| v.to_array()).collect();
+            archive.set_tensor("vertices", &[mesh.vertex_count(), 3], &vertices)?;
+            let faces: Vec<f64> = whole(mesh.faces().corners());
+            archive.set_tensor("faces", &[faces.len() / 3, 3], &faces)?;
+            return Ok(archive);
+        };
+        store_graph(&mut archive, &graph, self.meshes)?;
+        let (network, parameters) = config.init::<f32>(1)?;
+        network.store(&mut archive, &parameters)?;
+        let rows = |kind: &FeatureType| [batch.vertex_count(), kind.dimension()];
+        let input = rows(network.input());
+        archive.set_tensor("x", &input, &numbers(input[0] * input[1], 1))?;
+        if let Some((classes, count)) = self.labels(&batch) {
+            let labels: Vec<f64> = (0..count).map(|row| (row % classes) as f64).collect();
+            archive.set_tensor("labels", &[count], &labels)?;
+        }
+        if self.work == Work::ConvolutionBackward {
+            let output = rows(network.output());
+            archive.set_tensor("dy", &output, &numbers(output[0] * output[1], 2))?;
+        }
+        Ok(archive)
+    }
+
+    /// The mesh that all meshes are, without that of digits.
+    pub fn mesh(&self) -> Result<Mesh, Failure> {
+        // A body's numbers have these factors; otherwise the nearest to 5 : 2.
+        let (around, along) = match self.vertices {
+            BODY => (130, 53),
+            vertices => {
+                let along = (vertices as f64 / 2.5).sqrt().round().max(3.0) as usize;
+                (
+                    (vertices as f64 / along as f64).round().max(3.0) as usize,
+                    along,
+                )
+            }
+        };
+        torus(around, along, 1.0, 0.4, Cells::Triangles)
+            .map_err(|error| Failure::Case(error.to_string()))
+    }
+
+    fn graph(&self) -> Result<GaugeGraph, Failure> {
+        if self.work == Work::Mnist {
+            let (surface, part) = (mnist::Surface::Flat, mnist::Part::Train);
+            return Ok(mnist::GridOptions::default().graph(surface, part, 0)?);
+        }
+        gauge_graph(&self.mesh()?)
+    }
+
+    /// All meshes.
+    pub fn graphs(&self) -> Result<GraphBatch<f32>, Failure> {
+        self.batch(&self.graph()?)
+    }
+
+    fn batch(&self, graph: &GaugeGraph) -> Result<GraphBatch<f32>, Failure> {
+        Ok(GraphBatch::new(vec![graph; self.meshes])?)
+    }
+
+    /// The network; none for geometry.
+    fn network(&self) -> Result<Option<NetworkConfig>, Failure> {
+        let hidden = FeatureType::uniform(16, 2);
+        let start = Network::builder(hidden.clone()).aggregation(Aggregation::Mean);
+        Ok(Some(match self.work {
+            Work::Geometry => return Ok(None),
+            Work::ConvolutionForward | Work::ConvolutionBackward => start.conv(&hidden),
+            Work::Inference => (0..6).fold(start, |network, _| {
+                network.conv(&hidden).regular(Regular::relu(5))
+            }),
+            Work::Blocks => (0..3).fold(start, |network, _| {
+                network.residual(&hidden, Regular::relu(5).with_batch_norm())
+            }),
+            Work::Correspondence => {
+                let (input, classes) = (FeatureType::scalars(3), FeatureType::scalars(BODY));
+                ModelConfig::default().network(&input, Task::Correspondence, &classes)?
+            }
+            Work::Mnist => mnist::Model::PaperTypes.network(&mnist::GridOptions::default()),
+        }))
+    }
+
+    /// How many classes there are, and rows that have one.
+    pub fn labels(&self, batch: &GraphBatch<f32>) -> Option<(usize, usize)> {
+        match self.work {
+            Work::Correspondence => Some((BODY, batch.vertex_count())),
+            Work::Mnist => Some((DIGITS, batch.mesh_count())),
+            _ => None,
+        }
+    }
+}
+
+/// With the default settings.
+pub fn gauge_graph(mesh: &Mesh) -> Result<GaugeGraph, Failure> {
+    GaugeGraph::new(mesh, &GeometryOptions::default())
+        .map_err(|error| Failure::Case(error.to_string()))
+}
+
+/// Edges of a graph, as rows of one vertex after the other.
+pub fn store_graph(
+    archive: &mut Archive,
+    graph: &GaugeGraph,
+    meshes: usize,
+) -> Result<(), Failure> {
+    let (vertices, edges) = (graph.vertex_count(), graph.edge_count());
+    let shifted = |values: &[u32], step: usize| {
+        let copies = (0..meshes).map(|mesh| (mesh * step) as f64);
+        let copies = copies.flat_map(|shift| values.iter().map(move |&v| shift + f64::from(v)));
+        copies.collect::<Vec<f64>>()
+    };
+    let mut offsets = shifted(&graph.offsets()[..vertices], edges);
+    offsets.push((meshes * edges) as f64);
+    let mesh_offsets: Vec<f64> = (0..=meshes).map(|mesh| (mesh * vertices) as f64).collect();
+    let neighbours = shifted(graph.neighbours(), vertices);
+    for (name, values) in [
+        ("offsets", offsets),
+        ("neighbours", neighbours),
+        ("mesh_offsets", mesh_offsets),
+        ("theta", graph.theta().repeat(meshes)),
+        ("g", graph.transport().repeat(meshes)),
+    ] {
+        archive.set_tensor(name, &[values.len()], &values)?;
+    }
+    Ok(())
+}
+
+fn whole(values: &[u32]) -> Vec<f64> {
+    values.iter().map(|&value| f64::from(value)).collect()
+}
+
+/// Numbers in [-1, 1] without a pattern that meshes have.
+fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed;
+    let mut next = || {
+        // The constants of Knuth's linear congruential generator; the upper half is random enough.
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
