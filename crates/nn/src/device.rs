@@ -193,9 +193,10 @@ impl<V> Sent<V> {
             && sent.device == *device
         {
             if !device.is_ahead()
-                && let Some(ready) = sent.ready.take()
+                && let Some(ready) = &sent.ready
             {
-                device.wait_for(&ready)?;
+                device.wait_for(ready)?;
+                sent.ready = None;
             }
             return Ok(sent.value.clone());
         }
