@@ -17,7 +17,7 @@ pub struct BenchArgs {
     #[arg(long)]
     quick: bool,
 
-    /// Also meshes of 1e3 to 1e6 vertices, and on a GPU 1e7, which needs 30 GB of main memory.
+    /// Also meshes of 1e3 to 1e6 vertices, and on a GPU 1e7, with 20 GB of main memory or more.
     #[arg(long, conflicts_with = "quick")]
     large: bool,
 

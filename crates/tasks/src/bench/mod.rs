@@ -34,7 +34,7 @@ pub enum Extent {
     /// One mesh and eight: less than a minute on two cores.
     #[default]
     Standard,
-    /// Also meshes of 1e3 to 1e6 vertices, and 1e7 on a GPU, which takes 30 GB of main memory.
+    /// Also meshes of 1e3 to 1e6 vertices, and 1e7 on a GPU, which takes 20 GB of main memory or more.
     Large,
 }
 
