@@ -1,7 +1,7 @@
 //! The baseline that is not equivariant: kernels of the angle in SHOT frames.
 
 use super::graph::scalar_relu;
-use super::{Head, at_least_one};
+use super::{DEPTHS, Head, ORDERS, WIDTHS, within};
 use crate::{Task, TaskError};
 use gemcnn_nn::layers::{GlobalPool, Kernel};
 use gemcnn_nn::{Aggregation, FeatureType, Network, NetworkConfig, WeightDecay};
@@ -57,7 +57,9 @@ impl AngularModel {
         task: Task,
         outputs: &FeatureType,
     ) -> Result<NetworkConfig, TaskError> {
-        at_least_one(&[("layers", self.layers), ("channels", self.channels)])?;
+        within("layers", self.layers, DEPTHS)?;
+        within("channels", self.channels, WIDTHS)?;
+        within("band_limit", self.band_limit, ORDERS)?;
         let kernel = Kernel::Angular {
             band_limit: self.band_limit,
         };

@@ -1,7 +1,7 @@
 //! The paper's network: gauge equivariant residual blocks, then a head of scalars.
 
 use super::head::turns_with_frames;
-use super::{Head, at_least_one};
+use super::{DEPTHS, Head, ORDERS, WIDTHS, within};
 use crate::{Task, TaskError};
 use gemcnn_nn::layers::{GlobalPool, Nonlinearity, Regular};
 use gemcnn_nn::{Aggregation, FeatureType, Network, NetworkConfig, WeightDecay};
@@ -102,11 +102,11 @@ impl GemModel {
         task: Task,
         outputs: &FeatureType,
     ) -> Result<NetworkConfig, TaskError> {
-        at_least_one(&[
-            ("blocks", self.blocks),
-            ("channels", self.channels),
-            ("scalars", self.scalars),
-        ])?;
+        within("blocks", self.blocks, DEPTHS)?;
+        within("channels", self.channels, WIDTHS)?;
+        within("scalars", self.scalars, WIDTHS)?;
+        within("band_limit", self.band_limit, ORDERS)?;
+        within("samples", self.samples.unwrap_or(1), WIDTHS)?;
         let turns = turns_with_frames(task, outputs)?;
         if turns && self.broken_symmetry {
             return Err(TaskError::setting(

@@ -1,6 +1,6 @@
 //! The isotropic baseline: the topology of the paper's network with graph convolutions.
 
-use super::{GemModel, Head, at_least_one};
+use super::{DEPTHS, GemModel, Head, WIDTHS, within};
 use crate::{Task, TaskError};
 use gemcnn_nn::layers::{GlobalPool, Kernel, Nonlinearity, Regular};
 use gemcnn_nn::{Aggregation, FeatureType, Network, NetworkConfig, WeightDecay};
@@ -119,11 +119,9 @@ impl GraphModel {
             };
             return matched.network(input, task, outputs);
         };
-        at_least_one(&[
-            ("blocks", self.blocks),
-            ("width", width),
-            ("scalars", self.scalars),
-        ])?;
+        within("blocks", self.blocks, DEPTHS)?;
+        within("width", width, WIDTHS)?;
+        within("scalars", self.scalars, WIDTHS)?;
         let hidden = FeatureType::scalars(width);
         let act = scalar_relu(self.batch_norm);
         let mut network = Network::builder(input.clone())

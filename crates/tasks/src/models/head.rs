@@ -1,5 +1,6 @@
 //! The end of a model: from scalars of vertices to what the task asks for.
 
+use super::{WIDTHS, within};
 use crate::{Task, TaskError};
 use gemcnn_nn::layers::GlobalPool;
 use gemcnn_nn::{Activation, FeatureType, NetworkConfig};
@@ -36,6 +37,7 @@ impl Head {
         if outputs.dimension() == 0 {
             return Err(TaskError::setting(task.to_string(), "there are no outputs"));
         }
+        within("head", self.width, 0..=*WIDTHS.end())?;
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(TaskError::setting(
                 "model: dropout",

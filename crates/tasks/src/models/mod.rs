@@ -26,6 +26,7 @@ use crate::data::{GaugeChoice, HierarchySettings};
 use crate::{Task, TaskError};
 use gemcnn_nn::{FeatureType, NetworkConfig};
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// A model and its settings.
 ///
@@ -102,13 +103,22 @@ impl ModelConfig {
     }
 }
 
-/// Fails for a setting of 0 where at least 1 makes sense.
-fn at_least_one(settings: &[(&str, usize)]) -> Result<(), TaskError> {
-    match settings.iter().find(|(_, value)| *value == 0) {
-        None => Ok(()),
-        Some((name, _)) => Err(TaskError::setting(
+/// Blocks or layers of a network, channels of a layer, and highest orders, that make sense and fit into memory.
+const DEPTHS: RangeInclusive<usize> = 1..=1000;
+const WIDTHS: RangeInclusive<usize> = 1..=65_536;
+const ORDERS: RangeInclusive<usize> = 0..=64;
+
+/// Fails for a setting out of its range.
+fn within(name: &str, value: usize, range: RangeInclusive<usize>) -> Result<(), TaskError> {
+    match range.contains(&value) {
+        true => Ok(()),
+        false => Err(TaskError::setting(
             format!("model: {name}"),
-            "it is 0, but must be at least 1",
+            format!(
+                "it is {value}, but must be from {} to {}",
+                range.start(),
+                range.end()
+            ),
         )),
     }
 }

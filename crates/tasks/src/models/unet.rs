@@ -1,7 +1,7 @@
 //! The U-shaped network: residual blocks on coarser and coarser graphs, and back.
 
 use super::head::turns_with_frames;
-use super::{Head, NonlinearityChoice, at_least_one};
+use super::{Head, NonlinearityChoice, ORDERS, WIDTHS, within};
 use crate::data::HierarchySettings;
 use crate::{Task, TaskError};
 use gemcnn_nn::layers::GlobalPool;
@@ -103,9 +103,11 @@ impl UNetModel {
             }
         }
         for &channels in &self.channels {
-            at_least_one(&[("channels", channels)])?;
+            within("channels", channels, WIDTHS)?;
         }
-        at_least_one(&[("scalars", self.scalars)])?;
+        within("scalars", self.scalars, WIDTHS)?;
+        within("band_limit", self.band_limit, ORDERS)?;
+        within("samples", self.samples.unwrap_or(1), WIDTHS)?;
         let turns = turns_with_frames(task, outputs)?;
 
         let act = (self.nonlinearity).with(self.band_limit, self.samples, self.batch_norm);

@@ -189,6 +189,18 @@ fn what_does_not_go_together_is_refused_with_advice() {
         blocks: 0,
         ..GemModel::default()
     });
+    let sharp = ModelConfig::Gem(GemModel {
+        band_limit: usize::MAX,
+        ..GemModel::default()
+    });
+    let deep = ModelConfig::Graph(GraphModel {
+        blocks: 1_000_000_000_000,
+        ..GraphModel::default()
+    });
+    let wide = ModelConfig::UNet(UNetModel {
+        head: usize::MAX,
+        ..UNetModel::default()
+    });
     let wet = ModelConfig::Graph(GraphModel {
         dropout: 1.0,
         ..GraphModel::default()
@@ -246,7 +258,10 @@ fn what_does_not_go_together_is_refused_with_advice() {
             "2x0",
             "each but the finest needs one",
         ),
-        (&empty, xyz, Task::Segmentation, "2x0", "must be at least 1"),
+        (&empty, xyz, Task::Segmentation, "2x0", "from 1 to 1000"),
+        (&sharp, xyz, Task::Segmentation, "2x0", "from 0 to 64"),
+        (&deep, xyz, Task::Segmentation, "2x0", "from 1 to 1000"),
+        (&wide, xyz, Task::Segmentation, "2x0", "from 0 to 65536"),
         (&wet, xyz, Task::Segmentation, "2x0", "below 1"),
     ] {
         let refused = model.network(&kind(input), task, &kind(output));
