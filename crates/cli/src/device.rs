@@ -1,6 +1,7 @@
 //! Where a command computes.
 
 use crate::failure::Failure;
+use crate::output::say;
 use clap::{Args, ValueEnum};
 use gemcnn_nn::{Device, DeviceChoice, ProductMode};
 
@@ -17,7 +18,7 @@ pub struct DeviceArgs {
     device: DeviceChoice,
 
     /// Matrix products on a GPU: tf32 uses its tensor cores with 10 bits of mantissa, f32 is exact to
-    /// rounding.
+    /// rounding [default: tf32; for a trained model that of its run]
     #[arg(long, value_enum, help_heading = "Device")]
     matmul: Option<Matmul>,
 }
@@ -32,7 +33,7 @@ impl DeviceArgs {
     /// The device, after one line on standard error that says what it is and why.
     pub fn open(&self, default: ProductMode) -> Result<Device, Failure> {
         let (device, reason) = self.choose(default)?;
-        eprintln!("{reason}");
+        say(reason);
         Ok(device)
     }
 

@@ -87,10 +87,16 @@ impl EvalArgs {
             evaluate(&model, &dataset, options, &self.cache.open(), &device)
         })
         .map_err(Failure::input)?;
-        let files = evaluation.write(&self.stem()).map_err(Failure::input)?;
+        // What was found out is shown even where it cannot be written.
+        let files = evaluation.write(&self.stem());
+        print(&match self.json {
+            true => serde_json::to_string(&evaluation).map_err(Failure::input)? + "\n",
+            false => in_words(&evaluation, model.config.task),
+        })?;
+        let files = files.map_err(Failure::input)?;
         match self.json {
-            true => print(&(serde_json::to_string(&evaluation).map_err(Failure::input)? + "\n")),
-            false => print(&(in_words(&evaluation, model.config.task) + &written(&files))),
+            true => Ok(()),
+            false => print(&written(&files)),
         }
     }
 

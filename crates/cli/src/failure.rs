@@ -1,5 +1,6 @@
 //! How a command ends badly, and the exit status that says so.
 
+use crate::output::say;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -33,8 +34,8 @@ impl Failure {
     /// Says it on standard error.
     pub fn report(&self) {
         match self {
-            Self::Input(message) | Self::Usage(message) => eprintln!("error: {message}"),
-            Self::Interrupted(message) => eprintln!("{message}"),
+            Self::Input(message) | Self::Usage(message) => say(format_args!("error: {message}")),
+            Self::Interrupted(message) => say(message),
             Self::Reported | Self::OutputClosed => {}
         }
     }

@@ -1,5 +1,7 @@
 //! The command `gemcnn`.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod bench;
 mod data;
 mod device;
@@ -47,6 +49,10 @@ enum Command {
     #[command(subcommand)]
     Mesh(mesh::MeshCommand),
     /// Use a trained model on meshes.
+    ///
+    /// Writes for each mesh NAME.ply with labels, values or vectors and colours, the same numbers as NAME.npy,
+    /// and a picture NAME.png; classes of whole meshes go to one table, classes.csv. A mesh that cannot be used
+    /// is reported and passed over, and the exit status is then 1.
     Predict(predict::PredictArgs),
     /// Train a network on meshes: on your own with their targets, or on synthetic bodies.
     Train(Box<train::TrainArgs>),

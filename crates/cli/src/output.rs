@@ -1,7 +1,7 @@
 //! What commands write: standard output that may be closed early, and files that are whole or absent.
 
 use crate::failure::Failure;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
@@ -15,6 +15,19 @@ pub fn print(text: &str) -> Result<(), Failure> {
             ErrorKind::BrokenPipe => Failure::OutputClosed,
             _ => Failure::input(format!("cannot write to standard output: {error}")),
         })
+}
+
+/// A line on standard error. It is lost where nobody reads that any more, and the work goes on.
+pub fn say(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// A line of standard output for each finished piece of longer work, which goes on when the reader has gone.
+pub fn print_on(line: &str) -> Result<(), Failure> {
+    match print(line) {
+        Err(Failure::OutputClosed) => Ok(()),
+        printed => printed,
+    }
 }
 
 /// Writes a whole file or leaves what was there.

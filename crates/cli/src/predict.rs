@@ -3,7 +3,7 @@
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::mesh::UpAxis;
-use crate::output::print;
+use crate::output::{print, print_on, say};
 use clap::Args;
 use gemcnn_mesh::render::{RenderOptions, View};
 use gemcnn_mesh::{Mesh, write_atomically};
@@ -12,7 +12,6 @@ use gemcnn_tasks::data::{csv_cell, mesh_files};
 use gemcnn_tasks::predict::{Prediction, PredictionFiles, UniqueNames};
 use gemcnn_tasks::train::TrainedModel;
 use gemcnn_tasks::{Sample, Task, TaskError};
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 
@@ -20,10 +19,6 @@ use std::sync::mpsc::sync_channel;
 const CLASSES: &str = "classes.csv";
 
 /// Options of `gemcnn predict`.
-///
-/// Writes for each mesh a PLY file with labels, values or vectors and colours, the same numbers as a .npy
-/// file, and a picture; classes of whole meshes go to one table, classes.csv. Meshes are handled one at a
-/// time. One that cannot be is reported and passed over, and the exit status is then 1.
 #[derive(Debug, Args)]
 pub struct PredictArgs {
     /// Directory of a run, or a file with a model such as best.safetensors.
@@ -34,7 +29,7 @@ pub struct PredictArgs {
     #[arg(value_name = "MESH", required = true)]
     meshes: Vec<PathBuf>,
 
-    /// Directory for the results; files of the same name are replaced.
+    /// Directory for the results, apart from the meshes; older results are replaced.
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 
@@ -54,6 +49,9 @@ impl PredictArgs {
     pub fn run(self) -> Result<(), Failure> {
         let model = TrainedModel::read(&self.run).map_err(Failure::input)?;
         let (inputs, bad) = self.inputs()?;
+        if inputs.is_empty() {
+            return Err(Failure::Reported);
+        }
         let device = self.device.open(model.config.training.precision.into())?;
         let pictures = RenderOptions {
             view: View::orbit(30.0, 20.0, self.up.into()),
@@ -79,53 +77,59 @@ impl PredictArgs {
     /// The meshes that were named, each with a name for its results, and how many names were bad.
     fn inputs(&self) -> Result<(Vec<Input>, usize), Failure> {
         let results = self.output.canonicalize().ok();
-        let is_result = |path: &Path| match (&results, path.canonicalize()) {
-            (Some(results), Ok(path)) => path.starts_with(results),
-            _ => false,
-        };
         let mut paths = Vec::new();
         let mut bad = 0;
         for named in &self.meshes {
+            let folder = match named.is_dir() {
+                true => named.canonicalize().ok(),
+                false => named
+                    .canonicalize()
+                    .ok()
+                    .and_then(|path| Some(path.parent()?.into())),
+            };
+            if folder.is_some() && folder == results {
+                return Err(Failure::usage(format!(
+                    "{} lies in {}: results there could replace meshes and their labels; choose another \
+                     directory for results",
+                    named.display(),
+                    self.output.display()
+                )));
+            }
             if !named.is_dir() {
                 paths.push(named.clone());
                 continue;
             }
+            // Of an earlier time, where results are within the folder.
+            let is_result = |path: &Path| match (&results, &folder, path.canonicalize()) {
+                (Some(results), Some(folder), Ok(path)) => {
+                    results.starts_with(folder) && path.starts_with(results)
+                }
+                _ => false,
+            };
             match mesh_files(named) {
                 Ok(mut found) => {
-                    // Those of an earlier time, where results are within the folder.
                     found.retain(|path| !is_result(path));
                     if found.is_empty() {
-                        eprintln!("error: {}: there is no mesh in it", named.display());
+                        say(format_args!(
+                            "error: {}: there is no mesh in it",
+                            named.display()
+                        ));
                         bad += 1;
                     }
                     paths.extend(found);
                 }
                 Err(error) => {
-                    eprintln!("error: {error}");
+                    say(format_args!("error: {error}"));
                     bad += 1;
                 }
             }
         }
-        let originals: HashSet<PathBuf> = (paths.iter())
-            .filter_map(|path| path.canonicalize().ok())
-            .collect();
         let mut names = UniqueNames::default();
-        let mut inputs = Vec::with_capacity(paths.len());
-        for path in paths {
-            let name = names.of(&path);
-            let result = self.output.join(format!("{name}.ply"));
-            if let Ok(result) = result.canonicalize()
-                && originals.contains(&result)
-            {
-                return Err(Failure::usage(format!(
-                    "the result for {} would replace the mesh {}: choose another directory for results",
-                    path.display(),
-                    result.display()
-                )));
-            }
-            inputs.push(Input { path, name });
-        }
-        Ok((inputs, bad))
+        let inputs = paths.into_iter().map(|path| Input {
+            name: names.of(&path),
+            path,
+        });
+        Ok((inputs.collect(), bad))
     }
 }
 
@@ -165,7 +169,7 @@ impl Session<'_> {
                 .write(&input.name, &loaded.mesh, frames, &prediction)
                 .map_err(Failure::input)?;
             let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
-            print(&format!("{}: {}\n", input.path.display(), paths.join(", ")))
+            print_on(&format!("{}: {}\n", input.path.display(), paths.join(", ")))
         })
     }
 
@@ -177,12 +181,15 @@ impl Session<'_> {
             None => class.to_string(),
         };
         let outputs = self.model.network.output().dimension();
+        let heads: String = (0..outputs)
+            .map(|class| format!(",{}", csv_cell(&name(class))))
+            .collect();
+        let header = format!("mesh,class{heads}");
+        expect_predictions(path, &header)?;
+        let mut rows = 0;
         let mut failure = None;
         let written = write_atomically(path, |table| {
-            let heads: String = (0..outputs)
-                .map(|c| format!(",{}", csv_cell(&name(c))))
-                .collect();
-            writeln!(table, "mesh,class{heads}")?;
+            writeln!(table, "{header}")?;
             let streamed = self.each(inputs, |input, _, prediction| {
                 let Prediction::MeshClass {
                     class,
@@ -195,9 +202,15 @@ impl Session<'_> {
                 let shares: String = probabilities.iter().map(|p| format!(",{p:.6}")).collect();
                 let row = [csv_cell(&mesh.to_string()), csv_cell(&class)].join(",");
                 writeln!(table, "{row}{shares}").map_err(Failure::input)?;
-                print(&format!("{mesh}: {class}\n"))
+                rows += 1;
+                print_on(&format!("{mesh}: {class}\n"))
             });
-            streamed.map_err(|error| {
+            let complete = match rows {
+                // Each mesh was reported; the table of an earlier time stays.
+                0 => streamed.and(Err(Failure::Reported)),
+                _ => streamed,
+            };
+            complete.map_err(|error| {
                 failure = Some(error);
                 std::io::Error::other("the table is not complete")
             })
@@ -235,12 +248,24 @@ impl Session<'_> {
                 match predicted {
                     Ok((loaded, prediction)) => act(input, loaded, prediction)?,
                     Err(error) => {
-                        eprintln!("error: {error}");
+                        say(format_args!("error: {error}"));
                         self.bad += 1;
                     }
                 }
             }
             Ok(())
         })
+    }
+}
+
+/// Fails if there is a table that is no earlier result, such as the classes that a data set is learned from.
+fn expect_predictions(path: &Path, header: &str) -> Result<(), Failure> {
+    match std::fs::read_to_string(path) {
+        Ok(text) if text.lines().next() != Some(header) => Err(Failure::usage(format!(
+            "{} is there and holds something else than predictions of this model; choose another \
+             directory for results",
+            path.display()
+        ))),
+        _ => Ok(()),
     }
 }

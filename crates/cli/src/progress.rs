@@ -1,5 +1,6 @@
 //! A sign of life for work that takes longer than a second.
 
+use crate::output::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -18,7 +19,7 @@ pub fn during<R>(what: &str, work: impl FnOnce() -> R) -> R {
                 return;
             }
             if !std::io::stderr().is_terminal() {
-                eprintln!("{what} ...");
+                say(format_args!("{what} ..."));
                 return;
             }
             let spinner = ProgressBar::new_spinner().with_message(what.to_owned());

@@ -2,7 +2,7 @@
 
 use super::TaskName;
 use crate::failure::Failure;
-use crate::output::{count, grouped, print, table};
+use crate::output::{count, grouped, print, say, table};
 use crate::progress;
 use clap::Args;
 use gemcnn_tasks::Task;
@@ -42,7 +42,7 @@ impl Check {
         print(&text)?;
         if !self.json {
             for problem in &check.problems {
-                eprintln!("error: {problem}");
+                say(format_args!("error: {problem}"));
             }
         }
         match check.problems.is_empty() {

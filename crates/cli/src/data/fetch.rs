@@ -1,6 +1,7 @@
 //! `gemcnn data fetch`: public data sets from the net.
 
 use crate::failure::Failure;
+use crate::output;
 use clap::{Args, Subcommand};
 use gemcnn_tasks::mnist::{self, Download};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -41,7 +42,7 @@ impl Fetch {
         {
             bar.set_style(style);
         }
-        let say = |line: String| bar.suspend(|| eprintln!("{line}"));
+        let say = |line: String| bar.suspend(|| output::say(line));
         let result = mnist::fetch(&directory, &base_url, &mut |download| match download {
             Download::Present { path } => say(format!("{}: is there", path.display())),
             Download::Done { path } => say(format!("{}: fetched and right", path.display())),

@@ -2,7 +2,7 @@
 
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::output::{grouped, print};
+use crate::output::{grouped, print, say};
 use clap::Args;
 use gemcnn_nn::ProductMode;
 use gemcnn_tasks::experiments::mnist::{
@@ -49,11 +49,11 @@ pub struct MnistCommand {
     test: Vec<Surface>,
 
     /// Networks: paper-types (the types the paper gives, 99,978 parameters), paper-size (those times 1.3,
-    /// 162,705 parameters), graph (isotropic, 163,033 parameters).
+    /// 162,705 parameters), graph (isotropic, 163,033 parameters) [default: paper-types]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     model: Vec<Model>,
 
-    /// How many seeds to train each from: 1, 2, ...
+    /// How many seeds to train each from [default: 3; with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
 
@@ -61,20 +61,20 @@ pub struct MnistCommand {
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     first_seed: u64,
 
-    /// Passes over the training digits.
+    /// Passes over the training digits [default: 20; with --quick 3]
     #[arg(long, value_name = "N")]
     epochs: Option<usize>,
 
-    /// Digits in a step.
+    /// Digits in a step [default: 128; with --quick 25]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
 
-    /// The learning rate at its highest.
+    /// The learning rate at its highest [default: 0.01]
     #[arg(long, value_name = "RATE")]
     rate: Option<f64>,
 
     /// How the learning rate changes: plateau (the paper's: halved when the validation loss has not
-    /// improved for 3 epochs), one-cycle, cosine.
+    /// improved for 3 epochs), one-cycle, cosine [default: one-cycle; with --quick plateau]
     #[arg(long, value_name = "RULE")]
     schedule: Option<RateRule>,
 
@@ -82,7 +82,8 @@ pub struct MnistCommand {
     #[arg(long)]
     triangles: bool,
 
-    /// Displacements of rough grids before smoothing are uniform up to this many pixels either way.
+    /// Displacements of rough grids before smoothing are uniform up to this many pixels either way
+    /// [default: 5]
     #[arg(long, value_name = "PIXELS")]
     amplitude: Option<f64>,
 
@@ -90,7 +91,7 @@ pub struct MnistCommand {
     #[arg(long, value_name = "N")]
     training_digits: Option<usize>,
 
-    /// Digits for validation, those that follow; 5,000 if not given.
+    /// Digits for validation, those that follow [default: 5000; with --quick 100]
     #[arg(long, value_name = "N")]
     validation_digits: Option<usize>,
 
@@ -235,8 +236,8 @@ impl Watcher {
 
     fn say(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| say(line)),
+            None => say(line),
         }
     }
 }

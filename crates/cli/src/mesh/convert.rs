@@ -1,7 +1,7 @@
 //! `gemcnn mesh convert`: formats and repairs.
 
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, say};
 use crate::progress;
 use clap::{Args, ValueEnum};
 use gemcnn_mesh::{
@@ -95,11 +95,11 @@ impl Convert {
             .is_some_and(|e| e.eq_ignore_ascii_case("ply"));
         if !is_ply && !attributes.is_empty() {
             let names: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
-            eprintln!(
+            say(format_args!(
                 "warning: {} cannot hold the vertex values {}; write a .ply to keep them",
                 self.output.display(),
                 names.join(", ")
-            );
+            ));
             attributes.clear();
         }
         let options = WriteOptions {
@@ -110,7 +110,7 @@ impl Convert {
             },
         };
         if mesh.face_count() == 0 {
-            eprintln!("warning: the mesh has no faces left");
+            say("warning: the mesh has no faces left");
         }
         super::write(&self.output, &mesh, &attributes, &options)?;
         said += &super::make::written(&self.output, &mesh);

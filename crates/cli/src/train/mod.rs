@@ -4,11 +4,12 @@ mod progress;
 
 pub use progress::TrainProgress;
 
+use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, say};
 use clap::Args;
-use gemcnn_tasks::data::{Cache, DataConfig};
+use gemcnn_tasks::data::DataConfig;
 use gemcnn_tasks::train::{Outcome, RunConfig, RunDirectory, StopFlag, train};
 use gemcnn_tasks::{FeatureConfig, FeatureKind, ModelConfig, Task, TaskError};
 use serde::Deserialize;
@@ -56,7 +57,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "S", help_heading = "Training")]
     seed: Option<u64>,
 
-    /// A first look within minutes: 12 epochs, and bodies of 1,500 vertices where no data are given.
+    /// A first look, a minute on two cores: 12 epochs, and bodies of 1,500 vertices where no data are given.
     #[arg(long, help_heading = "Training")]
     quick: bool,
 
@@ -76,6 +77,9 @@ pub struct TrainArgs {
     /// Says nothing while all goes well.
     #[arg(long, short, help_heading = "Run")]
     quiet: bool,
+
+    #[command(flatten)]
+    cache: CacheArgs,
 
     #[command(flatten)]
     device: DeviceArgs,
@@ -98,7 +102,7 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
     };
     let run = run.map_err(Failure::input)?;
     let mut progress = TrainProgress::new(args.quiet);
-    let cache = Cache::of_user();
+    let cache = args.cache.open();
     let outcome = train(&config, &run, &cache, &device, &mut progress, &stop);
     drop(progress);
     match outcome {
@@ -160,7 +164,7 @@ impl TrainArgs {
     }
 }
 
-/// Few epochs, and small bodies: over 90 % within a few minutes on two cores.
+/// Few epochs, and small bodies.
 fn make_quick(config: &mut RunConfig) {
     config.training.epochs = 12;
     if let DataConfig::Bodies(bodies) = &mut config.data {
@@ -173,7 +177,7 @@ fn deserializer(text: &str) -> impl serde::Deserializer<'_, Error = ValueError> 
 }
 
 /// The model of a kind with its default settings.
-fn model_of_kind(text: &str) -> Result<ModelConfig, String> {
+pub fn model_of_kind(text: &str) -> Result<ModelConfig, String> {
     serde_json::from_value(serde_json::json!({ "kind": text })).map_err(|error| error.to_string())
 }
 
@@ -185,7 +189,7 @@ pub fn stop_on_signals() -> Result<StopFlag, Failure> {
         if requested.request() {
             std::process::exit(Failure::INTERRUPTED.into());
         }
-        eprintln!("\nsaves and stops after this step; once more stops at once");
+        say("\nsaves and stops after this step; once more stops at once");
     };
     ctrlc::set_handler(handler)
         .map_err(|error| Failure::input(format!("cannot listen for Ctrl-C: {error}")))?;

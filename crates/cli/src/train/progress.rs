@@ -1,5 +1,6 @@
 //! A training run on the terminal: a bar where there is one, plain lines elsewhere.
 
+use crate::output::say;
 use gemcnn_tasks::train::{Event, Observer, Record, Scores, StepReport};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -43,9 +44,9 @@ impl TrainProgress {
     fn say(&mut self, line: &str) {
         match self {
             Self::Quiet => {}
-            Self::Bar(bar) => bar.suspend(|| eprintln!("{line}")),
+            Self::Bar(bar) => bar.suspend(|| say(line)),
             Self::Lines { last } => {
-                eprintln!("{line}");
+                say(line);
                 *last = Instant::now();
             }
         }
@@ -63,7 +64,7 @@ impl TrainProgress {
             }
             Self::Lines { last } if last.elapsed() < PATIENCE => {}
             Self::Lines { last } => {
-                eprintln!("{what}: {done} of {total}  {}", message());
+                say(format_args!("{what}: {done} of {total}  {}", message()));
                 *last = Instant::now();
             }
         }
