@@ -6,7 +6,7 @@ use gemcnn_mesh::{read_mesh, write_mesh};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use tempfile::{TempDir, tempdir};
 
 const SMALL: &str = "[model]\nkind = 'gem'\nblocks = 2\nchannels = 3\nscalars = 8\nhead = 16\n";
@@ -211,10 +211,38 @@ fn segmentation_from_training_to_coloured_meshes() {
         assert!(is_png(&result("png")));
     }
 
-    let message = workshop.fail(&["predict", "runs/jaws", "jaws", "-o", "jaws"], 1);
-    assert!(message.contains("there is no mesh in it"), "{message}");
-    let message = workshop.fail(&["predict", "runs/jaws", "jaws/jaw1.ply", "-o", "jaws"], 2);
-    assert!(message.contains("would replace the mesh"), "{message}");
+    // Results never lie among meshes, where they could replace labels.
+    fs::write(workshop.path("jaws/jaw1.npy"), "labels").unwrap();
+    for meshes in ["jaws", "jaws/jaw1.ply"] {
+        let message = workshop.fail(&["predict", "runs/jaws", meshes, "-o", "jaws"], 2);
+        assert!(message.contains("choose another directory"), "{message}");
+    }
+    let labels = fs::read_to_string(workshop.path("jaws/jaw1.npy"));
+    assert_eq!(labels.unwrap(), "labels");
+    // Nobody reads what is said.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gemcnn"))
+        .current_dir(workshop.0.path())
+        .args(["predict", "runs/jaws", "jaws", "-o", "unheard"])
+        .args(["--no-pictures", "--device", "cpu"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(workshop.path("unheard/jaw9.ply").exists());
+    // Results that cannot be written are shown all the same.
+    fs::create_dir(workshop.path("runs/jaws/eval-train.json")).unwrap();
+    let output = workshop.run(&["eval", "runs/jaws", "--part", "train"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("accuracy"), "{text}");
+    // Too large for single precision.
+    let huge = ellipsoid(1).map_vertices(|p| 1e39 * p).unwrap();
+    huge.write(workshop.path("huge.obj")).unwrap();
+    let message = workshop.fail(&["predict", "runs/jaws", "huge.obj", "-o", "plain"], 1);
+    assert!(message.contains("single precision"), "{message}");
+    assert!(!workshop.path("plain/huge.ply").exists());
     workshop.succeed(&[
         "predict",
         "runs/jaws",
@@ -315,6 +343,20 @@ fn classes_of_whole_meshes_go_to_a_table() {
         rings.filter(|line| line.contains(".ply,ring,")).count() >= 5,
         "{table}"
     );
+    // A table stays if there is nothing to replace it with, or if it is not of this model.
+    workshop.fail(&["predict", "runs/things", "bad.obj", "-o", "out"], 1);
+    let kept = fs::read_to_string(workshop.path("out/classes.csv")).unwrap();
+    assert_eq!(kept, table);
+    fs::write(workshop.path("out/classes.csv"), "0.ply,ring\n").unwrap();
+    let message = workshop.fail(&["predict", "runs/things", "things", "-o", "out"], 2);
+    assert!(message.contains("classes.csv is there"), "{message}");
+    let kept = fs::read_to_string(workshop.path("out/classes.csv")).unwrap();
+    assert_eq!(kept, "0.ply,ring\n");
+}
+
+/// In units in which it is strong.
+fn wind(p: &DVec3) -> DVec3 {
+    500.0 * DVec3::Z.cross(*p)
 }
 
 #[test]
@@ -323,7 +365,7 @@ fn vectors_come_back_to_space() {
     fs::create_dir(workshop.path("winds")).unwrap();
     for index in 0..5 {
         let mesh = ellipsoid(index);
-        let winds: Vec<DVec3> = mesh.vertices().iter().map(|p| DVec3::Z.cross(*p)).collect();
+        let winds: Vec<DVec3> = mesh.vertices().iter().map(wind).collect();
         let part =
             |axis: usize| AttributeValues::F32(winds.iter().map(|w| w[axis] as f32).collect());
         let columns = [("wx", 0), ("wy", 1), ("wz", 2)];
@@ -351,12 +393,14 @@ fn vectors_come_back_to_space() {
     workshop.succeed(&["predict", "runs/winds", "winds/4.ply", "-o", "out"]);
     let file = read_mesh(workshop.path("out/4.ply")).unwrap();
     let [x, y, z] = ["vx", "vy", "vz"].map(|name| column(&file, name));
-    let mut along = 0.0;
+    let (mut along, mut all) = (0.0, 0.0);
     for (vertex, p) in file.mesh.vertices().iter().enumerate() {
         let found = DVec3::new(x.to_f64(vertex), y.to_f64(vertex), z.to_f64(vertex));
-        along += found.dot(DVec3::Z.cross(*p));
+        along += found.dot(wind(p));
+        all += wind(p).length_squared();
     }
-    assert!(along > 0.0, "vectors point against the wind");
+    let share = along / all;
+    assert!((0.4..1.3).contains(&share), "{share} of the wind was found");
     assert!(is_png(&workshop.path("out/4.png")));
 }
 

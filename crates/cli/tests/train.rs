@@ -194,6 +194,63 @@ fn only_one_process_trains_in_a_run() {
 }
 
 #[test]
+fn changed_data_are_noticed() {
+    let workshop = Workshop::new("epochs = 1000\ncheckpoint = { steps = 3 }");
+    let mut child = workshop.start("run");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Which meshes are for training is left to chance.
+    let labels = |index| workshop.path(&format!("spheres/sphere{index}.txt"));
+    let before: Vec<String> = (0..10)
+        .map(|index| fs::read_to_string(labels(index)).unwrap())
+        .collect();
+    for (index, text) in before.iter().enumerate() {
+        let flipped = if text.starts_with('0') { "1" } else { "0" };
+        fs::write(labels(index), flipped.to_owned() + &text[1..]).unwrap();
+    }
+    let output = workshop.gemcnn(&["--resume", "run"]).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    for part in ["training", "held-out"] {
+        let line = format!("the {part} part has other meshes or targets now");
+        assert!(message.contains(&line), "{message}");
+    }
+    for (index, text) in before.iter().enumerate() {
+        fs::write(labels(index), text).unwrap();
+    }
+    workshop.start("run").kill().unwrap();
+}
+
+#[test]
+fn a_run_without_a_checkpoint_begins_anew_with_its_own_settings() {
+    let workshop = Workshop::new("epochs = 3");
+    let whole = workshop.model(&["run.toml", "--run-dir", "run"], "run");
+    fs::remove_file(workshop.checkpoint("run")).unwrap();
+    let other = ["--resume", "run", "--rate", "0.5"];
+    let output = workshop.gemcnn(&other).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("config.toml: ")
+            && message.contains("training.rate was 0.01, but is 0.5 now"),
+        "{message}"
+    );
+    assert!(workshop.path("run/model.safetensors").exists());
+    assert!(workshop.model(&["--resume", "run"], "run") == whole);
+}
+
+#[test]
+fn training_goes_on_when_nobody_listens() {
+    let workshop = Workshop::new("epochs = 3");
+    let mut child = (workshop.gemcnn(&["run.toml", "--run-dir", "run"]))
+        .spawn()
+        .unwrap();
+    drop((child.stdout.take(), child.stderr.take()));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(workshop.path("run/model.safetensors").exists());
+}
+
+#[test]
 fn a_loss_without_bounds_names_its_meshes() {
     let workshop = Workshop::new("rate = 1e38\nschedule = { kind = 'constant' }");
     let output = workshop.gemcnn(&["run.toml"]).output().unwrap();

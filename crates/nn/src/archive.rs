@@ -147,7 +147,7 @@ impl Archive {
         Ok(())
     }
 
-    /// A setting.
+    /// A setting; one that is missing is `None` where that is possible.
     ///
     /// # Errors
     /// A setting that is missing or of another form.
@@ -156,10 +156,10 @@ impl Archive {
             path: self.origin.clone(),
             problem,
         };
-        let value = self
-            .settings
-            .get(key)
-            .ok_or_else(|| bad(format!("there is no setting `{key}`")))?;
+        let Some(value) = self.settings.get(key) else {
+            return serde_json::from_value(Value::Null)
+                .map_err(|_| bad(format!("there is no setting `{key}`")));
+        };
         serde_json::from_value(value.clone()).map_err(|e| bad(format!("setting `{key}`: {e}")))
     }
 

@@ -89,7 +89,11 @@ impl Method {
         }
     }
 
-    fn check(&self) -> Result<(), NnError> {
+    /// Looks for settings that make no sense.
+    ///
+    /// # Errors
+    /// The first of them, with what is allowed.
+    pub fn check(&self) -> Result<(), NnError> {
         let bad = |problem: &str| Err(NnError::setting("optimiser", problem));
         let memory = |value: f64| (0.0..1.0).contains(&value);
         let (memories, epsilon, decay) = match *self {

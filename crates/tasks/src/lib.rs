@@ -27,3 +27,8 @@ pub use task::Task;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/data.md")]
 struct DataPage;
+
+/// Compiles the code of the page on trained models.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/using.md")]
+struct UsingPage;

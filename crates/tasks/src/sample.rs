@@ -59,6 +59,15 @@ pub trait SampleSource: Send + Sync {
     /// # Errors
     /// Whatever is wrong with its files, its geometry or its target.
     fn load(&self, index: usize) -> Result<Sample, TaskError>;
+
+    /// A checksum of what a sample is made from: a run goes on only with the samples that it began with. By
+    /// default that of its name.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
+        Ok(*blake3::hash(self.name(index).as_bytes()).as_bytes())
+    }
 }
 
 /// Samples of one kind as one graph, in their order.

@@ -1,6 +1,6 @@
-//! Features brought to a common size without breaking their symmetry.
+//! Features and targets brought to a common size without breaking their symmetry.
 
-use crate::{SampleSource, TaskError};
+use crate::{SampleSource, Target, TaskError};
 use gemcnn_nn::{FeatureType, irrep_dimension};
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +58,20 @@ impl FeatureScaling {
         Ok(moments.scaling(kind))
     }
 
+    /// The scaling that fits those targets of a source that are values.
+    ///
+    /// # Errors
+    /// A sample that cannot be loaded.
+    pub fn fit_targets(kind: &FeatureType, source: &dyn SampleSource) -> Result<Self, TaskError> {
+        let mut moments = Moments::new(kind.dimension());
+        for index in 0..source.len() {
+            if let Target::VertexValues { values, .. } = source.load(index)?.target {
+                moments.add(&values);
+            }
+        }
+        Ok(moments.scaling(kind))
+    }
+
     /// Numbers in a row.
     pub fn dimension(&self) -> usize {
         self.scale.len()
@@ -72,7 +86,7 @@ impl FeatureScaling {
         }
     }
 
-    /// Takes [`apply`](Self::apply) back: for predictions of scaled targets.
+    /// Takes [`apply`](Self::apply) back.
     pub fn undo(&self, features: &mut [f32]) {
         for row in features.chunks_exact_mut(self.dimension().max(1)) {
             for ((value, shift), scale) in row.iter_mut().zip(&self.shift).zip(&self.scale) {

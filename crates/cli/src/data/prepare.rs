@@ -4,9 +4,10 @@ use super::{CacheArgs, TaskName};
 use crate::failure::Failure;
 use crate::output::{count, print};
 use crate::progress;
+use crate::train::model_of_kind;
 use clap::Args;
 use gemcnn_tasks::data::{DataConfig, Dataset, Part, Preparation};
-use gemcnn_tasks::{FeatureConfig, FeatureKind, SampleSource, Task};
+use gemcnn_tasks::{FeatureConfig, FeatureKind, ModelConfig, SampleSource, Task};
 use std::path::PathBuf;
 
 /// Compute geometry and features of all meshes and keep them in the cache.
@@ -26,6 +27,10 @@ pub struct Prepare {
     #[arg(long, value_name = "KIND", default_value = "xyz")]
     features: FeatureKind,
 
+    /// The network that they are for: gem, graph, angular or unet, with its default settings.
+    #[arg(long, value_name = "KIND", default_value = "gem", value_parser = model_of_kind)]
+    model: ModelConfig,
+
     #[command(flatten)]
     cache: CacheArgs,
 }
@@ -41,6 +46,8 @@ impl Prepare {
         let dataset = dataset.map_err(Failure::input)?;
         let preparation = Preparation {
             features: FeatureConfig::new(self.features),
+            gauge: self.model.gauge(),
+            hierarchy: self.model.hierarchy(),
             ..Default::default()
         };
         let mut meshes = 0;
@@ -50,7 +57,7 @@ impl Prepare {
                 .map_err(Failure::input)?
                 .with_memory(0);
             let what = format!("preparing {}", count(samples.len(), "mesh", "meshes"));
-            progress::during(&what, || samples.load_all(&|| {})).map_err(Failure::input)?;
+            progress::during(&what, || samples.load_all(&|| true)).map_err(Failure::input)?;
             meshes += samples.len();
         }
         let place = match cache.folder() {

@@ -3,8 +3,9 @@
 use super::cache::{Cache, CacheKey};
 use super::dataset::Inner;
 use super::entry::{self, ENTRY_VERSION};
+use super::meshes::Item;
 use super::preparation::{Preparation, Prepared};
-use crate::{Sample, SampleSource, TaskError};
+use crate::{Sample, SampleSource, Target, TaskError};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,6 +22,7 @@ pub struct PreparedPart {
     preparation: Preparation,
     cache: Cache,
     kept: Vec<OnceLock<Sample>>,
+    checksums: Vec<OnceLock<[u8; 32]>>,
     memory_left: AtomicUsize,
 }
 
@@ -33,6 +35,7 @@ impl PreparedPart {
     ) -> Self {
         Self {
             kept: items.iter().map(|_| OnceLock::new()).collect(),
+            checksums: items.iter().map(|_| OnceLock::new()).collect(),
             dataset,
             items,
             preparation,
@@ -49,17 +52,16 @@ impl PreparedPart {
     }
 
     /// Loads every sample once, in parallel, so that trouble shows before training and later loads are
-    /// quick; `loaded` is called after each, from any thread.
+    /// quick. `go_on` is asked before each, from any thread; once it says no, the others are left.
     ///
     /// # Errors
     /// The problem of the first sample that has one.
-    pub fn load_all(&self, loaded: &(dyn Fn() + Sync)) -> Result<(), TaskError> {
+    pub fn load_all(&self, go_on: &(dyn Fn() -> bool + Sync)) -> Result<(), TaskError> {
         let results: Vec<_> = (0..self.items.len())
             .into_par_iter()
-            .map(|index| {
-                let result = self.load(index).map(drop);
-                loaded();
-                result
+            .map(|index| match go_on() {
+                true => self.load(index).map(drop),
+                false => Ok(()),
             })
             .collect();
         results.into_iter().collect()
@@ -90,6 +92,7 @@ impl PreparedPart {
         let turn = self.preparation.turn(&item.name);
         let frames = prepared.graph.frames();
         let target = self.dataset.targets.read(item, &content, frames, turn)?;
+        self.checksums[index].get_or_init(|| checksum(item, content.hash(), &target));
         let Prepared {
             graph,
             hierarchy,
@@ -161,6 +164,33 @@ impl SampleSource for PreparedPart {
         self.keep(index, &sample);
         Ok(sample)
     }
+
+    fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
+        let known = || self.checksums.get(index).and_then(OnceLock::get);
+        if known().is_none() {
+            self.load(index)?;
+        }
+        Ok(known().copied().unwrap_or_default())
+    }
+}
+
+/// Of the name, the content of the file, and the target.
+fn checksum(item: &Item, content: blake3::Hash, target: &Target) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(content.as_bytes());
+    match target {
+        Target::Unknown => {}
+        Target::MeshLabel(label) => {
+            hasher.update(&label.to_le_bytes());
+        }
+        Target::VertexLabels(labels) => labels.iter().for_each(|label| {
+            hasher.update(&label.to_le_bytes());
+        }),
+        Target::VertexValues { values, .. } => values.iter().for_each(|value| {
+            hasher.update(&value.to_le_bytes());
+        }),
+    }
+    *hasher.update(item.name.as_bytes()).finalize().as_bytes()
 }
 
 /// About how many bytes a sample takes.
@@ -180,8 +210,8 @@ fn size_in_memory(sample: &Sample) -> usize {
             .sum()
     });
     let target = match &sample.target {
-        crate::Target::VertexLabels(labels) => 4 * labels.len(),
-        crate::Target::VertexValues { values, .. } => 4 * values.len(),
+        Target::VertexLabels(labels) => 4 * labels.len(),
+        Target::VertexValues { values, .. } => 4 * values.len(),
         _ => 0,
     };
     graph(&sample.graph) + levels.sum::<usize>() + members + 4 * sample.features.len() + target

@@ -2,14 +2,14 @@
 
 mod classes;
 mod geodesic;
-mod regression;
+pub(crate) mod regression;
 
 pub use classes::{ClassScore, ClassScores};
 pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
 pub use regression::RegressionScores;
 
 use crate::data::{Cache, Classes, Dataset, Part};
-use crate::plot::Chart;
+use crate::plot::{Chart, with_ending};
 use crate::train::{
     BatchPlan, BatchScores, Objective, Prefetch, Scaled, Scores, Tally, TrainedModel, names,
 };
@@ -128,13 +128,6 @@ impl Evaluation {
     }
 }
 
-/// A path with more at its end, whatever dots it has.
-fn with_ending(stem: &Path, ending: &str) -> PathBuf {
-    let mut name = stem.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
-}
-
 /// Evaluates a model, one mesh at a time; the next one is loaded meanwhile.
 ///
 /// # Errors
@@ -177,6 +170,7 @@ pub fn evaluate(
         None => Objective::Values {
             kind: model.network.output().clone(),
             penalty: config.training.penalty.into(),
+            scaling: model.target_scaling.clone(),
         },
     };
     let mut counts = Counts::new(model);
@@ -286,7 +280,11 @@ fn run(
                 } => {
                     let found = model.network.forward(&mut tape, batch.levels(), x)?;
                     let mean_square = match &mut counts.regression {
-                        Some(sums) => sums.add(&found.values()?, values, known.as_deref()),
+                        Some(sums) => sums.add(
+                            &objective.unscaled(&found.values()?),
+                            &objective.unscaled(values),
+                            known.as_deref(),
+                        ),
                         None => 0.0,
                     };
                     let loss = tape.regression(*penalty, found, values, known.as_deref())?;
@@ -299,6 +297,7 @@ fn run(
             }
             tally.add(BatchScores {
                 loss,
+                weight: prepared.weight,
                 mean_square,
                 correct,
                 counted: prepared.counted,
@@ -384,5 +383,9 @@ impl SampleSource for Relabelled<'_> {
             }
         }
         Ok(sample)
+    }
+
+    fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
+        self.source.checksum(index)
     }
 }

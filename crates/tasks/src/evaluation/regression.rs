@@ -17,7 +17,7 @@ pub struct RegressionScores {
 }
 
 /// Sums from which [`RegressionScores`] come.
-pub(super) struct Sums {
+pub(crate) struct Sums {
     kind: FeatureType,
     rows: u64,
     squares: f64,

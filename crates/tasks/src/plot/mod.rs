@@ -102,12 +102,7 @@ impl Chart {
     /// # Errors
     /// A file that cannot be written.
     pub fn write(&self, stem: &Path) -> Result<[PathBuf; 2], TaskError> {
-        let with_ending = |ending: &str| {
-            let mut name = stem.as_os_str().to_owned();
-            name.push(ending);
-            PathBuf::from(name)
-        };
-        let paths = [".png", ".svg"].map(with_ending);
+        let paths = [".png", ".svg"].map(|ending| with_ending(stem, ending));
         for (path, bytes) in paths
             .iter()
             .zip([self.to_png(), self.to_svg().into_bytes()])
@@ -117,6 +112,13 @@ impl Chart {
         }
         Ok(paths)
     }
+}
+
+/// A path with more at its end, whatever dots it has.
+pub(crate) fn with_ending(stem: &Path, ending: &str) -> PathBuf {
+    let mut name = stem.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
 }
 
 /// `value` brought into a range; the lower end if it is not a number.

@@ -35,11 +35,20 @@ impl TrainedModel {
         let preparation = self.config.preparation();
         let mut prepared = preparation.prepare(name, mesh)?;
         self.scaling.apply(&mut prepared.features);
+        let kind = preparation.features.kind();
+        if let Some(at) = prepared.features.iter().position(|v| !v.is_finite()) {
+            let vertex = at / kind.dimension().max(1);
+            let problem = format!(
+                "the features of vertex {vertex} are too large for single precision; bring the mesh to the size \
+                 of those that the model was trained on"
+            );
+            return Err(TaskError::setting(name, problem));
+        }
         Ok(Sample {
             name: name.into(),
             graph: prepared.graph,
             hierarchy: prepared.hierarchy,
-            kind: preparation.features.kind(),
+            kind,
             features: prepared.features,
             target: Target::Unknown,
         })
@@ -48,7 +57,7 @@ impl TrainedModel {
     /// What the model says of a sample with scaled features.
     ///
     /// # Errors
-    /// A sample that does not fit the model, or work on a GPU that failed.
+    /// A sample that does not fit the model, numbers that are not finite, or work on a GPU that failed.
     pub fn predict(
         &self,
         workspace: &mut Workspace<f32>,
@@ -62,7 +71,14 @@ impl TrainedModel {
             return Ok(Prediction::VertexClasses(classes));
         }
         let outputs = self.network.forward(&mut tape, &batch, x)?;
-        let values = outputs.values()?.into_owned();
+        let mut values = outputs.values()?.into_owned();
+        if !values.iter().all(|value| value.is_finite()) {
+            let problem = "what the model says of it is not finite";
+            return Err(TaskError::setting(&sample.name, problem));
+        }
+        if let Some(scaling) = &self.target_scaling {
+            scaling.undo(&mut values);
+        }
         Ok(match self.config.task {
             Task::Classification => {
                 let probabilities = softmax(&values);

@@ -64,6 +64,8 @@ pub(crate) struct PreparedBatch {
     pub batch: TrainingBatch<f32>,
     /// Rows whose target is known.
     pub counted: u64,
+    /// Sum of the weights of their classes; how many they are, where there are no weights.
+    pub weight: f64,
 }
 
 impl PreparedBatch {
@@ -86,18 +88,29 @@ impl PreparedBatch {
             None => FeatureType::default(),
         };
         let joined = Batch::new(&references)?;
-        let (target, counted) = match objective {
+        let (target, counted, weight) = match objective {
             Objective::Classes { count, weights } => {
                 let counted = joined.labelled();
+                let weight = match weights {
+                    None => counted as f64,
+                    Some(weights) => weight_of(&joined.labels, weights),
+                };
                 let target = BatchTarget::Classes {
                     classes: *count,
                     labels: joined.labels,
                     weights: weights.clone(),
                 };
-                (target, counted)
+                (target, counted, weight)
             }
-            Objective::Values { kind, penalty } => {
+            Objective::Values {
+                kind,
+                penalty,
+                scaling,
+            } => {
                 let mut values = joined.values;
+                if let Some(scaling) = scaling {
+                    scaling.apply(&mut values);
+                }
                 let (known, counted) = known_rows(&mut values, kind.dimension());
                 let target = BatchTarget::Values {
                     kind: kind.clone(),
@@ -105,7 +118,7 @@ impl PreparedBatch {
                     values,
                     known,
                 };
-                (target, counted)
+                (target, counted, counted as f64)
             }
         };
         let batch = match joined.hierarchy {
@@ -117,8 +130,17 @@ impl PreparedBatch {
             samples: samples.to_vec(),
             batch,
             counted: counted as u64,
+            weight,
         })
     }
+}
+
+/// Sum of the weights of the classes of all labels; one that is not known has none.
+fn weight_of(labels: &[u32], weights: &[f32]) -> f64 {
+    let known = labels
+        .iter()
+        .filter_map(|&label| weights.get(label as usize));
+    known.map(|&weight| f64::from(weight)).sum()
 }
 
 /// Which rows are known, unless all are, and how many; unknown ones become 0.
@@ -226,6 +248,12 @@ mod tests {
             order.sort_unstable();
             assert!(order.iter().copied().eq(0..10));
         }
+    }
+
+    #[test]
+    fn labels_that_are_not_known_have_no_weight() {
+        let labels = [0, 1, gemcnn_nn::IGNORE, 1];
+        assert_eq!(weight_of(&labels, &[2.0, 0.5]), 3.0);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Checkpoints: everything that a run needs to go on as if it had never stopped.
 
+use super::config::RunConfig;
 use super::metrics::{Record, Tally};
 use super::run_directory::RunDirectory;
 use super::settings::TrainingConfig;
@@ -30,11 +31,13 @@ pub(super) struct Progress {
     pub plateau: Option<Plateau>,
     /// How features are scaled.
     pub scaling: FeatureScaling,
+    /// How targets of regression are scaled.
+    pub target_scaling: Option<FeatureScaling>,
     /// Weight of each class in the loss.
     pub class_weights: Option<Vec<f32>>,
     /// What `metrics.jsonl` holds.
     pub history: Vec<Record>,
-    /// Error of the best evaluation so far.
+    /// Error of the best evaluation since models are kept.
     pub best: Option<f64>,
     /// Seconds of training.
     pub seconds: f64,
@@ -47,8 +50,10 @@ pub(super) struct Progress {
 pub(super) struct Identity {
     /// The configuration of the run.
     pub settings: Value,
-    /// Names of the training samples, as one number.
-    pub samples: String,
+    /// Checksums of the training samples, the held-out ones, and the classes.
+    pub training: String,
+    pub held_out: String,
+    pub classes: String,
     /// Where it was trained.
     pub device: String,
 }
@@ -153,31 +158,75 @@ impl Identity {
     /// Everything in which a run differs from the one that a checkpoint was made by, one line each;
     /// settings that do not change what is learned may differ.
     pub fn differences(&self, stored: &Self) -> Vec<String> {
-        let (here, there) = (leaves(&self.settings), leaves(&stored.settings));
-        let mut keys: Vec<&String> = here.keys().chain(there.keys()).collect();
-        keys.sort();
-        keys.dedup();
-        let show = |value: Option<&String>| value.map_or("not set".into(), String::clone);
-        let is_free = |key: &str| {
-            let within = |free: &str| {
-                key.strip_prefix(free)
-                    .is_some_and(|k| k.is_empty() || k.starts_with('.'))
-            };
-            TrainingConfig::FREE_TO_CHANGE.into_iter().any(within)
-        };
-        let mut differences: Vec<String> = keys
-            .into_iter()
-            .filter(|key| here.get(*key) != there.get(*key) && !is_free(key))
-            .map(|key| {
-                let (was, is) = (show(there.get(key)), show(here.get(key)));
-                format!("{key} was {was}, but is {is} now")
-            })
-            .collect();
-        if self.samples != stored.samples {
-            differences.push("the training part has other samples now".into());
+        let mut differences = setting_differences(&self.settings, &stored.settings);
+        for (what, here, there) in [
+            (
+                "the training part has other meshes or targets",
+                &self.training,
+                &stored.training,
+            ),
+            (
+                "the held-out part has other meshes or targets",
+                &self.held_out,
+                &stored.held_out,
+            ),
+            ("there are other classes", &self.classes, &stored.classes),
+        ] {
+            if here != there {
+                differences.push(format!("{what} now"));
+            }
         }
         differences
     }
+}
+
+/// Where a run is, as (epochs, steps of the next one) that are done, if it was begun with these settings. They are
+/// compared with those of its checkpoint, or of its configuration while it has none.
+///
+/// # Errors
+/// A run that was begun with others, or a checkpoint that is damaged.
+pub(super) fn begun_with(run: &RunDirectory, settings: &Value) -> Result<(u64, u64), TaskError> {
+    let (path, stored, done) = match Checkpoint::read(&run.checkpoint())? {
+        Some(Checkpoint {
+            identity, progress, ..
+        }) => (
+            run.checkpoint(),
+            identity.settings,
+            (progress.epoch, progress.step),
+        ),
+        None if run.config().exists() => {
+            let config = RunConfig::read(&run.config())?.anchored()?;
+            (run.config(), config.to_json()?, (0, 0))
+        }
+        None => return Ok((0, 0)),
+    };
+    let differences = setting_differences(settings, &stored);
+    match differences.is_empty() {
+        true => Ok(done),
+        false => Err(TaskError::OtherRun { path, differences }),
+    }
+}
+
+fn setting_differences(here: &Value, there: &Value) -> Vec<String> {
+    let (here, there) = (leaves(here), leaves(there));
+    let mut keys: Vec<&String> = here.keys().chain(there.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    let show = |value: Option<&String>| value.map_or("not set".into(), String::clone);
+    let is_free = |key: &str| {
+        let within = |free: &str| {
+            key.strip_prefix(free)
+                .is_some_and(|k| k.is_empty() || k.starts_with('.'))
+        };
+        TrainingConfig::FREE_TO_CHANGE.into_iter().any(within)
+    };
+    keys.into_iter()
+        .filter(|key| here.get(*key) != there.get(*key) && !is_free(key))
+        .map(|key| {
+            let (was, is) = (show(there.get(key)), show(here.get(key)));
+            format!("{key} was {was}, but is {is} now")
+        })
+        .collect()
 }
 
 /// The settings as `table.key` and value.
@@ -210,9 +259,11 @@ mod tests {
 
     #[test]
     fn differences_are_listed_but_those_that_do_not_matter() {
-        let identity = |settings, samples: &str| Identity {
+        let identity = |settings, training: &str| Identity {
             settings,
-            samples: samples.into(),
+            training: training.into(),
+            held_out: String::new(),
+            classes: training.into(),
             device: "CPU".into(),
         };
         let stored = identity(
@@ -232,7 +283,8 @@ mod tests {
                 "training.clip was 0.0, but is not set now",
                 "training.rate was 0.01, but is 0.02 now",
                 "training.seed was not set, but is 1 now",
-                "the training part has other samples now",
+                "the training part has other meshes or targets now",
+                "there are other classes now",
             ]
         );
         assert_eq!(stored.differences(&stored), Vec::<String>::new());

@@ -23,20 +23,31 @@ pub enum ClassWeights {
 }
 
 impl ClassWeights {
+    /// Fails for weights that do not fit an objective.
+    pub(super) fn check(&self, objective: &Objective) -> Result<(), TaskError> {
+        let refuse = |problem| Err(TaskError::setting("training.class_weights", problem));
+        match (self, objective) {
+            (Self::None, _) => Ok(()),
+            (_, Objective::Values { .. }) => refuse("regression has no classes".into()),
+            (Self::Given { weights }, Objective::Classes { count, .. })
+                if weights.len() != *count =>
+            {
+                refuse(format!("{} weights for {count} classes", weights.len()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The weights for an objective, from the labels of a training part where they depend on them.
     pub(super) fn of(
         &self,
         objective: &Objective,
         source: &dyn SampleSource,
     ) -> Result<Option<Vec<f32>>, TaskError> {
-        let refuse = |problem| Err(TaskError::setting("training.class_weights", problem));
+        self.check(objective)?;
         match (self, objective) {
-            (Self::None, _) => Ok(None),
-            (_, Objective::Values { .. }) => refuse("regression has no classes".into()),
-            (Self::Given { weights }, Objective::Classes { count, .. }) => {
-                if weights.len() != *count {
-                    return refuse(format!("{} weights for {count} classes", weights.len()));
-                }
+            (Self::None, _) | (_, Objective::Values { .. }) => Ok(None),
+            (Self::Given { weights }, Objective::Classes { .. }) => {
                 Ok(Some(weights.iter().map(|&weight| weight as f32).collect()))
             }
             (Self::Balanced, Objective::Classes { count, .. }) => {

@@ -4,6 +4,7 @@ use super::settings::TrainingConfig;
 use crate::data::{DataConfig, GeometrySettings, Preparation};
 use crate::{FeatureConfig, ModelConfig, Task, TaskError};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Everything that a run is made from, as a TOML file says it. Only `task` has to be given.
@@ -83,6 +84,15 @@ impl RunConfig {
     /// None that can happen.
     pub fn to_toml(&self) -> Result<String, TaskError> {
         toml::to_string(self)
+            .map_err(|error| TaskError::setting("configuration", error.to_string()))
+    }
+
+    /// As a JSON object, with all defaults filled in.
+    ///
+    /// # Errors
+    /// None that can happen.
+    pub fn to_json(&self) -> Result<Value, TaskError> {
+        serde_json::to_value(self)
             .map_err(|error| TaskError::setting("configuration", error.to_string()))
     }
 

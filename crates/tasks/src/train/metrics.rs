@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 /// How well a network does on some samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
-    /// Mean loss over what is counted.
+    /// Mean loss over what is counted, by the weights of classes where there are any. In regression it is in the
+    /// units in which targets are learned.
     pub loss: f64,
     /// Share of what is counted that is right; none in regression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// Root of the mean squared length of the difference; only in evaluations of regression.
+    /// Root of the mean squared length of the difference, in the units of the targets; only in evaluations of
+    /// regression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
     /// Vertices or meshes whose target is known.
@@ -25,8 +27,9 @@ pub struct Scores {
 /// Sums over batches from which [`Scores`] come.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
-    /// Of the losses of batches, each times what it counts.
+    /// Of the losses of batches, each times its weight.
     loss: f64,
+    weight: f64,
     squares: Option<f64>,
     correct: Option<u64>,
     counted: u64,
@@ -35,8 +38,10 @@ pub(crate) struct Tally {
 /// What one batch adds to a [`Tally`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct BatchScores {
-    /// Mean loss over what is counted.
+    /// Mean loss over what is counted, by the weights of classes.
     pub loss: f64,
+    /// Sum of these weights; what is counted, where there are none.
+    pub weight: f64,
     /// Mean squared length of the difference, where it was asked for.
     pub mean_square: Option<f64>,
     /// How many are right, in classification.
@@ -47,11 +52,11 @@ pub(crate) struct BatchScores {
 
 impl Tally {
     pub fn add(&mut self, batch: BatchScores) {
-        let share = batch.counted as f64;
-        self.loss += batch.loss * share;
+        self.loss += batch.loss * batch.weight;
+        self.weight += batch.weight;
         self.counted += batch.counted;
         if let Some(mean_square) = batch.mean_square {
-            *self.squares.get_or_insert(0.0) += mean_square * share;
+            *self.squares.get_or_insert(0.0) += mean_square * batch.counted as f64;
         }
         if let Some(correct) = batch.correct {
             *self.correct.get_or_insert(0) += correct;
@@ -62,7 +67,8 @@ impl Tally {
     pub fn scores(&self) -> Option<Scores> {
         let count = self.counted as f64;
         (self.counted > 0).then(|| Scores {
-            loss: self.loss / count,
+            // Without any weight there was no loss.
+            loss: self.loss / self.weight.max(f64::MIN_POSITIVE),
             accuracy: self.correct.map(|correct| correct as f64 / count),
             error: self.squares.map(|squares| (squares / count).sqrt()),
             counted: self.counted,
@@ -171,6 +177,7 @@ mod tests {
         assert_eq!(tally.scores(), None);
         let batch = |loss, correct, counted| BatchScores {
             loss,
+            weight: counted as f64,
             mean_square: Some(4.0),
             correct: Some(correct),
             counted,
@@ -181,6 +188,24 @@ mod tests {
         let scores = tally.scores().unwrap();
         assert_eq!(scores.loss, 1.75);
         assert_eq!((scores.accuracy, scores.error), (Some(0.75), Some(2.0)));
+    }
+
+    #[test]
+    fn losses_count_by_the_weights_of_classes() {
+        let batch = |loss, weight| BatchScores {
+            loss,
+            weight,
+            mean_square: None,
+            correct: Some(50),
+            counted: 100,
+        };
+        let mut tally = Tally::default();
+        tally.add(batch(0.0, 0.0));
+        assert_eq!(tally.scores().unwrap().loss, 0.0);
+        tally.add(batch(1.0, 30.0));
+        tally.add(batch(3.0, 10.0));
+        let scores = tally.scores().unwrap();
+        assert_eq!((scores.loss, scores.accuracy), (1.5, Some(0.5)));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::path::Path;
 pub(super) const CONFIG: &str = "config";
 pub(super) const CLASSES: &str = "classes";
 pub(super) const SCALING: &str = "scaling";
+pub(super) const TARGET_SCALING: &str = "target_scaling";
 
 /// A trained model, with what it was made from and how its input is scaled.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct TrainedModel {
     pub classes: Option<Classes>,
     /// How features are scaled before it sees them.
     pub scaling: FeatureScaling,
+    /// How the values that it was trained for are scaled; none where they are as they are.
+    pub target_scaling: Option<FeatureScaling>,
     /// The network.
     pub network: Network<f32>,
     /// Its weights.
@@ -65,6 +68,7 @@ impl TrainedModel {
             config,
             classes,
             scaling: archive.json(SCALING)?,
+            target_scaling: archive.json(TARGET_SCALING)?,
             network,
             parameters,
             template: match has_template {

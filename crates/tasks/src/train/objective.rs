@@ -2,7 +2,8 @@
 
 use super::batches::PreparedBatch;
 use super::metrics::BatchScores;
-use crate::{Sample, Target, TaskError};
+use crate::evaluation::regression;
+use crate::{FeatureScaling, Sample, Target, TaskError};
 use gemcnn_nn::{
     BatchTarget, FeatureType, Loss, Network, NnError, Parameters, Penalty, Tape, Workspace,
 };
@@ -23,6 +24,9 @@ pub enum Objective {
         kind: FeatureType,
         /// How a difference counts.
         penalty: Penalty,
+        /// How they are scaled before a network learns them, and what it says is scaled back; not at all
+        /// without.
+        scaling: Option<FeatureScaling>,
     },
 }
 
@@ -33,6 +37,17 @@ impl Objective {
             Self::Classes { count, .. } => FeatureType::scalars(*count),
             Self::Values { kind, .. } => kind.clone(),
         }
+    }
+
+    /// Values as a network learns them, in their own units.
+    pub(crate) fn unscaled(&self, values: &[f32]) -> Vec<f32> {
+        let mut values = values.to_vec();
+        if let Self::Values { scaling, .. } = self
+            && let Some(scaling) = scaling
+        {
+            scaling.undo(&mut values);
+        }
+        values
     }
 
     /// Fails for a sample whose target is of another form, or a label that names no class.
@@ -83,16 +98,18 @@ impl Objective {
             } => {
                 let x = tape.input(batch.kind().clone(), batch.features())?;
                 let found = network.forward(&mut tape, batch.levels(), x)?;
-                let mut compare =
-                    |penalty, found| tape.regression(penalty, found, values, known.as_deref());
-                let mean_square = compare(Penalty::MeanSquare, found.clone())?;
-                (compare(*penalty, found)?, Some(mean_square))
+                let mean_square = regression::Sums::new(network.output()).add(
+                    &self.unscaled(&found.values()?),
+                    &self.unscaled(values),
+                    known.as_deref(),
+                );
+                let loss = tape.regression(*penalty, found, values, known.as_deref())?;
+                (loss, Some(mean_square))
             }
         };
         Ok(BatchLoss {
-            loss,
             mean_square,
-            counted: prepared.counted,
+            ..BatchLoss::new(loss, prepared)
         })
     }
 }
@@ -101,30 +118,31 @@ impl Objective {
 #[derive(Debug)]
 pub(super) struct BatchLoss {
     loss: Loss,
-    mean_square: Option<Loss>,
+    weight: f64,
+    mean_square: Option<f64>,
     counted: u64,
 }
 
 impl BatchLoss {
-    /// That of a training step.
-    pub fn of_step(loss: Loss, counted: u64) -> Self {
+    pub fn new(loss: Loss, prepared: &PreparedBatch) -> Self {
         Self {
             loss,
+            weight: prepared.weight,
             mean_square: None,
-            counted,
+            counted: prepared.counted,
         }
     }
 
     /// The numbers. Those of a GPU are read now, after all work before.
     pub fn read(&self) -> Result<BatchScores, NnError> {
-        let mean_square = self.mean_square.as_ref().map(Loss::value).transpose()?;
         let score = self.loss.score()?;
         Ok(BatchScores {
             loss: match score {
                 Some(score) => score.loss,
                 None => self.loss.value()?,
             },
-            mean_square,
+            weight: self.weight,
+            mean_square: self.mean_square,
             correct: score.map(|score| score.correct as u64),
             counted: self.counted,
         })

@@ -1,5 +1,6 @@
 //! From a configuration to a trained model.
 
+use super::checkpoint::begun_with;
 use super::config::RunConfig;
 use super::curve::draw_curve;
 use super::model::TrainedModel;
@@ -44,8 +45,12 @@ pub fn train(
         None => Objective::Values {
             kind: dataset.outputs().clone(),
             penalty: config.training.penalty.into(),
+            scaling: None,
         },
     };
+    config.training.class_weights.check(&objective)?;
+    let settings = config.to_json()?;
+    let (epoch, step) = begun_with(run, &settings)?;
     let input = config.features.kind();
     let network = (config.model).network(&input, config.task, &objective.output())?;
     let preparation = config.preparation();
@@ -53,14 +58,21 @@ pub fn train(
         true => Part::Test,
         false => Part::Validation,
     };
+    if config.training.keep_best && held_out_part == Part::Test {
+        observer.observe(Event::Note(
+            "there is no validation part: best.safetensors is chosen on the test part, where it then looks better \
+             than it is",
+        ));
+    }
     let training = dataset.part(Part::Train, &preparation, cache)?;
     let held_out = dataset.part(held_out_part, &preparation, cache)?;
     if !run.checkpoint().exists() {
         write_beginning(config, &dataset, run, device)?;
     }
-    prepare(&[&training, &held_out], observer)?;
-    let settings = serde_json::to_value(config)
-        .map_err(|error| TaskError::setting("configuration", error.to_string()))?;
+    prepare(&[&training, &held_out], observer, stop)?;
+    if stop.is_requested() {
+        return Ok(Outcome::Stopped { epoch, step });
+    }
     let problem = Problem {
         training: &training,
         held_out: &held_out,
@@ -85,7 +97,8 @@ pub fn train(
     Ok(outcome)
 }
 
-/// Says in the run's directory what it is made from.
+/// Says in the run's directory what it is made from. Results of an earlier run there, whose checkpoint was removed,
+/// go away.
 fn write_beginning(
     config: &RunConfig,
     dataset: &Dataset,
@@ -99,6 +112,7 @@ fn write_beginning(
         std::env::consts::OS,
         std::env::consts::ARCH,
     );
+    run.remove_results()?;
     run.write_durably(&run.versions(), versions.as_bytes())?;
     if let Some(template) = dataset.template() {
         let colours = template_attributes(template);
@@ -107,17 +121,22 @@ fn write_beginning(
     run.write_durably(&run.config(), config.to_toml()?.as_bytes())
 }
 
-/// Loads every mesh once, so that trouble shows before training.
-fn prepare(parts: &[&PreparedPart], observer: &mut dyn Observer) -> Result<(), TaskError> {
+/// Loads every mesh once, so that trouble shows before training, unless `stop` is requested.
+fn prepare(
+    parts: &[&PreparedPart],
+    observer: &mut dyn Observer,
+    stop: &StopFlag,
+) -> Result<(), TaskError> {
     let total = parts.iter().map(|part| part.len()).sum();
     let progress = Mutex::new((0, observer));
-    let loaded = || {
+    let go_on = || {
         // An observer that panicked is not asked again.
         if let Ok(mut progress) = progress.lock() {
             progress.0 += 1;
             let done = progress.0;
             progress.1.observe(Event::Preparing { done, total });
         }
+        !stop.is_requested()
     };
-    parts.iter().try_for_each(|part| part.load_all(&loaded))
+    parts.iter().try_for_each(|part| part.load_all(&go_on))
 }

@@ -49,21 +49,25 @@ impl RunDirectory {
         }
     }
 
-    /// Makes a directory for a new run, or takes an empty one.
+    /// Makes a directory for a new run, or takes one that is empty or in which a run was killed before it began.
     ///
     /// # Errors
-    /// A directory that cannot be made or is not empty.
+    /// A directory that cannot be made or holds something else, or one that another process trains in.
     pub fn create(path: &Path) -> Result<Self, TaskError> {
         fs::create_dir_all(path).map_err(TaskError::file(path))?;
-        let mut entries = fs::read_dir(path).map_err(TaskError::file(path))?;
-        if entries.next().is_some() {
+        for entry in fs::read_dir(path).map_err(TaskError::file(path))? {
+            let name = entry.map_err(TaskError::file(path))?.file_name();
+            let name = name.to_string_lossy();
+            if BEFORE_A_RUN.contains(&&*name) || is_leftover(&name) {
+                continue;
+            }
             return Err(TaskError::setting(
                 path.display().to_string(),
                 "the directory is not empty; a new run needs a new one (resume an old run instead, \
                  if there is one in it)",
             ));
         }
-        Self::hold(path.into())
+        Self::open_or_create(path)
     }
 
     /// Takes the directory of a run that was begun before.
@@ -113,9 +117,25 @@ impl RunDirectory {
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             let name = entry.file_name();
-            let name = name.to_string_lossy();
-            if name.starts_with(".gemcnn-") && name.ends_with(".tmp") {
+            if is_leftover(&name.to_string_lossy()) {
                 fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the models of a run and what they said.
+    pub(super) fn remove_results(&self) -> Result<(), TaskError> {
+        for path in [self.model(), self.best(), self.predictions()] {
+            let removed = match path.is_dir() {
+                true => fs::remove_dir_all(&path),
+                false => fs::remove_file(&path),
+            };
+            match removed {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(TaskError::file(path)(error));
+                }
+                _ => {}
             }
         }
         Ok(())
@@ -140,7 +160,7 @@ impl RunDirectory {
 
     /// What the run was begun with: version of the program, device, system.
     pub fn versions(&self) -> PathBuf {
-        self.path.join("versions.toml")
+        self.path.join(VERSIONS)
     }
 
     /// One line for each epoch.
@@ -201,8 +221,16 @@ impl RunDirectory {
 /// The file without which a directory is no run.
 const CONFIG: &str = "config.toml";
 const LOCK: &str = "lock";
+const VERSIONS: &str = "versions.toml";
 pub(super) const MODEL: &str = "model.safetensors";
 pub(super) const TEMPLATE: &str = "template.ply";
+/// What a run that is killed before its configuration is written may leave, beside unfinished files.
+const BEFORE_A_RUN: [&str; 3] = [LOCK, VERSIONS, TEMPLATE];
+
+/// Whether a file is one that a killed process had not finished to write.
+fn is_leftover(name: &str) -> bool {
+    name.starts_with(".gemcnn-") && name.ends_with(".tmp")
+}
 
 #[cfg(test)]
 mod tests {
@@ -227,6 +255,22 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_was_killed_before_it_began_leaves_its_directory_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        let run = RunDirectory::create(&path).unwrap();
+        fs::write(run.versions(), "").unwrap();
+        let message = RunDirectory::create(&path).unwrap_err().to_string();
+        assert!(message.contains("another process"), "{message}");
+        drop(run);
+        fs::write(path.join(".gemcnn-1-0.tmp"), "half a template").unwrap();
+        RunDirectory::create(&path).unwrap();
+        fs::write(path.join("notes.txt"), "mine").unwrap();
+        let message = RunDirectory::create(&path).unwrap_err().to_string();
+        assert!(message.contains("not empty"), "{message}");
+    }
+
+    #[test]
     fn two_holders_are_refused_until_the_first_lets_go() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run");
@@ -234,10 +278,10 @@ mod tests {
         fs::write(run.config(), "").unwrap();
         let message = RunDirectory::open(&path).unwrap_err().to_string();
         assert!(message.contains("another process"), "{message}");
-        let message = RunDirectory::create(&path).unwrap_err().to_string();
-        assert!(message.contains("not empty"), "{message}");
         fs::write(path.join(".gemcnn-1-0.tmp"), "half a checkpoint").unwrap();
         drop(run);
+        let message = RunDirectory::create(&path).unwrap_err().to_string();
+        assert!(message.contains("not empty"), "{message}");
         let run = RunDirectory::open(&path).unwrap();
         assert!(!path.join(".gemcnn-1-0.tmp").exists());
         drop(run);

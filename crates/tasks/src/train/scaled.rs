@@ -35,4 +35,8 @@ impl SampleSource for Scaled<'_> {
         self.scaling.apply(&mut sample.features);
         Ok(sample)
     }
+
+    fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
+        self.source.checksum(index)
+    }
 }

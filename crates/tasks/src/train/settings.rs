@@ -20,13 +20,15 @@ pub struct TrainingConfig {
     /// of this crate these are the weights of plain linear maps.
     pub weight_decay: f64,
     /// Largest norm of all gradients together, beyond which they are scaled down; 0, which is never.
-    /// On a GPU clipping waits for every step.
     pub clip: f64,
     /// Where all randomness comes from: first weights, order of the data, dropout; 1.
     pub seed: u64,
     /// Whether features are scaled so that each channel has mean 0, where it is a scalar, and size 1 over
     /// the training part; on.
     pub scale_features: bool,
+    /// Whether targets of regression are scaled in the same way before the network learns them; on. Errors and
+    /// predictions are in the units of the targets all the same.
+    pub scale_targets: bool,
     /// Whether convolutions are rescaled on the first batch so that features have unit scale; off. It is for
     /// networks without batch normalisation, which does the same and more.
     pub calibrate: bool,
@@ -59,6 +61,7 @@ impl Default for TrainingConfig {
             clip: 0.0,
             seed: 1,
             scale_features: true,
+            scale_targets: true,
             calibrate: false,
             penalty: PenaltyChoice::MeanSquare,
             evaluate_every: 1,
@@ -112,6 +115,7 @@ impl TrainingConfig {
             let problem = "weights must be finite and at least 0, and not all 0";
             return refuse("class_weights", problem.into());
         }
+        self.method().check()?;
         self.schedule.check()?;
         self.checkpoint.check()
     }
@@ -416,6 +420,8 @@ impl From<ProductMode> for Precision {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Task;
+    use crate::train::RunConfig;
 
     fn read(text: &str) -> Result<TrainingConfig, String> {
         let config: TrainingConfig = toml::from_str(text).map_err(|e| e.to_string())?;
@@ -446,9 +452,12 @@ mod tests {
         let page = include_str!("../../../../docs/training.md");
         let (_, rest) = page.split_once("```toml\n").unwrap();
         let (listed, _) = rest.split_once("```").unwrap();
-        assert_eq!(read(listed).unwrap(), TrainingConfig::default());
+        let config = RunConfig::new(Task::Segmentation);
+        assert_eq!(RunConfig::parse(listed).unwrap(), config);
         let listed: toml::Table = listed.parse().unwrap();
-        let all = toml::Table::try_from(TrainingConfig::default()).unwrap();
+        let mut all = toml::Table::try_from(config).unwrap();
+        // They have pages of their own.
+        (all.remove("data"), all.remove("model"));
         assert_eq!(listed, all);
     }
 

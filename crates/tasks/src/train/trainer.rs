@@ -165,7 +165,9 @@ impl<'a> Trainer<'a> {
             objective: problem.objective.clone(),
             identity: Identity {
                 settings: problem.settings.clone(),
-                samples: fingerprint(problem.training),
+                training: checksum(problem.training)?,
+                held_out: checksum(problem.held_out)?,
+                classes: checksum_of_classes(problem.classes)?,
                 device: device_name(device),
             },
             plan,
@@ -176,6 +178,7 @@ impl<'a> Trainer<'a> {
                 tally: Tally::default(),
                 plateau: config.schedule.plateau()?,
                 scaling: FeatureScaling::identity(network.input()),
+                target_scaling: None,
                 class_weights: None,
                 history: Vec::new(),
                 best: None,
@@ -203,8 +206,13 @@ impl<'a> Trainer<'a> {
             Some(checkpoint) => trainer.resume(checkpoint, observer)?,
             None => trainer.begin()?,
         }
-        if let Objective::Classes { weights, .. } = &mut trainer.objective {
-            weights.clone_from(&trainer.progress.class_weights);
+        match &mut trainer.objective {
+            Objective::Classes { weights, .. } => {
+                weights.clone_from(&trainer.progress.class_weights);
+            }
+            Objective::Values { scaling, .. } => {
+                scaling.clone_from(&trainer.progress.target_scaling);
+            }
         }
         Ok(trainer)
     }
@@ -217,6 +225,12 @@ impl<'a> Trainer<'a> {
         if config.scale_features {
             let kind = self.state.network.input();
             self.progress.scaling = FeatureScaling::fit_source(kind, training)?;
+        }
+        if config.scale_targets
+            && let Objective::Values { kind, .. } = self.problem.objective
+        {
+            let scaling = FeatureScaling::fit_targets(kind, training)?;
+            self.progress.target_scaling = Some(scaling);
         }
         if config.calibrate {
             let training = Scaled {
@@ -360,7 +374,7 @@ impl<'a> Trainer<'a> {
                 }
                 other => other.into(),
             })?;
-        let loss = BatchLoss::of_step(loss, prepared.counted);
+        let loss = BatchLoss::new(loss, prepared);
         let samples = &prepared.samples;
         self.clock.meshes += samples.len() as u64;
         self.clock.steps += 1;
@@ -469,18 +483,19 @@ impl<'a> Trainer<'a> {
         )
     }
 
-    /// Writes the model if it is better than all before, where that is wanted.
+    /// Writes the model if it is better than all that were kept before, where that is wanted.
     fn keep_best(&mut self, scores: &Scores) -> Result<(), TaskError> {
+        if !self.problem.config.keep_best {
+            return Ok(());
+        }
         let error = match scores.accuracy {
             Some(accuracy) => 1.0 - accuracy,
             None => scores.error.unwrap_or(scores.loss),
         };
         if self.progress.best.is_none_or(|best| error < best) {
+            let bytes = self.model()?.to_bytes()?;
+            self.run.write_durably(&self.run.best(), &bytes)?;
             self.progress.best = Some(error);
-            if self.problem.config.keep_best {
-                let bytes = self.model()?.to_bytes()?;
-                self.run.write_durably(&self.run.best(), &bytes)?;
-            }
         }
         Ok(())
     }
@@ -500,6 +515,7 @@ impl<'a> Trainer<'a> {
         archive.set_json(model::CONFIG, self.problem.settings)?;
         archive.set_json(model::CLASSES, &self.problem.classes)?;
         archive.set_json(model::SCALING, &self.progress.scaling)?;
+        archive.set_json(model::TARGET_SCALING, &self.progress.target_scaling)?;
         Ok(archive)
     }
 
@@ -582,14 +598,19 @@ pub(crate) fn device_name(device: &Device) -> String {
     }
 }
 
-/// The names of all samples as one checksum.
-fn fingerprint(source: &dyn SampleSource) -> String {
+/// All samples as one checksum.
+fn checksum(source: &dyn SampleSource) -> Result<String, TaskError> {
     let mut hasher = blake3::Hasher::new();
     for index in 0..source.len() {
-        // The zero byte tells names apart.
-        hasher.update(source.name(index).as_bytes()).update(&[0]);
+        hasher.update(&source.checksum(index)?);
     }
-    hasher.finalize().to_hex().to_string()
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+fn checksum_of_classes(classes: Option<&Classes>) -> Result<String, TaskError> {
+    let text = serde_json::to_vec(&classes)
+        .map_err(|error| TaskError::setting("classes", error.to_string()))?;
+    Ok(blake3::hash(&text).to_hex().to_string())
 }
 
 /// Why there is no next batch although there is a next step.

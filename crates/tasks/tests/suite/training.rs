@@ -4,11 +4,12 @@
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
 use gemcnn_nn::layers::{GlobalPool, Regular};
 use gemcnn_nn::{Aggregation, Device, FeatureType, IGNORE, Network, NetworkConfig, Penalty};
+use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig};
 use gemcnn_tasks::train::{
-    ClassWeights, Event, Interval, Objective, Observer, Outcome, Problem, Record, RunDirectory,
-    ScheduleConfig, Silent, StopFlag, Trainer, TrainingConfig, read_metrics,
+    ClassWeights, Event, Interval, Objective, Observer, Outcome, Problem, Record, RunConfig,
+    RunDirectory, ScheduleConfig, Silent, StopFlag, Trainer, TrainingConfig, read_metrics, train,
 };
-use gemcnn_tasks::{Sample, SampleSource, Target, TaskError};
+use gemcnn_tasks::{Sample, SampleSource, Target, Task, TaskError};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -236,6 +237,7 @@ fn values_are_regressed_where_they_are_known() {
         run.objective = Objective::Values {
             kind: kind.clone(),
             penalty,
+            scaling: None,
         };
         let path = folder.path().join(format!("{penalty:?}"));
         let scores = run.whole(&path).held_out.unwrap();
@@ -243,6 +245,80 @@ fn values_are_regressed_where_they_are_known() {
         // Values are spread by more than 1.1 about their mean.
         assert!(scores.error.unwrap() < 0.5, "{penalty:?}: {scores:?}");
     }
+}
+
+#[test]
+fn values_are_learned_in_any_units() {
+    let folder = tempfile::tempdir().unwrap();
+    // Pressures of the air: large, and little spread about their mean.
+    let pressure = |features: &[f32]| Target::VertexValues {
+        kind: FeatureType::scalars(1),
+        values: (features.chunks(3))
+            .map(|row| 101_325.0 + 1000.0 * row[2])
+            .collect(),
+    };
+    let mut run = Run::new();
+    run.training = Spheres::new(6, pressure);
+    run.held_out = Spheres::new(2, pressure);
+    run.network = hidden_layers().head(8, 1);
+    run.config.epochs = 40;
+    run.objective = Objective::Values {
+        kind: FeatureType::scalars(1),
+        penalty: Penalty::MeanSquare,
+        scaling: None,
+    };
+    let scores = run.whole(&folder.path().join("scaled")).held_out.unwrap();
+    // Values are spread by more than 550; the loss is in units of that.
+    assert!(scores.error.unwrap() < 250.0, "{scores:?}");
+    assert!(scores.loss < 0.2, "{scores:?}");
+    run.config.scale_targets = false;
+    let scores = run.whole(&folder.path().join("plain")).held_out.unwrap();
+    assert!(scores.error.unwrap() > 1000.0, "{scores:?}");
+    let relative = scores.error.unwrap().powi(2) / scores.loss;
+    assert!((relative - 1.0).abs() < 1e-3, "{scores:?}");
+}
+
+#[test]
+fn models_are_kept_from_when_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let mut run = Run::new();
+    // Nothing changes, so that no epoch is better than the first.
+    run.network = Network::builder(FeatureType::scalars(3)).linear(2);
+    run.config.rate = 1e-30;
+    let stop = StopFlag::new();
+    let mut observer = StopAfter {
+        steps: 5,
+        stop: stop.clone(),
+    };
+    run.train(&path, &mut observer, &stop).unwrap();
+    assert!(!path.join("best.safetensors").exists());
+    run.config.keep_best = true;
+    run.whole(&path);
+    assert!(path.join("best.safetensors").exists());
+}
+
+#[test]
+fn a_request_to_stop_is_heard_while_meshes_are_prepared() {
+    let folder = tempfile::tempdir().unwrap();
+    let bodies = BodiesConfig {
+        count: 5,
+        vertices: 500,
+        seed: 1,
+    };
+    let mut config = RunConfig::new(Task::Correspondence);
+    config.data = DataConfig::Bodies(bodies);
+    config.training.epochs = 1;
+    let run = RunDirectory::create(&folder.path().join("run")).unwrap();
+    let stop = StopFlag::new();
+    stop.request();
+    let go = |stop: &StopFlag| {
+        let cache = Cache::none();
+        train(&config, &run, &cache, &Device::Cpu, &mut Silent, stop).unwrap()
+    };
+    assert_eq!(go(&stop), Outcome::Stopped { epoch: 0, step: 0 });
+    assert!(run.config().exists() && !run.checkpoint().exists());
+    assert!(matches!(go(&StopFlag::new()), Outcome::Finished { .. }));
 }
 
 #[test]
@@ -326,7 +402,7 @@ fn a_changed_run_is_not_resumed() {
     for part in [
         "checkpoint.safetensors",
         "what was \"halves\", but is \"thirds\" now",
-        "the training part has other samples now",
+        "the training part has other meshes or targets now",
     ] {
         assert!(message.contains(part), "{message}");
     }
