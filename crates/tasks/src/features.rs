@@ -6,7 +6,7 @@ use gemcnn_mesh::features::{
     FeatureField, MatrixOptions, RelativeTangentialOptions, matrix_features, positions,
     relative_tangential,
 };
-use gemcnn_mesh::{GaugeGraph, GeometryError, Mesh};
+use gemcnn_mesh::{GaugeGraph, GeometryError, Mesh, NormalWeighting};
 use gemcnn_nn::FeatureType;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -118,19 +118,29 @@ impl FeatureConfig {
         }
     }
 
-    /// Features of all vertices of a mesh with this geometry, row after row.
+    /// Features of all vertices of a mesh with this geometry and these normals, row after row.
     ///
     /// # Errors
     /// A mesh that has no such features.
-    pub fn compute(&self, mesh: &Mesh, graph: &GaugeGraph) -> Result<Vec<f32>, GeometryError> {
-        let field = self.field(mesh, graph)?;
+    pub fn compute(
+        &self,
+        mesh: &Mesh,
+        graph: &GaugeGraph,
+        normals: NormalWeighting,
+    ) -> Result<Vec<f32>, GeometryError> {
+        let field = self.field(mesh, graph, normals)?;
         Ok(field.values.iter().map(|&value| value as f32).collect())
     }
 
-    fn field(&self, mesh: &Mesh, graph: &GaugeGraph) -> Result<FeatureField, GeometryError> {
+    fn field(
+        &self,
+        mesh: &Mesh,
+        graph: &GaugeGraph,
+        normals: NormalWeighting,
+    ) -> Result<FeatureField, GeometryError> {
         match self.kind {
             FeatureKind::Xyz => Ok(positions(mesh)),
-            FeatureKind::Shot => shot::descriptors(mesh, &self.shot()),
+            FeatureKind::Shot => shot::descriptors(mesh, &self.shot(normals)),
             FeatureKind::Matrix => matrix_features(mesh, graph, &MatrixOptions::default()),
             FeatureKind::Reltan => relative_tangential(
                 mesh,
@@ -143,10 +153,10 @@ impl FeatureConfig {
         }
     }
 
-    fn shot(&self) -> ShotOptions {
+    pub(crate) fn shot(&self, normals: NormalWeighting) -> ShotOptions {
         ShotOptions {
             radius: self.radius,
-            ..Default::default()
+            normals,
         }
     }
 }
@@ -160,17 +170,18 @@ mod tests {
     #[test]
     fn every_kind_has_the_type_that_it_says() {
         let mesh = shapes::torus(24, 12, 2.0, 0.7, Cells::Triangles).unwrap();
-        let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
+        let options = GeometryOptions::default();
+        let graph = GaugeGraph::new(&mesh, &options).unwrap();
         for kind in FeatureKind::ALL {
             for normal_part in [false, true] {
                 let config = FeatureConfig {
                     normal_part,
                     ..FeatureConfig::new(kind)
                 };
-                let field = config.field(&mesh, &graph).unwrap();
+                let field = config.field(&mesh, &graph, options.normals).unwrap();
                 let orders: Vec<_> = config.kind().orders().map(|(n, m)| (m, n)).collect();
                 assert_eq!(field.kind, orders, "{kind}");
-                let features = config.compute(&mesh, &graph).unwrap();
+                let features = config.compute(&mesh, &graph, options.normals).unwrap();
                 let width = config.kind().dimension();
                 assert_eq!(features.len(), width * mesh.vertex_count());
             }

@@ -1,7 +1,7 @@
 //! From a mesh to what a network computes with: geometry, coarser levels, features.
 
 use crate::{FeatureConfig, TaskError};
-use gemcnn_mesh::features::shot::{self, ShotOptions};
+use gemcnn_mesh::features::shot;
 use gemcnn_mesh::{
     Adjacency, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh,
     Neighbourhood, NormalWeighting,
@@ -121,10 +121,7 @@ impl Preparation {
         };
         let mut options = self.geometry.options(mesh).map_err(geometry)?;
         if self.gauge == GaugeChoice::Shot {
-            let shot = ShotOptions {
-                radius: self.features.radius,
-                normals: self.geometry.normals,
-            };
+            let shot = self.features.shot(self.geometry.normals);
             options.gauge = shot::gauge(mesh, &shot).map_err(geometry)?;
         }
         let (graph, hierarchy) = match &self.hierarchy {
@@ -142,8 +139,9 @@ impl Preparation {
                 (graph, Some(Arc::new(hierarchy)))
             }
         };
+        let features = self.features.compute(mesh, &graph, self.geometry.normals);
         Ok(Prepared {
-            features: self.features.compute(mesh, &graph).map_err(geometry)?,
+            features: features.map_err(geometry)?,
             graph: Arc::new(graph),
             hierarchy,
         })
@@ -208,6 +206,7 @@ fn mean_edge_length(mesh: &Mesh) -> Result<f64, GeometryError> {
 mod tests {
     use super::*;
     use crate::FeatureKind;
+    use gemcnn_mesh::features::shot::ShotOptions;
     use gemcnn_mesh::{DVec3, shapes};
 
     fn bumpy() -> Mesh {
@@ -258,6 +257,25 @@ mod tests {
         let angles = still.graph.theta().iter().zip(turned.graph.theta());
         let same = angles.filter(|(a, b)| (*a - *b).sin().abs() < 1e-6).count();
         assert!(same as f64 > 0.99 * still.graph.edge_count() as f64);
+    }
+
+    #[test]
+    fn shot_descriptors_count_the_normals_of_the_geometry() {
+        let mesh = bumpy();
+        let mut preparation = Preparation {
+            features: FeatureConfig::new(FeatureKind::Shot),
+            ..Default::default()
+        };
+        let by_area = preparation.prepare("a", &mesh).unwrap().features;
+        preparation.geometry.normals = NormalWeighting::CornerAngle;
+        let by_angle = preparation.prepare("a", &mesh).unwrap().features;
+        assert_ne!(by_area, by_angle);
+        let options = ShotOptions {
+            normals: NormalWeighting::CornerAngle,
+            ..Default::default()
+        };
+        let expected = shot::descriptors(&mesh, &options).unwrap().values;
+        assert!(expected.iter().map(|&value| value as f32).eq(by_angle));
     }
 
     #[test]
