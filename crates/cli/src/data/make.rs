@@ -11,6 +11,11 @@ use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, Description, Parts};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 
+/// Files of a data set beside its description and its meshes.
+const TEMPLATE: &str = "template.ply";
+const TRAIN: &str = "train.txt";
+const TEST: &str = "test.txt";
+
 /// Make a data set: a folder of meshes with targets, to look at or to change.
 #[derive(Args)]
 pub struct Make {
@@ -26,7 +31,7 @@ enum Kind {
 /// Synthetic bodies in correspondence, as `gemcnn train correspondence` uses them.
 #[derive(Args)]
 struct Bodies {
-    /// Folder for the data set; it must not hold one already.
+    /// Folder for the data set; it must not hold any of its files already.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
@@ -45,10 +50,7 @@ struct Bodies {
 
 fn body_count(text: &str) -> Result<usize, String> {
     let count: usize = text.parse().map_err(|error| format!("{error}"))?;
-    match (1..=100_000).contains(&count) {
-        true => Ok(count),
-        false => Err("must be from 1 to 100,000".into()),
-    }
+    BodiesConfig::sound_count(count)
 }
 
 impl Make {
@@ -61,11 +63,14 @@ impl Make {
 
 impl Bodies {
     fn run(self) -> Result<(), Failure> {
-        let description = self.folder.join(DESCRIPTION_FILE);
-        if description.exists() {
+        let meshes = self.folder.join("meshes");
+        let body = |number| meshes.join(format!("{}.ply", BodiesConfig::body_name(number)));
+        let files = [DESCRIPTION_FILE, TEMPLATE, TRAIN, TEST].map(|name| self.folder.join(name));
+        let mut files = files.into_iter().chain((0..self.count).map(body));
+        if let Some(file) = files.find(|file| file.exists()) {
             return Err(Failure::input(format!(
                 "{} is there already; name another folder",
-                description.display()
+                file.display()
             )));
         }
         let options = BodyOptions {
@@ -75,7 +80,6 @@ impl Bodies {
         };
         let family = progress::during("making the template", || BodyFamily::new(&options));
         let family = family.map_err(Failure::usage)?;
-        let meshes = self.folder.join("meshes");
         std::fs::create_dir_all(&meshes)
             .map_err(|error| Failure::input(format!("{}: {error}", meshes.display())))?;
         let parts: Vec<u8> = family.segments().iter().map(|part| part.label()).collect();
@@ -84,15 +88,13 @@ impl Bodies {
             let attributes = std::slice::from_ref(&part);
             write_mesh(path, mesh, attributes, &WriteOptions::default()).map_err(Failure::input)
         };
-        write(&self.folder.join("template.ply"), family.template())?;
+        write(&self.folder.join(TEMPLATE), family.template())?;
         let what = format!("making {}", count(self.count, "body", "bodies"));
         progress::during(&what, || {
-            (0..self.count).into_par_iter().try_for_each(|number| {
-                let path = meshes.join(format!("{}.ply", name(number)));
-                write(&path, &family.body(number as u64))
-            })
+            let numbers = (0..self.count).into_par_iter();
+            numbers.try_for_each(|number| write(&body(number), &family.body(number as u64)))
         })?;
-        self.describe(&description)?;
+        self.describe()?;
         print(&format!(
             "{}: {} of {} in correspondence\n",
             self.folder.display(),
@@ -102,28 +104,27 @@ impl Bodies {
     }
 
     /// Lists of the parts, and last the description, without which there is no data set.
-    fn describe(&self, path: &Path) -> Result<(), Failure> {
+    fn describe(&self) -> Result<(), Failure> {
         let config = BodiesConfig {
             count: self.count,
             ..Default::default()
         };
         let train = config.training();
-        for (file, numbers) in [("train.txt", 0..train), ("test.txt", train..self.count)] {
-            let names: String = numbers.map(|number| name(number) + "\n").collect();
+        for (file, numbers) in [(TRAIN, 0..train), (TEST, train..self.count)] {
+            let names: String = numbers
+                .map(|number| BodiesConfig::body_name(number) + "\n")
+                .collect();
             write_file(&self.folder.join(file), names.as_bytes())?;
         }
         let mut description = Description::new(Task::Correspondence);
         description.meshes = "meshes".into();
-        description.template = Some("template.ply".into());
+        description.template = Some(TEMPLATE.into());
         description.split.files = Some(Parts {
-            train: Some("train.txt".into()),
+            train: Some(TRAIN.into()),
             validation: None,
-            test: Some("test.txt".into()),
+            test: Some(TEST.into()),
         });
-        write_file(path, description.to_toml().as_bytes())
+        let path = self.folder.join(DESCRIPTION_FILE);
+        write_file(&path, description.to_toml().as_bytes())
     }
-}
-
-fn name(number: usize) -> String {
-    format!("body_{number:03}")
 }

@@ -202,7 +202,8 @@ impl Cache {
             let entry = entry.map_err(TaskError::file(folder))?;
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let kind = if name.ends_with(&format!(".{EXTENSION}")) {
+            let key = name.strip_suffix(&format!(".{EXTENSION}"));
+            let kind = if key.is_some_and(|key| blake3::Hash::from_hex(key).is_ok()) {
                 Kind::Entry
             } else if name.starts_with(".gemcnn-") && name.ends_with(".tmp") {
                 Kind::Unfinished
@@ -210,7 +211,9 @@ impl Cache {
                 continue;
             };
             // Another process may have renamed or removed it by now.
-            if let Ok(metadata) = entry.metadata() {
+            if let Ok(metadata) = entry.metadata()
+                && metadata.is_file()
+            {
                 act(&entry.path(), kind, &metadata)?;
             }
         }

@@ -42,6 +42,22 @@ pub struct BodiesConfig {
 }
 
 impl BodiesConfig {
+    /// The number of bodies, if there may be so many; else what is wrong with it.
+    ///
+    /// # Errors
+    /// Another number than from 1 to 100,000.
+    pub fn sound_count(count: usize) -> Result<usize, String> {
+        match (1..=100_000).contains(&count) {
+            true => Ok(count),
+            false => Err("must be from 1 to 100,000".into()),
+        }
+    }
+
+    /// What a body is called.
+    pub fn body_name(number: usize) -> String {
+        format!("body_{number:03}")
+    }
+
     /// How many bodies are for training; there is one for testing if there are two.
     pub fn training(&self) -> usize {
         let share = self.count - self.count / 5;

@@ -228,10 +228,9 @@ fn open_faust(
 fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskError> {
     const NAME: &str = "synthetic bodies";
     require(NAME.as_ref(), Task::Correspondence, task)?;
-    if !(1..=100_000).contains(&config.count) {
-        let problem = format!("count is {}, but must be from 1 to 100,000", config.count);
-        return Err(TaskError::setting(NAME, problem));
-    }
+    BodiesConfig::sound_count(config.count).map_err(|problem| {
+        TaskError::setting(NAME, format!("count is {}, but {problem}", config.count))
+    })?;
     let options = BodyOptions {
         vertices: config.vertices,
         seed: config.seed,
@@ -239,7 +238,7 @@ fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskE
     };
     let family =
         BodyFamily::new(&options).map_err(|error| TaskError::setting(NAME, error.to_string()))?;
-    let names = (0..config.count).map(|number| format!("body_{number:03}"));
+    let names = (0..config.count).map(BodiesConfig::body_name);
     let train = config.training();
     let note = format!(
         "{} synthetic bodies, the first {train} for training, the others for testing",

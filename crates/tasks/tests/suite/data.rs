@@ -870,6 +870,22 @@ fn body_sized(seed: u64) -> Mesh {
 }
 
 #[test]
+fn only_entries_are_removed_from_a_cache() {
+    let folder = labelled(3);
+    let place = tempdir().unwrap();
+    let cache = Cache::new(place.path());
+    part(&folder, &Preparation::default(), &cache);
+    fs::write(place.path().join("notes.prepared"), "mine").unwrap();
+    let hex = "0".repeat(64);
+    for name in ["folder.prepared", &format!("{hex}.prepared")] {
+        fs::create_dir(place.path().join(name)).unwrap();
+    }
+    assert_eq!(cache.clear().unwrap().entries, 2);
+    assert_eq!(cache.usage().unwrap().bytes, 0);
+    assert_eq!(entries(place.path()).len(), 3);
+}
+
+#[test]
 fn faust_is_found_checked_and_split_as_in_the_paper() {
     let folder = tempdir().unwrap();
     let faust = DataConfig::Faust(folder.path().into());
