@@ -5,7 +5,7 @@ use super::content::Content;
 use super::description::{Column, Description};
 use super::meshes::{Item, Names, find_meshes};
 use super::split::Split;
-use super::table::TextTable;
+use super::table::read_rows;
 use super::target::{TargetSource, Targets};
 use super::{
     BodiesConfig, Cache, DESCRIPTION_FILE, DataConfig, DataError, Part, Pattern, Preparation,
@@ -492,8 +492,7 @@ fn classes_in_table(
     items: &[Item],
     problems: &mut Vec<TaskError>,
 ) -> Result<Vec<Option<String>>, TaskError> {
-    let bytes = std::fs::read(path).map_err(TaskError::file(path))?;
-    let table = TextTable::parse(path, &bytes)?;
+    let rows = read_rows(path)?;
     let mut refuse = |line: Option<usize>, problem: String| {
         problems.push(DataError::table(path, line, problem).into());
     };
@@ -501,18 +500,19 @@ fn classes_in_table(
         None => Some(1),
         Some(Column::Number(number)) => Some(*number),
         Some(Column::Name(name)) => {
-            let header = table.rows.first().map(|(_, cells)| cells);
+            let header = rows.first().map(|(_, cells)| cells);
             header.and_then(|cells| cells.iter().position(|cell| cell == name))
         }
     };
     let Some(place) = place else {
-        refuse(Some(1), "the header does not have target.column".into());
+        let line = rows.first().map(|(line, _)| *line);
+        refuse(line, "the header does not have target.column".into());
         return Ok(vec![None; items.len()]);
     };
     let names = Names::new(items);
     let mut words: Vec<Option<String>> = vec![None; items.len()];
     let mut named = vec![false; items.len()];
-    for (row, (line, cells)) in table.rows.iter().enumerate() {
+    for (row, (line, cells)) in rows.iter().enumerate() {
         let (Some(name), Some(word)) = (cells.first(), cells.get(place)) else {
             let problem = format!("{} cell(s); a row needs a name and a class", cells.len());
             refuse(Some(*line), problem);
@@ -525,7 +525,7 @@ fn classes_in_table(
                 words[index] = Some(word.clone());
             }
             // The header.
-            Err(_) if row == 0 => {}
+            Err(_) if row == 0 && !names.has(name) => {}
             Err(problem) => refuse(Some(*line), problem),
         }
     }

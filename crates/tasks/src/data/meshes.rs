@@ -82,9 +82,13 @@ impl<'a> Names<'a> {
         Self { by_name }
     }
 
+    /// Whether one mesh or several are called this.
+    pub fn has(&self, name: &str) -> bool {
+        self.by_name.contains_key(trimmed(name))
+    }
+
     pub fn find(&self, name: &str) -> Result<usize, String> {
-        let name = name.trim();
-        let name = name.strip_prefix("./").unwrap_or(name);
+        let name = trimmed(name);
         match self.by_name.get(name) {
             Some(Some(index)) => Ok(*index),
             Some(None) => Err(format!(
@@ -93,6 +97,11 @@ impl<'a> Names<'a> {
             None => Err(format!("there is no mesh called `{name}`")),
         }
     }
+}
+
+fn trimmed(name: &str) -> &str {
+    let name = name.trim();
+    name.strip_prefix("./").unwrap_or(name)
 }
 
 /// The meshes in a folder that match, in the order of their names: `meshes` is a folder or a pattern.

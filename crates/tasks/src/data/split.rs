@@ -2,7 +2,7 @@
 
 use super::description::{Parts, SplitDescription};
 use super::meshes::{Item, Names};
-use super::table::TextTable;
+use super::table::read_rows;
 use super::{DataError, Pattern};
 use crate::TaskError;
 use rand::SeedableRng;
@@ -169,15 +169,12 @@ impl<'a> Choice<'a> {
     }
 
     fn list(&mut self, path: &Path, part: Part, problems: &mut Vec<TaskError>) {
-        let table = match read_table(path) {
-            Ok(table) => table,
+        let rows = match read_rows(path) {
+            Ok(rows) => rows,
             Err(error) => return problems.push(error),
         };
-        for (line, cells) in table.rows {
+        for (line, cells) in rows {
             let name = cells.join(" ");
-            if name.is_empty() {
-                continue;
-            }
             let put = self
                 .names
                 .find(&name)
@@ -189,11 +186,11 @@ impl<'a> Choice<'a> {
     }
 
     fn table(&mut self, path: &Path, problems: &mut Vec<TaskError>) {
-        let table = match read_table(path) {
-            Ok(table) => table,
+        let rows = match read_rows(path) {
+            Ok(rows) => rows,
             Err(error) => return problems.push(error),
         };
-        for (index, (line, cells)) in table.rows.iter().enumerate() {
+        for (index, (line, cells)) in rows.iter().enumerate() {
             let put = match &cells[..] {
                 [name, part, ..] => match Part::parse(part) {
                     Some(part) => self
@@ -201,10 +198,9 @@ impl<'a> Choice<'a> {
                         .find(name)
                         .and_then(|index| self.put(index, part)),
                     // The header.
-                    None if index == 0 => Ok(()),
+                    None if index == 0 && !self.names.has(name) => Ok(()),
                     None => Err(format!("`{part}` is not train, validation or test")),
                 },
-                [only] if only.is_empty() => Ok(()),
                 _ => Err("a row needs the name of a mesh and its part".into()),
             };
             if let Err(problem) = put {
@@ -252,9 +248,4 @@ impl<'a> Choice<'a> {
         });
         Split { parts }
     }
-}
-
-fn read_table(path: &Path) -> Result<TextTable, TaskError> {
-    let bytes = std::fs::read(path).map_err(TaskError::file(path))?;
-    Ok(TextTable::parse(path, &bytes)?)
 }

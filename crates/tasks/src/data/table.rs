@@ -1,13 +1,25 @@
 //! Tables in text: `.csv` with commas, semicolons or tabs, and `.txt` and `.seg` with spaces.
 
 use super::DataError;
+use crate::TaskError;
 use std::collections::HashMap;
 use std::path::Path;
+
+/// The cells of a line, after its number.
+pub(crate) type Row = (usize, Vec<String>);
 
 /// Rows of cells, each row with its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextTable {
-    pub rows: Vec<(usize, Vec<String>)>,
+    pub rows: Vec<Row>,
+}
+
+/// The rows of a list or table of names; those without a word are passed over.
+pub(crate) fn read_rows(path: &Path) -> Result<Vec<Row>, TaskError> {
+    let bytes = std::fs::read(path).map_err(TaskError::file(path))?;
+    let mut rows = TextTable::parse(path, &bytes)?.rows;
+    rows.retain(|(_, cells)| cells.iter().any(|cell| !cell.is_empty()));
+    Ok(rows)
 }
 
 /// Numbers in rows of equal length. What is not known is NaN.
@@ -38,8 +50,8 @@ enum Separator {
 
 impl TextTable {
     /// Cells separated as in a `.csv` file if the extension says so, else by spaces. Lines that begin
-    /// with `#` are passed over, and so are empty lines at the end; an empty line before is a row of
-    /// one empty cell.
+    /// with `#` are passed over, and so are empty lines at the end, but not rows of empty cells; an
+    /// empty line before is a row of one empty cell.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, DataError> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -58,13 +70,16 @@ impl TextTable {
             false => Separator::Spaces,
         };
         let mut rows = Vec::with_capacity(lines.len());
+        let mut end = 0;
         for (number, line) in lines {
             let cells = split(line, separator)
                 .map_err(|problem| DataError::table(path, Some(number), problem))?;
+            let blank = is_one_empty(&cells) && !line.contains('"');
             rows.push((number, cells));
+            if !blank {
+                end = rows.len();
+            }
         }
-        let filled = |(_, cells): &(usize, Vec<String>)| cells.iter().any(|cell| !cell.is_empty());
-        let end = rows.iter().rposition(filled).map_or(0, |last| last + 1);
         rows.truncate(end);
         Ok(Self { rows })
     }
@@ -80,22 +95,20 @@ impl TextTable {
             "" => Some(f64::NAN),
             _ => cell.parse().ok().or_else(|| names.get(cell).copied()),
         };
+        let filled = self.rows.iter().find(|(_, cells)| !is_one_empty(cells));
+        let columns = filled.map_or(1, |(_, cells)| cells.len());
         let mut rows = self.rows.into_iter().peekable();
-        let is_header =
-            |(_, cells): &(usize, Vec<String>)| cells.iter().any(|cell| number(cell).is_none());
+        let is_header = |(_, cells): &Row| cells.iter().any(|cell| number(cell).is_none());
         let header = match rows.next_if(is_header) {
             Some((_, cells)) => cells,
             None => Vec::new(),
         };
         let mut table = NumberTable {
-            columns: header.len(),
             header,
+            columns,
             values: Vec::new(),
         };
         for (line, cells) in rows {
-            if table.columns == 0 {
-                table.columns = cells.len();
-            }
             // An empty line has one cell; in a wide table it stands for a row of unknown numbers.
             let blank = cells.iter().all(String::is_empty);
             if cells.len() != table.columns && !blank {
@@ -125,6 +138,11 @@ impl TextTable {
     }
 }
 
+/// What an empty line is split into.
+fn is_one_empty(cells: &[String]) -> bool {
+    matches!(cells, [only] if only.is_empty())
+}
+
 /// The lines that are no comments, with their numbers; they end with `\n`, `\r\n` or `\r`.
 fn lines(text: &str) -> Vec<(usize, &str)> {
     text.split('\n')
@@ -145,7 +163,7 @@ fn separator_of(line: Option<&str>) -> Separator {
 /// The cells of a line; a cell in double quotes may hold separators, and two quotes for one.
 fn split(line: &str, separator: Separator) -> Result<Vec<String>, String> {
     let between = match separator {
-        Separator::Spaces if line.is_empty() => return Ok(vec![String::new()]),
+        Separator::Spaces if line.trim().is_empty() => return Ok(vec![String::new()]),
         Separator::Spaces => return Ok(line.split_whitespace().map(String::from).collect()),
         Separator::Character(character) => character,
     };
@@ -241,6 +259,22 @@ mod tests {
         let known = |values: &[f64]| values.iter().filter(|value| !value.is_nan()).count();
         assert_eq!(known(&table.values), 4);
         assert_eq!(numbers("a.txt", "").unwrap().rows(), 0);
+    }
+
+    #[test]
+    fn unknown_rows_at_both_ends_are_kept() {
+        for (name, text, columns, rows) in [
+            ("a.csv", ",,\n1,2,3\n,,\n", 3, 3),
+            ("a.csv", "\n1,2,3\n\n", 3, 2),
+            ("a.csv", "x,y\n,\n1,2\n,\n\n", 2, 3),
+            ("a.csv", "\"\"\n1\n\"\"\n", 1, 3),
+            ("a.csv", "1\t2\n\t\n \n", 2, 2),
+            ("a.txt", "\t\n1 2\n", 2, 2),
+            ("a.txt", "1\n\t\n \n", 1, 1),
+        ] {
+            let table = numbers(name, text).unwrap();
+            assert_eq!((table.columns, table.rows()), (columns, rows), "{text:?}");
+        }
     }
 
     #[test]
