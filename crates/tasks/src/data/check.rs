@@ -128,10 +128,6 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
             part_of[item] = Some(part);
         }
     }
-    let unused = part_of.iter().filter(|part| part.is_none()).count();
-    if unused > 0 {
-        notes.push(format!("{unused} meshes are in no part"));
-    }
     let classes = class_counts(&inner, &found, &part_of);
     for class in &classes {
         if class.meshes[0] == 0 {
@@ -205,7 +201,7 @@ fn read_target(
         Task::Segmentation | Task::Correspondence => {
             let labels = targets.labels(item, content, found.vertices)?;
             let classes = targets.classes_of(item, &labels)?;
-            found.known = classes.iter().filter(|&&class| class != IGNORE).count();
+            found.known = labels.iter().flatten().count();
             if found.known == 0 {
                 none(found);
             }
@@ -217,12 +213,11 @@ fn read_target(
         }
         Task::Regression => {
             let table = targets.values(item, content, found.vertices)?;
-            let expected = inner.outputs.dimension();
-            let width = targets.value_type(table.columns).dimension();
-            if width != expected && expected > 0 {
+            let expected = targets.value_columns(&inner.outputs);
+            if table.columns != expected && expected > 0 {
                 let problem = format!(
-                    "{}: its target has {width} numbers for each vertex, that of others {expected}",
-                    item.name
+                    "{}: its target has {} numbers for each vertex, that of others {expected}",
+                    item.name, table.columns
                 );
                 found.problems.push(problem);
                 return Ok(());

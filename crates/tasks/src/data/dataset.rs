@@ -16,7 +16,7 @@ use gemcnn_mesh::Mesh;
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_nn::FeatureType;
 use rayon::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -208,9 +208,7 @@ fn open_faust(
     problems: &mut Vec<TaskError>,
 ) -> Result<Inner, TaskError> {
     require(folder, Task::Correspondence, task)?;
-    let items = faust::registrations(folder, problems)?;
-    let template = Content::read(&items[0].path).and_then(|content| Ok(content.mesh()?.clone()));
-    let template = template.map_err(|error| problems.push(error)).ok();
+    let (items, template) = faust::registrations(folder, problems)?;
     let note = format!(
         "FAUST: {} registrations, the first {} for training, the others for testing",
         faust::COUNT,
@@ -263,7 +261,7 @@ fn registered(
     template: Option<Mesh>,
     notes: Vec<String>,
 ) -> Inner {
-    let classes = template.as_ref().map_or(0, Mesh::vertex_count);
+    let classes = template.as_ref().map(Mesh::vertex_count);
     Inner {
         name,
         items,
@@ -271,12 +269,12 @@ fn registered(
         targets: Targets {
             source: TargetSource::VertexNumber,
             task: Task::Correspondence,
-            classes: Some(Classes::numbered(classes)),
+            classes: classes.map(Classes::numbered),
             class_names: Vec::new(),
             unknown: Vec::new(),
             vectors: false,
         },
-        outputs: FeatureType::scalars(classes),
+        outputs: FeatureType::scalars(classes.unwrap_or_default()),
         template,
         notes,
         bodies: None,
@@ -298,6 +296,7 @@ fn open_folder(
     };
     require(folder, description.task, task)?;
     let mut items = find_meshes(folder, &description.meshes)?;
+    notes.extend(leave_out_template(folder, &description, &mut items));
     let split = Split::new(folder, &description.split, &items, problems);
     if split.part(Part::Train).is_empty() && problems.is_empty() {
         problems.push(TaskError::setting(
@@ -305,19 +304,18 @@ fn open_folder(
             "no mesh is for training",
         ));
     }
-    let label = |class: usize| match description.labels.get(class) {
-        Some(label) => *label,
-        None => class as i64,
-    };
     let names = description.classes.iter().cloned().enumerate();
     let mut targets = Targets {
         source: TargetSource::new(folder, &description),
         task: description.task,
         classes: given_classes(&description),
-        class_names: names.map(|(class, name)| (name, label(class))).collect(),
+        class_names: names
+            .map(|(class, name)| (name, description.label(class)))
+            .collect(),
         unknown: description.unknown.clone(),
         vectors: description.target.vectors,
     };
+    problems.extend(shared_targets(&items, &targets.source));
     let mut template = None;
     let mut outputs = FeatureType::default();
     match description.task {
@@ -356,28 +354,31 @@ fn open_folder(
                     ));
                 }
                 let classes = Classes::labelled(found.into_iter().collect());
-                notes.push(format!(
-                    "{} classes were found in the labels: {}",
-                    classes.count(),
-                    classes.allowed()
-                ));
+                if classes.count() > 0 {
+                    notes.push(format!(
+                        "{} classes were found in the labels: {}",
+                        classes.count(),
+                        classes.allowed()
+                    ));
+                }
                 targets.classes = Some(classes);
             }
         }
         Task::Correspondence => {
             let path = match &description.template {
-                Some(path) => folder.join(path),
+                Some(path) => Some(folder.join(path)),
                 None => {
                     let first = split.part(Part::Train).first();
-                    first.map_or(PathBuf::new(), |&first| items[first].path.clone())
+                    first.map(|&first| items[first].path.clone())
                 }
             };
-            match Mesh::read(&path) {
-                Ok(mesh) => {
+            match path.map(Mesh::read) {
+                Some(Ok(mesh)) => {
                     targets.classes = Some(Classes::numbered(mesh.vertex_count()));
                     template = Some(mesh);
                 }
-                Err(error) => problems.push(error.into()),
+                Some(Err(error)) => problems.push(error.into()),
+                None => {}
             }
         }
         Task::Regression => {
@@ -392,6 +393,17 @@ fn open_folder(
     }
     if let Some(classes) = &targets.classes {
         outputs = FeatureType::scalars(classes.count());
+        if classes.count() == 0 && template.is_none() && problems.is_empty() {
+            problems.push(TaskError::setting(
+                folder.display().to_string(),
+                "no target is known: all are -1, empty, NaN or in `unknown`",
+            ));
+        }
+    }
+    match split.unused(items.len()) {
+        0 => {}
+        1 => notes.push("1 mesh is in no part".into()),
+        unused => notes.push(format!("{unused} meshes are in no part")),
     }
     Ok(Inner {
         name: folder.display().to_string(),
@@ -403,6 +415,46 @@ fn open_folder(
         notes,
         bodies: None,
     })
+}
+
+/// Takes the template out of the meshes unless a list of the parts names it, and says so.
+fn leave_out_template(
+    folder: &Path,
+    description: &Description,
+    items: &mut Vec<Item>,
+) -> Option<String> {
+    let template = folder.join(description.template.as_ref()?);
+    let template = template.canonicalize().ok()?;
+    let is_template = |item: &Item| (item.path.canonicalize()).is_ok_and(|path| path == template);
+    let at = items.iter().position(is_template)?;
+    if Split::names(folder, &description.split, items, at) {
+        return None;
+    }
+    let name = items.remove(at).name;
+    Some(format!("{name} is the template, and so in no part"))
+}
+
+/// Meshes whose file of targets is that of another mesh, too.
+fn shared_targets(items: &[Item], source: &TargetSource) -> Vec<TaskError> {
+    let mut first_with: HashMap<PathBuf, &Item> = HashMap::new();
+    let mut problems = Vec::new();
+    for item in items {
+        let Some(file) = source.file(item) else {
+            continue;
+        };
+        let other = *first_with.entry(file.clone()).or_insert(item);
+        if other.name == item.name {
+            continue;
+        }
+        let what_to_do = match other.without_extension() == item.without_extension() {
+            true => "say with `meshes` in dataset.toml which of the two is meant",
+            false => "write {name} in target.files, which has the folder of the mesh in it",
+        };
+        let (file, other) = (file.display(), &other.name);
+        let problem = format!("its target {file} is that of {other}, too; {what_to_do}");
+        problems.push(DataError::target(&item.name, problem).into());
+    }
+    problems
 }
 
 /// Classes that a description names.
@@ -463,7 +515,9 @@ fn mesh_classes(
         let path = folder.join(table);
         let column = target.column.as_ref().and_then(|c| c.as_slice().first());
         let words = classes_in_table(&path, column, items, problems)?;
-        return Ok(words.into_iter().map(known).collect());
+        let given = |word: &String| !word.eq_ignore_ascii_case("nan");
+        let words = words.into_iter().map(|word| known(word.filter(given)));
+        return Ok(words.collect());
     }
     let pattern = target.pattern.as_deref().map(Pattern::new);
     let word = |item: &Item| match &pattern {

@@ -39,7 +39,7 @@ pub struct Description {
     /// The number that stands for each class in the targets: 0, 1, 2, ... if not given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<i64>,
-    /// Numbers that mean "not known" in labels; -1 always does.
+    /// Numbers that mean "not known"; in labels -1 always does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<i64>,
     /// Correspondence: the mesh whose vertices are the classes; the first one of the training part, if
@@ -98,9 +98,9 @@ pub struct SplitDescription {
     /// A `.csv` file with the name of a mesh and its part in each row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<PathBuf>,
-    /// A pattern for each part.
+    /// A pattern for each part, or several.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub patterns: Option<Parts<String>>,
+    pub patterns: Option<Parts<OneOrMany<String>>>,
     /// Which share of the meshes each part gets, at random: 0.8 and 0.2 for testing, if nothing is
     /// given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -277,6 +277,24 @@ impl Description {
                 "target.pattern is `{pattern}`, but needs {{class}} once where the class stands"
             ));
         }
+        if target.per.is_some() && target.files.is_none() {
+            return Err("target.per is for target.files: leave it out".into());
+        }
+        if let Some(column) = &target.column {
+            match (&target.files, &target.table) {
+                (None, None) => {
+                    return Err(
+                        "target.column is for target.files and target.table: leave it out".into(),
+                    );
+                }
+                (_, Some(_)) if column.as_slice().len() != 1 => {
+                    return Err(
+                        "target.column: one column of target.table has the class; name one".into(),
+                    );
+                }
+                _ => {}
+            }
+        }
         if target.vectors && self.task != Task::Regression {
             return Err("target.vectors is for regression".into());
         }
@@ -311,10 +329,23 @@ impl Description {
         if let Some(label) = self.labels.iter().find(|&label| self.is_unknown(*label)) {
             return Err(format!("the label {label} means \"not known\""));
         }
+        for (class, name) in self.classes.iter().enumerate() {
+            let label = self.label(class);
+            if name.parse().is_ok_and(|number: f64| number != label as f64) {
+                return Err(format!(
+                    "the class `{name}` reads as a number, but its label is {label}: say with `labels` which number stands for each class, or name it otherwise"
+                ));
+            }
+        }
         if self.template.is_some() && self.task != Task::Correspondence {
             return Err("template is for correspondence".into());
         }
         Ok(())
+    }
+
+    /// The number that stands for a class.
+    pub(crate) fn label(&self, class: usize) -> i64 {
+        self.labels.get(class).copied().unwrap_or(class as i64)
     }
 
     /// Whether a label says that the class is not known.
@@ -342,7 +373,7 @@ impl SplitDescription {
         let shares = Part::ALL.map(|part| fractions.get(part).copied().unwrap_or(0.0));
         let sum: f64 = shares.iter().sum();
         let sound = shares.iter().all(|share| (0.0..=1.0).contains(share));
-        // Thirds written with two digits are meant to be all.
+        // Sums of decimal fractions are not exact.
         if !sound || sum > 1.0 + 1e-6 || shares[0] == 0.0 {
             return Err(format!(
                 "split.fractions are {shares:?}: each must be between 0 and 1, their sum at most 1, and `train` above 0"
@@ -410,6 +441,26 @@ mod tests {
                 "not known",
             ),
             (
+                "task = 'segmentation'\nclasses = ['1', '2']\ntarget.property = 'l'",
+                "the class `1` reads as a number, but its label is 0",
+            ),
+            (
+                "task = 'segmentation'\ntarget = { property = 'l', per = 'face' }",
+                "target.per is for target.files",
+            ),
+            (
+                "task = 'regression'\ntarget = { property = 'l', column = 1 }",
+                "target.column is for target.files and target.table",
+            ),
+            (
+                "task = 'classification'\ntarget = { folders = true, column = 1 }",
+                "target.column is for target.files and target.table",
+            ),
+            (
+                "task = 'classification'\ntarget = { table = 'c.csv', column = [1, 2] }",
+                "name one",
+            ),
+            (
                 "task = 'correspondence'\nsplit.fractions = { train = 0.8, test = 0.3 }",
                 "at most 1",
             ),
@@ -421,6 +472,13 @@ mod tests {
             let said = read(text).unwrap_err();
             assert!(said.contains(reason), "{text}: {said}");
             assert!(said.contains(DESCRIPTION_FILE), "{said}");
+        }
+        for sound in [
+            "task = 'segmentation'\nclasses = ['1', '2']\nlabels = [1, 2]\ntarget.property = 'l'",
+            "task = 'classification'\ntarget = { table = 'c.csv', column = ['kind'] }",
+            "task = 'correspondence'\nsplit.patterns = { train = ['a*', 'b*'], test = 'c*' }",
+        ] {
+            read(sound).unwrap();
         }
     }
 }

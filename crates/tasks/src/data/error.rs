@@ -53,6 +53,22 @@ pub enum DataError {
         /// A description that chooses the first.
         example: String,
     },
+    /// A folder without a description with meshes in two places.
+    #[error(
+        "{folder}: there is no dataset.toml, and meshes are both in the folder itself ({top}) and in folders below it ({below}); choose in {folder}/dataset.toml, for example\n\n{top_example}\nfor those in the folder itself, or for those below\n\n{below_example}"
+    )]
+    TwoPlaces {
+        /// The folder.
+        folder: PathBuf,
+        /// How many meshes are in the folder itself.
+        top: usize,
+        /// How many are in folders below.
+        below: usize,
+        /// A description that chooses those in the folder itself.
+        top_example: String,
+        /// A description that chooses those below.
+        below_example: String,
+    },
     /// A data set made for something else.
     #[error("{folder}: this data set is for {found}, not for {wanted}")]
     OtherTask {

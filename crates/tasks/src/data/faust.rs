@@ -45,11 +45,11 @@ pub(crate) fn is_faust(folder: &Path) -> bool {
     place(folder).is_some()
 }
 
-/// The registrations in order. All of them are read and checked.
+/// The registrations in order, and the first that is sound. All of them are read and checked.
 pub(crate) fn registrations(
     folder: &Path,
     problems: &mut Vec<TaskError>,
-) -> Result<Vec<Item>, TaskError> {
+) -> Result<(Vec<Item>, Option<Mesh>), TaskError> {
     let wrong = |problem: String| DataError::Faust {
         folder: folder.into(),
         problem,
@@ -116,7 +116,7 @@ pub(crate) fn registrations(
             ),
         }
     }
-    Ok(items)
+    Ok((items, first))
 }
 
 /// `3, 7-9, 80-99`.

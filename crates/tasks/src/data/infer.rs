@@ -4,7 +4,7 @@ use super::content::Content;
 use super::description::{Description, OneOrMany, Parts, SplitDescription, TargetDescription};
 use super::meshes::{Item, find_meshes};
 use super::target::{TargetSource, Targets};
-use super::{DataError, Pattern};
+use super::{DataError, Part};
 use crate::{Task, TaskError};
 use gemcnn_mesh::{AttributeValues, Mesh, VertexAttribute};
 use rayon::prelude::*;
@@ -34,8 +34,6 @@ const NOT_TARGETS: [&str; 20] = [
     "flags",
     "radius",
 ];
-/// Folders that parts are in.
-const PART_FOLDERS: [&str; 4] = ["train", "validation", "val", "test"];
 
 /// Something that could be meant.
 struct Candidate {
@@ -58,10 +56,38 @@ pub(crate) fn infer(
     folder: &Path,
     task: Option<Task>,
 ) -> Result<(Description, Vec<String>), TaskError> {
-    let (meshes, items) = match find_meshes(folder, "*") {
-        Ok(items) => ("*", items),
-        Err(_) => ("**/*", find_meshes(folder, "**/*")?),
-    };
+    let items = find_meshes(folder, "**/*")?;
+    let (below, top): (Vec<Item>, Vec<Item>) =
+        items.into_iter().partition(|item| item.name.contains('/'));
+    match (top.len(), below.len()) {
+        (0, _) => infer_for(folder, "**/*", &below, task),
+        (_, 0) => infer_for(folder, "*", &top, task),
+        counts => {
+            let chosen = |meshes: &str, items: &[Item]| {
+                let inferred = infer_for(folder, meshes, items, task);
+                let mut description = inferred.map_or_else(|_| example(task), |(it, _)| it);
+                description.meshes = meshes.into();
+                description.to_toml()
+            };
+            Err(DataError::TwoPlaces {
+                folder: folder.into(),
+                top: counts.0,
+                below: counts.1,
+                top_example: chosen("*", &top),
+                below_example: chosen("*/**", &below),
+            }
+            .into())
+        }
+    }
+}
+
+/// The description for these meshes, which a pattern finds.
+fn infer_for(
+    folder: &Path,
+    meshes: &str,
+    items: &[Item],
+    task: Option<Task>,
+) -> Result<(Description, Vec<String>), TaskError> {
     let first = &items[0];
     let content = Content::read(&first.path)?;
     let fits = |other: Task| task.is_none_or(|task| task == other);
@@ -76,11 +102,11 @@ pub(crate) fn infer(
             candidates.extend(number_properties(attributes, task));
         }
         let found;
-        (found, refused) = files(folder, &items, &content, task)?;
+        (found, refused) = files(folder, items, &content, task)?;
         candidates.extend(found);
     }
     if fits(Task::Classification) {
-        candidates.extend(class_folders(&items));
+        candidates.extend(class_folders(items));
         for table in ["classes.csv", "labels.csv"] {
             if folder.join(table).is_file() {
                 let target = TargetDescription {
@@ -93,12 +119,12 @@ pub(crate) fn infer(
         }
     }
     if task == Some(Task::Correspondence) {
-        candidates.push(registered(folder, &items)?);
+        candidates.push(registered(folder, items)?);
     }
     for candidate in &mut candidates {
         candidate.description.meshes = meshes.into();
         if candidate.description.split == SplitDescription::default() {
-            candidate.description.split = split(folder, &items);
+            candidate.description.split = split(folder, items);
         }
     }
     match &candidates[..] {
@@ -145,27 +171,27 @@ fn nothing(folder: &Path, first: &Item, content: &Content, task: Option<Task>) -
         ),
     };
     let wanted = task.map_or("anything".to_string(), |task| task.to_string());
+    DataError::NothingToLearn {
+        folder: folder.into(),
+        found: format!("nothing looks like a target for {wanted}: {why}"),
+        example: example(task).to_toml(),
+    }
+    .into()
+}
+
+/// A description to start from where nothing is known.
+fn example(task: Option<Task>) -> Description {
     let task = task.unwrap_or(Task::Segmentation);
     let mut example = Description::new(task);
     match task {
         Task::Classification => example.target.pattern = Some("{class}-*".into()),
         _ => example.target.files = Some("{name}.npy".into()),
     }
-    DataError::NothingToLearn {
-        folder: folder.into(),
-        found: format!("nothing looks like a target for {wanted}: {why}"),
-        example: example.to_toml(),
-    }
-    .into()
+    example
 }
 
-fn is_whole(values: &AttributeValues) -> bool {
-    match values {
-        AttributeValues::F32(_) | AttributeValues::F64(_) => values
-            .iter_f64()
-            .all(|value| value.is_nan() || value.fract() == 0.0),
-        _ => true,
-    }
+fn is_whole(value: f64) -> bool {
+    value.is_nan() || value.fract() == 0.0
 }
 
 fn is_integer(values: &AttributeValues) -> bool {
@@ -196,7 +222,7 @@ fn label_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<C
         return integers;
     }
     possible(attributes)
-        .filter(|attribute| is_whole(&attribute.values))
+        .filter(|attribute| attribute.values.iter_f64().all(is_whole))
         .map(candidate)
         .collect()
 }
@@ -317,6 +343,14 @@ fn files(
         }
         targets.task = Task::Regression;
         let columns = match targets.values(first, content, vertices) {
+            // Labels of vertices or of faces, which was refused above.
+            Ok(table)
+                if task.is_none()
+                    && table.columns == 1
+                    && table.values.iter().copied().all(is_whole) =>
+            {
+                continue;
+            }
             Ok(table) => table.columns,
             Err(error) => {
                 refused.get_or_insert(error);
@@ -338,7 +372,7 @@ fn files(
 
 /// Folders as classes: `class/mesh`, or `class/train/mesh` and `class/test/mesh`.
 fn class_folders(items: &[Item]) -> Option<Candidate> {
-    let is_part = |name: &str| PART_FOLDERS.contains(&name);
+    let is_part = |name: &str| Part::parse(name).is_some();
     let nested = items.iter().all(|item| {
         let folders: Vec<&str> = item.name.split('/').collect();
         matches!(&folders[..], [_, part, _] if is_part(part))
@@ -350,7 +384,7 @@ fn class_folders(items: &[Item]) -> Option<Candidate> {
         };
         let words = "the folders of the meshes".to_string();
         let mut candidate = Candidate::new(Task::Classification, words, target);
-        candidate.description.split.patterns = Some(part_patterns(items, "*/"));
+        candidate.description.split.patterns = Some(part_patterns(items, 1));
         return Some(candidate);
     }
     let folders: Option<BTreeSet<&str>> = items.iter().map(Item::folder).collect();
@@ -405,35 +439,39 @@ fn split(folder: &Path, items: &[Item]) -> SplitDescription {
         validation: file(&["validation.txt", "val.txt"]),
         test: file(&["test.txt"]),
     };
-    let in_part = |item: &Item| {
-        let first = item.name.split('/').next().unwrap_or_default();
-        PART_FOLDERS.contains(&first)
-    };
+    let patterns = part_patterns(items, 0);
     if folder.join("split.csv").is_file() {
         split.table = Some("split.csv".into());
     } else if files.train.is_some() || files.test.is_some() {
         split.files = Some(files);
-    } else if items.iter().all(in_part) {
-        split.patterns = Some(part_patterns(items, ""));
+    } else if Part::ALL.iter().any(|&part| patterns.get(part).is_some()) {
+        split.patterns = Some(patterns);
     }
     split
 }
 
-/// Patterns of the folders of parts that have meshes.
-fn part_patterns(items: &[Item], before: &str) -> Parts<String> {
-    let pattern = |folders: &[&str]| {
-        folders
+/// Patterns of the folders of parts that have meshes, so many folders down.
+fn part_patterns(items: &[Item], depth: usize) -> Parts<OneOrMany<String>> {
+    let folders = items
+        .iter()
+        .filter_map(|item| item.name.split('/').nth(depth));
+    let folders: BTreeSet<&str> = folders.collect();
+    let patterns = |part| {
+        let of_part = folders
             .iter()
-            .map(|folder| format!("{before}{folder}/**"))
-            .find(|text| {
-                let pattern = Pattern::new(text);
-                items.iter().any(|item| pattern.matches(&item.name))
-            })
+            .filter(|name| Part::parse(name) == Some(part));
+        let mut patterns: Vec<String> = of_part
+            .map(|name| format!("{}{name}/**", "*/".repeat(depth)))
+            .collect();
+        match patterns.len() {
+            0 | 1 => patterns.pop().map(OneOrMany::One),
+            _ => Some(OneOrMany::Many(patterns)),
+        }
     };
     Parts {
-        train: pattern(&["train"]),
-        validation: pattern(&["validation", "val"]),
-        test: pattern(&["test"]),
+        train: patterns(Part::Train),
+        validation: patterns(Part::Validation),
+        test: patterns(Part::Test),
     }
 }
 
@@ -444,8 +482,18 @@ fn split_in_words(split: &SplitDescription) -> String {
     if split.files.is_some() {
         return "parts as in the lists train.txt and test.txt".into();
     }
-    if split.patterns.is_some() {
-        return "parts by the folders train and test".into();
+    if let Some(patterns) = &split.patterns {
+        let folders: Vec<&str> = Part::ALL
+            .iter()
+            .filter_map(|&part| patterns.get(part))
+            .flat_map(OneOrMany::as_slice)
+            .map(|pattern| pattern.trim_end_matches("/**"))
+            .collect();
+        let rest = match patterns.train {
+            Some(_) => "",
+            None => ", all others for training",
+        };
+        return format!("parts by the folders {}{rest}", folders.join(", "));
     }
     "80 % for training and 20 % for testing, at random".into()
 }

@@ -1,6 +1,6 @@
 //! The parts of a data set: which meshes are for training, which for validation, which for testing.
 
-use super::description::{Parts, SplitDescription};
+use super::description::{OneOrMany, Parts, SplitDescription};
 use super::meshes::{Item, Names};
 use super::table::read_rows;
 use super::{DataError, Pattern};
@@ -28,7 +28,8 @@ impl Part {
     /// All parts.
     pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
 
-    fn parse(text: &str) -> Option<Self> {
+    /// The part that a word means, in any case.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         match text.to_lowercase().as_str() {
             "train" | "training" => Some(Self::Train),
             "validation" | "val" | "valid" => Some(Self::Validation),
@@ -97,7 +98,7 @@ impl Split {
         if let Some(patterns) = &description.patterns {
             let mut choice = Choice::new(items);
             for part in Part::ALL {
-                if let Some(pattern) = patterns.get(part) {
+                for pattern in patterns.get(part).into_iter().flat_map(OneOrMany::as_slice) {
                     choice.pattern(folder, &Pattern::new(pattern), part, problems);
                 }
             }
@@ -105,6 +106,33 @@ impl Split {
         }
         let fractions = description.fractions.unwrap_or(DEFAULT_FRACTIONS);
         Self::at_random(items.len(), &fractions, description.seed)
+    }
+
+    /// Whether a list or table of a description names a mesh.
+    pub fn names(
+        folder: &Path,
+        description: &SplitDescription,
+        items: &[Item],
+        mesh: usize,
+    ) -> bool {
+        let names = Names::new(items);
+        let named = |cells: &[String]| {
+            let mut ways = cells.iter().take(1).cloned().chain([cells.join(" ")]);
+            ways.any(|name| names.find(&name) == Ok(mesh))
+        };
+        let lists = description.files.iter().flat_map(|files| {
+            let parts = Part::ALL.into_iter();
+            parts.filter_map(move |part| files.get(part))
+        });
+        lists.chain(&description.table).any(|file| {
+            let rows = read_rows(&folder.join(file)).unwrap_or_default();
+            rows.iter().any(|(_, cells)| named(cells))
+        })
+    }
+
+    /// How many of `count` meshes are in no part.
+    pub fn unused(&self, count: usize) -> usize {
+        count - self.parts.iter().map(Vec::len).sum::<usize>()
     }
 
     /// Shares of meshes in random order, rounded; a part with a share has a mesh where there are
@@ -117,7 +145,8 @@ impl Split {
             0.0 => 0,
             share => ((share * count as f64).round() as usize).max(1),
         });
-        // Rounding may have made one too many; testing gives way before validation, training last.
+        // Where this is too many, parts go down to one mesh, training first; then validation goes before
+        // testing, training last.
         for part in [Part::Train, Part::Validation, Part::Test] {
             while sizes.iter().sum::<usize>() > count && sizes[part as usize] > 1 {
                 sizes[part as usize] -= 1;

@@ -84,7 +84,7 @@ pub(crate) struct Targets {
     pub classes: Option<Classes>,
     /// Names of classes that text files may use in place of labels.
     pub class_names: Vec<(String, i64)>,
-    /// Labels that mean "not known", beside -1.
+    /// Numbers that mean "not known"; for labels, beside -1.
     pub unknown: Vec<i64>,
     /// Whether numbers are vectors of space.
     pub vectors: bool,
@@ -139,7 +139,11 @@ impl Targets {
         let mut labels = Vec::with_capacity(table.values.len());
         for (row, &value) in table.values.iter().enumerate() {
             labels.push(self.label(value).ok_or_else(|| {
-                self.refuse(item, format!("row {row}: {value} is not a whole number"))
+                let problem = match value.fract() == 0.0 {
+                    true => "is too large: labels go up to 2^53",
+                    false => "is not a whole number",
+                };
+                self.refuse(item, format!("row {row}: {value} {problem}"))
             })?);
         }
         match self.element(item, content, labels.len(), vertices)? {
@@ -246,7 +250,12 @@ impl Targets {
         content: &Content,
         vertices: usize,
     ) -> Result<NumberTable, TaskError> {
-        let table = self.table(item, content)?;
+        let mut table = self.table(item, content)?;
+        for value in &mut table.values {
+            if self.unknown.iter().any(|&unknown| unknown as f64 == *value) {
+                *value = f64::NAN;
+            }
+        }
         if table.rows() != vertices {
             return Err(self.refuse(
                 item,
@@ -262,11 +271,15 @@ impl Targets {
                 format!("{} columns are no vectors of 3", table.columns),
             ));
         }
-        if let Some(at) = table.values.iter().position(|value| value.is_infinite()) {
-            return Err(self.refuse(
-                item,
-                format!("vertex {}: an infinite number", at / table.columns.max(1)),
-            ));
+        // They are learned in 32 bits.
+        let too_large = |&value: &f64| !value.is_nan() && !(value as f32).is_finite();
+        if let Some(at) = table.values.iter().position(too_large) {
+            let vertex = at / table.columns.max(1);
+            let problem = format!(
+                "vertex {vertex}: {:e} is too large for a number of 32 bits",
+                table.values[at]
+            );
+            return Err(self.refuse(item, problem));
         }
         // A vertex is known or not.
         let partly = |row: &[f64]| {
@@ -277,7 +290,7 @@ impl Targets {
             return Err(self.refuse(
                 item,
                 format!(
-                    "vertex {vertex}: some of its numbers are NaN; either all are known or none"
+                    "vertex {vertex}: some of its numbers are NaN or in `unknown`; either all are known or none"
                 ),
             ));
         }
@@ -289,6 +302,14 @@ impl Targets {
         match self.vectors {
             true => FeatureType::new(&[0, columns / 3]),
             false => FeatureType::scalars(columns),
+        }
+    }
+
+    /// How many columns numbers of a type have.
+    pub fn value_columns(&self, kind: &FeatureType) -> usize {
+        match self.vectors {
+            true => kind.dimension() / 2 * 3,
+            false => kind.dimension(),
         }
     }
 

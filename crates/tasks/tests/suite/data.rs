@@ -299,6 +299,15 @@ fn as_many_faces_as_vertices_need_a_word() {
     describe(&folder, &format!("{toml}per = 'face'"));
     let all = all_samples(&open(&folder).unwrap());
     assert_eq!(all[0].target, Target::VertexLabels(vec![0; 48]));
+    // Without a description they are no numbers to be learned, unless these are asked for.
+    fs::remove_file(folder.path().join("dataset.toml")).unwrap();
+    for said in [
+        refusal(open(&folder)),
+        refusal(Dataset::open_for(&config(&folder), Task::Segmentation)),
+    ] {
+        assert!(said.contains("target.per"), "{said}");
+    }
+    Dataset::open_for(&config(&folder), Task::Regression).unwrap();
 }
 
 #[test]
@@ -479,8 +488,74 @@ fn unknown_numbers_are_nan_for_whole_vertices_only() {
         "{problems}"
     );
     assert!(
-        problems.contains("s0.npy: vertex 3: an infinite number"),
+        problems.contains("s0.npy: vertex 3: inf is too large"),
         "{problems}"
+    );
+}
+
+#[test]
+fn numbers_that_32_bits_do_not_hold_are_refused() {
+    let folder = plain(1);
+    let count = sphere(0).vertex_count();
+    let file = folder.path().join("s0.txt");
+    describe(&folder, "task = 'regression'\ntarget.files = '{name}.txt'");
+    fs::write(&file, format!("{}1e300\n", "1.5\n".repeat(count - 1))).unwrap();
+    let said = refusal(open(&folder));
+    assert!(
+        said.contains(&format!("s0.txt: vertex {}: 1e300 is too large", count - 1)),
+        "{said}"
+    );
+    fs::write(&file, format!("{}1e38\n", "1.5\n".repeat(count - 1))).unwrap();
+    open(&folder).unwrap();
+}
+
+#[test]
+fn unknown_numbers_are_not_learned() {
+    let folder = plain(1);
+    let count = sphere(0).vertex_count();
+    let file = folder.path().join("s0.csv");
+    fs::write(
+        &file,
+        "-9999,-9999\n".to_string() + &"1,-1\n".repeat(count - 1),
+    )
+    .unwrap();
+    describe(
+        &folder,
+        "task = 'regression'\nunknown = [-9999]\ntarget.files = '{name}.csv'",
+    );
+    let all = all_samples(&open(&folder).unwrap());
+    let Target::VertexValues { values, .. } = &all[0].target else {
+        panic!("no values");
+    };
+    assert!(values[0].is_nan() && values[1].is_nan());
+    assert_eq!(values[2..4], [1.0, -1.0]);
+    let report = check(&config(&folder), None);
+    assert_eq!(
+        (report.parts[0].known, report.values[0].min),
+        (count - 1, 1.0)
+    );
+    fs::write(&file, "-9999,3\n".to_string() + &"1,-1\n".repeat(count - 1)).unwrap();
+    let said = refusal(open(&folder));
+    assert!(said.contains("vertex 0: some of its numbers are"), "{said}");
+}
+
+#[test]
+fn vectors_are_counted_as_their_files_have_them() {
+    let folder = plain(2);
+    let count = sphere(0).vertex_count();
+    for (number, columns) in [(0, 3), (1, 6)] {
+        let file = folder.path().join(format!("s{number}.npy"));
+        fs::write(file, npy_f32(&vec![1.0; columns * count], Some(columns))).unwrap();
+    }
+    describe(
+        &folder,
+        "task = 'regression'\ntarget = { files = '{name}.npy', vectors = true }\n\
+         split.patterns = { train = 's0', test = 's1' }",
+    );
+    let problems = check(&config(&folder), None).problems;
+    assert_eq!(
+        problems,
+        ["s1.ply: its target has 6 numbers for each vertex, that of others 3"]
     );
 }
 
@@ -551,6 +626,71 @@ fn classes_of_meshes_come_from_tables_folders_and_names() {
 }
 
 #[test]
+fn tables_of_classes_may_have_gaps() {
+    let folder = plain(4);
+    let table = folder.path().join("classes.csv");
+    fs::write(&table, "\nmesh,kind\ns0,cat\n\ns1,NaN\ns2,dog\n,\ns3,\n,\n").unwrap();
+    let dataset = open(&folder).unwrap();
+    assert_eq!(dataset.classes().unwrap().names(), ["cat", "dog"]);
+    let found: Vec<Target> = (all_samples(&dataset).into_iter())
+        .map(|sample| sample.target)
+        .collect();
+    assert_eq!(found, [0, IGNORE, 1, IGNORE].map(Target::MeshLabel));
+    fs::write(&table, "s0,nan\ns1,-1\ns2,\ns3,\n").unwrap();
+    assert!(refusal(open(&folder)).contains("no target is known"));
+}
+
+#[test]
+fn labels_that_are_none_are_told() {
+    let folder = plain(2);
+    let count = sphere(0).vertex_count();
+    describe(
+        &folder,
+        "task = 'segmentation'\ntarget.files = '{name}.txt'",
+    );
+    let label = |text: &str| {
+        for number in 0..2 {
+            let file = folder.path().join(format!("s{number}.txt"));
+            fs::write(file, format!("{text}\n").repeat(count)).unwrap();
+        }
+        refusal(open(&folder))
+    };
+    let said = label("-1");
+    assert!(said.contains("no target is known"), "{said}");
+    let said = label("18446744073709551615");
+    let too_large = "s0.txt: row 0: 18446744073709552000 is too large";
+    assert!(said.contains(too_large), "{said}");
+    assert!(label("1.5").contains("1.5 is not a whole number"));
+}
+
+#[test]
+fn meshes_do_not_share_a_target() {
+    let folder = tempdir().unwrap();
+    let labels = npy_i64(&vec![1; sphere(0).vertex_count()]);
+    for (number, part) in ["train", "test"].into_iter().enumerate() {
+        let path = folder.path().join(format!("{part}/001.ply"));
+        write(&path, &sphere(number as u64), &[]);
+    }
+    fs::create_dir(folder.path().join("labels")).unwrap();
+    fs::write(folder.path().join("labels/001.npy"), &labels).unwrap();
+    let said = refusal(open(&folder));
+    for part in [
+        "train/001.ply: its target",
+        "labels/001.npy is that of test/001.ply",
+        "{name}",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let folder = plain(1);
+    sphere(1).write(folder.path().join("s0.obj")).unwrap();
+    fs::write(folder.path().join("s0.npy"), &labels).unwrap();
+    let said = refusal(open(&folder));
+    for part in ["s0.ply: its target", "that of s0.obj", "`meshes`"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
 fn registered_meshes_correspond_by_number() {
     let folder = plain(5);
     let dataset = Dataset::open_for(&config(&folder), Task::Correspondence).unwrap();
@@ -601,6 +741,157 @@ fn vertices_may_name_those_of_a_template() {
     assert_eq!(dataset.outputs(), &FeatureType::scalars(12));
     let expected = Target::VertexLabels((0..162).map(|n| n % 12).collect());
     assert_eq!(all_samples(&dataset)[1].target, expected);
+}
+
+#[test]
+fn the_template_is_a_sample_only_where_a_list_says_so() {
+    let folder = plain(4);
+    write(&folder.path().join("t.ply"), &sphere(9), &[]);
+    let text: String = (0..162).map(|n| format!("{n}\n")).collect();
+    for number in 0..4 {
+        fs::write(folder.path().join(format!("s{number}.txt")), &text).unwrap();
+    }
+    fs::write(folder.path().join("train.txt"), "s0\ns1\nt.ply\n").unwrap();
+    fs::write(folder.path().join("split.csv"), "t,train\ns1,test\n").unwrap();
+    fs::write(folder.path().join("test.txt"), "s2\ns3\n").unwrap();
+    let base = "task = 'correspondence'\ntemplate = './t.ply'\n";
+    for (more, sizes) in [
+        ("", [3, 0, 1]),
+        ("target.files = '{name}.txt'", [3, 0, 1]),
+        ("split.patterns.train = '*'", [4, 0, 0]),
+        ("split.patterns.test = 's1'", [3, 0, 1]),
+        ("split.files.test = 'test.txt'", [2, 0, 2]),
+        (
+            "split.files = { train = 'train.txt', test = 'test.txt' }",
+            [3, 0, 2],
+        ),
+        ("split.table = 'split.csv'", [1, 0, 1]),
+    ] {
+        describe(&folder, &format!("{base}{more}"));
+        let report = check(&config(&folder), None);
+        assert_eq!(report.problems, [""; 0], "{more}");
+        let dataset = open(&folder).unwrap();
+        assert_eq!(Part::ALL.map(|part| dataset.len(part)), sizes, "{more}");
+        let note = "t.ply is the template, and so in no part".to_string();
+        let listed = more.contains("train.txt") || more.contains("table");
+        assert_eq!(dataset.notes().contains(&note), !listed, "{more}");
+    }
+}
+
+#[test]
+fn one_problem_of_a_template_is_told_once() {
+    let folder = plain(3);
+    describe(
+        &folder,
+        "task = 'correspondence'\ntemplate = 'tepmlate.ply'",
+    );
+    let problems = check(&config(&folder), None).problems;
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("tepmlate.ply"), "{problems:?}");
+    fs::write(folder.path().join("split.csv"), "s0,test\n").unwrap();
+    describe(
+        &folder,
+        "task = 'correspondence'\nsplit.table = 'split.csv'",
+    );
+    let said = refusal(open(&folder));
+    assert!(said.ends_with("no mesh is for training"), "{said}");
+    assert_eq!(check(&config(&folder), None).problems, [said]);
+}
+
+#[test]
+fn a_wrong_part_in_the_first_row_is_told_and_what_is_in_no_part_is_noted() {
+    let folder = labelled(4);
+    let table = folder.path().join("split.csv");
+    fs::write(&table, "s0,trian\ns1,train\ns2,test\n").unwrap();
+    let said = refusal(open(&folder));
+    assert!(said.contains("split.csv:1: `trian` is not train"), "{said}");
+    fs::write(&table, "\nmesh,part\n,\ns1,train\ns2,test\n,\n").unwrap();
+    let note = "2 meshes are in no part".to_string();
+    assert!(open(&folder).unwrap().notes().contains(&note));
+    let notes = check(&config(&folder), None).notes;
+    assert_eq!(notes.iter().filter(|found| **found == note).count(), 1);
+}
+
+#[test]
+fn folders_of_parts_are_known_by_all_their_names() {
+    let places: [(&[&str], [usize; 3], &str); 6] = [
+        (&["train", "train", "valid", "test"], [2, 1, 1], ""),
+        (&["Training", "Training", "Testing"], [2, 0, 1], ""),
+        (&["train", "val", "validation", "test"], [1, 2, 1], ""),
+        (
+            &["train", "test", "extra"],
+            [1, 0, 1],
+            "1 mesh is in no part",
+        ),
+        (
+            &["train", "test", "more", "more"],
+            [1, 0, 1],
+            "2 meshes are in no part",
+        ),
+        (
+            &["scans", "scans", "test"],
+            [2, 0, 1],
+            "all others for training",
+        ),
+    ];
+    for (places, sizes, note) in places {
+        let folder = tempdir().unwrap();
+        let bare = tempdir().unwrap();
+        for (number, place) in places.iter().enumerate() {
+            let mesh = sphere(number as u64);
+            let label = AttributeValues::I32(labels(&mesh));
+            let name = format!("{place}/s{number}.ply");
+            write(&folder.path().join(&name), &mesh, &[("label", label)]);
+            write(&bare.path().join(&name), &mesh, &[]);
+        }
+        let dataset = Dataset::open_for(&config(&folder), Task::Segmentation).unwrap();
+        let found = Part::ALL.map(|part| dataset.len(part));
+        assert_eq!(found, sizes, "{places:?}");
+        let notes = dataset.notes().join("\n");
+        assert!(notes.contains(note), "{notes}");
+        assert!(notes.contains("parts by the folders"), "{notes}");
+        let said = refusal(open(&bare));
+        assert!(said.contains("nothing looks like a target"), "{said}");
+    }
+    let nested = tempdir().unwrap();
+    for (number, place) in ["cat/Train", "cat/Test", "dog/train", "dog/test"]
+        .into_iter()
+        .enumerate()
+    {
+        let path = nested.path().join(format!("{place}/m.off"));
+        write(&path, &sphere(number as u64), &[]);
+    }
+    let dataset = open(&nested).unwrap();
+    assert_eq!(dataset.classes().unwrap().names(), ["cat", "dog"]);
+    assert_eq!((dataset.len(Part::Train), dataset.len(Part::Test)), (2, 2));
+}
+
+#[test]
+fn meshes_at_the_top_and_below_need_a_word() {
+    let folder = labelled(3);
+    for (number, part) in ["train", "train", "test"].into_iter().enumerate() {
+        let mesh = sphere(number as u64);
+        let label = AttributeValues::I32(labels(&mesh));
+        let path = folder.path().join(format!("{part}/m{number}.ply"));
+        write(&path, &mesh, &[("label", label)]);
+    }
+    write(&folder.path().join("train/deep/m3.ply"), &sphere(3), &[]);
+    let said = refusal(open(&folder));
+    assert!(
+        said.contains("the folder itself (3)") && said.contains("below it (4)"),
+        "{said}"
+    );
+    fs::remove_file(folder.path().join("train/deep/m3.ply")).unwrap();
+    let said = refusal(open(&folder));
+    let (_, examples) = said.split_once("for example\n\n").unwrap();
+    let between = "\nfor those in the folder itself, or for those below\n\n";
+    let (top, below) = examples.split_once(between).unwrap();
+    describe(&folder, top);
+    assert_labelled_spheres(&open(&folder).unwrap(), 3);
+    describe(&folder, below);
+    let dataset = open(&folder).unwrap();
+    assert_eq!(Part::ALL.map(|part| dataset.len(part)), [2, 0, 1]);
+    assert_eq!(samples(&dataset, Part::Test)[0].name, "test/m2.ply");
 }
 
 #[test]
@@ -765,6 +1056,22 @@ fn damaged_entries_are_made_again() {
 }
 
 #[test]
+fn only_entries_are_removed_from_a_cache() {
+    let folder = labelled(3);
+    let place = tempdir().unwrap();
+    let cache = Cache::new(place.path());
+    part(&folder, &Preparation::default(), &cache);
+    fs::write(place.path().join("notes.prepared"), "mine").unwrap();
+    let hex = "0".repeat(64);
+    for name in ["folder.prepared", &format!("{hex}.prepared")] {
+        fs::create_dir(place.path().join(name)).unwrap();
+    }
+    assert_eq!(cache.clear().unwrap().entries, 2);
+    assert_eq!(cache.usage().unwrap().bytes, 0);
+    assert_eq!(entries(place.path()).len(), 3);
+}
+
+#[test]
 fn a_cache_that_cannot_be_written_to_does_no_harm() {
     let folder = labelled(3);
     let place = tempdir().unwrap();
@@ -870,22 +1177,6 @@ fn body_sized(seed: u64) -> Mesh {
 }
 
 #[test]
-fn only_entries_are_removed_from_a_cache() {
-    let folder = labelled(3);
-    let place = tempdir().unwrap();
-    let cache = Cache::new(place.path());
-    part(&folder, &Preparation::default(), &cache);
-    fs::write(place.path().join("notes.prepared"), "mine").unwrap();
-    let hex = "0".repeat(64);
-    for name in ["folder.prepared", &format!("{hex}.prepared")] {
-        fs::create_dir(place.path().join(name)).unwrap();
-    }
-    assert_eq!(cache.clear().unwrap().entries, 2);
-    assert_eq!(cache.usage().unwrap().bytes, 0);
-    assert_eq!(entries(place.path()).len(), 3);
-}
-
-#[test]
 fn faust_is_found_checked_and_split_as_in_the_paper() {
     let folder = tempdir().unwrap();
     let faust = DataConfig::Faust(folder.path().into());
@@ -947,4 +1238,13 @@ fn faust_is_found_checked_and_split_as_in_the_paper() {
         said.contains("tr_reg_060.ply: 162 vertices and 320 faces"),
         "{said}"
     );
+    // Trouble with the first is not trouble with all.
+    let other = fs::read(place.join("tr_reg_060.ply")).unwrap();
+    for (content, told) in [(&b"ply\nnonsense"[..], 1), (&other, 2)] {
+        fs::write(&first, content).unwrap();
+        let problems = check(&faust, None).problems;
+        let about = |name: &str| problems.iter().filter(|p| p.contains(name)).count();
+        assert_eq!(about("tr_reg_000.ply"), told, "{problems:#?}");
+        assert_eq!(about("tr_reg_001.ply:"), 0, "{problems:#?}");
+    }
 }
