@@ -8,6 +8,7 @@
 use crate::TaskError;
 use gemcnn_mesh::write_atomically;
 use std::fmt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -133,7 +134,9 @@ impl Cache {
         if let Err(error) = written
             && !folder.broken.swap(true, Ordering::Relaxed)
         {
-            eprintln!(
+            // A warning that nobody can read is lost.
+            let _ = writeln!(
+                std::io::stderr(),
                 "warning: the cache in {} cannot be written to ({error}); going on without it. {CACHE_VARIABLE} names another folder",
                 folder.path.display()
             );
