@@ -29,7 +29,7 @@ pub struct PredictArgs {
     #[arg(value_name = "MESH", required = true)]
     meshes: Vec<PathBuf>,
 
-    /// Directory for the results, apart from the meshes; older results are replaced.
+    /// Directory for the results: new, empty, or with earlier ones, which are replaced.
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 
@@ -76,39 +76,15 @@ impl PredictArgs {
 
     /// The meshes that were named, each with a name for its results, and how many names were bad.
     fn inputs(&self) -> Result<(Vec<Input>, usize), Failure> {
-        let results = self.output.canonicalize().ok();
         let mut paths = Vec::new();
         let mut bad = 0;
         for named in &self.meshes {
-            let folder = match named.is_dir() {
-                true => named.canonicalize().ok(),
-                false => named
-                    .canonicalize()
-                    .ok()
-                    .and_then(|path| Some(path.parent()?.into())),
-            };
-            if folder.is_some() && folder == results {
-                return Err(Failure::usage(format!(
-                    "{} lies in {}: results there could replace meshes and their labels; choose another \
-                     directory for results",
-                    named.display(),
-                    self.output.display()
-                )));
-            }
             if !named.is_dir() {
                 paths.push(named.clone());
                 continue;
             }
-            // Of an earlier time, where results are within the folder.
-            let is_result = |path: &Path| match (&results, &folder, path.canonicalize()) {
-                (Some(results), Some(folder), Ok(path)) => {
-                    results.starts_with(folder) && path.starts_with(results)
-                }
-                _ => false,
-            };
             match mesh_files(named) {
-                Ok(mut found) => {
-                    found.retain(|path| !is_result(path));
+                Ok(found) => {
                     if found.is_empty() {
                         say(format_args!(
                             "error: {}: there is no mesh in it",
@@ -123,6 +99,14 @@ impl PredictArgs {
                     bad += 1;
                 }
             }
+        }
+        if let Some(path) = paths.iter().find(|path| lies_in(path, &self.output)) {
+            return Err(Failure::usage(format!(
+                "{} lies in {}: results there could replace meshes and their labels; choose another \
+                 directory for results",
+                path.display(),
+                self.output.display()
+            )));
         }
         let mut names = UniqueNames::default();
         let inputs = paths.into_iter().map(|path| Input {
@@ -185,7 +169,6 @@ impl Session<'_> {
             .map(|class| format!(",{}", csv_cell(&name(class))))
             .collect();
         let header = format!("mesh,class{heads}");
-        expect_predictions(path, &header)?;
         let mut rows = 0;
         let mut failure = None;
         let written = write_atomically(path, |table| {
@@ -258,14 +241,18 @@ impl Session<'_> {
     }
 }
 
-/// Fails if there is a table that is no earlier result, such as the classes that a data set is learned from.
-fn expect_predictions(path: &Path, header: &str) -> Result<(), Failure> {
-    match std::fs::read_to_string(path) {
-        Ok(text) if text.lines().next() != Some(header) => Err(Failure::usage(format!(
-            "{} is there and holds something else than predictions of this model; choose another \
-             directory for results",
-            path.display()
-        ))),
-        _ => Ok(()),
-    }
+/// Whether a file, or what it is a link to, is in a folder.
+fn lies_in(file: &Path, folder: &Path) -> bool {
+    let Ok(folder) = folder.canonicalize() else {
+        return false;
+    };
+    let here = file
+        .parent()
+        .map(|parent| match parent.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => parent,
+        });
+    let here = here.and_then(|parent| parent.canonicalize().ok());
+    let there = file.canonicalize().ok();
+    here.as_deref() == Some(&*folder) || there.as_deref().and_then(Path::parent) == Some(&*folder)
 }

@@ -82,6 +82,16 @@ fn array<T>(path: &Path, descr: &str, number: fn([u8; 8]) -> T) -> Vec<T> {
     numbers.iter().map(|&bytes| number(bytes)).collect()
 }
 
+/// Names of the files in a folder that are not hidden, sorted.
+fn files(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = (fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    names.sort();
+    names
+}
+
 fn is_png(path: &Path) -> bool {
     fs::read(path).unwrap()[1..4] == *b"PNG"
 }
@@ -121,12 +131,7 @@ fn segmentation_from_training_to_coloured_meshes() {
     );
     let text = workshop.train("jaws", &config);
     assert!(text.contains("runs/jaws/predictions"), "{text}");
-    assert_eq!(
-        fs::read_dir(workshop.path("runs/jaws/predictions"))
-            .unwrap()
-            .count(),
-        2 * 3
-    );
+    assert_eq!(files(&workshop.path("runs/jaws/predictions")).len(), 2 * 3);
 
     let text = workshop.succeed(&["eval", "runs/jaws"]);
     for part in [
@@ -155,7 +160,6 @@ fn segmentation_from_training_to_coloured_meshes() {
 
     // Good and bad meshes, two of the same name, and a folder with results in it.
     fs::create_dir_all(workshop.path("scans/left")).unwrap();
-    fs::create_dir_all(workshop.path("scans/results")).unwrap();
     ellipsoid(20).write(workshop.path("scans/jaw.obj")).unwrap();
     ellipsoid(3)
         .write(workshop.path("scans/left/jaw.off"))
@@ -165,7 +169,6 @@ fn segmentation_from_training_to_coloured_meshes() {
         "ply\nformat ascii 1.0\nelem",
     )
     .unwrap();
-    fs::write(workshop.path("scans/results/jaw.ply"), "older").unwrap();
     let predict = [
         "predict",
         "runs/jaws",
@@ -181,10 +184,7 @@ fn segmentation_from_training_to_coloured_meshes() {
         for part in ["broken.ply", "nowhere.ply"] {
             assert!(message.contains(part), "{message}");
         }
-        let mut names: Vec<String> = (fs::read_dir(workshop.path("scans/results")).unwrap())
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
+        let names = files(&workshop.path("scans/results"));
         let wanted = [
             "jaw-2.npy",
             "jaw-2.ply",
@@ -217,6 +217,8 @@ fn segmentation_from_training_to_coloured_meshes() {
         let message = workshop.fail(&["predict", "runs/jaws", meshes, "-o", "jaws"], 2);
         assert!(message.contains("choose another directory"), "{message}");
     }
+    let message = workshop.fail(&["predict", "runs/jaws", "scans", "-o", "jaws"], 1);
+    assert!(message.contains("no results of predictions"), "{message}");
     let labels = fs::read_to_string(workshop.path("jaws/jaw1.npy"));
     assert_eq!(labels.unwrap(), "labels");
     // Nobody reads what is said.
@@ -343,14 +345,14 @@ fn classes_of_whole_meshes_go_to_a_table() {
         rings.filter(|line| line.contains(".ply,ring,")).count() >= 5,
         "{table}"
     );
-    // A table stays if there is nothing to replace it with, or if it is not of this model.
+    // A table stays if there is nothing to replace it with, or if it is no result.
     workshop.fail(&["predict", "runs/things", "bad.obj", "-o", "out"], 1);
     let kept = fs::read_to_string(workshop.path("out/classes.csv")).unwrap();
     assert_eq!(kept, table);
-    fs::write(workshop.path("out/classes.csv"), "0.ply,ring\n").unwrap();
-    let message = workshop.fail(&["predict", "runs/things", "things", "-o", "out"], 2);
-    assert!(message.contains("classes.csv is there"), "{message}");
-    let kept = fs::read_to_string(workshop.path("out/classes.csv")).unwrap();
+    fs::write(workshop.path("things/classes.csv"), "0.ply,ring\n").unwrap();
+    let message = workshop.fail(&["predict", "runs/things", "things", "-o", "things"], 1);
+    assert!(message.contains("no results of predictions"), "{message}");
+    let kept = fs::read_to_string(workshop.path("things/classes.csv")).unwrap();
     assert_eq!(kept, "0.ply,ring\n");
 }
 

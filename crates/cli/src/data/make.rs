@@ -69,7 +69,7 @@ impl Bodies {
         let mut files = files.into_iter().chain((0..self.count).map(body));
         if let Some(file) = files.find(|file| file.exists()) {
             return Err(Failure::input(format!(
-                "{} is there already; name another folder",
+                "{} is there already; name another folder, or remove what is left of an unfinished one",
                 file.display()
             )));
         }

@@ -57,7 +57,8 @@ impl Prepare {
                 .map_err(Failure::input)?
                 .with_memory(0);
             let what = format!("preparing {}", count(samples.len(), "mesh", "meshes"));
-            progress::during(&what, || samples.load_all(&|| true)).map_err(Failure::input)?;
+            progress::during(&what, || samples.load_all(&|| true, &|| {}))
+                .map_err(Failure::input)?;
             meshes += samples.len();
         }
         let place = match cache.folder() {

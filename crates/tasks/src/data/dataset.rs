@@ -315,7 +315,10 @@ fn open_folder(
         unknown: description.unknown.clone(),
         vectors: description.target.vectors,
     };
-    problems.extend(shared_targets(&items, &targets.source));
+    let parts = Part::ALL.iter().flat_map(|&part| split.part(part));
+    let used: BTreeSet<usize> = parts.copied().collect();
+    let used = used.into_iter().map(|item| &items[item]);
+    problems.extend(shared_targets(used, &targets.source));
     let mut template = None;
     let mut outputs = FeatureType::default();
     match description.task {
@@ -435,7 +438,10 @@ fn leave_out_template(
 }
 
 /// Meshes whose file of targets is that of another mesh, too.
-fn shared_targets(items: &[Item], source: &TargetSource) -> Vec<TaskError> {
+fn shared_targets<'a>(
+    items: impl Iterator<Item = &'a Item>,
+    source: &TargetSource,
+) -> Vec<TaskError> {
     let mut first_with: HashMap<PathBuf, &Item> = HashMap::new();
     let mut problems = Vec::new();
     for item in items {

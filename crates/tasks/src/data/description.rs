@@ -329,7 +329,12 @@ impl Description {
         if let Some(label) = self.labels.iter().find(|&label| self.is_unknown(*label)) {
             return Err(format!("the label {label} means \"not known\""));
         }
-        for (class, name) in self.classes.iter().enumerate() {
+        // In text files of labels a class is named or numbered.
+        let named = match self.task {
+            Task::Segmentation => &self.classes[..],
+            _ => &[],
+        };
+        for (class, name) in named.iter().enumerate() {
             let label = self.label(class);
             if name.parse().is_ok_and(|number: f64| number != label as f64) {
                 return Err(format!(
@@ -475,6 +480,7 @@ mod tests {
         }
         for sound in [
             "task = 'segmentation'\nclasses = ['1', '2']\nlabels = [1, 2]\ntarget.property = 'l'",
+            "task = 'classification'\nclasses = ['02691156', '03001627']\ntarget.folders = true",
             "task = 'classification'\ntarget = { table = 'c.csv', column = ['kind'] }",
             "task = 'correspondence'\nsplit.patterns = { train = ['a*', 'b*'], test = 'c*' }",
         ] {

@@ -2,6 +2,8 @@
 
 use super::{DataError, Pattern};
 use crate::TaskError;
+use crate::predict::RESULTS_MARK;
+use crate::train::RunDirectory;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -118,7 +120,8 @@ pub(crate) fn find_meshes(folder: &Path, meshes: &str) -> Result<Vec<Item>, Task
     let pattern = Pattern::new(&text);
     let mut items = Vec::new();
     let mut seen = HashSet::new();
-    collect(folder, "", &mut seen, &mut |name, path| {
+    let is_meant = |name: &str| text.starts_with(name);
+    collect(folder, "", &is_meant, &mut seen, &mut |name, path| {
         if is_mesh(&path) && pattern.matches(&name) {
             items.push(Item::new(name, path));
         }
@@ -134,17 +137,24 @@ pub(crate) fn find_meshes(folder: &Path, meshes: &str) -> Result<Vec<Item>, Task
     Ok(items)
 }
 
-/// Every mesh file in a folder and in the folders in it, in the order of their names.
+/// Every mesh file in a folder and in the folders in it, in the order of their names. Results of predictions and
+/// directories of runs in it are passed over.
 ///
 /// # Errors
 /// A folder that cannot be read.
 pub fn mesh_files(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
     let mut files = Vec::new();
-    collect(folder, "", &mut HashSet::new(), &mut |_, path| {
-        if is_mesh(&path) {
-            files.push(path);
-        }
-    })?;
+    collect(
+        folder,
+        "",
+        &|_| false,
+        &mut HashSet::new(),
+        &mut |_, path| {
+            if is_mesh(&path) {
+                files.push(path);
+            }
+        },
+    )?;
     files.sort();
     Ok(files)
 }
@@ -154,11 +164,17 @@ pub(crate) fn is_mesh(path: &Path) -> bool {
     EXTENSIONS.contains(&extension.to_lowercase().as_str())
 }
 
-/// Every file under a folder with its name from there; hidden ones are passed over, and folders that
-/// links lead to a second time.
+/// Whether a folder holds what this program made of meshes: results of predictions, or a run.
+fn is_made(folder: &Path) -> bool {
+    folder.join(RESULTS_MARK).exists() || RunDirectory::is_run(folder)
+}
+
+/// Every file under a folder with its name from there; hidden ones are passed over, folders that
+/// links lead to a second time, and what this program made, unless it is meant.
 fn collect(
     folder: &Path,
     prefix: &str,
+    is_meant: &dyn Fn(&str) -> bool,
     seen: &mut HashSet<PathBuf>,
     found: &mut dyn FnMut(String, PathBuf),
 ) -> Result<(), TaskError> {
@@ -174,9 +190,13 @@ fn collect(
             continue;
         }
         let name = format!("{prefix}{name}");
-        match path.is_dir() {
-            true => collect(&path, &format!("{name}/"), seen, found)?,
-            false => found(name, path),
+        if !path.is_dir() {
+            found(name, path);
+            continue;
+        }
+        let inside = format!("{name}/");
+        if is_meant(&inside) || !is_made(&path) {
+            collect(&path, &inside, is_meant, seen, found)?;
         }
     }
     Ok(())

@@ -52,15 +52,20 @@ impl PreparedPart {
     }
 
     /// Loads every sample once, in parallel, so that trouble shows before training and later loads are
-    /// quick. `go_on` is asked before each, from any thread; once it says no, the others are left.
+    /// quick. `go_on` is asked before each, from any thread; once it says no, the others are left. `loaded` is called
+    /// after each.
     ///
     /// # Errors
     /// The problem of the first sample that has one.
-    pub fn load_all(&self, go_on: &(dyn Fn() -> bool + Sync)) -> Result<(), TaskError> {
+    pub fn load_all(
+        &self,
+        go_on: &(dyn Fn() -> bool + Sync),
+        loaded: &(dyn Fn() + Sync),
+    ) -> Result<(), TaskError> {
         let results: Vec<_> = (0..self.items.len())
             .into_par_iter()
             .map(|index| match go_on() {
-                true => self.load(index).map(drop),
+                true => self.load(index).map(|_| loaded()),
                 false => Ok(()),
             })
             .collect();

@@ -11,6 +11,8 @@ use gemcnn_mesh::{
 };
 use std::path::{Path, PathBuf};
 
+/// The hidden file that tells a directory of results.
+pub(crate) const RESULTS_MARK: &str = ".gemcnn-results";
 /// Most arrows in a picture: more hide each other.
 const MOST_ARROWS: usize = 1500;
 const ARROW_COLOUR: [u8; 3] = [40, 40, 40];
@@ -28,17 +30,18 @@ pub struct PredictionFiles {
 }
 
 impl PredictionFiles {
-    /// Makes the directory. In correspondence a model with its template gives vertices the colours of
-    /// the points of the template that they are said to be.
+    /// Makes the directory, or takes one that is empty or has such files already. In correspondence a model with its
+    /// template gives vertices the colours of the points of the template that they are said to be.
     ///
     /// # Errors
-    /// A directory that cannot be made.
+    /// A directory that cannot be made, or holds other files, which results could replace.
     pub fn new(
         directory: &Path,
         model: &TrainedModel,
         pictures: Option<RenderOptions>,
     ) -> Result<Self, TaskError> {
         std::fs::create_dir_all(directory).map_err(TaskError::file(directory))?;
+        mark(directory)?;
         Ok(Self {
             directory: directory.into(),
             classes: model.classes.clone(),
@@ -116,6 +119,29 @@ impl PredictionFiles {
         let columns = vec![VertexAttribute::new("label", column)];
         (columns, npy_i64(&labels))
     }
+}
+
+/// Makes a directory one of results, if it is empty.
+fn mark(directory: &Path) -> Result<(), TaskError> {
+    let mark = directory.join(RESULTS_MARK);
+    if mark.exists() {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(directory).map_err(TaskError::file(directory))? {
+        let name = entry.map_err(TaskError::file(directory))?.file_name();
+        if !name.to_string_lossy().starts_with('.') {
+            return Err(TaskError::setting(
+                directory.display().to_string(),
+                "it holds files that are no results of predictions and could be replaced; choose another \
+                 directory for results",
+            ));
+        }
+    }
+    std::fs::write(
+        &mark,
+        "Results of predictions: files here may be replaced.\n",
+    )
+    .map_err(TaskError::file(mark))
 }
 
 /// Scalars, then vectors of space, as columns and as an array of the same columns.

@@ -57,7 +57,8 @@ impl TrainedModel {
     /// What the model says of a sample with scaled features.
     ///
     /// # Errors
-    /// A sample that does not fit the model, numbers that are not finite, or work on a GPU that failed.
+    /// A sample that does not fit the model, values or logits of a whole mesh that are not finite, or work on a
+    /// GPU that failed.
     pub fn predict(
         &self,
         workspace: &mut Workspace<f32>,
@@ -72,12 +73,12 @@ impl TrainedModel {
         }
         let outputs = self.network.forward(&mut tape, &batch, x)?;
         let mut values = outputs.values()?.into_owned();
+        if let Some(scaling) = &self.target_scaling {
+            scaling.undo(&mut values);
+        }
         if !values.iter().all(|value| value.is_finite()) {
             let problem = "what the model says of it is not finite";
             return Err(TaskError::setting(&sample.name, problem));
-        }
-        if let Some(scaling) = &self.target_scaling {
-            scaling.undo(&mut values);
         }
         Ok(match self.config.task {
             Task::Classification => {

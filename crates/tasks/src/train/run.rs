@@ -59,19 +59,27 @@ pub fn train(
         false => Part::Validation,
     };
     if config.training.keep_best && held_out_part == Part::Test {
-        observer.observe(Event::Note(
-            "there is no validation part: best.safetensors is chosen on the test part, where it then looks better \
-             than it is",
-        ));
+        observer.observe(Event::Note(match dataset.is_empty(Part::Test) {
+            true => "no mesh is held out: there will be no best.safetensors",
+            false => {
+                "there is no validation part: best.safetensors is chosen on the test part, where it then looks \
+                 better than it is"
+            }
+        }));
     }
     let training = dataset.part(Part::Train, &preparation, cache)?;
     let held_out = dataset.part(held_out_part, &preparation, cache)?;
-    if !run.checkpoint().exists() {
+    let begins = !run.checkpoint().exists();
+    if begins {
         write_beginning(config, &dataset, run, device)?;
     }
     prepare(&[&training, &held_out], observer, stop)?;
     if stop.is_requested() {
         return Ok(Outcome::Stopped { epoch, step });
+    }
+    if begins {
+        // Of an earlier time, if its checkpoint was removed.
+        run.remove_results()?;
     }
     let problem = Problem {
         training: &training,
@@ -97,8 +105,7 @@ pub fn train(
     Ok(outcome)
 }
 
-/// Says in the run's directory what it is made from. Results of an earlier run there, whose checkpoint was removed,
-/// go away.
+/// Says in the run's directory what it is made from.
 fn write_beginning(
     config: &RunConfig,
     dataset: &Dataset,
@@ -112,7 +119,6 @@ fn write_beginning(
         std::env::consts::OS,
         std::env::consts::ARCH,
     );
-    run.remove_results()?;
     run.write_durably(&run.versions(), versions.as_bytes())?;
     if let Some(template) = dataset.template() {
         let colours = template_attributes(template);
@@ -129,14 +135,14 @@ fn prepare(
 ) -> Result<(), TaskError> {
     let total = parts.iter().map(|part| part.len()).sum();
     let progress = Mutex::new((0, observer));
-    let go_on = || {
+    let loaded = || {
         // An observer that panicked is not asked again.
         if let Ok(mut progress) = progress.lock() {
             progress.0 += 1;
             let done = progress.0;
             progress.1.observe(Event::Preparing { done, total });
         }
-        !stop.is_requested()
     };
-    parts.iter().try_for_each(|part| part.load_all(&go_on))
+    let go_on = || !stop.is_requested();
+    (parts.iter()).try_for_each(|part| part.load_all(&go_on, &loaded))
 }

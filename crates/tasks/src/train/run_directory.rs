@@ -55,10 +55,11 @@ impl RunDirectory {
     /// A directory that cannot be made or holds something else, or one that another process trains in.
     pub fn create(path: &Path) -> Result<Self, TaskError> {
         fs::create_dir_all(path).map_err(TaskError::file(path))?;
+        let is_begun = path.join(LOCK).exists();
         for entry in fs::read_dir(path).map_err(TaskError::file(path))? {
             let name = entry.map_err(TaskError::file(path))?.file_name();
             let name = name.to_string_lossy();
-            if BEFORE_A_RUN.contains(&&*name) || is_leftover(&name) {
+            if is_begun && (BEFORE_A_RUN.contains(&&*name) || is_leftover(&name)) {
                 continue;
             }
             return Err(TaskError::setting(
@@ -124,19 +125,26 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// Removes the models of a run and what they said.
+    /// Whether a run was begun in a directory.
+    pub(crate) fn is_run(path: &Path) -> bool {
+        path.join(CONFIG).is_file() && path.join(LOCK).is_file()
+    }
+
+    /// Removes the models of a run, what they said, and how well they did.
     pub(super) fn remove_results(&self) -> Result<(), TaskError> {
-        for path in [self.model(), self.best(), self.predictions()] {
+        let results = [self.model(), self.best(), self.predictions()];
+        for entry in fs::read_dir(&self.path).map_err(TaskError::file(&self.path))? {
+            let path = entry.map_err(TaskError::file(&self.path))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if !results.contains(&path) && !["eval-", "curve."].iter().any(|p| name.starts_with(p))
+            {
+                continue;
+            }
             let removed = match path.is_dir() {
                 true => fs::remove_dir_all(&path),
                 false => fs::remove_file(&path),
             };
-            match removed {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(TaskError::file(path)(error));
-                }
-                _ => {}
-            }
+            removed.map_err(TaskError::file(&path))?;
         }
         Ok(())
     }
@@ -265,6 +273,11 @@ mod tests {
         drop(run);
         fs::write(path.join(".gemcnn-1-0.tmp"), "half a template").unwrap();
         RunDirectory::create(&path).unwrap();
+        let other = folder.path().join("other");
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join(TEMPLATE), "mine").unwrap();
+        let message = RunDirectory::create(&other).unwrap_err().to_string();
+        assert!(message.contains("not empty"), "{message}");
         fs::write(path.join("notes.txt"), "mine").unwrap();
         let message = RunDirectory::create(&path).unwrap_err().to_string();
         assert!(message.contains("not empty"), "{message}");

@@ -688,6 +688,13 @@ fn meshes_do_not_share_a_target() {
     for part in ["s0.ply: its target", "that of s0.obj", "`meshes`"] {
         assert!(said.contains(part), "{part}: {said}");
     }
+    // What is in no part has no say.
+    fs::write(folder.path().join("split.csv"), "s0.ply,train\n").unwrap();
+    describe(
+        &folder,
+        "task = 'segmentation'\ntarget.files = '{name}.npy'\nsplit.table = 'split.csv'",
+    );
+    assert_eq!(open(&folder).unwrap().len(Part::Train), 1);
 }
 
 #[test]
@@ -892,6 +899,35 @@ fn meshes_at_the_top_and_below_need_a_word() {
     let dataset = open(&folder).unwrap();
     assert_eq!(Part::ALL.map(|part| dataset.len(part)), [2, 0, 1]);
     assert_eq!(samples(&dataset, Part::Test)[0].name, "test/m2.ply");
+}
+
+#[test]
+fn what_was_made_of_meshes_is_no_part_of_them() {
+    let folder = labelled(3);
+    for (file, content) in [
+        ("runs/a-1/config.toml", ""),
+        ("runs/a-1/lock", ""),
+        ("out/.gemcnn-results", ""),
+    ] {
+        let path = folder.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    let mesh = sphere(7);
+    let label = || AttributeValues::I32(labels(&mesh));
+    for file in ["runs/a-1/predictions/m.ply", "out/m.ply"] {
+        write(&folder.path().join(file), &mesh, &[("label", label())]);
+    }
+    assert_labelled_spheres(&open(&folder).unwrap(), 3);
+    let files = gemcnn_tasks::data::mesh_files(folder.path()).unwrap();
+    assert_eq!(files.len(), 3, "{files:?}");
+    for meshes in ["out", "out/*.ply", "runs/a-1/predictions"] {
+        describe(
+            &folder,
+            &format!("task = 'segmentation'\nmeshes = '{meshes}'\ntarget.property = 'label'"),
+        );
+        assert_eq!(open(&folder).unwrap().len(Part::Train), 1, "{meshes}");
+    }
 }
 
 #[test]
@@ -1100,8 +1136,10 @@ fn samples_are_the_same_with_and_without_memory() {
             .unwrap();
         let part = part.with_memory(memory);
         let count = std::sync::atomic::AtomicUsize::new(0);
-        part.load_all(&|| count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < usize::MAX)
-            .unwrap();
+        part.load_all(&|| true, &|| {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        })
+        .unwrap();
         assert_eq!(count.into_inner(), part.len());
         (part.load(0).unwrap(), part.load(0).unwrap(), part)
     };
