@@ -82,6 +82,14 @@ impl EvalArgs {
             Some(folder) => DataConfig::Folder(folder.clone()),
             None => model.config.data.clone(),
         };
+        if let (None, DataConfig::Folder(folder) | DataConfig::Faust(folder)) = (&self.data, &data)
+            && !folder.exists()
+        {
+            return Err(Failure::input(format!(
+                "{}: the data of the run are no longer there; say with --data where they are",
+                folder.display()
+            )));
+        }
         let evaluation = progress::during("evaluating", || {
             let dataset = Dataset::open_for(&data, model.config.task)?;
             evaluate(&model, &dataset, options, &self.cache.open(), &device)

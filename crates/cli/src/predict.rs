@@ -8,7 +8,7 @@ use clap::Args;
 use gemcnn_mesh::render::{RenderOptions, View};
 use gemcnn_mesh::{Mesh, write_atomically};
 use gemcnn_nn::Workspace;
-use gemcnn_tasks::data::{csv_cell, mesh_files};
+use gemcnn_tasks::data::{csv_cell, is_mesh, mesh_files};
 use gemcnn_tasks::predict::{Prediction, PredictionFiles, UniqueNames};
 use gemcnn_tasks::train::TrainedModel;
 use gemcnn_tasks::{Sample, Task, TaskError};
@@ -47,7 +47,13 @@ pub struct PredictArgs {
 
 impl PredictArgs {
     pub fn run(self) -> Result<(), Failure> {
-        let model = TrainedModel::read(&self.run).map_err(Failure::input)?;
+        let model = TrainedModel::read(&self.run).map_err(|error| match is_mesh(&self.run) {
+            true => Failure::usage(format!(
+                "{} is a mesh; the directory of a run comes first, then meshes",
+                self.run.display()
+            )),
+            false => Failure::input(error),
+        })?;
         let (inputs, bad) = self.inputs()?;
         if inputs.is_empty() {
             return Err(Failure::Reported);

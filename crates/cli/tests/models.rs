@@ -253,6 +253,12 @@ fn segmentation_from_training_to_coloured_meshes() {
         "plain",
         "--no-pictures",
     ]);
+    let message = workshop.fail(&["predict", "jaws/jaw1.ply", "runs/jaws", "-o", "new"], 2);
+    assert!(message.contains("comes first"), "{message}");
+    fs::rename(workshop.path("jaws"), workshop.path("moved")).unwrap();
+    let message = workshop.fail(&["eval", "runs/jaws"], 1);
+    assert!(message.contains("say with --data"), "{message}");
+    workshop.succeed(&["eval", "runs/jaws", "--data", "moved"]);
     assert!(!workshop.path("plain/jaw1.png").exists());
     assert!(workshop.path("plain/jaw1.ply").exists());
 }

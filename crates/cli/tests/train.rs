@@ -303,6 +303,11 @@ fn bad_commands_leave_no_run_behind() {
         (&["segmentation"][..], 2, "needs a folder of meshes"),
         (&["sorting"], 2, "neither a file nor a task"),
         (&["--resume", "nowhere"], 1, "no run to resume"),
+        (
+            &["segmentation", "--resume", "nowhere"],
+            2,
+            "leave out `segmentation`",
+        ),
         (&["segmentation", "--data", "nowhere"], 1, "nowhere"),
         (
             &["segmentation", "--data", "spheres", "--epochs", "0"],

@@ -32,6 +32,7 @@ impl Device {
                 let reason = format!("{}: it works", describe(&device));
                 (Self::Cuda(device), reason)
             }
+            Err(CudaError::NoDriver) => (Self::Cpu, "CPU: there is no NVIDIA driver".into()),
             Err(problem) => (Self::Cpu, format!("CPU: no GPU can be used: {problem}")),
         }
     }

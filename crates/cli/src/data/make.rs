@@ -31,7 +31,7 @@ enum Kind {
 /// Synthetic bodies in correspondence, as `gemcnn train correspondence` uses them.
 #[derive(Args)]
 struct Bodies {
-    /// Folder for the data set; it must not hold any of its files already.
+    /// Folder for the data set, new or empty.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
@@ -65,12 +65,10 @@ impl Bodies {
     fn run(self) -> Result<(), Failure> {
         let meshes = self.folder.join("meshes");
         let body = |number| meshes.join(format!("{}.ply", BodiesConfig::body_name(number)));
-        let files = [DESCRIPTION_FILE, TEMPLATE, TRAIN, TEST].map(|name| self.folder.join(name));
-        let mut files = files.into_iter().chain((0..self.count).map(body));
-        if let Some(file) = files.find(|file| file.exists()) {
+        if std::fs::read_dir(&self.folder).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(Failure::input(format!(
-                "{} is there already; name another folder, or remove what is left of an unfinished one",
-                file.display()
+                "{} is not empty; name a new folder",
+                self.folder.display()
             )));
         }
         let options = BodyOptions {

@@ -120,7 +120,11 @@ impl TrainArgs {
     /// The configuration that was asked for, with the options put over what a file says.
     fn config(&self) -> Result<RunConfig, Failure> {
         let mut config = match (&self.what, &self.resume) {
-            (Some(what), _) => match Task::deserialize(deserializer(what)) {
+            (Some(what), resume) => match Task::deserialize(deserializer(what)) {
+                Ok(_) if resume.is_some() => {
+                    let problem = format!("a run that goes on knows its task: leave out `{what}`");
+                    return Err(Failure::Usage(problem));
+                }
                 Ok(task) => RunConfig::new(task),
                 Err(_) if Path::new(what).is_file() => {
                     RunConfig::read(Path::new(what)).map_err(Failure::input)?

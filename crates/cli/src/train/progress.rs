@@ -1,6 +1,6 @@
 //! A training run on the terminal: a bar where there is one, plain lines elsewhere.
 
-use crate::output::say;
+use crate::output::{count, say};
 use gemcnn_tasks::train::{Event, Observer, Record, Scores, StepReport};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -87,8 +87,10 @@ impl Observer for TrainProgress {
                 held_out,
             } => {
                 self.say(&format!(
-                    "{network}\n{training} meshes to train on, {held_out} to evaluate on; \
-                     {epochs} epochs of {steps} steps; run in {}",
+                    "{network}\n{} to train on, {held_out} to evaluate on; {} of {}; run in {}",
+                    count(training, "mesh", "meshes"),
+                    count(epochs as usize, "epoch", "epochs"),
+                    count(steps as usize, "step", "steps"),
                     run.display()
                 ));
                 if let Self::Bar(bar) = self {

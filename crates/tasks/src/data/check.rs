@@ -129,10 +129,18 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
         }
     }
     let classes = class_counts(&inner, &found, &part_of);
-    for class in &classes {
-        if class.meshes[0] == 0 {
-            notes.push(format!("nothing in train is `{}`", class.name));
-        }
+    let absent: Vec<&str> = (classes.iter())
+        .filter(|class| class.meshes[0] == 0)
+        .map(|class| class.name.as_str())
+        .collect();
+    // What was not read because of a problem is not absent.
+    if found.iter().all(|found| found.problems.is_empty()) && !absent.is_empty() {
+        let shown = absent[..absent.len().min(10)].join("`, `");
+        let more = match absent.len().saturating_sub(10) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        notes.push(format!("nothing in train is `{shown}`{more}"));
     }
     Check {
         name: inner.name.clone(),

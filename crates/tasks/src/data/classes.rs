@@ -82,8 +82,13 @@ impl Classes {
         match self.labels.is_empty() {
             true => format!("0 to {}", self.count.saturating_sub(1)),
             false => {
-                let words: Vec<String> = self.labels.iter().map(i64::to_string).collect();
-                words.join(", ")
+                const SHOWN: usize = 50;
+                let words: Vec<String> =
+                    (self.labels.iter().take(SHOWN).map(i64::to_string)).collect();
+                match self.labels.len().saturating_sub(SHOWN) {
+                    0 => words.join(", "),
+                    more => format!("{} and {more} more", words.join(", ")),
+                }
             }
         }
     }

@@ -20,7 +20,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// More classes than this are no labels but numbers of something.
+/// More classes than this may be numbers of something.
+const MANY_CLASSES: usize = 100;
+/// More than this are.
 const MOST_FOUND_CLASSES: usize = 10_000;
 
 /// Meshes with targets, in parts.
@@ -363,6 +365,9 @@ fn open_folder(
                         classes.count(),
                         classes.allowed()
                     ));
+                    if classes.count() > MANY_CLASSES {
+                        notes.push("if these are numbers and no labels, ask for regression".into());
+                    }
                 }
                 targets.classes = Some(classes);
             }
@@ -388,7 +393,15 @@ fn open_folder(
             let first = split.part(Part::Train).first().or(Some(&0));
             let first = first.and_then(|&first| items.get(first));
             match first.map(|item| columns(item, &targets)) {
-                Some(Ok(columns)) => outputs = targets.value_type(columns),
+                Some(Ok(columns)) => {
+                    if columns > 1 && !targets.vectors {
+                        notes.push(format!(
+                            "{columns} numbers are learned for each vertex; `target.column` or \
+                             `target.property` in dataset.toml chooses"
+                        ));
+                    }
+                    outputs = targets.value_type(columns);
+                }
                 Some(Err(error)) => problems.push(error),
                 None => {}
             }

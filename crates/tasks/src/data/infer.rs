@@ -2,7 +2,7 @@
 
 use super::content::Content;
 use super::description::{Description, OneOrMany, Parts, SplitDescription, TargetDescription};
-use super::meshes::{Item, find_meshes};
+use super::meshes::{Item, find_meshes, is_made};
 use super::target::{TargetSource, Targets};
 use super::{DataError, Part};
 use crate::{Task, TaskError};
@@ -272,35 +272,26 @@ fn files(
     content: &Content,
     task: Option<Task>,
 ) -> Result<(Vec<Candidate>, Option<TaskError>), TaskError> {
-    let first = &items[0];
-    let mut patterns = Vec::new();
-    for extension in ["npy", "csv", "txt", "seg"] {
-        patterns.push(format!("{{name}}.{extension}"));
-    }
-    let mut folders = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(TaskError::file(folder))? {
-        let entry = entry.map_err(TaskError::file(folder))?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if entry.path().is_dir() && !name.starts_with('.') {
-            folders.push(name);
-        }
-    }
-    folders.sort();
-    for name in folders {
-        for extension in ["npy", "csv", "txt", "seg"] {
-            patterns.push(format!("{name}/{{stem}}.{extension}"));
-        }
-    }
+    const EXTENSIONS: [&str; 4] = ["npy", "csv", "txt", "seg"];
+    let (first, last) = (&items[0], &items[items.len() - 1]);
+    let beside = EXTENSIONS.map(|extension| format!("{{name}}.{extension}"));
+    let has_all = |pattern: &String| {
+        let source = TargetSource::files(folder, pattern);
+        (items.iter()).all(|item| source.file(item).is_some_and(|file| file.is_file()))
+    };
+    let elsewhere = match beside.iter().any(has_all) {
+        true => Vec::new(),
+        false => target_folders(folder, items)?,
+    };
+    let elsewhere = elsewhere
+        .iter()
+        .flat_map(|name| EXTENSIONS.map(|extension| format!("{name}/{{stem}}.{extension}")));
+    let patterns: Vec<String> = beside.iter().cloned().chain(elsewhere).collect();
     let mut candidates = Vec::new();
     let mut refused = None;
     for pattern in patterns {
         let mut targets = Targets {
-            source: TargetSource::Files {
-                folder: folder.into(),
-                pattern: pattern.clone(),
-                columns: Vec::new(),
-                per: None,
-            },
+            source: TargetSource::files(folder, &pattern),
             task: Task::Segmentation,
             classes: None,
             class_names: Vec::new(),
@@ -308,13 +299,7 @@ fn files(
             vectors: false,
         };
         let path = targets.source.file(first).unwrap_or_default();
-        // `{name}` and `folder/{stem}` are the same file for a mesh in that folder.
-        let beside = !pattern.starts_with('{')
-            && path
-                == first
-                    .path
-                    .with_extension(path.extension().unwrap_or_default());
-        if beside || !path.is_file() {
+        if !path.is_file() {
             continue;
         }
         let vertices = content.mesh()?.vertex_count();
@@ -351,6 +336,10 @@ fn files(
             {
                 continue;
             }
+            // One slip in the first file does not make numbers of labels.
+            Ok(table) if task.is_none() && table.columns == 1 && has_labels(&targets, last) => {
+                continue;
+            }
             Ok(table) => table.columns,
             Err(error) => {
                 refused.get_or_insert(error);
@@ -370,6 +359,32 @@ fn files(
     Ok((candidates, refused))
 }
 
+/// Folders in a folder that hold neither meshes nor what was made of them, sorted.
+fn target_folders(folder: &Path, items: &[Item]) -> Result<Vec<String>, TaskError> {
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(TaskError::file(folder))? {
+        let entry = entry.map_err(TaskError::file(folder))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let inside = format!("{name}/");
+        let has_meshes = items.iter().any(|item| item.name.starts_with(&inside));
+        let path = entry.path();
+        if path.is_dir() && !name.starts_with('.') && !has_meshes && !is_made(&path) {
+            folders.push(name);
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+/// Whether the target of a mesh is labels.
+fn has_labels(targets: &Targets, item: &Item) -> bool {
+    let labels = Content::read(&item.path).and_then(|content| {
+        let vertices = content.mesh()?.vertex_count();
+        targets.labels(item, &content, vertices)
+    });
+    labels.is_ok()
+}
+
 /// Folders as classes: `class/mesh`, or `class/train/mesh` and `class/test/mesh`.
 fn class_folders(items: &[Item]) -> Option<Candidate> {
     let is_part = |name: &str| Part::parse(name).is_some();
@@ -377,6 +392,10 @@ fn class_folders(items: &[Item]) -> Option<Candidate> {
         let folders: Vec<&str> = item.name.split('/').collect();
         matches!(&folders[..], [_, part, _] if is_part(part))
     });
+    let classes = items.iter().filter_map(|item| item.name.split('/').next());
+    if nested && classes.collect::<BTreeSet<_>>().len() < 2 {
+        return None;
+    }
     if nested {
         let target = TargetDescription {
             pattern: Some("{class}/*/*".into()),

@@ -159,13 +159,14 @@ pub fn mesh_files(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
     Ok(files)
 }
 
-pub(crate) fn is_mesh(path: &Path) -> bool {
+/// Whether a file is a mesh by its extension.
+pub fn is_mesh(path: &Path) -> bool {
     let extension = path.extension().unwrap_or_default().to_string_lossy();
     EXTENSIONS.contains(&extension.to_lowercase().as_str())
 }
 
 /// Whether a folder holds what this program made of meshes: results of predictions, or a run.
-fn is_made(folder: &Path) -> bool {
+pub(crate) fn is_made(folder: &Path) -> bool {
     folder.join(RESULTS_MARK).exists() || RunDirectory::is_run(folder)
 }
 

@@ -37,7 +37,7 @@ pub use description::{
     TargetDescription,
 };
 pub use error::DataError;
-pub use meshes::mesh_files;
+pub use meshes::{is_mesh, mesh_files};
 pub use npy::{npy_f32, npy_i64};
 pub use pattern::Pattern;
 pub use preparation::{

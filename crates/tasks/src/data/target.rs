@@ -60,6 +60,16 @@ impl TargetSource {
     }
 
     /// The file with the target of a mesh, where there is one.
+    /// A file for each mesh, with all its columns.
+    pub fn files(folder: &Path, pattern: &str) -> Self {
+        Self::Files {
+            folder: folder.into(),
+            pattern: pattern.into(),
+            columns: Vec::new(),
+            per: None,
+        }
+    }
+
     pub fn file(&self, item: &Item) -> Option<PathBuf> {
         match self {
             Self::Files {

@@ -151,7 +151,7 @@ pub fn evaluate(
         return Err(TaskError::setting(dataset.name(), problem));
     }
     if dataset.is_empty(part) {
-        let problem = format!("there is no mesh in the {part} part; choose another part");
+        let problem = format!("there is no mesh in the {part} part; choose another one (`--part`)");
         return Err(TaskError::setting(dataset.name(), problem));
     }
     let mut preparation = config.preparation();

@@ -270,6 +270,9 @@ impl<'a> Trainer<'a> {
         *optimiser = checkpoint.load(&path, network, parameters)?;
         self.progress = checkpoint.progress;
         self.is_saved = true;
+        if self.progress.epoch >= self.problem.config.epochs {
+            return Ok(());
+        }
         let device = &checkpoint.identity.device;
         observer.observe(Event::Resumed {
             checkpoint: &path,

@@ -931,6 +931,54 @@ fn what_was_made_of_meshes_is_no_part_of_them() {
 }
 
 #[test]
+fn labels_beside_all_meshes_are_those_that_are_meant() {
+    let folder = tempdir().unwrap();
+    for (number, name) in ["train/00", "train/01", "test/00"].into_iter().enumerate() {
+        let mesh = sphere(number as u64);
+        write(&folder.path().join(format!("{name}.ply")), &mesh, &[]);
+        let text = format!("{number}\n").repeat(mesh.vertex_count());
+        fs::write(folder.path().join(format!("{name}.txt")), text).unwrap();
+    }
+    fs::create_dir(folder.path().join("old")).unwrap();
+    fs::copy(
+        folder.path().join("train/00.txt"),
+        folder.path().join("old/00.txt"),
+    )
+    .unwrap();
+    let dataset = open(&folder).unwrap();
+    assert_eq!(Part::ALL.map(|part| dataset.len(part)), [2, 0, 1]);
+    let found = &samples(&dataset, Part::Test)[0].target;
+    assert_eq!(*found, Target::VertexLabels(vec![2; 162]));
+    // One slip in the first file does not make numbers of labels.
+    let slip = folder.path().join("test/00.txt");
+    let text = fs::read_to_string(&slip).unwrap();
+    fs::write(&slip, text.replacen('2', "1.5", 1)).unwrap();
+    let said = refusal(open(&folder));
+    assert!(said.contains("1.5 is not a whole number"), "{said}");
+}
+
+#[test]
+fn results_and_a_single_folder_are_nothing_to_learn() {
+    let folder = plain(3);
+    let out = folder.path().join("out");
+    fs::create_dir(&out).unwrap();
+    for number in 0..3 {
+        let labels = npy_i64(&vec![1; 162]);
+        fs::write(out.join(format!("s{number}.npy")), labels).unwrap();
+    }
+    assert_eq!(open(&folder).unwrap().task(), Task::Segmentation);
+    fs::write(out.join(".gemcnn-results"), "").unwrap();
+    let said = refusal(open(&folder));
+    assert!(said.contains("nothing looks like a target"), "{said}");
+    let folder = tempdir().unwrap();
+    for place in ["meshes/train/a.ply", "meshes/test/b.ply"] {
+        write(&folder.path().join(place), &sphere(0), &[]);
+    }
+    let said = refusal(open(&folder));
+    assert!(said.contains("nothing looks like a target"), "{said}");
+}
+
+#[test]
 fn parts_follow_lists_tables_patterns_and_fractions() {
     let folder = labelled(10);
     let base = "task = 'segmentation'\ntarget.property = 'label'\n";
