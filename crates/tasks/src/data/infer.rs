@@ -88,8 +88,8 @@ fn infer_for(
     items: &[Item],
     task: Option<Task>,
 ) -> Result<(Description, Vec<String>), TaskError> {
-    let first = &items[0];
-    let content = Content::read(&first.path)?;
+    let probes = probes(items)?;
+    let (first, content) = &probes[0];
     let fits = |other: Task| task.is_none_or(|task| task == other);
     let mut candidates = Vec::new();
     let mut refused = None;
@@ -102,7 +102,7 @@ fn infer_for(
             candidates.extend(number_properties(attributes, task));
         }
         let found;
-        (found, refused) = files(folder, items, &content, task)?;
+        (found, refused) = files(folder, items, &probes, task)?;
         candidates.extend(found);
     }
     if fits(Task::Classification) {
@@ -141,7 +141,7 @@ fn infer_for(
             ];
             Ok((description, notes))
         }
-        [] => Err(refused.unwrap_or_else(|| nothing(folder, first, &content, task))),
+        [] => Err(refused.unwrap_or_else(|| nothing(folder, first, content, task))),
         [chosen, ..] => Err(DataError::Ambiguous {
             folder: folder.into(),
             candidates: candidates
@@ -264,16 +264,39 @@ fn number_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<
     candidates
 }
 
-/// Files with the name of the first mesh, beside it or in another folder of the data set, and what is
+/// Some meshes that can be read, at least one, to tell from what the data are: trouble with one does not hide what
+/// the others are.
+fn probes(items: &[Item]) -> Result<Vec<(&Item, Content<'static>)>, TaskError> {
+    let last = items.len() - 1;
+    let places = BTreeSet::from([0, last / 2, last]);
+    let read = |item: &Item| {
+        let content = Content::read(&item.path)?;
+        content.mesh()?;
+        Ok::<_, TaskError>(content)
+    };
+    let mut problem = None;
+    let mut probes = Vec::new();
+    for item in places.into_iter().map(|place| &items[place]) {
+        match read(item) {
+            Ok(content) => probes.push((item, content)),
+            Err(error) => problem = problem.or(Some(error)),
+        }
+    }
+    match problem {
+        Some(error) if probes.is_empty() => Err(error),
+        _ => Ok(probes),
+    }
+}
+
+/// Files with the names of meshes, beside them or in another folder of the data set, and what is
 /// wrong with the first that is no target.
 fn files(
     folder: &Path,
     items: &[Item],
-    content: &Content,
+    probes: &[(&Item, Content)],
     task: Option<Task>,
 ) -> Result<(Vec<Candidate>, Option<TaskError>), TaskError> {
     const EXTENSIONS: [&str; 4] = ["npy", "csv", "txt", "seg"];
-    let (first, last) = (&items[0], &items[items.len() - 1]);
     let beside = EXTENSIONS.map(|extension| format!("{{name}}.{extension}"));
     let has_all = |pattern: &String| {
         let source = TargetSource::files(folder, pattern);
@@ -298,26 +321,28 @@ fn files(
             unknown: Vec::new(),
             vectors: false,
         };
-        let path = targets.source.file(first).unwrap_or_default();
-        if !path.is_file() {
+        let has_file = |item| targets.source.file(item).is_some_and(|file| file.is_file());
+        let with_file: Vec<_> = probes.iter().filter(|(item, _)| has_file(item)).collect();
+        if with_file.is_empty() {
             continue;
         }
-        let vertices = content.mesh()?.vertex_count();
         let described = TargetDescription {
             files: Some(pattern.clone()),
             ..Default::default()
         };
         let words = format!("the files {pattern}");
-        let labels = match task {
-            Some(Task::Regression) => false,
-            _ => match targets.labels(first, content, vertices) {
-                Ok(_) => true,
-                Err(error) => {
-                    refused.get_or_insert(error);
-                    false
+        let mut labels = false;
+        if task != Some(Task::Regression) {
+            for (item, content) in &with_file {
+                let vertices = content.mesh()?.vertex_count();
+                match targets.labels(item, content, vertices) {
+                    Ok(_) => labels = true,
+                    Err(error) => {
+                        refused.get_or_insert(error);
+                    }
                 }
-            },
-        };
+            }
+        }
         if labels {
             let target = described.clone();
             candidates.push(Candidate::new(Task::Segmentation, words, target));
@@ -327,25 +352,23 @@ fn files(
             continue;
         }
         targets.task = Task::Regression;
-        let columns = match targets.values(first, content, vertices) {
-            // Labels of vertices or of faces, which was refused above.
-            Ok(table)
-                if task.is_none()
-                    && table.columns == 1
-                    && table.values.iter().copied().all(is_whole) =>
-            {
-                continue;
+        let mut columns = None;
+        for (item, content) in &with_file {
+            let vertices = content.mesh()?.vertex_count();
+            match targets.values(item, content, vertices) {
+                Ok(table) => {
+                    // Labels of vertices or of faces, which was refused above.
+                    let is_labels = task.is_none()
+                        && table.columns == 1
+                        && table.values.iter().copied().all(is_whole);
+                    columns = columns.or((!is_labels).then_some(table.columns));
+                }
+                Err(error) => {
+                    refused.get_or_insert(error);
+                }
             }
-            // One slip in the first file does not make numbers of labels.
-            Ok(table) if task.is_none() && table.columns == 1 && has_labels(&targets, last) => {
-                continue;
-            }
-            Ok(table) => table.columns,
-            Err(error) => {
-                refused.get_or_insert(error);
-                continue;
-            }
-        };
+        }
+        let Some(columns) = columns else { continue };
         candidates.push(Candidate::new(Task::Regression, words, described.clone()));
         if columns == 3 {
             let target = TargetDescription {
@@ -374,15 +397,6 @@ fn target_folders(folder: &Path, items: &[Item]) -> Result<Vec<String>, TaskErro
     }
     folders.sort();
     Ok(folders)
-}
-
-/// Whether the target of a mesh is labels.
-fn has_labels(targets: &Targets, item: &Item) -> bool {
-    let labels = Content::read(&item.path).and_then(|content| {
-        let vertices = content.mesh()?.vertex_count();
-        targets.labels(item, &content, vertices)
-    });
-    labels.is_ok()
 }
 
 /// Folders as classes: `class/mesh`, or `class/train/mesh` and `class/test/mesh`.

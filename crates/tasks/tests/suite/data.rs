@@ -955,6 +955,14 @@ fn labels_beside_all_meshes_are_those_that_are_meant() {
     fs::write(&slip, text.replacen('2', "1.5", 1)).unwrap();
     let said = refusal(open(&folder));
     assert!(said.contains("1.5 is not a whole number"), "{said}");
+    // Nor does trouble with the first mesh hide that of others.
+    fs::write(folder.path().join("test/00.ply"), "ply\nnonsense").unwrap();
+    fs::write(folder.path().join("train/01.txt"), "0\n1\n").unwrap();
+    let problems = check(&config(&folder), None).problems;
+    for part in ["test/00.ply", "train/01.txt: 2 rows"] {
+        let told = problems.iter().any(|problem| problem.contains(part));
+        assert!(told, "{part}: {problems:#?}");
+    }
 }
 
 #[test]
