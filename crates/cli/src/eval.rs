@@ -166,6 +166,10 @@ fn in_words(evaluation: &Evaluation, task: Task) -> String {
             "  error      {:.6} root mean square, {:.6} mean absolute, over {what}",
             regression.root_mean_square, regression.mean_absolute
         );
+        if let Some(explained) = regression.explained {
+            let share = percent(explained);
+            let _ = writeln!(text, "  explained  {share} of the variance of the targets");
+        }
         if let Some(angle) = regression.mean_angle {
             let _ = writeln!(text, "  angle      {angle:.2} degrees on average");
         }

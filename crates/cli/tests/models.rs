@@ -390,6 +390,8 @@ fn vectors_come_back_to_space() {
     let report = workshop.json("runs/winds/eval-test.json");
     let angle = report["regression"]["mean_angle"].as_f64().unwrap();
     assert!(angle < 45.0, "{report}");
+    let explained = report["regression"]["explained"].as_f64().unwrap();
+    assert!((0.3..1.0).contains(&explained), "{report}");
     let (a, b) = (
         &report["scores"]["error"],
         &report["regression"]["root_mean_square"],

@@ -10,6 +10,10 @@ pub struct RegressionScores {
     pub root_mean_square: f64,
     /// Mean length of the difference: of each scalar its absolute value, of each vector its length.
     pub mean_absolute: f64,
+    /// Share of the variance of the targets that is explained (R squared): of scalars about their means, of vectors
+    /// about zero. None where there is no variance; below 0 for predictions worse than the mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained: Option<f64>,
     /// Mean angle between predicted and true vectors in degrees, over those that are not zero; none where
     /// there are no vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,6 +29,9 @@ pub(crate) struct Sums {
     channels: u64,
     angles: f64,
     vectors: u64,
+    /// Of the targets: sums of each scalar, and of all squares.
+    wanted: Vec<f64>,
+    wanted_squares: f64,
 }
 
 impl Sums {
@@ -37,6 +44,8 @@ impl Sums {
             channels: 0,
             angles: 0.0,
             vectors: 0,
+            wanted: vec![0.0; kind.multiplicity(0)],
+            wanted_squares: 0.0,
         }
     }
 
@@ -55,6 +64,10 @@ impl Sums {
 
     fn add_row(&mut self, found: &[f32], wanted: &[f32]) {
         self.rows += 1;
+        for (sum, &value) in self.wanted.iter_mut().zip(&wanted[self.kind.range(0)]) {
+            *sum += f64::from(value);
+        }
+        self.wanted_squares += wanted.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>();
         for (order, channels) in self.kind.orders() {
             let start = self.kind.range(order).start;
             for channel in start..start + channels {
@@ -78,9 +91,18 @@ impl Sums {
 
     pub fn scores(&self) -> RegressionScores {
         let mean = |sum: f64, count: u64| sum / count.max(1) as f64;
+        let of_means: f64 = self
+            .wanted
+            .iter()
+            .map(|&sum| sum * mean(sum, self.rows))
+            .sum();
+        let variance = self.wanted_squares - of_means;
+        // What is left of constants is rounding.
+        let varies = variance > 1e-12 * self.wanted_squares;
         RegressionScores {
             root_mean_square: mean(self.squares, self.rows).sqrt(),
             mean_absolute: mean(self.lengths, self.channels),
+            explained: varies.then(|| 1.0 - self.squares / variance),
             mean_angle: (self.kind.multiplicity(1) > 0)
                 .then(|| mean(self.angles, self.vectors).to_degrees()),
         }
@@ -103,9 +125,15 @@ mod tests {
         assert!((scores.root_mean_square - 5.5f64.sqrt()).abs() < 1e-6);
         assert!((scores.mean_absolute - (3.0 + 2f64.sqrt()) / 4.0).abs() < 1e-6);
         assert!((scores.mean_angle.unwrap() - 45.0).abs() < 1e-4);
+        // Scalars 4 and 5 about 4.5, vectors of lengths 1 and 2; differences of 3 and of the root of 2.
+        let explained = 1.0 - (9.0 + 2.0) / (0.5 + 1.0 + 4.0);
+        assert!((scores.explained.unwrap() - explained).abs() < 1e-9);
         assert_eq!(
             Sums::new(&FeatureType::scalars(2)).scores().mean_angle,
             None
         );
+        let mut constant = Sums::new(&FeatureType::scalars(1));
+        constant.add(&[1.0, 2.0], &[101_325.0; 2], None);
+        assert_eq!(constant.scores().explained, None);
     }
 }
