@@ -1,5 +1,6 @@
 //! A data set read from beginning to end, and everything that is wrong with it.
 
+use super::classes::listed;
 use super::content::Content;
 use super::dataset::{Inner, gather};
 use super::{DataConfig, Part};
@@ -129,18 +130,13 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
         }
     }
     let classes = class_counts(&inner, &found, &part_of);
-    let absent: Vec<&str> = (classes.iter())
+    let absent: Vec<String> = (classes.iter())
         .filter(|class| class.meshes[0] == 0)
-        .map(|class| class.name.as_str())
+        .map(|class| format!("`{}`", class.name))
         .collect();
     // What was not read because of a problem is not absent.
     if found.iter().all(|found| found.problems.is_empty()) && !absent.is_empty() {
-        let shown = absent[..absent.len().min(10)].join("`, `");
-        let more = match absent.len().saturating_sub(10) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        notes.push(format!("nothing in train is `{shown}`{more}"));
+        notes.push(format!("nothing in train is {}", listed(&absent, 10)));
     }
     Check {
         name: inner.name.clone(),

@@ -82,15 +82,19 @@ impl Classes {
         match self.labels.is_empty() {
             true => format!("0 to {}", self.count.saturating_sub(1)),
             false => {
-                const SHOWN: usize = 50;
-                let words: Vec<String> =
-                    (self.labels.iter().take(SHOWN).map(i64::to_string)).collect();
-                match self.labels.len().saturating_sub(SHOWN) {
-                    0 => words.join(", "),
-                    more => format!("{} and {more} more", words.join(", ")),
-                }
+                let words: Vec<String> = self.labels.iter().map(i64::to_string).collect();
+                listed(&words, 50)
             }
         }
+    }
+}
+
+/// Words with commas between them, and how many there are beyond the first `most`.
+pub(crate) fn listed(words: &[String], most: usize) -> String {
+    let shown = words[..words.len().min(most)].join(", ");
+    match words.len().saturating_sub(most) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 

@@ -319,6 +319,7 @@ fn open_folder(
     };
     let parts = Part::ALL.iter().flat_map(|&part| split.part(part));
     let used: BTreeSet<usize> = parts.copied().collect();
+    let unused = items.len() - used.len();
     let used = used.into_iter().map(|item| &items[item]);
     problems.extend(shared_targets(used, &targets.source));
     let mut template = None;
@@ -416,10 +417,10 @@ fn open_folder(
             ));
         }
     }
-    match split.unused(items.len()) {
+    match unused {
         0 => {}
         1 => notes.push("1 mesh is in no part".into()),
-        unused => notes.push(format!("{unused} meshes are in no part")),
+        _ => notes.push(format!("{unused} meshes are in no part")),
     }
     Ok(Inner {
         name: folder.display().to_string(),

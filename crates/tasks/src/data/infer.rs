@@ -300,7 +300,7 @@ fn files(
     let beside = EXTENSIONS.map(|extension| format!("{{name}}.{extension}"));
     let has_all = |pattern: &String| {
         let source = TargetSource::files(folder, pattern);
-        (items.iter()).all(|item| source.file(item).is_some_and(|file| file.is_file()))
+        items.iter().all(|item| source.has_file(item))
     };
     let elsewhere = match beside.iter().any(has_all) {
         true => Vec::new(),
@@ -321,8 +321,8 @@ fn files(
             unknown: Vec::new(),
             vectors: false,
         };
-        let has_file = |item| targets.source.file(item).is_some_and(|file| file.is_file());
-        let with_file: Vec<_> = probes.iter().filter(|(item, _)| has_file(item)).collect();
+        let has_file = |(item, _): &&(&Item, Content)| targets.source.has_file(item);
+        let with_file: Vec<_> = probes.iter().filter(has_file).collect();
         if with_file.is_empty() {
             continue;
         }
@@ -406,11 +406,11 @@ fn class_folders(items: &[Item]) -> Option<Candidate> {
         let folders: Vec<&str> = item.name.split('/').collect();
         matches!(&folders[..], [_, part, _] if is_part(part))
     });
-    let classes = items.iter().filter_map(|item| item.name.split('/').next());
-    if nested && classes.collect::<BTreeSet<_>>().len() < 2 {
-        return None;
-    }
     if nested {
+        let classes = items.iter().filter_map(|item| item.name.split('/').next());
+        if classes.collect::<BTreeSet<_>>().len() < 2 {
+            return None;
+        }
         let target = TargetDescription {
             pattern: Some("{class}/*/*".into()),
             ..Default::default()

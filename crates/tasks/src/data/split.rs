@@ -130,11 +130,6 @@ impl Split {
         })
     }
 
-    /// How many of `count` meshes are in no part.
-    pub fn unused(&self, count: usize) -> usize {
-        count - self.parts.iter().map(Vec::len).sum::<usize>()
-    }
-
     /// Shares of meshes in random order, rounded; a part with a share has a mesh where there are
     /// enough, training first.
     fn at_random(count: usize, fractions: &Parts<f64>, seed: u64) -> Self {

@@ -60,6 +60,11 @@ impl TargetSource {
     }
 
     /// The file with the target of a mesh, where there is one.
+    /// Whether the file of a mesh is there.
+    pub fn has_file(&self, item: &Item) -> bool {
+        self.file(item).is_some_and(|file| file.is_file())
+    }
+
     /// A file for each mesh, with all its columns.
     pub fn files(folder: &Path, pattern: &str) -> Self {
         Self::Files {

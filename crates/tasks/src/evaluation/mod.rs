@@ -280,11 +280,9 @@ fn run(
                 } => {
                     let found = model.network.forward(&mut tape, batch.levels(), x)?;
                     let mean_square = match &mut counts.regression {
-                        Some(sums) => sums.add(
-                            &objective.unscaled(&found.values()?),
-                            &objective.unscaled(values),
-                            known.as_deref(),
-                        ),
+                        Some(sums) => {
+                            objective.compare(sums, &found.values()?, values, known.as_deref())
+                        }
                         None => 0.0,
                     };
                     let loss = tape.regression(*penalty, found, values, known.as_deref())?;
@@ -383,9 +381,5 @@ impl SampleSource for Relabelled<'_> {
             }
         }
         Ok(sample)
-    }
-
-    fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
-        self.source.checksum(index)
     }
 }

@@ -39,8 +39,18 @@ impl Objective {
         }
     }
 
-    /// Values as a network learns them, in their own units.
-    pub(crate) fn unscaled(&self, values: &[f32]) -> Vec<f32> {
+    /// Adds values as a network learns them to sums in their own units, and returns their mean squared difference.
+    pub(crate) fn compare(
+        &self,
+        sums: &mut regression::Sums,
+        found: &[f32],
+        wanted: &[f32],
+        known: Option<&[bool]>,
+    ) -> f64 {
+        sums.add(&self.unscaled(found), &self.unscaled(wanted), known)
+    }
+
+    fn unscaled(&self, values: &[f32]) -> Vec<f32> {
         let mut values = values.to_vec();
         if let Self::Values { scaling, .. } = self
             && let Some(scaling) = scaling
@@ -98,11 +108,9 @@ impl Objective {
             } => {
                 let x = tape.input(batch.kind().clone(), batch.features())?;
                 let found = network.forward(&mut tape, batch.levels(), x)?;
-                let mean_square = regression::Sums::new(network.output()).add(
-                    &self.unscaled(&found.values()?),
-                    &self.unscaled(values),
-                    known.as_deref(),
-                );
+                let mut sums = regression::Sums::new(network.output());
+                let mean_square =
+                    self.compare(&mut sums, &found.values()?, values, known.as_deref());
                 let loss = tape.regression(*penalty, found, values, known.as_deref())?;
                 (loss, Some(mean_square))
             }
