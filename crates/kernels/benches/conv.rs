@@ -6,7 +6,7 @@
 
 use divan::Bencher;
 use gemcnn_kernels::aggregate::{self, Aggregate};
-use gemcnn_kernels::gauge_conv::{self, GaugeConv, WeightGradients, Weights};
+use gemcnn_kernels::gauge_conv::{self, GaugeConv, Weights};
 use gemcnn_kernels::self_map::{self, SelfMap};
 use gemcnn_kernels::{
     Aggregation, Destination, GraphArrays, GraphParts, Matrix, MatrixMut, Scratch, product,
@@ -106,7 +106,7 @@ impl Layer {
             bias,
         };
         let [neighbour, self_term, bias] = &mut self.gradients;
-        let gradients = WeightGradients {
+        let gradients = Weights {
             neighbour,
             self_term,
             bias,

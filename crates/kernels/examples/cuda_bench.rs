@@ -225,7 +225,7 @@ impl Bench {
             work(1.0),
         );
         let statistics = batch_norm::cuda::statistics(&device, &norm, vertices, x[0].view())?;
-        let normalisation = batch_norm::cuda::Normalisation {
+        let normalisation = batch_norm::Normalisation {
             config: &norm,
             statistics: &statistics,
             gamma: gamma.view(),
@@ -238,7 +238,7 @@ impl Bench {
         let label = format!("normalised regular nonlinearity, {vertices} vertices");
         self.line(&format!("{label}, forward"), time, work(2.0));
         let time = self.time(|set| {
-            let gradients = batch_norm::cuda::NormGradients {
+            let gradients = batch_norm::NormGradients {
                 gamma: dgamma.view_mut(),
                 beta: dbeta.view_mut(),
             };
@@ -294,7 +294,7 @@ impl Bench {
                 }
                 device.set_tile_bytes(tile << 20);
                 let time = self.time(|_| {
-                    let gradients = classifier::cuda::Gradients {
+                    let gradients = classifier::Gradients {
                         features: dh.view_mut(),
                         weight: dweight.view_mut(),
                         bias: dbias.view_mut(),

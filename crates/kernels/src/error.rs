@@ -38,6 +38,15 @@ pub enum KernelError {
         /// How many classes there are.
         classes: usize,
     },
+    /// Arguments on different devices.
+    #[error("an argument is on another device; put it on the device of the others")]
+    OtherDevice,
+    /// An operator that runs on the CPU only.
+    #[error("{operator} has no CUDA version; run it on the CPU")]
+    NoCudaVersion {
+        /// Name of the operator.
+        operator: &'static str,
+    },
     /// Graph arrays that do not fit together.
     #[error("graph arrays: {problem}")]
     Graph {

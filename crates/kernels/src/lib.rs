@@ -35,6 +35,7 @@ pub mod self_map;
 mod simd;
 #[cfg(test)]
 mod testing;
+mod view;
 
 pub use activation::Activation;
 pub use aggregate::Aggregation;
@@ -44,3 +45,4 @@ pub use graph::{EdgePhases, GraphArrays, GraphParts};
 pub use matrix::{Destination, Matrix, MatrixMut, product};
 pub use real::Real;
 pub use scratch::Scratch;
+pub use view::{Executor, HostScratch, OnDevice, Resolve, View, ViewMut};

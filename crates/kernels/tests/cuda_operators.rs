@@ -313,7 +313,7 @@ fn gauge_convolution() {
                 bias: &wb,
             };
             let [dn, ds, db] = &mut sums;
-            let gradients = gauge_conv::WeightGradients {
+            let gradients = gauge_conv::Weights {
                 neighbour: dn,
                 self_term: ds,
                 bias: db,
@@ -342,7 +342,7 @@ fn gauge_convolution() {
                 let up = |values: &[f32]| device.upload(values).unwrap();
                 let (x, dy) = (up(&x), up(&dy));
                 let (neighbour, own, bias) = (up(&neighbour), up(&own), up(&bias));
-                let weights = gauge_conv::cuda::Weights {
+                let weights = gauge_conv::Weights {
                     neighbour: neighbour.view(),
                     self_term: own.view(),
                     bias: bias.view(),
@@ -352,7 +352,7 @@ fn gauge_convolution() {
                 let [mut dn, mut ds, mut db] = before.clone().map(|values| up(&values));
                 gauge_conv::cuda::forward(device, &op, &on_device, x.view(), weights, y.view_mut())
                     .unwrap();
-                let gradients = gauge_conv::cuda::WeightGradients {
+                let gradients = gauge_conv::Weights {
                     neighbour: dn.view_mut(),
                     self_term: ds.view_mut(),
                     bias: db.view_mut(),
@@ -637,7 +637,7 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                         norm_cuda::DeviceStatistics::running(device, gamma.view(), constant.view())
                             .unwrap()
                     };
-                    let normalisation = norm_cuda::Normalisation {
+                    let normalisation = batch_norm::Normalisation {
                         config: &norm,
                         statistics: &statistics,
                         gamma: gamma.view(),
@@ -649,7 +649,7 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                         .unwrap();
                     let start = |value: f32| up(&vec![value; slots]);
                     let (mut norm_dx, mut ndg, mut ndb) = (nan(x.len()), start(0.5), start(0.25));
-                    let gradients = norm_cuda::NormGradients {
+                    let gradients = batch_norm::NormGradients {
                         gamma: ndg.view_mut(),
                         beta: ndb.view_mut(),
                     };
@@ -688,7 +688,7 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                     )
                     .unwrap();
                     let (mut dg, mut db) = (start(0.5), start(0.25));
-                    let gradients = norm_cuda::NormGradients {
+                    let gradients = batch_norm::NormGradients {
                         gamma: dg.view_mut(),
                         beta: db.view_mut(),
                     };
@@ -1108,7 +1108,7 @@ fn fused_classifier() {
             let mut dh = poisoned(device, h.len());
             let mut dw = device.upload(&vec![0.5; weight.len()]).unwrap();
             let mut db = device.upload(&vec![0.25; bias.len()]).unwrap();
-            let gradients = classifier::cuda::Gradients {
+            let gradients = classifier::Gradients {
                 features: dh.view_mut(),
                 weight: dw.view_mut(),
                 bias: db.view_mut(),

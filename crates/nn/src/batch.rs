@@ -1,11 +1,12 @@
 //! Batches of meshes of unequal size: a disjoint union with an offset table.
 
-use crate::NnError;
 use crate::device::{Sent, single};
 use crate::error::check_size;
+use crate::{Device, NnError};
 use gemcnn_kernels::cuda::{CudaDevice, CudaGraph};
+use gemcnn_kernels::pool::cuda::DeviceClusters;
 use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts};
-use gemcnn_kernels::{GraphArrays, GraphParts, Real};
+use gemcnn_kernels::{GraphArrays, GraphParts, OnDevice, Real};
 use gemcnn_mesh::{GaugeGraph, Hierarchy, Level};
 use std::ops::Range;
 use std::sync::Arc;
@@ -58,20 +59,37 @@ impl<T: Real> GraphBatch<T> {
         &self.arrays
     }
 
-    /// The arrays on a GPU, sent there by the first operator that needs them.
-    pub(crate) fn on(&self, device: &CudaDevice) -> Result<Arc<CudaGraph>, NnError> {
+    /// The graph where a device reads it. It is copied to a GPU once, by the first operator that needs it.
+    ///
+    /// # Errors
+    /// Too little memory on the GPU, or another precision than f32 there.
+    pub fn on(&self, device: &Device) -> Result<GraphOn<'_, T>, NnError> {
+        Ok(GraphOn(match device {
+            Device::Cpu => OnDevice::Host(&self.arrays),
+            Device::Cuda(device) => OnDevice::Cuda(self.on_cuda(device)?),
+        }))
+    }
+
+    pub(crate) fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<CudaGraph>, NnError> {
         self.sent.to(device, || {
             Ok(CudaGraph::new(device, single(&self.arrays)?)?)
         })
     }
 
-    /// The same batch with arrays of its own on a GPU.
+    /// The same batch with arrays of its own on a GPU, for a captured step.
     pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
-        let copy = self.on(device)?.duplicate(device)?;
+        let copy = self.on_cuda(device)?.duplicate(device)?;
         Ok(Self {
             arrays: self.arrays.clone(),
             sent: Sent::holding(device, copy),
         })
+    }
+
+    /// Copies another graph with the same numbers of vertices over this one, on a GPU.
+    pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
+        Ok(self
+            .on_cuda(device)?
+            .overwrite(device, &*with.on_cuda(device)?)?)
     }
 
     /// Vertices of all meshes together.
@@ -99,12 +117,124 @@ impl<T: Real> GraphBatch<T> {
     }
 }
 
+/// A graph on the device of a tape, for operators.
+#[derive(Debug)]
+pub struct GraphOn<'g, T>(OnDevice<&'g GraphArrays<T>, Arc<CudaGraph>>);
+
+impl<T: Real> GraphOn<'_, T> {
+    /// The whole graph.
+    pub fn view(&self) -> OnDevice<&GraphArrays<T>, &CudaGraph> {
+        match &self.0 {
+            OnDevice::Host(graph) => OnDevice::Host(graph),
+            OnDevice::Cuda(graph) => OnDevice::Cuda(graph),
+        }
+    }
+
+    /// The ranges of its meshes.
+    pub fn meshes(&self) -> OnDevice<&[u32], &CudaGraph> {
+        match &self.0 {
+            OnDevice::Host(graph) => OnDevice::Host(graph.mesh_offsets()),
+            OnDevice::Cuda(graph) => OnDevice::Cuda(graph),
+        }
+    }
+}
+
+/// The clusters of a batch between two levels of its hierarchies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterBatch<T> {
+    arrays: ClusterArrays<T>,
+    sent: Sent<DeviceClusters>,
+}
+
+/// Clusters on the device of a tape, for operators.
+#[derive(Debug)]
+pub struct ClustersOn<'c, T>(OnDevice<&'c ClusterArrays<T>, Arc<DeviceClusters>>);
+
+impl<T: Real> ClustersOn<'_, T> {
+    /// All clusters.
+    pub fn view(&self) -> OnDevice<&ClusterArrays<T>, &DeviceClusters> {
+        match &self.0 {
+            OnDevice::Host(clusters) => OnDevice::Host(clusters),
+            OnDevice::Cuda(clusters) => OnDevice::Cuda(clusters),
+        }
+    }
+}
+
+impl<T: Real> ClusterBatch<T> {
+    /// Joins the clusters of several meshes.
+    ///
+    /// # Errors
+    /// Arrays that do not fit together, or more vertices than 32-bit indices can address.
+    pub fn new(parts: &[ClusterParts<'_>]) -> Result<Self, NnError> {
+        Ok(Self {
+            arrays: ClusterArrays::union(parts)?,
+            sent: Sent::default(),
+        })
+    }
+
+    /// The arrays that operators read.
+    pub fn arrays(&self) -> &ClusterArrays<T> {
+        &self.arrays
+    }
+
+    /// Vertices of the finer level.
+    pub fn fine_count(&self) -> usize {
+        self.arrays.fine_count()
+    }
+
+    /// Clusters: vertices of the coarser level.
+    pub fn coarse_count(&self) -> usize {
+        self.arrays.coarse_count()
+    }
+
+    /// The clusters where a device reads them. They are copied to a GPU once, by the first operator that
+    /// needs them.
+    ///
+    /// # Errors
+    /// Too little memory on the GPU, or another precision than f32 there.
+    pub fn on(&self, device: &Device) -> Result<ClustersOn<'_, T>, NnError> {
+        Ok(ClustersOn(match device {
+            Device::Cpu => OnDevice::Host(&self.arrays),
+            Device::Cuda(device) => OnDevice::Cuda(self.on_cuda(device)?),
+        }))
+    }
+
+    fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<DeviceClusters>, NnError> {
+        self.sent.to(device, || {
+            Ok(DeviceClusters::new(device, single(&self.arrays)?)?)
+        })
+    }
+
+    fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
+        let copy = self.on_cuda(device)?.duplicate(device)?;
+        Ok(Self {
+            arrays: self.arrays.clone(),
+            sent: Sent::holding(device, copy),
+        })
+    }
+
+    fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
+        Ok(self
+            .on_cuda(device)?
+            .overwrite(device, &*with.on_cuda(device)?)?)
+    }
+}
+
 /// The hierarchies of a batch of meshes: a graph for each level from fine to coarse, and the clusters
-/// between one level and the next.
+/// between one level and the next. A single graph is a hierarchy of one level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HierarchyBatch<T> {
     levels: Vec<GraphBatch<T>>,
-    clusters: Vec<ClusterArrays<T>>,
+    clusters: Vec<ClusterBatch<T>>,
+}
+
+impl<T> From<GraphBatch<T>> for HierarchyBatch<T> {
+    fn from(graph: GraphBatch<T>) -> Self {
+        Self {
+            levels: vec![graph],
+            clusters: Vec::new(),
+        }
+    }
 }
 
 impl<T: Real> HierarchyBatch<T> {
@@ -130,7 +260,7 @@ impl<T: Real> HierarchyBatch<T> {
                     transport: clusters.transport(),
                 })
                 .collect();
-            ClusterArrays::union(&parts)
+            ClusterBatch::new(&parts)
         };
         Ok(Self {
             levels: (0..depth).map(graphs).collect::<Result<_, _>>()?,
@@ -144,12 +274,47 @@ impl<T: Real> HierarchyBatch<T> {
     }
 
     /// Number `i` leads from level `i` to level `i + 1`.
-    pub fn clusters(&self) -> &[ClusterArrays<T>] {
+    pub fn clusters(&self) -> &[ClusterBatch<T>] {
         &self.clusters
+    }
+
+    /// Copies everything to a GPU that is not there yet.
+    pub(crate) fn send(&self, device: &CudaDevice) -> Result<(), NnError> {
+        for graph in &self.levels {
+            graph.on_cuda(device)?;
+        }
+        for clusters in &self.clusters {
+            clusters.on_cuda(device)?;
+        }
+        Ok(())
+    }
+
+    /// The same batch with arrays of its own on a GPU, for a captured step.
+    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
+        let (levels, clusters) = (self.levels.iter(), self.clusters.iter());
+        Ok(Self {
+            levels: levels
+                .map(|l| l.place_on(device))
+                .collect::<Result<_, _>>()?,
+            clusters: clusters
+                .map(|c| c.place_on(device))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Copies another batch with the same numbers of vertices over this one, on a GPU.
+    pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
+        for (to, from) in self.levels.iter().zip(&with.levels) {
+            to.overwrite(device, from)?;
+        }
+        for (to, from) in self.clusters.iter().zip(&with.clusters) {
+            to.overwrite(device, from)?;
+        }
+        Ok(())
     }
 }
 
-/// What a network runs on: one graph, or the graphs of a hierarchy for networks that pool.
+/// What a module runs on: graphs from fine to coarse, and the clusters between them.
 ///
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
@@ -162,27 +327,44 @@ impl<T: Real> HierarchyBatch<T> {
 #[derive(Debug)]
 pub struct Levels<'a, T> {
     graphs: &'a [GraphBatch<T>],
-    clusters: &'a [ClusterArrays<T>],
+    clusters: &'a [ClusterBatch<T>],
 }
 
 impl<'a, T> Levels<'a, T> {
-    /// How many graphs there are.
+    /// Number of graphs.
     pub fn count(self) -> usize {
         self.graphs.len()
     }
 
-    /// The graphs from fine to coarse.
-    pub fn graphs(self) -> &'a [GraphBatch<T>] {
-        self.graphs
+    /// The finest graph.
+    ///
+    /// # Errors
+    /// [`NnError::Levels`] if there is none.
+    pub fn graph(self) -> Result<&'a GraphBatch<T>, NnError> {
+        self.graphs.first().ok_or(NnError::Levels {
+            needed: 1,
+            found: 0,
+        })
     }
 
-    /// Number `i` leads from graph `i` to graph `i + 1`.
-    pub fn clusters(self) -> &'a [ClusterArrays<T>] {
-        self.clusters
+    /// The clusters that lead to the next coarser graph, and the levels from that graph on.
+    ///
+    /// # Errors
+    /// [`NnError::Levels`] if there is no coarser graph.
+    pub fn coarser(self) -> Result<(&'a ClusterBatch<T>, Self), NnError> {
+        match (self.clusters.split_first(), self.graphs.get(1..)) {
+            (Some((first, clusters)), Some(graphs)) if !graphs.is_empty() => {
+                Ok((first, Self { graphs, clusters }))
+            }
+            _ => Err(NnError::Levels {
+                needed: self.graphs.len() + 1,
+                found: self.graphs.len(),
+            }),
+        }
     }
 }
 
-// Derived ones would ask for numbers that can be copied.
+// A derived one would ask for `T: Clone`.
 impl<T> Clone for Levels<'_, T> {
     fn clone(&self) -> Self {
         *self

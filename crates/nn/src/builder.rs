@@ -1,4 +1,4 @@
-//! Making parameters: names by scope, first values from a seed.
+//! Making parameters: names by scope, initial values from a seed.
 
 use crate::{NnError, ParameterId, Parameters, Role};
 use gemcnn_kernels::Real;
@@ -24,7 +24,7 @@ pub struct Builder<'p, T> {
 }
 
 impl<'p, T: Real> Builder<'p, T> {
-    /// Adds to `parameters`, with first values drawn from `seed`.
+    /// Adds to `parameters`, initialised from `seed`.
     pub fn new(parameters: &'p mut Parameters<T>, seed: u64) -> Self {
         Self {
             parameters,
@@ -49,9 +49,19 @@ impl<'p, T: Real> Builder<'p, T> {
         made
     }
 
-    /// How many numbers are trained so far.
-    pub(crate) fn trained_count(&self) -> usize {
+    /// Number of trained parameters so far.
+    pub fn trained_count(&self) -> usize {
         self.parameters.trained_count()
+    }
+
+    /// Lets weight decay act on these parameters alone, among those added so far.
+    pub fn decay_only(&mut self, ids: &[ParameterId]) {
+        let names: Vec<String> = ids
+            .iter()
+            .map(|&id| self.parameters.get(id).name().to_owned())
+            .collect();
+        self.parameters
+            .set_weight_decay(|name| names.iter().any(|decaying| decaying == name));
     }
 
     /// Name of the scope: that of the layer which is being made.
@@ -60,7 +70,7 @@ impl<'p, T: Real> Builder<'p, T> {
     }
 
     /// Name of something in the scope.
-    pub(crate) fn path(&self, name: &str) -> String {
+    pub fn path(&self, name: &str) -> String {
         if self.scope.is_empty() {
             name.into()
         } else {

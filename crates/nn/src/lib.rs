@@ -1,5 +1,8 @@
-//! Gauge equivariant networks on meshes: tape, layers, optimisers, checkpoints and the
-//! equivariance tester.
+//! Gauge equivariant networks on meshes: tape and operators, modules and layers, optimisers, checkpoints
+//! and the equivariance tester.
+//!
+//! Everything is open: an [`Operator`] is a differentiable function for [`Tape::apply`], a [`Module`] is a
+//! layer or a model for training and testing. `docs/extending.md` walks through both.
 
 mod archive;
 mod batch;
@@ -9,23 +12,24 @@ mod device_parameters;
 pub mod equivariance;
 mod error;
 mod initialisation;
-pub mod kernel_basis;
 pub mod layers;
+mod loss;
+mod module;
 mod network;
+mod operator;
+pub mod operators;
 mod optimiser;
 mod parameters;
 mod pool;
-pub mod published;
 mod schedule;
 mod stepper;
 mod storage;
 mod tape;
-mod text;
 mod training_batch;
 mod workspace;
 
 pub use archive::Archive;
-pub use batch::{GraphBatch, HierarchyBatch, Levels};
+pub use batch::{ClusterBatch, ClustersOn, GraphBatch, GraphOn, HierarchyBatch, Levels};
 pub use builder::Builder;
 pub use device::{Device, DeviceChoice};
 pub use error::NnError;
@@ -41,14 +45,17 @@ pub use gemcnn_kernels::regression::Penalty;
 pub use gemcnn_kernels::{
     Activation, Aggregation, FeatureType, KernelError, ParseTypeError, Real, irrep_dimension,
 };
-pub use layers::ConvConfig;
-pub use network::{LayerConfig, Network, NetworkConfig, WeightDecay};
+pub use loss::{Loss, LossOperator, LossValue};
+pub use module::{Head, Module, Part};
+pub use network::{LayerConfig, Network, NetworkConfig, Stage, WeightDecay};
+pub use operator::{Context, Operator, RandomStream};
 pub use optimiser::{Method, Optimiser};
 pub use parameters::{Parameter, ParameterId, Parameters, Role};
 pub use pool::{Buffer, Pool, PoolUsage};
 pub use schedule::{Plateau, Schedule};
 pub use stepper::{StepSettings, Stepper};
-pub use tape::{ConvWeights, LinearWeights, Loss, NormWeights, Tape, Var};
+pub use storage::Storage;
+pub use tape::{Tape, Var};
 pub use training_batch::{BatchTarget, TrainingBatch};
 pub use workspace::Workspace;
 

@@ -1,11 +1,12 @@
 //! The numbers of a network: what is trained, its gradients, and running statistics.
 
-use crate::NnError;
 use crate::device::{single_slice, single_slice_mut};
 use crate::device_parameters::{DeviceParameters, Placement};
 use crate::error::check_size;
-use gemcnn_kernels::Real;
+use crate::{Device, NnError};
 use gemcnn_kernels::cuda::CudaDevice;
+use gemcnn_kernels::random::Stream;
+use gemcnn_kernels::{OnDevice, Real, View, ViewMut};
 use rayon::prelude::*;
 use std::collections::HashMap;
 
@@ -234,42 +235,71 @@ impl<T: Real> Parameters<T> {
         &self.get(id).value
     }
 
-    /// The numbers of some entries; absent ones are empty, and so are those of other parameters whose
-    /// id is out of range, which operators then refuse.
-    pub(crate) fn values_of<const N: usize>(
+    /// Views of the values of some entries where a device reads them. An absent entry is empty, and so is
+    /// an id of other parameters that is out of range, which operators then refuse.
+    pub(crate) fn views<const N: usize>(
         &self,
+        device: &Device,
         ids: [Option<ParameterId>; N],
-    ) -> Result<[&[T]; N], NnError> {
-        self.expect_host()?;
-        Ok(ids.map(|id| {
-            let entry = id.and_then(|id| self.entries.get(id.0));
-            entry.map_or(&[][..], |entry| &entry.value)
-        }))
-    }
-
-    /// Several entries at once, to change them.
-    pub(crate) fn many_mut<const N: usize>(
-        &mut self,
-        ids: [ParameterId; N],
-    ) -> Result<[&mut Parameter<T>; N], NnError> {
-        self.expect_host()?;
-        self.entries
-            .get_disjoint_mut(ids.map(|id| id.0))
-            .map_err(|_| NnError::setting("parameters", "a layer of another network"))
-    }
-
-    /// Takes a gradient out, to be put back by [`put_gradient`](Self::put_gradient): so that values
-    /// can be read while gradients are added to.
-    pub(crate) fn take_gradient(&mut self, id: Option<ParameterId>) -> Vec<T> {
-        id.map_or_else(Vec::new, |id| {
-            std::mem::take(&mut self.get_mut(id).gradient)
+    ) -> Result<[View<'_, T>; N], NnError> {
+        Ok(match device {
+            Device::Cpu => {
+                self.expect_host()?;
+                ids.map(|id| {
+                    let entry = id.and_then(|id| self.entries.get(id.0));
+                    OnDevice::Host(entry.map_or(&[][..], |entry| &entry.value))
+                })
+            }
+            Device::Cuda(device) => self.on(device)?.values_of(ids).map(OnDevice::Cuda),
         })
     }
 
-    pub(crate) fn put_gradient(&mut self, id: Option<ParameterId>, gradient: Vec<T>) {
-        if let Some(id) = id {
-            self.get_mut(id).gradient = gradient;
-        }
+    /// As [`views`](Self::views), to change the values.
+    pub(crate) fn views_mut<const N: usize>(
+        &mut self,
+        device: &Device,
+        ids: [ParameterId; N],
+    ) -> Result<[ViewMut<'_, T>; N], NnError> {
+        Ok(match device {
+            Device::Cpu => {
+                self.expect_host()?;
+                let entries = self.entries.get_disjoint_mut(ids.map(|id| id.0));
+                let entries = entries
+                    .map_err(|_| NnError::setting("parameters", "a layer of another network"))?;
+                entries.map(|entry| OnDevice::Host(&mut entry.value[..]))
+            }
+            Device::Cuda(device) => self.on_mut(device)?.values_mut(ids).map(OnDevice::Cuda),
+        })
+    }
+
+    /// As [`views`](Self::views), with the gradients to add to.
+    #[allow(clippy::type_complexity)]
+    pub(crate) fn gradient_views<const N: usize>(
+        &mut self,
+        device: &Device,
+        ids: [Option<ParameterId>; N],
+    ) -> Result<([View<'_, T>; N], [ViewMut<'_, T>; N]), NnError> {
+        Ok(match device {
+            Device::Cpu => {
+                self.expect_host()?;
+                let mut entries: Vec<Option<&mut Parameter<T>>> =
+                    self.entries.iter_mut().map(Some).collect();
+                let mut gradients = [const { None }; N];
+                let values = std::array::from_fn(|place| {
+                    let entry = ids[place].and_then(|id| entries.get_mut(id.0)?.take());
+                    OnDevice::Host(entry.map_or(&[][..], |entry| {
+                        gradients[place] = Some(&mut entry.gradient[..]);
+                        &entry.value
+                    }))
+                });
+                let gradients = gradients.map(|g| OnDevice::Host(g.unwrap_or_default()));
+                (values, gradients)
+            }
+            Device::Cuda(device) => {
+                let (values, gradients) = self.on_mut(device)?.with_gradients(ids)?;
+                (values.map(OnDevice::Cuda), gradients.map(OnDevice::Cuda))
+            }
+        })
     }
 
     /// The entry with a name.
@@ -358,6 +388,49 @@ impl<T: Real> Parameters<T> {
             }
         }
         Ok(())
+    }
+}
+
+/// How a tape uses parameters.
+pub(crate) enum Access<'a, T> {
+    Inference(&'a Parameters<T>),
+    Training {
+        parameters: &'a mut Parameters<T>,
+        randomness: Stream,
+    },
+    Calibration(&'a mut Parameters<T>),
+}
+
+impl<T> Access<'_, T> {
+    /// The same access for a shorter time.
+    pub fn reborrow(&mut self) -> Access<'_, T> {
+        match self {
+            Self::Inference(parameters) => Access::Inference(parameters),
+            Self::Training {
+                parameters,
+                randomness,
+            } => Access::Training {
+                parameters,
+                randomness: *randomness,
+            },
+            Self::Calibration(parameters) => Access::Calibration(parameters),
+        }
+    }
+
+    /// The parameters, to read them.
+    pub fn parameters(&self) -> &Parameters<T> {
+        match self {
+            Self::Inference(parameters) => parameters,
+            Self::Training { parameters, .. } | Self::Calibration(parameters) => parameters,
+        }
+    }
+
+    /// The parameters, to change them; none in inference.
+    pub fn parameters_mut(&mut self) -> Option<&mut Parameters<T>> {
+        match self {
+            Self::Inference(_) => None,
+            Self::Training { parameters, .. } | Self::Calibration(parameters) => Some(parameters),
+        }
     }
 }
 

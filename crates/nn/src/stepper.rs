@@ -7,7 +7,7 @@
 
 use crate::training_batch::BatchShape;
 use crate::{
-    Device, GraphBatch, Loss, Network, NnError, Optimiser, Parameters, Tape, TrainingBatch,
+    Device, HierarchyBatch, Loss, Module, NnError, Optimiser, Parameters, Tape, TrainingBatch,
     Workspace,
 };
 use gemcnn_kernels::Real;
@@ -31,13 +31,13 @@ pub struct StepSettings {
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
 /// use gemcnn_nn::{
-///     BatchTarget, FeatureType, GraphBatch, Method, Network, Optimiser, StepSettings, Stepper, Stream,
+///     BatchTarget, FeatureType, GraphBatch, HierarchyBatch, Method, Network, Optimiser, StepSettings, Stepper, Stream,
 ///     TrainingBatch, Workspace,
 /// };
 /// let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
 /// let target = BatchTarget::Classes { classes: 2, labels: vec![0; 12], weights: None };
-/// let graph = GraphBatch::<f32>::new([&graph])?;
-/// let batch = TrainingBatch::new(graph, FeatureType::scalars(1), vec![0.5; 12], target)?;
+/// let graphs = HierarchyBatch::from(GraphBatch::<f32>::new([&graph])?);
+/// let batch = TrainingBatch::new(graphs, FeatureType::scalars(1), vec![0.5; 12], target)?;
 ///
 /// let (network, mut parameters) =
 ///     Network::builder(FeatureType::scalars(1)).conv(&FeatureType::scalars(2)).init(1)?;
@@ -75,8 +75,8 @@ struct RecordedStep<T: Real> {
     step: Recording<Loss>,
     /// Where it reads its batch.
     batch: TrainingBatch<T>,
-    /// The graph that was copied there last.
-    graph: Arc<GraphBatch<T>>,
+    /// The graphs that were copied there last.
+    graphs: Arc<HierarchyBatch<T>>,
 }
 
 /// What a recording is bound to beside its batch.
@@ -111,19 +111,19 @@ impl<T: Real> Stepper<T> {
     /// A batch that does not fit the network, settings out of range, or work on a GPU that failed.
     pub fn step(
         &mut self,
-        network: &Network<T>,
+        module: &dyn Module<T>,
         parameters: &mut Parameters<T>,
         optimiser: &mut Optimiser<T>,
         workspace: &mut Workspace<T>,
         batch: &TrainingBatch<T>,
         settings: StepSettings,
     ) -> Result<Loss, NnError> {
-        let recordable = match (workspace.device(), batch.shape()) {
-            (Device::Cuda(device), Some(shape)) if !self.never => Some((device.clone(), shape)),
+        let recordable = match workspace.device() {
+            Device::Cuda(device) if !self.never => Some((device.clone(), batch.shape())),
             _ => None,
         };
         let mut work = Work {
-            network,
+            module,
             parameters,
             optimiser,
             workspace,
@@ -174,13 +174,11 @@ impl<T: Real> Stepper<T> {
         if work.places(device)? != recorded.places {
             return Ok(None);
         }
-        let Some(graph) = batch.graph() else {
-            return Ok(None);
-        };
         recorded.batch.overwrite_rows(device, batch)?;
-        if !Arc::ptr_eq(graph, &recorded.graph) {
-            recorded.batch.overwrite_graph(device, graph)?;
-            recorded.graph = Arc::clone(graph);
+        let graphs = batch.graphs();
+        if !Arc::ptr_eq(graphs, &recorded.graphs) {
+            recorded.batch.graphs().overwrite(device, graphs)?;
+            recorded.graphs = Arc::clone(graphs);
         }
         work.prepare(device)?;
         recorded.step.replay()?;
@@ -197,11 +195,7 @@ impl<T: Real> Stepper<T> {
         shape: BatchShape,
     ) -> Result<Loss, NnError> {
         self.recorded = None;
-        let Some(graph) = batch.graph() else {
-            let what = "pooling to coarser graphs";
-            return Err(CudaError::Recording { what }.into());
-        };
-        let place = batch.place_on(device, graph)?;
+        let place = batch.place_on(device)?;
         work.prepare(device)?;
         let step = device.record(|| work.recorded(&place))?;
         step.replay()?;
@@ -211,7 +205,7 @@ impl<T: Real> Stepper<T> {
             places: work.places(device)?,
             step,
             batch: place,
-            graph: Arc::clone(graph),
+            graphs: Arc::clone(batch.graphs()),
         });
         Ok(loss)
     }
@@ -219,7 +213,7 @@ impl<T: Real> Stepper<T> {
 
 /// What a step works with.
 struct Work<'w, T: Real> {
-    network: &'w Network<T>,
+    module: &'w dyn Module<T>,
     parameters: &'w mut Parameters<T>,
     optimiser: &'w mut Optimiser<T>,
     workspace: &'w mut Workspace<T>,
@@ -234,7 +228,7 @@ impl<T: Real> Work<'_, T> {
         } = self.settings;
         self.parameters.clear_gradients();
         let mut tape = Tape::training(self.workspace, self.parameters, randomness);
-        let loss = self.network.loss(&mut tape, batch)?;
+        let loss = self.module.loss(&mut tape, batch)?;
         tape.backward(&loss)?;
         if let Some(largest) = clip {
             self.parameters.clip_gradients(largest)?;

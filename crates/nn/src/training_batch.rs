@@ -2,11 +2,11 @@
 
 use crate::device::{Sent, single_slice};
 use crate::error::check_size;
+use crate::operators::{DeviceValues, single_targets};
 use crate::storage::Storage;
-use crate::tape::{DeviceValues, single_targets};
 use crate::{Device, GraphBatch, HierarchyBatch, Levels, NnError, Penalty, Targets};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
-use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
+use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::regression::Regression;
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
@@ -36,20 +36,13 @@ pub enum BatchTarget<T> {
     },
 }
 
-/// The graphs of a batch.
-#[derive(Debug, Clone, PartialEq)]
-enum Graphs<T> {
-    One(Arc<GraphBatch<T>>),
-    Hierarchy(Arc<HierarchyBatch<T>>),
-}
-
 /// A batch ready for training steps: graphs, features and targets.
 ///
 /// On a GPU it is sent once, by the first step or, better, ahead of it from another thread
 /// ([`send_ahead`](Self::send_ahead)), so that the copy runs beside the step before.
 #[derive(Debug)]
 pub struct TrainingBatch<T: Real> {
-    graphs: Graphs<T>,
+    graphs: Arc<HierarchyBatch<T>>,
     kind: FeatureType,
     features: Vec<T>,
     target: BatchTarget<T>,
@@ -69,11 +62,12 @@ pub(crate) enum SentTarget {
     Values(Arc<DeviceValues>),
 }
 
-/// What two batches have in common if one can be put in the place of the other.
+/// What two batches have in common if a step that was captured for one can be replayed on the other.
+/// Numbers of edges may differ: captured graphs have spare capacity.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct BatchShape {
-    mesh_offsets: Vec<u32>,
-    edges: usize,
+    /// First vertex of each mesh, for each level.
+    mesh_offsets: Vec<Vec<u32>>,
     kind: FeatureType,
     target: TargetShape,
 }
@@ -85,57 +79,32 @@ enum TargetShape {
 }
 
 impl<T: Real> TrainingBatch<T> {
-    /// A batch on one graph, which batches may share.
-    ///
-    /// # Errors
-    /// Another number of features than the vertices need.
-    pub fn new(
-        graph: impl Into<Arc<GraphBatch<T>>>,
-        kind: FeatureType,
-        features: Vec<T>,
-        target: BatchTarget<T>,
-    ) -> Result<Self, NnError> {
-        Self::on_graphs(Graphs::One(graph.into()), kind, features, target)
-    }
-
-    /// A batch on the graphs of a hierarchy, for networks that pool.
+    /// A batch on graphs, or on hierarchies for models that pool; batches may share them.
     ///
     /// # Errors
     /// Another number of features than the vertices of the finest graph need.
-    pub fn on_hierarchy(
-        hierarchy: impl Into<Arc<HierarchyBatch<T>>>,
+    pub fn new(
+        graphs: impl Into<Arc<HierarchyBatch<T>>>,
         kind: FeatureType,
         features: Vec<T>,
         target: BatchTarget<T>,
     ) -> Result<Self, NnError> {
-        Self::on_graphs(Graphs::Hierarchy(hierarchy.into()), kind, features, target)
-    }
-
-    fn on_graphs(
-        graphs: Graphs<T>,
-        kind: FeatureType,
-        features: Vec<T>,
-        target: BatchTarget<T>,
-    ) -> Result<Self, NnError> {
-        let batch = Self {
+        let graphs = graphs.into();
+        let vertices = (graphs.levels().first()).map_or(0, GraphBatch::vertex_count);
+        let expected = vertices * kind.dimension();
+        check_size("features of the batch", expected, features.len())?;
+        Ok(Self {
             graphs,
             kind,
             features,
             target,
             sent: Sent::default(),
-        };
-        let vertices = (batch.levels().graphs().first()).map_or(0, GraphBatch::vertex_count);
-        let expected = vertices * batch.kind.dimension();
-        check_size("features of the batch", expected, batch.features.len())?;
-        Ok(batch)
+        })
     }
 
     /// Its graphs, from fine to coarse.
     pub fn levels(&self) -> Levels<'_, T> {
-        match &self.graphs {
-            Graphs::One(graph) => Levels::from(&**graph),
-            Graphs::Hierarchy(hierarchy) => Levels::from(&**hierarchy),
-        }
+        Levels::from(&*self.graphs)
     }
 
     /// Type of the features of each vertex.
@@ -163,9 +132,7 @@ impl<T: Real> TrainingBatch<T> {
             return Ok(());
         };
         let ahead = device.ahead();
-        for graph in self.levels().graphs() {
-            graph.on(&ahead)?;
-        }
+        self.graphs.send(&ahead)?;
         self.on(&ahead).map(drop)
     }
 
@@ -202,10 +169,10 @@ impl<T: Real> TrainingBatch<T> {
             }
         };
         Ok(SentBatch {
-            features: Arc::new(Storage::Cuda {
-                device: device.clone(),
-                numbers: device.upload(single_slice(&self.features)?)?,
-            }),
+            features: Arc::new(Storage::on_cuda(
+                device,
+                device.upload(single_slice(&self.features)?)?,
+            )),
             target,
         })
     }
@@ -215,15 +182,11 @@ impl<T: Real> TrainingBatch<T> {
         self.sent.to(device, || self.send(device))
     }
 
-    /// What another batch must have in common to be put in its place; none for hierarchies.
-    pub(crate) fn shape(&self) -> Option<BatchShape> {
-        let Graphs::One(graph) = &self.graphs else {
-            return None;
-        };
-        let arrays = graph.arrays();
-        Some(BatchShape {
-            mesh_offsets: arrays.mesh_offsets().to_vec(),
-            edges: arrays.edge_count(),
+    /// What another batch must have in common for a captured step.
+    pub(crate) fn shape(&self) -> BatchShape {
+        let offsets = |level: &GraphBatch<T>| level.arrays().mesh_offsets().to_vec();
+        BatchShape {
+            mesh_offsets: self.graphs.levels().iter().map(offsets).collect(),
             kind: self.kind.clone(),
             target: match &self.target {
                 BatchTarget::Classes {
@@ -238,23 +201,16 @@ impl<T: Real> TrainingBatch<T> {
                     known,
                 } => TargetShape::Values(kind.clone(), *penalty, values.len(), known.is_some()),
             },
-        })
-    }
-
-    /// The graph, where there is one only.
-    pub(crate) fn graph(&self) -> Option<&Arc<GraphBatch<T>>> {
-        match &self.graphs {
-            Graphs::One(graph) => Some(graph),
-            Graphs::Hierarchy(_) => None,
         }
     }
 
-    /// A batch whose numbers on a GPU are its own, to be overwritten.
-    pub(crate) fn place_on(
-        &self,
-        device: &CudaDevice,
-        graph: &GraphBatch<T>,
-    ) -> Result<Self, NnError> {
+    /// The graphs, which batches may share.
+    pub(crate) fn graphs(&self) -> &Arc<HierarchyBatch<T>> {
+        &self.graphs
+    }
+
+    /// A batch whose buffers on a GPU are its own, to be overwritten.
+    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
         let sent = self.on(device)?;
         let target = match &sent.target {
             SentTarget::Classes(targets) => {
@@ -265,14 +221,12 @@ impl<T: Real> TrainingBatch<T> {
                 target: values.target.duplicate(device)?,
             })),
         };
-        let mut numbers: DeviceBuffer<f32> = device.buffer(sent.features.len())?;
-        device.copy(sent.features.cuda()?, numbers.view_mut())?;
-        let features = Arc::new(Storage::Cuda {
-            device: device.clone(),
-            numbers,
-        });
+        let numbers = device.buffer(sent.features.len())?;
+        let features: Storage<T> = Storage::on_cuda(device, numbers);
+        features.overwrite(&sent.features)?;
+        let features = Arc::new(features);
         Ok(Self {
-            graphs: Graphs::One(Arc::new(graph.place_on(device)?)),
+            graphs: Arc::new(self.graphs.place_on(device)?),
             kind: self.kind.clone(),
             features: Vec::new(),
             target: self.target.clone(),
@@ -283,11 +237,7 @@ impl<T: Real> TrainingBatch<T> {
     /// Copies features and targets of another batch of the same shape over these, on the GPU.
     pub(crate) fn overwrite_rows(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
         let (place, from) = (self.on(device)?, with.on(device)?);
-        if let (Storage::Cuda { numbers: to, .. }, Storage::Cuda { numbers: from, .. }) =
-            (&*place.features, &*from.features)
-        {
-            to.overwrite(device, from)?;
-        }
+        place.features.overwrite(&from.features)?;
         match (&place.target, &from.target) {
             (SentTarget::Classes(to), SentTarget::Classes(from)) => Ok(to.overwrite(device, from)?),
             (SentTarget::Values(to), SentTarget::Values(from)) => {
@@ -295,18 +245,6 @@ impl<T: Real> TrainingBatch<T> {
                 Ok(to.target.overwrite(device, &from.target)?)
             }
             _ => Err(NnError::setting("batch", "a target of another form")),
-        }
-    }
-
-    /// Copies another graph of the same shape over this one, on the GPU.
-    pub(crate) fn overwrite_graph(
-        &self,
-        device: &CudaDevice,
-        with: &GraphBatch<T>,
-    ) -> Result<(), NnError> {
-        match self.graph() {
-            Some(graph) => Ok(graph.on(device)?.overwrite(device, &*with.on(device)?)?),
-            None => Ok(()),
         }
     }
 }

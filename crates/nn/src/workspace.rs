@@ -4,7 +4,7 @@ use crate::{Device, NnError, Pool};
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::random::Stream;
-use gemcnn_kernels::{Real, Scratch};
+use gemcnn_kernels::{Executor, HostScratch, Real, Scratch};
 use std::sync::Arc;
 
 /// The pool of buffers and the working memory of operators, kept from step to step. Each
@@ -66,6 +66,17 @@ impl<T: Real> Workspace<T> {
         match &self.device {
             Device::Cpu => None,
             Device::Cuda(device) => Some(device),
+        }
+    }
+
+    /// Where operators run: the CPU with its scratch memory, or the GPU.
+    pub(crate) fn executor(&mut self) -> Executor<'_, T> {
+        match &self.device {
+            Device::Cpu => Executor::Host(HostScratch {
+                narrow: &mut self.scratch,
+                wide: &mut self.wide_scratch,
+            }),
+            Device::Cuda(device) => Executor::Cuda(device),
         }
     }
 

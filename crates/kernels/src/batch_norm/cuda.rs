@@ -1,6 +1,6 @@
 //! Batch normalisation on a GPU: partial sums in f64, then one pass over the numbers.
 
-use super::{BatchNorm, NormGroups, Origin};
+use super::{BatchNorm, NormGradients, NormGroups, Normalisation, Origin};
 use crate::cuda::reduce::Pieces;
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
@@ -95,27 +95,8 @@ impl DeviceStatistics {
     }
 }
 
-/// A batch normalisation with its statistics and parameters: the map from `x` to `y`.
-#[derive(Debug, Clone, Copy)]
-pub struct Normalisation<'a> {
-    /// The settings.
-    pub config: &'a BatchNorm,
-    /// Mean and variance of each slot.
-    pub statistics: &'a DeviceStatistics,
-    /// Scale of each slot.
-    pub gamma: DeviceSlice<'a, f32>,
-    /// Shift of each slot; only order 0 is shifted.
-    pub beta: DeviceSlice<'a, f32>,
-}
-
-/// Gradients of the parameters, which are added to.
-#[derive(Debug)]
-pub struct NormGradients<'a> {
-    /// Gradient of gamma.
-    pub gamma: DeviceSliceMut<'a, f32>,
-    /// Gradient of beta; that of a slot without order 0 stays as it is.
-    pub beta: DeviceSliceMut<'a, f32>,
-}
+/// A [`Normalisation`] on the device.
+pub type DeviceNormalisation<'a> = Normalisation<'a, &'a DeviceStatistics, DeviceSlice<'a, f32>>;
 
 /// Which columns belong to which slot.
 #[derive(Debug)]
@@ -157,7 +138,7 @@ pub(crate) type Affine = DeviceBuffer<[f32; 4]>;
 /// What passes to every column through the statistics: `(C/V in order 0, w A/V)`.
 pub(crate) type Through = DeviceBuffer<[f32; 2]>;
 
-impl Normalisation<'_> {
+impl DeviceNormalisation<'_> {
     pub(crate) fn check(&self, operator: &'static str) -> Result<(), CudaError> {
         let slots = self.config.slots()?;
         check_length(operator, "mean", self.statistics.mean.view(), slots)?;
@@ -199,7 +180,7 @@ impl Normalisation<'_> {
         device: &CudaDevice,
         partials: &DeviceBuffer<f64>,
         count: usize,
-        gradients: &NormGradients<'_>,
+        gradients: &NormGradients<DeviceSliceMut<'_, f32>>,
     ) -> Result<Through, CudaError> {
         let slots = Slots::new(device, self.config)?;
         let width = self.config.kind.dimension();
@@ -232,11 +213,11 @@ impl Normalisation<'_> {
     }
 }
 
-impl NormGradients<'_> {
+impl NormGradients<DeviceSliceMut<'_, f32>> {
     pub(crate) fn check(
         &self,
         operator: &'static str,
-        normalisation: &Normalisation<'_>,
+        normalisation: &DeviceNormalisation<'_>,
     ) -> Result<(), CudaError> {
         let slots = normalisation.gamma.len();
         check_length(operator, "dgamma", self.gamma.view(), slots)?;
@@ -306,7 +287,7 @@ pub fn statistics(
 /// Settings or lengths that do not fit, or a failed call.
 pub fn forward(
     device: &CudaDevice,
-    normalisation: &Normalisation<'_>,
+    normalisation: DeviceNormalisation<'_>,
     vertices: usize,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
@@ -334,18 +315,18 @@ pub fn forward(
 /// Settings or lengths that do not fit, or a failed call.
 pub fn backward(
     device: &CudaDevice,
-    normalisation: &Normalisation<'_>,
+    normalisation: DeviceNormalisation<'_>,
     vertices: usize,
     x: DeviceSlice<'_, f32>,
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
-    gradients: &NormGradients<'_>,
+    gradients: NormGradients<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     let operator = "batch norm backward";
     let width = normalisation.config.kind.dimension();
     let scalars = normalisation.config.kind.multiplicity(0);
     normalisation.check(operator)?;
-    gradients.check(operator, normalisation)?;
+    gradients.check(operator, &normalisation)?;
     for (name, values) in [("x", x), ("dy", dy), ("dx", dx.view())] {
         check_length(operator, name, values, vertices * width)?;
     }
@@ -373,7 +354,7 @@ pub fn backward(
             ],
         )?;
     }
-    let through = normalisation.finish_sums(device, &partials, pieces.count, gradients)?;
+    let through = normalisation.finish_sums(device, &partials, pieces.count, &gradients)?;
     let function = device.function(SOURCE, &[], "norm_backward")?;
     let count = x.len() as u64;
     // SAFETY: lengths were checked.

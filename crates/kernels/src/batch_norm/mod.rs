@@ -37,7 +37,7 @@ pub mod reference;
 mod tests;
 
 use crate::error::{check_length, check_rows};
-use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
+use crate::{FeatureType, KernelError, Real, Resolve, Scratch, irrep_dimension};
 pub(crate) use fast::{Affine, backward_with};
 use std::ops::Range;
 
@@ -204,29 +204,56 @@ impl Statistics {
     }
 }
 
-/// A batch normalisation with its statistics and parameters: the map from `x` to `y`.
+/// A batch normalisation with its statistics `P` and parameters: the map from `x` to `y`.
 #[derive(Debug, Clone, Copy)]
-pub struct Normalisation<'a, T> {
+pub struct Normalisation<'a, P, S> {
     /// The settings.
     pub config: &'a BatchNorm,
     /// Mean and variance of each slot.
-    pub statistics: &'a Statistics,
+    pub statistics: P,
     /// Scale of each slot.
-    pub gamma: &'a [T],
+    pub gamma: S,
     /// Shift of each slot; only order 0 is shifted.
-    pub beta: &'a [T],
+    pub beta: S,
+}
+
+/// A [`Normalisation`] on the host.
+pub type HostNormalisation<'a, T> = Normalisation<'a, &'a Statistics, &'a [T]>;
+
+impl<'a, P: Resolve, S: Resolve> Resolve for Normalisation<'a, P, S> {
+    type Host = Normalisation<'a, P::Host, S::Host>;
+    type Cuda = Normalisation<'a, P::Cuda, S::Cuda>;
+
+    fn host(self) -> Result<Self::Host, KernelError> {
+        Ok(Normalisation {
+            config: self.config,
+            statistics: self.statistics.host()?,
+            gamma: self.gamma.host()?,
+            beta: self.beta.host()?,
+        })
+    }
+
+    fn cuda(self) -> Result<Self::Cuda, KernelError> {
+        Ok(Normalisation {
+            config: self.config,
+            statistics: self.statistics.cuda()?,
+            gamma: self.gamma.cuda()?,
+            beta: self.beta.cuda()?,
+        })
+    }
 }
 
 /// Gradients of the parameters, which are added to.
 #[derive(Debug)]
-pub struct NormGradients<'a, T> {
+pub struct NormGradients<S> {
     /// Gradient of gamma.
-    pub gamma: &'a mut [T],
+    pub gamma: S,
     /// Gradient of beta; that of a slot without order 0 stays as it is.
-    pub beta: &'a mut [T],
+    pub beta: S,
 }
+crate::view::resolve_fields!(NormGradients { gamma, beta });
 
-impl<T: Real> Normalisation<'_, T> {
+impl<T: Real> HostNormalisation<'_, T> {
     pub(crate) fn check(&self, operator: &'static str) -> Result<(), KernelError> {
         let slots = self.config.slots()?;
         check_length(operator, "mean", &self.statistics.mean, slots)?;
@@ -236,11 +263,11 @@ impl<T: Real> Normalisation<'_, T> {
     }
 }
 
-impl<T: Real> NormGradients<'_, T> {
+impl<T: Real> NormGradients<&mut [T]> {
     pub(crate) fn check(
         &self,
         operator: &'static str,
-        normalisation: &Normalisation<'_, T>,
+        normalisation: &HostNormalisation<'_, T>,
     ) -> Result<(), KernelError> {
         let slots = normalisation.gamma.len();
         check_length(operator, "dgamma", self.gamma, slots)?;
@@ -269,7 +296,7 @@ pub fn statistics<T: Real>(
 /// # Errors
 /// Settings or lengths that do not fit.
 pub fn forward<T: Real>(
-    normalisation: &Normalisation<'_, T>,
+    normalisation: HostNormalisation<'_, T>,
     vertices: usize,
     x: &[T],
     y: &mut [T],
@@ -279,7 +306,7 @@ pub fn forward<T: Real>(
     normalisation.check(operator)?;
     check_rows(operator, "x", x, vertices, width)?;
     check_rows(operator, "y", y, vertices, width)?;
-    fast::forward(normalisation, x, y);
+    fast::forward(&normalisation, x, y);
     Ok(())
 }
 
@@ -288,24 +315,32 @@ pub fn forward<T: Real>(
 /// # Errors
 /// Settings or lengths that do not fit.
 pub fn backward<T: Real>(
-    normalisation: &Normalisation<'_, T>,
+    normalisation: HostNormalisation<'_, T>,
     vertices: usize,
     x: &[T],
     dy: &[T],
     dx: &mut [T],
-    gradients: &mut NormGradients<'_, T>,
+    mut gradients: NormGradients<&mut [T]>,
     scratch: &mut Scratch<f64>,
 ) -> Result<(), KernelError> {
     let operator = "batch norm backward";
     let width = normalisation.config.kind.dimension();
     normalisation.check(operator)?;
-    gradients.check(operator, normalisation)?;
+    gradients.check(operator, &normalisation)?;
     check_rows(operator, "x", x, vertices, width)?;
     check_rows(operator, "dy", dy, vertices, width)?;
     check_rows(operator, "dx", dx, vertices, width)?;
     let fill = |rows: Range<usize>, gradient: &mut [T]| {
         gradient.copy_from_slice(&dy[rows.start * width..rows.end * width]);
     };
-    backward_with(normalisation, vertices, x, dx, gradients, scratch, fill);
+    backward_with(
+        &normalisation,
+        vertices,
+        x,
+        dx,
+        &mut gradients,
+        scratch,
+        fill,
+    );
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! Rows of logits are padded with zeros to a multiple of 32 classes, and so is a copy of the weights, so
 //! that all three products work on aligned rows.
 
-use super::OPERATOR;
+use super::{Gradients, Map, OPERATOR, RowResults};
 use crate::cross_entropy::cuda::{
     DeviceScore, DeviceTargets, ROW_BLOCKS, RowScores, SoftmaxRows, empty_score, sums_bias,
 };
@@ -15,38 +15,10 @@ use crate::cuda::{
 };
 use crate::{KernelError, elementwise};
 
-/// A linear map to classes, and the classes it should find.
-#[derive(Debug, Clone, Copy)]
-pub struct Classifier<'a> {
-    /// Length of one row of features.
-    pub channels: usize,
-    /// `W`, `[classes, channels]`.
-    pub weight: DeviceSlice<'a, f32>,
-    /// `b`, one for each class.
-    pub bias: DeviceSlice<'a, f32>,
-    /// Labels of the rows, and weights of the classes.
-    pub targets: &'a DeviceTargets,
-}
-
-/// Where gradients go.
-#[derive(Debug)]
-pub struct Gradients<'a> {
-    /// Gradient of the features `[rows, channels]`, overwritten.
-    pub features: DeviceSliceMut<'a, f32>,
-    /// Gradient of the weights `[classes, channels]`, added to.
-    pub weight: DeviceSliceMut<'a, f32>,
-    /// Gradient of the bias, added to.
-    pub bias: DeviceSliceMut<'a, f32>,
-}
-
-/// What to write down for every row, beside the score; as [`Rows`](super::Rows).
-#[derive(Debug, Default)]
-pub struct Rows<'a> {
-    /// Class with the largest logit, the lower one in ties; also for rows without label.
-    pub predictions: Option<DeviceSliceMut<'a, u32>>,
-    /// How many classes come before that of the label.
-    pub ranks: Option<DeviceSliceMut<'a, u32>>,
-}
+/// A [`Map`] on the device.
+pub type Classifier<'a> = Map<DeviceSlice<'a, f32>, &'a DeviceTargets>;
+/// [`RowResults`] on the device.
+pub type Rows<'a> = RowResults<DeviceSliceMut<'a, u32>>;
 
 impl Classifier<'_> {
     fn check(&self, features: DeviceSlice<'_, f32>, rows: &Rows<'_>) -> Result<(), KernelError> {
@@ -125,7 +97,7 @@ pub fn loss_and_gradients(
     classifier: &Classifier<'_>,
     features: DeviceSlice<'_, f32>,
     dloss: f64,
-    mut gradients: Gradients<'_>,
+    mut gradients: Gradients<DeviceSliceMut<'_, f32>>,
     rows: Rows<'_>,
 ) -> Result<DeviceScore, CudaError> {
     classifier.check(features, &rows)?;

@@ -58,7 +58,7 @@ pub fn loss_and_gradients<T: Real>(
     classifier: &Classifier<'_, T>,
     features: &[T],
     dloss: f64,
-    gradients: Gradients<'_, T>,
+    gradients: Gradients<&mut [T]>,
     rows: Rows<'_>,
     scratch: &mut Scratch<T>,
 ) -> Result<Score, KernelError> {

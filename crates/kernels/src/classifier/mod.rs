@@ -32,39 +32,59 @@ use crate::{KernelError, Real};
 
 pub use fast::{evaluate, loss_and_gradients};
 
-/// A linear map to classes, and the classes it should find.
+/// A linear map to classes with weights `S`, and the labels `L` of the rows.
 #[derive(Debug, Clone, Copy)]
-pub struct Classifier<'a, T> {
+pub struct Map<S, L> {
     /// Length of one row of features.
     pub channels: usize,
     /// `W`, `[classes, channels]`.
-    pub weight: &'a [T],
+    pub weight: S,
     /// `b`, one for each class.
-    pub bias: &'a [T],
+    pub bias: S,
     /// Labels of the rows, and weights of the classes.
-    pub targets: Targets<'a, T>,
+    pub targets: L,
 }
+
+/// A [`Map`] on the host.
+pub type Classifier<'a, T> = Map<&'a [T], Targets<'a, T>>;
 
 /// Where gradients go.
 #[derive(Debug)]
-pub struct Gradients<'a, T> {
+pub struct Gradients<S> {
     /// Gradient of the features `[rows, channels]`, overwritten.
-    pub features: &'a mut [T],
+    pub features: S,
     /// Gradient of the weights `[classes, channels]`, added to.
-    pub weight: &'a mut [T],
+    pub weight: S,
     /// Gradient of the bias, added to.
-    pub bias: &'a mut [T],
+    pub bias: S,
 }
+crate::view::resolve_fields!(Gradients {
+    features,
+    weight,
+    bias
+});
 
-/// What to write down for every row, beside the score.
-#[derive(Debug, Default)]
-pub struct Rows<'a> {
+/// Optional results for every row, beside the score.
+#[derive(Debug)]
+pub struct RowResults<S> {
     /// Class with the largest logit, the lower one in ties; also for rows without label.
-    pub predictions: Option<&'a mut [u32]>,
+    pub predictions: Option<S>,
     /// How many classes come before that of the label, so that a row is among the best `k` if its
     /// rank is below `k`; [`IGNORE`](crate::cross_entropy::IGNORE) for rows without label. Classes
     /// that are not comparable to it, because of NaN, come before it.
-    pub ranks: Option<&'a mut [u32]>,
+    pub ranks: Option<S>,
+}
+
+/// [`RowResults`] on the host.
+pub type Rows<'a> = RowResults<&'a mut [u32]>;
+
+impl<S> Default for RowResults<S> {
+    fn default() -> Self {
+        Self {
+            predictions: None,
+            ranks: None,
+        }
+    }
 }
 
 const OPERATOR: &str = "classifier";
@@ -78,7 +98,7 @@ impl<T: Real> Classifier<'_, T> {
         self.targets.check(OPERATOR)
     }
 
-    fn check_gradients(&self, gradients: &Gradients<'_, T>) -> Result<(), KernelError> {
+    fn check_gradients(&self, gradients: &Gradients<&mut [T]>) -> Result<(), KernelError> {
         let (rows, classes) = (self.targets.labels.len(), self.targets.classes);
         let width = self.channels;
         check_length(

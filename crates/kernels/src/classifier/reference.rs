@@ -12,7 +12,7 @@ pub fn loss_and_gradients<T: Real>(
     classifier: &Classifier<'_, T>,
     features: &[T],
     dloss: f64,
-    gradients: Gradients<'_, T>,
+    gradients: Gradients<&mut [T]>,
     rows: Rows<'_>,
 ) -> Result<Score, KernelError> {
     classifier.check_gradients(&gradients)?;

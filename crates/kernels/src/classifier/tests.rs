@@ -69,7 +69,7 @@ impl<T: Real> Problem<T> {
     /// Parameter gradients start at 0.25, to see that they are added to.
     fn solve(
         &self,
-        solver: impl FnOnce(&Classifier<'_, T>, &[T], Gradients<'_, T>, Rows<'_>) -> Score,
+        solver: impl FnOnce(&Classifier<'_, T>, &[T], Gradients<&mut [T]>, Rows<'_>) -> Score,
     ) -> Answer<T> {
         let mut answer = Answer {
             score: Score::default(),
@@ -155,25 +155,27 @@ fn evaluation_gives_the_score_of_training_and_the_ranks_of_the_definition() {
 fn gradients_are_those_of_the_loss() {
     let problem = Problem::<f64>::new((6, 5, 3));
     let weights = [1.0, 0.0, 2.0, 0.5, 3.0];
-    let weighted =
-        |features: &[f64], weight: &[f64], bias: &[f64], gradients: Option<Gradients<'_, f64>>| {
-            let mut classifier = problem.classifier();
-            classifier.targets.class_weights = Some(&weights);
-            let classifier = Classifier {
-                weight,
-                bias,
-                ..classifier
-            };
-            let (rows, scratch) = (Rows::default(), &mut Scratch::new());
-            match gradients {
-                Some(gradients) => {
-                    loss_and_gradients(&classifier, features, 1.0, gradients, rows, scratch)
-                }
-                None => evaluate(&classifier, features, rows, scratch),
-            }
-            .unwrap()
-            .loss
+    let weighted = |features: &[f64],
+                    weight: &[f64],
+                    bias: &[f64],
+                    gradients: Option<Gradients<&mut [f64]>>| {
+        let mut classifier = problem.classifier();
+        classifier.targets.class_weights = Some(&weights);
+        let classifier = Classifier {
+            weight,
+            bias,
+            ..classifier
         };
+        let (rows, scratch) = (Rows::default(), &mut Scratch::new());
+        match gradients {
+            Some(gradients) => {
+                loss_and_gradients(&classifier, features, 1.0, gradients, rows, scratch)
+            }
+            None => evaluate(&classifier, features, rows, scratch),
+        }
+        .unwrap()
+        .loss
+    };
     let (h, w, b) = (&problem.features, &problem.weight, &problem.bias);
     let (mut dh, mut dw, mut db) = (vec![0.0; h.len()], vec![0.0; w.len()], vec![0.0; b.len()]);
     let gradients = Gradients {

@@ -49,14 +49,14 @@ pub fn accumulate(
 /// Lengths that differ, or a failed call.
 pub fn scale(
     device: &CudaDevice,
-    factor: f32,
+    factor: f64,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     check_length("scale", "y", y.view(), x.len())?;
     let function = device.function(SOURCE, &[], "scale")?;
     // SAFETY: both have the same length.
-    unsafe { function.over(x.len(), args![factor, x, &y, x.len() as u64]) }
+    unsafe { function.over(x.len(), args![factor as f32, x, &y, x.len() as u64]) }
 }
 
 /// Where the numbers of a row come from.

@@ -60,8 +60,9 @@ pub fn accumulate<T: Real>(a: &[T], y: &mut [T]) -> Result<(), KernelError> {
 ///
 /// # Errors
 /// Lengths that differ.
-pub fn scale<T: Real>(factor: T, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
+pub fn scale<T: Real>(factor: f64, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_length("scale", "y", y, x.len())?;
+    let factor = T::of(factor);
     y.par_chunks_mut(BLOCK)
         .zip(x.par_chunks(BLOCK))
         .for_each(|(y, x)| {

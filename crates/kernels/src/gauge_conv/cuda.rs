@@ -2,7 +2,7 @@
 //! many vertices at a time as fit the device's tile size, and every order of the result is one product.
 
 use super::stacked::{Order, Stack};
-use super::{GaugeConv, OPERATOR};
+use super::{GaugeConv, OPERATOR, Weights};
 use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, GatherRun, TensorProduct};
 use crate::cuda::reduce::{RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows};
@@ -12,28 +12,6 @@ use crate::cuda::{
 };
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
-
-/// Weights of a gauge convolution on the device; those that its settings leave out are empty.
-#[derive(Debug, Clone, Copy)]
-pub struct Weights<'a> {
-    /// `K(0)` of each ring: `[rings, D_out, D_in]`.
-    pub neighbour: DeviceSlice<'a, f32>,
-    /// As in [`self_map`](crate::self_map).
-    pub self_term: DeviceSlice<'a, f32>,
-    /// One number for each scalar output.
-    pub bias: DeviceSlice<'a, f32>,
-}
-
-/// Gradients of the weights, which a backward pass adds to.
-#[derive(Debug)]
-pub struct WeightGradients<'a> {
-    /// As [`Weights::neighbour`].
-    pub neighbour: DeviceSliceMut<'a, f32>,
-    /// As [`Weights::self_term`].
-    pub self_term: DeviceSliceMut<'a, f32>,
-    /// As [`Weights::bias`].
-    pub bias: DeviceSliceMut<'a, f32>,
-}
 
 /// One direction of a convolution, ready for the device.
 #[derive(Debug)]
@@ -216,7 +194,7 @@ impl Plan {
     fn stacked(
         &self,
         device: &CudaDevice,
-        weights: Weights<'_>,
+        weights: Weights<DeviceSlice<'_, f32>>,
     ) -> Result<DeviceBuffer<f32>, CudaError> {
         let (stack, count) = match self.fused(device) {
             Some(fused) => (&fused.stack, fused.weights),
@@ -266,7 +244,7 @@ impl GaugeConv {
         graph: &CudaGraph,
         x: DeviceSlice<'_, f32>,
         (y_name, y): (&'static str, DeviceSlice<'_, f32>),
-        weights: Weights<'_>,
+        weights: Weights<DeviceSlice<'_, f32>>,
     ) -> Result<(), KernelError> {
         self.radial().check(OPERATOR)?;
         let vertices = graph.vertex_count();
@@ -296,7 +274,7 @@ pub fn forward(
     op: &GaugeConv,
     graph: &CudaGraph,
     x: DeviceSlice<'_, f32>,
-    weights: Weights<'_>,
+    weights: Weights<DeviceSlice<'_, f32>>,
     mut y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     op.check_device(graph, x, ("y", y.view()), weights)?;
@@ -358,10 +336,10 @@ pub fn backward(
     op: &GaugeConv,
     graph: &CudaGraph,
     x: DeviceSlice<'_, f32>,
-    weights: Weights<'_>,
+    weights: Weights<DeviceSlice<'_, f32>>,
     dy: DeviceSlice<'_, f32>,
     mut dx: Option<DeviceSliceMut<'_, f32>>,
-    gradients: WeightGradients<'_>,
+    gradients: Weights<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     op.check_device(graph, x, ("dy", dy), weights)?;
     for (name, values, expected) in [

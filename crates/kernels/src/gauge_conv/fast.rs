@@ -1,7 +1,7 @@
 //! The gauge convolution tile by tile: gather a tile into the cache, then multiply it.
 
 use super::stacked::Stack;
-use super::{GaugeConv, WeightGradients, Weights};
+use super::{GaugeConv, Weights};
 use crate::aggregate::Direction;
 use crate::narrow::{Left, Sizes, narrow_product};
 use crate::parallel::{TILE, reduction_block, spread, sum_partials, worker_count};
@@ -21,7 +21,7 @@ pub(super) fn forward<T: Real>(
     op: &GaugeConv,
     graph: &GraphArrays<T>,
     x: &[T],
-    weights: Weights<'_, T>,
+    weights: Weights<&[T]>,
     y: &mut [T],
     scratch: &mut Scratch<T>,
 ) {
@@ -155,10 +155,10 @@ pub(super) fn backward<T: Real>(
     op: &GaugeConv,
     graph: &GraphArrays<T>,
     x: &[T],
-    weights: Weights<'_, T>,
+    weights: Weights<&[T]>,
     dy: &[T],
     dx: Option<&mut [T]>,
-    mut gradients: WeightGradients<'_, T>,
+    mut gradients: Weights<&mut [T]>,
     scratch: &mut Scratch<T>,
 ) {
     let vertices = graph.vertex_count();

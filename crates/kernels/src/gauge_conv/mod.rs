@@ -69,27 +69,22 @@ pub struct GaugeConv {
     pub bias: bool,
 }
 
-/// Weights of a gauge convolution; those that its settings leave out are empty.
+/// Weights of a gauge convolution, or their gradients, which a backward pass adds to. `S` is a slice on
+/// the host or on a GPU; weights that the settings leave out are empty.
 #[derive(Debug, Clone, Copy)]
-pub struct Weights<'a, T> {
+pub struct Weights<S> {
     /// `K(0)` of each ring: `[rings, D_out, D_in]`.
-    pub neighbour: &'a [T],
+    pub neighbour: S,
     /// As in [`self_map`].
-    pub self_term: &'a [T],
+    pub self_term: S,
     /// One number for each scalar output.
-    pub bias: &'a [T],
+    pub bias: S,
 }
-
-/// Gradients of the weights, which a backward pass adds to.
-#[derive(Debug)]
-pub struct WeightGradients<'a, T> {
-    /// As [`Weights::neighbour`].
-    pub neighbour: &'a mut [T],
-    /// As [`Weights::self_term`].
-    pub self_term: &'a mut [T],
-    /// As [`Weights::bias`].
-    pub bias: &'a mut [T],
-}
+crate::view::resolve_fields!(Weights {
+    neighbour,
+    self_term,
+    bias
+});
 
 impl GaugeConv {
     /// The method's convolution: sum over neighbours, one ring, self term and bias.
@@ -140,7 +135,7 @@ impl GaugeConv {
         graph: &GraphArrays<T>,
         x: &[T],
         (y_name, y): (&'static str, &[T]),
-        weights: Weights<'_, T>,
+        weights: Weights<&[T]>,
     ) -> Result<(), KernelError> {
         self.radial().check(OPERATOR)?;
         let vertices = graph.vertex_count();
@@ -166,8 +161,8 @@ impl GaugeConv {
         x: &[T],
         dy: &[T],
         dx: Option<&[T]>,
-        weights: Weights<'_, T>,
-        gradients: &WeightGradients<'_, T>,
+        weights: Weights<&[T]>,
+        gradients: &Weights<&mut [T]>,
     ) -> Result<(), KernelError> {
         self.check(graph, x, ("dy", dy), weights)?;
         for (name, values, expected) in [
@@ -194,7 +189,7 @@ pub fn forward<T: Real>(
     op: &GaugeConv,
     graph: &GraphArrays<T>,
     x: &[T],
-    weights: Weights<'_, T>,
+    weights: Weights<&[T]>,
     y: &mut [T],
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
@@ -212,10 +207,10 @@ pub fn backward<T: Real>(
     op: &GaugeConv,
     graph: &GraphArrays<T>,
     x: &[T],
-    weights: Weights<'_, T>,
+    weights: Weights<&[T]>,
     dy: &[T],
     dx: Option<&mut [T]>,
-    gradients: WeightGradients<'_, T>,
+    gradients: Weights<&mut [T]>,
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     op.check_backward(graph, x, dy, dx.as_deref(), weights, &gradients)?;

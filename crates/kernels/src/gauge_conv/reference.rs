@@ -1,6 +1,6 @@
 //! The gauge convolution as its formula says it: one matrix-vector product for each edge.
 
-use super::{GaugeConv, WeightGradients, Weights};
+use super::{GaugeConv, Weights};
 use crate::aggregate::reference::{reversed, rotated};
 use crate::self_map::{self, SelfMap};
 use crate::{GraphArrays, KernelError, Real};
@@ -34,7 +34,7 @@ pub fn forward<T: Real>(
     op: &GaugeConv,
     graph: &GraphArrays<T>,
     x: &[T],
-    weights: Weights<'_, T>,
+    weights: Weights<&[T]>,
     y: &mut [T],
 ) -> Result<(), KernelError> {
     op.check(graph, x, ("y", y), weights)?;
@@ -80,10 +80,10 @@ pub fn backward<T: Real>(
     op: &GaugeConv,
     graph: &GraphArrays<T>,
     x: &[T],
-    weights: Weights<'_, T>,
+    weights: Weights<&[T]>,
     dy: &[T],
     dx: &mut [T],
-    gradients: WeightGradients<'_, T>,
+    gradients: Weights<&mut [T]>,
 ) -> Result<(), KernelError> {
     op.check_backward(graph, x, dy, Some(dx), weights, &gradients)?;
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());

@@ -10,7 +10,7 @@
 //! (features to output) and the transposed one (gradients to input) differ in the strides at which
 //! the weights are read and in the sign of `b` of the self term.
 
-use super::{GaugeConv, WeightGradients, Weights};
+use super::{GaugeConv, Weights};
 use crate::aggregate::{Direction, Gather, Row};
 use crate::self_map::{self, blocks, signed};
 use crate::{Real, irrep_dimension};
@@ -169,7 +169,7 @@ impl<'a> Stack<'a> {
     }
 
     /// Stacks the weights.
-    pub fn fill<T: Real>(&self, weights: Weights<'_, T>, stacked: &mut [T]) {
+    pub fn fill<T: Real>(&self, weights: Weights<&[T]>, stacked: &mut [T]) {
         let stacked = std::cell::Cell::from_mut(stacked).as_slice_of_cells();
         self.visit(
             |place, from, negative| {
@@ -181,7 +181,7 @@ impl<'a> Stack<'a> {
     }
 
     /// Adds the gradient of the stacked weights to those of the weights.
-    pub fn fold<T: Real>(&self, stacked: &[T], gradients: &mut WeightGradients<'_, T>) {
+    pub fn fold<T: Real>(&self, stacked: &[T], gradients: &mut Weights<&mut [T]>) {
         let (neighbour, own) = (&mut *gradients.neighbour, &mut *gradients.self_term);
         self.visit(
             |place, to, negative| {

@@ -51,7 +51,7 @@ impl<T: Real> Parameters<T> {
         }
     }
 
-    fn weights(&self) -> Weights<'_, T> {
+    fn weights(&self) -> Weights<&[T]> {
         Weights {
             neighbour: &self.neighbour,
             self_term: &self.own,
@@ -59,8 +59,8 @@ impl<T: Real> Parameters<T> {
         }
     }
 
-    fn gradients(&mut self) -> WeightGradients<'_, T> {
-        WeightGradients {
+    fn gradients(&mut self) -> Weights<&mut [T]> {
+        Weights {
             neighbour: &mut self.neighbour,
             self_term: &mut self.own,
             bias: &mut self.bias,

@@ -7,3 +7,6 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 pub mod transport;
+
+pub use global::{max, max_backward, mean, mean_backward};
+pub use transport::{pool, pool_backward, unpool, unpool_backward};

@@ -5,7 +5,8 @@
 use super::{Regular, harmonic};
 use crate::KernelError;
 use crate::activation::cuda::{defines as activation_defines, literals};
-use crate::batch_norm::cuda::{Affine, NormGradients, Normalisation, Through};
+use crate::batch_norm::NormGradients;
+use crate::batch_norm::cuda::{Affine, DeviceNormalisation, Through};
 use crate::cuda::reduce::{Pieces, column_threads};
 use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
@@ -21,7 +22,7 @@ const MOST_LITERALS: usize = 4096;
 const VERTICES_OF_THREAD: usize = 4;
 
 /// A regular nonlinearity made ready for a device. Samples are always made by matrices.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct DevicePlan {
     config: Regular,
     channels: usize,
@@ -145,7 +146,7 @@ impl DevicePlan {
     fn check_normalisation(
         &self,
         operator: &'static str,
-        normalisation: &Normalisation<'_>,
+        normalisation: &DeviceNormalisation<'_>,
     ) -> Result<(), CudaError> {
         normalisation.check(operator)?;
         if normalisation.config.kind != self.config.input {
@@ -223,13 +224,13 @@ pub fn backward(
 pub fn forward_normalised(
     device: &CudaDevice,
     plan: &DevicePlan,
-    normalisation: &Normalisation<'_>,
+    normalisation: DeviceNormalisation<'_>,
     vertices: usize,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     let operator = "normalised regular forward";
-    plan.check_normalisation(operator, normalisation)?;
+    plan.check_normalisation(operator, &normalisation)?;
     plan.check_lengths(operator, vertices, &[("x", x)], ("y", y.view()))?;
     let affine = normalisation.affine(device)?;
     plan.run_forward(device, Some(&affine), vertices, x, &y)
@@ -243,16 +244,16 @@ pub fn forward_normalised(
 pub fn backward_normalised(
     device: &CudaDevice,
     plan: &DevicePlan,
-    normalisation: &Normalisation<'_>,
+    normalisation: DeviceNormalisation<'_>,
     vertices: usize,
     x: DeviceSlice<'_, f32>,
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
-    gradients: &NormGradients<'_>,
+    gradients: NormGradients<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     let operator = "normalised regular backward";
-    plan.check_normalisation(operator, normalisation)?;
-    gradients.check(operator, normalisation)?;
+    plan.check_normalisation(operator, &normalisation)?;
+    gradients.check(operator, &normalisation)?;
     let inputs = [("x", x), ("dx", dx.view())];
     plan.check_lengths(operator, vertices, &inputs, ("dy", dy))?;
     if x.is_empty() {
@@ -280,6 +281,6 @@ pub fn backward_normalised(
             ],
         )?;
     }
-    let through = normalisation.finish_sums(device, &partials, pieces.count, gradients)?;
+    let through = normalisation.finish_sums(device, &partials, pieces.count, &gradients)?;
     plan.run_backward(device, Some((&affine, &through)), vertices, (x, dy), &dx)
 }

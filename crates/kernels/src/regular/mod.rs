@@ -26,9 +26,9 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::batch_norm::{Affine, NormGradients, Normalisation, backward_with};
+use crate::batch_norm::{Affine, HostNormalisation, NormGradients, backward_with};
 use crate::error::check_rows;
-use crate::{Activation, FeatureType, KernelError, Real, Scratch};
+use crate::{Activation, FeatureType, KernelError, Real, Resolve, Scratch};
 pub(crate) use fft::Transforms;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -147,6 +147,21 @@ pub struct Plan<T: Real> {
     /// Channels, and components per channel of input and output.
     shape: Shape,
     engine: Engine<T>,
+    device: cuda::DevicePlan,
+}
+
+/// A plan serves both devices.
+impl<'p, T: Real> Resolve for &'p Plan<T> {
+    type Host = Self;
+    type Cuda = &'p cuda::DevicePlan;
+
+    fn host(self) -> Result<Self, KernelError> {
+        Ok(self)
+    }
+
+    fn cuda(self) -> Result<&'p cuda::DevicePlan, KernelError> {
+        Ok(&self.device)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -178,6 +193,7 @@ impl<T: Real> Plan<T> {
         };
         Ok(Self {
             config: config.clone(),
+            device: cuda::DevicePlan::new(config)?,
             shape,
             engine,
         })
@@ -276,14 +292,14 @@ pub fn backward<T: Real>(
 /// Lengths or types that do not fit.
 pub fn forward_normalised<T: Real>(
     plan: &Plan<T>,
-    normalisation: &Normalisation<'_, T>,
+    normalisation: HostNormalisation<'_, T>,
     vertices: usize,
     x: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
     let operator = "normalised regular forward";
-    check_normalisation(operator, plan, normalisation)?;
-    let affine = Affine::new(normalisation);
+    check_normalisation(operator, plan, &normalisation)?;
+    let affine = Affine::new(&normalisation);
     run_forward(operator, plan, Some(&affine), vertices, x, y)
 }
 
@@ -295,26 +311,34 @@ pub fn forward_normalised<T: Real>(
 #[allow(clippy::too_many_arguments)]
 pub fn backward_normalised<T: Real>(
     plan: &Plan<T>,
-    normalisation: &Normalisation<'_, T>,
+    normalisation: HostNormalisation<'_, T>,
     vertices: usize,
     x: &[T],
     dy: &[T],
     dx: &mut [T],
-    gradients: &mut NormGradients<'_, T>,
+    mut gradients: NormGradients<&mut [T]>,
     scratch: &mut Scratch<f64>,
 ) -> Result<(), KernelError> {
     let operator = "normalised regular backward";
-    check_normalisation(operator, plan, normalisation)?;
-    gradients.check(operator, normalisation)?;
+    check_normalisation(operator, plan, &normalisation)?;
+    gradients.check(operator, &normalisation)?;
     check_backward(operator, plan, vertices, x, dy, dx)?;
-    let affine = Affine::new(normalisation);
+    let affine = Affine::new(&normalisation);
     let (input, output) = (plan.input_width(), plan.output_width());
     let fill = |rows: Range<usize>, gradient: &mut [T]| {
         let x = &x[rows.start * input..rows.end * input];
         let dy = &dy[rows.start * output..rows.end * output];
         plan.backward_rows(Some(&affine), x, dy, gradient);
     };
-    backward_with(normalisation, vertices, x, dx, gradients, scratch, fill);
+    backward_with(
+        &normalisation,
+        vertices,
+        x,
+        dx,
+        &mut gradients,
+        scratch,
+        fill,
+    );
     Ok(())
 }
 
@@ -354,7 +378,7 @@ fn check_backward<T: Real>(
 fn check_normalisation<T: Real>(
     operator: &'static str,
     plan: &Plan<T>,
-    normalisation: &Normalisation<'_, T>,
+    normalisation: &HostNormalisation<'_, T>,
 ) -> Result<(), KernelError> {
     normalisation.check(operator)?;
     if normalisation.config.kind != plan.config.input {

@@ -2,7 +2,7 @@
 //! form: sum over neighbours, self term, no bias.
 
 use gemcnn_fixtures::{GOLDEN_MESHES, Golden};
-use gemcnn_kernels::gauge_conv::{self, GaugeConv, WeightGradients, Weights};
+use gemcnn_kernels::gauge_conv::{self, GaugeConv, Weights};
 use gemcnn_kernels::{FeatureType, GraphArrays, GraphParts, Scratch, self_map};
 
 const IN_CHANNELS: usize = 4;
@@ -112,7 +112,7 @@ fn outputs_and_gradients_equal_the_published_code() {
 
         let mut dx = vec![0.0; x.len()];
         let (mut d_neighbour, mut d_own) = (vec![0.0; neighbour.len()], vec![0.0; own.len()]);
-        let gradients = WeightGradients {
+        let gradients = Weights {
             neighbour: &mut d_neighbour,
             self_term: &mut d_own,
             bias: &mut [],

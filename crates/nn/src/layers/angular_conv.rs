@@ -1,7 +1,7 @@
 //! The baseline that is not equivariant: a band-limited kernel of the angle in a given frame.
 
-use crate::tape::LinearWeights;
-use crate::{Builder, GraphBatch, NnError, Role, Tape, Var, initialisation};
+use crate::operators::LinearWeights;
+use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation};
 use gemcnn_kernels::aggregate::Aggregate;
 use gemcnn_kernels::linear::Linear;
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
@@ -16,16 +16,16 @@ pub struct AngularConvConfig {
     pub outputs: usize,
     /// Highest harmonic `B` of the kernel.
     pub band_limit: usize,
-    /// How neighbours are put together; their sum by default.
+    /// Aggregation over neighbours (default: sum).
     pub aggregation: Aggregation,
-    /// Number of neighbours that first values are scaled for; 6 by default.
+    /// Number of neighbours that the initialisation assumes (default 6).
     pub degree: f64,
-    /// Mean square of an input number that first values are scaled for; 1 by default.
+    /// Mean square of an input number that the initialisation assumes (default 1).
     pub input_moment: f64,
 }
 
 impl AngularConvConfig {
-    /// The defaults.
+    /// Default settings.
     pub fn new(inputs: usize, outputs: usize, band_limit: usize) -> Self {
         Self {
             inputs,
@@ -85,6 +85,7 @@ impl AngularConvConfig {
                 }),
                 self_map: (map(self.inputs), weights(own)),
                 neighbour_map: (map(harmonics * self.inputs), weights(neighbour)),
+                output: FeatureType::scalars(self.outputs),
             })
         })
     }
@@ -96,7 +97,7 @@ impl AngularConvConfig {
 /// y_p = w_0 f_p + s_p sum_q (w_1 + sum_{n=1..B} w_2n cos(n theta_pq) + w_2n+1 sin(n theta_pq)) f_q
 /// ```
 ///
-/// Features are plain numbers that do not turn with the frames, so the result depends on the choice
+/// Features are plain numbers that do not rotate with the frames, so the result depends on the choice
 /// of frames: that is what it is a baseline for.
 #[derive(Debug, Clone)]
 pub struct AngularConv {
@@ -104,24 +105,26 @@ pub struct AngularConv {
     aggregate: Arc<Aggregate>,
     self_map: (Linear, LinearWeights),
     neighbour_map: (Linear, LinearWeights),
+    output: FeatureType,
 }
 
-impl AngularConv {
-    /// Convolves.
-    ///
-    /// # Shapes
-    /// `x`: one row of `inputs` scalars for each vertex; result: one row of `outputs` scalars.
-    ///
-    /// # Errors
-    /// Features of another type or number of rows.
-    pub fn forward<'a, T: Real>(
+impl<T: Real> Module<T> for AngularConv {
+    fn input(&self) -> &FeatureType {
+        &self.aggregate.input
+    }
+
+    fn output(&self) -> &FeatureType {
+        &self.output
+    }
+
+    fn forward<'a>(
         &self,
         tape: &mut Tape<'a, T>,
-        batch: &'a GraphBatch<T>,
+        levels: Levels<'a, T>,
         x: Var<T>,
     ) -> Result<Var<T>, NnError> {
         let mut run = || {
-            let sums = tape.aggregate(&self.aggregate, batch, x.clone())?;
+            let sums = tape.aggregate(&self.aggregate, levels.graph()?, x.clone())?;
             let neighbours = tape.linear(self.neighbour_map.0, self.neighbour_map.1, sums)?;
             let own = tape.linear(self.self_map.0, self.self_map.1, x.clone())?;
             tape.add(neighbours, own)

@@ -1,6 +1,6 @@
 //! Dropout of whole irreps.
 
-use crate::{NnError, Tape, Var};
+use crate::{Levels, Module, NnError, Tape, Var};
 use gemcnn_kernels::dropout::{Dropout, DropoutUnit};
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
@@ -54,15 +54,21 @@ pub struct EquivariantDropout {
     operator: Arc<Dropout>,
 }
 
-impl EquivariantDropout {
-    /// Drops.
-    ///
-    /// # Shapes
-    /// `x` and result: rows of the type.
-    ///
-    /// # Errors
-    /// Features of another type.
-    pub fn forward<T: Real>(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+impl<T: Real> Module<T> for EquivariantDropout {
+    fn input(&self) -> &FeatureType {
+        &self.operator.kind
+    }
+
+    fn output(&self) -> &FeatureType {
+        &self.operator.kind
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        _: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
         tape.dropout(&self.operator, x)
             .map_err(|error| error.in_layer(&self.name))
     }

@@ -1,7 +1,7 @@
 //! The equivariant linear map of each vertex by itself.
 
-use crate::tape::LinearWeights;
-use crate::{Builder, NnError, Role, Tape, Var, initialisation};
+use crate::operators::LinearWeights;
+use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation};
 use gemcnn_kernels::self_map::SelfMap;
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
@@ -70,21 +70,22 @@ pub struct EquivariantLinear {
     weights: LinearWeights,
 }
 
-impl EquivariantLinear {
-    /// Maps each row.
-    ///
-    /// # Shapes
-    /// `x`: rows of the input type; result: as many rows of the output type.
-    ///
-    /// # Errors
-    /// Features of another type.
-    pub fn forward<T: Real>(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        tape.self_map(&self.operator, self.weights, x)
-            .map_err(|error| error.in_layer(&self.name))
+impl<T: Real> Module<T> for EquivariantLinear {
+    fn input(&self) -> &FeatureType {
+        &self.operator.input
     }
 
-    /// Name with the names of the blocks around it.
-    pub fn name(&self) -> &str {
-        &self.name
+    fn output(&self) -> &FeatureType {
+        &self.operator.output
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        _: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        tape.self_map(&self.operator, self.weights, x)
+            .map_err(|error| error.in_layer(&self.name))
     }
 }

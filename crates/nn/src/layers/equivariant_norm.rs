@@ -1,7 +1,7 @@
 //! Batch normalisation that commutes with changes of frame.
 
-use crate::tape::NormWeights;
-use crate::{Builder, NnError, Role, Tape, Var};
+use crate::operators::NormWeights;
+use crate::{Builder, Levels, Module, NnError, Role, Tape, Var};
 use gemcnn_kernels::batch_norm::{BatchNorm, NormGroups};
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
@@ -79,20 +79,28 @@ pub struct EquivariantNorm {
 }
 
 impl EquivariantNorm {
-    /// Normalises.
-    ///
-    /// # Shapes
-    /// `x` and result: rows of the type.
-    ///
-    /// # Errors
-    /// Features of another type.
-    pub fn forward<T: Real>(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        tape.batch_norm(&self.weights, x)
-            .map_err(|error| error.in_layer(&self.name))
+    /// Settings and ids of its parameters.
+    pub fn weights(&self) -> &NormWeights {
+        &self.weights
+    }
+}
+
+impl<T: Real> Module<T> for EquivariantNorm {
+    fn input(&self) -> &FeatureType {
+        &self.weights.config.kind
     }
 
-    /// Where its parameters are.
-    pub(super) fn weights(&self) -> &NormWeights {
-        &self.weights
+    fn output(&self) -> &FeatureType {
+        &self.weights.config.kind
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        _: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        tape.batch_norm(&self.weights, x)
+            .map_err(|error| error.in_layer(&self.name))
     }
 }

@@ -1,0 +1,32 @@
+//! The operators of this crate, one file each. Each file ends with a short form as a method of
+//! [`Tape`](crate::Tape).
+
+mod activation;
+mod aggregate;
+mod batch_norm;
+mod classifier;
+mod combine;
+mod cross_entropy;
+mod dropout;
+mod gauge_conv;
+mod norm_gate;
+mod pool;
+mod regression;
+mod regular;
+mod row_map;
+
+pub use activation::Pointwise;
+pub use aggregate::GaugeAggregate;
+pub use batch_norm::{BatchNormalise, NormWeights};
+pub(crate) use classifier::AnyTargets;
+pub use combine::{Add, Concatenate, Scale, SelectChannels};
+pub use cross_entropy::CrossEntropy;
+pub(crate) use cross_entropy::single_targets;
+pub use dropout::DropIrreps;
+pub use gauge_conv::{ConvWeights, GaugeConvolve};
+pub use norm_gate::{Gate, NormActivate};
+pub use pool::{GlobalMax, GlobalMean, PoolClusters, UnpoolClusters};
+pub(crate) use regression::DeviceValues;
+pub use regression::RegressionLoss;
+pub use regular::RegularActivate;
+pub use row_map::{EquivariantMap, LinearMap, LinearWeights};

@@ -1,0 +1,506 @@
+//! The tape: a forward pass, recorded so that it can be run backward.
+//!
+//! [`Tape::apply`] runs any [`Operator`] on features ([`Var`]) and returns new features. A [`Var`] shares
+//! its buffer; clone it to use it twice. A buffer returns to the memory pool as soon as neither a `Var` nor
+//! a recorded operator holds it. The operators of this crate have short forms as methods, such as
+//! [`Tape::linear`].
+//!
+//! A tape runs on the device of its [`Workspace`]. On a GPU operators are queued; only [`Var::values`],
+//! [`Loss::value`](crate::Loss::value) and the like wait for results.
+//!
+//! [`Tape::backward`] runs the recorded operators in reverse order, adds to the gradients in
+//! [`Parameters`] and frees the features of each operator on the way.
+
+use crate::error::{check_size, expect_scalars};
+use crate::loss::{Loss, LossOperator, LossValue};
+use crate::operator::{Context, Operator};
+use crate::parameters::{Access, Parameters};
+use crate::storage::Storage;
+use crate::{Buffer, Device, NnError, Workspace};
+use gemcnn_kernels::random::Stream;
+use gemcnn_kernels::{FeatureType, Real, Resolve, View};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Features on a tape: rows of one [`FeatureType`].
+#[derive(Debug, Clone)]
+pub struct Var<T: Real> {
+    kind: FeatureType,
+    rows: usize,
+    value: Arc<Storage<T>>,
+    /// Operator that computed it; none for data and in inference.
+    node: Option<NodeId>,
+}
+
+impl<T: Real> Var<T> {
+    /// The output of an operator: `rows` rows of type `kind`.
+    pub fn new(kind: FeatureType, rows: usize, value: impl Into<Arc<Storage<T>>>) -> Self {
+        Self {
+            kind,
+            rows,
+            value: value.into(),
+            node: None,
+        }
+    }
+
+    /// Type of each row.
+    pub fn kind(&self) -> &FeatureType {
+        &self.kind
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of values: rows times the dimension of the type.
+    pub fn values_len(&self) -> usize {
+        self.value.len()
+    }
+
+    /// The values, to be read by an operator.
+    pub fn view(&self) -> View<'_, T> {
+        self.value.view()
+    }
+
+    /// The shared buffer; its values can be changed by `Arc::get_mut` if nobody else holds it.
+    pub fn into_storage(self) -> Arc<Storage<T>> {
+        self.value
+    }
+
+    /// The values on the host, row after row. Values of a GPU are copied, after all queued work.
+    ///
+    /// # Errors
+    /// Work on the GPU that failed.
+    pub fn values(&self) -> Result<Cow<'_, [T]>, NnError> {
+        self.value.read()
+    }
+
+    /// The same numbers as scalars. Only maps that are not equivariant may do this.
+    pub fn into_scalars(self) -> Self {
+        Self {
+            kind: FeatureType::scalars(self.kind.dimension()),
+            ..self
+        }
+    }
+
+    /// Checks the type of the features.
+    ///
+    /// # Errors
+    /// [`NnError::Type`] with `what`, the expected and the found type.
+    pub fn expect_kind(&self, what: &str, expected: &FeatureType) -> Result<(), NnError> {
+        if self.kind == *expected {
+            Ok(())
+        } else {
+            Err(NnError::Type {
+                what: what.into(),
+                expected: expected.clone(),
+                found: self.kind.clone(),
+            })
+        }
+    }
+
+    /// Checks that all features are of order 0.
+    ///
+    /// # Errors
+    /// [`NnError::Type`] with `what` and the found type.
+    pub fn expect_scalars(&self, what: &str) -> Result<(), NnError> {
+        expect_scalars(what, &self.kind)
+    }
+
+    /// Checks the number of rows.
+    ///
+    /// # Errors
+    /// [`NnError::Size`] with `what` and both numbers.
+    pub fn expect_rows(&self, what: &str, expected: usize) -> Result<(), NnError> {
+        check_size(format!("rows of {what}"), expected, self.rows)
+    }
+}
+
+/// A node of one tape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NodeId {
+    tape: u64,
+    index: usize,
+}
+
+/// A recorded operator.
+struct Node<'a, T: Real> {
+    step: Step<'a, T>,
+    /// Nodes of its inputs; none for inputs without gradient.
+    inputs: Vec<Option<usize>>,
+    /// Gradient of the loss by its output, as far as known.
+    gradient: Option<Gradient<T>>,
+}
+
+enum Step<'a, T: Real> {
+    /// Data whose gradient is wanted.
+    Input,
+    Operator(Box<dyn Recorded<T> + 'a>),
+}
+
+/// Gradient by the output of a node: features, or the weight of a loss.
+enum Gradient<T: Real> {
+    Features(Storage<T>),
+    Loss(f64),
+}
+
+/// An operator with what it saved, whatever its type.
+trait Recorded<T: Real> {
+    fn backward(
+        self: Box<Self>,
+        context: &mut Context<'_, T>,
+        gradient: Gradient<T>,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Storage<T>>>, NnError>;
+}
+
+struct RecordedOperator<O, S, const N: usize>(O, S);
+struct RecordedLoss<O, S, const N: usize>(O, S);
+
+impl<T: Real, const N: usize, O: Operator<T, N>> Recorded<T> for RecordedOperator<O, O::Saved, N> {
+    fn backward(
+        self: Box<Self>,
+        context: &mut Context<'_, T>,
+        gradient: Gradient<T>,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Storage<T>>>, NnError> {
+        let Gradient::Features(gradient) = gradient else {
+            return Ok(Vec::new());
+        };
+        let wanted = std::array::from_fn(|i| wanted[i]);
+        let gradients = self.0.backward(context, self.1, gradient, wanted)?;
+        Ok(gradients.into())
+    }
+}
+
+impl<T: Real, const N: usize, O: LossOperator<T, N>> Recorded<T> for RecordedLoss<O, O::Saved, N> {
+    fn backward(
+        self: Box<Self>,
+        context: &mut Context<'_, T>,
+        gradient: Gradient<T>,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Storage<T>>>, NnError> {
+        let Gradient::Loss(weight) = gradient else {
+            return Ok(Vec::new());
+        };
+        let wanted = std::array::from_fn(|i| wanted[i]);
+        let gradients = self.0.backward(context, self.1, weight, wanted)?;
+        Ok(gradients.into())
+    }
+}
+
+/// A forward pass over operators, and its backward pass.
+///
+/// ```
+/// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
+/// use gemcnn_nn::{Builder, GraphBatch, Module, Parameters, Stream, Tape, Workspace};
+/// use gemcnn_nn::layers::GemConvConfig;
+///
+/// let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
+/// let batch = GraphBatch::<f32>::new([&graph])?;
+/// let mut parameters = Parameters::new();
+/// let conv = GemConvConfig::new("1x0".parse()?, "2x0 + 2x1".parse()?)
+///     .init("conv", &mut Builder::new(&mut parameters, 1))?;
+///
+/// let mut workspace = Workspace::default();
+/// let mut tape = Tape::training(&mut workspace, &mut parameters, Stream { seed: 1, step: 0 });
+/// let x = tape.input("1x0".parse()?, &[0.5; 12])?;
+/// let y = conv.forward(&mut tape, (&batch).into(), x)?;
+/// let loss = tape.mean_square(y, &[1.0; 12 * 6])?;
+/// tape.backward(&loss)?;
+/// assert!(parameters.gradient_norm()? > 0.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Tape<'a, T: Real> {
+    workspace: &'a mut Workspace<T>,
+    access: Access<'a, T>,
+    nodes: Vec<Node<'a, T>>,
+    id: u64,
+    random_steps: u64,
+}
+
+impl<'a, T: Real> Tape<'a, T> {
+    /// A tape that records, for training. Dropout draws from `randomness`: one seed for a run, one
+    /// step number for each training step.
+    pub fn training(
+        workspace: &'a mut Workspace<T>,
+        parameters: &'a mut Parameters<T>,
+        randomness: Stream,
+    ) -> Self {
+        Self::new(
+            workspace,
+            Access::Training {
+                parameters,
+                randomness,
+            },
+        )
+    }
+
+    /// A tape that records nothing: normalisations use their running statistics, dropout is off, and
+    /// features are freed as soon as their last [`Var`] is dropped.
+    pub fn inference(workspace: &'a mut Workspace<T>, parameters: &'a Parameters<T>) -> Self {
+        Self::new(workspace, Access::Inference(parameters))
+    }
+
+    /// A tape for one pass before training, which records nothing. Each gauge convolution rescales its
+    /// weights, order by order of its output, so that components have mean square 1 on this data.
+    /// Following layers see the rescaled features. Normalisations use the statistics of the data and
+    /// dropout is off.
+    pub fn calibrating(workspace: &'a mut Workspace<T>, parameters: &'a mut Parameters<T>) -> Self {
+        Self::new(workspace, Access::Calibration(parameters))
+    }
+
+    fn new(workspace: &'a mut Workspace<T>, access: Access<'a, T>) -> Self {
+        static TAPES: AtomicU64 = AtomicU64::new(0);
+        Self {
+            workspace,
+            access,
+            nodes: Vec::new(),
+            id: TAPES.fetch_add(1, Ordering::Relaxed),
+            random_steps: 0,
+        }
+    }
+
+    /// True if it records.
+    pub fn is_training(&self) -> bool {
+        matches!(self.access, Access::Training { .. })
+    }
+
+    /// Device it runs on.
+    pub fn device(&self) -> &Device {
+        self.workspace.device()
+    }
+
+    /// Copies data to the device of the tape: rows of `kind`.
+    ///
+    /// # Errors
+    /// A number of values that is not a multiple of the type's dimension.
+    pub fn input(&mut self, kind: FeatureType, values: &[T]) -> Result<Var<T>, NnError> {
+        let width = kind.dimension();
+        let rows = values.len().checked_div(width).unwrap_or(0);
+        check_size(
+            format!("numbers in {rows} rows of {kind}"),
+            rows * width,
+            values.len(),
+        )?;
+        Ok(Var::new(kind, rows, self.workspace.put(values)?))
+    }
+
+    /// Data that is on the device of the tape already.
+    pub(crate) fn shared_input(&self, kind: FeatureType, values: &Arc<Storage<T>>) -> Var<T> {
+        let rows = values.len().checked_div(kind.dimension()).unwrap_or(0);
+        Var::new(kind, rows, Arc::clone(values))
+    }
+
+    /// As [`input`](Self::input), for data whose gradient is wanted:
+    /// [`backward_to`](Self::backward_to) returns it.
+    ///
+    /// # Errors
+    /// As [`input`](Self::input).
+    pub fn tracked_input(&mut self, kind: FeatureType, values: &[T]) -> Result<Var<T>, NnError> {
+        let mut input = self.input(kind, values)?;
+        if self.is_training() {
+            input.node = Some(self.push(Step::Input, Vec::new()));
+        }
+        Ok(input)
+    }
+
+    /// Applies an operator.
+    ///
+    /// # Errors
+    /// Inputs of another tape, and those of the operator.
+    pub fn apply<O, const N: usize>(
+        &mut self,
+        operator: O,
+        inputs: [Var<T>; N],
+    ) -> Result<Var<T>, NnError>
+    where
+        O: Operator<T, N> + 'a,
+        O::Saved: 'a,
+    {
+        let nodes = self.nodes_of(&inputs)?;
+        let needed = operator.has_parameters() || nodes.iter().any(Option::is_some);
+        let (mut output, saved) = operator.forward(&mut self.context(), inputs)?;
+        if self.is_training() && needed {
+            let step = Box::new(RecordedOperator::<_, _, N>(operator, saved));
+            output.node = Some(self.push(Step::Operator(step), nodes));
+        }
+        Ok(output)
+    }
+
+    /// Applies a loss operator: the end of a forward pass.
+    ///
+    /// # Errors
+    /// Inputs of another tape, and those of the operator.
+    pub fn apply_loss<O, const N: usize>(
+        &mut self,
+        operator: O,
+        inputs: [Var<T>; N],
+    ) -> Result<Loss, NnError>
+    where
+        O: LossOperator<T, N> + 'a,
+        O::Saved: 'a,
+    {
+        let nodes = self.nodes_of(&inputs)?;
+        let (value, saved) = operator.forward(&mut self.context(), inputs)?;
+        Ok(self.record_loss(value, operator, saved, nodes))
+    }
+
+    /// Records a loss whose value is known.
+    pub(crate) fn record_loss<O, const N: usize>(
+        &mut self,
+        value: LossValue,
+        operator: O,
+        saved: O::Saved,
+        nodes: Vec<Option<usize>>,
+    ) -> Loss
+    where
+        O: LossOperator<T, N> + 'a,
+        O::Saved: 'a,
+    {
+        let node = self.is_training().then(|| {
+            let step = Box::new(RecordedLoss::<_, _, N>(operator, saved));
+            self.push(Step::Operator(step), nodes)
+        });
+        Loss::new(value, node)
+    }
+
+    /// Runs everything that `loss` depends on backward and adds to the parameters' gradients.
+    ///
+    /// # Errors
+    /// An inference tape, or a loss of another tape.
+    pub fn backward(self, loss: &Loss) -> Result<(), NnError> {
+        self.backward_sum(&[(loss, 1.0)])
+    }
+
+    /// As [`backward`](Self::backward), for a weighted sum of losses.
+    ///
+    /// # Errors
+    /// An inference tape, or a loss of another tape.
+    pub fn backward_sum(mut self, losses: &[(&Loss, f64)]) -> Result<(), NnError> {
+        self.run_backward(losses, &[]).map(drop)
+    }
+
+    /// As [`backward`](Self::backward); also returns the gradients by tracked inputs.
+    ///
+    /// # Errors
+    /// An inference tape, or a loss or an input of another tape.
+    pub fn backward_to(
+        mut self,
+        loss: &Loss,
+        inputs: &[&Var<T>],
+    ) -> Result<Vec<Buffer<T>>, NnError> {
+        self.run_backward(&[(loss, 1.0)], inputs)
+    }
+
+    fn run_backward(
+        &mut self,
+        losses: &[(&Loss, f64)],
+        inputs: &[&Var<T>],
+    ) -> Result<Vec<Buffer<T>>, NnError> {
+        if !self.is_training() {
+            return Err(NnError::NotTraining {
+                what: "a backward pass",
+            });
+        }
+        for (loss, weight) in losses {
+            if let Some(index) = self.index_of(loss.node())? {
+                self.accumulate(index, Gradient::Loss(*weight))?;
+            }
+        }
+        let mut wanted = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            wanted.push((
+                self.index_of(input.node)?,
+                self.workspace.pool.zeros(input.value.len()),
+            ));
+        }
+        while let Some(node) = self.nodes.pop() {
+            let Some(gradient) = node.gradient else {
+                continue;
+            };
+            match (node.step, gradient) {
+                (Step::Input, Gradient::Features(gradient)) => {
+                    let index = self.nodes.len();
+                    for (_, target) in wanted.iter_mut().filter(|(i, _)| *i == Some(index)) {
+                        target.copy_from_slice(&gradient.read()?);
+                    }
+                }
+                (Step::Input, Gradient::Loss(_)) => {}
+                (Step::Operator(step), gradient) => {
+                    let wants: Vec<bool> = node.inputs.iter().map(Option::is_some).collect();
+                    let gradients = step.backward(&mut self.context(), gradient, &wants)?;
+                    for (input, gradient) in node.inputs.into_iter().zip(gradients) {
+                        if let (Some(index), Some(gradient)) = (input, gradient) {
+                            self.accumulate(index, Gradient::Features(gradient))?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(wanted.into_iter().map(|(_, gradient)| gradient).collect())
+    }
+
+    /// Adds to the gradient of a node.
+    fn accumulate(&mut self, index: usize, gradient: Gradient<T>) -> Result<(), NnError> {
+        let Some(node) = self.nodes.get_mut(index) else {
+            return Ok(());
+        };
+        match (&mut node.gradient, gradient) {
+            (Some(Gradient::Features(sum)), Gradient::Features(gradient)) => {
+                self.workspace.accumulate(sum, &gradient)?;
+            }
+            (Some(Gradient::Loss(sum)), Gradient::Loss(weight)) => *sum += weight,
+            (empty, gradient) => *empty = Some(gradient),
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, step: Step<'a, T>, inputs: Vec<Option<usize>>) -> NodeId {
+        self.nodes.push(Node {
+            step,
+            inputs,
+            gradient: None,
+        });
+        NodeId {
+            tape: self.id,
+            index: self.nodes.len() - 1,
+        }
+    }
+
+    /// Nodes of inputs.
+    pub(crate) fn nodes_of(&self, inputs: &[Var<T>]) -> Result<Vec<Option<usize>>, NnError> {
+        inputs.iter().map(|x| self.index_of(x.node)).collect()
+    }
+
+    fn index_of(&self, node: Option<NodeId>) -> Result<Option<usize>, NnError> {
+        match node {
+            Some(node) if node.tape != self.id => Err(NnError::setting(
+                "tape",
+                "features or a loss of another tape; put them on this one as input",
+            )),
+            node => Ok(node.map(|node| node.index)),
+        }
+    }
+
+    /// What operators work with.
+    pub(crate) fn context(&mut self) -> Context<'_, T> {
+        Context {
+            workspace: self.workspace,
+            access: self.access.reborrow(),
+            random_steps: &mut self.random_steps,
+        }
+    }
+}
+
+impl<T: Real> Var<T> {
+    /// The values on the host without a copy.
+    ///
+    /// # Errors
+    /// Features on a GPU.
+    pub fn host(&self) -> Result<&[T], NnError> {
+        Ok(self.view().host()?)
+    }
+}
