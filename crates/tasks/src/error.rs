@@ -108,3 +108,9 @@ impl TaskError {
         |source| Self::File { path, source }
     }
 }
+
+impl From<gemcnn_view::plot::WriteError> for TaskError {
+    fn from(gemcnn_view::plot::WriteError { path, source }: gemcnn_view::plot::WriteError) -> Self {
+        Self::File { path, source }
+    }
+}

@@ -9,7 +9,6 @@ pub mod experiments;
 mod features;
 pub mod mnist;
 pub mod models;
-pub mod plot;
 pub mod predict;
 mod sample;
 mod scaling;

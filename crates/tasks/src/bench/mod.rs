@@ -17,11 +17,11 @@ pub use memory::PeakMemory;
 pub use work::Work;
 
 use crate::TaskError;
-use crate::plot::{Axis, Chart, Panel, Series};
 use clock::{Clock, Timing};
 use gemcnn_mesh::shapes::{Cells, torus};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh};
 use gemcnn_nn::{Device, GraphBatch, NnError};
+use gemcnn_view::plot::{Axis, Chart, Panel, Series};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;

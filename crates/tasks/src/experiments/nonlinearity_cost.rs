@@ -7,7 +7,6 @@
 
 use super::random::Draws;
 use crate::models::{GemModel, NonlinearityChoice};
-use crate::plot::{Axis, Chart, Line, PALETTE, Panel, Series};
 use crate::{Task, TaskError};
 use gemcnn_kernels::KernelError;
 use gemcnn_kernels::regular::{self, Method, Plan};
@@ -17,6 +16,7 @@ use gemcnn_nn::{
     Activation, Device, FeatureType, GraphBatch, Network, NetworkConfig, NnError, Optimiser,
     Parameters, Rows, Stream, Tape, Targets, Workspace,
 };
+use gemcnn_view::plot::{Axis, Chart, Line, PALETTE, Panel, Series};
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::time::Instant;

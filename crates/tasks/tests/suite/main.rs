@@ -6,5 +6,4 @@ mod equivariance;
 mod mnist;
 mod models;
 mod nonlinearity_cost;
-mod plot;
 mod training;

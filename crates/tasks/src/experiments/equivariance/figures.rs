@@ -1,7 +1,7 @@
 //! The figures, arranged as in the paper: error over depth on the left, over samples on the right.
 
 use super::{Model, Precision, Report, Row, Surface, Transform};
-use crate::plot::{Axis, Chart, Colour, Line, PALETTE, Panel, Series};
+use gemcnn_view::plot::{Axis, Chart, Colour, Line, PALETTE, Panel, Series};
 
 impl Report {
     /// All figures with the stems of their file names.

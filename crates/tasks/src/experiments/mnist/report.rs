@@ -6,8 +6,8 @@ use super::{
 };
 use crate::TaskError;
 use crate::mnist::Mnist;
-use crate::plot::{Axis, Chart, Panel, Series};
-use gemcnn_mesh::render::{RenderOptions, Shading, Up, View, render};
+use gemcnn_view::plot::{Axis, Chart, Panel, Series};
+use gemcnn_view::render::{RenderOptions, Shading, Up, View, render};
 use std::fmt;
 use std::path::Path;
 

@@ -5,7 +5,7 @@
 //! oriented meshes look right. The same input gives the same pixels on any number of threads.
 //!
 //! ```
-//! use gemcnn_mesh::render::{RenderOptions, colour_map, render};
+//! use gemcnn_view::render::{RenderOptions, colour_map, render};
 //! use gemcnn_mesh::shapes;
 //! let mesh = shapes::icosphere(3)?;
 //! let heat: Vec<[u8; 3]> = mesh.vertices().iter().map(|p| colour_map(0.5 + 0.5 * p.y)).collect();
@@ -27,7 +27,7 @@ pub use view::{Up, View};
 
 use glam::DVec3;
 
-use crate::Mesh;
+use gemcnn_mesh::Mesh;
 use soup::Soup;
 
 /// Most pixels along either side of a picture.

@@ -6,7 +6,7 @@
 //! the same bytes.
 //!
 //! ```
-//! use gemcnn_tasks::plot::{Axis, Chart, Panel, Series};
+//! use gemcnn_view::plot::{Axis, Chart, Panel, Series};
 //! let curve = |rate: f64| (1..=10).map(move |epoch| (epoch as f64, (-rate * epoch as f64).exp()));
 //! let chart = Chart::new("Learning curves").panel(
 //!     Panel::new("Loss", Axis::linear("epoch"), Axis::log("cross-entropy"))
@@ -27,7 +27,6 @@ mod svg;
 pub use axis::{Axis, Scale};
 pub use scene::Colour;
 
-use crate::TaskError;
 use std::path::{Path, PathBuf};
 
 /// Colours that people with any kind of colour vision tell apart on white, after Okabe and Ito.
@@ -101,24 +100,31 @@ impl Chart {
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub fn write(&self, stem: &Path) -> Result<[PathBuf; 2], TaskError> {
-        let paths = [".png", ".svg"].map(|ending| with_ending(stem, ending));
+    pub fn write(&self, stem: &Path) -> Result<[PathBuf; 2], WriteError> {
+        let paths = ["png", "svg"].map(|extension| stem.with_added_extension(extension));
         for (path, bytes) in paths
             .iter()
             .zip([self.to_png(), self.to_svg().into_bytes()])
         {
-            gemcnn_mesh::write_atomically(path, |file| file.write_all(&bytes))
-                .map_err(TaskError::file(path))?;
+            gemcnn_mesh::write_atomically(path, |file| file.write_all(&bytes)).map_err(
+                |source| WriteError {
+                    path: path.clone(),
+                    source,
+                },
+            )?;
         }
         Ok(paths)
     }
 }
 
-/// A path with more at its end, whatever dots it has.
-pub(crate) fn with_ending(stem: &Path, ending: &str) -> PathBuf {
-    let mut name = stem.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
+/// A file of a chart that cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {source}")]
+pub struct WriteError {
+    /// The file.
+    pub path: PathBuf,
+    /// The error of the operating system.
+    pub source: std::io::Error,
 }
 
 /// `value` brought into a range; the lower end if it is not a number.

@@ -6,9 +6,7 @@ use rayon::prelude::*;
 use super::colour::linear_table;
 use super::view::Camera;
 use super::{Arrow, RenderError, RenderOptions, Shading};
-use crate::Mesh;
-use crate::polygon::vector_area;
-use crate::triangulate::triangulate;
+use gemcnn_mesh::{Mesh, triangulate, vector_area};
 
 /// Faces whose planes differ by more than this (cosine of 50 degrees) are not rounded into each
 /// other.

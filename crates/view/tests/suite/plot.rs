@@ -1,6 +1,6 @@
 //! Charts through their public interface: well-formed, the same every time, unmoved by odd data.
 
-use gemcnn_tasks::plot::{Axis, Chart, Line, PALETTE, Panel, Series};
+use gemcnn_view::plot::{Axis, Chart, Line, PALETTE, Panel, Series};
 
 fn decay(rate: f64) -> impl Iterator<Item = (f64, f64)> {
     (1..=10).map(move |depth| (f64::from(depth), (-rate * f64::from(depth)).exp()))

@@ -35,7 +35,7 @@ impl View {
     ///
     /// ```
     /// use gemcnn_mesh::DVec3;
-    /// use gemcnn_mesh::render::{Up, View};
+    /// use gemcnn_view::render::{Up, View};
     /// let from_the_right = View::orbit(90.0, 0.0, Up::Z);
     /// assert!(from_the_right.towards_eye.distance(DVec3::X) < 1e-15);
     /// ```

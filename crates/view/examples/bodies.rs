@@ -1,15 +1,15 @@
 //! Statistics of the synthetic bodies, and a picture of some side by side:
 //!
 //! ```text
-//! cargo run --release -p gemcnn-mesh --example bodies -- bodies.png
+//! cargo run --release -p gemcnn-view --example bodies -- bodies.png
 //! ```
 
 use std::error::Error;
 use std::time::Instant;
 
-use gemcnn_mesh::render::{RenderOptions, Up, View, label_colour, render};
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_mesh::{Adjacency, DVec3, Faces, Mesh};
+use gemcnn_view::render::{RenderOptions, Up, View, label_colour, render};
 
 /// Bodies in each row of the picture, and rows.
 const COLUMNS: u64 = 5;

@@ -36,7 +36,7 @@ pub(super) fn srgb_byte(linear: f32) -> u8 {
 /// grey.
 ///
 /// ```
-/// use gemcnn_mesh::render::colour_map;
+/// use gemcnn_view::render::colour_map;
 /// let grey = |[r, g, b]: [u8; 3]| u32::from(r) * 2 + u32::from(g) * 7 + u32::from(b);
 /// assert!(grey(colour_map(0.1)) < grey(colour_map(0.6)));
 /// assert_eq!(colour_map(7.0), colour_map(1.0));
@@ -55,7 +55,7 @@ pub fn colour_map(t: f64) -> [u8; 3] {
 /// A colour for a label: neighbouring labels differ strongly, and the first forty are all distinct.
 ///
 /// ```
-/// use gemcnn_mesh::render::label_colour;
+/// use gemcnn_view::render::label_colour;
 /// assert_ne!(label_colour(0), label_colour(1));
 /// ```
 pub fn label_colour(label: u32) -> [u8; 3] {

@@ -1,10 +1,10 @@
 //! Pictures: what is where, in which colour, in front of what.
 
-use gemcnn_mesh::render::{
-    Arrow, MAX_SIDE, Picture, RenderError, RenderOptions, Shading, Up, View, render,
-};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, Faces, Mesh};
+use gemcnn_view::render::{
+    Arrow, MAX_SIDE, Picture, RenderError, RenderOptions, Shading, Up, View, render,
+};
 
 const WHITE: [u8; 4] = [255; 4];
 
