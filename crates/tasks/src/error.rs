@@ -1,7 +1,6 @@
 //! What can go wrong between a folder of meshes and a trained model.
 
 use crate::data::DataError;
-use crate::mnist::MnistError;
 use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
 use gemcnn_nn::NnError;
 use std::path::PathBuf;
@@ -82,9 +81,6 @@ pub enum TaskError {
         /// Names of the meshes of the step.
         samples: String,
     },
-    /// Digits that cannot be read or fetched.
-    #[error(transparent)]
-    Mnist(#[from] MnistError),
     /// A data set that is not as it should be.
     #[error(transparent)]
     Data(#[from] DataError),
