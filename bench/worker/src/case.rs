@@ -1,11 +1,11 @@
 //! A piece of work: what it works on and with, in a file that both sides read.
 
 use crate::Failure;
+use gemcnn_experiments::mnist;
 use gemcnn_mesh::shapes::{Cells, torus};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh};
 use gemcnn_nn::layers::Regular;
 use gemcnn_nn::{Aggregation, Archive, FeatureType, GraphBatch, Network, NetworkConfig};
-use gemcnn_tasks::experiments::mnist;
 use gemcnn_tasks::{ModelConfig, Task};
 use serde::{Deserialize, Serialize};
 

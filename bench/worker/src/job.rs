@@ -2,13 +2,13 @@
 
 use crate::Failure;
 use crate::case::{Case, Work, gauge_graph, store_graph};
+use gemcnn_experiments::bench::{Convolution, convolution};
 use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_mesh::Mesh;
 use gemcnn_nn::{
     Aggregation, Archive, BatchTarget, Device, GraphBatch, LayerConfig, Method, Network, Optimiser,
     Parameters, Penalty, StepSettings, Stepper, Stream, Tape, TrainingBatch, Var, Workspace,
 };
-use gemcnn_tasks::bench::{Convolution, convolution};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -5,9 +5,9 @@ mod case;
 mod job;
 
 use case::Case;
+use gemcnn_experiments::bench::PeakMemory;
 use gemcnn_nn::{Device, DeviceChoice, NnError, ProductMode};
 use gemcnn_tasks::TaskError;
-use gemcnn_tasks::bench::PeakMemory;
 use job::Job;
 use serde::Deserialize;
 use serde_json::{Value, json};

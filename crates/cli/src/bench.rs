@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use crate::output::{grouped, print};
 use crate::progress;
 use clap::Args;
+use gemcnn_experiments::bench::{self, Extent, Limits, Machine, Report, Row};
 use gemcnn_nn::ProductMode;
-use gemcnn_tasks::bench::{self, Extent, Limits, Machine, Report, Row};
 use std::fmt::Write;
 use std::path::PathBuf;
 

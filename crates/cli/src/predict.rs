@@ -5,13 +5,13 @@ use crate::failure::Failure;
 use crate::mesh::UpAxis;
 use crate::output::{print, print_on, say};
 use clap::Args;
-use gemcnn_mesh::render::{RenderOptions, View};
 use gemcnn_mesh::{Mesh, write_atomically};
 use gemcnn_nn::Workspace;
 use gemcnn_tasks::data::{csv_cell, is_mesh, mesh_files};
 use gemcnn_tasks::predict::{Prediction, PredictionFiles, UniqueNames};
 use gemcnn_tasks::train::TrainedModel;
 use gemcnn_tasks::{Sample, Task, TaskError};
+use gemcnn_view::render::{RenderOptions, View};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 

@@ -16,7 +16,6 @@ mod mesh;
 mod orientation;
 mod points;
 mod polygon;
-pub mod render;
 mod repair;
 mod report;
 pub mod shapes;
@@ -38,5 +37,7 @@ pub use io::{
 };
 pub use mesh::{Faces, Mesh, MeshError};
 pub use points::{Found, PointIndex};
+pub use polygon::vector_area;
 pub use repair::{Repair, RepairError, RepairStep, Repaired, repair};
 pub use report::{MeshReport, TroubleExamples};
+pub use triangulate::triangulate;

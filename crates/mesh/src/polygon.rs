@@ -9,7 +9,7 @@ use glam::DVec3;
 ///
 /// Differences are taken before products, so that a small polygon far from the origin keeps its
 /// digits.
-pub(crate) fn vector_area(corners: impl IntoIterator<Item = DVec3>) -> DVec3 {
+pub fn vector_area(corners: impl IntoIterator<Item = DVec3>) -> DVec3 {
     let mut corners = corners.into_iter();
     let (Some(first), Some(second)) = (corners.next(), corners.next()) else {
         return DVec3::ZERO;

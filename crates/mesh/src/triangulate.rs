@@ -8,7 +8,7 @@ const MOST_CORNERS_CLIPPED: usize = 256;
 /// Cuts a polygon with this area vector into triangles that turn the same way, given by the places
 /// of their corners in `corners`. Convex polygons are fanned from their first corner, others clipped
 /// ear by ear; a polygon that crosses itself gives triangles too, of no particular shape.
-pub(crate) fn triangulate(corners: &[DVec3], area: DVec3, triangles: &mut Vec<[usize; 3]>) {
+pub fn triangulate(corners: &[DVec3], area: DVec3, triangles: &mut Vec<[usize; 3]>) {
     triangles.clear();
     if corners.len() > 3 && corners.len() <= MOST_CORNERS_CLIPPED {
         let flat = flatten(corners, area);

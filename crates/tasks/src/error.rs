@@ -1,7 +1,6 @@
 //! What can go wrong between a folder of meshes and a trained model.
 
 use crate::data::DataError;
-use crate::mnist::MnistError;
 use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
 use gemcnn_nn::NnError;
 use std::path::PathBuf;
@@ -82,9 +81,6 @@ pub enum TaskError {
         /// Names of the meshes of the step.
         samples: String,
     },
-    /// Digits that cannot be read or fetched.
-    #[error(transparent)]
-    Mnist(#[from] MnistError),
     /// A data set that is not as it should be.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -106,5 +102,11 @@ impl TaskError {
     pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         |source| Self::File { path, source }
+    }
+}
+
+impl From<gemcnn_view::plot::WriteError> for TaskError {
+    fn from(gemcnn_view::plot::WriteError { path, source }: gemcnn_view::plot::WriteError) -> Self {
+        Self::File { path, source }
     }
 }

@@ -1,15 +1,10 @@
-//! Learning on meshes: data sets, models for each task, the training loop, metrics and the
-//! experiments of the paper.
+//! Learning on meshes: data sets, models for each task, the training loop, evaluation and prediction.
 
-pub mod bench;
 pub mod data;
 mod error;
 pub mod evaluation;
-pub mod experiments;
 mod features;
-pub mod mnist;
 pub mod models;
-pub mod plot;
 pub mod predict;
 mod sample;
 mod scaling;

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::output;
 use clap::{Args, Subcommand};
-use gemcnn_tasks::mnist::{self, Download};
+use gemcnn_experiments::digits::{self, Download};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ enum Set {
         #[arg(value_name = "DIR", default_value = "mnist")]
         directory: PathBuf,
         /// Address that the names of the files are put after.
-        #[arg(long, value_name = "URL", default_value = mnist::BASE_URL)]
+        #[arg(long, value_name = "URL", default_value = digits::BASE_URL)]
         base_url: String,
     },
 }
@@ -43,7 +43,7 @@ impl Fetch {
             bar.set_style(style);
         }
         let say = |line: String| bar.suspend(|| output::say(line));
-        let result = mnist::fetch(&directory, &base_url, &mut |download| match download {
+        let result = digits::fetch(&directory, &base_url, &mut |download| match download {
             Download::Present { path } => say(format!("{}: is there", path.display())),
             Download::Done { path } => say(format!("{}: fetched and right", path.display())),
             Download::Again { name, problem } => {

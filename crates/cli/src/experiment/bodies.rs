@@ -6,8 +6,8 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::train::{TrainProgress, stop_on_signals};
 use clap::Args;
+use gemcnn_experiments::bodies::{Row, Settings, run};
 use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, DataConfig};
-use gemcnn_tasks::experiments::bodies::{Row, Settings, run};
 use std::path::PathBuf;
 
 /// Train the networks of the paper's table of shape correspondence, and test them on bodies as they are and

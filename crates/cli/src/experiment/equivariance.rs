@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::progress;
 use clap::Args;
-use gemcnn_tasks::experiments::equivariance::{
+use gemcnn_experiments::equivariance::{
     Model, Precision, Report, Settings, Surface, Transform, run,
 };
 use std::fmt::Write;

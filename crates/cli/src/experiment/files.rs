@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::output::write_file;
-use gemcnn_tasks::plot::Chart;
+use gemcnn_view::plot::Chart;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 

@@ -4,11 +4,11 @@ use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::output::{grouped, print, say};
 use clap::Args;
-use gemcnn_nn::ProductMode;
-use gemcnn_tasks::experiments::mnist::{
+use gemcnn_experiments::digits::Mnist;
+use gemcnn_experiments::mnist::{
     Event, Experiment, Model, RateRule, Report, RunResult, RunSettings, Surface,
 };
-use gemcnn_tasks::mnist::Mnist;
+use gemcnn_nn::ProductMode;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::PathBuf;

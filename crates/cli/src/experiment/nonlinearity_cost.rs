@@ -6,8 +6,8 @@ use crate::failure::Failure;
 use crate::output::{count, grouped, print};
 use crate::progress;
 use clap::Args;
+use gemcnn_experiments::nonlinearity_cost::{PAPER, Report, Settings, run};
 use gemcnn_nn::ProductMode;
-use gemcnn_tasks::experiments::nonlinearity_cost::{PAPER, Report, Settings, run};
 use std::fmt::Write;
 use std::path::PathBuf;
 

@@ -4,11 +4,11 @@ use crate::failure::Failure;
 use crate::output::{print, write_file};
 use crate::progress;
 use clap::{Args, ValueEnum};
-use gemcnn_mesh::render::{
-    Arrow, RenderOptions, Shading, Up, View, colour_map, label_colour, render,
-};
 use gemcnn_mesh::{
     AttributeValues, GaugeGraph, GeometryOptions, Mesh, MeshFile, MeshReport, VertexAttribute,
+};
+use gemcnn_view::render::{
+    Arrow, RenderOptions, Shading, Up, View, colour_map, label_colour, render,
 };
 use std::path::PathBuf;
 

@@ -3,8 +3,8 @@
 //! the true one on the template, over the radius in units of the root of the template's area.
 
 use crate::TaskError;
-use crate::plot::{Axis, Chart, Panel, Series};
 use gemcnn_mesh::{GeodesicSolver, Mesh, MeshReport};
+use gemcnn_view::plot::{Axis, Chart, Panel, Series};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -9,13 +9,13 @@ pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
 pub use regression::RegressionScores;
 
 use crate::data::{Cache, Classes, Dataset, Part};
-use crate::plot::{Chart, with_ending};
 use crate::train::{
     BatchPlan, BatchScores, Objective, Prefetch, Scaled, Scores, Tally, TrainedModel, names,
 };
 use crate::{Sample, SampleSource, Target, Task, TaskError};
 use gemcnn_mesh::write_atomically;
 use gemcnn_nn::{BatchTarget, Device, IGNORE, Rows, Tape, Targets, Workspace};
+use gemcnn_view::plot::Chart;
 use geodesic::Confusions;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -70,19 +70,19 @@ impl Evaluation {
     /// A file that cannot be written.
     pub fn write(&self, stem: &Path) -> Result<Vec<PathBuf>, TaskError> {
         let mut paths = Vec::new();
-        let mut write = |ending: &str, text: String| {
-            let path = with_ending(stem, ending);
+        let mut write = |extension: &str, text: String| {
+            let path = stem.with_added_extension(extension);
             write_atomically(&path, |file| file.write_all(text.as_bytes()))
                 .map_err(TaskError::file(&path))?;
             paths.push(path);
             Ok::<_, TaskError>(())
         };
         if let Some(table) = self.to_csv() {
-            write(".csv", table)?;
+            write("csv", table)?;
         }
         let json = serde_json::to_string_pretty(self)
             .map_err(|error| TaskError::setting("evaluation", error.to_string()))?;
-        write(".json", json + "\n")?;
+        write("json", json + "\n")?;
         if let Some(chart) = self.chart() {
             paths.extend(chart.write(stem)?);
         }
@@ -94,7 +94,7 @@ impl Evaluation {
     /// # Errors
     /// A file that cannot be read or holds something else.
     pub fn read(stem: &Path) -> Result<Option<Self>, TaskError> {
-        let path = with_ending(stem, ".json");
+        let path = stem.with_added_extension("json");
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

@@ -2,8 +2,8 @@
 
 use super::Prediction;
 use crate::data::vectors;
-use gemcnn_mesh::render::{colour_map, label_colour};
 use gemcnn_mesh::{AttributeValues, DVec3, Frame, Mesh, VertexAttribute};
+use gemcnn_view::render::{colour_map, label_colour};
 
 /// A colour for each vertex of a template, by where it is: near points look alike, and so do points
 /// that correspond.

@@ -4,8 +4,8 @@ use super::{Prediction, PredictionFiles, UniqueNames};
 use crate::TaskError;
 use crate::data::{Dataset, Part};
 use crate::train::TrainedModel;
-use gemcnn_mesh::render::RenderOptions;
 use gemcnn_nn::{Device, Workspace};
+use gemcnn_view::render::RenderOptions;
 use std::path::Path;
 
 /// How many meshes are shown.

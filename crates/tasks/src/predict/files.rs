@@ -4,11 +4,11 @@ use super::{Prediction, colours};
 use crate::TaskError;
 use crate::data::{Classes, npy_f32, npy_i64, vectors};
 use crate::train::TrainedModel;
-use gemcnn_mesh::render::{Arrow, RenderOptions, render};
 use gemcnn_mesh::{
     AttributeValues, DVec3, Frame, Mesh, MeshReport, VertexAttribute, WriteOptions,
     write_atomically, write_mesh,
 };
+use gemcnn_view::render::{Arrow, RenderOptions, render};
 use std::path::{Path, PathBuf};
 
 /// The hidden file that tells a directory of results.

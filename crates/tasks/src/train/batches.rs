@@ -45,8 +45,9 @@ impl BatchPlan {
     }
 }
 
-/// The numbers below `count` in the random order of one epoch of one seed.
-pub(crate) fn shuffled(count: usize, seed: u64, epoch: u64) -> Vec<usize> {
+/// A random permutation of `0..count`: the order of the samples in one epoch. The same seed and epoch give the
+/// same order.
+pub fn shuffled(count: usize, seed: u64, epoch: u64) -> Vec<usize> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(epoch);
     let mut order: Vec<usize> = (0..count).collect();

@@ -2,7 +2,7 @@
 
 use super::metrics::{Record, Scores};
 use crate::TaskError;
-use crate::plot::{Axis, Chart, Panel, Series};
+use gemcnn_view::plot::{Axis, Chart, Panel, Series};
 use std::path::{Path, PathBuf};
 
 /// Draws the learning curve of a run to `stem.png` and `stem.svg`, and returns their paths: the loss,
@@ -35,5 +35,5 @@ pub fn draw_curve(title: &str, records: &[Record], stem: &Path) -> Result<[PathB
         })),
         false => chart.panel(panel("Error", "root mean square", |scores| scores.error)),
     };
-    chart.write(stem)
+    Ok(chart.write(stem)?)
 }

@@ -17,7 +17,8 @@ mod settings;
 mod stop;
 mod trainer;
 
-pub(crate) use batches::{BatchPlan, Prefetch, shuffled};
+pub use batches::shuffled;
+pub(crate) use batches::{BatchPlan, Prefetch};
 pub use class_weights::ClassWeights;
 pub use config::RunConfig;
 pub use curve::draw_curve;
@@ -35,5 +36,4 @@ pub use settings::{
     Interval, OptimiserConfig, PenaltyChoice, Precision, ScheduleConfig, TrainingConfig,
 };
 pub use stop::StopFlag;
-pub(crate) use trainer::device_name;
-pub use trainer::{Outcome, Problem, Trainer};
+pub use trainer::{Outcome, Problem, Trainer, device_name};

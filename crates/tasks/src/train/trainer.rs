@@ -593,8 +593,8 @@ impl<'a> Trainer<'a> {
     }
 }
 
-/// What a device is called in messages and files.
-pub(crate) fn device_name(device: &Device) -> String {
+/// The name of a device in messages and files.
+pub fn device_name(device: &Device) -> String {
     match device {
         Device::Cpu => "CPU".into(),
         Device::Cuda(device) => device.name().into(),

@@ -1,10 +1,6 @@
-//! Data, models, training and experiments through the public interface. One program, because generic code is
+//! Data, models and training through the public interface. One program, because generic code is
 //! compiled anew in each.
 
 mod data;
-mod equivariance;
-mod mnist;
 mod models;
-mod nonlinearity_cost;
-mod plot;
 mod training;

@@ -1,0 +1,445 @@
+//! What the regular nonlinearity costs: the paper's table of time and memory over the number of samples,
+//! and matrices against Fourier transforms.
+//!
+//! The network is the default [`GemModel`] for shape correspondence, trained with Adam at a batch of one
+//! mesh. An epoch is 80 training steps and 20 forward passes, as with the paper's data; it is not run
+//! but put together from the fastest step and the fastest pass of a few.
+
+use crate::random::Draws;
+use gemcnn_kernels::KernelError;
+use gemcnn_kernels::regular::{self, Method, Plan};
+use gemcnn_mesh::shapes::{self, Cells};
+use gemcnn_mesh::{GaugeGraph, GeometryOptions};
+use gemcnn_nn::{
+    Activation, Device, FeatureType, GraphBatch, Network, NetworkConfig, NnError, Optimiser,
+    Parameters, Rows, Stream, Tape, Targets, Workspace,
+};
+use gemcnn_tasks::models::{GemModel, NonlinearityChoice};
+use gemcnn_tasks::{Task, TaskError};
+use gemcnn_view::plot::{Axis, Chart, Line, PALETTE, Panel, Series};
+use serde::{Deserialize, Serialize};
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Training steps and forward passes in an epoch.
+const TRAINING_MESHES: f64 = 80.0;
+const TEST_MESHES: f64 = 20.0;
+/// Channels of each order of hidden features.
+const CHANNELS: usize = 16;
+
+/// What is measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Segments of the torus that stands for a body, around its axis and around its tube; 130 and 53:
+    /// 6,890 vertices.
+    pub segments: (usize, usize),
+    /// Numbers of samples; none is the network without the nonlinearity and the batch normalisation
+    /// inside it.
+    pub samples: Vec<Option<usize>>,
+    /// How often each is measured; 3.
+    pub repeats: usize,
+    /// Band limits and numbers of samples of the nonlinearity alone.
+    pub methods: Vec<(usize, usize)>,
+    /// Rows of 16 channels of the nonlinearity alone; 200.
+    pub method_rows: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let samples = [5, 9, 17, 33, 65, 101, 201, 501, 1001];
+        let pairs = [2, 8, 32].map(|band_limit| {
+            let enough = samples.into_iter().filter(move |&n| n > 2 * band_limit);
+            enough.map(move |n| (band_limit, n))
+        });
+        Self {
+            segments: (130, 53),
+            samples: PAPER.map(|row| row.samples).to_vec(),
+            repeats: 3,
+            methods: pairs.into_iter().flatten().collect(),
+            method_rows: 200,
+        }
+    }
+}
+
+impl Settings {
+    /// A small mesh and few sizes, in a few seconds.
+    pub fn quick() -> Self {
+        Self {
+            segments: (20, 10),
+            repeats: 1,
+            methods: vec![(2, 5), (2, 101), (8, 101)],
+            method_rows: 20,
+            ..Self::default()
+        }
+    }
+}
+
+/// A row of the paper's table, measured on a GPU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PaperRow {
+    /// Samples; none without the nonlinearity.
+    pub samples: Option<usize>,
+    /// Time per epoch.
+    pub seconds: f64,
+    /// Most memory at once.
+    pub gigabytes: f64,
+}
+
+/// The paper's table.
+pub const PAPER: [PaperRow; 6] = [
+    PaperRow::new(None, 21.2, 1.22),
+    PaperRow::new(Some(1), 21.9, 1.22),
+    PaperRow::new(Some(5), 21.6, 1.23),
+    PaperRow::new(Some(10), 21.5, 1.24),
+    PaperRow::new(Some(20), 22.0, 1.27),
+    PaperRow::new(Some(50), 21.7, 1.35),
+];
+
+impl PaperRow {
+    const fn new(samples: Option<usize>, seconds: f64, gigabytes: f64) -> Self {
+        Self {
+            samples,
+            seconds,
+            gigabytes,
+        }
+    }
+}
+
+/// The network at one number of samples.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EpochRow {
+    /// Samples; none without the nonlinearity.
+    pub samples: Option<usize>,
+    /// Fastest training step.
+    pub step_seconds: f64,
+    /// Fastest forward pass with predictions.
+    pub inference_seconds: f64,
+    /// 80 steps and 20 passes.
+    pub epoch_seconds: f64,
+    /// Most memory at once. On the CPU that of features, gradients of features and working memory of
+    /// operators; on a GPU all memory there, with weights and optimiser.
+    pub memory_bytes: usize,
+}
+
+/// The nonlinearity alone, forward, in f32 on the CPU, fastest of the repeats.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MethodRow {
+    /// Highest order.
+    pub band_limit: usize,
+    /// Samples.
+    pub samples: usize,
+    /// By two small matrices.
+    pub matrices_seconds: f64,
+    /// By Fourier transforms.
+    pub fft_seconds: f64,
+}
+
+/// All measurements.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// What was measured.
+    pub settings: Settings,
+    /// Vertices of the mesh, and classes.
+    pub vertices: usize,
+    /// Where the networks ran.
+    pub device: String,
+    /// Threads of the CPU.
+    pub threads: usize,
+    /// Networks.
+    pub epochs: Vec<EpochRow>,
+    /// The nonlinearity alone.
+    pub methods: Vec<MethodRow>,
+}
+
+/// Measures everything, networks on the device.
+///
+/// # Errors
+/// Settings that make no sense, or a device that fails.
+pub fn run(settings: &Settings, device: &Device) -> Result<Report, TaskError> {
+    let mesh = shapes::torus(
+        settings.segments.0,
+        settings.segments.1,
+        1.0,
+        0.4,
+        Cells::Triangles,
+    )
+    .map_err(|error| TaskError::setting("segments", error.to_string()))?;
+    let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).map_err(|source| {
+        TaskError::Geometry {
+            name: "torus".into(),
+            source,
+        }
+    })?;
+    let positions = mesh.vertices().iter().flat_map(|p| p.to_array());
+    let data = Data {
+        batch: GraphBatch::new([&graph])?,
+        positions: positions.map(|v| v as f32).collect(),
+        labels: (0..mesh.vertex_count() as u32).collect(),
+    };
+    let mut epochs: Vec<EpochRow> = Vec::new();
+    // One after the other and around again: what else the machine does meets all of them alike.
+    for _ in 0..settings.repeats.max(1) {
+        for &samples in &settings.samples {
+            let measured = Trainee::new(samples, &data, device)?.measure()?;
+            match epochs.iter_mut().find(|row| row.samples == samples) {
+                Some(row) => row.improve(&measured),
+                None => epochs.push(measured),
+            }
+        }
+    }
+    let methods = settings.methods.iter();
+    Ok(Report {
+        settings: settings.clone(),
+        vertices: mesh.vertex_count(),
+        device: match device {
+            Device::Cpu => "CPU".into(),
+            Device::Cuda(cuda) => cuda.name().into(),
+        },
+        threads: rayon::current_num_threads(),
+        epochs,
+        methods: methods
+            .map(|&(band_limit, samples)| measure_methods(settings, band_limit, samples))
+            .collect::<Result<_, KernelError>>()
+            .map_err(NnError::from)?,
+    })
+}
+
+impl EpochRow {
+    fn new(samples: Option<usize>, step: f64, inference: f64, memory_bytes: usize) -> Self {
+        Self {
+            samples,
+            step_seconds: step,
+            inference_seconds: inference,
+            epoch_seconds: TRAINING_MESHES * step + TEST_MESHES * inference,
+            memory_bytes,
+        }
+    }
+
+    /// Takes over what was faster.
+    fn improve(&mut self, other: &Self) {
+        *self = Self::new(
+            self.samples,
+            self.step_seconds.min(other.step_seconds),
+            self.inference_seconds.min(other.inference_seconds),
+            self.memory_bytes.max(other.memory_bytes),
+        );
+    }
+}
+
+/// A network with all that a step of its training needs.
+struct Trainee<'d> {
+    samples: Option<usize>,
+    network: Network<f32>,
+    parameters: Parameters<f32>,
+    optimiser: Optimiser<f32>,
+    workspace: Workspace<f32>,
+    data: &'d Data,
+}
+
+/// A mesh, its positions, and its vertices as labels.
+struct Data {
+    batch: GraphBatch<f32>,
+    positions: Vec<f32>,
+    labels: Vec<u32>,
+}
+
+impl Data {
+    fn targets(&self) -> Targets<'_, f32> {
+        Targets {
+            classes: self.labels.len(),
+            labels: &self.labels,
+            class_weights: None,
+        }
+    }
+}
+
+/// The network, with a class for each vertex.
+fn correspondence(samples: Option<usize>, classes: usize) -> Result<NetworkConfig, TaskError> {
+    let model = GemModel {
+        nonlinearity: match samples {
+            None => NonlinearityChoice::None,
+            Some(_) => NonlinearityChoice::Regular,
+        },
+        samples,
+        ..GemModel::default()
+    };
+    let (input, outputs) = (FeatureType::scalars(3), FeatureType::scalars(classes));
+    model.network(&input, Task::Correspondence, &outputs)
+}
+
+impl<'d> Trainee<'d> {
+    fn new(samples: Option<usize>, data: &'d Data, device: &Device) -> Result<Self, TaskError> {
+        let (network, parameters) = correspondence(samples, data.labels.len())?.init(1)?;
+        Ok(Self {
+            samples,
+            network,
+            optimiser: Optimiser::new(gemcnn_nn::Method::adam(), &parameters)?,
+            parameters,
+            workspace: Workspace::new(device.clone()),
+            data,
+        })
+    }
+
+    /// Times a step and a pass after one of each, which find room in memory.
+    fn measure(&mut self) -> Result<EpochRow, NnError> {
+        if let Device::Cuda(cuda) = self.workspace.device() {
+            cuda.reset_peak_memory();
+        }
+        let (mut step, mut inference) = (0.0, 0.0);
+        for number in 0..2 {
+            step = self.seconds(|trainee| trainee.train(number))?;
+            inference = self.seconds(Self::predict)?;
+        }
+        let memory = match self.workspace.device() {
+            Device::Cuda(cuda) => cuda.memory().peak,
+            Device::Cpu => {
+                self.workspace.pool().usage().peak_bytes + self.workspace.scratch_bytes()
+            }
+        };
+        Ok(EpochRow::new(self.samples, step, inference, memory))
+    }
+
+    /// How long some work takes, all that it queues on a GPU included.
+    fn seconds(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(), NnError>,
+    ) -> Result<f64, NnError> {
+        let start = Instant::now();
+        work(self)?;
+        if let Device::Cuda(cuda) = self.workspace.device() {
+            cuda.synchronise().map_err(NnError::Cuda)?;
+        }
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    fn train(&mut self, step: u64) -> Result<(), NnError> {
+        self.parameters.clear_gradients();
+        let stream = Stream { seed: 1, step };
+        let mut tape = Tape::training(&mut self.workspace, &mut self.parameters, stream);
+        let x = tape.input(self.network.input().clone(), &self.data.positions)?;
+        let targets = self.data.targets();
+        let loss =
+            self.network
+                .classify(&mut tape, &self.data.batch, x, targets, Rows::default())?;
+        tape.backward(&loss)?;
+        self.optimiser.step(&mut self.parameters, 1e-3)
+    }
+
+    fn predict(&mut self) -> Result<(), NnError> {
+        let mut predictions = vec![0; self.data.labels.len()];
+        let rows = Rows {
+            predictions: Some(&mut predictions),
+            ..Rows::default()
+        };
+        let mut tape = Tape::inference(&mut self.workspace, &self.parameters);
+        let x = tape.input(self.network.input().clone(), &self.data.positions)?;
+        let targets = self.data.targets();
+        self.network
+            .classify(&mut tape, &self.data.batch, x, targets, rows)?;
+        black_box(predictions);
+        Ok(())
+    }
+}
+
+fn measure_methods(
+    settings: &Settings,
+    band_limit: usize,
+    samples: usize,
+) -> Result<MethodRow, KernelError> {
+    let kind = FeatureType::uniform(CHANNELS, band_limit);
+    let mut draws = Draws::new(1, 0);
+    let x: Vec<f32> = (0..settings.method_rows * kind.dimension())
+        .map(|_| draws.normal() as f32)
+        .collect();
+    let mut y = vec![0.0; x.len()];
+    let mut fastest = |method| {
+        let config = regular::Regular {
+            method,
+            ..regular::Regular::new(kind.clone(), samples, Activation::Relu)
+        };
+        let plan = Plan::<f32>::new(&config)?;
+        let mut fastest = f64::INFINITY;
+        for _ in 0..=2 * settings.repeats {
+            let start = Instant::now();
+            regular::forward(&plan, settings.method_rows, black_box(&x), &mut y)?;
+            fastest = fastest.min(start.elapsed().as_secs_f64());
+        }
+        Ok(fastest)
+    };
+    Ok(MethodRow {
+        band_limit,
+        samples,
+        matrices_seconds: fastest(Method::Matrices)?,
+        fft_seconds: fastest(Method::Fft)?,
+    })
+}
+
+impl Report {
+    /// All figures with the stems of their file names.
+    pub fn figures(&self) -> Vec<(&'static str, Chart)> {
+        vec![
+            ("nonlinearity-cost", self.cost_figure()),
+            ("nonlinearity-methods", self.methods_figure()),
+        ]
+    }
+
+    /// Both relative to the network without the nonlinearity, so that machines compare.
+    fn cost_figure(&self) -> Chart {
+        let relative = |title: &str, here: fn(&EpochRow) -> f64, paper: fn(&PaperRow) -> f64| {
+            let own = relative_to_none(self.epochs.iter().map(|row| (row.samples, here(row))));
+            let theirs = relative_to_none(PAPER.iter().map(|row| (row.samples, paper(row))));
+            Panel::new(
+                title,
+                Axis::linear("samples N"),
+                // From zero, so that small differences look small.
+                Axis::linear("relative to none").limits(0.0, 1.5),
+            )
+            .series(Series::new("here", own))
+            .series(Series::new("paper", theirs).line(Line::Dashed))
+        };
+        Chart::new("Cost of the regular nonlinearity in the correspondence network")
+            .panel(relative(
+                "Time per epoch",
+                |row| row.epoch_seconds,
+                |row| row.seconds,
+            ))
+            .panel(relative(
+                "Most memory",
+                |row| row.memory_bytes as f64,
+                |row| row.gigabytes,
+            ))
+    }
+
+    fn methods_figure(&self) -> Chart {
+        let mut band_limits: Vec<usize> = self.methods.iter().map(|row| row.band_limit).collect();
+        band_limits.dedup();
+        let mut panel = Panel::new("", Axis::log("samples N"), Axis::log("milliseconds"));
+        for (name, line) in [("matrices", Line::Solid), ("transforms", Line::Dashed)] {
+            let seconds = |row: &MethodRow| match line {
+                Line::Solid => row.matrices_seconds,
+                _ => row.fft_seconds,
+            };
+            for (index, &band_limit) in band_limits.iter().enumerate() {
+                let rows = self.methods.iter();
+                let points = rows
+                    .filter(|row| row.band_limit == band_limit)
+                    .map(|row| (row.samples as f64, 1e3 * seconds(row)));
+                let series = Series::new(format!("{name}, B = {band_limit}"), points)
+                    .line(line)
+                    .colour(PALETTE[index % PALETTE.len()]);
+                panel = panel.series(series);
+            }
+        }
+        Chart::new("Matrices against Fourier transforms")
+            .width(640.0)
+            .panel(panel)
+    }
+}
+
+/// Values over samples as multiples of the value without the nonlinearity.
+fn relative_to_none(rows: impl Iterator<Item = (Option<usize>, f64)> + Clone) -> Vec<(f64, f64)> {
+    let none = rows.clone().find(|(samples, _)| samples.is_none());
+    let none = none.map_or(f64::NAN, |(_, value)| value);
+    rows.filter_map(|(samples, value)| Some((samples? as f64, value / none)))
+        .collect()
+}
