@@ -13,6 +13,7 @@ pub mod classifier;
 pub mod cross_entropy;
 pub mod cuda;
 pub mod dropout;
+pub mod edges;
 pub mod elementwise;
 mod error;
 mod feature_type;

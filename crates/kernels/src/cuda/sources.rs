@@ -57,6 +57,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Variant>)> {
         (crate::regression::cuda::SOURCE, plain()),
         (crate::pool::cuda::SOURCE, plain()),
         (crate::irrep::cuda::SOURCE, plain()),
+        (crate::edges::cuda::SOURCE, plain()),
     ]
 }
 
