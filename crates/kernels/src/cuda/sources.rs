@@ -58,6 +58,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Variant>)> {
         (crate::pool::cuda::SOURCE, plain()),
         (crate::irrep::cuda::SOURCE, plain()),
         (crate::edges::cuda::SOURCE, plain()),
+        (crate::incidence::cuda::SOURCE, plain()),
     ]
 }
 
