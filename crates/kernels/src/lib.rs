@@ -24,6 +24,7 @@ pub mod irrep;
 pub mod linear;
 pub mod machine;
 mod matrix;
+pub mod mesh_product;
 mod narrow;
 pub mod norm_gate;
 mod parallel;

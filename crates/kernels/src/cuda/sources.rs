@@ -59,6 +59,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Variant>)> {
         (crate::irrep::cuda::SOURCE, plain()),
         (crate::edges::cuda::SOURCE, plain()),
         (crate::incidence::cuda::SOURCE, plain()),
+        (crate::mesh_product::cuda::SOURCE, plain()),
     ]
 }
 
