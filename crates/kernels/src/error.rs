@@ -94,3 +94,15 @@ pub(crate) fn check_rows<T>(
 ) -> Result<(), KernelError> {
     check_length(operator, buffer, values, vertices.saturating_mul(width))
 }
+
+/// Checks that mesh offsets rise from 0, and gives the number of vertices.
+pub(crate) fn check_mesh_offsets(mesh_offsets: &[u32]) -> Result<usize, KernelError> {
+    let problem = match mesh_offsets.last() {
+        None => "there are no mesh offsets".into(),
+        Some(&last) if mesh_offsets[0] != 0 || !mesh_offsets.is_sorted() => {
+            format!("mesh offsets do not rise from 0 to {last}")
+        }
+        Some(&last) => return Ok(last as usize),
+    };
+    Err(KernelError::Graph { problem })
+}

@@ -1,6 +1,7 @@
 //! Spreading work over the current rayon pool so that results do not depend on its size.
 
 use crate::Real;
+use pulp::Arch;
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
@@ -28,6 +29,28 @@ const MOST_PIECES: usize = 64;
 /// their order, are the same on any number of threads.
 pub(crate) fn piece_length(count: usize, least: usize) -> usize {
     count.div_ceil(MOST_PIECES).max(least).max(1)
+}
+
+/// Fewest rows worth a task of their own.
+const LEAST_ROWS: usize = 64;
+
+/// Calls `work(row, y_row)` for every row of `width` numbers of `y`.
+pub(crate) fn for_rows<T: Real>(y: &mut [T], width: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+    if y.is_empty() {
+        return;
+    }
+    let piece = piece_length(y.len() / width, LEAST_ROWS);
+    let pieces = y.par_chunks_mut(piece * width).enumerate();
+    pieces.for_each(|(index, rows)| {
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for (place, y) in rows.chunks_exact_mut(width).enumerate() {
+                    work(index * piece + place, y);
+                }
+            },
+        );
+    });
 }
 
 /// Threads that have something to do when there are `items` pieces of work.

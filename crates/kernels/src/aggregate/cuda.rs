@@ -22,7 +22,7 @@ const EDGE_BYTES: usize = 12 << 10;
 const MOST_SHARED_BYTES: usize = 64 << 10;
 
 /// As `aggregation` is numbered in the kernels.
-fn number(aggregation: Aggregation) -> u32 {
+pub(crate) fn number(aggregation: Aggregation) -> u32 {
     match aggregation {
         Aggregation::Sum => 0,
         Aggregation::Mean => 1,

@@ -15,13 +15,6 @@ __device__ inline Channels load(const float *from) { return *reinterpret_cast<co
 
 __device__ inline void store(float *to, const Channels &value) { *reinterpret_cast<Channels *>(to) = value; }
 
-constexpr u32 SUM = 0, MEAN = 1, MEAN_WITH_SELF = 2;
-
-__device__ inline float scale_of(u32 aggregation, u32 degree) {
-    if (aggregation == MEAN) return 1.0f / (float)max(degree, 1u);
-    return aggregation == MEAN_WITH_SELF ? 1.0f / (float)(degree + 1) : 1.0f;
-}
-
 // Weight of a ring at a radius: linear hats, the last one constant beyond.
 __device__ inline float ring_weight(u32 ring, u32 rings, float radius, float max_radius) {
     float place = fminf(radius / max_radius, 1.0f) * (float)(rings - 1);

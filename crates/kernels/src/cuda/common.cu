@@ -23,6 +23,14 @@ __device__ inline Phase multiple(Phase phase, u32 order) {
     return result;
 }
 
+// Kinds of aggregation as `aggregate::cuda::number` counts them, and the factor of a sum over `degree` terms.
+constexpr u32 SUM = 0, MEAN = 1, MEAN_WITH_SELF = 2;
+
+__device__ inline float scale_of(u32 aggregation, u32 degree) {
+    if (aggregation == MEAN) return 1.0f / (float)max(degree, 1u);
+    return aggregation == MEAN_WITH_SELF ? 1.0f / (float)(degree + 1) : 1.0f;
+}
+
 // Calls `add(value(i))` for i = first, first + step, .. below `end`, in this order, with BATCH values on their way at a time.
 template <u32 BATCH, typename Value, typename Add>
 __device__ inline void in_batches(u32 first, u32 end, u32 step, Value value, Add add) {
@@ -34,6 +42,12 @@ __device__ inline void in_batches(u32 first, u32 end, u32 step, Value value, Add
 #pragma unroll
         for (u32 i = 0; i < BATCH; ++i) add(start + i * step, items[i]);
     }
+}
+
+// Sum over the threads of a warp, always in the same order; valid in its first thread.
+__device__ inline float warp_sum(float value) {
+    for (u32 step = 16; step > 0; step /= 2) value += __shfl_down_sync(0xffffffffu, value, step);
+    return value;
 }
 
 // Sum over a block of BLOCK threads, always in the same order; valid in thread 0.

@@ -147,6 +147,11 @@ impl CudaGraph {
         self.mesh_offsets.view()
     }
 
+    /// Position of the reverse of every edge.
+    pub(crate) fn reverse(&self) -> DeviceSlice<'_, u32> {
+        self.reverse.view()
+    }
+
     /// Edges as they are.
     pub(crate) fn edges(&self) -> EdgeArrays<'_> {
         self.arrays(&self.forward)

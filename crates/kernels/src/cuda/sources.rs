@@ -56,6 +56,10 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Variant>)> {
         ),
         (crate::regression::cuda::SOURCE, plain()),
         (crate::pool::cuda::SOURCE, plain()),
+        (crate::irrep::cuda::SOURCE, plain()),
+        (crate::edges::cuda::SOURCE, plain()),
+        (crate::incidence::cuda::SOURCE, plain()),
+        (crate::mesh_product::cuda::SOURCE, plain()),
     ]
 }
 

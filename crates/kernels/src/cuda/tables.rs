@@ -36,6 +36,27 @@ pub(crate) fn irrep_rows(kind: &FeatureType, vector: usize) -> Vec<[u32; 4]> {
     rows
 }
 
+/// `(place of the cosine, place of the sine, order, head)` for every irrep, head by head. The channels of
+/// every order are split evenly between the heads.
+pub(crate) fn head_irreps(
+    device: &CudaDevice,
+    kind: &FeatureType,
+    heads: usize,
+) -> Result<Arc<DeviceBuffer<[u32; 4]>>, CudaError> {
+    let mut key = kind.multiplicities().to_vec();
+    key.push(heads);
+    device.table("irreps of heads", key, || {
+        let mut rows = irrep_rows(kind, 1);
+        for row in &mut rows {
+            let order = row[2] as usize;
+            let channel = row[0] as usize - kind.range(order).start;
+            row[3] = (channel * heads / kind.multiplicity(order)) as u32;
+        }
+        rows.sort_by_key(|row| row[3]);
+        device.upload(&rows)
+    })
+}
+
 /// Multiplicities of several types, as a part of a key.
 pub(crate) fn key(kinds: &[&FeatureType]) -> Vec<usize> {
     let lists = kinds.iter().map(|kind| kind.multiplicities());

@@ -12,7 +12,7 @@
 //! The mean saves nothing and adds up in f64; the maximum saves the vertex that gave it, the lowest one
 //! in ties. NaN is larger than any number.
 
-use crate::error::check_length;
+use crate::error::{check_length, check_mesh_offsets};
 use crate::parallel::piece_length;
 use crate::{FeatureType, KernelError, Real};
 use pulp::Arch;
@@ -195,17 +195,7 @@ pub(super) fn check_meshes(
             ),
         });
     }
-    let Some(&vertices) = mesh_offsets.last() else {
-        return Err(KernelError::Graph {
-            problem: "there are no mesh offsets".into(),
-        });
-    };
-    if mesh_offsets[0] != 0 || !mesh_offsets.is_sorted() {
-        return Err(KernelError::Graph {
-            problem: format!("mesh offsets do not rise from 0 to {vertices}"),
-        });
-    }
-    Ok(vertices as usize)
+    check_mesh_offsets(mesh_offsets)
 }
 
 fn vertices(mesh_offsets: &[u32], mesh: usize) -> Range<usize> {

@@ -16,6 +16,7 @@
 
 use crate::error::check_length;
 use crate::parallel::piece_length;
+use crate::rotated_sum::{Term, add_rotated};
 use crate::{FeatureType, KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;
@@ -294,7 +295,7 @@ fn gather<T: Real>(
                     for &member in members {
                         let member = member as usize;
                         let x = &x[member * dimension..(member + 1) * dimension];
-                        add_turned(features, clusters.phases[member], x, y);
+                        add_rotated(features, &Term::new(member, clusters.phases[member]), x, y);
                     }
                     let weight = weight.of::<T>(members);
                     y.iter_mut().for_each(|y| *y *= weight);
@@ -328,39 +329,11 @@ fn spread<T: Real>(
                     let x = &x[cluster * dimension..(cluster + 1) * dimension];
                     let [cosine, sine] = clusters.phases[vertex];
                     y.fill(T::zero());
-                    add_turned(features, [cosine, -sine], x, y);
+                    add_rotated(features, &Term::new(cluster, [cosine, -sine]), x, y);
                     let weight = weight.of::<T>(clusters.cluster(cluster));
                     y.iter_mut().for_each(|y| *y *= weight);
                 }
             },
         );
     });
-}
-
-/// `y += rho(g) x`, for `(cos, sin)` of `g`.
-#[inline(always)]
-fn add_turned<T: Real>(features: &FeatureType, [cosine, sine]: [T; 2], x: &[T], y: &mut [T]) {
-    let (mut c, mut s) = (T::one(), T::zero());
-    let (mut x, mut y) = (x, y);
-    for (order, &channels) in features.multiplicities().iter().enumerate() {
-        if order == 0 {
-            let (y0, rest) = y.split_at_mut(channels);
-            let (x0, x_rest) = x.split_at(channels);
-            for (y, &x) in y0.iter_mut().zip(x0) {
-                *y += x;
-            }
-            (x, y) = (x_rest, rest);
-            continue;
-        }
-        (c, s) = (c * cosine - s * sine, s * cosine + c * sine);
-        let (ya, rest) = y.split_at_mut(channels);
-        let (yb, rest) = rest.split_at_mut(channels);
-        let (xa, x_rest) = x.split_at(channels);
-        let (xb, x_rest) = x_rest.split_at(channels);
-        for (((ya, yb), &a), &b) in ya.iter_mut().zip(yb).zip(xa).zip(xb) {
-            *ya += c * a - s * b;
-            *yb += s * a + c * b;
-        }
-        (x, y) = (x_rest, rest);
-    }
 }
