@@ -56,7 +56,7 @@ pub use schedule::{Plateau, Schedule};
 pub use stepper::{StepSettings, Stepper};
 pub use storage::Storage;
 pub use tape::{Tape, Var};
-pub use training_batch::{BatchTarget, TrainingBatch};
+pub use training_batch::{Objective, Target, TrainingBatch};
 pub use workspace::Workspace;
 
 /// Runs the code of the page on networks.

@@ -3,7 +3,7 @@
 use crate::operators::{AnyTargets, CrossEntropy, LinearWeights, RegressionLoss};
 use crate::training_batch::SentTarget;
 use crate::{
-    BatchTarget, Device, IGNORE, Levels, Loss, NnError, Parameters, Rows, Tape, Targets,
+    Device, IGNORE, Levels, Loss, NnError, Objective, Parameters, Rows, Tape, Target, Targets,
     TrainingBatch, Var, Workspace,
 };
 use gemcnn_kernels::{FeatureType, OnDevice, Real, cross_entropy};
@@ -89,28 +89,20 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         let levels = batch.levels();
         let Device::Cuda(device) = tape.device().clone() else {
             let x = tape.input(batch.kind().clone(), batch.features())?;
-            return match batch.target() {
-                BatchTarget::Classes {
-                    classes,
-                    labels,
-                    weights,
-                } => {
+            return match (batch.objective(), batch.target()) {
+                (Objective::Classes { count, weights }, Target::Labels(labels)) => {
                     let targets = Targets {
-                        classes: *classes,
+                        classes: *count,
                         labels,
                         class_weights: weights.as_deref(),
                     };
                     self.classify(tape, levels, x, targets, Rows::default())
                 }
-                BatchTarget::Values {
-                    penalty,
-                    values,
-                    known,
-                    ..
-                } => {
+                (Objective::Values { penalty, .. }, Target::Values(values)) => {
                     let prediction = self.forward(tape, levels, x)?;
-                    tape.regression(*penalty, prediction, values, known.as_deref())
+                    tape.regression(*penalty, prediction, values, batch.known())
                 }
+                _ => Err(NnError::setting("batch", "it has no target")),
             };
         };
         let sent = batch.on(&device)?;

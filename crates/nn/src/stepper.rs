@@ -31,13 +31,13 @@ pub struct StepSettings {
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
 /// use gemcnn_nn::{
-///     BatchTarget, FeatureType, GraphBatch, HierarchyBatch, Method, Network, Optimiser, StepSettings, Stepper, Stream,
-///     TrainingBatch, Workspace,
+///     FeatureType, GraphBatch, HierarchyBatch, Method, Network, Objective, Optimiser, StepSettings, Stepper,
+///     Stream, Target, TrainingBatch, Workspace,
 /// };
 /// let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
-/// let target = BatchTarget::Classes { classes: 2, labels: vec![0; 12], weights: None };
+/// let objective = Objective::Classes { count: 2, weights: None };
 /// let graphs = HierarchyBatch::from(GraphBatch::<f32>::new([&graph])?);
-/// let batch = TrainingBatch::new(graphs, FeatureType::scalars(1), vec![0.5; 12], target)?;
+/// let batch = TrainingBatch::new(graphs, FeatureType::scalars(1), vec![0.5; 12], objective, Target::Labels(vec![0; 12]))?;
 ///
 /// let (network, mut parameters) =
 ///     Network::builder(FeatureType::scalars(1)).conv(&FeatureType::scalars(2)).init(1)?;
@@ -59,7 +59,7 @@ pub struct StepSettings {
 pub struct Stepper<T: Real> {
     recorded: Option<RecordedStep<T>>,
     /// Shape of the last plain step, and how many of them came one after the other.
-    plain: Option<(BatchShape, usize)>,
+    plain: Option<(BatchShape<T>, usize)>,
     never: bool,
 }
 
@@ -70,7 +70,7 @@ const AGAIN: usize = 8;
 /// A step that can be replayed.
 #[derive(Debug)]
 struct RecordedStep<T: Real> {
-    shape: BatchShape,
+    shape: BatchShape<T>,
     places: Places,
     step: Recording<Loss>,
     /// Where it reads its batch.
@@ -192,7 +192,7 @@ impl<T: Real> Stepper<T> {
         device: &CudaDevice,
         work: &mut Work<'_, T>,
         batch: &TrainingBatch<T>,
-        shape: BatchShape,
+        shape: BatchShape<T>,
     ) -> Result<Loss, NnError> {
         self.recorded = None;
         let place = batch.place_on(device)?;

@@ -1,51 +1,69 @@
-//! What a training step reads, kept together and sent to a GPU once.
+//! What a training step reads: graphs, features and targets of a batch, copied to a GPU once.
 
 use crate::device::{Sent, single_slice};
 use crate::error::check_size;
 use crate::operators::{DeviceValues, single_targets};
 use crate::storage::Storage;
-use crate::{Device, GraphBatch, HierarchyBatch, Levels, NnError, Penalty, Targets};
+use crate::{Device, GraphBatch, HierarchyBatch, IGNORE, Levels, NnError, Penalty, Targets};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::regression::Regression;
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
 
-/// What a network should say of a batch.
+/// What a module is trained for.
 #[derive(Debug, Clone, PartialEq)]
-pub enum BatchTarget<T> {
-    /// A class for each row of the output.
+pub enum Objective<T> {
+    /// A class for each row of the output, by cross-entropy.
     Classes {
-        /// How many classes there are.
-        classes: usize,
-        /// Class of each row, or [`IGNORE`](crate::IGNORE).
-        labels: Vec<u32>,
-        /// Weight of each class in the mean; 1 without.
+        /// Number of classes.
+        count: usize,
+        /// Weight of each class in the mean; `None` for 1.
         weights: Option<Vec<T>>,
     },
-    /// Values for each row of the output, of its type.
+    /// Values for each row of the output.
     Values {
         /// Type of each row.
         kind: FeatureType,
-        /// How a difference counts.
+        /// Penalty on the difference.
         penalty: Penalty,
-        /// Row after row.
-        values: Vec<T>,
-        /// Which rows count; all without.
-        known: Option<Vec<bool>>,
     },
 }
 
-/// A batch ready for training steps: graphs, features and targets.
+impl<T> Objective<T> {
+    /// Type of the output of a module for it.
+    pub fn output(&self) -> FeatureType {
+        match self {
+            Self::Classes { count, .. } => FeatureType::scalars(*count),
+            Self::Values { kind, .. } => kind.clone(),
+        }
+    }
+}
+
+/// What is known of the rows of an output, of one sample or of a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Target<T> {
+    /// Nothing.
+    Unknown,
+    /// Class of each row, or [`IGNORE`] where it is not known.
+    Labels(Vec<u32>),
+    /// Values of each row, row after row. A row that is not known has a NaN.
+    Values(Vec<T>),
+}
+
+/// A batch for training steps: graphs, features and targets.
 ///
-/// On a GPU it is sent once, by the first step or, better, ahead of it from another thread
+/// It is copied to a GPU once, by the first step or, better, ahead of it from another thread
 /// ([`send_ahead`](Self::send_ahead)), so that the copy runs beside the step before.
 #[derive(Debug)]
 pub struct TrainingBatch<T: Real> {
     graphs: Arc<HierarchyBatch<T>>,
     kind: FeatureType,
     features: Vec<T>,
-    target: BatchTarget<T>,
+    objective: Arc<Objective<T>>,
+    target: Target<T>,
+    /// Which rows of values are known; all if `None`.
+    known: Option<Vec<bool>>,
     sent: Sent<SentBatch<T>>,
 }
 
@@ -65,39 +83,51 @@ pub(crate) enum SentTarget {
 /// What two batches have in common if a step that was captured for one can be replayed on the other.
 /// Numbers of edges may differ: captured graphs have spare capacity.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct BatchShape {
+pub(crate) struct BatchShape<T> {
     /// First vertex of each mesh, for each level.
     mesh_offsets: Vec<Vec<u32>>,
     kind: FeatureType,
-    target: TargetShape,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum TargetShape {
-    Classes(usize, usize, bool),
-    Values(FeatureType, Penalty, usize, bool),
+    objective: Arc<Objective<T>>,
+    rows: usize,
+    masked: bool,
 }
 
 impl<T: Real> TrainingBatch<T> {
     /// A batch on graphs, or on hierarchies for models that pool; batches may share them.
     ///
     /// # Errors
-    /// Another number of features than the vertices of the finest graph need.
+    /// Another number of features than the vertices of the finest graph need, or a target that does not
+    /// fit the objective.
     pub fn new(
         graphs: impl Into<Arc<HierarchyBatch<T>>>,
         kind: FeatureType,
         features: Vec<T>,
-        target: BatchTarget<T>,
+        objective: impl Into<Arc<Objective<T>>>,
+        mut target: Target<T>,
     ) -> Result<Self, NnError> {
-        let graphs = graphs.into();
+        let (graphs, objective) = (graphs.into(), objective.into());
         let vertices = (graphs.levels().first()).map_or(0, GraphBatch::vertex_count);
         let expected = vertices * kind.dimension();
         check_size("features of the batch", expected, features.len())?;
+        let known = match (&*objective, &mut target) {
+            (Objective::Classes { .. }, Target::Labels(_)) => None,
+            (Objective::Values { kind, .. }, Target::Values(values)) => {
+                known_rows(values, kind.dimension())
+            }
+            _ => {
+                return Err(NnError::setting(
+                    "batch",
+                    "its target is missing or does not fit the objective",
+                ));
+            }
+        };
         Ok(Self {
             graphs,
             kind,
             features,
+            objective,
             target,
+            known,
             sent: Sent::default(),
         })
     }
@@ -105,6 +135,11 @@ impl<T: Real> TrainingBatch<T> {
     /// Its graphs, from fine to coarse.
     pub fn levels(&self) -> Levels<'_, T> {
         Levels::from(&*self.graphs)
+    }
+
+    /// The graphs, which batches may share.
+    pub fn graphs(&self) -> &Arc<HierarchyBatch<T>> {
+        &self.graphs
     }
 
     /// Type of the features of each vertex.
@@ -117,13 +152,54 @@ impl<T: Real> TrainingBatch<T> {
         &self.features
     }
 
-    /// What the network should say.
-    pub fn target(&self) -> &BatchTarget<T> {
+    /// What the module is trained for.
+    pub fn objective(&self) -> &Objective<T> {
+        &self.objective
+    }
+
+    /// What is known of its output. Rows of values that are not known are zero; see
+    /// [`known`](Self::known).
+    pub fn target(&self) -> &Target<T> {
         &self.target
     }
 
-    /// Sends everything to a GPU by copies that run beside its work, from whatever thread; does nothing on
-    /// the CPU. A step waits for them on the GPU.
+    /// Which rows of values are known; `None` if all are.
+    pub fn known(&self) -> Option<&[bool]> {
+        self.known.as_deref()
+    }
+
+    /// Number of rows whose target is known.
+    pub fn counted(&self) -> usize {
+        match (&self.target, &self.known) {
+            (Target::Unknown, _) => 0,
+            (Target::Labels(labels), _) => labels.iter().filter(|&&l| l != IGNORE).count(),
+            (Target::Values(_), Some(known)) => known.iter().filter(|&&known| known).count(),
+            (Target::Values(values), None) => {
+                let width = self.objective.output().dimension();
+                values.len().checked_div(width).unwrap_or(0)
+            }
+        }
+    }
+
+    /// Sum of the class weights of the known rows; their number where there are no weights.
+    pub fn weight(&self) -> f64 {
+        match (&*self.objective, &self.target) {
+            (
+                Objective::Classes {
+                    weights: Some(weights),
+                    ..
+                },
+                Target::Labels(labels),
+            ) => {
+                let known = labels.iter().filter_map(|&l| weights.get(l as usize));
+                known.map(|weight| weight.as_f64()).sum()
+            }
+            _ => self.counted() as f64,
+        }
+    }
+
+    /// Copies everything to a GPU beside its work, from any thread; does nothing on the CPU. A step waits
+    /// for the copies on the GPU.
     ///
     /// # Errors
     /// Labels that name no class, or too little memory.
@@ -137,36 +213,28 @@ impl<T: Real> TrainingBatch<T> {
     }
 
     fn send(&self, device: &CudaDevice) -> Result<SentBatch<T>, NnError> {
-        let target = match &self.target {
-            BatchTarget::Classes {
-                classes,
-                labels,
-                weights,
-            } => {
+        let target = match (&*self.objective, &self.target) {
+            (Objective::Classes { count, weights }, Target::Labels(labels)) => {
                 let targets = Targets {
-                    classes: *classes,
+                    classes: *count,
                     labels,
                     class_weights: weights.as_deref(),
                 };
                 let targets = DeviceTargets::new(device, &single_targets(targets)?)?;
                 SentTarget::Classes(Arc::new(targets))
             }
-            BatchTarget::Values {
-                kind,
-                penalty,
-                values,
-                known,
-            } => {
+            (Objective::Values { kind, penalty }, Target::Values(values)) => {
                 let rows = values.len().checked_div(kind.dimension()).unwrap_or(0);
                 let regression = Regression {
                     features: kind,
                     penalty: *penalty,
-                    mask: known.as_deref(),
+                    mask: self.known.as_deref(),
                 };
                 let values = single_slice(values)?;
                 let values = DeviceValues::new(device, &regression, rows, values)?;
                 SentTarget::Values(Arc::new(values))
             }
+            _ => return Err(NnError::setting("batch", "it has no target")),
         };
         Ok(SentBatch {
             features: Arc::new(Storage::on_cuda(
@@ -183,30 +251,19 @@ impl<T: Real> TrainingBatch<T> {
     }
 
     /// What another batch must have in common for a captured step.
-    pub(crate) fn shape(&self) -> BatchShape {
+    pub(crate) fn shape(&self) -> BatchShape<T> {
         let offsets = |level: &GraphBatch<T>| level.arrays().mesh_offsets().to_vec();
         BatchShape {
             mesh_offsets: self.graphs.levels().iter().map(offsets).collect(),
             kind: self.kind.clone(),
-            target: match &self.target {
-                BatchTarget::Classes {
-                    classes,
-                    labels,
-                    weights,
-                } => TargetShape::Classes(*classes, labels.len(), weights.is_some()),
-                BatchTarget::Values {
-                    kind,
-                    penalty,
-                    values,
-                    known,
-                } => TargetShape::Values(kind.clone(), *penalty, values.len(), known.is_some()),
+            objective: Arc::clone(&self.objective),
+            rows: match &self.target {
+                Target::Unknown => 0,
+                Target::Labels(labels) => labels.len(),
+                Target::Values(values) => values.len(),
             },
+            masked: self.known.is_some(),
         }
-    }
-
-    /// The graphs, which batches may share.
-    pub(crate) fn graphs(&self) -> &Arc<HierarchyBatch<T>> {
-        &self.graphs
     }
 
     /// A batch whose buffers on a GPU are its own, to be overwritten.
@@ -229,7 +286,9 @@ impl<T: Real> TrainingBatch<T> {
             graphs: Arc::new(self.graphs.place_on(device)?),
             kind: self.kind.clone(),
             features: Vec::new(),
+            objective: Arc::clone(&self.objective),
             target: self.target.clone(),
+            known: self.known.clone(),
             sent: Sent::holding(device, SentBatch { features, target }),
         })
     }
@@ -256,5 +315,84 @@ impl<T: Real> SentBatch<T> {
 
     pub fn target(&self) -> &SentTarget {
         &self.target
+    }
+}
+
+/// Which rows are known, unless all are. Unknown rows become zero.
+fn known_rows<T: Real>(values: &mut [T], width: usize) -> Option<Vec<bool>> {
+    let mut known = Vec::with_capacity(values.len() / width.max(1));
+    for row in values.chunks_mut(width.max(1)) {
+        let is_known = row.iter().all(|value| !value.is_nan());
+        if !is_known {
+            row.fill(T::zero());
+        }
+        known.push(is_known);
+    }
+    known.contains(&false).then_some(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
+
+    fn batch(
+        objective: Objective<f32>,
+        target: Target<f32>,
+    ) -> Result<TrainingBatch<f32>, NnError> {
+        let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
+        let graphs = HierarchyBatch::from(GraphBatch::new([&graph])?);
+        TrainingBatch::new(
+            graphs,
+            FeatureType::scalars(1),
+            vec![0.0; 12],
+            objective,
+            target,
+        )
+    }
+
+    #[test]
+    fn unknown_rows_of_values_are_masked_and_zero() {
+        let objective = || Objective::Values {
+            kind: FeatureType::scalars(2),
+            penalty: Penalty::MeanSquare,
+        };
+        let mut values = vec![1.0; 24];
+        let whole = batch(objective(), Target::Values(values.clone())).unwrap();
+        assert_eq!(
+            (whole.known(), whole.counted(), whole.weight()),
+            (None, 12, 12.0)
+        );
+        values[3] = f32::NAN;
+        let some = batch(objective(), Target::Values(values)).unwrap();
+        assert_eq!(some.known().unwrap()[..3], [true, false, true]);
+        assert_eq!(some.counted(), 11);
+        let Target::Values(values) = some.target() else {
+            panic!("no values")
+        };
+        assert_eq!(values[..4], [1.0, 1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn labels_that_are_not_known_have_no_weight() {
+        let mut labels = vec![IGNORE; 12];
+        labels[..3].copy_from_slice(&[0, 1, 1]);
+        let objective = Objective::Classes {
+            count: 2,
+            weights: Some(vec![2.0, 0.5]),
+        };
+        let batch = batch(objective, Target::Labels(labels)).unwrap();
+        assert_eq!((batch.counted(), batch.weight()), (3, 3.0));
+    }
+
+    #[test]
+    fn a_target_must_fit_its_objective() {
+        let classes = Objective::Classes {
+            count: 2,
+            weights: None,
+        };
+        for target in [Target::Unknown, Target::Values(vec![0.0; 12])] {
+            assert!(batch(classes.clone(), target).is_err());
+        }
     }
 }
