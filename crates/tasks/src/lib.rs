@@ -1,20 +1,27 @@
-//! Learning on meshes: data sets, models for each task, the training loop, evaluation and prediction.
+//! Learning on meshes: data sets, features, models, training, evaluation and prediction.
+//!
+//! Modules build on each other in this order: [`data`] and [`features`], [`models`], [`train`],
+//! [`evaluation`] and [`predict`], and [`run`], which goes from a configuration to a trained model.
 
 pub mod data;
 mod error;
 pub mod evaluation;
-mod features;
+pub mod features;
+mod layout;
 pub mod models;
 pub mod predict;
+mod registry;
+pub mod run;
 mod sample;
 mod scaling;
 mod task;
 pub mod train;
 
-pub use error::TaskError;
-pub use features::{FeatureConfig, FeatureKind};
+pub use error::{DataError, TaskError};
+pub use features::FeatureConfig;
 pub use models::ModelConfig;
-pub use sample::{Batch, Sample, SampleSource, Target};
+pub use registry::{Choice, Chosen, Registry, Settings};
+pub use sample::{Sample, SampleSource, join_graphs};
 pub use scaling::FeatureScaling;
 pub use task::Task;
 

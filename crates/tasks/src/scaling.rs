@@ -1,7 +1,7 @@
 //! Features and targets brought to a common size without breaking their symmetry.
 
-use crate::{SampleSource, Target, TaskError};
-use gemcnn_nn::{FeatureType, irrep_dimension};
+use crate::{SampleSource, TaskError};
+use gemcnn_nn::{FeatureType, Target, irrep_dimension};
 use serde::{Deserialize, Serialize};
 
 /// A shift and a factor for each channel: scalars get mean 0 and variance 1; channels of order above 0
@@ -65,7 +65,7 @@ impl FeatureScaling {
     pub fn fit_targets(kind: &FeatureType, source: &dyn SampleSource) -> Result<Self, TaskError> {
         let mut moments = Moments::new(kind.dimension());
         for index in 0..source.len() {
-            if let Target::VertexValues { values, .. } = source.load(index)?.target {
+            if let Target::Values(values) = source.load(index)?.target {
                 moments.add(&values);
             }
         }

@@ -216,7 +216,9 @@ impl<T: Real> NetworkConfig<T> {
         self.block(Some(middle.clone()), output, Arc::new(nonlinearity))
     }
 
-    fn block(
+    /// Adds a residual block; `middle` is the type between its convolutions, by default that of
+    /// [`ResidualBlockConfig::new`].
+    pub fn block(
         self,
         middle: Option<FeatureType>,
         output: &FeatureType,

@@ -63,6 +63,12 @@ impl<T: Real> Network<T> {
     pub fn builder(input: FeatureType) -> NetworkConfig<T> {
         NetworkConfig::new(input)
     }
+
+    /// The layers before the head, and the head if the last layer is linear: for a larger model that ends
+    /// with this network.
+    pub fn into_body_and_head(self) -> (Box<dyn Module<T>>, Option<Linear>) {
+        (Box::new(self.body), self.head)
+    }
 }
 
 impl<T: Real> Module<T> for Network<T> {

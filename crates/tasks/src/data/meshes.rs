@@ -2,8 +2,7 @@
 
 use super::{DataError, Pattern};
 use crate::TaskError;
-use crate::predict::RESULTS_MARK;
-use crate::train::RunDirectory;
+use crate::layout::is_made;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -163,11 +162,6 @@ pub fn mesh_files(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
 pub fn is_mesh(path: &Path) -> bool {
     let extension = path.extension().unwrap_or_default().to_string_lossy();
     EXTENSIONS.contains(&extension.to_lowercase().as_str())
-}
-
-/// Whether a folder holds what this program made of meshes: results of predictions, or a run.
-pub(crate) fn is_made(folder: &Path) -> bool {
-    folder.join(RESULTS_MARK).exists() || RunDirectory::is_run(folder)
 }
 
 /// Every file under a folder with its name from there; hidden ones are passed over, folders that

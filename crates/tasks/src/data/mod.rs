@@ -12,7 +12,6 @@ mod content;
 mod dataset;
 mod description;
 mod entry;
-mod error;
 mod faust;
 #[cfg(test)]
 mod fuzz;
@@ -27,6 +26,7 @@ mod table;
 mod target;
 pub mod vectors;
 
+pub use crate::error::DataError;
 pub use cache::{CACHE_VARIABLE, Cache, CacheKey, CacheUsage};
 pub use check::{Check, ClassCount, PartCount, ValueRange, check};
 pub use classes::Classes;
@@ -36,7 +36,6 @@ pub use description::{
     Column, DESCRIPTION_FILE, Description, Element, OneOrMany, Parts, SplitDescription,
     TargetDescription,
 };
-pub use error::DataError;
 pub use meshes::{is_mesh, mesh_files};
 pub use npy::{npy_f32, npy_i64};
 pub use pattern::Pattern;

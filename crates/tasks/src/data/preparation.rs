@@ -1,5 +1,6 @@
 //! From a mesh to what a network computes with: geometry, coarser levels, features.
 
+use crate::features::Surface;
 use crate::{FeatureConfig, TaskError};
 use gemcnn_mesh::features::shot;
 use gemcnn_mesh::{
@@ -121,7 +122,10 @@ impl Preparation {
         };
         let mut options = self.geometry.options(mesh).map_err(geometry)?;
         if self.gauge == GaugeChoice::Shot {
-            let shot = self.features.shot(self.geometry.normals);
+            let shot = shot::ShotOptions {
+                radius: self.features.support_radius(),
+                normals: self.geometry.normals,
+            };
             options.gauge = shot::gauge(mesh, &shot).map_err(geometry)?;
         }
         let (graph, hierarchy) = match &self.hierarchy {
@@ -139,9 +143,14 @@ impl Preparation {
                 (graph, Some(Arc::new(hierarchy)))
             }
         };
-        let features = self.features.compute(mesh, &graph, self.geometry.normals);
+        let surface = Surface {
+            mesh,
+            graph: &graph,
+            normals: self.geometry.normals,
+        };
+        let features = self.features.compute(surface).map_err(geometry)?;
         Ok(Prepared {
-            features: features.map_err(geometry)?,
+            features: features.iter().map(|&value| value as f32).collect(),
             graph: Arc::new(graph),
             hierarchy,
         })
@@ -205,7 +214,6 @@ fn mean_edge_length(mesh: &Mesh) -> Result<f64, GeometryError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FeatureKind;
     use gemcnn_mesh::features::shot::ShotOptions;
     use gemcnn_mesh::{DVec3, shapes};
 
@@ -218,7 +226,7 @@ mod tests {
     fn rotations_depend_on_seed_and_name_and_leave_invariant_features() {
         let mesh = bumpy();
         let mut preparation = Preparation {
-            features: FeatureConfig::new(FeatureKind::Matrix),
+            features: FeatureConfig::of_kind("matrix").unwrap(),
             ..Default::default()
         };
         let still = preparation.prepare("a", &mesh).unwrap();
@@ -263,7 +271,7 @@ mod tests {
     fn shot_descriptors_count_the_normals_of_the_geometry() {
         let mesh = bumpy();
         let mut preparation = Preparation {
-            features: FeatureConfig::new(FeatureKind::Shot),
+            features: FeatureConfig::of_kind("shot").unwrap(),
             ..Default::default()
         };
         let by_area = preparation.prepare("a", &mesh).unwrap().features;

@@ -5,7 +5,8 @@ use super::dataset::Inner;
 use super::entry::{self, ENTRY_VERSION};
 use super::meshes::Item;
 use super::preparation::{Preparation, Prepared};
-use crate::{Sample, SampleSource, Target, TaskError};
+use crate::{Sample, SampleSource, TaskError};
+use gemcnn_nn::Target;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -180,18 +181,15 @@ impl SampleSource for PreparedPart {
 }
 
 /// Of the name, the content of the file, and the target.
-fn checksum(item: &Item, content: blake3::Hash, target: &Target) -> [u8; 32] {
+fn checksum(item: &Item, content: blake3::Hash, target: &Target<f32>) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(content.as_bytes());
     match target {
         Target::Unknown => {}
-        Target::MeshLabel(label) => {
-            hasher.update(&label.to_le_bytes());
-        }
-        Target::VertexLabels(labels) => labels.iter().for_each(|label| {
+        Target::Labels(labels) => labels.iter().for_each(|label| {
             hasher.update(&label.to_le_bytes());
         }),
-        Target::VertexValues { values, .. } => values.iter().for_each(|value| {
+        Target::Values(values) => values.iter().for_each(|value| {
             hasher.update(&value.to_le_bytes());
         }),
     }
@@ -215,8 +213,8 @@ fn size_in_memory(sample: &Sample) -> usize {
             .sum()
     });
     let target = match &sample.target {
-        Target::VertexLabels(labels) => 4 * labels.len(),
-        Target::VertexValues { values, .. } => 4 * values.len(),
+        Target::Labels(labels) => 4 * labels.len(),
+        Target::Values(values) => 4 * values.len(),
         _ => 0,
     };
     graph(&sample.graph) + levels.sum::<usize>() + members + 4 * sample.features.len() + target

@@ -6,9 +6,9 @@ use super::description::{Column, Description, Element};
 use super::meshes::Item;
 use super::table::{NumberTable, TextTable};
 use super::{DataError, npy, vectors};
-use crate::{Target, Task, TaskError};
+use crate::{Task, TaskError};
 use gemcnn_mesh::{DVec3, Frame, Mesh};
-use gemcnn_nn::{FeatureType, IGNORE};
+use gemcnn_nn::{FeatureType, IGNORE, Target};
 use glam::DQuat;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -117,16 +117,16 @@ impl Targets {
         content: &Content,
         frames: &[Frame],
         turn: Option<DQuat>,
-    ) -> Result<Target, TaskError> {
+    ) -> Result<Target<f32>, TaskError> {
         match self.task {
-            Task::Classification => Ok(Target::MeshLabel(item.class.unwrap_or(IGNORE))),
+            Task::Classification => Ok(Target::Labels(vec![item.class.unwrap_or(IGNORE)])),
             Task::Regression => {
                 let table = self.values(item, content, frames.len())?;
                 self.express(table, frames, turn)
             }
             Task::Segmentation | Task::Correspondence => {
                 let labels = self.labels(item, content, frames.len())?;
-                Ok(Target::VertexLabels(self.classes_of(item, &labels)?))
+                Ok(Target::Labels(self.classes_of(item, &labels)?))
             }
         }
     }
@@ -333,8 +333,7 @@ impl Targets {
         table: NumberTable,
         frames: &[Frame],
         turn: Option<DQuat>,
-    ) -> Result<Target, TaskError> {
-        let kind = self.value_type(table.columns);
+    ) -> Result<Target<f32>, TaskError> {
         let values = match self.vectors {
             false => table.values.iter().map(|&value| value as f32).collect(),
             true => {
@@ -344,7 +343,7 @@ impl Targets {
                 vectors::in_frames(frames, &space)
             }
         };
-        Ok(Target::VertexValues { kind, values })
+        Ok(Target::Values(values))
     }
 
     /// The chosen columns of the target of a mesh.

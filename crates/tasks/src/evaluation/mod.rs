@@ -2,23 +2,24 @@
 
 mod classes;
 mod geodesic;
-pub(crate) mod regression;
 
+pub use crate::train::RegressionScores;
 pub use classes::{ClassScore, ClassScores};
 pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
-pub use regression::RegressionScores;
 
 use crate::data::{Cache, Classes, Dataset, Part};
 use crate::train::{
-    BatchPlan, BatchScores, Objective, Prefetch, Scaled, Scores, Tally, TrainedModel, names,
+    BatchPlan, BatchScores, BatchSource, GraphCache, Prefetch, RegressionSums, Scaled, Scores,
+    Tally, TrainedModel, names, unscaled,
 };
-use crate::{Sample, SampleSource, Target, Task, TaskError};
+use crate::{Sample, SampleSource, Task, TaskError};
 use gemcnn_mesh::write_atomically;
-use gemcnn_nn::{BatchTarget, Device, IGNORE, Rows, Tape, Targets, Workspace};
+use gemcnn_nn::{Device, IGNORE, Objective, Rows, Tape, Target, Targets, Workspace};
 use gemcnn_view::plot::Chart;
 use geodesic::Confusions;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Which meshes of a data set a model is evaluated on, and how they lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,11 +171,10 @@ pub fn evaluate(
         None => Objective::Values {
             kind: model.network.output().clone(),
             penalty: config.training.penalty.into(),
-            scaling: model.target_scaling.clone(),
         },
     };
     let mut counts = Counts::new(model);
-    let scores = run(model, &samples, &objective, device, &mut counts)?;
+    let scores = run(model, &samples, objective, device, &mut counts)?;
     let geodesic = match (&counts.confusions, dataset.template()) {
         (Some(confusions), Some(template)) => {
             Some(GeodesicScores::new(template, confusions, scores.counted)?)
@@ -196,7 +196,7 @@ pub fn evaluate(
 /// What is gathered beside the loss.
 struct Counts {
     classes: Option<ClassScores>,
-    regression: Option<regression::Sums>,
+    regression: Option<RegressionSums>,
     confusions: Option<Confusions>,
 }
 
@@ -206,7 +206,7 @@ impl Counts {
         Self {
             classes: model.classes.as_ref().map(ClassScores::new),
             regression: (model.classes.is_none())
-                .then(|| regression::Sums::new(model.network.output())),
+                .then(|| RegressionSums::new(model.network.output())),
             confusions: is_correspondence.then(Confusions::default),
         }
     }
@@ -230,34 +230,41 @@ impl Counts {
 fn run(
     model: &TrainedModel,
     samples: &dyn SampleSource,
-    objective: &Objective,
+    objective: Objective<f32>,
     device: &Device,
     counts: &mut Counts,
 ) -> Result<Scores, TaskError> {
     let scaled = Scaled {
         source: samples,
-        scaling: &model.scaling,
+        features: &model.scaling,
+        targets: model.target_scaling.as_ref(),
     };
     let plan = BatchPlan {
         samples: samples.len(),
         batch: 1,
         shuffle: None,
+        drop_last: false,
     };
+    let (objective, cache) = (Arc::new(objective), GraphCache::default());
     let mut workspace = Workspace::new(device.clone());
     let mut tally = Tally::default();
     std::thread::scope(|scope| {
         let all = (0, plan.steps());
-        for prepared in Prefetch::start(scope, &scaled, objective, plan, all, device) {
+        let batches = BatchSource {
+            samples: &scaled,
+            objective: &objective,
+            cache: &cache,
+            device,
+        };
+        for prepared in Prefetch::start(scope, batches, plan, all) {
             let prepared = prepared?;
             let batch = &prepared.batch;
             let mut tape = Tape::inference(&mut workspace, &model.parameters);
             let x = tape.input(batch.kind().clone(), batch.features())?;
-            let (loss, mean_square, correct) = match batch.target() {
-                BatchTarget::Classes {
-                    classes, labels, ..
-                } => {
+            let (loss, mean_square, correct) = match (batch.objective(), batch.target()) {
+                (Objective::Classes { count, .. }, Target::Labels(labels)) => {
                     let targets = Targets {
-                        classes: *classes,
+                        classes: *count,
                         labels,
                         class_weights: None,
                     };
@@ -272,22 +279,19 @@ fn run(
                     let score = loss.score()?;
                     (loss.value()?, None, score.map(|score| score.correct as u64))
                 }
-                BatchTarget::Values {
-                    penalty,
-                    values,
-                    known,
-                    ..
-                } => {
+                (Objective::Values { penalty, .. }, Target::Values(values)) => {
                     let found = model.network.forward(&mut tape, batch.levels(), x)?;
-                    let mean_square = match &mut counts.regression {
-                        Some(sums) => {
-                            objective.compare(sums, &found.values()?, values, known.as_deref())
-                        }
-                        None => 0.0,
-                    };
-                    let loss = tape.regression(*penalty, found, values, known.as_deref())?;
-                    (loss.value()?, Some(mean_square), None)
+                    let scaling = model.target_scaling.as_ref();
+                    let mean_square = counts.regression.as_mut().map(|sums| {
+                        let found = found.values()?;
+                        let (found, wanted) =
+                            (unscaled(scaling, &found), unscaled(scaling, values));
+                        Ok::<_, TaskError>(sums.add(&found, &wanted, batch.known()))
+                    });
+                    let loss = tape.regression(*penalty, found, values, batch.known())?;
+                    (loss.value()?, mean_square.transpose()?, None)
                 }
+                _ => return Err(TaskError::setting("evaluation", "a batch without target")),
             };
             if !loss.is_finite() {
                 let name = names(samples, &prepared.samples);
@@ -295,10 +299,10 @@ fn run(
             }
             tally.add(BatchScores {
                 loss,
-                weight: prepared.weight,
+                weight: batch.weight(),
                 mean_square,
                 correct,
-                counted: prepared.counted,
+                counted: batch.counted() as u64,
             });
         }
         tally
@@ -375,9 +379,8 @@ impl SampleSource for Relabelled<'_> {
                 *label = map.get(*label as usize).copied().unwrap_or(IGNORE);
             };
             match &mut sample.target {
-                Target::VertexLabels(labels) => labels.iter_mut().for_each(relabel),
-                Target::MeshLabel(label) => relabel(label),
-                Target::Unknown | Target::VertexValues { .. } => {}
+                Target::Labels(labels) => labels.iter_mut().for_each(relabel),
+                Target::Unknown | Target::Values(_) => {}
             }
         }
         Ok(sample)

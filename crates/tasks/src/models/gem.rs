@@ -1,11 +1,14 @@
 //! The paper's network: gauge equivariant residual blocks, then a head of scalars.
 
 use super::head::turns_with_frames;
-use super::{DEPTHS, Head, ORDERS, WIDTHS, within};
-use crate::{Task, TaskError};
-use gemcnn_nn::layers::{GlobalPool, Nonlinearity, Regular};
-use gemcnn_nn::{Aggregation, FeatureType, Network, NetworkConfig, WeightDecay};
+use super::{DEPTHS, Head, Model, ModelSpec, ORDERS, WIDTHS, within};
+use crate::{Settings, TaskError};
+use gemcnn_nn::layers::{Gates, GlobalPool, Identity, Nonlinearity, Norms, Regular};
+use gemcnn_nn::{
+    Activation, Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, WeightDecay,
+};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Settings of the model `gem`. The defaults are the paper's correspondence network with batch
 /// normalisation: `3x0 -> 16x(0,1,2) -> 16x(0,1,2) -> 64x0`, each arrow a residual block of two
@@ -21,7 +24,7 @@ pub struct GemModel {
     pub band_limit: usize,
     /// Scalars that the last block gives; 64. Not used with broken symmetry.
     pub scalars: usize,
-    /// What follows each convolution; the regular nonlinearity.
+    /// Nonlinearity after each convolution (default: regular).
     pub nonlinearity: NonlinearityChoice,
     /// Samples of the regular nonlinearity; by default `2 band_limit + 1`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,13 +34,13 @@ pub struct GemModel {
     /// Whether the last block keeps all orders and the head reads all numbers as scalars; no. The
     /// result then depends on the frames, which helps where all meshes have the same connectivity.
     pub broken_symmetry: bool,
-    /// Scalars between the two linear maps of the head; 256. None and there is a single map.
+    /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
     pub head: usize,
-    /// Dropout in the head; 0.5.
+    /// Dropout in the head (default 0.5).
     pub dropout: f64,
-    /// Pooling for whole-mesh tasks; the mean.
+    /// Pooling for whole-mesh tasks (default: mean).
     pub pool: GlobalPool,
-    /// Which weights decay; those of the head.
+    /// Weights that weight decay acts on (default: those of the head).
     pub decay: WeightDecay,
 }
 
@@ -58,16 +61,28 @@ pub enum NonlinearityChoice {
 
 impl NonlinearityChoice {
     /// The nonlinearity with its settings.
-    pub fn with(self, band_limit: usize, samples: Option<usize>, batch_norm: bool) -> Nonlinearity {
-        let plain = match self {
-            Self::Regular => Regular::relu(samples.unwrap_or(2 * band_limit + 1)).into(),
-            Self::Norm => Nonlinearity::norm(),
-            Self::Gated => Nonlinearity::gated(),
-            Self::None => Nonlinearity::None,
-        };
-        match batch_norm {
-            true => plain.with_batch_norm(),
-            false => plain,
+    pub fn with(
+        self,
+        band_limit: usize,
+        samples: Option<usize>,
+        batch_norm: bool,
+    ) -> Arc<dyn Nonlinearity<f32>> {
+        let activation = Activation::Relu;
+        match self {
+            Self::Regular => Arc::new(Regular {
+                samples: samples.unwrap_or(2 * band_limit + 1),
+                activation,
+                batch_norm,
+            }),
+            Self::Norm => Arc::new(Norms {
+                activation,
+                batch_norm,
+            }),
+            Self::Gated => Arc::new(Gates {
+                activation,
+                batch_norm,
+            }),
+            Self::None => Arc::new(Identity),
         }
     }
 }
@@ -92,22 +107,22 @@ impl Default for GemModel {
 }
 
 impl GemModel {
-    /// The network, as [`ModelConfig::network`](super::ModelConfig::network).
+    /// The layers of the network.
     ///
     /// # Errors
-    /// Settings, types and tasks that do not go together, with what to change.
-    pub fn network(
-        &self,
-        input: &FeatureType,
-        task: Task,
-        outputs: &FeatureType,
-    ) -> Result<NetworkConfig, TaskError> {
+    /// As [`Model::build`].
+    pub fn network(&self, spec: &ModelSpec) -> Result<NetworkConfig<f32>, TaskError> {
+        let ModelSpec {
+            input,
+            task,
+            outputs,
+        } = spec;
         within("blocks", self.blocks, DEPTHS)?;
         within("channels", self.channels, WIDTHS)?;
         within("scalars", self.scalars, WIDTHS)?;
         within("band_limit", self.band_limit, ORDERS)?;
         within("samples", self.samples.unwrap_or(1), WIDTHS)?;
-        let turns = turns_with_frames(task, outputs)?;
+        let turns = turns_with_frames(*task, outputs)?;
         if turns && self.broken_symmetry {
             return Err(TaskError::setting(
                 "model: broken_symmetry",
@@ -120,13 +135,13 @@ impl GemModel {
             .weight_decay(self.decay)
             .aggregation(Aggregation::Mean);
         for _ in 1..self.blocks {
-            network = network.residual_through(&hidden, &hidden, act.clone());
+            network = network.block(Some(hidden.clone()), &hidden, act.clone());
         }
         let last = match turns || self.broken_symmetry {
             true => hidden.clone(),
             false => FeatureType::scalars(self.scalars),
         };
-        network = network.residual_through(&hidden, &last, act);
+        network = network.block(Some(hidden.clone()), &last, act);
         if turns {
             return Ok(network.conv(outputs));
         }
@@ -138,6 +153,20 @@ impl GemModel {
             dropout: self.dropout,
             pool: self.pool,
         };
-        head.add(network, task, outputs)
+        head.add(network, *task, outputs)
+    }
+}
+
+impl Settings for GemModel {
+    const KIND: &'static str = "gem";
+}
+
+impl Model for GemModel {
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 }

@@ -5,10 +5,10 @@ use crate::{Task, TaskError};
 use gemcnn_nn::layers::GlobalPool;
 use gemcnn_nn::{Activation, FeatureType, NetworkConfig};
 
-/// Two linear maps with ReLU and dropout between them, for each vertex or for each mesh.
+/// Two linear layers with ReLU and dropout between them, for each vertex or for each mesh.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Head {
-    /// Scalars between the maps; none for a single map.
+    /// Hidden channels. `0` makes the head a single linear layer.
     pub width: usize,
     /// Probability of dropping one of them.
     pub dropout: f64,
@@ -23,10 +23,10 @@ impl Head {
     /// Outputs that are not scalars, none at all, or a dropout out of range.
     pub fn add(
         &self,
-        mut network: NetworkConfig,
+        mut network: NetworkConfig<f32>,
         task: Task,
         outputs: &FeatureType,
-    ) -> Result<NetworkConfig, TaskError> {
+    ) -> Result<NetworkConfig<f32>, TaskError> {
         if !outputs.is_scalar() {
             return Err(TaskError::setting(
                 format!("{task} of {outputs}"),

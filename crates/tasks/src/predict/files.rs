@@ -3,6 +3,7 @@
 use super::{Prediction, colours};
 use crate::TaskError;
 use crate::data::{Classes, npy_f32, npy_i64, vectors};
+use crate::layout::RESULTS_MARK;
 use crate::train::TrainedModel;
 use gemcnn_mesh::{
     AttributeValues, DVec3, Frame, Mesh, MeshReport, VertexAttribute, WriteOptions,
@@ -11,8 +12,6 @@ use gemcnn_mesh::{
 use gemcnn_view::render::{Arrow, RenderOptions, render};
 use std::path::{Path, PathBuf};
 
-/// The hidden file that tells a directory of results.
-pub(crate) const RESULTS_MARK: &str = ".gemcnn-results";
 /// Most arrows in a picture: more hide each other.
 const MOST_ARROWS: usize = 1500;
 const ARROW_COLOUR: [u8; 3] = [40, 40, 40];

@@ -20,6 +20,5 @@ mod prediction;
 pub(crate) use colours::template_attributes;
 pub use examples::write_examples;
 pub use files::PredictionFiles;
-pub(crate) use files::RESULTS_MARK;
 pub use names::UniqueNames;
 pub use prediction::Prediction;

@@ -1,9 +1,9 @@
 //! What a model says of a mesh.
 
 use crate::train::TrainedModel;
-use crate::{Batch, Sample, Target, Task, TaskError};
+use crate::{Sample, Task, TaskError, join_graphs};
 use gemcnn_mesh::Mesh;
-use gemcnn_nn::{FeatureType, Tape, Workspace};
+use gemcnn_nn::{FeatureType, Tape, Target, Workspace};
 
 /// What a model says of a mesh.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,14 +64,15 @@ impl TrainedModel {
         workspace: &mut Workspace<f32>,
         sample: &Sample,
     ) -> Result<Prediction, TaskError> {
-        let batch = Batch::new(&[sample])?;
+        let graphs = join_graphs(std::slice::from_ref(sample))?;
+        let levels = (&graphs).into();
         let mut tape = Tape::inference(workspace, &self.parameters);
-        let x = tape.input(self.network.input().clone(), &batch.features)?;
+        let x = tape.input(self.network.input().clone(), &sample.features)?;
         if let Task::Segmentation | Task::Correspondence = self.config.task {
-            let classes = self.network.predict_classes(&mut tape, &batch, x)?;
+            let classes = self.network.predict_classes(&mut tape, levels, x)?;
             return Ok(Prediction::VertexClasses(classes));
         }
-        let outputs = self.network.forward(&mut tape, &batch, x)?;
+        let outputs = self.network.forward(&mut tape, levels, x)?;
         let mut values = outputs.values()?.into_owned();
         if let Some(scaling) = &self.target_scaling {
             scaling.undo(&mut values);

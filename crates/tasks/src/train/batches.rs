@@ -3,30 +3,39 @@
 //! The order of the data follows from the seed and the epoch alone, so that a step is found again by its
 //! number. A prepared batch is one value that travels from a thread to the step.
 
-use super::objective::Objective;
-use crate::{Batch, SampleSource, TaskError};
-use gemcnn_nn::{BatchTarget, Device, FeatureType, TrainingBatch};
+use crate::{Sample, SampleSource, TaskError, join_graphs};
+use gemcnn_mesh::GaugeGraph;
+use gemcnn_nn::{Device, FeatureType, HierarchyBatch, IGNORE, Objective, Target, TrainingBatch};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
 
 /// Batches that each thread keeps ready.
 const READY: usize = 2;
+/// Edges of graphs that stay joined and on the device for the next epoch: about 2 GB.
+const KEPT_EDGES: usize = 64 << 20;
 
 /// How samples are put into batches, epoch after epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchPlan {
     pub samples: usize,
     pub batch: usize,
-    /// None: always in their own order.
+    /// Seed of the random order; `None` keeps the order of the samples.
     pub shuffle: Option<u64>,
+    /// Leaves out the samples of an epoch that do not fill a batch.
+    pub drop_last: bool,
 }
 
 impl BatchPlan {
     /// Steps of an epoch; the last one may be smaller.
     pub fn steps(&self) -> u64 {
-        self.samples.div_ceil(self.batch) as u64
+        match self.drop_last && self.samples >= self.batch {
+            true => (self.samples / self.batch) as u64,
+            false => self.samples.div_ceil(self.batch) as u64,
+        }
     }
 
     /// Samples of the first step of all.
@@ -45,9 +54,8 @@ impl BatchPlan {
     }
 }
 
-/// A random permutation of `0..count`: the order of the samples in one epoch. The same seed and epoch give the
-/// same order.
-pub fn shuffled(count: usize, seed: u64, epoch: u64) -> Vec<usize> {
+/// The numbers below `count` in the random order of one epoch of one seed.
+fn shuffled(count: usize, seed: u64, epoch: u64) -> Vec<usize> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(epoch);
     let mut order: Vec<usize> = (0..count).collect();
@@ -63,103 +71,137 @@ pub(crate) struct PreparedBatch {
     /// Numbers of its samples in their source.
     pub samples: Vec<usize>,
     pub batch: TrainingBatch<f32>,
-    /// Rows whose target is known.
-    pub counted: u64,
-    /// Sum of the weights of their classes; how many they are, where there are no weights.
-    pub weight: f64,
+}
+
+/// Graphs of single samples, joined and perhaps on a GPU already, for the next epoch.
+#[derive(Debug, Default)]
+pub(crate) struct GraphCache {
+    kept: Mutex<KeptGraphs>,
+}
+
+#[derive(Debug, Default)]
+struct KeptGraphs {
+    /// By the address of the graph, which is kept alive with it.
+    graphs: HashMap<usize, (Arc<GaugeGraph>, Arc<HierarchyBatch<f32>>)>,
+    edges: usize,
+}
+
+impl GraphCache {
+    /// The joined graphs of samples; kept for batches of one sample, which come again.
+    fn join(&self, samples: &[Sample]) -> Result<Arc<HierarchyBatch<f32>>, TaskError> {
+        let [sample] = samples else {
+            return Ok(Arc::new(join_graphs(samples)?));
+        };
+        let key = Arc::as_ptr(&sample.graph).addr();
+        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, graphs)) = kept().graphs.get(&key) {
+            return Ok(Arc::clone(graphs));
+        }
+        let graphs = Arc::new(join_graphs(samples)?);
+        let mut kept = kept();
+        if kept.edges + sample.graph.edge_count() <= KEPT_EDGES {
+            kept.edges += sample.graph.edge_count();
+            let entry = (Arc::clone(&sample.graph), Arc::clone(&graphs));
+            kept.graphs.insert(key, entry);
+        }
+        Ok(graphs)
+    }
 }
 
 impl PreparedBatch {
-    /// Loads samples, joins them and sends them to a GPU.
+    /// Loads samples, joins them and copies them to a GPU.
     pub fn load(
         source: &dyn SampleSource,
         samples: &[usize],
-        objective: &Objective,
+        objective: &Arc<Objective<f32>>,
+        cache: &GraphCache,
         device: &Device,
     ) -> Result<Self, TaskError> {
         let mut loaded = Vec::with_capacity(samples.len());
         for &index in samples {
             let sample = source.load(index)?;
-            objective.check(&sample)?;
+            check(&sample, objective)?;
             loaded.push(sample);
         }
-        let references: Vec<_> = loaded.iter().collect();
-        let kind = match references.first() {
-            Some(sample) => sample.kind.clone(),
-            None => FeatureType::default(),
+        let kind = loaded
+            .first()
+            .map_or(FeatureType::default(), |s| s.kind.clone());
+        let graphs = match source.shared_graphs(samples.len()) {
+            Some(graphs) => graphs,
+            None => cache.join(&loaded)?,
         };
-        let joined = Batch::new(&references)?;
-        let (target, counted, weight) = match objective {
-            Objective::Classes { count, weights } => {
-                let counted = joined.labelled();
-                let weight = match weights {
-                    None => counted as f64,
-                    Some(weights) => weight_of(&joined.labels, weights),
-                };
-                let target = BatchTarget::Classes {
-                    classes: *count,
-                    labels: joined.labels,
-                    weights: weights.clone(),
-                };
-                (target, counted, weight)
+        let mut features = Vec::new();
+        let mut target = Target::Unknown;
+        for sample in loaded {
+            if sample.kind != kind {
+                let problem = format!(
+                    "its features are {}, but those of others {kind}",
+                    sample.kind
+                );
+                return Err(TaskError::setting(&sample.name, problem));
             }
-            Objective::Values {
-                kind,
-                penalty,
-                scaling,
-            } => {
-                let mut values = joined.values;
-                if let Some(scaling) = scaling {
-                    scaling.apply(&mut values);
-                }
-                let (known, counted) = known_rows(&mut values, kind.dimension());
-                let target = BatchTarget::Values {
-                    kind: kind.clone(),
-                    penalty: *penalty,
-                    values,
-                    known,
-                };
-                (target, counted, counted as f64)
+            match features.is_empty() {
+                true => features = sample.features,
+                false => features.extend_from_slice(&sample.features),
             }
-        };
-        let batch = match joined.hierarchy {
-            None => TrainingBatch::new(joined.graph, kind, joined.features, target),
-            Some(levels) => TrainingBatch::on_hierarchy(levels, kind, joined.features, target),
-        }?;
+            match (&mut target, sample.target) {
+                (Target::Labels(all), Target::Labels(labels)) => all.extend(labels),
+                (Target::Values(all), Target::Values(values)) => all.extend(values),
+                (first, next) => *first = next,
+            }
+        }
+        let batch = TrainingBatch::new(graphs, kind, features, Arc::clone(objective), target)?;
         batch.send_ahead(device)?;
         Ok(Self {
             samples: samples.to_vec(),
             batch,
-            counted: counted as u64,
-            weight,
         })
     }
 }
 
-/// Sum of the weights of the classes of all labels; one that is not known has none.
-fn weight_of(labels: &[u32], weights: &[f32]) -> f64 {
-    let known = labels
-        .iter()
-        .filter_map(|&label| weights.get(label as usize));
-    known.map(|&weight| f64::from(weight)).sum()
-}
-
-/// Which rows are known, unless all are, and how many; unknown ones become 0.
-fn known_rows(values: &mut [f32], width: usize) -> (Option<Vec<bool>>, usize) {
-    let mut mask = Vec::with_capacity(values.len() / width.max(1));
-    for row in values.chunks_mut(width.max(1)) {
-        let known = row.iter().all(|value| !value.is_nan());
-        if !known {
-            row.fill(0.0);
-        }
-        mask.push(known);
+/// Fails for a sample with another number of features or targets than it needs, or a label that names no
+/// class.
+fn check(sample: &Sample, objective: &Objective<f32>) -> Result<(), TaskError> {
+    let refuse = |problem: String| Err(TaskError::setting(&sample.name, problem));
+    let vertices = sample.graph.vertex_count();
+    let expected = vertices * sample.kind.dimension();
+    if sample.features.len() != expected {
+        let found = sample.features.len();
+        return refuse(format!(
+            "it has {found} numbers of features, but needs {expected}"
+        ));
     }
-    let counted = mask.iter().filter(|&&known| known).count();
-    ((counted < mask.len()).then_some(mask), counted)
+    match (&sample.target, objective) {
+        (Target::Labels(labels), Objective::Classes { count, .. }) => {
+            if labels.len() != vertices && labels.len() != 1 {
+                return refuse(format!("{} labels for {vertices} vertices", labels.len()));
+            }
+            let outside = |&label: &u32| label != IGNORE && label as usize >= *count;
+            match labels.iter().position(outside) {
+                None => Ok(()),
+                Some(row) => refuse(format!(
+                    "label {} of row {row} names none of the {count} classes",
+                    labels[row]
+                )),
+            }
+        }
+        (Target::Values(values), Objective::Values { kind, .. }) => {
+            let width = kind.dimension();
+            match values.len() == vertices * width || values.len() == width {
+                true => Ok(()),
+                false => refuse(format!(
+                    "{} target values for {vertices} vertices of type {kind}",
+                    values.len()
+                )),
+            }
+        }
+        (Target::Unknown, _) => refuse("it has no target to learn from".into()),
+        _ => refuse("its target does not fit the task".into()),
+    }
 }
 
-/// Threads that load samples: one beside computations on the CPU, which need the cores themselves, and a
-/// few beside a GPU.
+/// Number of threads that load samples: one beside computations on the CPU, which need the cores
+/// themselves, and a few beside a GPU.
 fn loading_threads(device: &Device) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     match device {
@@ -175,30 +217,42 @@ pub(crate) struct Prefetch {
     next: usize,
 }
 
+/// What batches are prepared from.
+#[derive(Clone, Copy)]
+pub(crate) struct BatchSource<'env> {
+    pub samples: &'env dyn SampleSource,
+    pub objective: &'env Arc<Objective<f32>>,
+    pub cache: &'env GraphCache,
+    pub device: &'env Device,
+}
+
 impl Prefetch {
-    /// Prepares the steps from number `first` up to `end`, counted over all epochs, for a device, on threads
-    /// that end when this is dropped.
+    /// Prepares the steps from number `first` up to `end`, counted over all epochs, on threads that end
+    /// when this is dropped.
     pub fn start<'scope, 'env>(
         scope: &'scope Scope<'scope, 'env>,
-        source: &'env dyn SampleSource,
-        objective: &'env Objective,
+        source: BatchSource<'env>,
         plan: BatchPlan,
         (first, end): (u64, u64),
-        device: &'env Device,
     ) -> Self {
-        let threads = loading_threads(device);
+        let threads = loading_threads(source.device);
         let prepare = |thread: usize| {
             let (sender, receiver) = sync_channel(READY);
             scope.spawn(move || {
+                let BatchSource {
+                    samples,
+                    objective,
+                    cache,
+                    device,
+                } = source;
                 let mut order = (None, Vec::new());
                 for number in (first..end).skip(thread).step_by(threads) {
                     let (epoch, step) = (number / plan.steps(), number % plan.steps());
                     if order.0 != Some(epoch) {
                         order = (Some(epoch), plan.order(epoch));
                     }
-                    let samples = order.1.chunks(plan.batch).nth(step as usize);
-                    let batch =
-                        PreparedBatch::load(source, samples.unwrap_or(&[]), objective, device);
+                    let chosen = order.1.chunks(plan.batch).nth(step as usize).unwrap_or(&[]);
+                    let batch = PreparedBatch::load(samples, chosen, objective, cache, device);
                     // Nobody waits for what comes after a failure, or after the end of training.
                     let failed = batch.is_err();
                     if sender.send(batch).is_err() || failed {
@@ -228,6 +282,7 @@ impl Iterator for Prefetch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemcnn_mesh::{GeometryOptions, shapes};
 
     #[test]
     fn every_epoch_has_all_samples_in_an_order_of_its_own() {
@@ -235,8 +290,14 @@ mod tests {
             samples: 10,
             batch: 4,
             shuffle: Some(3),
+            drop_last: false,
         };
         assert_eq!(plan.steps(), 3);
+        let dropping = BatchPlan {
+            drop_last: true,
+            ..plan
+        };
+        assert_eq!(dropping.steps(), 2);
         let (first, second) = (plan.order(0), plan.order(1));
         assert_ne!(first, second);
         assert_eq!(plan.order(1), second);
@@ -251,18 +312,74 @@ mod tests {
         }
     }
 
-    #[test]
-    fn labels_that_are_not_known_have_no_weight() {
-        let labels = [0, 1, gemcnn_nn::IGNORE, 1];
-        assert_eq!(weight_of(&labels, &[2.0, 0.5]), 3.0);
+    struct Spheres(Vec<Sample>);
+
+    impl SampleSource for Spheres {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn name(&self, index: usize) -> String {
+            self.0[index].name.clone()
+        }
+
+        fn load(&self, index: usize) -> Result<Sample, TaskError> {
+            Ok(self.0[index].clone())
+        }
+    }
+
+    fn sample(subdivisions: u32, target: Target<f32>) -> Sample {
+        let mesh = shapes::icosphere(subdivisions).unwrap();
+        let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
+        Sample {
+            name: format!("sphere {subdivisions}"),
+            features: vec![subdivisions as f32; graph.vertex_count()],
+            graph: graph.into(),
+            hierarchy: None,
+            kind: FeatureType::scalars(1),
+            target,
+        }
+    }
+
+    fn load(samples: Vec<Sample>, which: &[usize]) -> Result<PreparedBatch, TaskError> {
+        let objective = Arc::new(Objective::Classes {
+            count: 2,
+            weights: None,
+        });
+        let cache = GraphCache::default();
+        PreparedBatch::load(&Spheres(samples), which, &objective, &cache, &Device::Cpu)
     }
 
     #[test]
-    fn unknown_rows_are_masked() {
-        let mut all = vec![1.0, 2.0, 3.0, 4.0];
-        assert_eq!(known_rows(&mut all, 2), (None, 2));
-        let mut some = vec![1.0, f32::NAN, 3.0, 4.0];
-        assert_eq!(known_rows(&mut some, 2), (Some(vec![false, true]), 1));
-        assert_eq!(some, [0.0, 0.0, 3.0, 4.0]);
+    fn samples_of_unequal_size_are_joined_in_order() {
+        let small = sample(0, Target::Labels(vec![1; 12]));
+        let large = sample(1, Target::Labels(vec![IGNORE; 42]));
+        let PreparedBatch { batch, .. } = load(vec![small, large], &[1, 0]).unwrap();
+        let graph = batch.levels().graph().unwrap();
+        assert_eq!(graph.vertices_of(1), 42..54);
+        assert_eq!((batch.features()[41], batch.features()[42]), (1.0, 0.0));
+        assert_eq!((batch.features().len(), batch.counted()), (54, 12));
+    }
+
+    #[test]
+    fn samples_that_do_not_fit_are_named() {
+        let labelled = sample(0, Target::Labels(vec![1; 12]));
+        let short = sample(1, Target::Labels(vec![1; 12]));
+        let outside = sample(1, Target::Labels(vec![2; 42]));
+        let other = sample(1, Target::Values(vec![0.0; 42]));
+        for bad in [short, outside, other] {
+            match load(vec![labelled.clone(), bad], &[0, 1]).unwrap_err() {
+                TaskError::Setting { what, .. } => assert_eq!(what, "sphere 1"),
+                other => panic!("{other}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_graphs_of_a_single_sample_are_joined_once() {
+        let samples = [sample(0, Target::Labels(vec![1; 12]))];
+        let cache = GraphCache::default();
+        let first = cache.join(&samples).unwrap();
+        assert!(Arc::ptr_eq(&first, &cache.join(&samples).unwrap()));
     }
 }

@@ -5,12 +5,14 @@ use super::metrics::{Record, Tally};
 use super::run_directory::RunDirectory;
 use super::settings::TrainingConfig;
 use crate::{FeatureScaling, TaskError};
-use gemcnn_nn::{Archive, Network, NnError, Optimiser, Parameters, Plateau};
+use gemcnn_nn::{Archive, NnError, Optimiser, Parameters, Plateau};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// Group of the weights in checkpoints and models.
+pub(super) const WEIGHTS: &str = "weights";
 const OPTIMISER: &str = "optimiser";
 const PROGRESS: &str = "progress";
 const IDENTITY: &str = "run";
@@ -74,11 +76,11 @@ impl Checkpoint {
         run: &RunDirectory,
         identity: &Identity,
         progress: &Progress,
-        (network, parameters): (&Network<f32>, &Parameters<f32>),
+        parameters: &Parameters<f32>,
         optimiser: &Optimiser<f32>,
     ) -> Result<Written, TaskError> {
         let mut archive = Archive::new();
-        network.store(&mut archive, parameters)?;
+        parameters.store(&mut archive, WEIGHTS)?;
         optimiser.store(&mut archive, OPTIMISER, parameters)?;
         archive.set_json(IDENTITY, identity)?;
         archive.set_json(PROGRESS, progress)?;
@@ -126,11 +128,10 @@ impl Checkpoint {
     pub fn load(
         &self,
         path: &Path,
-        network: &Network<f32>,
         parameters: &mut Parameters<f32>,
     ) -> Result<Optimiser<f32>, TaskError> {
-        network
-            .load(&self.archive, parameters)
+        parameters
+            .load(&self.archive, WEIGHTS)
             .and_then(|()| Optimiser::load(&self.archive, OPTIMISER, parameters))
             .map_err(|source| TaskError::Checkpoint {
                 path: path.into(),
@@ -185,7 +186,7 @@ impl Identity {
 ///
 /// # Errors
 /// A run that was begun with others, or a checkpoint that is damaged.
-pub(super) fn begun_with(run: &RunDirectory, settings: &Value) -> Result<(u64, u64), TaskError> {
+pub(crate) fn begun_with(run: &RunDirectory, settings: &Value) -> Result<(u64, u64), TaskError> {
     let (path, stored, done) = match Checkpoint::read(&run.checkpoint())? {
         Some(Checkpoint {
             identity, progress, ..

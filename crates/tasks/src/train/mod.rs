@@ -10,30 +10,30 @@ mod metrics;
 mod model;
 mod objective;
 mod observer;
-mod run;
+mod regression;
 mod run_directory;
 mod scaled;
 mod settings;
 mod stop;
 mod trainer;
 
-pub use batches::shuffled;
-pub(crate) use batches::{BatchPlan, Prefetch};
+pub(crate) use batches::{BatchPlan, BatchSource, GraphCache, Prefetch};
+pub(crate) use checkpoint::begun_with;
 pub use class_weights::ClassWeights;
 pub use config::RunConfig;
 pub use curve::draw_curve;
-pub use evaluate::evaluate;
 pub(crate) use evaluate::names;
 pub(crate) use metrics::{BatchScores, Tally};
 pub use metrics::{Record, Scores, read_metrics};
 pub use model::TrainedModel;
-pub use objective::Objective;
+pub(crate) use objective::unscaled;
 pub use observer::{Event, Observer, Silent, StepReport};
-pub use run::train;
+pub use regression::RegressionScores;
+pub(crate) use regression::RegressionSums;
 pub use run_directory::RunDirectory;
 pub use scaled::Scaled;
 pub use settings::{
     Interval, OptimiserConfig, PenaltyChoice, Precision, ScheduleConfig, TrainingConfig,
 };
 pub use stop::StopFlag;
-pub use trainer::{Outcome, Problem, Trainer, device_name};
+pub use trainer::{BuildModel, Outcome, Problem, Trainer, device_name};

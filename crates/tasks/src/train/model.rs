@@ -1,13 +1,17 @@
 //! The file of a trained model: all that is needed to use it on other meshes.
 
+use super::checkpoint::WEIGHTS;
 use super::config::RunConfig;
 use super::run_directory::{MODEL, TEMPLATE};
 use crate::data::Classes;
+use crate::models::ModelSpec;
 use crate::{FeatureScaling, Task, TaskError};
 use gemcnn_mesh::Mesh;
-use gemcnn_nn::{Archive, Network, Parameters};
+use gemcnn_nn::{Archive, FeatureType, Module, Parameters};
 use std::path::Path;
 
+/// Type of the output.
+pub(super) const OUTPUT: &str = "output";
 pub(super) const CONFIG: &str = "config";
 pub(super) const CLASSES: &str = "classes";
 pub(super) const SCALING: &str = "scaling";
@@ -25,7 +29,7 @@ pub struct TrainedModel {
     /// How the values that it was trained for are scaled; none where they are as they are.
     pub target_scaling: Option<FeatureScaling>,
     /// The network.
-    pub network: Network<f32>,
+    pub network: Box<dyn Module<f32>>,
     /// Its weights.
     pub parameters: Parameters<f32>,
     /// The mesh whose vertices are the classes, in correspondence, if it is beside the model.
@@ -53,8 +57,18 @@ impl TrainedModel {
         }
         let template = file.with_file_name(TEMPLATE);
         let archive = Archive::read(&file)?;
-        let (network, parameters) = Network::from_archive(&archive)?;
         let config: RunConfig = archive.json(CONFIG)?;
+        let output: String = archive.json(OUTPUT)?;
+        let output: FeatureType = output
+            .parse()
+            .map_err(|error| TaskError::setting(file.display().to_string(), format!("{error}")))?;
+        let spec = ModelSpec {
+            input: config.features.kind(),
+            task: config.task,
+            outputs: output,
+        };
+        let (network, mut parameters) = config.model.init(&spec, config.training.seed)?;
+        parameters.load(&archive, WEIGHTS)?;
         let classes: Option<Classes> = archive.json(CLASSES)?;
         let outputs = network.output().dimension();
         if let Some(classes) = &classes

@@ -1,7 +1,7 @@
 //! What a training run tells while it runs.
 
 use super::metrics::Record;
-use gemcnn_nn::Network;
+use gemcnn_nn::Module;
 use std::path::Path;
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub enum Event<'a> {
         /// Directory of the run.
         run: &'a Path,
         /// What is trained; prints as a table of layers.
-        network: &'a Network<f32>,
+        network: &'a dyn Module<f32>,
         /// Epochs in all.
         epochs: u64,
         /// Steps of an epoch.

@@ -1,6 +1,7 @@
 //! The directory of a run: who may write in it, and where its files are.
 
 use crate::TaskError;
+use crate::layout::{CONFIG, LOCK};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -125,13 +126,8 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// Whether a run was begun in a directory.
-    pub(crate) fn is_run(path: &Path) -> bool {
-        path.join(CONFIG).is_file() && path.join(LOCK).is_file()
-    }
-
     /// Removes the models of a run, what they said, and how well they did.
-    pub(super) fn remove_results(&self) -> Result<(), TaskError> {
+    pub(crate) fn remove_results(&self) -> Result<(), TaskError> {
         let results = [self.model(), self.best(), self.predictions()];
         for entry in fs::read_dir(&self.path).map_err(TaskError::file(&self.path))? {
             let path = entry.map_err(TaskError::file(&self.path))?.path();
@@ -208,7 +204,7 @@ impl RunDirectory {
 
     /// Writes a file whole or not at all, and waits until both the file and its name are on the disk:
     /// not even a power cut brings back what was there before.
-    pub(super) fn write_durably(&self, path: &Path, bytes: &[u8]) -> Result<(), TaskError> {
+    pub(crate) fn write_durably(&self, path: &Path, bytes: &[u8]) -> Result<(), TaskError> {
         gemcnn_mesh::write_atomically(path, |file| file.write_all(bytes))
             .and_then(|()| self.sync())
             .map_err(TaskError::file(path))
@@ -226,9 +222,6 @@ impl RunDirectory {
     }
 }
 
-/// The file without which a directory is no run.
-const CONFIG: &str = "config.toml";
-const LOCK: &str = "lock";
 const VERSIONS: &str = "versions.toml";
 pub(super) const MODEL: &str = "model.safetensors";
 pub(super) const TEMPLATE: &str = "template.ply";

@@ -10,10 +10,12 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
-    /// Passes over the training part; 100.
+    /// Passes over the training part (default 100).
     pub epochs: u64,
-    /// Meshes in a step; 4.
+    /// Meshes in a step (default 4).
     pub batch: usize,
+    /// Leaves out the meshes of an epoch that do not fill a batch (default false).
+    pub drop_last: bool,
     /// Base learning rate, which the schedule multiplies; 0.01.
     pub rate: f64,
     /// Strength of the pull towards zero of the weights that the network lets decay; 1e-4. In the models
@@ -56,6 +58,7 @@ impl Default for TrainingConfig {
         Self {
             epochs: 100,
             batch: 4,
+            drop_last: false,
             rate: 0.01,
             weight_decay: 1e-4,
             clip: 0.0,
@@ -235,6 +238,9 @@ pub enum ScheduleConfig {
         /// Relative fall of the loss that counts as progress; 1e-4.
         #[serde(default = "plateau_threshold")]
         threshold: f64,
+        /// Watches the loss on held-out meshes instead of the training loss (default false).
+        #[serde(default)]
+        held_out: bool,
     },
     /// Always the base rate.
     Constant {},
@@ -308,6 +314,11 @@ impl ScheduleConfig {
         }
     }
 
+    /// True if the rule watches the loss on held-out meshes.
+    pub(super) fn watches_held_out(&self) -> bool {
+        matches!(self, Self::Plateau { held_out: true, .. })
+    }
+
     /// The rule that looks at the loss, before it has seen any.
     pub(super) fn plateau(&self) -> Result<Option<Plateau>, TaskError> {
         match *self {
@@ -315,6 +326,7 @@ impl ScheduleConfig {
                 factor,
                 patience,
                 threshold,
+                ..
             } => Ok(Some(Plateau::new(factor, patience, threshold)?)),
             _ => Ok(None),
         }

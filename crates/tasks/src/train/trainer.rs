@@ -5,12 +5,12 @@
 //! with the same bits. Threads prepare batches ahead. On a GPU steps are queued, and nothing waits for
 //! them but the reading of losses, which is done now and then and before every checkpoint.
 
-use super::batches::{BatchPlan, Prefetch, PreparedBatch};
-use super::checkpoint::{Checkpoint, Identity, Progress, Written};
+use super::batches::{BatchPlan, BatchSource, GraphCache, Prefetch, PreparedBatch};
+use super::checkpoint::{Checkpoint, Identity, Progress, WEIGHTS, Written};
 use super::evaluate::{evaluate, names};
 use super::metrics::{MetricsLog, Record, Scores, Tally};
 use super::model;
-use super::objective::{BatchLoss, Objective};
+use super::objective::BatchLoss;
 use super::observer::{Event, Observer, StepReport};
 use super::run_directory::RunDirectory;
 use super::scaled::Scaled;
@@ -19,15 +19,20 @@ use super::stop::StopFlag;
 use crate::data::Classes;
 use crate::{FeatureScaling, SampleSource, TaskError};
 use gemcnn_nn::{
-    Archive, Device, Network, NetworkConfig, NnError, Optimiser, Parameters, Schedule,
+    Archive, Builder, Device, Module, NnError, Objective, Optimiser, Parameters, Schedule,
     StepSettings, Stepper, Stream, Workspace,
 };
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Losses of a GPU that may wait to be read, and for how long.
 const UNREAD: usize = 64;
 const UNREAD_FOR: Duration = Duration::from_millis(500);
+
+/// Adds the parameters of a model and returns it.
+pub type BuildModel<'a> =
+    dyn Fn(&mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> + 'a;
 
 /// What is to be learned from what.
 #[derive(Clone, Copy)]
@@ -36,10 +41,10 @@ pub struct Problem<'a> {
     pub training: &'a dyn SampleSource,
     /// Samples to evaluate on; may be empty.
     pub held_out: &'a dyn SampleSource,
-    /// The network.
-    pub network: &'a NetworkConfig,
+    /// Builds the model.
+    pub model: &'a BuildModel<'a>,
     /// What its output should be.
-    pub objective: &'a Objective,
+    pub objective: &'a Objective<f32>,
     /// The classes, where there are any; for those who use the model.
     pub classes: Option<&'a Classes>,
     /// How to train.
@@ -69,7 +74,7 @@ pub enum Outcome {
 pub struct Trainer<'a> {
     problem: Problem<'a>,
     run: &'a RunDirectory,
-    objective: Objective,
+    objective: Arc<Objective<f32>>,
     identity: Identity,
     plan: BatchPlan,
     schedule: Schedule,
@@ -79,11 +84,12 @@ pub struct Trainer<'a> {
     is_saved: bool,
     unread: Unread,
     clock: Clock,
+    cache: GraphCache,
 }
 
 /// What is being trained.
 struct State {
-    network: Network<f32>,
+    network: Box<dyn Module<f32>>,
     parameters: Parameters<f32>,
     optimiser: Optimiser<f32>,
     workspace: Workspace<f32>,
@@ -149,7 +155,8 @@ impl<'a> Trainer<'a> {
         if let Device::Cuda(device) = device {
             device.set_product_mode(config.precision.into());
         }
-        let (network, parameters) = problem.network.clone().init(config.seed)?;
+        let mut parameters = Parameters::new();
+        let network = (problem.model)(&mut Builder::new(&mut parameters, config.seed))?;
         let output = problem.objective.output();
         if *network.output() != output {
             let found = network.output();
@@ -160,9 +167,10 @@ impl<'a> Trainer<'a> {
             samples: problem.training.len(),
             batch: config.batch,
             shuffle: Some(config.seed),
+            drop_last: config.drop_last,
         };
         let mut trainer = Self {
-            objective: problem.objective.clone(),
+            objective: Arc::new(problem.objective.clone()),
             identity: Identity {
                 settings: problem.settings.clone(),
                 training: checksum(problem.training)?,
@@ -199,6 +207,7 @@ impl<'a> Trainer<'a> {
                 last: Vec::new(),
             },
             clock: Clock::new(),
+            cache: GraphCache::default(),
             problem,
             run,
         };
@@ -206,13 +215,11 @@ impl<'a> Trainer<'a> {
             Some(checkpoint) => trainer.resume(checkpoint, observer)?,
             None => trainer.begin()?,
         }
-        match &mut trainer.objective {
-            Objective::Classes { weights, .. } => {
-                weights.clone_from(&trainer.progress.class_weights);
-            }
-            Objective::Values { scaling, .. } => {
-                scaling.clone_from(&trainer.progress.target_scaling);
-            }
+        if let Objective::Classes { count, .. } = problem.objective {
+            trainer.objective = Arc::new(Objective::Classes {
+                count: *count,
+                weights: trainer.progress.class_weights.clone(),
+            });
         }
         Ok(trainer)
     }
@@ -233,12 +240,10 @@ impl<'a> Trainer<'a> {
             self.progress.target_scaling = Some(scaling);
         }
         if config.calibrate {
-            let training = Scaled {
-                source: training,
-                scaling: &self.progress.scaling,
-            };
+            let training = self.progress.scaled(training);
             let first = self.plan.first();
-            let prepared = PreparedBatch::load(&training, &first, &self.objective, &Device::Cpu)?;
+            let (objective, cache) = (&self.objective, &self.cache);
+            let prepared = PreparedBatch::load(&training, &first, objective, cache, &Device::Cpu)?;
             let State {
                 network,
                 parameters,
@@ -262,12 +267,11 @@ impl<'a> Trainer<'a> {
             return Err(TaskError::OtherRun { path, differences });
         }
         let State {
-            network,
             parameters,
             optimiser,
             ..
         } = &mut self.state;
-        *optimiser = checkpoint.load(&path, network, parameters)?;
+        *optimiser = checkpoint.load(&path, parameters)?;
         self.progress = checkpoint.progress;
         self.is_saved = true;
         if self.progress.epoch >= self.problem.config.epochs {
@@ -298,7 +302,7 @@ impl<'a> Trainer<'a> {
         let (epochs, steps) = (config.epochs, self.plan.steps());
         observer.observe(Event::Started {
             run: self.run.path(),
-            network: &self.state.network,
+            network: &*self.state.network,
             epochs,
             steps,
             training: self.problem.training.len(),
@@ -308,16 +312,20 @@ impl<'a> Trainer<'a> {
         let mut log = MetricsLog::rewrite(&self.run.metrics(), &self.progress.history)?;
         self.checkpoint(observer)?;
         let objective = self.objective.clone();
-        let scaling = self.progress.scaling.clone();
-        let training = Scaled {
-            source: self.problem.training,
-            scaling: &scaling,
-        };
+        let cache = std::mem::take(&mut self.cache);
+        let progress = self.progress.clone();
+        let training = progress.scaled(self.problem.training);
         let first = self.progress.epoch * steps + self.progress.step;
         let device = self.state.workspace.device().clone();
         let (plan, range) = (self.plan, (first, epochs * steps));
         std::thread::scope(|scope| {
-            let mut batches = Prefetch::start(scope, &training, &objective, plan, range, &device);
+            let source = BatchSource {
+                samples: &training,
+                objective: &objective,
+                cache: &cache,
+                device: &device,
+            };
+            let mut batches = Prefetch::start(scope, source, plan, range);
             while self.progress.epoch < epochs {
                 if stop.is_requested() {
                     self.checkpoint(observer)?;
@@ -370,14 +378,16 @@ impl<'a> Trainer<'a> {
         };
         let batch = &prepared.batch;
         let loss = stepper
-            .step(network, parameters, optimiser, workspace, batch, settings)
+            .step(
+                &**network, parameters, optimiser, workspace, batch, settings,
+            )
             .map_err(|error| match error {
                 NnError::NotFinite { what } => {
                     self.diverged(self.progress.step, &prepared.samples, what)
                 }
                 other => other.into(),
             })?;
-        let loss = BatchLoss::new(loss, prepared);
+        let loss = BatchLoss::new(loss, batch);
         let samples = &prepared.samples;
         self.clock.meshes += samples.len() as u64;
         self.clock.steps += 1;
@@ -448,7 +458,11 @@ impl<'a> Trainer<'a> {
             seconds: self.progress.seconds,
             meshes_per_second: self.plan.samples as f64 / seconds.max(f64::MIN_POSITIVE),
         };
-        if let (Some(plateau), Some(scores)) = (&mut self.progress.plateau, training) {
+        let watched = match config.schedule.watches_held_out() {
+            true => record.held_out,
+            false => training,
+        };
+        if let (Some(plateau), Some(scores)) = (&mut self.progress.plateau, watched) {
             plateau.observe(scores.loss);
         }
         if let Some(scores) = &record.held_out {
@@ -472,17 +486,11 @@ impl<'a> Trainer<'a> {
             ..
         } = &mut self.state;
         let batch = self.problem.config.batch;
-        let held_out = Scaled {
-            source: self.problem.held_out,
-            scaling: &self.progress.scaling,
-        };
+        let held_out = self.progress.scaled(self.problem.held_out);
+        let objective = (&self.objective, self.progress.target_scaling.as_ref());
+        let cache = &self.cache;
         evaluate(
-            network,
-            parameters,
-            workspace,
-            &held_out,
-            &self.objective,
-            batch,
+            &**network, parameters, workspace, &held_out, objective, cache, batch,
         )
     }
 
@@ -514,12 +522,18 @@ impl<'a> Trainer<'a> {
             parameters,
             ..
         } = &self.state;
-        network.store(&mut archive, parameters)?;
+        parameters.store(&mut archive, WEIGHTS)?;
+        archive.set_json(model::OUTPUT, &network.output().to_string())?;
         archive.set_json(model::CONFIG, self.problem.settings)?;
         archive.set_json(model::CLASSES, &self.problem.classes)?;
         archive.set_json(model::SCALING, &self.progress.scaling)?;
         archive.set_json(model::TARGET_SCALING, &self.progress.target_scaling)?;
         Ok(archive)
+    }
+
+    /// The model and its parameters as they are now.
+    pub fn into_model(self) -> (Box<dyn Module<f32>>, Parameters<f32>) {
+        (self.state.network, self.state.parameters)
     }
 
     /// One record for each epoch so far.
@@ -545,14 +559,17 @@ impl<'a> Trainer<'a> {
         self.read_losses()?;
         self.progress.seconds += self.clock.lap();
         let State {
-            network,
             parameters,
             optimiser,
             ..
         } = &self.state;
-        let model = (network, parameters);
-        let written =
-            Checkpoint::write(self.run, &self.identity, &self.progress, model, optimiser)?;
+        let written = Checkpoint::write(
+            self.run,
+            &self.identity,
+            &self.progress,
+            parameters,
+            optimiser,
+        )?;
         if let Written::NotFinite { name } = written {
             return Err(TaskError::Diverged {
                 what: format!("`{name}`"),
@@ -589,6 +606,17 @@ impl<'a> Trainer<'a> {
                 elapsed / self.clock.steps.max(1) as f64 * left as f64,
             )
             .unwrap_or(Duration::MAX),
+        }
+    }
+}
+
+impl Progress {
+    /// Samples as the network sees them.
+    fn scaled<'s>(&'s self, source: &'s dyn SampleSource) -> Scaled<'s> {
+        Scaled {
+            source,
+            features: &self.scaling,
+            targets: self.target_scaling.as_ref(),
         }
     }
 }

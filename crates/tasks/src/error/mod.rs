@@ -1,6 +1,9 @@
 //! What can go wrong between a folder of meshes and a trained model.
 
-use crate::data::DataError;
+mod data;
+
+pub use data::DataError;
+
 use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
 use gemcnn_nn::NnError;
 use std::path::PathBuf;

@@ -1,19 +1,15 @@
 //! From a configuration to a trained model.
 
-use super::checkpoint::begun_with;
-use super::config::RunConfig;
-use super::curve::draw_curve;
-use super::model::TrainedModel;
-use super::objective::Objective;
-use super::observer::{Event, Observer};
-use super::run_directory::RunDirectory;
-use super::stop::StopFlag;
-use super::trainer::{Outcome, Problem, Trainer, device_name};
 use crate::data::{Cache, Dataset, Part, PreparedPart};
+use crate::models::ModelSpec;
 use crate::predict::{template_attributes, write_examples};
+use crate::train::{
+    Event, Observer, Outcome, Problem, RunConfig, RunDirectory, StopFlag, TrainedModel, Trainer,
+    begun_with, device_name, draw_curve,
+};
 use crate::{SampleSource, TaskError};
 use gemcnn_mesh::{WriteOptions, write_mesh};
-use gemcnn_nn::Device;
+use gemcnn_nn::{Device, Objective};
 use std::sync::Mutex;
 
 /// Trains what a configuration asks for in the directory of its run: from its checkpoint if it has one,
@@ -45,14 +41,18 @@ pub fn train(
         None => Objective::Values {
             kind: dataset.outputs().clone(),
             penalty: config.training.penalty.into(),
-            scaling: None,
         },
     };
     config.training.class_weights.check(&objective)?;
     let settings = config.to_json()?;
     let (epoch, step) = begun_with(run, &settings)?;
-    let input = config.features.kind();
-    let network = (config.model).network(&input, config.task, &objective.output())?;
+    let spec = ModelSpec {
+        input: config.features.kind(),
+        task: config.task,
+        outputs: objective.output(),
+    };
+    // Settings that make no sense show before any mesh is prepared.
+    config.model.init(&spec, config.training.seed)?;
     let preparation = config.preparation();
     let held_out_part = match dataset.is_empty(Part::Validation) {
         true => Part::Test,
@@ -84,7 +84,7 @@ pub fn train(
     let problem = Problem {
         training: &training,
         held_out: &held_out,
-        network: &network,
+        model: &|builder| config.model.build(&spec, builder),
         objective: &objective,
         classes: dataset.classes(),
         config: &config.training,

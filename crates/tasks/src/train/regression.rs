@@ -21,7 +21,7 @@ pub struct RegressionScores {
 }
 
 /// Sums from which [`RegressionScores`] come.
-pub(crate) struct Sums {
+pub(crate) struct RegressionSums {
     kind: FeatureType,
     rows: u64,
     squares: f64,
@@ -34,7 +34,7 @@ pub(crate) struct Sums {
     wanted_squares: f64,
 }
 
-impl Sums {
+impl RegressionSums {
     pub fn new(kind: &FeatureType) -> Self {
         Self {
             kind: kind.clone(),
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn scalars_and_vectors_have_their_own_errors() {
         // One scalar and one vector in a row.
-        let mut sums = Sums::new(&"1x0 + 1x1".parse().unwrap());
+        let mut sums = RegressionSums::new(&"1x0 + 1x1".parse().unwrap());
         let found = [1.0, 1.0, 0.0, 5.0, 0.0, 2.0, 9.0, 9.0, 9.0];
         let wanted = [4.0, 0.0, 1.0, 5.0, 0.0, 2.0, 0.0, 0.0, 0.0];
         let mean_square = sums.add(&found, &wanted, Some(&[true, true, false]));
@@ -129,10 +129,12 @@ mod tests {
         let explained = 1.0 - (9.0 + 2.0) / (0.5 + 1.0 + 4.0);
         assert!((scores.explained.unwrap() - explained).abs() < 1e-9);
         assert_eq!(
-            Sums::new(&FeatureType::scalars(2)).scores().mean_angle,
+            RegressionSums::new(&FeatureType::scalars(2))
+                .scores()
+                .mean_angle,
             None
         );
-        let mut constant = Sums::new(&FeatureType::scalars(1));
+        let mut constant = RegressionSums::new(&FeatureType::scalars(1));
         constant.add(&[1.0, 2.0], &[101_325.0; 2], None);
         assert_eq!(constant.scores().explained, None);
     }
