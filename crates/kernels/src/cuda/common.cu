@@ -24,7 +24,7 @@ __device__ inline Phase multiple(Phase phase, u32 order) {
 }
 
 // Kinds of aggregation as `aggregate::cuda::number` counts them, and the factor of a sum over `degree` terms.
-constexpr u32 SUM = 0, MEAN = 1, MEAN_WITH_SELF = 2;
+enum : u32 { SUM, MEAN, MEAN_WITH_SELF };
 
 __device__ inline float scale_of(u32 aggregation, u32 degree) {
     if (aggregation == MEAN) return 1.0f / (float)max(degree, 1u);

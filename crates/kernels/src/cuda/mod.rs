@@ -34,7 +34,7 @@ pub use products::ProductMode;
 pub(crate) use products::{Operand, Product};
 pub(crate) use sources::variant;
 pub use sources::{KernelSource, Variant, kernel_sources};
-pub(crate) use tables::{head_irreps, irrep_count, irrep_rows, irreps, key};
+pub(crate) use tables::{Share, irrep_count, irrep_rows, irreps, key, over_irreps};
 pub use timer::Timer;
 
 use crate::KernelError;

@@ -1,6 +1,6 @@
 //! What kernels need to know about a feature type, on the device.
 
-use super::{CudaDevice, CudaError, DeviceBuffer};
+use super::{Arg, CudaDevice, CudaError, DeviceBuffer, KernelSource, args, to_u32};
 use crate::FeatureType;
 use std::sync::Arc;
 
@@ -55,6 +55,48 @@ pub(crate) fn head_irreps(
         rows.sort_by_key(|row| row[3]);
         device.upload(&rows)
     })
+}
+
+/// How the threads of [`over_irreps`] are shared out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Share {
+    /// A thread for each irrep of each row; the table is that of [`irreps`].
+    Irreps,
+    /// A thread for each irrep of each row; the table is that of [`head_irreps`].
+    IrrepsOfHeads(usize),
+    /// A warp for each head of each row; the table is that of [`head_irreps`].
+    WarpOfHead(usize),
+}
+
+/// Runs a kernel on rows of a type. Its last arguments, after `arguments`, are the table of irreps, their
+/// number, the width of a row and the number of rows.
+///
+/// # Safety
+/// As [`Launch::run`](super::device::Launch::run).
+pub(crate) unsafe fn over_irreps(
+    device: &CudaDevice,
+    (source, name): (KernelSource, &'static str),
+    features: &FeatureType,
+    share: Share,
+    rows: usize,
+    arguments: &[Arg],
+) -> Result<(), CudaError> {
+    let count = irrep_count(features);
+    let (table, threads) = match share {
+        Share::Irreps => (irreps(device, features, 1)?, count),
+        Share::IrrepsOfHeads(heads) => (head_irreps(device, features, heads)?, count),
+        Share::WarpOfHead(heads) => (head_irreps(device, features, heads)?, 32 * heads),
+    };
+    let size = |n: usize| to_u32(source.name, n);
+    let last: &[Arg] = args![
+        &*table,
+        size(count)?,
+        size(features.dimension())?,
+        size(rows)?
+    ];
+    let function = device.function(source, &[], name)?;
+    // SAFETY: the caller vouches for it.
+    unsafe { function.over(rows * threads, &[arguments, last].concat()) }
 }
 
 /// Multiplicities of several types, as a part of a key.

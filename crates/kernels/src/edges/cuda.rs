@@ -3,8 +3,8 @@
 use super::{EdgeFrame, OPERATOR, Reduce};
 use crate::aggregate::cuda::number;
 use crate::cuda::{
-    CudaDevice, CudaError, CudaGraph, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, head_irreps, irrep_count, to_u32,
+    CudaDevice, CudaError, CudaGraph, DeviceSlice, DeviceSliceMut, KernelSource, Share, args,
+    check_length, over_irreps, to_u32,
 };
 use crate::irrep::check_heads;
 use crate::{FeatureType, KernelError};
@@ -37,10 +37,6 @@ fn check(
     check_length(OPERATOR, edge_name, at_edges, edges * width)
 }
 
-fn size(count: usize) -> Result<u32, KernelError> {
-    to_u32(OPERATOR, count)
-}
-
 /// Features of the neighbour at every edge; see [`gather`](super::gather).
 ///
 /// # Errors
@@ -54,26 +50,11 @@ pub fn gather(
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     check(features, graph, ("x", x), ("y", y.view()))?;
-    let (table, count) = (head_irreps(device, features, 1)?, irrep_count(features));
-    let edges = graph.edges();
-    let function = device.function(SOURCE, &[], "gather")?;
+    let (edges, share) = (graph.edges(), Share::Irreps);
+    let (kernel, rows) = ((SOURCE, "gather"), graph.edge_count());
+    let arguments = args![edges.neighbours, edges.phases, frame_number(frame), x, &y];
     // SAFETY: lengths were checked, and the graph when it was made.
-    unsafe {
-        function.over(
-            graph.edge_count() * count,
-            args![
-                edges.neighbours,
-                edges.phases,
-                frame_number(frame),
-                x,
-                &y,
-                &*table,
-                size(count)?,
-                size(features.dimension())?,
-                size(graph.edge_count())?,
-            ],
-        )
-    }
+    unsafe { over_irreps(device, kernel, features, share, rows, arguments) }
 }
 
 /// Overwrites `dx` with the gradient of [`gather`].
@@ -89,27 +70,12 @@ pub fn gather_backward(
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     check(features, graph, ("dx", dx.view()), ("dy", dy))?;
-    let (table, count) = (head_irreps(device, features, 1)?, irrep_count(features));
-    let edges = graph.edges();
-    let function = device.function(SOURCE, &[], "gather_backward")?;
+    let (edges, share) = (graph.edges(), Share::Irreps);
+    let (kernel, rows) = ((SOURCE, "gather_backward"), graph.vertex_count());
+    let (reverse, frame) = (graph.reverse(), frame_number(frame));
+    let arguments = args![edges.offsets, reverse, edges.phases, frame, dy, &dx];
     // SAFETY: as in `gather`.
-    unsafe {
-        function.over(
-            graph.vertex_count() * count,
-            args![
-                edges.offsets,
-                graph.reverse(),
-                edges.phases,
-                frame_number(frame),
-                dy,
-                &dx,
-                &*table,
-                size(count)?,
-                size(features.dimension())?,
-                size(graph.vertex_count())?,
-            ],
-        )
-    }
+    unsafe { over_irreps(device, kernel, features, share, rows, arguments) }
 }
 
 /// Features of the vertex itself at every edge of its row; see [`spread`](super::spread).
@@ -155,31 +121,22 @@ fn weighted_spread(
     x: DeviceSlice<'_, f32>,
     y: &DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    let table = head_irreps(device, &op.features, op.heads)?;
-    let (count, edges) = (irrep_count(&op.features), graph.edges());
-    let function = device.function(SOURCE, &[], "spread")?;
+    let (edges, share) = (graph.edges(), Share::IrrepsOfHeads(op.heads));
+    let (kernel, rows) = ((SOURCE, "spread"), graph.edge_count());
+    let arguments = args![
+        edges.offsets,
+        edges.neighbours,
+        graph.reverse(),
+        edges.phases,
+        frame_number(op.frame),
+        number(op.aggregation),
+        weights,
+        to_u32(OPERATOR, op.heads)?,
+        x,
+        y,
+    ];
     // SAFETY: as in `gather`; empty weights are a null pointer, which the kernel does not read.
-    unsafe {
-        function.over(
-            graph.edge_count() * count,
-            args![
-                edges.offsets,
-                edges.neighbours,
-                graph.reverse(),
-                edges.phases,
-                frame_number(op.frame),
-                number(op.aggregation),
-                weights,
-                size(op.heads)?,
-                x,
-                y,
-                &*table,
-                size(count)?,
-                size(op.features.dimension())?,
-                size(graph.edge_count())?,
-            ],
-        )
-    }
+    unsafe { over_irreps(device, kernel, &op.features, share, rows, arguments) }
 }
 
 impl Reduce {
@@ -217,29 +174,20 @@ pub fn reduce(
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     op.check_device(graph, values, weights, ("y", y.view()))?;
-    let table = head_irreps(device, &op.features, op.heads)?;
-    let (count, edges) = (irrep_count(&op.features), graph.edges());
-    let function = device.function(SOURCE, &[], "reduce")?;
+    let (edges, share) = (graph.edges(), Share::IrrepsOfHeads(op.heads));
+    let (kernel, rows) = ((SOURCE, "reduce"), graph.vertex_count());
+    let arguments = args![
+        edges.offsets,
+        edges.phases,
+        frame_number(op.frame),
+        number(op.aggregation),
+        weights.unwrap_or(DeviceSlice::empty()),
+        to_u32(OPERATOR, op.heads)?,
+        values,
+        &y,
+    ];
     // SAFETY: as in `weighted_spread`.
-    unsafe {
-        function.over(
-            graph.vertex_count() * count,
-            args![
-                edges.offsets,
-                edges.phases,
-                frame_number(op.frame),
-                number(op.aggregation),
-                weights.unwrap_or(DeviceSlice::empty()),
-                size(op.heads)?,
-                values,
-                &y,
-                &*table,
-                size(count)?,
-                size(op.features.dimension())?,
-                size(graph.vertex_count())?,
-            ],
-        )
-    }
+    unsafe { over_irreps(device, kernel, &op.features, share, rows, arguments) }
 }
 
 /// Overwrites the gradients of [`reduce`] that are wanted.
@@ -268,30 +216,22 @@ pub fn reduce_backward(
     };
     let (edge_count, edges) = (graph.edge_count(), graph.edges());
     check_length(OPERATOR, "dweights", dweights.view(), edge_count * op.heads)?;
-    let table = head_irreps(device, &op.features, op.heads)?;
-    let function = device.function(SOURCE, &[], "reduce_backward_weights")?;
+    let kernel = (SOURCE, "reduce_backward_weights");
+    let share = Share::WarpOfHead(op.heads);
+    let arguments = args![
+        edges.offsets,
+        edges.neighbours,
+        graph.reverse(),
+        edges.phases,
+        frame_number(op.frame),
+        number(op.aggregation),
+        to_u32(OPERATOR, op.heads)?,
+        values,
+        dy,
+        &dweights,
+    ];
     // SAFETY: as in `gather`, and every head has the same number of irreps.
-    unsafe {
-        function.over(
-            32 * edge_count * op.heads,
-            args![
-                edges.offsets,
-                edges.neighbours,
-                graph.reverse(),
-                edges.phases,
-                frame_number(op.frame),
-                number(op.aggregation),
-                size(op.heads)?,
-                values,
-                dy,
-                &dweights,
-                &*table,
-                size(irrep_count(&op.features))?,
-                size(op.features.dimension())?,
-                size(edge_count)?,
-            ],
-        )
-    }
+    unsafe { over_irreps(device, kernel, &op.features, share, edge_count, arguments) }
 }
 
 /// Softmax over the edges of each vertex; see [`softmax`](super::softmax).
@@ -314,7 +254,13 @@ pub fn softmax(
     unsafe {
         function.over(
             vertices * heads,
-            args![offsets, x, &y, size(heads)?, size(vertices)?],
+            args![
+                offsets,
+                x,
+                &y,
+                to_u32(OPERATOR, heads)?,
+                to_u32(OPERATOR, vertices)?
+            ],
         )
     }
 }
@@ -341,7 +287,14 @@ pub fn softmax_backward(
     unsafe {
         function.over(
             vertices * heads,
-            args![offsets, y, dy, &dx, size(heads)?, size(vertices)?],
+            args![
+                offsets,
+                y,
+                dy,
+                &dx,
+                to_u32(OPERATOR, heads)?,
+                to_u32(OPERATOR, vertices)?
+            ],
         )
     }
 }

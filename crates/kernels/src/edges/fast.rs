@@ -35,7 +35,7 @@ pub(super) fn gather<T: Real>(
     y: &mut [T],
 ) {
     rotated_sum(features, x, y, |edge| {
-        let phase = frame.from_neighbour(&graph.phases()[edge]);
+        let phase = frame.neighbour_rotation(&graph.phases()[edge]);
         once(Term::new(graph.neighbours()[edge] as usize, phase))
     });
 }
@@ -50,7 +50,7 @@ pub(super) fn gather_backward<T: Real>(
     rotated_sum(features, dy, dx, |vertex| {
         graph.row(vertex).map(|edge| {
             let outgoing = graph.reverse()[edge] as usize;
-            let phase = frame.from_neighbour(&graph.phases()[outgoing]);
+            let phase = frame.neighbour_rotation(&graph.phases()[outgoing]);
             Term::new(outgoing, back(phase))
         })
     });
@@ -68,7 +68,7 @@ pub(super) fn reduce<T: Real>(
         let scale = op.aggregation.scale(row.len());
         row.map(move |edge| Term {
             source: edge,
-            phase: op.frame.to_vertex(&graph.phases()[edge]),
+            phase: op.frame.vertex_rotation(&graph.phases()[edge]),
             scale,
             weights: weights_of(weights, edge, op.heads),
         })
@@ -87,7 +87,7 @@ pub(super) fn spread<T: Real>(
         let vertex = centre(graph, edge);
         once(Term {
             source: vertex,
-            phase: back(op.frame.to_vertex(&graph.phases()[edge])),
+            phase: back(op.frame.vertex_rotation(&graph.phases()[edge])),
             scale: op.aggregation.scale(graph.row(vertex).len()),
             weights: weights_of(weights, edge, op.heads),
         })
@@ -113,7 +113,7 @@ pub(super) fn reduce_backward_weights<T: Real>(
                 &values[edge * width..][..width],
                 &dy[vertex * width..][..width],
             );
-            let [cosine, sine] = op.frame.to_vertex(&graph.phases()[edge]);
+            let [cosine, sine] = op.frame.vertex_rotation(&graph.phases()[edge]);
             let (mut c, mut s) = (T::one(), T::zero());
             let mut start = 0;
             dweights.fill(T::zero());

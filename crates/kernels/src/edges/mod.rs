@@ -40,7 +40,7 @@ pub enum EdgeFrame {
 impl EdgeFrame {
     /// `(cos, sin)` of the rotation from the frame of `q` to this one.
     #[inline(always)]
-    fn from_neighbour<T: Real>(self, phases: &EdgePhases<T>) -> [T; 2] {
+    fn neighbour_rotation<T: Real>(self, phases: &EdgePhases<T>) -> [T; 2] {
         let ([ac, a_s], [tc, ts]) = (phases.angle, phases.transport);
         match self {
             Self::Vertex => [ac * tc - a_s * ts, a_s * tc + ac * ts],
@@ -50,7 +50,7 @@ impl EdgeFrame {
 
     /// `(cos, sin)` of the rotation from this frame to the frame of `p`.
     #[inline(always)]
-    fn to_vertex<T: Real>(self, phases: &EdgePhases<T>) -> [T; 2] {
+    fn vertex_rotation<T: Real>(self, phases: &EdgePhases<T>) -> [T; 2] {
         match self {
             Self::Vertex => [T::one(), T::zero()],
             Self::Edge => phases.angle,
@@ -85,15 +85,12 @@ impl Reduce {
 }
 
 /// Checks rows of features at vertices and at edges.
-fn check<T>(
+fn check<T: Real>(
     features: &FeatureType,
     graph: &GraphArrays<T>,
     (vertex_name, at_vertices): (&'static str, &[T]),
     (edge_name, at_edges): (&'static str, &[T]),
-) -> Result<(), KernelError>
-where
-    T: Real,
-{
+) -> Result<(), KernelError> {
     let (vertices, edges) = (graph.vertex_count(), graph.edge_count());
     let width = features.dimension();
     check_rows(OPERATOR, vertex_name, at_vertices, vertices, width)?;
@@ -230,8 +227,8 @@ pub fn reduce_backward<T: Real>(
 
 /// Softmax over the edges of each vertex, head by head: `x` and `y` are `[edges, heads]`.
 ///
-/// Scores of minus infinity get the weight 0. Where all scores of a vertex are minus infinity, so are its
-/// weights all 0.
+/// A score of minus infinity masks its edge: the weight is 0. If all scores of a vertex are minus infinity, all
+/// its weights are 0.
 ///
 /// # Errors
 /// Lengths that do not fit.

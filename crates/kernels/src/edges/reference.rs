@@ -15,10 +15,7 @@ fn for_edges<T: Real>(graph: &GraphArrays<T>, mut work: impl FnMut(usize, usize,
     }
 }
 
-fn row<T>(features: &FeatureType, values: &[T], index: usize) -> Vec<T>
-where
-    T: Real,
-{
+fn row<T: Real>(features: &FeatureType, values: &[T], index: usize) -> Vec<T> {
     let width = features.dimension();
     values[index * width..(index + 1) * width].to_vec()
 }
@@ -39,7 +36,7 @@ pub fn gather<T: Real>(
 ) {
     y.fill(T::zero());
     for_edges(graph, |_, q, edge| {
-        let phase = frame.from_neighbour(&graph.phases()[edge]);
+        let phase = frame.neighbour_rotation(&graph.phases()[edge]);
         add(y, edge, &rotated(features, phase, &row(features, x, q)));
     });
 }
@@ -54,7 +51,7 @@ pub fn gather_backward<T: Real>(
 ) {
     dx.fill(T::zero());
     for_edges(graph, |_, q, edge| {
-        let phase = reversed(frame.from_neighbour(&graph.phases()[edge]));
+        let phase = reversed(frame.neighbour_rotation(&graph.phases()[edge]));
         add(dx, q, &rotated(features, phase, &row(features, dy, edge)));
     });
 }
@@ -69,7 +66,7 @@ pub fn spread<T: Real>(
 ) {
     y.fill(T::zero());
     for_edges(graph, |p, _, edge| {
-        let phase = reversed(frame.to_vertex(&graph.phases()[edge]));
+        let phase = reversed(frame.vertex_rotation(&graph.phases()[edge]));
         add(y, edge, &rotated(features, phase, &row(features, x, p)));
     });
 }
@@ -85,7 +82,7 @@ pub fn reduce<T: Real>(
     y.fill(T::zero());
     let heads = scalars(&op.features, Grouping::Heads(op.heads));
     for_edges(graph, |p, _, edge| {
-        let phase = op.frame.to_vertex(&graph.phases()[edge]);
+        let phase = op.frame.vertex_rotation(&graph.phases()[edge]);
         let mut message = rotated(&op.features, phase, &row(&op.features, values, edge));
         for (value, head) in message.iter_mut().zip(&heads) {
             let weight = weights.map_or(T::one(), |weights| weights[edge * op.heads + head]);
@@ -110,7 +107,7 @@ pub fn reduce_backward<T: Real>(
     dweights.fill(T::zero());
     let heads = scalars(&op.features, Grouping::Heads(op.heads));
     for_edges(graph, |p, _, edge| {
-        let phase = reversed(op.frame.to_vertex(&graph.phases()[edge]));
+        let phase = reversed(op.frame.vertex_rotation(&graph.phases()[edge]));
         let mut message = rotated(&op.features, phase, &row(&op.features, dy, p));
         let value = row(&op.features, values, edge);
         for (at, &head) in heads.iter().enumerate() {

@@ -3,8 +3,8 @@
 use super::{IncidenceArrays, Normalise, OPERATOR, Target};
 use crate::aggregate::cuda::number;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, head_irreps, irrep_count, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Share, args,
+    check_length, over_irreps,
 };
 use crate::{Aggregation, FeatureType, KernelError};
 
@@ -119,31 +119,22 @@ impl DeviceIncidence {
             Normalise::Target => DeviceSlice::empty(),
             Normalise::Source => other_offsets,
         };
-        let (table, count) = (head_irreps(device, features, 1)?, irrep_count(features));
-        let size = |n: usize| to_u32(OPERATOR, n);
-        let function = device.function(SOURCE, &[], "incidence_sum")?;
+        let (kernel, rows) = ((SOURCE, "incidence_sum"), offsets.len() - 1);
+        let back = u32::from(target == Target::Columns);
+        let arguments = args![
+            offsets,
+            sources,
+            places,
+            self.phases.view(),
+            back,
+            normalise,
+            number(aggregation),
+            x,
+            y,
+        ];
         // SAFETY: lengths were checked, and the arrays when they were made; empty slices are null pointers,
         // which the kernel does not read.
-        unsafe {
-            function.over(
-                (offsets.len() - 1) * count,
-                args![
-                    offsets,
-                    sources,
-                    places,
-                    self.phases.view(),
-                    u32::from(target == Target::Columns),
-                    normalise,
-                    number(aggregation),
-                    x,
-                    y,
-                    &*table,
-                    size(count)?,
-                    size(features.dimension())?,
-                    size(offsets.len() - 1)?,
-                ],
-            )
-        }
+        unsafe { over_irreps(device, kernel, features, Share::Irreps, rows, arguments) }
     }
 }
 

@@ -2,11 +2,10 @@
 
 use super::{Grouping, OPERATOR, check_epsilon};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, head_irreps, irrep_count, irreps, to_u32,
+    CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, KernelSource, Share, args, check_length,
+    over_irreps, to_u32,
 };
 use crate::{FeatureType, KernelError};
-use std::sync::Arc;
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("irrep", include_str!("irrep.cu"));
 
@@ -24,18 +23,6 @@ impl Grouping {
         }
         check_length(OPERATOR, name, scalars, rows * self.count(features))
     }
-
-    /// The irreps with their scalars.
-    fn irreps(
-        self,
-        device: &CudaDevice,
-        features: &FeatureType,
-    ) -> Result<Arc<DeviceBuffer<[u32; 4]>>, CudaError> {
-        match self {
-            Self::Irreps => irreps(device, features, 1),
-            Self::Heads(heads) => head_irreps(device, features, heads),
-        }
-    }
 }
 
 /// The product of every irrep, or the root of its sum with epsilon.
@@ -47,24 +34,17 @@ fn dot_irreps(
     epsilon: Option<f64>,
     y: &DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    let (table, count) = (irreps(device, features, 1)?, irrep_count(features));
-    let size = |n: usize| to_u32(OPERATOR, n);
-    let function = device.function(SOURCE, &[], "dot_irreps")?;
+    let (root, epsilon) = (u32::from(epsilon.is_some()), epsilon.unwrap_or(0.0) as f32);
+    let (kernel, share) = ((SOURCE, "dot_irreps"), Share::Irreps);
     // SAFETY: lengths were checked.
     unsafe {
-        function.over(
-            rows * count,
-            args![
-                a,
-                b,
-                u32::from(epsilon.is_some()),
-                epsilon.unwrap_or(0.0) as f32,
-                y,
-                &*table,
-                size(count)?,
-                size(features.dimension())?,
-                size(rows)?,
-            ],
+        over_irreps(
+            device,
+            kernel,
+            features,
+            share,
+            rows,
+            args![a, b, root, epsilon, y],
         )
     }
 }
@@ -102,25 +82,9 @@ pub fn norm_backward(
     check_epsilon(epsilon)?;
     let maps = [("x", x), ("dx", dx.view())];
     Grouping::Irreps.check_device(features, rows, &maps, ("dy", dy))?;
-    let (table, count) = (irreps(device, features, 1)?, irrep_count(features));
-    let size = |n: usize| to_u32(OPERATOR, n);
-    let function = device.function(SOURCE, &[], "norm_backward")?;
+    let (kernel, arguments) = ((SOURCE, "norm_backward"), args![x, epsilon as f32, dy, &dx]);
     // SAFETY: lengths were checked.
-    unsafe {
-        function.over(
-            rows * count,
-            args![
-                x,
-                epsilon as f32,
-                dy,
-                &dx,
-                &*table,
-                size(count)?,
-                size(features.dimension())?,
-                size(rows)?,
-            ],
-        )
-    }
+    unsafe { over_irreps(device, kernel, features, Share::Irreps, rows, arguments) }
 }
 
 /// `y` = invariant products of `a` and `b`; see [`dot`](super::dot).
@@ -140,25 +104,10 @@ pub fn dot(
     let Grouping::Heads(heads) = grouping else {
         return dot_irreps(device, features, rows, (a, b), None, &y);
     };
-    let table = head_irreps(device, features, heads)?;
-    let size = |n: usize| to_u32(OPERATOR, n);
-    let function = device.function(SOURCE, &[], "dot_heads")?;
+    let (kernel, share) = ((SOURCE, "dot_heads"), Share::WarpOfHead(heads));
+    let arguments = args![a, b, &y, to_u32(OPERATOR, heads)?];
     // SAFETY: lengths were checked, and every head has the same number of irreps.
-    unsafe {
-        function.over(
-            32 * rows * heads,
-            args![
-                a,
-                b,
-                &y,
-                &*table,
-                size(irrep_count(features))?,
-                size(features.dimension())?,
-                size(heads)?,
-                size(rows)?,
-            ],
-        )
-    }
+    unsafe { over_irreps(device, kernel, features, share, rows, arguments) }
 }
 
 /// Overwrites the gradients of [`dot`] that are wanted.
@@ -201,25 +150,13 @@ pub fn scale(
 ) -> Result<(), CudaError> {
     let maps = [("x", x), ("y", y.view())];
     grouping.check_device(features, rows, &maps, ("factors", factors))?;
-    let (table, count) = (grouping.irreps(device, features)?, irrep_count(features));
-    let size = |n: usize| to_u32(OPERATOR, n);
-    let function = device.function(SOURCE, &[], "scale")?;
+    let share = match grouping {
+        Grouping::Irreps => Share::Irreps,
+        Grouping::Heads(heads) => Share::IrrepsOfHeads(heads),
+    };
+    let arguments = args![x, factors, &y, to_u32(OPERATOR, grouping.count(features))?];
     // SAFETY: lengths were checked.
-    unsafe {
-        function.over(
-            rows * count,
-            args![
-                x,
-                factors,
-                &y,
-                &*table,
-                size(count)?,
-                size(features.dimension())?,
-                size(grouping.count(features))?,
-                size(rows)?,
-            ],
-        )
-    }
+    unsafe { over_irreps(device, (SOURCE, "scale"), features, share, rows, arguments) }
 }
 
 /// Overwrites the gradients of [`scale`] that are wanted.

@@ -18,7 +18,7 @@ extern "C" __global__ void dot_irreps(const float *__restrict__ a, const float *
 
 // One warp for each head of each row.
 extern "C" __global__ void dot_heads(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ y,
-                                     const uint4 *__restrict__ irreps, u32 irrep_count, u32 width, u32 heads,
+                                     u32 heads, const uint4 *__restrict__ irreps, u32 irrep_count, u32 width,
                                      u32 rows) {
     u64 i = item() / 32;
     if (i >= (u64)rows * heads) return;
@@ -45,7 +45,7 @@ extern "C" __global__ void norm_backward(const float *__restrict__ x, float epsi
 
 // One thread for each irrep of each row; irrep.w is its scalar.
 extern "C" __global__ void scale(const float *__restrict__ x, const float *__restrict__ factors, float *__restrict__ y,
-                                 const uint4 *__restrict__ irreps, u32 irrep_count, u32 width, u32 scalars, u32 rows) {
+                                 u32 scalars, const uint4 *__restrict__ irreps, u32 irrep_count, u32 width, u32 rows) {
     u64 i = item();
     if (i >= (u64)rows * irrep_count) return;
     u64 row = i / irrep_count;

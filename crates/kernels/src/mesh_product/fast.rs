@@ -52,7 +52,7 @@ pub(super) fn project<T: Real>(
     weighted(width, weights, x, weighted_x);
     let x = if weights.is_some() { weighted_x } else { x };
     times_i(width, -T::one(), x, turned);
-    let (x, turned) = (&x[..], &turned[..]);
+    let turned = &*turned;
     let ranges: Vec<_> = meshes(mesh_offsets).collect();
     let parts = y.par_chunks_mut(k * width).zip(ranges);
     parts.for_each(|(y, range)| {
