@@ -6,7 +6,7 @@
 //! not written is found.
 
 use gemcnn_kernels::cuda::{
-    CudaDevice, CudaGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, ProductMode,
+    CudaDevice, DeviceGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, ProductMode,
 };
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{
@@ -226,7 +226,7 @@ fn aggregate_and_its_adjoint() {
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device.clone());
     for graph in graphs() {
-        let on_device = CudaGraph::new(&device, &graph.narrow).unwrap();
+        let on_device = DeviceGraph::new(&device, &graph.narrow).unwrap();
         for (case, (input, highest_order, rings)) in [
             ("16x0 + 16x1 + 16x2", 2, 1),
             ("3x0 + 1x1 + 5x2", 3, 2),
@@ -281,7 +281,7 @@ fn gauge_convolution() {
         ("7x0", "1x0"),
     ];
     for graph in graphs() {
-        let on_device = CudaGraph::new(&device, &graph.narrow).unwrap();
+        let on_device = DeviceGraph::new(&device, &graph.narrow).unwrap();
         for (case, (input, output)) in types.into_iter().enumerate() {
             if graph.name == "large" && case > 0 {
                 continue;
@@ -1181,7 +1181,7 @@ fn pooling_over_meshes() {
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device.clone());
     for graph in graphs() {
-        let on_device = CudaGraph::new(&device, &graph.narrow).unwrap();
+        let on_device = DeviceGraph::new(&device, &graph.narrow).unwrap();
         let offsets = graph.wide.mesh_offsets();
         for channels in [1, 5, 64, 300] {
             let features = FeatureType::scalars(channels);

@@ -2,7 +2,7 @@
 
 use super::{Aggregate, Aggregation, OPERATOR, Radial, Row};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, CudaGraph, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut,
+    Arg, CudaDevice, CudaError, DeviceGraph, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut,
     EdgeArrays, KernelSource, Variant, args, check_length, irrep_count, irrep_rows, irreps, key,
     to_u32, variant,
 };
@@ -306,7 +306,7 @@ pub(crate) fn variants() -> Vec<Variant> {
 impl Aggregate {
     fn check_device(
         &self,
-        graph: &CudaGraph,
+        graph: &DeviceGraph,
         (x_name, x): (&'static str, DeviceSlice<'_, f32>),
         (a_name, a): (&'static str, DeviceSlice<'_, f32>),
     ) -> Result<(), KernelError> {
@@ -324,7 +324,7 @@ impl Aggregate {
 pub fn forward(
     device: &CudaDevice,
     op: &Aggregate,
-    graph: &CudaGraph,
+    graph: &DeviceGraph,
     x: DeviceSlice<'_, f32>,
     a: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
@@ -364,7 +364,7 @@ pub fn forward(
 pub fn backward(
     device: &CudaDevice,
     op: &Aggregate,
-    graph: &CudaGraph,
+    graph: &DeviceGraph,
     da: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {

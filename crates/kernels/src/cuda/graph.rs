@@ -11,7 +11,7 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new("graph", include_str!(
 ///
 /// The edges of the transposed operator are made by the first backward pass that needs them.
 #[derive(Debug)]
-pub struct CudaGraph {
+pub struct DeviceGraph {
     vertices: usize,
     mesh_offsets_host: Vec<u32>,
     offsets: DeviceBuffer<u32>,
@@ -39,7 +39,7 @@ pub(crate) struct EdgeArrays<'a> {
     pub radius: DeviceSlice<'a, f32>,
 }
 
-impl CudaGraph {
+impl DeviceGraph {
     /// Sends a graph to a device.
     ///
     /// # Errors

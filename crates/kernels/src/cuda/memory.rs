@@ -103,19 +103,18 @@ type FreeBlocks = BTreeMap<usize, Vec<Block>>;
 struct PoolState {
     free: FreeBlocks,
     usage: MemoryUse,
-    recording: Option<RecordedBlocks>,
+    captured: Option<CapturedBlocks>,
 }
 
-/// Blocks of work that is being recorded, and will be used again whenever it is replayed: nobody else may
-/// get them.
+/// Blocks used by work that is being captured. Every replay uses them again, so no other work may.
 #[derive(Debug)]
-struct RecordedBlocks {
+struct CapturedBlocks {
     thread: ThreadId,
     addresses: HashSet<u64>,
     free: FreeBlocks,
 }
 
-/// Blocks that recorded work uses between its first and its last operation.
+/// Free blocks that belong to a CUDA graph; they return to the pool with it.
 #[derive(Debug)]
 pub(super) struct KeptBlocks {
     pool: Arc<Pool>,
@@ -163,21 +162,21 @@ impl Pool {
         state.usage.peak = state.usage.live;
     }
 
-    /// From now on what this thread takes belongs to a recording; what is given back to a pool of copies
-    /// waits for its end, since an event on the compute stream would become part of it.
-    pub fn begin_recording(&self) {
-        self.state().recording = Some(RecordedBlocks {
+    /// Starts a capture: blocks that this thread takes from now on belong to it. Blocks given back to the
+    /// pool of copies wait for its end, because an event on the compute stream would be captured.
+    pub fn begin_capture(&self) {
+        self.state().captured = Some(CapturedBlocks {
             thread: std::thread::current().id(),
             addresses: HashSet::new(),
             free: FreeBlocks::new(),
         });
     }
 
-    /// The blocks of the recording that nobody holds.
-    pub fn end_recording(self: &Arc<Self>) -> KeptBlocks {
+    /// Ends a capture and returns its blocks that no buffer holds.
+    pub fn end_capture(self: &Arc<Self>) -> KeptBlocks {
         let mut state = self.state();
-        let mut blocks = match state.recording.take() {
-            Some(recorded) => recorded.free,
+        let mut blocks = match state.captured.take() {
+            Some(captured) => captured.free,
             None => FreeBlocks::new(),
         };
         if let PoolLane::Ahead { .. } = self.lane {
@@ -196,19 +195,19 @@ impl Pool {
         let size = rounded(bytes);
         let mut state = self.state();
         let PoolState {
-            free, recording, ..
+            free, captured, ..
         } = &mut *state;
-        let mut own = match (recording, &self.lane) {
-            (Some(recorded), PoolLane::Compute)
-                if recorded.thread == std::thread::current().id() =>
+        let mut own = match (captured, &self.lane) {
+            (Some(captured), PoolLane::Compute)
+                if captured.thread == std::thread::current().id() =>
             {
-                Some(recorded)
+                Some(captured)
             }
             _ => None,
         };
         let reused = (own.as_mut().and_then(|own| fitting(&mut own.free, size)))
             .or_else(|| fitting(free, size));
-        let of_recording = own.is_some();
+        let of_capture = own.is_some();
         let block = match reused {
             Some(block) => block,
             None => self.allocate(&mut state, size)?,
@@ -220,8 +219,8 @@ impl Pool {
                 sys::cuStreamWaitEvent(copies, block.released, 0)
             })?;
         }
-        if of_recording && let Some(recorded) = &mut state.recording {
-            recorded.addresses.insert(block.address);
+        if of_capture && let Some(captured) = &mut state.captured {
+            captured.addresses.insert(block.address);
         }
         state.usage.live += block.size;
         state.usage.peak = state.usage.peak.max(state.usage.live);
@@ -287,9 +286,9 @@ impl Pool {
         let mut state = self.state();
         state.usage.live -= block.size;
         let of_copies = matches!(self.lane, PoolLane::Ahead { .. });
-        match &mut state.recording {
-            Some(recorded) if of_copies || recorded.addresses.contains(&block.address) => {
-                recorded.free.entry(block.size).or_default().push(block);
+        match &mut state.captured {
+            Some(captured) if of_copies || captured.addresses.contains(&block.address) => {
+                captured.free.entry(block.size).or_default().push(block);
             }
             _ => self.release(&mut state, block),
         }
@@ -298,13 +297,13 @@ impl Pool {
     /// Lets others have a block, after the work so far.
     fn release(&self, state: &mut PoolState, block: Block) {
         if let PoolLane::Ahead { compute, .. } = self.lane {
-            let recorded = self.context.bind().and_then(|()| {
+            let recorded_event = self.context.bind().and_then(|()| {
                 // SAFETY: stream and event are alive.
                 driver("cuEventRecord", unsafe {
                     sys::cuEventRecord(block.released, compute)
                 })
             });
-            if recorded.is_err() {
+            if recorded_event.is_err() {
                 // A device that failed: nothing can be known of the block, so nobody gets it again.
                 return;
             }

@@ -10,10 +10,12 @@
 //! through partial sums whose number depends on the sizes alone, without atomics, so the same inputs
 //! give the same bits on the same device.
 
+mod capture;
 mod compiler;
 mod device;
 mod error;
 mod graph;
+mod launch;
 mod library;
 mod memory;
 pub mod optimiser;
@@ -23,12 +25,13 @@ mod sources;
 mod tables;
 mod timer;
 
+pub use capture::{CudaGraph, Event};
 pub use compiler::{compile_for, nvrtc_version};
-pub(crate) use device::{Arg, Define, args};
-pub use device::{CudaDevice, Ready, Recording};
+pub use device::CudaDevice;
 pub use error::CudaError;
-pub use graph::CudaGraph;
+pub use graph::DeviceGraph;
 pub(crate) use graph::EdgeArrays;
+pub(crate) use launch::{Arg, Define, args};
 pub use memory::{DeviceBuffer, DeviceSlice, DeviceSliceMut, MemoryUse};
 pub use products::ProductMode;
 pub(crate) use products::{Operand, Product};

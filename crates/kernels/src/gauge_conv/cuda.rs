@@ -7,7 +7,7 @@ use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, GatherRun, TensorProduct};
 use crate::cuda::reduce::{RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows};
 use crate::cuda::{
-    CudaDevice, CudaError, CudaGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
+    CudaDevice, CudaError, DeviceGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
     ProductMode, check_length, key, to_u32,
 };
 use crate::{FeatureType, KernelError};
@@ -263,7 +263,7 @@ impl Plan {
 impl GaugeConv {
     fn check_device(
         &self,
-        graph: &CudaGraph,
+        graph: &DeviceGraph,
         x: DeviceSlice<'_, f32>,
         (y_name, y): (&'static str, DeviceSlice<'_, f32>),
         weights: Weights<'_>,
@@ -294,7 +294,7 @@ impl GaugeConv {
 pub fn forward(
     device: &CudaDevice,
     op: &GaugeConv,
-    graph: &CudaGraph,
+    graph: &DeviceGraph,
     x: DeviceSlice<'_, f32>,
     weights: Weights<'_>,
     mut y: DeviceSliceMut<'_, f32>,
@@ -356,7 +356,7 @@ pub fn forward(
 pub fn backward(
     device: &CudaDevice,
     op: &GaugeConv,
-    graph: &CudaGraph,
+    graph: &DeviceGraph,
     x: DeviceSlice<'_, f32>,
     weights: Weights<'_>,
     dy: DeviceSlice<'_, f32>,

@@ -4,7 +4,7 @@ use super::global::check_meshes;
 use super::transport::ClusterArrays;
 use crate::cuda::reduce::column_threads;
 use crate::cuda::{
-    CudaDevice, CudaError, CudaGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
+    CudaDevice, CudaError, DeviceGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
     args, check_length, irrep_count, irreps, to_u32,
 };
 use crate::{FeatureType, KernelError};
@@ -18,7 +18,7 @@ const PIECES: usize = 32;
 
 /// Checks sizes, and gives the number of channels.
 fn check(
-    graph: &CudaGraph,
+    graph: &DeviceGraph,
     features: &FeatureType,
     (x_name, x): (&'static str, DeviceSlice<'_, f32>),
     (y_name, y): (&'static str, DeviceSlice<'_, f32>),
@@ -36,7 +36,7 @@ fn check(
 /// Sizes that do not fit, features that are not scalars, or a failed call.
 pub fn mean(
     device: &CudaDevice,
-    graph: &CudaGraph,
+    graph: &DeviceGraph,
     features: &FeatureType,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
@@ -80,7 +80,7 @@ pub fn mean(
 /// As [`mean`].
 pub fn mean_backward(
     device: &CudaDevice,
-    graph: &CudaGraph,
+    graph: &DeviceGraph,
     features: &FeatureType,
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
@@ -108,7 +108,7 @@ pub fn mean_backward(
 /// As [`mean`].
 pub fn max(
     device: &CudaDevice,
-    graph: &CudaGraph,
+    graph: &DeviceGraph,
     features: &FeatureType,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
@@ -155,7 +155,7 @@ pub fn max(
 /// As [`mean`].
 pub fn max_backward(
     device: &CudaDevice,
-    graph: &CudaGraph,
+    graph: &DeviceGraph,
     features: &FeatureType,
     arguments: DeviceSlice<'_, u32>,
     dy: DeviceSlice<'_, f32>,
