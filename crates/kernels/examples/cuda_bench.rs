@@ -8,7 +8,7 @@
 
 use gemcnn_kernels::batch_norm::{BatchNorm, NormGroups};
 use gemcnn_kernels::cross_entropy::{Targets, cuda::DeviceTargets};
-use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceGraph, DeviceBuffer, ProductMode, Timer};
+use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceGraph, ProductMode, Timer};
 use gemcnn_kernels::{
     Activation, Aggregation, FeatureType, GraphArrays, GraphParts, aggregate, batch_norm,
     classifier, machine, regular,

@@ -46,8 +46,11 @@ pub enum KernelError {
     },
 }
 
-/// Checks the length of one buffer.
-pub(crate) fn check_length<T>(
+/// Checks the length of a buffer of an operator.
+///
+/// # Errors
+/// [`KernelError::Length`] with the names of operator and buffer.
+pub fn check_length<T>(
     operator: &'static str,
     buffer: &'static str,
     values: &[T],

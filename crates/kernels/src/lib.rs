@@ -33,14 +33,16 @@ pub mod regular;
 mod scratch;
 pub mod self_map;
 mod simd;
+mod sources;
 #[cfg(test)]
 mod testing;
 
 pub use activation::Activation;
 pub use aggregate::Aggregation;
-pub use error::KernelError;
+pub use error::{KernelError, check_length};
 pub use feature_type::{FeatureType, ParseTypeError, irrep_dimension};
 pub use graph::{EdgePhases, GraphArrays, GraphParts};
 pub use matrix::{Destination, Matrix, MatrixMut, product};
 pub use real::Real;
 pub use scratch::Scratch;
+pub use sources::kernel_sources;

@@ -6,7 +6,7 @@
 //! not written is found.
 
 use gemcnn_kernels::cuda::{
-    CudaDevice, DeviceGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, ProductMode,
+    CudaDevice, DeviceBuffer, DeviceGraph, DeviceSlice, DeviceSliceMut, ProductMode,
 };
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{

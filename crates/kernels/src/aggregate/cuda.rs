@@ -2,9 +2,8 @@
 
 use super::{Aggregate, Aggregation, OPERATOR, Radial, Row};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceGraph, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut,
-    EdgeArrays, KernelSource, Variant, args, check_length, irrep_count, irrep_rows, irreps, key,
-    to_u32, variant,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceGraph, DeviceSlice, DeviceSliceMut,
+    EdgeArrays, KernelSource, args, check_length, irrep_count, irrep_rows, irreps, key, to_u32,
 };
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
@@ -277,7 +276,7 @@ impl Shape {
     }
 }
 
-pub(crate) fn variants() -> Vec<Variant> {
+pub(crate) fn variants() -> Vec<Vec<Define>> {
     [
         (5, 1, 4, 16, false, 3, None),
         (1, 1, 1, 4, false, 1, None),
@@ -297,7 +296,7 @@ pub(crate) fn variants() -> Vec<Variant> {
                 radial,
                 orders,
             };
-            variant(&shape.defines(tensor))
+            shape.defines(tensor)
         },
     )
     .into()

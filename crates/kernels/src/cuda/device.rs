@@ -9,7 +9,7 @@ use super::{
 use crate::error::check_count;
 use bytemuck::Pod;
 use cudarc::driver::{result, sys};
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,8 +39,7 @@ impl PartialEq for CudaDevice {
 
 impl Eq for CudaDevice {}
 
-type TableKey = (&'static str, Vec<usize>);
-type Tables = HashMap<TableKey, Arc<dyn Any + Send + Sync>>;
+type Tables = HashMap<(TypeId, &'static str, Vec<usize>), Arc<dyn Any + Send + Sync>>;
 
 pub(super) struct Inner {
     ordinal: usize,
@@ -439,14 +438,18 @@ impl CudaDevice {
         &self.inner.blas
     }
 
-    /// Something that depends on settings only, made once.
-    pub(crate) fn table<R: Send + Sync + 'static>(
+    /// A value that depends only on settings, such as a table in device memory: made by the first call and
+    /// kept as long as the device. Values are told apart by type, name and key.
+    ///
+    /// # Errors
+    /// The error of `make`.
+    pub fn table<R: Send + Sync + 'static>(
         &self,
         name: &'static str,
         key: Vec<usize>,
         make: impl FnOnce() -> Result<R, CudaError>,
     ) -> Result<Arc<R>, CudaError> {
-        let key = (name, key);
+        let key = (TypeId::of::<R>(), name, key);
         if let Some(table) = locked(&self.inner.tables).get(&key)
             && let Ok(table) = Arc::clone(table).downcast::<R>()
         {
@@ -457,7 +460,6 @@ impl CudaDevice {
         locked(&self.inner.tables).insert(key, erased);
         Ok(table)
     }
-
 }
 
 impl Drop for Inner {

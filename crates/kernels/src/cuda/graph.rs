@@ -1,7 +1,6 @@
 //! The arrays of a graph on the device, sent there once.
 
-use super::sources::KernelSource;
-use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, args, to_u32};
+use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, to_u32};
 use crate::{GraphArrays, KernelError};
 use std::sync::{Arc, Mutex, PoisonError};
 

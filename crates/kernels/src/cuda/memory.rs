@@ -194,9 +194,7 @@ impl Pool {
     fn take(&self, bytes: usize) -> Result<Block, CudaError> {
         let size = rounded(bytes);
         let mut state = self.state();
-        let PoolState {
-            free, captured, ..
-        } = &mut *state;
+        let PoolState { free, captured, .. } = &mut *state;
         let mut own = match (captured, &self.lane) {
             (Some(captured), PoolLane::Compute)
                 if captured.thread == std::thread::current().id() =>
@@ -487,8 +485,8 @@ impl<'a, T> DeviceSlice<'a, T> {
         }
     }
 
-    /// Where it lies on its device, which tells it from other slices that are alive.
-    pub fn place(&self) -> u64 {
+    /// Address in device memory.
+    pub fn address(&self) -> u64 {
         self.address
     }
 

@@ -14,7 +14,7 @@ mod capture;
 mod compiler;
 mod device;
 mod error;
-mod graph;
+pub(crate) mod graph;
 mod launch;
 mod library;
 mod memory;
@@ -31,19 +31,22 @@ pub use device::CudaDevice;
 pub use error::CudaError;
 pub use graph::DeviceGraph;
 pub(crate) use graph::EdgeArrays;
-pub(crate) use launch::{Arg, Define, args};
+pub use launch::{Arg, Launch};
 pub use memory::{DeviceBuffer, DeviceSlice, DeviceSliceMut, MemoryUse};
-pub use products::ProductMode;
-pub(crate) use products::{Operand, Product};
-pub(crate) use sources::variant;
-pub use sources::{KernelSource, Variant, kernel_sources};
-pub(crate) use tables::{irrep_count, irrep_rows, irreps, key};
+pub use products::{Operand, Product, ProductMode};
+pub use sources::{Define, KernelSource};
+pub use tables::irreps;
+pub(crate) use tables::{irrep_count, irrep_rows, key};
 pub use timer::Timer;
 
 use crate::KernelError;
+pub(crate) use crate::kernel_args as args;
 
 /// Checks the length of a buffer on the device.
-pub(crate) fn check_length<T>(
+///
+/// # Errors
+/// [`KernelError::Length`] with the names of operator and buffer.
+pub fn check_length<T>(
     operator: &'static str,
     buffer: &'static str,
     values: DeviceSlice<'_, T>,
@@ -52,8 +55,11 @@ pub(crate) fn check_length<T>(
     crate::error::check_count(operator, buffer, values.len(), expected)
 }
 
-/// A size as kernels take it.
-pub(crate) fn to_u32(operator: &'static str, value: usize) -> Result<u32, KernelError> {
+/// A size as kernels take it: below 2^31, so that sums of two sizes fit in 32 bits.
+///
+/// # Errors
+/// [`KernelError::Setting`] for a larger size.
+pub fn to_u32(operator: &'static str, value: usize) -> Result<u32, KernelError> {
     u32::try_from(value)
         .ok()
         .filter(|&value| value <= i32::MAX as u32)

@@ -26,9 +26,9 @@ impl DeviceStream {
         })
     }
 
-    /// Where it lies on its device.
-    pub fn place(&self) -> u64 {
-        self.seed_and_step.view().place()
+    /// Address in device memory.
+    pub fn address(&self) -> u64 {
+        self.seed_and_step.view().address()
     }
 
     /// Makes it another stream for all work that follows.

@@ -7,8 +7,8 @@ use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, GatherRun, TensorProduct};
 use crate::cuda::reduce::{RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
-    ProductMode, check_length, key, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraph, DeviceSlice, DeviceSliceMut, Operand,
+    Product, ProductMode, check_length, key, to_u32,
 };
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;

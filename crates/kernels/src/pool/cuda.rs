@@ -4,7 +4,7 @@ use super::global::check_meshes;
 use super::transport::ClusterArrays;
 use crate::cuda::reduce::column_threads;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraph, DeviceSlice, DeviceSliceMut, KernelSource,
     args, check_length, irrep_count, irreps, to_u32,
 };
 use crate::{FeatureType, KernelError};

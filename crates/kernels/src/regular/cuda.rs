@@ -8,8 +8,8 @@ use crate::activation::cuda::{defines as activation_defines, literals};
 use crate::batch_norm::cuda::{Affine, NormGradients, Normalisation, Through};
 use crate::cuda::reduce::{Pieces, column_threads};
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
-    Variant, args, check_length, to_u32, variant,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    check_length, to_u32,
 };
 use crate::{Activation, FeatureType};
 
@@ -161,7 +161,7 @@ impl DevicePlan {
     }
 }
 
-pub(crate) fn variants() -> Vec<Variant> {
+pub(crate) fn variants() -> Vec<Vec<Define>> {
     [
         (FeatureType::uniform(16, 2), 2, 5, Activation::Relu),
         (FeatureType::uniform(3, 3), 1, 101, Activation::Elu),
@@ -179,7 +179,7 @@ pub(crate) fn variants() -> Vec<Variant> {
             output_band_limit,
             ..Regular::new(input, samples, activation)
         };
-        Some(variant(&DevicePlan::new(&config).ok()?.defines))
+        Some(DevicePlan::new(&config).ok()?.defines)
     })
     .collect()
 }
