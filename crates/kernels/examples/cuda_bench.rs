@@ -74,7 +74,7 @@ fn tori(device: &CudaDevice, count: usize) -> Result<DeviceGraph, Box<dyn Error>
         radius: graph.radius(),
     };
     let arrays = GraphArrays::union(&vec![parts; count])?;
-    Ok(DeviceGraph::new(device, &arrays)?)
+    Ok(DeviceGraph::new(device, arrays.view())?)
 }
 
 /// Numbers in [-1, 1) without a pattern that could be faster than others.
@@ -189,7 +189,7 @@ impl Bench {
         for (first, channels) in [(0, 4), (2, 2), (1, 1)] {
             let time = self.time(|set| {
                 let x = x[set].view().slice(first..first + vertices * 80);
-                aggregate::cuda::forward(&device, &op, graph, x, a.view_mut())
+                aggregate::cuda::forward(&device, &op, graph.view(), x, a.view_mut())
             })?;
             let label =
                 format!("aggregate 16x(0,1,2), {vertices} vertices, by {channels} channels");

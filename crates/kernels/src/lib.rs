@@ -41,7 +41,7 @@ pub use activation::Activation;
 pub use aggregate::Aggregation;
 pub use error::{KernelError, check_length};
 pub use feature_type::{FeatureType, ParseTypeError, irrep_dimension};
-pub use graph::{EdgePhases, GraphArrays, GraphParts};
+pub use graph::{EdgePhases, GraphArrays, GraphParts, GraphSlices, GraphView};
 pub use matrix::{Destination, Matrix, MatrixMut, product};
 pub use real::Real;
 pub use scratch::Scratch;

@@ -2,8 +2,8 @@
 
 use super::{Aggregate, Aggregation, OPERATOR, Radial, Row};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceGraph, DeviceSlice, DeviceSliceMut,
-    EdgeArrays, KernelSource, args, check_length, irrep_count, irrep_rows, irreps, key, to_u32,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice,
+    DeviceSliceMut, KernelSource, args, check_length, irrep_count, irrep_rows, irreps, key, to_u32,
 };
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(crate) struct GatherPlan {
 
 /// What a gather reads and writes.
 pub(crate) struct GatherRun<'a> {
-    pub edges: EdgeArrays<'a>,
+    pub edges: DeviceEdges<'a>,
     pub reversed: bool,
     pub aggregation: Aggregation,
     pub x: DeviceSlice<'a, f32>,
@@ -305,7 +305,7 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
 impl Aggregate {
     fn check_device(
         &self,
-        graph: &DeviceGraph,
+        graph: DeviceGraphView<'_>,
         (x_name, x): (&'static str, DeviceSlice<'_, f32>),
         (a_name, a): (&'static str, DeviceSlice<'_, f32>),
     ) -> Result<(), KernelError> {
@@ -323,7 +323,7 @@ impl Aggregate {
 pub fn forward(
     device: &CudaDevice,
     op: &Aggregate,
-    graph: &DeviceGraph,
+    graph: DeviceGraphView<'_>,
     x: DeviceSlice<'_, f32>,
     a: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
@@ -363,13 +363,12 @@ pub fn forward(
 pub fn backward(
     device: &CudaDevice,
     op: &Aggregate,
-    graph: &DeviceGraph,
+    graph: DeviceGraphView<'_>,
     da: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     op.check_device(graph, ("dx", dx.view()), ("da", da))?;
-    let values = graph.reversed(device)?;
-    let edges = graph.arrays(&values);
+    let edges = graph.reversed_edges(device)?;
     let table = irreps(device, &op.input, 1)?;
     let count = irrep_count(&op.input);
     let size = |n: usize| to_u32(OPERATOR, n);

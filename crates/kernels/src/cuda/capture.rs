@@ -1,8 +1,9 @@
 //! Events, and work captured once as a CUDA graph and replayed.
 
+use super::context::Context;
 use super::device::{Lane, locked};
 use super::error::driver;
-use super::memory::{Context, KeptBlocks};
+use super::pool::KeptBlocks;
 use super::{CudaDevice, CudaError};
 use cudarc::driver::sys;
 use std::sync::Arc;
@@ -121,6 +122,11 @@ impl<'a> Capture<'a> {
         if device.lane != Lane::Compute {
             return Err(CudaError::Capture {
                 what: "copies that run ahead",
+            });
+        }
+        if device.inner.stream.is_legacy() {
+            return Err(CudaError::Capture {
+                what: "work on the legacy default stream",
             });
         }
         device.bind()?;

@@ -1,8 +1,10 @@
 //! A device: its context and stream, its memory, its kernels and its cuBLAS handle.
 
+use super::context::{Context, Stream};
 use super::error::{describe, driver};
 use super::launch::Modules;
-use super::memory::{Context, Pool, PoolLane, Staging};
+use super::pool::{Pool, PoolLane};
+use super::staging::Staging;
 use super::{
     CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, MemoryUse, ProductMode, compiler, library,
 };
@@ -47,9 +49,9 @@ pub(super) struct Inner {
     pub capability: (i32, i32),
     pub driver: i32,
     total_memory: usize,
-    stream: sys::CUstream,
+    pub stream: Arc<Stream>,
     /// For copies that run ahead.
-    copies: sys::CUstream,
+    copies: Arc<Stream>,
     /// The thread whose work is being captured.
     pub capturing: Mutex<Option<ThreadId>>,
     blas: super::products::Handle,
@@ -63,8 +65,8 @@ pub(super) struct Inner {
     pub context: Arc<Context>,
 }
 
-// SAFETY: streams and handle are the driver's and may be used from any thread with the context
-// current; calls that share the handle go through a lock.
+// SAFETY: the cuBLAS handle may be used from any thread with the context current; calls that share it go
+// through a lock.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -86,11 +88,41 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl CudaDevice {
-    /// The device with this number, counted from 0.
+    /// The device with this number, counted from 0, with a stream of its own.
     ///
     /// # Errors
-    /// What is missing, and how to get it.
+    /// A missing driver, device or library, with the way to get it.
     pub fn new(ordinal: usize) -> Result<Self, CudaError> {
+        Self::open(ordinal, Stream::new)
+    }
+
+    /// The device with this number, with its work queued on a stream of the caller, for example the current
+    /// stream of PyTorch. `stream` is a `CUstream` or `cudaStream_t`; null is the legacy default stream.
+    ///
+    /// The device has its own memory pool and its own stream for copies [`ahead`](Self::ahead). It never
+    /// destroys the caller's stream. Every call makes the primary context of the device current on the
+    /// calling thread and leaves it so.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// # Safety
+    /// The stream must belong to the primary context of the device, and must outlive the returned value, its
+    /// clones, and all buffers, events and CUDA graphs made with them.
+    pub unsafe fn on_stream(
+        ordinal: usize,
+        stream: *mut std::ffi::c_void,
+    ) -> Result<Self, CudaError> {
+        // SAFETY: the caller vouches for it.
+        Self::open(ordinal, |context| unsafe {
+            Ok(Stream::borrowed(context, stream.cast()))
+        })
+    }
+
+    fn open(
+        ordinal: usize,
+        make_stream: impl FnOnce(&Arc<Context>) -> Result<Stream, CudaError>,
+    ) -> Result<Self, CudaError> {
         library::driver()?;
         let mut version = 0;
         // SAFETY: the library is there, and the place outlives the call.
@@ -146,23 +178,15 @@ impl CudaDevice {
         // SAFETY: as above.
         let total_memory =
             unsafe { result::device::total_mem(device) }.map_err(failed("cuDeviceTotalMem"))?;
-        let new_stream = || {
-            let mut stream = std::ptr::null_mut();
-            let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
-            // SAFETY: the context is current, and the place outlives the call.
-            driver("cuStreamCreate", unsafe {
-                sys::cuStreamCreate(&mut stream, flags)
-            })
-            .map(|()| stream)
-        };
-        let (stream, copies) = (new_stream()?, new_stream()?);
+        let stream = Arc::new(make_stream(&context)?);
+        let copies = Arc::new(Stream::new(&context)?);
         let pool = Arc::new(Pool::new(Arc::clone(&context), PoolLane::Compute));
         let ahead = PoolLane::Ahead {
-            compute: stream,
-            copies,
+            compute: Arc::clone(&stream),
+            copies: Arc::clone(&copies),
         };
         let ahead_pool = Arc::new(Pool::new(Arc::clone(&context), ahead));
-        let blas = super::products::Handle::new(&pool, stream)?;
+        let blas = super::products::Handle::new(&pool, stream.handle())?;
         Ok(Self {
             lane: Lane::Compute,
             inner: Arc::new(Inner {
@@ -393,8 +417,8 @@ impl CudaDevice {
 
     pub(super) fn stream(&self) -> sys::CUstream {
         match self.lane {
-            Lane::Compute => self.inner.stream,
-            Lane::Ahead => self.inner.copies,
+            Lane::Compute => self.inner.stream.handle(),
+            Lane::Ahead => self.inner.copies.handle(),
         }
     }
 
@@ -467,18 +491,15 @@ impl Drop for Inner {
         if self.context.bind().is_err() {
             return;
         }
-        // SAFETY: nobody holds the device any more, so nothing new is put on the stream; modules and
-        // stream are destroyed once, after all work.
+        // SAFETY: both streams are alive. Nothing holds the device any more, so nothing new is queued.
         unsafe {
-            sys::cuStreamSynchronize(self.copies);
-            sys::cuStreamSynchronize(self.stream);
-            locked(&self.staging).release();
-            for module in locked(&self.modules).values() {
-                module.unload();
-            }
-            self.blas.destroy();
-            sys::cuStreamDestroy_v2(self.copies);
-            sys::cuStreamDestroy_v2(self.stream);
+            sys::cuStreamSynchronize(self.copies.handle());
+            sys::cuStreamSynchronize(self.stream.handle());
         }
+        locked(&self.staging).release();
+        for module in locked(&self.modules).values() {
+            module.unload();
+        }
+        self.blas.destroy();
     }
 }

@@ -89,7 +89,7 @@ pub enum CudaError {
         total: usize,
     },
     /// Something that cannot be captured in a CUDA graph.
-    #[error("{what}: not possible while a CUDA graph is being captured")]
+    #[error("cannot be captured in a CUDA graph: {what}")]
     Capture {
         /// What was tried.
         what: &'static str,

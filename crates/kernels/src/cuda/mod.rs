@@ -12,6 +12,7 @@
 
 mod capture;
 mod compiler;
+mod context;
 mod device;
 mod error;
 pub(crate) mod graph;
@@ -19,9 +20,11 @@ mod launch;
 mod library;
 mod memory;
 pub mod optimiser;
+mod pool;
 mod products;
 pub(crate) mod reduce;
 mod sources;
+mod staging;
 mod tables;
 mod timer;
 
@@ -29,10 +32,10 @@ pub use capture::{CudaGraph, Event};
 pub use compiler::{compile_for, nvrtc_version};
 pub use device::CudaDevice;
 pub use error::CudaError;
-pub use graph::DeviceGraph;
-pub(crate) use graph::EdgeArrays;
+pub use graph::{DeviceEdges, DeviceGraph, DeviceGraphSlices, DeviceGraphView};
 pub use launch::{Arg, Launch};
-pub use memory::{DeviceBuffer, DeviceSlice, DeviceSliceMut, MemoryUse};
+pub use memory::{DeviceBuffer, DeviceSlice, DeviceSliceMut};
+pub use pool::MemoryUse;
 pub use products::{Operand, Product, ProductMode};
 pub use sources::{Define, KernelSource};
 pub use tables::irreps;

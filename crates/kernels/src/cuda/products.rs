@@ -1,6 +1,6 @@
 //! Matrix products with cuBLAS, on row-major matrices.
 
-use super::memory::Pool;
+use super::pool::Pool;
 use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut};
 use crate::KernelError;
 use cudarc::cublas::sys::{self, cublasOperation_t, cublasStatus_t};

@@ -7,7 +7,7 @@ use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, GatherRun, TensorProduct};
 use crate::cuda::reduce::{RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceGraph, DeviceSlice, DeviceSliceMut, Operand,
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, Operand,
     Product, ProductMode, check_length, key, to_u32,
 };
 use crate::{FeatureType, KernelError};
@@ -263,7 +263,7 @@ impl Plan {
 impl GaugeConv {
     fn check_device(
         &self,
-        graph: &DeviceGraph,
+        graph: DeviceGraphView<'_>,
         x: DeviceSlice<'_, f32>,
         (y_name, y): (&'static str, DeviceSlice<'_, f32>),
         weights: Weights<'_>,
@@ -294,7 +294,7 @@ impl GaugeConv {
 pub fn forward(
     device: &CudaDevice,
     op: &GaugeConv,
-    graph: &DeviceGraph,
+    graph: DeviceGraphView<'_>,
     x: DeviceSlice<'_, f32>,
     weights: Weights<'_>,
     mut y: DeviceSliceMut<'_, f32>,
@@ -356,7 +356,7 @@ pub fn forward(
 pub fn backward(
     device: &CudaDevice,
     op: &GaugeConv,
-    graph: &DeviceGraph,
+    graph: DeviceGraphView<'_>,
     x: DeviceSlice<'_, f32>,
     weights: Weights<'_>,
     dy: DeviceSlice<'_, f32>,
@@ -397,7 +397,7 @@ pub fn backward(
         Some(_) => Some(plan.stacked(device, weights)?),
         None => None,
     };
-    let reversed = graph.reversed(device)?;
+    let reversed = graph.reversed_edges(device)?;
     let chunk = plan.chunk(device, vertices);
     let mut rows: DeviceBuffer<f32> = device.buffer(chunk.min(vertices) * plan.row)?;
     let mut sums = RowProducts::new(device, chunk.min(vertices), plan.weights)?;
@@ -405,7 +405,7 @@ pub fn backward(
         let count = chunk.min(vertices - first);
         let nothing = DeviceSliceMut::empty();
         let run = GatherRun {
-            edges: graph.arrays(&reversed),
+            edges: reversed,
             reversed: true,
             aggregation: op.aggregation,
             x: dy,
