@@ -1,5 +1,8 @@
 //! Sizes that do not fit, told at the door of every operator.
 
+/// The label of a row without a label.
+pub(crate) const NO_LABEL: u32 = u32::MAX;
+
 /// Why an operator refuses its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
@@ -26,7 +29,7 @@ pub enum KernelError {
     /// A label that names no class.
     #[error(
         "{operator}: row {row} has the label {label}, but there are {classes} classes (labels count from 0; {ignore} marks a row without label)",
-        ignore = crate::cross_entropy::IGNORE
+        ignore = NO_LABEL
     )]
     Label {
         /// Name of the operator.
