@@ -88,7 +88,7 @@ impl Layer {
         };
         gauge_conv::forward(
             &self.op,
-            graph,
+            graph.view(),
             &self.x,
             weights,
             &mut self.y,
@@ -113,7 +113,7 @@ impl Layer {
         };
         gauge_conv::backward(
             &self.op,
-            graph,
+            graph.view(),
             &self.x,
             weights,
             &self.y,
@@ -238,7 +238,7 @@ fn aggregation_alone(bencher: Bencher<'_, '_>) {
     let mut a = vec![0.0; graph.vertex_count() * op.dimension()];
     let (pool, mut scratch) = (pool(1), Scratch::new());
     bencher.bench_local(|| {
-        pool.install(|| aggregate::forward(&op, &graph, &x, &mut a, &mut scratch))
+        pool.install(|| aggregate::forward(&op, graph.view(), &x, &mut a, &mut scratch))
             .expect("buffers of the right size");
     });
 }

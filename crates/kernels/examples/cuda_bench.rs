@@ -8,7 +8,7 @@
 
 use gemcnn_kernels::batch_norm::{BatchNorm, NormGroups};
 use gemcnn_kernels::cross_entropy::{Targets, cuda::DeviceTargets};
-use gemcnn_kernels::cuda::{CudaDevice, CudaError, CudaGraph, DeviceBuffer, ProductMode, Timer};
+use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceGraph, ProductMode, Timer};
 use gemcnn_kernels::{
     Activation, Aggregation, FeatureType, GraphArrays, GraphParts, aggregate, batch_norm,
     classifier, machine, regular,
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Disjoint tori of 6,890 vertices each.
-fn tori(device: &CudaDevice, count: usize) -> Result<CudaGraph, Box<dyn Error>> {
+fn tori(device: &CudaDevice, count: usize) -> Result<DeviceGraph, Box<dyn Error>> {
     let mesh = shapes::torus(106, 65, 1.0, 0.4, Cells::Triangles)?;
     let graph = GaugeGraph::new(&mesh, &GeometryOptions::default())?;
     let parts = GraphParts {
@@ -74,7 +74,7 @@ fn tori(device: &CudaDevice, count: usize) -> Result<CudaGraph, Box<dyn Error>> 
         radius: graph.radius(),
     };
     let arrays = GraphArrays::union(&vec![parts; count])?;
-    Ok(CudaGraph::new(device, &arrays)?)
+    Ok(DeviceGraph::new(device, arrays.view())?)
 }
 
 /// Numbers in [-1, 1) without a pattern that could be faster than others.
@@ -168,7 +168,7 @@ impl Bench {
         Ok(())
     }
 
-    fn aggregate(&mut self, graph: &CudaGraph) -> Result<(), CudaError> {
+    fn aggregate(&mut self, graph: &DeviceGraph) -> Result<(), CudaError> {
         let op = aggregate::Aggregate {
             input: FeatureType::uniform(16, 2),
             highest_order: 2,
@@ -189,7 +189,7 @@ impl Bench {
         for (first, channels) in [(0, 4), (2, 2), (1, 1)] {
             let time = self.time(|set| {
                 let x = x[set].view().slice(first..first + vertices * 80);
-                aggregate::cuda::forward(&device, &op, graph, x, a.view_mut())
+                aggregate::cuda::forward(&device, &op, graph.view(), x, a.view_mut())
             })?;
             let label =
                 format!("aggregate 16x(0,1,2), {vertices} vertices, by {channels} channels");

@@ -1,5 +1,8 @@
 //! Sizes that do not fit, told at the door of every operator.
 
+/// The label of a row without a label.
+pub(crate) const NO_LABEL: u32 = u32::MAX;
+
 /// Why an operator refuses its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
@@ -26,7 +29,7 @@ pub enum KernelError {
     /// A label that names no class.
     #[error(
         "{operator}: row {row} has the label {label}, but there are {classes} classes (labels count from 0; {ignore} marks a row without label)",
-        ignore = crate::cross_entropy::IGNORE
+        ignore = NO_LABEL
     )]
     Label {
         /// Name of the operator.
@@ -55,8 +58,11 @@ pub enum KernelError {
     },
 }
 
-/// Checks the length of one buffer.
-pub(crate) fn check_length<T>(
+/// Checks the length of a buffer of an operator.
+///
+/// # Errors
+/// [`KernelError::Length`] with the names of operator and buffer.
+pub fn check_length<T>(
     operator: &'static str,
     buffer: &'static str,
     values: &[T],

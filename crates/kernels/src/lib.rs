@@ -38,16 +38,18 @@ mod rotated_sum;
 mod scratch;
 pub mod self_map;
 mod simd;
+mod sources;
 #[cfg(test)]
 mod testing;
 mod view;
 
 pub use activation::Activation;
 pub use aggregate::Aggregation;
-pub use error::KernelError;
+pub use error::{KernelError, check_length};
 pub use feature_type::{FeatureType, ParseTypeError, irrep_dimension};
-pub use graph::{EdgePhases, GraphArrays, GraphParts};
+pub use graph::{EdgePhases, GraphArrays, GraphParts, GraphSlices, GraphView};
 pub use matrix::{Destination, Matrix, MatrixMut, product};
 pub use real::Real;
 pub use scratch::Scratch;
+pub use sources::kernel_sources;
 pub use view::{Executor, HostScratch, OnDevice, Resolve, View, ViewMut};

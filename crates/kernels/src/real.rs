@@ -55,7 +55,7 @@ pub trait Real:
 
 mod sealed {
     /// What the operators need of f32 and f64 beyond arithmetic.
-    pub trait Sealed: crate::simd::Lanes + crate::regular::Transforms {}
+    pub trait Sealed: crate::simd::Lanes {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
 }

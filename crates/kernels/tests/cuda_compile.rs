@@ -1,7 +1,8 @@
 //! Compiles every kernel for the architectures that are supported, where NVRTC can be found. No GPU is
 //! needed: `pip install nvidia-cuda-nvrtc` in a virtual environment is enough.
 
-use gemcnn_kernels::cuda::{CudaError, compile_for, kernel_sources, nvrtc_version};
+use gemcnn_kernels::cuda::{CudaError, KernelSource, compile_for, nvrtc_version};
+use gemcnn_kernels::kernel_sources;
 
 /// Whether NVRTC is there; says so where it is not.
 fn nvrtc_is_there() -> bool {
@@ -24,16 +25,16 @@ fn every_kernel_compiles_for_turing_ampere_and_hopper() {
     }
     let mut compiled = 0;
     for (source, variants) in kernel_sources() {
-        assert!(!variants.is_empty(), "{} has no variant", source.name);
+        assert!(!variants.is_empty(), "{} has no variant", source.name());
         for variant in variants {
             for capability in [75, 80, 90] {
-                let image = compile_for(source.name, &source.text(), &variant, capability)
+                let image = compile_for(source, &variant, capability)
                     .unwrap_or_else(|error| panic!("{variant:?}: {error}"));
                 assert_eq!(
                     &image[..4],
                     b"\x7fELF",
                     "{} is no machine code",
-                    source.name
+                    source.name()
                 );
                 compiled += 1;
             }
@@ -48,7 +49,7 @@ fn an_architecture_after_the_compiler_becomes_assembly() {
         return;
     }
     let (source, variants) = kernel_sources().remove(0);
-    let image = compile_for(source.name, &source.text(), &variants[0], 9999).unwrap();
+    let image = compile_for(source, &variants[0], 9999).unwrap();
     assert!(String::from_utf8_lossy(&image).contains(".version"));
 }
 
@@ -57,7 +58,8 @@ fn errors_of_the_compiler_are_told_with_name_and_line() {
     if !nvrtc_is_there() {
         return;
     }
-    let error = compile_for("broken", "#line 7 \"broken.cu\"\nint x = ;", &[], 80).unwrap_err();
+    let broken = KernelSource::new("broken", "\n\n\n\n\n\nint x = ;");
+    let error = compile_for(broken, &[], 80).unwrap_err();
     let CudaError::Compile { log, .. } = &error else {
         panic!("{error}");
     };

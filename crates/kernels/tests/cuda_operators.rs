@@ -6,7 +6,7 @@
 //! not written is found.
 
 use gemcnn_kernels::cuda::{
-    CudaDevice, CudaGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, ProductMode,
+    CudaDevice, DeviceBuffer, DeviceGraph, DeviceSlice, DeviceSliceMut, ProductMode,
 };
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{
@@ -226,7 +226,7 @@ fn aggregate_and_its_adjoint() {
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device.clone());
     for graph in graphs() {
-        let on_device = CudaGraph::new(&device, &graph.narrow).unwrap();
+        let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
         for (case, (input, highest_order, rings)) in [
             ("16x0 + 16x1 + 16x2", 2, 1),
             ("3x0 + 1x1 + 5x2", 3, 2),
@@ -251,15 +251,16 @@ fn aggregate_and_its_adjoint() {
             let x = random(vertices * op.input.dimension(), 1);
             let da = random(vertices * op.dimension(), 2);
             let (mut a, mut dx) = (vec![0.0; da.len()], vec![0.0; x.len()]);
-            aggregate::reference::forward(&op, &graph.wide, &wide(&x), &mut a).unwrap();
-            aggregate::reference::backward(&op, &graph.wide, &wide(&da), &mut dx).unwrap();
+            aggregate::reference::forward(&op, graph.wide.view(), &wide(&x), &mut a).unwrap();
+            aggregate::reference::backward(&op, graph.wide.view(), &wide(&da), &mut dx).unwrap();
             let what = format!("{}, {input}", graph.name);
             checks.check(&what, [("a", &a), ("dx", &dx)], |device| {
                 let (x, da) = (device.upload(&x).unwrap(), device.upload(&da).unwrap());
                 let mut a = poisoned(device, da.len());
                 let mut dx = poisoned(device, x.len());
-                aggregate::cuda::forward(device, &op, &on_device, x.view(), a.view_mut()).unwrap();
-                aggregate::cuda::backward(device, &op, &on_device, da.view(), dx.view_mut())
+                aggregate::cuda::forward(device, &op, on_device.view(), x.view(), a.view_mut())
+                    .unwrap();
+                aggregate::cuda::backward(device, &op, on_device.view(), da.view(), dx.view_mut())
                     .unwrap();
                 [a, dx]
             });
@@ -281,7 +282,7 @@ fn gauge_convolution() {
         ("7x0", "1x0"),
     ];
     for graph in graphs() {
-        let on_device = CudaGraph::new(&device, &graph.narrow).unwrap();
+        let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
         for (case, (input, output)) in types.into_iter().enumerate() {
             if graph.name == "large" && case > 0 {
                 continue;
@@ -319,10 +320,10 @@ fn gauge_convolution() {
                 bias: db,
             };
             let wx = wide(&x);
-            gauge_conv::reference::forward(&op, &graph.wide, &wx, weights, &mut y).unwrap();
+            gauge_conv::reference::forward(&op, graph.wide.view(), &wx, weights, &mut y).unwrap();
             gauge_conv::reference::backward(
                 &op,
-                &graph.wide,
+                graph.wide.view(),
                 &wx,
                 weights,
                 &wide(&dy),
@@ -350,8 +351,15 @@ fn gauge_convolution() {
                 let mut y = poisoned(device, dy.len());
                 let mut dx = poisoned(device, x.len());
                 let [mut dn, mut ds, mut db] = before.clone().map(|values| up(&values));
-                gauge_conv::cuda::forward(device, &op, &on_device, x.view(), weights, y.view_mut())
-                    .unwrap();
+                gauge_conv::cuda::forward(
+                    device,
+                    &op,
+                    on_device.view(),
+                    x.view(),
+                    weights,
+                    y.view_mut(),
+                )
+                .unwrap();
                 let gradients = gauge_conv::Weights {
                     neighbour: dn.view_mut(),
                     self_term: ds.view_mut(),
@@ -360,7 +368,7 @@ fn gauge_convolution() {
                 gauge_conv::cuda::backward(
                     device,
                     &op,
-                    &on_device,
+                    on_device.view(),
                     x.view(),
                     weights,
                     dy.view(),
@@ -1181,7 +1189,7 @@ fn pooling_over_meshes() {
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device.clone());
     for graph in graphs() {
-        let on_device = CudaGraph::new(&device, &graph.narrow).unwrap();
+        let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
         let offsets = graph.wide.mesh_offsets();
         for channels in [1, 5, 64, 300] {
             let features = FeatureType::scalars(channels);
@@ -1209,7 +1217,7 @@ fn pooling_over_meshes() {
                 let (mut mean, mut max) = (nan(dy.len()), nan(dy.len()));
                 let (mut mean_dx, mut max_dx) = (nan(x.len()), nan(x.len()));
                 let mut found: DeviceBuffer<u32> = device.zeros(dy.len()).unwrap();
-                let graph = &on_device;
+                let graph = on_device.view();
                 cuda::mean(device, graph, &features, x.view(), mean.view_mut()).unwrap();
                 cuda::mean_backward(device, graph, &features, dy.view(), mean_dx.view_mut())
                     .unwrap();
@@ -1262,18 +1270,18 @@ fn pooling_with_transport() {
     };
     let narrow = ClusterArrays::<f32>::union(&[parts, parts]).unwrap();
     let wide_clusters = ClusterArrays::<f64>::union(&[parts, parts]).unwrap();
-    let on_device = pool::cuda::DeviceClusters::new(&device, &narrow).unwrap();
+    let on_device = pool::cuda::DeviceClusters::new(&device, narrow.view()).unwrap();
     for text in ["16x0 + 16x1 + 16x2", "1x0", "3x1 + 1x4"] {
         let features = kind(text);
         let fine = random(2 * fine as usize * features.dimension(), 1);
         let coarse = random(2 * sizes.len() * features.dimension(), 2);
         let (wf, wc) = (wide(&fine), wide(&coarse));
         let (mut pooled, mut unpooled) = (vec![0.0; coarse.len()], vec![0.0; fine.len()]);
-        pool::reference::pool(&wide_clusters, &features, &wf, &mut pooled).unwrap();
-        pool::reference::unpool(&wide_clusters, &features, &wc, &mut unpooled).unwrap();
+        pool::reference::pool(wide_clusters.view(), &features, &wf, &mut pooled).unwrap();
+        pool::reference::unpool(wide_clusters.view(), &features, &wc, &mut unpooled).unwrap();
         let (mut pool_dx, mut unpool_dx) = (vec![0.0; fine.len()], vec![0.0; coarse.len()]);
-        transport::pool_backward(&wide_clusters, &features, &wc, &mut pool_dx).unwrap();
-        transport::unpool_backward(&wide_clusters, &features, &wf, &mut unpool_dx).unwrap();
+        transport::pool_backward(wide_clusters.view(), &features, &wc, &mut pool_dx).unwrap();
+        transport::unpool_backward(wide_clusters.view(), &features, &wf, &mut unpool_dx).unwrap();
         let expected = [
             ("pool", &pooled[..]),
             ("pool dx", &pool_dx),
@@ -1289,7 +1297,7 @@ fn pooling_with_transport() {
             let nan = |count: usize| poisoned(device, count);
             let (mut pooled, mut pool_dx) = (nan(c.len()), nan(x.len()));
             let (mut unpooled, mut unpool_dx) = (nan(x.len()), nan(c.len()));
-            let k = &on_device;
+            let k = on_device.view();
             cuda::pool(device, k, &features, x.view(), pooled.view_mut()).unwrap();
             cuda::pool_backward(device, k, &features, c.view(), pool_dx.view_mut()).unwrap();
             cuda::unpool(device, k, &features, c.view(), unpooled.view_mut()).unwrap();

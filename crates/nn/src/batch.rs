@@ -3,13 +3,17 @@
 use crate::device::{Sent, single};
 use crate::error::check_size;
 use crate::{Device, NnError};
-use gemcnn_kernels::cuda::{CudaDevice, CudaGraph};
-use gemcnn_kernels::pool::cuda::DeviceClusters;
-use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts};
-use gemcnn_kernels::{GraphArrays, GraphParts, OnDevice, Real};
+use gemcnn_kernels::cuda::{CudaDevice, DeviceGraph, DeviceGraphView};
+use gemcnn_kernels::pool::cuda::{DeviceClusterView, DeviceClusters};
+use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts, ClusterView};
+use gemcnn_kernels::{GraphArrays, GraphParts, GraphView, OnDevice, Real};
 use gemcnn_mesh::{GaugeGraph, Hierarchy, Level};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Room for more edges in the graphs of a captured step: an eighth, and some more for small graphs.
+const SPARE_PART: usize = 8;
+const SPARE_EDGES: usize = 1024;
 
 /// The gauge graphs of a batch as one graph, the vertices of each mesh after those of the one
 /// before. Features of a batch are the rows of all its vertices in this order.
@@ -28,7 +32,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq)]
 pub struct GraphBatch<T> {
     arrays: GraphArrays<T>,
-    sent: Sent<CudaGraph>,
+    sent: Sent<DeviceGraph>,
 }
 
 impl<T: Real> GraphBatch<T> {
@@ -70,15 +74,19 @@ impl<T: Real> GraphBatch<T> {
         }))
     }
 
-    pub(crate) fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<CudaGraph>, NnError> {
+    pub(crate) fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<DeviceGraph>, NnError> {
         self.sent.to(device, || {
-            Ok(CudaGraph::new(device, single(&self.arrays)?)?)
+            Ok(DeviceGraph::new(
+                device,
+                single::<GraphArrays<f32>, _>(&self.arrays)?.view(),
+            )?)
         })
     }
 
     /// The same batch with arrays of its own on a GPU, for a captured step.
     pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
-        let copy = self.on_cuda(device)?.duplicate(device)?;
+        let spare = self.arrays.view().edge_count() / SPARE_PART + SPARE_EDGES;
+        let copy = self.on_cuda(device)?.duplicate(device, spare)?;
         Ok(Self {
             arrays: self.arrays.clone(),
             sent: Sent::holding(device, copy),
@@ -119,22 +127,22 @@ impl<T: Real> GraphBatch<T> {
 
 /// A graph on the device of a tape, for operators.
 #[derive(Debug)]
-pub struct GraphOn<'g, T>(OnDevice<&'g GraphArrays<T>, Arc<CudaGraph>>);
+pub struct GraphOn<'g, T>(OnDevice<&'g GraphArrays<T>, Arc<DeviceGraph>>);
 
 impl<T: Real> GraphOn<'_, T> {
     /// The whole graph.
-    pub fn view(&self) -> OnDevice<&GraphArrays<T>, &CudaGraph> {
+    pub fn view(&self) -> OnDevice<GraphView<'_, T>, DeviceGraphView<'_>> {
         match &self.0 {
-            OnDevice::Host(graph) => OnDevice::Host(graph),
-            OnDevice::Cuda(graph) => OnDevice::Cuda(graph),
+            OnDevice::Host(graph) => OnDevice::Host(graph.view()),
+            OnDevice::Cuda(graph) => OnDevice::Cuda(graph.view()),
         }
     }
 
     /// The ranges of its meshes.
-    pub fn meshes(&self) -> OnDevice<&[u32], &CudaGraph> {
+    pub fn meshes(&self) -> OnDevice<&[u32], DeviceGraphView<'_>> {
         match &self.0 {
-            OnDevice::Host(graph) => OnDevice::Host(graph.mesh_offsets()),
-            OnDevice::Cuda(graph) => OnDevice::Cuda(graph),
+            OnDevice::Host(graph) => OnDevice::Host(graph.view().mesh_offsets()),
+            OnDevice::Cuda(graph) => OnDevice::Cuda(graph.view()),
         }
     }
 }
@@ -152,10 +160,10 @@ pub struct ClustersOn<'c, T>(OnDevice<&'c ClusterArrays<T>, Arc<DeviceClusters>>
 
 impl<T: Real> ClustersOn<'_, T> {
     /// All clusters.
-    pub fn view(&self) -> OnDevice<&ClusterArrays<T>, &DeviceClusters> {
+    pub fn view(&self) -> OnDevice<ClusterView<'_, T>, DeviceClusterView<'_>> {
         match &self.0 {
-            OnDevice::Host(clusters) => OnDevice::Host(clusters),
-            OnDevice::Cuda(clusters) => OnDevice::Cuda(clusters),
+            OnDevice::Host(clusters) => OnDevice::Host(clusters.view()),
+            OnDevice::Cuda(clusters) => OnDevice::Cuda(clusters.view()),
         }
     }
 }
@@ -201,7 +209,10 @@ impl<T: Real> ClusterBatch<T> {
 
     fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<DeviceClusters>, NnError> {
         self.sent.to(device, || {
-            Ok(DeviceClusters::new(device, single(&self.arrays)?)?)
+            Ok(DeviceClusters::new(
+                device,
+                single::<ClusterArrays<f32>, _>(&self.arrays)?.view(),
+            )?)
         })
     }
 
@@ -300,6 +311,24 @@ impl<T: Real> HierarchyBatch<T> {
                 .map(|c| c.place_on(device))
                 .collect::<Result<_, _>>()?,
         })
+    }
+
+    /// True if another batch with the same numbers of vertices can be copied over this one on a GPU. With
+    /// `same_edges` the numbers of edges must be equal too.
+    pub(crate) fn can_hold(
+        &self,
+        device: &CudaDevice,
+        other: &Self,
+        same_edges: bool,
+    ) -> Result<bool, NnError> {
+        for (to, from) in self.levels.iter().zip(&other.levels) {
+            let (edges, own) = (from.arrays.edge_count(), to.arrays.edge_count());
+            let fits = edges <= to.on_cuda(device)?.edge_capacity();
+            if !fits || (same_edges && edges != own) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Copies another batch with the same numbers of vertices over this one, on a GPU.

@@ -2,7 +2,7 @@
 
 use crate::NnError;
 use gemcnn_kernels::Real;
-use gemcnn_kernels::cuda::{CudaDevice, CudaError, Ready};
+use gemcnn_kernels::cuda::{CudaDevice, CudaError, Event};
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::str::FromStr;
@@ -156,7 +156,7 @@ struct SentValue<V> {
     device: CudaDevice,
     value: Arc<V>,
     /// The end of the copies, if they ran ahead: who uses the value has to wait for it.
-    ready: Option<Arc<Ready>>,
+    ready: Option<Arc<Event>>,
 }
 
 // A derived one would ask for values that can be copied.
@@ -203,7 +203,7 @@ impl<V> Sent<V> {
         }
         let value = Arc::new(send()?);
         let ready = match device.is_ahead() {
-            true => Some(Arc::new(device.ready()?)),
+            true => Some(Arc::new(device.event()?)),
             false => None,
         };
         *place = Some(SentValue {

@@ -163,7 +163,7 @@ impl DeviceParameters {
 
     /// Where they lie, which tells them from others.
     pub fn place(&self) -> u64 {
-        self.values.view().place()
+        self.values.view().address()
     }
 
     /// Values of all entries, after all work before.

@@ -2,7 +2,7 @@
 
 use crate::parameters::Access;
 use crate::storage::Storage;
-use crate::{Device, NnError, ParameterId, Var, Workspace};
+use crate::{Device, GraphBatch, NnError, ParameterId, Var, Workspace};
 use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{Executor, OnDevice, Real, View, ViewMut};
@@ -161,6 +161,13 @@ impl<T: Real> Context<'_, T> {
     /// Too little memory on the GPU.
     pub fn duplicate(&self, values: &Storage<T>) -> Result<Storage<T>, NnError> {
         self.workspace.duplicate(values)
+    }
+
+    /// Number of directed edges of a graph, for an operator whose buffers have a row for each. A captured
+    /// CUDA graph that contains such an operator is replayed only on graphs with as many edges.
+    pub fn edge_rows(&mut self, graph: &GraphBatch<T>) -> usize {
+        self.workspace.edge_rows = true;
+        graph.arrays().edge_count()
     }
 
     /// Where to run: the CPU with its scratch memory, or the GPU.

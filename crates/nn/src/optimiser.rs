@@ -407,7 +407,7 @@ impl<T: Real> Optimiser<T> {
     /// Where its memory lies on a GPU.
     pub(crate) fn place(&self) -> Option<u64> {
         let moments = self.on_device.as_ref()?.optimiser.as_ref().ok()?.moments();
-        Some(moments[0].place())
+        Some(moments[0].address())
     }
 
     /// The moments on a GPU.

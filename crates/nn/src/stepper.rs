@@ -11,7 +11,7 @@ use crate::{
     Workspace,
 };
 use gemcnn_kernels::Real;
-use gemcnn_kernels::cuda::{CudaDevice, CudaError, ProductMode, Recording};
+use gemcnn_kernels::cuda::{CudaDevice, CudaError, CudaGraph, ProductMode};
 use gemcnn_kernels::random::Stream;
 use std::sync::Arc;
 
@@ -72,9 +72,11 @@ const AGAIN: usize = 8;
 struct RecordedStep<T: Real> {
     shape: BatchShape<T>,
     places: Places,
-    step: Recording<Loss>,
+    step: CudaGraph<Loss>,
     /// Where it reads its batch.
     batch: TrainingBatch<T>,
+    /// True if buffers of it have a row for each edge: graphs must then have as many edges.
+    same_edges: bool,
     /// The graphs that were copied there last.
     graphs: Arc<HierarchyBatch<T>>,
 }
@@ -153,7 +155,7 @@ impl<T: Real> Stepper<T> {
         };
         if seen >= enough {
             match self.record(&device, &mut work, batch, shape.clone()) {
-                Err(NnError::Cuda(CudaError::Recording { .. })) => self.never = true,
+                Err(NnError::Cuda(CudaError::Capture { .. })) => self.never = true,
                 other => return other,
             }
         }
@@ -174,10 +176,13 @@ impl<T: Real> Stepper<T> {
         if work.places(device)? != recorded.places {
             return Ok(None);
         }
+        let (place, graphs) = (recorded.batch.graphs(), batch.graphs());
+        if !place.can_hold(device, graphs, recorded.same_edges)? {
+            return Ok(None);
+        }
         recorded.batch.overwrite_rows(device, batch)?;
-        let graphs = batch.graphs();
         if !Arc::ptr_eq(graphs, &recorded.graphs) {
-            recorded.batch.graphs().overwrite(device, graphs)?;
+            place.overwrite(device, graphs)?;
             recorded.graphs = Arc::clone(graphs);
         }
         work.prepare(device)?;
@@ -197,7 +202,8 @@ impl<T: Real> Stepper<T> {
         self.recorded = None;
         let place = batch.place_on(device)?;
         work.prepare(device)?;
-        let step = device.record(|| work.recorded(&place))?;
+        work.workspace.edge_rows = false;
+        let step = device.capture(|| work.recorded(&place))?;
         step.replay()?;
         let loss = step.output().detached()?;
         self.recorded = Some(RecordedStep {
@@ -205,6 +211,7 @@ impl<T: Real> Stepper<T> {
             places: work.places(device)?,
             step,
             batch: place,
+            same_edges: work.workspace.edge_rows,
             graphs: Arc::clone(batch.graphs()),
         });
         Ok(loss)
@@ -266,7 +273,7 @@ impl<T: Real> Work<'_, T> {
             clip: self.settings.clip,
             parameters: self.parameters.on(device)?.place(),
             moments: self.optimiser.place(),
-            random: self.workspace.device_stream(device, randomness)?.place(),
+            random: self.workspace.device_stream(device, randomness)?.address(),
             device: device.clone(),
         })
     }

@@ -17,6 +17,8 @@ pub struct Workspace<T> {
     pub(crate) scratch: Scratch<T>,
     /// For statistics, which are summed up in f64 whatever the features are.
     pub(crate) wide_scratch: Scratch<f64>,
+    /// True once an operator made a row for each edge ([`Context::edge_rows`](crate::Context::edge_rows)).
+    pub(crate) edge_rows: bool,
     /// Random numbers of the present step on the GPU, and which they are.
     random: Option<(Arc<DeviceStream>, Stream)>,
 }
@@ -29,6 +31,7 @@ impl<T: Real> Workspace<T> {
             pool: Pool::new(),
             scratch: Scratch::new(),
             wide_scratch: Scratch::new(),
+            edge_rows: false,
             random: None,
         }
     }

@@ -2,8 +2,7 @@
 
 use super::Activation;
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceSlice, DeviceSliceMut, KernelSource, Variant, args,
-    check_length, variant,
+    CudaDevice, CudaError, Define, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length,
 };
 
 pub(crate) const SOURCE: KernelSource =
@@ -46,7 +45,7 @@ pub(crate) fn literals(values: impl IntoIterator<Item = f64>) -> String {
     }
 }
 
-pub(crate) fn variants() -> Vec<Variant> {
+pub(crate) fn variants() -> Vec<Vec<Define>> {
     [
         Activation::Identity,
         Activation::Relu,
@@ -55,7 +54,7 @@ pub(crate) fn variants() -> Vec<Variant> {
         Activation::Tanh,
         Activation::Polynomial(vec![0.5, -1.0, 3e-5]),
     ]
-    .map(|activation| variant(&defines(&activation)))
+    .map(|activation| defines(&activation))
     .into()
 }
 

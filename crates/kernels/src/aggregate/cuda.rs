@@ -2,9 +2,8 @@
 
 use super::{Aggregate, Aggregation, OPERATOR, Radial, Row};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, CudaGraph, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut,
-    EdgeArrays, KernelSource, Variant, args, check_length, irrep_count, irrep_rows, irreps, key,
-    to_u32, variant,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice,
+    DeviceSliceMut, KernelSource, args, check_length, irrep_count, irrep_rows, irreps, key, to_u32,
 };
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
@@ -47,7 +46,7 @@ pub(crate) struct GatherPlan {
 
 /// What a gather reads and writes.
 pub(crate) struct GatherRun<'a> {
-    pub edges: EdgeArrays<'a>,
+    pub edges: DeviceEdges<'a>,
     pub reversed: bool,
     pub aggregation: Aggregation,
     pub x: DeviceSlice<'a, f32>,
@@ -277,7 +276,7 @@ impl Shape {
     }
 }
 
-pub(crate) fn variants() -> Vec<Variant> {
+pub(crate) fn variants() -> Vec<Vec<Define>> {
     [
         (5, 1, 4, 16, false, 3, None),
         (1, 1, 1, 4, false, 1, None),
@@ -297,7 +296,7 @@ pub(crate) fn variants() -> Vec<Variant> {
                 radial,
                 orders,
             };
-            variant(&shape.defines(tensor))
+            shape.defines(tensor)
         },
     )
     .into()
@@ -306,7 +305,7 @@ pub(crate) fn variants() -> Vec<Variant> {
 impl Aggregate {
     fn check_device(
         &self,
-        graph: &CudaGraph,
+        graph: DeviceGraphView<'_>,
         (x_name, x): (&'static str, DeviceSlice<'_, f32>),
         (a_name, a): (&'static str, DeviceSlice<'_, f32>),
     ) -> Result<(), KernelError> {
@@ -324,7 +323,7 @@ impl Aggregate {
 pub fn forward(
     device: &CudaDevice,
     op: &Aggregate,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     x: DeviceSlice<'_, f32>,
     a: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
@@ -364,13 +363,12 @@ pub fn forward(
 pub fn backward(
     device: &CudaDevice,
     op: &Aggregate,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     da: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     op.check_device(graph, ("dx", dx.view()), ("da", da))?;
-    let values = graph.reversed(device)?;
-    let edges = graph.arrays(&values);
+    let edges = graph.reversed_edges(device)?;
     let table = irreps(device, &op.input, 1)?;
     let count = irrep_count(&op.input);
     let size = |n: usize| to_u32(OPERATOR, n);

@@ -7,7 +7,7 @@
 
 use super::{Aggregate, Aggregation, Radial};
 use crate::parallel::{TILE, spread, worker_count};
-use crate::{EdgePhases, FeatureType, GraphArrays, Real, Scratch};
+use crate::{EdgePhases, FeatureType, GraphView, Real, Scratch};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -114,7 +114,7 @@ impl Gather {
     }
 
     /// Working memory for [`tabulate`](Self::tabulate) on up to [`TILE`] vertices in a row.
-    pub fn memory<T: Real>(&self, graph: &GraphArrays<T>) -> usize {
+    pub fn memory<T: Real>(&self, graph: GraphView<'_, T>) -> usize {
         let offsets = graph.offsets();
         let ends = offsets.iter().skip(TILE).chain(std::iter::repeat_n(
             &offsets[graph.vertex_count()],
@@ -130,7 +130,7 @@ impl Gather {
     #[inline(always)]
     pub fn tabulate<'a, T: Real>(
         &'a self,
-        graph: &'a GraphArrays<T>,
+        graph: GraphView<'a, T>,
         x: &'a [T],
         vertices: Range<usize>,
         memory: &'a mut [T],
@@ -172,7 +172,7 @@ impl Gather {
     #[inline(always)]
     fn harmonics<T: Real>(
         &self,
-        graph: &GraphArrays<T>,
+        graph: GraphView<'_, T>,
         vertices: Range<usize>,
         harmonics: &mut [T],
         rotations: &mut [T],
@@ -189,7 +189,7 @@ impl Gather {
     #[inline(always)]
     fn first_harmonics<T: Real>(
         &self,
-        graph: &GraphArrays<T>,
+        graph: GraphView<'_, T>,
         vertices: Range<usize>,
         harmonics: &mut [T],
         rotations: &mut [T],
@@ -284,7 +284,7 @@ fn higher_harmonics<T: Real>(pairs: &mut [T], count: usize, scales: Option<&[T]>
 /// The tables of the edges of some vertices.
 pub(crate) struct Table<'a, T> {
     gather: &'a Gather,
-    graph: &'a GraphArrays<T>,
+    graph: GraphView<'a, T>,
     x: &'a [T],
     edges: Range<usize>,
     /// `[rows, edges]`.
@@ -466,7 +466,7 @@ impl Aggregate {
 
 pub(super) fn forward<T: Real>(
     op: &Aggregate,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     a: &mut [T],
     scratch: &mut Scratch<T>,
@@ -497,7 +497,7 @@ pub(super) fn forward<T: Real>(
 
 struct ForwardTile<'a, T> {
     gather: &'a Gather,
-    graph: &'a GraphArrays<T>,
+    graph: GraphView<'a, T>,
     x: &'a [T],
     first: usize,
     out: &'a mut [T],
@@ -522,7 +522,7 @@ impl<T: Real> WithSimd for ForwardTile<'_, T> {
 
 pub(super) fn backward<T: Real>(
     op: &Aggregate,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     da: &[T],
     dx: &mut [T],
     scratch: &mut Scratch<T>,
@@ -551,7 +551,7 @@ pub(super) fn backward<T: Real>(
 
 struct BackwardTile<'a, T> {
     op: &'a Aggregate,
-    graph: &'a GraphArrays<T>,
+    graph: GraphView<'a, T>,
     da: &'a [T],
     first: usize,
     dx: &'a mut [T],
@@ -642,13 +642,13 @@ mod tests {
             };
             let x: Vec<f64> = random(graph.vertex_count() * op.input.dimension(), 1);
             let mut expected = vec![0.0; graph.vertex_count() * op.dimension()];
-            reference::forward(&op, &graph, &x, &mut expected).unwrap();
+            reference::forward(&op, graph.view(), &x, &mut expected).unwrap();
             let gather = op.gather();
-            let (mut a, mut memory) = (expected.clone(), vec![0.0; gather.memory(&graph)]);
+            let (mut a, mut memory) = (expected.clone(), vec![0.0; gather.memory(graph.view())]);
             a.fill(f64::NAN);
             simd.vectorize(ForwardTile {
                 gather: &gather,
-                graph: &graph,
+                graph: graph.view(),
                 x: &x,
                 first: 0,
                 out: &mut a,

@@ -23,7 +23,7 @@ mod tests;
 pub(crate) use fast::{Direction, Gather, Row};
 
 use crate::error::check_length;
-use crate::{FeatureType, GraphArrays, KernelError, Real, Scratch};
+use crate::{FeatureType, GraphView, KernelError, Real, Scratch};
 
 const OPERATOR: &str = "aggregate";
 
@@ -127,7 +127,7 @@ impl Aggregate {
 
     fn check<T: Real>(
         &self,
-        graph: &GraphArrays<T>,
+        graph: GraphView<'_, T>,
         (x_name, x): (&'static str, &[T]),
         (a_name, a): (&'static str, &[T]),
     ) -> Result<(), KernelError> {
@@ -144,7 +144,7 @@ impl Aggregate {
 /// Buffers or settings that do not fit.
 pub fn forward<T: Real>(
     op: &Aggregate,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     a: &mut [T],
     scratch: &mut Scratch<T>,
@@ -160,7 +160,7 @@ pub fn forward<T: Real>(
 /// Buffers or settings that do not fit.
 pub fn backward<T: Real>(
     op: &Aggregate,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     da: &[T],
     dx: &mut [T],
     scratch: &mut Scratch<T>,

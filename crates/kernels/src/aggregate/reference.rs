@@ -1,7 +1,7 @@
 //! Gauge aggregation as its formula says it, edge by edge.
 
 use super::Aggregate;
-use crate::{FeatureType, GraphArrays, KernelError, Real};
+use crate::{FeatureType, GraphView, KernelError, Real};
 
 /// `(cos n a, sin n a)` from `(cos a, sin a)`.
 pub fn multiple<T: Real>(phase: [T; 2], order: usize) -> [T; 2] {
@@ -33,7 +33,7 @@ pub fn reversed<T: Real>([c, s]: [T; 2]) -> [T; 2] {
 /// `s_p phi_r(r) t_k(theta)` for one edge of the row of `p`.
 fn weight<T: Real>(
     op: &Aggregate,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     p: usize,
     edge: usize,
     ring: usize,
@@ -51,7 +51,7 @@ fn weight<T: Real>(
 /// Buffers or settings that do not fit.
 pub fn forward<T: Real>(
     op: &Aggregate,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     a: &mut [T],
 ) -> Result<(), KernelError> {
@@ -83,7 +83,7 @@ pub fn forward<T: Real>(
 /// Buffers or settings that do not fit.
 pub fn backward<T: Real>(
     op: &Aggregate,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     da: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {

@@ -20,13 +20,14 @@ pub(crate) mod softmax;
 #[cfg(test)]
 mod tests;
 
+use crate::error::NO_LABEL;
 use crate::error::check_length;
 use crate::{KernelError, Real};
 
 pub use fast::{backward, forward, predict};
 
 /// The label of a row that is not counted.
-pub const IGNORE: u32 = u32::MAX;
+pub const IGNORE: u32 = NO_LABEL;
 
 /// What the rows should have been classified as.
 #[derive(Debug, Clone, Copy)]

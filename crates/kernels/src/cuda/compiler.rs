@@ -4,7 +4,7 @@
 //! architecture, and the versions of NVRTC and driver. It carries a hash of its own content; a file
 //! that does not fit, or a folder that cannot be written to, only means compiling again.
 
-use super::{CudaError, library};
+use super::{CudaError, Define, KernelSource, library};
 use cudarc::nvrtc::sys::{self, nvrtcResult};
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -31,17 +31,17 @@ pub fn nvrtc_version() -> Result<(i32, i32), CudaError> {
 /// # Errors
 /// NVRTC that is not found, or a source that does not compile.
 pub fn compile_for(
-    name: &str,
-    text: &str,
-    defines: &[(String, String)],
+    source: KernelSource,
+    defines: &[Define],
     capability: i32,
 ) -> Result<Vec<u8>, CudaError> {
     nvrtc_version()?;
-    compile(name, text, &options(defines, capability)?)
+    let options = options(defines, capability)?;
+    compile(source.name(), &source.text(), &options)
 }
 
 /// Options of the compiler; the architecture is the last one.
-fn options(defines: &[(String, String)], capability: i32) -> Result<Vec<String>, CudaError> {
+fn options(defines: &[Define], capability: i32) -> Result<Vec<String>, CudaError> {
     let mut options = vec!["--std=c++17".to_string()];
     for (name, value) in defines {
         options.push(format!("-D{name}={value}"));
@@ -74,17 +74,17 @@ fn architecture(capability: i32) -> Result<String, CudaError> {
 
 /// Compiles, or takes what was compiled before from the cache.
 pub(super) fn compile_cached(
-    name: &str,
-    text: &str,
-    defines: &[(String, String)],
+    source: KernelSource,
+    defines: &[Define],
     capability: i32,
     driver: i32,
 ) -> Result<Image, CudaError> {
+    let (name, text) = (source.name(), source.text());
     let (major, minor) = nvrtc_version()?;
     let options = options(defines, capability)?;
     let key = hash(
         [
-            text,
+            text.as_str(),
             &options.join("\n"),
             &format!("{major}.{minor} {driver}"),
         ]
@@ -97,7 +97,7 @@ pub(super) fn compile_cached(
     {
         return Ok(image);
     }
-    let image = compile(name, text, &options)?;
+    let image = compile(name, &text, &options)?;
     if let Some(file) = file {
         // A cache that cannot be written to costs time, no more.
         let _ = store(&file, &image);
@@ -229,11 +229,15 @@ fn unsealed(mut file: Vec<u8>) -> Option<Image> {
 }
 
 /// FNV-1a of 128 bits.
-fn hash(bytes: &[u8]) -> u128 {
-    let start = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
-    let prime = 0x0000_0000_0100_0000_0000_0000_0000_013b_u128;
-    let step = |sum: u128, &byte: &u8| (sum ^ u128::from(byte)).wrapping_mul(prime);
-    bytes.iter().fold(start, step)
+pub(super) const fn hash(bytes: &[u8]) -> u128 {
+    let mut sum = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
+    let mut place = 0;
+    while place < bytes.len() {
+        sum ^= bytes[place] as u128;
+        sum = sum.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b_u128);
+        place += 1;
+    }
+    sum
 }
 
 #[cfg(test)]

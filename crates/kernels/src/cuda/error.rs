@@ -88,9 +88,9 @@ pub enum CudaError {
         /// Bytes of the device.
         total: usize,
     },
-    /// Something that cannot be part of work that is recorded to be replayed.
-    #[error("{what} while work is being recorded")]
-    Recording {
+    /// Something that cannot be captured in a CUDA graph.
+    #[error("cannot be captured in a CUDA graph: {what}")]
+    Capture {
         /// What was tried.
         what: &'static str,
     },

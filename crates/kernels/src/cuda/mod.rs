@@ -10,37 +10,46 @@
 //! through partial sums whose number depends on the sizes alone, without atomics, so the same inputs
 //! give the same bits on the same device.
 
+mod capture;
 mod compiler;
+mod context;
 mod device;
 mod error;
-mod graph;
+pub(crate) mod graph;
+mod launch;
 mod library;
 mod memory;
 pub mod optimiser;
+mod pool;
 mod products;
 pub(crate) mod reduce;
 mod sources;
+mod staging;
 mod tables;
 mod timer;
 
+pub use capture::{CudaGraph, Event};
 pub use compiler::{compile_for, nvrtc_version};
-pub(crate) use device::{Arg, Define, args};
-pub use device::{CudaDevice, Ready, Recording};
+pub use device::CudaDevice;
 pub use error::CudaError;
-pub use graph::CudaGraph;
-pub(crate) use graph::EdgeArrays;
-pub use memory::{DeviceBuffer, DeviceSlice, DeviceSliceMut, MemoryUse};
-pub use products::ProductMode;
-pub(crate) use products::{Operand, Product};
-pub(crate) use sources::variant;
-pub use sources::{KernelSource, Variant, kernel_sources};
-pub(crate) use tables::{Share, irrep_count, irrep_rows, irreps, key, over_irreps};
+pub use graph::{DeviceEdges, DeviceGraph, DeviceGraphSlices, DeviceGraphView};
+pub use launch::{Arg, Launch};
+pub use memory::{DeviceBuffer, DeviceSlice, DeviceSliceMut};
+pub use pool::MemoryUse;
+pub use products::{Operand, Product, ProductMode};
+pub use sources::{Define, KernelSource};
+pub use tables::irreps;
+pub(crate) use tables::{Share, irrep_count, irrep_rows, key, over_irreps};
 pub use timer::Timer;
 
 use crate::KernelError;
+pub(crate) use crate::kernel_args as args;
 
 /// Checks the length of a buffer on the device.
-pub(crate) fn check_length<T>(
+///
+/// # Errors
+/// [`KernelError::Length`] with the names of operator and buffer.
+pub fn check_length<T>(
     operator: &'static str,
     buffer: &'static str,
     values: DeviceSlice<'_, T>,
@@ -49,8 +58,11 @@ pub(crate) fn check_length<T>(
     crate::error::check_count(operator, buffer, values.len(), expected)
 }
 
-/// A size as kernels take it.
-pub(crate) fn to_u32(operator: &'static str, value: usize) -> Result<u32, KernelError> {
+/// A size as kernels take it: below 2^31, so that sums of two sizes fit in 32 bits.
+///
+/// # Errors
+/// [`KernelError::Setting`] for a larger size.
+pub fn to_u32(operator: &'static str, value: usize) -> Result<u32, KernelError> {
     u32::try_from(value)
         .ok()
         .filter(|&value| value <= i32::MAX as u32)

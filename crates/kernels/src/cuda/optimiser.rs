@@ -10,7 +10,7 @@
 //!
 //! with `s = 1`, or, with decay apart from the gradient (AdamW), `d = 0` and `s = 1 - r d`.
 //!
-//! The numbers of the rule lie on the device, so that a recorded step can be replayed with others.
+//! The numbers of the rule lie on the device, so that a captured step can be replayed with others.
 
 use super::sources::KernelSource;
 use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, args, check_length};
@@ -278,7 +278,7 @@ impl DeviceOptimiser {
         device.write(self.rule.view_mut(), &[step.rule()])
     }
 
-    /// Changes the parameters by the rule that was prepared. This can be recorded, and replayed after
+    /// Changes the parameters by the rule that was prepared. This can be captured, and replayed after
     /// [`prepare`](Self::prepare) with another rule.
     ///
     /// # Errors

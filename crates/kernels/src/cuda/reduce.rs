@@ -1,9 +1,8 @@
 //! Sums over rows in two stages, and products that are sums over rows.
 
-use super::sources::KernelSource;
 use super::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, args,
-    to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
+    Product, args, to_u32,
 };
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("reduce", include_str!("reduce.cu"));

@@ -4,10 +4,15 @@ use super::{Arg, CudaDevice, CudaError, DeviceBuffer, KernelSource, args, to_u32
 use crate::FeatureType;
 use std::sync::Arc;
 
-/// `(place of the cosine, place of the sine, order, number of the irrep)` for every run of `vector`
-/// channels of a type; with `vector` 1, for every irrep, order by order, channel by channel. Order 0 has
-/// no sine; the place is that of the cosine.
-pub(crate) fn irreps(
+/// Table of the irreps of a feature type for kernels, made once for each device and type.
+///
+/// One row for every run of `vector` neighbouring channels, order by order: `[index of the cosine, index of
+/// the sine, order, index of the irrep]`, with indices into a feature vector. Order 0 has no sine; its
+/// index repeats that of the cosine. With `vector` 1 there is one row for each irrep.
+///
+/// # Errors
+/// Out of memory.
+pub fn irreps(
     device: &CudaDevice,
     kind: &FeatureType,
     vector: usize,
@@ -87,7 +92,7 @@ pub(crate) unsafe fn over_irreps(
         Share::IrrepsOfHeads(heads) => (head_irreps(device, features, heads)?, count),
         Share::WarpOfHead(heads) => (head_irreps(device, features, heads)?, 32 * heads),
     };
-    let size = |n: usize| to_u32(source.name, n);
+    let size = |n: usize| to_u32(source.name(), n);
     let last: &[Arg] = args![
         &*table,
         size(count)?,

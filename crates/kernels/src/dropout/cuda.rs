@@ -9,7 +9,7 @@ use crate::random::Stream;
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("dropout", include_str!("dropout.cu"));
 
-/// A [`Stream`] in the memory of a device, so that a recorded step can be replayed with another.
+/// A [`Stream`] in the memory of a device, so that a captured step can be replayed with another.
 #[derive(Debug)]
 pub struct DeviceStream {
     seed_and_step: DeviceBuffer<u64>,
@@ -26,9 +26,9 @@ impl DeviceStream {
         })
     }
 
-    /// Where it lies on its device.
-    pub fn place(&self) -> u64 {
-        self.seed_and_step.view().place()
+    /// Address in device memory.
+    pub fn address(&self) -> u64 {
+        self.seed_and_step.view().address()
     }
 
     /// Makes it another stream for all work that follows.

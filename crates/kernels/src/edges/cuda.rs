@@ -3,7 +3,7 @@
 use super::{EdgeFrame, OPERATOR, Reduce};
 use crate::aggregate::cuda::number;
 use crate::cuda::{
-    CudaDevice, CudaError, CudaGraph, DeviceSlice, DeviceSliceMut, KernelSource, Share, args,
+    CudaDevice, CudaError, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, Share, args,
     check_length, over_irreps, to_u32,
 };
 use crate::irrep::check_heads;
@@ -27,7 +27,7 @@ fn frame_number(frame: EdgeFrame) -> u32 {
 
 fn check(
     features: &FeatureType,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     (vertex_name, at_vertices): (&'static str, DeviceSlice<'_, f32>),
     (edge_name, at_edges): (&'static str, DeviceSlice<'_, f32>),
 ) -> Result<(), KernelError> {
@@ -45,7 +45,7 @@ pub fn gather(
     device: &CudaDevice,
     features: &FeatureType,
     frame: EdgeFrame,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
@@ -65,7 +65,7 @@ pub fn gather_backward(
     device: &CudaDevice,
     features: &FeatureType,
     frame: EdgeFrame,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
@@ -86,7 +86,7 @@ pub fn spread(
     device: &CudaDevice,
     features: &FeatureType,
     frame: EdgeFrame,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
@@ -103,7 +103,7 @@ pub fn spread_backward(
     device: &CudaDevice,
     features: &FeatureType,
     frame: EdgeFrame,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
@@ -116,7 +116,7 @@ pub fn spread_backward(
 fn weighted_spread(
     device: &CudaDevice,
     op: &Reduce,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     weights: DeviceSlice<'_, f32>,
     x: DeviceSlice<'_, f32>,
     y: &DeviceSliceMut<'_, f32>,
@@ -142,7 +142,7 @@ fn weighted_spread(
 impl Reduce {
     fn check_device(
         &self,
-        graph: &CudaGraph,
+        graph: DeviceGraphView<'_>,
         values: DeviceSlice<'_, f32>,
         weights: Option<DeviceSlice<'_, f32>>,
         (y_name, y): (&'static str, DeviceSlice<'_, f32>),
@@ -168,7 +168,7 @@ impl Reduce {
 pub fn reduce(
     device: &CudaDevice,
     op: &Reduce,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     values: DeviceSlice<'_, f32>,
     weights: Option<DeviceSlice<'_, f32>>,
     y: DeviceSliceMut<'_, f32>,
@@ -198,7 +198,7 @@ pub fn reduce(
 pub fn reduce_backward(
     device: &CudaDevice,
     op: &Reduce,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     values: DeviceSlice<'_, f32>,
     weights: Option<DeviceSlice<'_, f32>>,
     dy: DeviceSlice<'_, f32>,
@@ -241,7 +241,7 @@ pub fn reduce_backward(
 pub fn softmax(
     device: &CudaDevice,
     heads: usize,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
@@ -272,7 +272,7 @@ pub fn softmax(
 pub fn softmax_backward(
     device: &CudaDevice,
     heads: usize,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     y: DeviceSlice<'_, f32>,
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,

@@ -3,7 +3,7 @@
 use super::{EdgeFrame, Reduce};
 use crate::parallel::{for_rows, piece_length};
 use crate::rotated_sum::{Term, rotated_sum};
-use crate::{FeatureType, GraphArrays, Real, irrep_dimension};
+use crate::{FeatureType, GraphView, Real, irrep_dimension};
 use rayon::prelude::*;
 use std::iter::once;
 use std::ops::Range;
@@ -17,7 +17,7 @@ fn back<T: Real>([c, s]: [T; 2]) -> [T; 2] {
 
 /// The vertex `p` of the edge `p <- q`.
 #[inline(always)]
-fn centre<T: Real>(graph: &GraphArrays<T>, edge: usize) -> usize {
+fn centre<T: Real>(graph: GraphView<'_, T>, edge: usize) -> usize {
     graph.neighbours()[graph.reverse()[edge] as usize] as usize
 }
 
@@ -30,7 +30,7 @@ fn weights_of<T>(weights: Option<&[T]>, edge: usize, heads: usize) -> &[T] {
 pub(super) fn gather<T: Real>(
     features: &FeatureType,
     frame: EdgeFrame,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     y: &mut [T],
 ) {
@@ -43,7 +43,7 @@ pub(super) fn gather<T: Real>(
 pub(super) fn gather_backward<T: Real>(
     features: &FeatureType,
     frame: EdgeFrame,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     dy: &[T],
     dx: &mut [T],
 ) {
@@ -58,7 +58,7 @@ pub(super) fn gather_backward<T: Real>(
 
 pub(super) fn reduce<T: Real>(
     op: &Reduce,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     values: &[T],
     weights: Option<&[T]>,
     y: &mut [T],
@@ -78,7 +78,7 @@ pub(super) fn reduce<T: Real>(
 /// `y_pq = s_p w_pq R_pq^T x_p`: the adjoint of `reduce`, and the spread of vertices over their edges.
 pub(super) fn spread<T: Real>(
     op: &Reduce,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     weights: Option<&[T]>,
     x: &[T],
     y: &mut [T],
@@ -97,7 +97,7 @@ pub(super) fn spread<T: Real>(
 /// `dw_pq = s_p <R_pq v_pq, dy_p>`, head by head.
 pub(super) fn reduce_backward_weights<T: Real>(
     op: &Reduce,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     values: &[T],
     dy: &[T],
     dweights: &mut [T],
@@ -148,7 +148,7 @@ fn dot<T: Real>(a: &[T], b: &[T]) -> T {
 
 /// Calls `work` with the edges of every vertex, and their part of `y`, `[edges, width]`.
 fn for_vertices<T: Real>(
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     width: usize,
     y: &mut [T],
     work: impl Fn(Range<usize>, &mut [T]) + Sync,
@@ -174,7 +174,7 @@ fn for_vertices<T: Real>(
     });
 }
 
-pub(super) fn softmax<T: Real>(heads: usize, graph: &GraphArrays<T>, x: &[T], y: &mut [T]) {
+pub(super) fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
     for_vertices(graph, heads, y, |row, y| {
         let x = &x[row.start * heads..row.end * heads];
         for head in 0..heads {
@@ -201,7 +201,7 @@ pub(super) fn softmax<T: Real>(heads: usize, graph: &GraphArrays<T>, x: &[T], y:
 
 pub(super) fn softmax_backward<T: Real>(
     heads: usize,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     y: &[T],
     dy: &[T],
     dx: &mut [T],

@@ -23,7 +23,7 @@ mod tests;
 
 use crate::error::check_rows;
 use crate::irrep::check_heads;
-use crate::{Aggregation, EdgePhases, FeatureType, GraphArrays, KernelError, Real};
+use crate::{Aggregation, EdgePhases, FeatureType, GraphView, KernelError, Real};
 
 const OPERATOR: &str = "edges";
 
@@ -87,7 +87,7 @@ impl Reduce {
 /// Checks rows of features at vertices and at edges.
 fn check<T: Real>(
     features: &FeatureType,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     (vertex_name, at_vertices): (&'static str, &[T]),
     (edge_name, at_edges): (&'static str, &[T]),
 ) -> Result<(), KernelError> {
@@ -104,7 +104,7 @@ fn check<T: Real>(
 pub fn gather<T: Real>(
     features: &FeatureType,
     frame: EdgeFrame,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
@@ -120,7 +120,7 @@ pub fn gather<T: Real>(
 pub fn gather_backward<T: Real>(
     features: &FeatureType,
     frame: EdgeFrame,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     dy: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {
@@ -137,7 +137,7 @@ pub fn gather_backward<T: Real>(
 pub fn spread<T: Real>(
     features: &FeatureType,
     frame: EdgeFrame,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
@@ -153,7 +153,7 @@ pub fn spread<T: Real>(
 pub fn spread_backward<T: Real>(
     features: &FeatureType,
     frame: EdgeFrame,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     dy: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {
@@ -165,7 +165,7 @@ pub fn spread_backward<T: Real>(
 impl Reduce {
     fn check<T: Real>(
         &self,
-        graph: &GraphArrays<T>,
+        graph: GraphView<'_, T>,
         values: &[T],
         weights: Option<&[T]>,
         (y_name, y): (&'static str, &[T]),
@@ -188,7 +188,7 @@ impl Reduce {
 /// Heads that do not divide the multiplicities, or lengths that do not fit.
 pub fn reduce<T: Real>(
     op: &Reduce,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     values: &[T],
     weights: Option<&[T]>,
     y: &mut [T],
@@ -205,7 +205,7 @@ pub fn reduce<T: Real>(
 #[allow(clippy::too_many_arguments)]
 pub fn reduce_backward<T: Real>(
     op: &Reduce,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     values: &[T],
     weights: Option<&[T]>,
     dy: &[T],
@@ -234,7 +234,7 @@ pub fn reduce_backward<T: Real>(
 /// Lengths that do not fit.
 pub fn softmax<T: Real>(
     heads: usize,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
@@ -250,7 +250,7 @@ pub fn softmax<T: Real>(
 /// Lengths that do not fit.
 pub fn softmax_backward<T: Real>(
     heads: usize,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     y: &[T],
     dy: &[T],
     dx: &mut [T],

@@ -4,10 +4,10 @@ use super::{EdgeFrame, Reduce};
 use crate::aggregate::reference::{reversed, rotated};
 use crate::irrep::Grouping;
 use crate::irrep::reference::scalars;
-use crate::{FeatureType, GraphArrays, Real};
+use crate::{FeatureType, GraphView, Real};
 
 /// Calls `work(p, q, edge)` for every edge `p <- q`.
-fn for_edges<T: Real>(graph: &GraphArrays<T>, mut work: impl FnMut(usize, usize, usize)) {
+fn for_edges<T: Real>(graph: GraphView<'_, T>, mut work: impl FnMut(usize, usize, usize)) {
     for p in 0..graph.vertex_count() {
         for edge in graph.row(p) {
             work(p, graph.neighbours()[edge] as usize, edge);
@@ -30,7 +30,7 @@ fn add<T: Real>(to: &mut [T], index: usize, row: &[T]) {
 pub fn gather<T: Real>(
     features: &FeatureType,
     frame: EdgeFrame,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     y: &mut [T],
 ) {
@@ -45,7 +45,7 @@ pub fn gather<T: Real>(
 pub fn gather_backward<T: Real>(
     features: &FeatureType,
     frame: EdgeFrame,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     dy: &[T],
     dx: &mut [T],
 ) {
@@ -60,7 +60,7 @@ pub fn gather_backward<T: Real>(
 pub fn spread<T: Real>(
     features: &FeatureType,
     frame: EdgeFrame,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     y: &mut [T],
 ) {
@@ -74,7 +74,7 @@ pub fn spread<T: Real>(
 /// The same as [`reduce`](super::reduce).
 pub fn reduce<T: Real>(
     op: &Reduce,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     values: &[T],
     weights: Option<&[T]>,
     y: &mut [T],
@@ -96,7 +96,7 @@ pub fn reduce<T: Real>(
 #[allow(clippy::too_many_arguments)]
 pub fn reduce_backward<T: Real>(
     op: &Reduce,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     values: &[T],
     weights: Option<&[T]>,
     dy: &[T],
@@ -120,7 +120,7 @@ pub fn reduce_backward<T: Real>(
 }
 
 /// The same as [`softmax`](super::softmax), for finite scores.
-pub fn softmax<T: Real>(heads: usize, graph: &GraphArrays<T>, x: &[T], y: &mut [T]) {
+pub fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
     for_edges(graph, |p, _, edge| {
         for head in 0..heads {
             let at = edge * heads + head;
@@ -133,7 +133,7 @@ pub fn softmax<T: Real>(heads: usize, graph: &GraphArrays<T>, x: &[T], y: &mut [
 /// The same as [`softmax_backward`](super::softmax_backward).
 pub fn softmax_backward<T: Real>(
     heads: usize,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     y: &[T],
     dy: &[T],
     dx: &mut [T],

@@ -7,8 +7,8 @@ use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, GatherRun, TensorProduct};
 use crate::cuda::reduce::{RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows};
 use crate::cuda::{
-    CudaDevice, CudaError, CudaGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
-    ProductMode, check_length, key, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, Operand,
+    Product, ProductMode, check_length, key, to_u32,
 };
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
@@ -241,7 +241,7 @@ impl Plan {
 impl GaugeConv {
     fn check_device(
         &self,
-        graph: &CudaGraph,
+        graph: DeviceGraphView<'_>,
         x: DeviceSlice<'_, f32>,
         (y_name, y): (&'static str, DeviceSlice<'_, f32>),
         weights: Weights<DeviceSlice<'_, f32>>,
@@ -272,7 +272,7 @@ impl GaugeConv {
 pub fn forward(
     device: &CudaDevice,
     op: &GaugeConv,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     x: DeviceSlice<'_, f32>,
     weights: Weights<DeviceSlice<'_, f32>>,
     mut y: DeviceSliceMut<'_, f32>,
@@ -334,7 +334,7 @@ pub fn forward(
 pub fn backward(
     device: &CudaDevice,
     op: &GaugeConv,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     x: DeviceSlice<'_, f32>,
     weights: Weights<DeviceSlice<'_, f32>>,
     dy: DeviceSlice<'_, f32>,
@@ -375,7 +375,7 @@ pub fn backward(
         Some(_) => Some(plan.stacked(device, weights)?),
         None => None,
     };
-    let reversed = graph.reversed(device)?;
+    let reversed = graph.reversed_edges(device)?;
     let chunk = plan.chunk(device, vertices);
     let mut rows: DeviceBuffer<f32> = device.buffer(chunk.min(vertices) * plan.row)?;
     let mut sums = RowProducts::new(device, chunk.min(vertices), plan.weights)?;
@@ -383,7 +383,7 @@ pub fn backward(
         let count = chunk.min(vertices - first);
         let nothing = DeviceSliceMut::empty();
         let run = GatherRun {
-            edges: graph.arrays(&reversed),
+            edges: reversed,
             reversed: true,
             aggregation: op.aggregation,
             x: dy,

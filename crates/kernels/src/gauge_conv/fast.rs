@@ -5,7 +5,7 @@ use super::{GaugeConv, Weights};
 use crate::aggregate::Direction;
 use crate::narrow::{Left, Sizes, narrow_product};
 use crate::parallel::{TILE, reduction_block, spread, sum_partials, worker_count};
-use crate::{Destination, GraphArrays, Real, Scratch};
+use crate::{Destination, GraphView, Real, Scratch};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ fn lines(numbers: usize) -> usize {
 
 pub(super) fn forward<T: Real>(
     op: &GaugeConv,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     weights: Weights<&[T]>,
     y: &mut [T],
@@ -59,7 +59,7 @@ pub(super) fn forward<T: Real>(
 }
 
 /// A tile, and the memory for gathering it.
-fn tile_memory<T: Real>(stack: &Stack<'_>, graph: &GraphArrays<T>) -> usize {
+fn tile_memory<T: Real>(stack: &Stack<'_>, graph: GraphView<'_, T>) -> usize {
     lines(TILE * stack.row + stack.gather.memory(graph)).max(CACHE_LINE)
 }
 
@@ -67,7 +67,7 @@ fn tile_memory<T: Real>(stack: &Stack<'_>, graph: &GraphArrays<T>) -> usize {
 struct GatherTile<'a, T> {
     op: &'a GaugeConv,
     stack: &'a Stack<'a>,
-    graph: &'a GraphArrays<T>,
+    graph: GraphView<'a, T>,
     features: &'a [T],
     vertices: Range<usize>,
     memory: &'a mut [T],
@@ -153,7 +153,7 @@ impl<T: Real> Tile<'_, T> {
 #[allow(clippy::too_many_arguments)]
 pub(super) fn backward<T: Real>(
     op: &GaugeConv,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     weights: Weights<&[T]>,
     dy: &[T],

@@ -38,7 +38,7 @@ mod tests;
 
 use crate::aggregate::Radial;
 use crate::error::check_length;
-use crate::{Aggregation, FeatureType, GraphArrays, KernelError, Real, Scratch, self_map};
+use crate::{Aggregation, FeatureType, GraphView, KernelError, Real, Scratch, self_map};
 
 const OPERATOR: &str = "gauge_conv";
 
@@ -132,7 +132,7 @@ impl GaugeConv {
 
     fn check<T: Real>(
         &self,
-        graph: &GraphArrays<T>,
+        graph: GraphView<'_, T>,
         x: &[T],
         (y_name, y): (&'static str, &[T]),
         weights: Weights<&[T]>,
@@ -157,7 +157,7 @@ impl GaugeConv {
 
     fn check_backward<T: Real>(
         &self,
-        graph: &GraphArrays<T>,
+        graph: GraphView<'_, T>,
         x: &[T],
         dy: &[T],
         dx: Option<&[T]>,
@@ -187,7 +187,7 @@ impl GaugeConv {
 /// Buffers or settings that do not fit.
 pub fn forward<T: Real>(
     op: &GaugeConv,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     weights: Weights<&[T]>,
     y: &mut [T],
@@ -205,7 +205,7 @@ pub fn forward<T: Real>(
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &GaugeConv,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     weights: Weights<&[T]>,
     dy: &[T],

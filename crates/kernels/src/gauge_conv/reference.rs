@@ -3,7 +3,7 @@
 use super::{GaugeConv, Weights};
 use crate::aggregate::reference::{reversed, rotated};
 use crate::self_map::{self, SelfMap};
-use crate::{GraphArrays, KernelError, Real};
+use crate::{GraphView, KernelError, Real};
 
 /// `sum_r phi_r(radius) W_r`, `[D_out, D_in]`.
 fn kernel<T: Real>(op: &GaugeConv, neighbour: &[T], radius: T) -> Vec<T> {
@@ -32,7 +32,7 @@ fn self_map(op: &GaugeConv) -> SelfMap {
 /// Buffers or settings that do not fit.
 pub fn forward<T: Real>(
     op: &GaugeConv,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     weights: Weights<&[T]>,
     y: &mut [T],
@@ -78,7 +78,7 @@ pub fn forward<T: Real>(
 /// Buffers or settings that do not fit.
 pub fn backward<T: Real>(
     op: &GaugeConv,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     weights: Weights<&[T]>,
     dy: &[T],

@@ -1,7 +1,7 @@
 //! The definitions, in f64, entry by entry.
 
 use super::global::{NO_VERTEX, above, check};
-use super::transport::ClusterArrays;
+use super::transport::ClusterView;
 use crate::{FeatureType, KernelError, Real, irrep_dimension};
 
 /// [`global::mean`](super::global::mean).
@@ -55,7 +55,7 @@ pub fn max<T: Real>(
 /// # Errors
 /// Sizes that do not fit.
 pub fn pool<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     x: &[T],
     y: &mut [T],
@@ -82,7 +82,7 @@ pub fn pool<T: Real>(
 /// # Errors
 /// Sizes that do not fit.
 pub fn unpool<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     x: &[T],
     y: &mut [T],
@@ -100,7 +100,7 @@ pub fn unpool<T: Real>(
     Ok(())
 }
 
-fn angle<T: Real>(clusters: &ClusterArrays<T>, vertex: usize) -> f64 {
+fn angle<T: Real>(clusters: ClusterView<'_, T>, vertex: usize) -> f64 {
     let [cosine, sine] = clusters.phases()[vertex];
     sine.as_f64().atan2(cosine.as_f64())
 }

@@ -113,12 +113,12 @@ fn compare_transport<T: Real>(tolerance: f64) {
         let x: Vec<T> = random(fine * features.dimension(), 4);
         let xc: Vec<T> = random(coarse * features.dimension(), 5);
         let (mut found, mut expected) = (vec![T::nan(); xc.len()], vec![T::nan(); xc.len()]);
-        pool(&clusters, &features, &x, &mut found).unwrap();
-        reference::pool(&clusters, &features, &x, &mut expected).unwrap();
+        pool(clusters.view(), &features, &x, &mut found).unwrap();
+        reference::pool(clusters.view(), &features, &x, &mut expected).unwrap();
         check_close(&found, &expected, tolerance, text);
         let (mut found, mut expected) = (vec![T::nan(); x.len()], vec![T::nan(); x.len()]);
-        unpool(&clusters, &features, &xc, &mut found).unwrap();
-        reference::unpool(&clusters, &features, &xc, &mut expected).unwrap();
+        unpool(clusters.view(), &features, &xc, &mut found).unwrap();
+        reference::unpool(clusters.view(), &features, &xc, &mut expected).unwrap();
         check_close(&found, &expected, tolerance, text);
     }
 }
@@ -143,12 +143,12 @@ fn backward_passes_are_adjoint() {
             random(coarse * features.dimension(), 9),
         );
         let (mut fine, mut coarse) = (vec![f64::NAN; x.len()], vec![f64::NAN; xc.len()]);
-        pool(&clusters, &features, &x, &mut coarse).unwrap();
-        pool_backward(&clusters, &features, &dyc, &mut fine).unwrap();
+        pool(clusters.view(), &features, &x, &mut coarse).unwrap();
+        pool_backward(clusters.view(), &features, &dyc, &mut fine).unwrap();
         let (here, there) = (dot(&coarse, &dyc), dot(&x, &fine));
         assert!((here - there).abs() <= 1e-12 * (1.0 + here.abs()), "{text}");
-        unpool(&clusters, &features, &xc, &mut fine).unwrap();
-        unpool_backward(&clusters, &features, &dyf, &mut coarse).unwrap();
+        unpool(clusters.view(), &features, &xc, &mut fine).unwrap();
+        unpool_backward(clusters.view(), &features, &dyf, &mut coarse).unwrap();
         let (here, there) = (dot(&fine, &dyf), dot(&xc, &coarse));
         assert!((here - there).abs() <= 1e-12 * (1.0 + here.abs()), "{text}");
     }
@@ -183,9 +183,9 @@ fn transport_pooling_is_gauge_equivariant() {
         vec![0.0; coarse * features.dimension()],
         vec![0.0; coarse * features.dimension()],
     );
-    pool(&arrays(&transport), &features, &x, &mut here).unwrap();
+    pool(arrays(&transport).view(), &features, &x, &mut here).unwrap();
     let seen = turned(&features, &x, &fine_angles);
-    pool(&arrays(&moved), &features, &seen, &mut there).unwrap();
+    pool(arrays(&moved).view(), &features, &seen, &mut there).unwrap();
     check_close(
         &there,
         &turned(&features, &here, &coarse_angles),
@@ -193,8 +193,8 @@ fn transport_pooling_is_gauge_equivariant() {
         "pool",
     );
     let (mut up, mut up_moved) = (vec![0.0; x.len()], vec![0.0; x.len()]);
-    unpool(&arrays(&transport), &features, &here, &mut up).unwrap();
-    unpool(&arrays(&moved), &features, &there, &mut up_moved).unwrap();
+    unpool(arrays(&transport).view(), &features, &here, &mut up).unwrap();
+    unpool(arrays(&moved).view(), &features, &there, &mut up_moved).unwrap();
     check_close(
         &up_moved,
         &turned(&features, &up, &fine_angles),
@@ -218,10 +218,10 @@ fn a_batch_is_the_clusters_of_each_graph_side_by_side() {
         transport: &[2.0],
     };
     let union = ClusterArrays::<f64>::union(&[one, two]).unwrap();
-    assert_eq!(union.offsets(), [0, 2, 3, 4]);
-    assert_eq!(union.members(), [0, 2, 1, 3]);
-    assert_eq!(union.cluster_of(), [0, 1, 0, 2]);
-    assert_eq!(union.phases()[3], [2f64.cos(), 2f64.sin()]);
+    assert_eq!(union.view().offsets(), [0, 2, 3, 4]);
+    assert_eq!(union.view().members(), [0, 2, 1, 3]);
+    assert_eq!(union.view().cluster_of(), [0, 1, 0, 2]);
+    assert_eq!(union.view().phases()[3], [2f64.cos(), 2f64.sin()]);
 
     let problem = |parts: ClusterParts<'_>| {
         ClusterArrays::<f64>::union(&[two, parts])
@@ -280,7 +280,7 @@ fn threads_do_not_change_a_bit() {
     let scalars = random::<f32>(5000 * 3, 15);
     check_threads(|| {
         let (mut pooled, mut mean) = (vec![0.0; 400 * 10], vec![0.0; 15]);
-        pool(&clusters, &features, &x, &mut pooled).unwrap();
+        pool(clusters.view(), &features, &x, &mut pooled).unwrap();
         global::mean(&MESHES, &FeatureType::scalars(3), &scalars, &mut mean).unwrap();
         (pooled, mean)
     });

@@ -15,6 +15,7 @@
 //! is saved for the backward pass.
 
 use crate::error::check_length;
+use crate::graph::check_offsets;
 use crate::parallel::piece_length;
 use crate::rotated_sum::{Term, add_rotated};
 use crate::{FeatureType, KernelError, Real};
@@ -25,26 +26,47 @@ use rayon::prelude::*;
 const LEAST_VERTICES: usize = 64;
 const OPERATOR: &str = "transport pooling";
 
-/// The parts that [`ClusterArrays`] are made of: the clusters of one graph.
+/// The clusters of one graph that [`ClusterArrays`] are made from.
 #[derive(Debug, Clone, Copy)]
 pub struct ClusterParts<'a> {
-    /// Start of each cluster in `members`, and the number of fine vertices at the end.
+    /// Start of each cluster in `members`, then the number of fine vertices.
     pub offsets: &'a [u32],
-    /// Fine vertices, cluster after cluster.
+    /// Fine vertices, cluster by cluster.
     pub members: &'a [u32],
     /// Cluster of each fine vertex.
     pub cluster_of: &'a [u32],
-    /// Transport from each fine vertex to the coarse vertex of its cluster.
+    /// Transport from each fine vertex to the coarse vertex of its cluster, in radians.
     pub transport: &'a [f64],
 }
 
-/// Clusters of one graph, or of a batch of graphs as a disjoint union, as the operators read them.
+/// Clusters of one graph, or of a batch of graphs as a disjoint union.
+///
+/// Operators read them through a [`ClusterView`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterArrays<T> {
     offsets: Vec<u32>,
     members: Vec<u32>,
     cluster_of: Vec<u32>,
     phases: Vec<[T; 2]>,
+}
+
+/// The slices that a [`ClusterView`] is made from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClusterSlices<'a, T> {
+    /// Start of each cluster in `members`, then the number of fine vertices.
+    pub offsets: &'a [u32],
+    /// Fine vertices, cluster by cluster.
+    pub members: &'a [u32],
+    /// Cluster of each fine vertex.
+    pub cluster_of: &'a [u32],
+    /// `(cos, sin)` of the transport from each fine vertex to the coarse vertex of its cluster.
+    pub phases: &'a [[T; 2]],
+}
+
+/// Clusters in borrowed memory, as the operators on the CPU take them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClusterView<'a, T> {
+    slices: ClusterSlices<'a, T>,
 }
 
 impl<T: Real> ClusterArrays<T> {
@@ -86,39 +108,83 @@ impl<T: Real> ClusterArrays<T> {
         Ok(union)
     }
 
+    /// The arrays as operators take them.
+    pub fn view(&self) -> ClusterView<'_, T> {
+        ClusterView {
+            slices: ClusterSlices {
+                offsets: &self.offsets,
+                members: &self.members,
+                cluster_of: &self.cluster_of,
+                phases: &self.phases,
+            },
+        }
+    }
+
     /// Number of fine vertices.
     pub fn fine_count(&self) -> usize {
-        self.members.len()
+        self.view().fine_count()
     }
 
     /// Number of clusters, which are the coarse vertices.
     pub fn coarse_count(&self) -> usize {
-        self.offsets.len() - 1
+        self.view().coarse_count()
+    }
+}
+
+impl<'a, T> ClusterView<'a, T> {
+    /// Clusters in memory of the caller. All indices are checked, in time linear in the number of vertices.
+    ///
+    /// # Errors
+    /// [`KernelError::Graph`] for slices that do not fit together.
+    pub fn new(slices: ClusterSlices<'a, T>) -> Result<Self, KernelError> {
+        let ClusterSlices {
+            offsets,
+            members,
+            cluster_of,
+            phases,
+        } = slices;
+        check_clusters(offsets, members, cluster_of, phases.len()).map_err(|problem| {
+            KernelError::Graph {
+                problem: format!("clusters: {problem}"),
+            }
+        })?;
+        Ok(Self { slices })
     }
 
-    /// Start of each cluster in [`members`](Self::members), and the number of fine vertices at the end.
-    pub fn offsets(&self) -> &[u32] {
-        &self.offsets
+    /// Number of fine vertices.
+    pub fn fine_count(&self) -> usize {
+        self.slices.members.len()
     }
 
-    /// Fine vertices, cluster after cluster.
-    pub fn members(&self) -> &[u32] {
-        &self.members
+    /// Number of clusters, which are the coarse vertices.
+    pub fn coarse_count(&self) -> usize {
+        self.slices.offsets.len() - 1
+    }
+
+    /// Start of each cluster in [`members`](Self::members), then the number of fine vertices.
+    pub fn offsets(&self) -> &'a [u32] {
+        self.slices.offsets
+    }
+
+    /// Fine vertices, cluster by cluster.
+    pub fn members(&self) -> &'a [u32] {
+        self.slices.members
     }
 
     /// Cluster of each fine vertex.
-    pub fn cluster_of(&self) -> &[u32] {
-        &self.cluster_of
+    pub fn cluster_of(&self) -> &'a [u32] {
+        self.slices.cluster_of
     }
 
     /// `(cos, sin)` of the transport from each fine vertex to its cluster.
-    pub fn phases(&self) -> &[[T; 2]] {
-        &self.phases
+    pub fn phases(&self) -> &'a [[T; 2]] {
+        self.slices.phases
     }
 
     /// The fine vertices of one cluster.
-    pub(super) fn cluster(&self, cluster: usize) -> &[u32] {
-        &self.members[self.offsets[cluster] as usize..self.offsets[cluster + 1] as usize]
+    pub(super) fn cluster(&self, cluster: usize) -> &'a [u32] {
+        let offsets = self.slices.offsets;
+        &self.slices.members[offsets[cluster] as usize..offsets[cluster + 1] as usize]
     }
 
     pub(super) fn check(
@@ -140,40 +206,47 @@ impl<T: Real> ClusterArrays<T> {
 
 impl ClusterParts<'_> {
     fn check(&self) -> Result<(), String> {
-        let vertices = self.members.len();
-        for (what, length) in [
-            ("cluster indices", self.cluster_of.len()),
-            ("transports", self.transport.len()),
-        ] {
-            if length != vertices {
-                return Err(format!("{length} {what} for {vertices} vertices"));
-            }
-        }
-        let Some((&first, &last)) = self.offsets.first().zip(self.offsets.last()) else {
-            return Err("there are no offsets".into());
-        };
-        if first != 0 || last as usize != vertices || !self.offsets.is_sorted() {
-            return Err(format!("offsets do not rise from 0 to {vertices}"));
-        }
-        let mut met = vec![false; vertices];
-        for (cluster, bounds) in self.offsets.windows(2).enumerate() {
-            for &member in &self.members[bounds[0] as usize..bounds[1] as usize] {
-                let place = member as usize;
-                if self.cluster_of.get(place).map(|&c| c as usize) != Some(cluster) {
-                    return Err(format!(
-                        "cluster {cluster} lists vertex {member}, which is not in it"
-                    ));
-                }
-                if std::mem::replace(&mut met[place], true) {
-                    return Err(format!("cluster {cluster} lists vertex {member} twice"));
-                }
-            }
-        }
+        let transports = self.transport.len();
+        check_clusters(self.offsets, self.members, self.cluster_of, transports)?;
         match self.transport.iter().position(|g| !g.is_finite()) {
             Some(vertex) => Err(format!("the transport from vertex {vertex} is not finite")),
             None => Ok(()),
         }
     }
+}
+
+/// Checks that every fine vertex is a member of its cluster, and of no other.
+fn check_clusters(
+    offsets: &[u32],
+    members: &[u32],
+    cluster_of: &[u32],
+    transports: usize,
+) -> Result<(), String> {
+    let vertices = members.len();
+    for (what, length) in [
+        ("cluster indices", cluster_of.len()),
+        ("transports", transports),
+    ] {
+        if length != vertices {
+            return Err(format!("{length} {what} for {vertices} vertices"));
+        }
+    }
+    check_offsets("offsets", offsets, vertices)?;
+    let mut met = vec![false; vertices];
+    for (cluster, bounds) in offsets.windows(2).enumerate() {
+        for &member in &members[bounds[0] as usize..bounds[1] as usize] {
+            let place = member as usize;
+            if cluster_of.get(place).map(|&c| c as usize) != Some(cluster) {
+                return Err(format!(
+                    "cluster {cluster} lists vertex {member}, which is not in it"
+                ));
+            }
+            if std::mem::replace(&mut met[place], true) {
+                return Err(format!("cluster {cluster} lists vertex {member} twice"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Mean over each cluster of the features transported to its coarse vertex: `x` `[fine, dimension]` to
@@ -190,7 +263,7 @@ impl ClusterParts<'_> {
 ///     transport: &[0.0, std::f64::consts::PI],
 /// }])?;
 /// let mut y = [0.0f64; 2];
-/// pool(&clusters, &"1x1".parse()?, &[1.0, 2.0, -1.0, -2.0], &mut y)?;
+/// pool(clusters.view(), &"1x1".parse()?, &[1.0, 2.0, -1.0, -2.0], &mut y)?;
 /// assert!((y[0] - 1.0).abs() < 1e-15 && (y[1] - 2.0).abs() < 1e-15);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -198,7 +271,7 @@ impl ClusterParts<'_> {
 /// # Errors
 /// Sizes that do not fit.
 pub fn pool<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     x: &[T],
     y: &mut [T],
@@ -213,7 +286,7 @@ pub fn pool<T: Real>(
 /// # Errors
 /// Sizes that do not fit.
 pub fn pool_backward<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     dy: &[T],
     dx: &mut [T],
@@ -229,7 +302,7 @@ pub fn pool_backward<T: Real>(
 /// # Errors
 /// Sizes that do not fit.
 pub fn unpool<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     x: &[T],
     y: &mut [T],
@@ -244,7 +317,7 @@ pub fn unpool<T: Real>(
 /// # Errors
 /// Sizes that do not fit.
 pub fn unpool_backward<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     dy: &[T],
     dx: &mut [T],
@@ -273,7 +346,7 @@ impl Weight {
 
 /// `y_c = w sum_{f in c} rho(g_f) x_f`.
 fn gather<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     weight: Weight,
     x: &[T],
@@ -295,7 +368,12 @@ fn gather<T: Real>(
                     for &member in members {
                         let member = member as usize;
                         let x = &x[member * dimension..(member + 1) * dimension];
-                        add_rotated(features, &Term::new(member, clusters.phases[member]), x, y);
+                        add_rotated(
+                            features,
+                            &Term::new(member, clusters.phases()[member]),
+                            x,
+                            y,
+                        );
                     }
                     let weight = weight.of::<T>(members);
                     y.iter_mut().for_each(|y| *y *= weight);
@@ -307,7 +385,7 @@ fn gather<T: Real>(
 
 /// `y_f = w rho(-g_f) x_c`.
 fn spread<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     weight: Weight,
     x: &[T],
@@ -325,9 +403,9 @@ fn spread<T: Real>(
             || {
                 for (place, y) in rows.chunks_exact_mut(dimension).enumerate() {
                     let vertex = index * piece + place;
-                    let cluster = clusters.cluster_of[vertex] as usize;
+                    let cluster = clusters.cluster_of()[vertex] as usize;
                     let x = &x[cluster * dimension..(cluster + 1) * dimension];
-                    let [cosine, sine] = clusters.phases[vertex];
+                    let [cosine, sine] = clusters.phases()[vertex];
                     y.fill(T::zero());
                     add_rotated(features, &Term::new(cluster, [cosine, -sine]), x, y);
                     let weight = weight.of::<T>(clusters.cluster(cluster));

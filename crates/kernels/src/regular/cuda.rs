@@ -9,8 +9,8 @@ use crate::batch_norm::NormGradients;
 use crate::batch_norm::cuda::{Affine, DeviceNormalisation, Through};
 use crate::cuda::reduce::{Pieces, column_threads};
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
-    Variant, args, check_length, to_u32, variant,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    check_length, to_u32,
 };
 use crate::{Activation, FeatureType};
 
@@ -162,7 +162,7 @@ impl DevicePlan {
     }
 }
 
-pub(crate) fn variants() -> Vec<Variant> {
+pub(crate) fn variants() -> Vec<Vec<Define>> {
     [
         (FeatureType::uniform(16, 2), 2, 5, Activation::Relu),
         (FeatureType::uniform(3, 3), 1, 101, Activation::Elu),
@@ -180,7 +180,7 @@ pub(crate) fn variants() -> Vec<Variant> {
             output_band_limit,
             ..Regular::new(input, samples, activation)
         };
-        Some(variant(&DevicePlan::new(&config).ok()?.defines))
+        Some(DevicePlan::new(&config).ok()?.defines)
     })
     .collect()
 }

@@ -21,7 +21,6 @@
 
 pub mod cuda;
 mod fast;
-mod fft;
 pub mod reference;
 #[cfg(test)]
 mod tests;
@@ -29,21 +28,8 @@ mod tests;
 use crate::batch_norm::{Affine, HostNormalisation, NormGradients, backward_with};
 use crate::error::check_rows;
 use crate::{Activation, FeatureType, KernelError, Real, Resolve, Scratch};
-pub(crate) use fft::Transforms;
 use rayon::prelude::*;
 use std::ops::Range;
-
-/// How samples are made and projected back. The results agree up to rounding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Method {
-    /// The faster one, as measured: see [`Regular::uses_fft`].
-    #[default]
-    Auto,
-    /// Two small matrices, `O(B N)`, vectors over the channels.
-    Matrices,
-    /// A fast Fourier transform of each channel, `O(N log N)`.
-    Fft,
-}
 
 /// The settings of a regular nonlinearity.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,28 +42,21 @@ pub struct Regular {
     pub samples: usize,
     /// The pointwise function.
     pub activation: Activation,
-    /// How it is computed.
-    pub method: Method,
 }
 
 const MOST_SAMPLES: usize = 1 << 16;
 const HIGHEST_BAND_LIMIT: usize = 1 << 10;
-/// Band limit from which the transform pays, see `docs/nonlinearity.md`.
-const FFT_BAND_LIMIT: usize = 64;
-/// Fewest samples for which the transform pays.
-const FFT_SAMPLES: usize = 512;
 /// Rows that one task works on.
 const TASK_ROWS: usize = 64;
 
 impl Regular {
-    /// The output has the band limit of the input, and the method is chosen by itself.
+    /// A nonlinearity whose output has the band limit of the input.
     pub fn new(input: FeatureType, samples: usize, activation: Activation) -> Self {
         Self {
             output_band_limit: input.highest_order(),
             input,
             samples,
             activation,
-            method: Method::Auto,
         }
     }
 
@@ -85,20 +64,6 @@ impl Regular {
     /// limit.
     pub fn output(&self) -> FeatureType {
         FeatureType::uniform(self.input.multiplicity(0), self.output_band_limit)
-    }
-
-    /// Whether samples are made by a Fourier transform. Only the `2B+1` lowest frequencies matter,
-    /// so the matrices win by far at usual sizes; [`Method::Auto`] takes the transform for band
-    /// limits from 64 and at least 512 samples.
-    pub fn uses_fft(&self) -> bool {
-        match self.method {
-            Method::Matrices => false,
-            Method::Fft => true,
-            Method::Auto => {
-                let band_limit = self.input.highest_order().min(self.output_band_limit);
-                band_limit >= FFT_BAND_LIMIT && self.samples >= FFT_SAMPLES
-            }
-        }
     }
 
     fn check(&self) -> Result<usize, KernelError> {
@@ -128,7 +93,7 @@ impl Regular {
     }
 }
 
-/// A regular nonlinearity made ready: its matrices, or the plan of its transforms.
+/// A regular nonlinearity with its matrices.
 ///
 /// ```
 /// use gemcnn_kernels::regular::{self, Plan, Regular};
@@ -146,7 +111,7 @@ pub struct Plan<T: Real> {
     config: Regular,
     /// Channels, and components per channel of input and output.
     shape: Shape,
-    engine: Engine<T>,
+    matrices: fast::Matrices<T>,
     device: cuda::DevicePlan,
 }
 
@@ -171,12 +136,6 @@ struct Shape {
     outputs: usize,
 }
 
-#[derive(Debug)]
-enum Engine<T: Real> {
-    Matrices(fast::Matrices<T>),
-    Fft(fft::Transform<T>),
-}
-
 impl<T: Real> Plan<T> {
     /// # Errors
     /// Settings that are not allowed; the message says what is.
@@ -186,16 +145,11 @@ impl<T: Real> Plan<T> {
             inputs: 2 * config.input.highest_order() + 1,
             outputs: 2 * config.output_band_limit + 1,
         };
-        let engine = if config.uses_fft() {
-            Engine::Fft(fft::Transform::new(config.samples))
-        } else {
-            Engine::Matrices(fast::Matrices::new(shape, config.samples))
-        };
         Ok(Self {
             config: config.clone(),
             device: cuda::DevicePlan::new(config)?,
             shape,
-            engine,
+            matrices: fast::Matrices::new(shape, config.samples),
         })
     }
 
@@ -219,10 +173,7 @@ impl<T: Real> Plan<T> {
             affine,
             x,
         };
-        match &self.engine {
-            Engine::Matrices(matrices) => matrices.forward(rows, y),
-            Engine::Fft(transform) => transform.forward(rows, y),
-        }
+        self.matrices.forward(rows, y);
     }
 
     fn backward_rows(&self, affine: Option<&Affine<T>>, x: &[T], dy: &[T], dx: &mut [T]) {
@@ -232,10 +183,7 @@ impl<T: Real> Plan<T> {
             affine,
             x,
         };
-        match &self.engine {
-            Engine::Matrices(matrices) => matrices.backward(rows, dy, dx),
-            Engine::Fft(transform) => transform.backward(rows, dy, dx),
-        }
+        self.matrices.backward(rows, dy, dx);
     }
 }
 

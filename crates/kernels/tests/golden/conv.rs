@@ -103,7 +103,7 @@ fn outputs_and_gradients_equal_the_published_code() {
         };
         let mut scratch = Scratch::new();
         let mut y = vec![0.0; dy.len()];
-        gauge_conv::forward(&op, &graph, &x, weights, &mut y, &mut scratch).unwrap();
+        gauge_conv::forward(&op, graph.view(), &x, weights, &mut y, &mut scratch).unwrap();
         assert_close(
             &y,
             &features(&result("y"), OUT_CHANNELS),
@@ -120,7 +120,7 @@ fn outputs_and_gradients_equal_the_published_code() {
         let wanted = Some(&mut dx[..]);
         gauge_conv::backward(
             &op,
-            &graph,
+            graph.view(),
             &x,
             weights,
             &dy,

@@ -57,8 +57,8 @@ fn pooling_and_unpooling_equal_the_published_code() {
     let features = FeatureType::uniform(CHANNELS, 2);
     let (x, xc) = (our_features(&golden, "x"), our_features(&golden, "xc"));
     let (mut pooled, mut unpooled) = (vec![0.0; xc.len()], vec![0.0; x.len()]);
-    pool(&clusters, &features, &x, &mut pooled).unwrap();
-    unpool(&clusters, &features, &xc, &mut unpooled).unwrap();
+    pool(clusters.view(), &features, &x, &mut pooled).unwrap();
+    unpool(clusters.view(), &features, &xc, &mut unpooled).unwrap();
     assert_close(&pooled, &our_features(&golden, "y_pool"));
     assert_close(&unpooled, &our_features(&golden, "y_unpool"));
 }
