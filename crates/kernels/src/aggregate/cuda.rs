@@ -319,7 +319,7 @@ impl Aggregate {
 /// `a = G x`.
 ///
 /// # Errors
-/// Buffers or settings that do not fit, or a failed call.
+/// Buffers of the wrong length, invalid settings, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     op: &Aggregate,
@@ -359,7 +359,7 @@ pub fn forward(
 /// `dx = G^T da`.
 ///
 /// # Errors
-/// Buffers or settings that do not fit, or a failed call.
+/// Buffers of the wrong length, invalid settings, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     op: &Aggregate,

@@ -141,7 +141,7 @@ impl Aggregate {
 /// `a = G x`.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn forward<T: Real>(
     op: &Aggregate,
     graph: GraphView<'_, T>,
@@ -157,7 +157,7 @@ pub fn forward<T: Real>(
 /// `dx = G^T da`.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn backward<T: Real>(
     op: &Aggregate,
     graph: GraphView<'_, T>,

@@ -1,4 +1,4 @@
-//! Gauge aggregation as its formula says it, edge by edge.
+//! Gauge aggregation exactly as in its formula, edge by edge.
 
 use super::Aggregate;
 use crate::{FeatureType, GraphView, KernelError, Real};
@@ -48,7 +48,7 @@ fn weight<T: Real>(
 /// The same as [`forward`](super::forward).
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn forward<T: Real>(
     op: &Aggregate,
     graph: GraphView<'_, T>,
@@ -80,7 +80,7 @@ pub fn forward<T: Real>(
 /// The same as [`backward`](super::backward), scattered edge by edge.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn backward<T: Real>(
     op: &Aggregate,
     graph: GraphView<'_, T>,

@@ -23,7 +23,7 @@ impl DeviceStatistics {
     /// Running statistics, for evaluation.
     ///
     /// # Errors
-    /// Lengths that differ, or a failed call.
+    /// Slices of different length, or a failed call.
     pub fn running(
         device: &CudaDevice,
         mean: DeviceSlice<'_, f32>,
@@ -89,7 +89,7 @@ impl DeviceStatistics {
     /// Mean and variance, on the host.
     ///
     /// # Errors
-    /// Work that failed.
+    /// Failed work on the device.
     pub fn read(&self, device: &CudaDevice) -> Result<(Vec<f64>, Vec<f64>), CudaError> {
         Ok((self.mean.to_vec(device)?, self.variance.to_vec(device)?))
     }
@@ -247,7 +247,7 @@ impl NormGradients<'_> {
 /// Mean and variance of a batch: `x` is `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn statistics(
     device: &CudaDevice,
     config: &BatchNorm,
@@ -303,7 +303,7 @@ pub fn statistics(
 /// `y` = the normalised `x`; both are `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     normalisation: &Normalisation<'_>,
@@ -331,7 +331,7 @@ pub fn forward(
 /// Overwrites `dx` and adds to the gradients of gamma and beta.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     normalisation: &Normalisation<'_>,

@@ -251,7 +251,7 @@ impl<T: Real> NormGradients<'_, T> {
 /// Mean and variance of a batch: `x` is `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn statistics<T: Real>(
     config: &BatchNorm,
     vertices: usize,
@@ -267,7 +267,7 @@ pub fn statistics<T: Real>(
 /// `y` = the normalised `x`; both are `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn forward<T: Real>(
     normalisation: &Normalisation<'_, T>,
     vertices: usize,
@@ -286,7 +286,7 @@ pub fn forward<T: Real>(
 /// Overwrites `dx` and adds to the gradients of gamma and beta.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn backward<T: Real>(
     normalisation: &Normalisation<'_, T>,
     vertices: usize,

@@ -119,7 +119,7 @@ fn part<'a>(values: &'a Option<DeviceSliceMut<'_, u32>>, first: usize) -> Device
 /// [`evaluate`].
 ///
 /// # Errors
-/// Sizes that do not fit, ranks asked for, or a failed call.
+/// Buffers of the wrong length, ranks asked for, or a failed call.
 pub fn loss_and_gradients(
     device: &CudaDevice,
     classifier: &Classifier<'_>,
@@ -232,7 +232,7 @@ pub fn loss_and_gradients(
 /// Loss, predictions and ranks, without gradients.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn evaluate(
     device: &CudaDevice,
     classifier: &Classifier<'_>,

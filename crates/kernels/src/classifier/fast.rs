@@ -52,7 +52,7 @@ const PARTS: usize = 4;
 /// ```
 ///
 /// # Errors
-/// Sizes that do not fit, a label that names no class, a class weight that is none. Ranks are left to
+/// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not finite. Ranks are left to
 /// [`evaluate`]: to ask for them here is an error too.
 pub fn loss_and_gradients<T: Real>(
     classifier: &Classifier<'_, T>,
@@ -135,7 +135,7 @@ pub fn loss_and_gradients<T: Real>(
 /// Loss, predictions and ranks, without gradients.
 ///
 /// # Errors
-/// Sizes that do not fit, a label that names no class, a class weight that is none.
+/// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not finite.
 pub fn evaluate<T: Real>(
     classifier: &Classifier<'_, T>,
     features: &[T],

@@ -31,7 +31,7 @@ impl DeviceTargets {
     /// Checks targets and sends them to a device.
     ///
     /// # Errors
-    /// A label that names no class, a weight that is none, or too little memory.
+    /// A label that names no class, a weight that is none, or out of memory.
     pub fn new(device: &CudaDevice, targets: &Targets<'_, f32>) -> Result<Self, CudaError> {
         targets.check(OPERATOR)?;
         let class_weights = match targets.class_weights {
@@ -49,7 +49,7 @@ impl DeviceTargets {
     /// A copy.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
         let class_weights = match &self.class_weights {
             Some(weights) => Some(weights.duplicate(device)?),
@@ -105,7 +105,7 @@ impl DeviceScore {
     /// A copy, made after all work before.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
         Ok(Self {
             numbers: self.numbers.duplicate(device)?,
@@ -115,7 +115,7 @@ impl DeviceScore {
     /// The score, after all work before.
     ///
     /// # Errors
-    /// Work that failed.
+    /// Failed work on the device.
     pub fn read(&self, device: &CudaDevice) -> Result<Score, CudaError> {
         let mut numbers = [0.0; 3];
         self.numbers.read(device, &mut numbers)?;
@@ -263,7 +263,7 @@ pub(crate) fn empty_score(device: &CudaDevice) -> Result<DeviceScore, CudaError>
 /// Mean cross-entropy of the rows with a label; see the [module](super).
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     targets: &DeviceTargets,
@@ -275,7 +275,7 @@ pub fn forward(
 /// `dlogits` for the gradient `dloss` of the loss, and the score.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     targets: &DeviceTargets,
@@ -291,7 +291,7 @@ pub fn backward(
 /// The class with the largest logit in each row, the lower one in ties.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn predict(
     device: &CudaDevice,
     targets: &DeviceTargets,

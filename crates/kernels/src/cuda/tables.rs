@@ -1,4 +1,4 @@
-//! What kernels need to know about a feature type, on the device.
+//! Tables of feature types in device memory.
 
 use super::{CudaDevice, CudaError, DeviceBuffer};
 use crate::FeatureType;
@@ -41,7 +41,7 @@ pub(crate) fn irrep_rows(kind: &FeatureType, vector: usize) -> Vec<[u32; 4]> {
     rows
 }
 
-/// Multiplicities of several types, as a part of a key.
+/// A key of [`CudaDevice::table`] made of several types.
 pub(crate) fn key(kinds: &[&FeatureType]) -> Vec<usize> {
     let lists = kinds.iter().map(|kind| kind.multiplicities());
     lists

@@ -19,7 +19,7 @@ impl DeviceStream {
     /// Sends a stream to a device.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn new(device: &CudaDevice, stream: Stream) -> Result<Self, CudaError> {
         Ok(Self {
             seed_and_step: device.upload(&[stream.seed, stream.step])?,
@@ -45,7 +45,7 @@ impl DeviceStream {
 /// stream with `salt` mixed into its seed by exclusive or.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     config: &Dropout,
@@ -95,7 +95,7 @@ pub fn forward(
 /// `dx` from `dy`, with the stream and salt of the forward pass.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     config: &Dropout,

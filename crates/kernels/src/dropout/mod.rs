@@ -111,7 +111,7 @@ struct Run {
 /// `y` = `x` with units dropped; both are `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn forward<T: Real>(
     config: &Dropout,
     stream: Stream,
@@ -130,7 +130,7 @@ pub fn forward<T: Real>(
 /// `dx` from `dy`, with the stream of the forward pass.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn backward<T: Real>(
     config: &Dropout,
     stream: Stream,

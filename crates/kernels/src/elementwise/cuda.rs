@@ -14,7 +14,7 @@ pub(crate) const SOURCE: KernelSource =
 /// `y = a + b`.
 ///
 /// # Errors
-/// Lengths that differ, or a failed call.
+/// Slices of different length, or a failed call.
 pub fn add(
     device: &CudaDevice,
     a: DeviceSlice<'_, f32>,
@@ -31,7 +31,7 @@ pub fn add(
 /// `y += a`.
 ///
 /// # Errors
-/// Lengths that differ, or a failed call.
+/// Slices of different length, or a failed call.
 pub fn accumulate(
     device: &CudaDevice,
     a: DeviceSlice<'_, f32>,
@@ -46,7 +46,7 @@ pub fn accumulate(
 /// `y = factor x`.
 ///
 /// # Errors
-/// Lengths that differ, or a failed call.
+/// Slices of different length, or a failed call.
 pub fn scale(
     device: &CudaDevice,
     factor: f32,
@@ -115,7 +115,7 @@ fn select(
 /// `y` = `a` and `b` side by side: `vertices` rows of `first.concatenated(second)`.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn concatenate(
     device: &CudaDevice,
     first: &FeatureType,
@@ -145,7 +145,7 @@ pub fn concatenate(
 /// The parts of a concatenated map: the inverse of [`concatenate`], and its backward pass.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn split(
     device: &CudaDevice,
     first: &FeatureType,
@@ -244,7 +244,7 @@ pub fn unslice(
 /// `y_p = rho(angle_p) x_p`: every irrep of order `n` at vertex `p` turns by `n angle_p`.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn rotate(
     device: &CudaDevice,
     kind: &FeatureType,

@@ -26,7 +26,7 @@ const TASK_ROWS: usize = 64;
 /// `y = a + b`. The backward pass is `da = dy`, `db = dy`.
 ///
 /// # Errors
-/// Lengths that differ.
+/// Slices of different length.
 pub fn add<T: Real>(a: &[T], b: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_length("add", "b", b, a.len())?;
     check_length("add", "y", y, a.len())?;
@@ -43,7 +43,7 @@ pub fn add<T: Real>(a: &[T], b: &[T], y: &mut [T]) -> Result<(), KernelError> {
 /// `y += a`.
 ///
 /// # Errors
-/// Lengths that differ.
+/// Slices of different length.
 pub fn accumulate<T: Real>(a: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_length("accumulate", "y", y, a.len())?;
     y.par_chunks_mut(BLOCK)
@@ -59,7 +59,7 @@ pub fn accumulate<T: Real>(a: &[T], y: &mut [T]) -> Result<(), KernelError> {
 /// `y = factor x`. The backward pass is the same map of `dy`.
 ///
 /// # Errors
-/// Lengths that differ.
+/// Slices of different length.
 pub fn scale<T: Real>(factor: T, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_length("scale", "y", y, x.len())?;
     y.par_chunks_mut(BLOCK)
@@ -113,7 +113,7 @@ fn row_blocks<T: Real>(values: &[T], width: usize) -> impl IndexedParallelIterat
 /// `y` = `a` and `b` side by side: `vertices` rows of `first.concatenated(second)`.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 ///
 /// ```
 /// use gemcnn_kernels::elementwise::concatenate;
@@ -158,7 +158,7 @@ pub fn concatenate<T: Real>(
 /// The parts of a concatenated map: the inverse of [`concatenate`], and its backward pass.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 pub fn split<T: Real>(
     first: &FeatureType,
     second: &FeatureType,
@@ -291,7 +291,7 @@ pub fn unslice<T: Real>(
 /// `y_p = rho(angle_p) x_p`: every irrep of order `n` at vertex `p` turns by `n angle_p`.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 pub fn rotate<T: Real>(
     kind: &FeatureType,
     angles: &[T],

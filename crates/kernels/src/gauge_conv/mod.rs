@@ -65,7 +65,7 @@ pub struct GaugeConv {
     pub aggregation: Aggregation,
     /// Whether there is a self term.
     pub self_term: bool,
-    /// Whether a bias is added to order 0.
+    /// True to add a bias to order 0.
     pub bias: bool,
 }
 
@@ -189,7 +189,7 @@ impl GaugeConv {
 /// Overwrites `y` with the convolution of `x`.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn forward<T: Real>(
     op: &GaugeConv,
     graph: GraphView<'_, T>,
@@ -203,10 +203,10 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// Overwrites `dx`, where it is wanted, and adds to the gradients of the weights.
+/// Overwrites `dx` if it is given, and adds to the gradients of the weights.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &GaugeConv,

@@ -23,7 +23,7 @@ pub struct Linear {
     pub inputs: usize,
     /// Numbers in a row of the output.
     pub outputs: usize,
-    /// Whether a bias is added.
+    /// True to add a bias.
     pub bias: bool,
 }
 
@@ -56,7 +56,7 @@ impl Linear {
 /// `y = x W^T + bias`. Without a bias, `bias` is empty.
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     op: &Linear,
     rows: usize,
@@ -70,10 +70,10 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// Overwrites `dx`, where it is wanted, and adds to `dweight` and `dbias`.
+/// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`.
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &Linear,

@@ -1,4 +1,4 @@
-//! The linear map as its formula says it.
+//! The linear map exactly as in its formula.
 
 use super::{Linear, OPERATOR};
 use crate::error::check_length;
@@ -7,7 +7,7 @@ use crate::{KernelError, Real};
 /// The same as [`forward`](super::forward).
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     op: &Linear,
     rows: usize,
@@ -32,7 +32,7 @@ pub fn forward<T: Real>(
 /// The same as [`backward`](super::backward).
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &Linear,

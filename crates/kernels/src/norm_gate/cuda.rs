@@ -31,7 +31,7 @@ impl NormNonlinearity {
 /// `y` = the norm nonlinearity of `x`; both are `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn norm_forward(
     device: &CudaDevice,
     config: &NormNonlinearity,
@@ -68,7 +68,7 @@ pub fn norm_forward(
 /// Overwrites `dx` and adds to the gradient of the bias.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn norm_backward(
     device: &CudaDevice,
@@ -116,7 +116,7 @@ pub fn norm_backward(
 /// type.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn gated_forward(
     device: &CudaDevice,
     config: &GatedNonlinearity,
@@ -152,7 +152,7 @@ pub fn gated_forward(
 /// Overwrites `dx`, the gradients of the gates among it.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn gated_backward(
     device: &CudaDevice,
     config: &GatedNonlinearity,

@@ -94,7 +94,7 @@ impl GatedNonlinearity {
 /// `y` = the norm nonlinearity of `x`; both are `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn norm_forward<T: Real>(
     config: &NormNonlinearity,
     vertices: usize,
@@ -113,7 +113,7 @@ pub fn norm_forward<T: Real>(
 /// Overwrites `dx` and adds to the gradient of the bias.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn norm_backward<T: Real>(
     config: &NormNonlinearity,
@@ -139,7 +139,7 @@ pub fn norm_backward<T: Real>(
 /// input type.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 pub fn gated_forward<T: Real>(
     config: &GatedNonlinearity,
     vertices: usize,
@@ -156,7 +156,7 @@ pub fn gated_forward<T: Real>(
 /// Overwrites `dx`, the gradients of the gates among it.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 pub fn gated_backward<T: Real>(
     config: &GatedNonlinearity,
     vertices: usize,

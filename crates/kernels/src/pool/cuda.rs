@@ -16,7 +16,7 @@ const TRANSPORT: &str = "transport pooling";
 /// Pieces that the vertices of a mesh are cut into.
 const PIECES: usize = 32;
 
-/// Checks sizes, and gives the number of channels.
+/// Checks sizes and returns the number of channels.
 fn check(
     graph: DeviceGraphView<'_>,
     features: &FeatureType,
@@ -33,7 +33,7 @@ fn check(
 /// Mean of scalars over each mesh of a graph.
 ///
 /// # Errors
-/// Sizes that do not fit, features that are not scalars, or a failed call.
+/// Buffers of the wrong length, features that are not scalars, or a failed call.
 pub fn mean(
     device: &CudaDevice,
     graph: DeviceGraphView<'_>,
@@ -377,7 +377,7 @@ impl<'a> DeviceClusterView<'a> {
 /// Mean over each cluster of the features transported to its coarse vertex.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn pool(
     device: &CudaDevice,
     clusters: DeviceClusterView<'_>,
@@ -392,7 +392,7 @@ pub fn pool(
 /// `dx` from `dy` of [`pool`].
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn pool_backward(
     device: &CudaDevice,
     clusters: DeviceClusterView<'_>,
@@ -407,7 +407,7 @@ pub fn pool_backward(
 /// Features of each cluster transported back to its members.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn unpool(
     device: &CudaDevice,
     clusters: DeviceClusterView<'_>,
@@ -422,7 +422,7 @@ pub fn unpool(
 /// `dx` from `dy` of [`unpool`].
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn unpool_backward(
     device: &CudaDevice,
     clusters: DeviceClusterView<'_>,

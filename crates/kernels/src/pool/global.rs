@@ -22,7 +22,7 @@ use std::ops::Range;
 /// The argument of the maximum over a mesh without vertices.
 pub const NO_VERTEX: u32 = u32::MAX;
 
-/// Fewest vertices worth a task of their own.
+/// Smallest number of vertices of a task.
 const LEAST_VERTICES: usize = 1024;
 const OPERATOR: &str = "global pooling";
 
@@ -39,7 +39,7 @@ const OPERATOR: &str = "global pooling";
 /// ```
 ///
 /// # Errors
-/// Sizes that do not fit, or features that are not scalars.
+/// Buffers of the wrong length, or features that are not scalars.
 pub fn mean<T: Real>(
     mesh_offsets: &[u32],
     features: &FeatureType,
@@ -168,7 +168,7 @@ pub fn max_backward<T: Real>(
     Ok(())
 }
 
-/// Checks sizes, and gives the number of channels.
+/// Checks sizes and returns the number of channels.
 pub(super) fn check<T>(
     mesh_offsets: &[u32],
     features: &FeatureType,

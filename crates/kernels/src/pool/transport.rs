@@ -21,7 +21,7 @@ use crate::{FeatureType, KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;
 
-/// Fewest vertices worth a task of their own.
+/// Smallest number of vertices of a task.
 const LEAST_VERTICES: usize = 64;
 const OPERATOR: &str = "transport pooling";
 
@@ -268,7 +268,7 @@ fn check_clusters(
 /// ```
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn pool<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,
@@ -283,7 +283,7 @@ pub fn pool<T: Real>(
 /// `dx` `[fine, dimension]` from `dy` `[coarse, dimension]` of [`pool`].
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn pool_backward<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,
@@ -299,7 +299,7 @@ pub fn pool_backward<T: Real>(
 /// `[fine, dimension]`.
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn unpool<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,
@@ -314,7 +314,7 @@ pub fn unpool<T: Real>(
 /// `dx` `[coarse, dimension]` from `dy` `[fine, dimension]` of [`unpool`].
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn unpool_backward<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,

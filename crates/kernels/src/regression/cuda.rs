@@ -29,7 +29,7 @@ impl DeviceRegression {
     /// Sends a loss to a device.
     ///
     /// # Errors
-    /// A mask of another length than `vertices`, or too little memory.
+    /// A mask of another length than `vertices`, or out of memory.
     pub fn new(
         device: &CudaDevice,
         regression: &Regression<'_>,
@@ -55,7 +55,7 @@ impl DeviceRegression {
     /// A copy.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
         let mask = match &self.mask {
             Some(mask) => Some(mask.duplicate(device)?),
@@ -112,7 +112,7 @@ impl DeviceRegression {
 /// The loss, one number that stays on the device.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     regression: &DeviceRegression,
@@ -163,7 +163,7 @@ pub fn forward(
 /// Gradient of the prediction for the gradient `dloss` of the loss.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     regression: &DeviceRegression,

@@ -49,7 +49,7 @@ pub struct Regression<'a> {
 const OPERATOR: &str = "regression loss";
 
 impl Regression<'_> {
-    /// Checks sizes, and gives the number of vertices.
+    /// Checks sizes and returns the number of vertices.
     fn check<T>(&self, prediction: &[T], target: &[T]) -> Result<usize, KernelError> {
         let dimension = self.features.dimension();
         let vertices = match (self.mask, dimension) {

@@ -7,7 +7,7 @@ use crate::{KernelError, Real, irrep_dimension};
 /// The loss; see the [module](super).
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     regression: &Regression<'_>,
     prediction: &[T],
@@ -28,7 +28,7 @@ pub fn forward<T: Real>(
 /// Gradient of the prediction for the gradient `dloss` of the loss.
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn backward<T: Real>(
     regression: &Regression<'_>,
     prediction: &[T],

@@ -32,7 +32,7 @@ pub struct DevicePlan {
 
 impl DevicePlan {
     /// # Errors
-    /// Settings that are not allowed; the message says what is.
+    /// Invalid settings, with the allowed range.
     pub fn new(config: &Regular) -> Result<Self, KernelError> {
         let channels = config.check()?;
         let inputs = 2 * config.input.highest_order() + 1;
@@ -187,7 +187,7 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
 /// `y` = the nonlinearity of `x`.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     plan: &DevicePlan,
@@ -202,7 +202,7 @@ pub fn forward(
 /// `dx` from the same `x` and the gradient `dy` of the output.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     plan: &DevicePlan,
@@ -219,7 +219,7 @@ pub fn backward(
 /// `y` = the nonlinearity of the normalised `x`, which is not stored.
 ///
 /// # Errors
-/// Lengths or types that do not fit, or a failed call.
+/// Buffers of the wrong length, types that differ, or a failed call.
 pub fn forward_normalised(
     device: &CudaDevice,
     plan: &DevicePlan,
@@ -238,7 +238,7 @@ pub fn forward_normalised(
 /// `dx` through nonlinearity and normalisation; adds to the gradients of gamma and beta.
 ///
 /// # Errors
-/// Lengths or types that do not fit, or a failed call.
+/// Buffers of the wrong length, types that differ, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn backward_normalised(
     device: &CudaDevice,

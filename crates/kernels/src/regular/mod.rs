@@ -123,7 +123,7 @@ struct Shape {
 
 impl<T: Real> Plan<T> {
     /// # Errors
-    /// Settings that are not allowed; the message says what is.
+    /// Invalid settings, with the allowed range.
     pub fn new(config: &Regular) -> Result<Self, KernelError> {
         let shape = Shape {
             channels: config.check()?,
@@ -184,7 +184,7 @@ struct Rows<'a, T> {
 /// `y` = the nonlinearity of `x`.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     plan: &Plan<T>,
     vertices: usize,
@@ -197,7 +197,7 @@ pub fn forward<T: Real>(
 /// `dx` from the same `x` and the gradient `dy` of the output.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 pub fn backward<T: Real>(
     plan: &Plan<T>,
     vertices: usize,
@@ -221,7 +221,7 @@ pub fn backward<T: Real>(
 /// is batch normalisation of the samples (see [`crate::batch_norm`]).
 ///
 /// # Errors
-/// Lengths or types that do not fit.
+/// Buffers of the wrong length, or types that differ.
 pub fn forward_normalised<T: Real>(
     plan: &Plan<T>,
     normalisation: &Normalisation<'_, T>,
@@ -239,7 +239,7 @@ pub fn forward_normalised<T: Real>(
 /// the gradient of the normalised map in between, so no further map is needed.
 ///
 /// # Errors
-/// Lengths or types that do not fit.
+/// Buffers of the wrong length, or types that differ.
 #[allow(clippy::too_many_arguments)]
 pub fn backward_normalised<T: Real>(
     plan: &Plan<T>,

@@ -44,7 +44,7 @@ pub struct SelfMap {
     pub input: FeatureType,
     /// Type of the output.
     pub output: FeatureType,
-    /// Whether a bias is added to order 0.
+    /// True to add a bias to order 0.
     pub bias: bool,
 }
 
@@ -87,7 +87,7 @@ impl SelfMap {
 /// `y = K_self x + bias` for every vertex. Without a bias, `bias` is empty.
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     op: &SelfMap,
     vertices: usize,
@@ -103,10 +103,10 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// Overwrites `dx`, where it is wanted, and adds to `dweight` and `dbias`.
+/// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`.
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &SelfMap,

@@ -1,4 +1,4 @@
-//! The equivariant linear map as its formula says it, channel pair by channel pair.
+//! The equivariant linear map exactly as in its formula, channel pair by channel pair.
 
 use super::{OPERATOR, SelfMap, blocks};
 use crate::error::check_length;
@@ -7,7 +7,7 @@ use crate::{KernelError, Real};
 /// The same as [`forward`](super::forward).
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     op: &SelfMap,
     vertices: usize,
@@ -48,7 +48,7 @@ pub fn forward<T: Real>(
 /// The same as [`backward`](super::backward).
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &SelfMap,
