@@ -1,7 +1,7 @@
 //! Activation functions: inside the nonlinearities, and as operators on scalars.
 //!
-//! An activation is applied to every value of a buffer. The backward pass needs the input only and evaluates the
-//! derivative again.
+//! An activation is applied to every value of a buffer. The backward pass needs the input only and
+//! evaluates the derivative again.
 
 pub mod cuda;
 
@@ -158,8 +158,9 @@ impl Activation {
         }
     }
 
-    /// Replaces each `x` by its value, for the functions that use exponentials. Called through `vectorize`, so that
-    /// it is not inlined: next to exponentials a call is cheap, and each copy of them costs build time.
+    /// Replaces each `x` by its value, for the functions that use exponentials. Called through `vectorize`,
+    /// so that it is not inlined: next to exponentials a call is cheap, and each copy of them costs build
+    /// time.
     #[inline(always)]
     fn value_each<T: Real>(&self, lanes: &mut [T]) {
         match self {

@@ -1,9 +1,9 @@
 //! Products of a tile of rows with a matrix of few columns, without packing.
 //!
-//! The general product of the `gemm` crate first copies its operands into panels. Here the right operand already
-//! has the layout of a panel (contiguous rows, a few vectors wide) and stays in the first-level cache. A block of
-//! the result stays in registers, and the left operand is read in place, by rows (`tile x weights`) or by columns
-//! (`tile^T x features`).
+//! The general product of the `gemm` crate first copies its operands into panels. Here the right operand
+//! already has the layout of a panel (contiguous rows, a few vectors wide) and stays in the first-level
+//! cache. A block of the result stays in registers, and the left operand is read in place, by rows (`tile x
+//! weights`) or by columns (`tile^T x features`).
 
 use crate::{Destination, Real};
 use pulp::{Simd, WithSimd};

@@ -4,8 +4,8 @@ use crate::Real;
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
-/// Vertices of a tile. Its working memory fits in the second-level cache, and it is a multiple of the row blocks
-/// of every instruction set.
+/// Vertices of a tile. Its working memory fits in the second-level cache, and it is a multiple of the row
+/// blocks of every instruction set.
 pub(crate) const TILE: usize = 72;
 
 /// Largest number of partial sums of a reduction over vertices.
@@ -23,9 +23,9 @@ pub(crate) fn reduction_block(vertices: usize) -> usize {
 /// Largest number of pieces of [`piece_length`].
 const MOST_PIECES: usize = 64;
 
-/// Length of the pieces of a loop over `count` items: at least `least` (and 1), and such that there are at most
-/// 64 pieces. Depends only on the sizes, so that sums over the pieces, added in order, are the same for any
-/// number of threads.
+/// Length of the pieces of a loop over `count` items: at least `least` (and 1), and such that there are at
+/// most 64 pieces. Depends only on the sizes, so that sums over the pieces, added in order, are the same
+/// for any number of threads.
 pub(crate) fn piece_length(count: usize, least: usize) -> usize {
     count.div_ceil(MOST_PIECES).max(least).max(1)
 }

@@ -45,7 +45,7 @@ fn weight<T: Real>(
     scale * op.radial().weight(ring, graph.radius()[edge]) * harmonic
 }
 
-/// The same as [`forward`](super::forward).
+/// Reference version of [`forward`](super::forward).
 ///
 /// # Errors
 /// Buffers of the wrong length, or invalid settings.
@@ -77,7 +77,7 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// The same as [`backward`](super::backward), scattered edge by edge.
+/// Reference version of [`backward`](super::backward), scattered edge by edge.
 ///
 /// # Errors
 /// Buffers of the wrong length, or invalid settings.

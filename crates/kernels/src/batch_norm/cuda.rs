@@ -1,4 +1,4 @@
-//! Batch normalisation on a GPU: partial sums in f64, then one pass over the numbers.
+//! Batch normalisation on a GPU: partial sums in f64, then one pass over the features.
 
 use super::{BatchNorm, NormGroups, Origin};
 use crate::cuda::reduce::Pieces;
@@ -45,13 +45,13 @@ impl DeviceStatistics {
         })
     }
 
-    /// Where they come from.
+    /// Origin of the statistics.
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// Moves running averages towards these statistics: `r <- (1 - momentum) r + momentum s`. A batch
-    /// without vertices leaves the averages alone.
+    /// Updates running averages: `r <- (1 - momentum) r + momentum s`. A batch without vertices changes
+    /// nothing.
     ///
     /// # Errors
     /// Running averages of another length than the statistics, or a failed call.
@@ -154,7 +154,7 @@ impl Slots {
 
 /// `(scale, shift, centre, 1/deviation)` of every column.
 pub(crate) type Affine = DeviceBuffer<[f32; 4]>;
-/// What passes to every column through the statistics: `(C/V in order 0, w A/V)`.
+/// The terms of every column that pass through the statistics: `(C/V in order 0, w A/V)`.
 pub(crate) type Through = DeviceBuffer<[f32; 2]>;
 
 impl Normalisation<'_> {
@@ -192,8 +192,8 @@ impl Normalisation<'_> {
         Ok(affine)
     }
 
-    /// Adds to the gradients, from partial sums of `dy z` of all columns and of `dy` of those of order
-    /// 0, and gives what passes through the statistics.
+    /// Adds to the gradients, from partial sums of `dy z` of all columns and of `dy` of the columns of
+    /// order 0, and returns the terms of `dx` that pass through the statistics.
     pub(crate) fn finish_sums(
         &self,
         device: &CudaDevice,

@@ -263,7 +263,7 @@ fn wrong_arguments_are_named() {
     let result = evaluate(&problem.classifier(), &problem.features, rows, scratch);
     assert_eq!(wrong_length(result.unwrap_err()), ("ranks", 3, 4));
     let result = evaluate(&problem.classifier(), &[0.0; 7], Rows::default(), scratch);
-    assert_eq!(wrong_length(result.unwrap_err()), ("features", 7, 12));
+    assert_eq!(wrong_length(result.unwrap_err()), ("features", 7, 8));
     problem.labels[2] = 3;
     let result = evaluate(
         &problem.classifier(),

@@ -8,7 +8,7 @@ use crate::{KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;
 
-/// Fewest logits worth a task of their own.
+/// Smallest number of logits of a task.
 const LEAST_WORK: usize = 1 << 13;
 
 /// Mean cross-entropy of the rows with a label; see the [module](super).
@@ -23,7 +23,8 @@ const LEAST_WORK: usize = 1 << 13;
 /// ```
 ///
 /// # Errors
-/// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not finite.
+/// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not
+/// finite.
 pub fn forward<T: Real>(targets: &Targets<'_, T>, logits: &[T]) -> Result<Score, KernelError> {
     check(targets, logits)?;
     if targets.classes == 0 {

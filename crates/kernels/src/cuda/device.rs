@@ -267,8 +267,8 @@ impl CudaDevice {
         }
     }
 
-    /// Sets the memory of a tile, in bytes: the gathered rows of a convolution, or the logits of a classifier,
-    /// that exist at one time.
+    /// Sets the memory of a tile, in bytes: the gathered rows of a convolution, or the logits of a
+    /// classifier, that exist at one time.
     pub fn set_tile_bytes(&self, bytes: usize) {
         self.inner.tile_bytes.store(bytes.max(1), Ordering::Relaxed);
     }

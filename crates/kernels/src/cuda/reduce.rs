@@ -7,8 +7,8 @@ use super::{
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("reduce", include_str!("reduce.cu"));
 
-/// How rows and columns are divided among blocks, each of which computes one partial sum. Depends on the sizes
-/// only.
+/// How rows and columns are divided among blocks, each of which computes one partial sum. Depends on the
+/// sizes only.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pieces {
     /// Rows of one block.
@@ -105,8 +105,8 @@ pub(crate) fn fill_rows(
     }
 }
 
-/// A linear map with entries -1, 0 and 1: expands parameters to the entries of a matrix, or folds its gradient
-/// back.
+/// A linear map with entries -1, 0 and 1: expands parameters to the entries of a matrix, or folds its
+/// gradient back.
 #[derive(Debug)]
 pub(crate) struct SignedTable {
     entries: DeviceBuffer<i32>,

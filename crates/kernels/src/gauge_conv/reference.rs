@@ -26,7 +26,7 @@ fn self_map(op: &GaugeConv) -> SelfMap {
     }
 }
 
-/// The same as [`forward`](super::forward).
+/// Reference version of [`forward`](super::forward).
 ///
 /// # Errors
 /// Buffers of the wrong length, or invalid settings.
@@ -72,7 +72,7 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// The same as [`backward`](super::backward), each edge's message transposed.
+/// Reference version of [`backward`](super::backward), each edge's message transposed.
 ///
 /// # Errors
 /// Buffers of the wrong length, or invalid settings.

@@ -1,4 +1,4 @@
-//! The plain linear map of each row: `y = x W^T + bias`.
+//! The linear map of each row: `y = x W^T + bias`.
 //!
 //! One matrix product forward, two backward (`dx = dy W`, `dW += dy^T x`). Nothing is saved beyond
 //! `x`. Not equivariant unless the features are scalars.
@@ -19,9 +19,9 @@ const OPERATOR: &str = "linear";
 /// Settings of a linear map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Linear {
-    /// Numbers in a row of the input.
+    /// Width of the input.
     pub inputs: usize,
-    /// Numbers in a row of the output.
+    /// Width of the output.
     pub outputs: usize,
     /// True to add a bias.
     pub bias: bool,

@@ -4,7 +4,7 @@ use super::{Linear, OPERATOR};
 use crate::error::check_length;
 use crate::{KernelError, Real};
 
-/// The same as [`forward`](super::forward).
+/// Reference version of [`forward`](super::forward).
 ///
 /// # Errors
 /// Buffers of the wrong length.
@@ -29,7 +29,7 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// The same as [`backward`](super::backward).
+/// Reference version of [`backward`](super::backward).
 ///
 /// # Errors
 /// Buffers of the wrong length.

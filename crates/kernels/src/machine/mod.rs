@@ -1,8 +1,8 @@
 //! Measured memory bandwidth and matrix product speed of this machine: the limits that operators are compared
 //! with.
 //!
-//! Both return the fastest of a few repeats after a warm-up, with the memory and the threads that operators use.
-//! They take some tenths of a second; the copy needs half a gigabyte of memory.
+//! Both return the fastest of a few repeats after a warm-up, with the memory and the threads that operators
+//! use. They take some tenths of a second; the copy needs half a gigabyte of memory.
 
 pub mod cuda;
 

@@ -112,8 +112,7 @@ pub fn norm_backward(
     add_column_sums(device, of_bias.view(), shape, &dbias)
 }
 
-/// `y` = the gated nonlinearity of `x`: `vertices` rows of the output type from as many of the input
-/// type.
+/// `y` = the gated nonlinearity of `x`. `x` has `vertices` rows of the input type, `y` of the output type.
 ///
 /// # Errors
 /// Buffers of the wrong length, or a failed call.
@@ -149,7 +148,7 @@ pub fn gated_forward(
     }
 }
 
-/// Overwrites `dx`, the gradients of the gates among it.
+/// Overwrites `dx`, including the gradients of the gates.
 ///
 /// # Errors
 /// Buffers of the wrong length, or a failed call.

@@ -13,7 +13,7 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new("pool", include_str!("
 
 const GLOBAL: &str = "global pooling";
 const TRANSPORT: &str = "transport pooling";
-/// Pieces that the vertices of a mesh are cut into.
+/// Number of pieces of the vertices of a mesh.
 const PIECES: usize = 32;
 
 /// Checks sizes and returns the number of channels.
@@ -102,7 +102,7 @@ pub fn mean_backward(
     }
 }
 
-/// Maximum of scalars over each mesh, and the vertex that gave it (`[meshes, channels]`).
+/// Maximum of scalars over each mesh, and the vertex that attains it (`[meshes, channels]`).
 ///
 /// # Errors
 /// As [`mean`].
@@ -148,8 +148,7 @@ pub fn max(
     }
 }
 
-/// `dx` from `dy` of [`max`], with the arguments it saved; one that is not a vertex of its mesh is left
-/// out.
+/// `dx` from `dy` of [`max`], with the saved vertices. A saved vertex outside of its mesh is ignored.
 ///
 /// # Errors
 /// As [`mean`].

@@ -152,7 +152,7 @@ fn gradient_of_vertex<T: Real>(
         }
         return;
     }
-    // A length that is not above 0 is 0, or NaN: both are passed on.
+    // A length that is not above 0 is 0 or NaN; both are passed on.
     let unit = |part: T, length: T| {
         if length > T::zero() {
             scale * part / length

@@ -1,4 +1,4 @@
-//! The definition, in f64, one irrep after the other.
+//! The definition in f64, irrep by irrep.
 
 use super::{OPERATOR, Penalty, Regression};
 use crate::error::check_length;
@@ -54,7 +54,7 @@ pub fn backward<T: Real>(
     Ok(())
 }
 
-/// Visits the places of the components of each irrep of the counted vertices.
+/// Visits the indices of the components of each irrep of the counted vertices.
 fn for_each_irrep(regression: &Regression<'_>, vertices: usize, mut visit: impl FnMut(&[usize])) {
     for vertex in (0..vertices).filter(|&vertex| regression.counts(vertex)) {
         for (order, multiplicity) in regression.features.orders() {

@@ -1,6 +1,6 @@
-//! The regular nonlinearity on a GPU: samples in registers, with the batch normalisation before it applied
-//! while loading. Its backward pass makes the gradient of the normalised map twice, once for the sums over
-//! vertices and once for the result, and never stores it.
+//! The regular nonlinearity on a GPU: samples stay in registers, and the batch normalisation before it is
+//! applied while loading. The backward pass computes the gradient of the normalised features twice, once
+//! for the sums over vertices and once for the result, and never stores it.
 
 use super::{Regular, harmonic};
 use crate::KernelError;
@@ -15,12 +15,12 @@ use crate::{Activation, FeatureType};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("regular", include_str!("regular.cu"));
 
-/// Most harmonics that are written down in the source; more are computed by the kernel.
+/// Largest number of harmonics that are constants of the source; more are computed by the kernel.
 const MOST_LITERALS: usize = 4096;
-/// Vertices that one thread works on.
+/// Vertices of one thread.
 const VERTICES_OF_THREAD: usize = 4;
 
-/// A regular nonlinearity made ready for a device. Samples are always made by matrices.
+/// A regular nonlinearity prepared for a device.
 #[derive(Debug)]
 pub struct DevicePlan {
     config: Regular,
@@ -31,6 +31,8 @@ pub struct DevicePlan {
 }
 
 impl DevicePlan {
+    /// Prepares a nonlinearity.
+    ///
     /// # Errors
     /// Invalid settings, with the allowed range.
     pub fn new(config: &Regular) -> Result<Self, KernelError> {

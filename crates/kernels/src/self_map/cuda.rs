@@ -10,7 +10,7 @@ use crate::cuda::{
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
 
-/// The full matrices `[in, out]` of all orders, one after the other.
+/// The full matrices `[in, out]` of all orders, concatenated.
 #[derive(Debug)]
 struct Plan {
     blocks: Vec<(Block, usize)>,
@@ -82,7 +82,7 @@ impl SelfMap {
     }
 }
 
-/// Whether every order of `kind` is one of the blocks, so that products write all of it.
+/// True if every order of `kind` is one of the blocks, so that the products write all of it.
 fn covers(plan: &Plan, kind: &FeatureType) -> bool {
     plan.blocks.len() == kind.orders().count()
 }

@@ -1,4 +1,5 @@
-//! What comes from outside of the crate: kernels, memory and streams; and captured work on graphs of other sizes.
+//! What comes from outside of the crate: kernels, memory and streams; and captured work on graphs of other
+//! sizes.
 
 use super::*;
 use bytemuck::Pod;
