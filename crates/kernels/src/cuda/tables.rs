@@ -8,7 +8,8 @@ use std::sync::Arc;
 ///
 /// One row for every run of `vector` neighbouring channels, order by order: `[index of the cosine, index of
 /// the sine, order, index of the irrep]`, with indices into a feature vector. Order 0 has no sine; its
-/// index repeats that of the cosine. With `vector` 1 there is one row for each irrep.
+/// index repeats that of the cosine. With `vector` 1 there is one row for each irrep. `vector` must divide
+/// all multiplicities.
 ///
 /// # Errors
 /// Out of memory.
@@ -27,7 +28,7 @@ pub(crate) fn irrep_rows(kind: &FeatureType, vector: usize) -> Vec<[u32; 4]> {
     let mut before = 0;
     for (order, channels) in kind.orders() {
         let start = kind.range(order).start;
-        for channel in (0..channels).step_by(vector) {
+        for channel in (0..channels).step_by(vector.max(1)) {
             let cosine = start + channel;
             let sine = if order == 0 {
                 cosine
