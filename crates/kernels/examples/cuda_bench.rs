@@ -3,8 +3,8 @@
 //!
 //! Times are medians of 15 groups of 10 calls each, between two events on the stream, after a warm-up; a
 //! group goes through four sets of buffers in turn, so that they do not all stay in the cache. With
-//! `--profile` every operator runs a few times with its default settings, for a profiler to look at; the times
-//! are not measured then.
+//! `--profile` every operator runs a few times with its default settings, for a profiler to look at; the
+//! times are not measured then.
 
 use gemcnn_kernels::batch_norm::{BatchNorm, NormGroups};
 use gemcnn_kernels::cross_entropy::{Targets, cuda::DeviceTargets};

@@ -1,13 +1,13 @@
-//! Sizes that do not fit, told at the door of every operator.
+//! Errors of operators, and checks of their arguments.
 
 /// The label of a row without a label.
 pub(crate) const NO_LABEL: u32 = u32::MAX;
 
-/// Why an operator refuses its arguments.
+/// Why an operator rejects its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
-    /// A buffer of another length than the graph and the feature types ask for.
-    #[error("{operator}: `{buffer}` has {found} numbers, but needs {expected}")]
+    /// A buffer has the wrong length.
+    #[error("{operator}: `{buffer}` has {found} values, but needs {expected}")]
     Length {
         /// Name of the operator.
         operator: &'static str,
@@ -15,10 +15,10 @@ pub enum KernelError {
         buffer: &'static str,
         /// Its length.
         found: usize,
-        /// The length it needs.
+        /// The required length.
         expected: usize,
     },
-    /// A setting outside of what the operator allows.
+    /// A setting is out of range.
     #[error("{operator}: {problem}")]
     Setting {
         /// Name of the operator.
@@ -26,7 +26,7 @@ pub enum KernelError {
         /// What is wrong, and what is allowed.
         problem: String,
     },
-    /// A label that names no class.
+    /// A label is not a class.
     #[error(
         "{operator}: row {row} has the label {label}, but there are {classes} classes (labels count from 0; {ignore} marks a row without label)",
         ignore = NO_LABEL
@@ -38,7 +38,7 @@ pub enum KernelError {
         row: usize,
         /// Its label.
         label: u32,
-        /// How many classes there are.
+        /// Number of classes.
         classes: usize,
     },
     /// Arguments on different devices.
@@ -50,7 +50,7 @@ pub enum KernelError {
         /// Name of the operator.
         operator: &'static str,
     },
-    /// Graph arrays that do not fit together.
+    /// The arrays of a graph, or of clusters, do not fit together.
     #[error("graph arrays: {problem}")]
     Graph {
         /// What is wrong, and where.
@@ -71,7 +71,7 @@ pub fn check_length<T>(
     check_count(operator, buffer, values.len(), expected)
 }
 
-/// Checks the length of one buffer, wherever it lies.
+/// Checks the length of a buffer on any device.
 pub(crate) fn check_count(
     operator: &'static str,
     buffer: &'static str,
@@ -90,7 +90,7 @@ pub(crate) fn check_count(
     }
 }
 
-/// Checks that a buffer holds `vertices` rows of `width` numbers.
+/// Checks that a buffer holds `vertices` rows of `width` values.
 pub(crate) fn check_rows<T>(
     operator: &'static str,
     buffer: &'static str,

@@ -72,12 +72,12 @@ pub struct GraphSlices<'a, T> {
 /// ```
 /// use gemcnn_kernels::{EdgePhases, GraphSlices, GraphView};
 /// // Two vertices and the two directions of the edge between them, in memory of the caller.
-/// let east = EdgePhases { angle: [1.0, 0.0], transport: [1.0, 0.0] };
+/// let phases = [EdgePhases { angle: [1.0, 0.0], transport: [1.0, 0.0] }; 2];
 /// let graph = GraphView::new(GraphSlices {
 ///     offsets: &[0, 1, 2],
 ///     neighbours: &[1, 0],
 ///     reverse: &[1, 0],
-///     phases: &[east, east],
+///     phases: &phases,
 ///     radius: &[0.5, 0.5],
 ///     mesh_offsets: &[0, 2],
 /// })?;

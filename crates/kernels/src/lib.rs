@@ -1,10 +1,9 @@
-//! The operators that decide the speed of a gauge equivariant mesh network, forward and backward,
-//! on plain buffers.
+//! The operators of gauge equivariant mesh networks, forward and backward, on plain buffers.
 //!
-//! Features of a graph with `V` vertices are `V` rows of [`FeatureType::dimension`] numbers. An
-//! operator is a folder: its readable reference version beside the fast one, and the tests that
-//! compare them. Sizes are checked at the door ([`KernelError`]); inside, loops are branch-free.
-//! Work is spread over the current rayon pool, and results do not depend on the number of threads.
+//! Features of a graph with `V` vertices are `V` rows of [`FeatureType::dimension`] values. An operator is a
+//! folder with a readable reference version, a fast CPU version, a CUDA version, and tests that compare them.
+//! Every operator checks the sizes of its arguments ([`KernelError`]). On the CPU, work runs on the current
+//! rayon pool, and results do not depend on the number of threads.
 
 pub mod activation;
 pub mod aggregate;

@@ -13,10 +13,10 @@ pub struct Matrix<'a, T> {
 }
 
 impl<'a, T> Matrix<'a, T> {
-    /// `rows` rows of `columns` numbers each, one row every `row_stride` numbers.
+    /// A matrix of `rows` rows and `columns` columns, with `row_stride` values from one row to the next.
     ///
     /// # Panics
-    /// If the buffer does not hold the last entry: operators check sizes before.
+    /// If the buffer is too short. Operators check sizes before.
     pub fn new(data: &'a [T], rows: usize, columns: usize, row_stride: usize) -> Self {
         check_extent(data.len(), rows, columns, row_stride);
         Self {
@@ -40,7 +40,7 @@ impl<'a, T> Matrix<'a, T> {
     }
 }
 
-/// A matrix in a buffer that is written to; rows are contiguous.
+/// A matrix in a buffer for writing; rows are contiguous.
 #[derive(Debug)]
 pub struct MatrixMut<'a, T> {
     data: &'a mut [T],
@@ -50,10 +50,10 @@ pub struct MatrixMut<'a, T> {
 }
 
 impl<'a, T> MatrixMut<'a, T> {
-    /// `rows` rows of `columns` numbers each, one row every `row_stride` numbers.
+    /// A matrix of `rows` rows and `columns` columns, with `row_stride` values from one row to the next.
     ///
     /// # Panics
-    /// If the buffer does not hold the last entry: operators check sizes before.
+    /// If the buffer is too short. Operators check sizes before.
     pub fn new(data: &'a mut [T], rows: usize, columns: usize, row_stride: usize) -> Self {
         check_extent(data.len(), rows, columns, row_stride);
         assert!(row_stride >= columns || rows <= 1, "rows overlap");
@@ -76,7 +76,7 @@ fn check_extent(length: usize, rows: usize, columns: usize, row_stride: usize) {
     }
 }
 
-/// What becomes of the numbers in the destination of a product.
+/// What a product does with its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
     /// Overwritten.
@@ -88,7 +88,7 @@ pub enum Destination {
 /// `c = a b` or `c += a b`, on the calling thread.
 ///
 /// # Panics
-/// If the shapes do not fit: operators check sizes before.
+/// If the shapes do not agree. Operators check sizes before.
 pub fn product<T: Real>(
     c: &mut MatrixMut<'_, T>,
     destination: Destination,

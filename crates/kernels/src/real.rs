@@ -1,4 +1,4 @@
-//! The numbers that operators work on: f32 and f64.
+//! The number types of operators: f32 and f64.
 
 use crate::simd::Lanes;
 use bytemuck::Pod;
@@ -54,7 +54,7 @@ pub trait Real:
 }
 
 mod sealed {
-    /// What the operators need of f32 and f64 beyond arithmetic.
+    /// Requirements of the operators beyond arithmetic.
     pub trait Sealed: crate::simd::Lanes {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
@@ -94,7 +94,7 @@ macro_rules! exponentials_of_negative {
                 }
                 inverse
             };
-            // Not `max`, which would swallow NaN.
+            // Not `max`, which would drop NaN.
             let x = if self < $lowest { $lowest } else { self };
             let rounded: $float = x * std::$float::consts::LOG2_E + $round;
             let n = rounded - $round;

@@ -1,4 +1,4 @@
-//! Pointwise functions on a GPU.
+//! Activation functions on a GPU.
 
 use super::Activation;
 use crate::cuda::{
@@ -8,7 +8,7 @@ use crate::cuda::{
 pub(crate) const SOURCE: KernelSource =
     KernelSource::new("activation", include_str!("activation.cu"));
 
-/// The macros that choose a function.
+/// The macros that select an activation.
 pub(crate) fn defines(activation: &Activation) -> Vec<Define> {
     let number = match activation {
         Activation::Identity => 0,
@@ -25,7 +25,7 @@ pub(crate) fn defines(activation: &Activation) -> Vec<Define> {
     defines
 }
 
-/// Numbers as CUDA C++ reads them; a zero where there are none.
+/// A list of CUDA C++ literals; a zero if it is empty.
 pub(crate) fn literals(values: impl IntoIterator<Item = f64>) -> String {
     let list: Vec<String> = values
         .into_iter()
@@ -58,7 +58,7 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
     .into()
 }
 
-/// `y = f(x)`, number by number.
+/// `y = f(x)` for every value.
 ///
 /// # Errors
 /// `y` of another length than `x`, or a failed call.
@@ -74,7 +74,7 @@ pub fn forward(
     unsafe { function.over(x.len(), args![x, &y, x.len() as u64]) }
 }
 
-/// `dx = f'(x) dy`, number by number.
+/// `dx = f'(x) dy` for every value.
 ///
 /// # Errors
 /// `dy` or `dx` of another length than `x`, or a failed call.

@@ -11,7 +11,7 @@ use crate::{EdgePhases, FeatureType, GraphView, Real, Scratch};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Which way features flow along the edges.
+/// Direction of features along the edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From `q` to `p` along `p <- q`: angle `theta`, rotation by `g - theta`.
@@ -28,7 +28,7 @@ pub(crate) struct Row {
     pub harmonic: usize,
     /// Radial ring.
     pub ring: usize,
-    /// Where the sum lies in the result of a vertex.
+    /// Index of the sum in the result of a vertex.
     pub destination: usize,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Gather {
     harmonics: usize,
     radial: Radial,
     aggregation: Aggregation,
-    /// Whether the rows are just the harmonics in their order, on one ring.
+    /// True if the rows are the harmonics in order, on one ring.
     plain: bool,
 }
 
@@ -98,8 +98,8 @@ impl Gather {
         self.dimension
     }
 
-    /// Numbers in the table of one edge: its weights and rotations, and where the weights are not
-    /// just the harmonics, those too.
+    /// Length of the table of one edge: its weights and rotations, and its harmonics if they differ from the
+    /// weights.
     fn columns(&self) -> usize {
         let harmonics = if self.plain { 0 } else { self.harmonics };
         self.weight_columns() + 2 * self.highest_source_order + harmonics
@@ -561,8 +561,8 @@ struct BackwardTile<'a, T> {
 impl<T: Real> WithSimd for BackwardTile<'_, T> {
     type Output = ();
 
-    /// For every vertex `q`: over its reversed edges, the rows of `da_p` weighted and summed, turned
-    /// back, and added up.
+    /// For every vertex `q`: sums the rows of `da_p` with their weights, rotates the sum back, and adds it
+    /// up over the reversed edges.
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Self { op, graph, da, .. } = self;
@@ -613,7 +613,7 @@ impl<T: Real> WithSimd for BackwardTile<'_, T> {
     }
 }
 
-/// `first`, then each pair the one before turned by `step`.
+/// `first`, then each pair is the previous one rotated by `step`.
 #[inline(always)]
 fn powers<T: Real>(first: [T; 2], step: [T; 2], pairs: &mut [T]) {
     let [mut c, mut s] = first;

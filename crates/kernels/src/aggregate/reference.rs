@@ -1,4 +1,4 @@
-//! Gauge aggregation as its formula says it, edge by edge.
+//! Gauge aggregation exactly as in its formula, edge by edge.
 
 use super::Aggregate;
 use crate::{FeatureType, GraphView, KernelError, Real};
@@ -45,10 +45,10 @@ fn weight<T: Real>(
     scale * op.radial().weight(ring, graph.radius()[edge]) * harmonic
 }
 
-/// The same as [`forward`](super::forward).
+/// Reference version of [`forward`](super::forward).
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn forward<T: Real>(
     op: &Aggregate,
     graph: GraphView<'_, T>,
@@ -77,10 +77,10 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// The same as [`backward`](super::backward), scattered edge by edge.
+/// Reference version of [`backward`](super::backward), scattered edge by edge.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn backward<T: Real>(
     op: &Aggregate,
     graph: GraphView<'_, T>,

@@ -1,4 +1,4 @@
-//! Batch normalisation on a GPU: partial sums in f64, then one pass over the numbers.
+//! Batch normalisation on a GPU: partial sums in f64, then one pass over the features.
 
 use super::{BatchNorm, NormGradients, NormGroups, Normalisation, Origin};
 use crate::cuda::reduce::Pieces;
@@ -23,7 +23,7 @@ impl DeviceStatistics {
     /// Running statistics, for evaluation.
     ///
     /// # Errors
-    /// Lengths that differ, or a failed call.
+    /// Slices of different length, or a failed call.
     pub fn running(
         device: &CudaDevice,
         mean: DeviceSlice<'_, f32>,
@@ -45,13 +45,13 @@ impl DeviceStatistics {
         })
     }
 
-    /// Where they come from.
+    /// Origin of the statistics.
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// Moves running averages towards these statistics: `r <- (1 - momentum) r + momentum s`. A batch
-    /// without vertices leaves the averages alone.
+    /// Updates running averages: `r <- (1 - momentum) r + momentum s`. A batch without vertices changes
+    /// nothing.
     ///
     /// # Errors
     /// Running averages of another length than the statistics, or a failed call.
@@ -89,7 +89,7 @@ impl DeviceStatistics {
     /// Mean and variance, on the host.
     ///
     /// # Errors
-    /// Work that failed.
+    /// Failed work on the device.
     pub fn read(&self, device: &CudaDevice) -> Result<(Vec<f64>, Vec<f64>), CudaError> {
         Ok((self.mean.to_vec(device)?, self.variance.to_vec(device)?))
     }
@@ -135,7 +135,7 @@ impl Slots {
 
 /// `(scale, shift, centre, 1/deviation)` of every column.
 pub(crate) type Affine = DeviceBuffer<[f32; 4]>;
-/// What passes to every column through the statistics: `(C/V in order 0, w A/V)`.
+/// The terms of every column that pass through the statistics: `(C/V in order 0, w A/V)`.
 pub(crate) type Through = DeviceBuffer<[f32; 2]>;
 
 impl DeviceNormalisation<'_> {
@@ -173,8 +173,8 @@ impl DeviceNormalisation<'_> {
         Ok(affine)
     }
 
-    /// Adds to the gradients, from partial sums of `dy z` of all columns and of `dy` of those of order
-    /// 0, and gives what passes through the statistics.
+    /// Adds to the gradients, from partial sums of `dy z` of all columns and of `dy` of the columns of
+    /// order 0, and returns the terms of `dx` that pass through the statistics.
     pub(crate) fn finish_sums(
         &self,
         device: &CudaDevice,
@@ -228,7 +228,7 @@ impl NormGradients<DeviceSliceMut<'_, f32>> {
 /// Mean and variance of a batch: `x` is `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn statistics(
     device: &CudaDevice,
     config: &BatchNorm,
@@ -284,7 +284,7 @@ pub fn statistics(
 /// `y` = the normalised `x`; both are `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     normalisation: DeviceNormalisation<'_>,
@@ -312,7 +312,7 @@ pub fn forward(
 /// Overwrites `dx` and adds to the gradients of gamma and beta.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     normalisation: DeviceNormalisation<'_>,

@@ -1,4 +1,4 @@
-//! One pass over the map for the sums, one for the result, vectors over the columns.
+//! One pass over the features for the sums, one for the result, with SIMD vectors over the columns.
 
 use super::{
     BatchNorm, HostNormalisation, NormGradients, Normalisation, Origin, Statistics, moment_weight,
@@ -9,9 +9,9 @@ use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows that stay in the innermost cache between two steps on them.
+/// Rows that stay in the first-level cache between two passes.
 const CACHED_ROWS: usize = 32;
-/// Rows that one task normalises.
+/// Rows of one task.
 const TASK_ROWS: usize = 128;
 
 /// `sum (x - shift)` and `sum (x - shift)^2` of every column.
@@ -74,7 +74,7 @@ pub(super) fn statistics<T: Real>(
 ) -> Statistics {
     let width = config.kind.dimension();
     let scalars = config.kind.multiplicity(0);
-    // Order 0 is shifted by its first row: a large common offset then costs no digits.
+    // Order 0 is shifted by its first row, so that a large common offset does not cost precision.
     let shift: Vec<f64> = (0..width)
         .map(|column| match x.get(column) {
             Some(value) if column < scalars => value.as_f64(),

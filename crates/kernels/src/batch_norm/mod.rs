@@ -1,4 +1,4 @@
-//! Batch normalisation that commutes with changes of gauge.
+//! Gauge equivariant batch normalisation.
 //!
 //! Only order 0 may be shifted, and the two components of an order share one scale. Each irrep
 //! `(order, channel)` belongs to a statistic slot ([`NormGroups`]). Over all `V` vertices, with the
@@ -15,7 +15,7 @@
 //! regular nonlinearity: for `N >= 2B + 1` equidistant samples `s_t` of a channel, the mean of `s_t`
 //! is `x_0` and the mean of `s_t^2` is `x_0^2 + 1/2 sum_n (x_a^2 + x_b^2)`, so mean and variance
 //! over vertices and samples are the two lines above, and scaling and shifting samples is scaling
-//! all orders and shifting order 0. No sample is ever made. With scalars only, both groupings are
+//! all orders and shifting order 0. No samples are computed. With scalars only, both groupings are
 //! ordinary batch normalisation.
 //!
 //! Fused: one pass for the statistics, one for the result; the regular nonlinearity applies the
@@ -28,7 +28,7 @@
 //! dx = gamma / sqrt(var + epsilon) * (dy - [order 0] C/V - w z A/V).
 //! ```
 //!
-//! Statistics are summed in f64, over a number of partial sums that depends on `V` alone.
+//! Statistics are summed in f64, in partial sums whose number depends only on `V`.
 
 pub mod cuda;
 mod fast;
@@ -44,22 +44,22 @@ use std::ops::Range;
 /// Which irreps share their statistics, their gamma and their beta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NormGroups {
-    /// A slot for every irrep: those of order 0 channel by channel, then those of order 1, ...
+    /// One slot for each irrep: order by order, channel by channel.
     PerIrrep,
-    /// A slot for every channel, shared by all orders: all orders have the same multiplicity.
+    /// One slot for each channel, shared by all orders, which must have the same multiplicity.
     PerChannel,
 }
 
-/// The settings of a batch normalisation.
+/// Settings of a batch normalisation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchNorm {
     /// Type of input and output.
     pub kind: FeatureType,
     /// Which irreps share a slot.
     pub groups: NormGroups,
-    /// Added to the variance; 1e-5 by default.
+    /// Added to the variance (default 1e-5).
     pub epsilon: f64,
-    /// Share of the newest batch in the running statistics; 0.1 by default.
+    /// Weight of the current batch in the running statistics (default 0.1).
     pub momentum: f64,
 }
 
@@ -137,12 +137,12 @@ fn moment_weight(order: usize) -> f64 {
     if order == 0 { 1.0 } else { 0.5 }
 }
 
-/// Where statistics come from: whether they depend on the input.
+/// Origin of statistics: whether they depend on the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The input itself (training): gradients pass through them.
     Batch {
-        /// How many vertices they are from.
+        /// Number of vertices.
         vertices: usize,
     },
     /// Running averages (evaluation): they are constants.
@@ -156,7 +156,7 @@ pub struct Statistics {
     pub mean: Vec<f64>,
     /// Variance of each slot: the mean over the `V` vertices, not divided by `V - 1`.
     pub variance: Vec<f64>,
-    /// Where they come from.
+    /// Origin of the statistics.
     pub origin: Origin,
 }
 
@@ -171,9 +171,8 @@ impl Statistics {
         }
     }
 
-    /// Moves running averages towards these statistics: `r <- (1 - momentum) r + momentum s`. The
-    /// variance goes in as it normalises the batch, divided by `V`. A batch without vertices leaves
-    /// the averages alone.
+    /// Updates running averages: `r <- (1 - momentum) r + momentum s`. The variance is the biased one
+    /// (divided by `V`), as used for the batch. A batch without vertices changes nothing.
     ///
     /// # Errors
     /// Running averages of another length than the statistics.
@@ -278,7 +277,7 @@ impl<T: Real> NormGradients<&mut [T]> {
 /// Mean and variance of a batch: `x` is `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn statistics<T: Real>(
     config: &BatchNorm,
     vertices: usize,
@@ -294,7 +293,7 @@ pub fn statistics<T: Real>(
 /// `y` = the normalised `x`; both are `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn forward<T: Real>(
     normalisation: HostNormalisation<'_, T>,
     vertices: usize,
@@ -313,7 +312,7 @@ pub fn forward<T: Real>(
 /// Overwrites `dx` and adds to the gradients of gamma and beta.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn backward<T: Real>(
     normalisation: HostNormalisation<'_, T>,
     vertices: usize,

@@ -1,4 +1,4 @@
-//! The formulas of the module page, irrep by irrep, in f64.
+//! The formulas of the module documentation in f64, irrep by irrep.
 
 use super::{BatchNorm, HostNormalisation, NormGradients, Origin, Statistics, moment_weight};
 use crate::Real;
@@ -29,7 +29,7 @@ pub fn statistics<T: Real>(config: &BatchNorm, vertices: usize, x: &[T]) -> Stat
     }
 }
 
-/// `z = (x - mean)/sqrt(var + epsilon)` of one number, and `gamma/sqrt(var + epsilon)`.
+/// `z = (x - mean)/sqrt(var + epsilon)` of one value, and `gamma/sqrt(var + epsilon)`.
 fn standardised<T: Real>(
     normalisation: &HostNormalisation<'_, T>,
     slot: usize,

@@ -1,8 +1,8 @@
-//! The fused classifier on a GPU: logits of some rows at a time with cuBLAS, turned in place into their
-//! gradients, and used by both products before the next rows come.
+//! The fused classifier on a GPU: cuBLAS computes the logits of a tile of rows, which are replaced in place
+//! by their gradients and used by both products before the next tile.
 //!
-//! Rows of logits are padded with zeros to a multiple of 32 classes, and so is a copy of the weights, so
-//! that all three products work on aligned rows.
+//! Rows of logits, and a copy of the weights, are padded with zeros to a multiple of 32 classes, so that
+//! all three products work on aligned rows.
 
 use super::{Gradients, Map, OPERATOR, RowResults};
 use crate::cross_entropy::cuda::{
@@ -40,7 +40,7 @@ fn padded(classes: usize) -> usize {
     classes.next_multiple_of(32)
 }
 
-/// Rows whose logits exist at one time.
+/// Rows of a tile.
 fn chunk(device: &CudaDevice, stride: usize, rows: usize) -> usize {
     let fitting = device.tile_bytes() / (4 * stride);
     fitting.max(256).min(rows.max(1))
@@ -87,11 +87,11 @@ fn part<'a>(values: &'a Option<DeviceSliceMut<'_, u32>>, first: usize) -> Device
         .map_or(DeviceSlice::empty(), |values| values.view().from(first))
 }
 
-/// Loss and gradients for the gradient `dloss` of the loss; see the [module](super). Ranks are left to
-/// [`evaluate`].
+/// Loss and gradients for the gradient `dloss` of the loss; see the [module](super). Ranks are only
+/// computed by [`evaluate`].
 ///
 /// # Errors
-/// Sizes that do not fit, ranks asked for, or a failed call.
+/// Buffers of the wrong length, ranks requested, or a failed call.
 pub fn loss_and_gradients(
     device: &CudaDevice,
     classifier: &Classifier<'_>,
@@ -204,7 +204,7 @@ pub fn loss_and_gradients(
 /// Loss, predictions and ranks, without gradients.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn evaluate(
     device: &CudaDevice,
     classifier: &Classifier<'_>,

@@ -1,4 +1,4 @@
-//! The last linear map of a classifier, fused with softmax cross-entropy.
+//! The last linear layer of a classifier, fused with softmax cross-entropy.
 //!
 //! For features `h` `[rows, channels]`, weights `W` `[classes, channels]` and bias `b` the logits are
 //! `z = h W^T + b`, and the loss is that of [`cross_entropy`](crate::cross_entropy). With
@@ -8,17 +8,16 @@
 //! dh = P W        dW += P^T h        db += sum_v P_v
 //! ```
 //!
-//! Fused: logits, softmax and all three products, in one pass over tiles of at most 512 rows. The
-//! `rows x classes` logits never exist at once: a tile of them lives in scratch memory, is turned into
-//! `P` in place, is used by both products, and is overwritten by the next one. Nothing is saved for
-//! later and nothing is recomputed, because the loss is the last step: its gradient is known as soon
-//! as its value.
+//! Fused: logits, softmax and all three products, in one pass over tiles of at most 512 rows. The full
+//! `rows x classes` logits are never stored: a tile of them is computed in scratch memory, replaced by `P`
+//! in place, used by both products, and overwritten by the next tile. Nothing is saved and nothing is
+//! recomputed, because the loss is the last step: its gradient is known together with its value.
 //!
-//! A tile is stored by blocks of 256 classes, each `[rows of the tile, classes of the block]`, so that
-//! a task owns a block: it multiplies, finds peak and sum of exponentials of its part of every row, and
-//! later owns the same rows of `dW`. The parts of a row are joined in between. With few classes there
-//! are few blocks, and tasks are slabs of rows instead, each with its own `dW`, added up in order.
-//! Both numbers depend on the sizes only, so results do not depend on the number of threads.
+//! A tile is stored in blocks of 256 classes, each `[rows of the tile, classes of the block]`. A task owns
+//! a block: it computes the logits, the maximum and the sum of exponentials of its part of every row, and
+//! later the same rows of `dW`. The parts of a row are combined in between. With few classes there are few
+//! blocks; then tasks are slabs of rows, each with its own `dW`, added in order. Both numbers depend only
+//! on the sizes, so results do not depend on the number of threads.
 
 pub mod cuda;
 mod fast;

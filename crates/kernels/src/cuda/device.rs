@@ -17,22 +17,22 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-/// A GPU that operators run on. Clones are the same device.
+/// A GPU that operators run on. Clones refer to the same device.
 #[derive(Debug, Clone)]
 pub struct CudaDevice {
     pub(super) inner: Arc<Inner>,
     pub(super) lane: Lane,
 }
 
-/// Where work is queued.
+/// The stream that work is queued on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     Compute,
-    /// Copies to the device that run beside the work of the other lane.
+    /// Copies to the device that run beside the compute stream.
     Ahead,
 }
 
-/// Two handles are equal if they are clones: the same card opened twice has two streams.
+/// Devices are equal if they are clones: one GPU opened twice has two streams.
 impl PartialEq for CudaDevice {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
@@ -50,7 +50,7 @@ pub(super) struct Inner {
     pub driver: i32,
     total_memory: usize,
     pub stream: Arc<Stream>,
-    /// For copies that run ahead.
+    /// The stream of copies that run ahead.
     copies: Arc<Stream>,
     /// The thread whose work is being captured.
     pub capturing: Mutex<Option<ThreadId>>,
@@ -77,10 +77,10 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// Bytes that the gathered rows of a convolution, or the logits of a classifier, may take at a time.
+/// Default memory of a tile: the gathered rows of a convolution, or the logits of a classifier.
 const TILE_BYTES: usize = 256 << 20;
 
-/// Bytes that one copy to the device takes through pinned memory.
+/// Bytes of one copy through pinned memory.
 const STAGED_BYTES: usize = 32 << 20;
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -211,12 +211,12 @@ impl CudaDevice {
         })
     }
 
-    /// Number of the device.
+    /// Number of the device, from 0.
     pub fn ordinal(&self) -> usize {
         self.inner.ordinal
     }
 
-    /// Name of the card.
+    /// Name of the GPU.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
@@ -231,12 +231,12 @@ impl CudaDevice {
         (self.inner.driver / 1000, self.inner.driver % 1000 / 10)
     }
 
-    /// Bytes of memory on the card.
+    /// Bytes of memory on the GPU.
     pub fn total_memory(&self) -> usize {
         self.inner.total_memory
     }
 
-    /// Memory held and used by buffers.
+    /// Memory use of all buffers.
     pub fn memory(&self) -> MemoryUse {
         let (compute, ahead) = (self.inner.pool.usage(), self.inner.ahead_pool.usage());
         MemoryUse {
@@ -247,18 +247,18 @@ impl CudaDevice {
         }
     }
 
-    /// Makes the present use the new peak.
+    /// Sets the peak of the memory use to the present use.
     pub fn reset_peak_memory(&self) {
         self.inner.pool.reset_peak();
         self.inner.ahead_pool.reset_peak();
     }
 
-    /// How products are computed from now on.
+    /// Sets the precision of matrix products.
     pub fn set_product_mode(&self, mode: ProductMode) {
         self.inner.mode.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// How products are computed.
+    /// Precision of matrix products.
     pub fn product_mode(&self) -> ProductMode {
         if self.inner.mode.load(Ordering::Relaxed) == ProductMode::Tf32 as u8 {
             ProductMode::Tf32
@@ -267,20 +267,21 @@ impl CudaDevice {
         }
     }
 
-    /// Sets how many bytes gathered rows or logits may take at a time.
+    /// Sets the memory of a tile, in bytes: the gathered rows of a convolution, or the logits of a
+    /// classifier, that exist at one time.
     pub fn set_tile_bytes(&self, bytes: usize) {
         self.inner.tile_bytes.store(bytes.max(1), Ordering::Relaxed);
     }
 
-    /// How many bytes gathered rows or logits may take at a time.
+    /// Memory of a tile, in bytes.
     pub fn tile_bytes(&self) -> usize {
         self.inner.tile_bytes.load(Ordering::Relaxed)
     }
 
-    /// Memory for `length` numbers of unspecified value.
+    /// A buffer of `length` values that are not initialised.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn buffer<T: Pod>(&self, length: usize) -> Result<DeviceBuffer<T>, CudaError> {
         let pool = match self.lane {
             Lane::Compute => &self.inner.pool,
@@ -289,31 +290,31 @@ impl CudaDevice {
         DeviceBuffer::new(pool, length)
     }
 
-    /// `length` numbers whose bytes are zero.
+    /// A buffer of `length` values, all zero.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn zeros<T: Pod>(&self, length: usize) -> Result<DeviceBuffer<T>, CudaError> {
         let mut buffer = self.buffer(length)?;
         self.clear(buffer.view_mut())?;
         Ok(buffer)
     }
 
-    /// A copy of `values` on the device. The values are taken at once; the copy runs with the work
-    /// that follows.
+    /// A copy of `values` on the device. `values` may be changed or freed as soon as this returns; the copy
+    /// itself runs in stream order.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn upload<T: Pod>(&self, values: &[T]) -> Result<DeviceBuffer<T>, CudaError> {
         let mut buffer = self.buffer(values.len())?;
         self.write(buffer.view_mut(), values)?;
         Ok(buffer)
     }
 
-    /// Copies `values` to the device, as [`upload`](Self::upload) does.
+    /// Copies `values` to a slice of the device, as [`upload`](Self::upload) does.
     ///
     /// # Errors
-    /// Lengths that differ.
+    /// Slices of different length.
     pub fn write<T: Pod>(&self, to: DeviceSliceMut<'_, T>, values: &[T]) -> Result<(), CudaError> {
         check_count("copy to the device", "values", values.len(), to.len())?;
         if values.is_empty() {
@@ -330,10 +331,10 @@ impl CudaDevice {
         Ok(())
     }
 
-    /// Copies numbers to the host, after all work before.
+    /// Copies a slice to the host. Waits for all work queued before.
     ///
     /// # Errors
-    /// Lengths that differ, or work that failed.
+    /// Slices of different length, or failed work on the device.
     pub fn read<T: Pod>(
         &self,
         from: DeviceSlice<'_, T>,
@@ -357,10 +358,10 @@ impl CudaDevice {
         self.synchronise()
     }
 
-    /// Copies numbers within the device.
+    /// Copies a slice to another on the device, in stream order.
     ///
     /// # Errors
-    /// Lengths that differ.
+    /// Slices of different length.
     pub fn copy<T: Pod>(
         &self,
         from: DeviceSlice<'_, T>,
@@ -382,7 +383,7 @@ impl CudaDevice {
         })
     }
 
-    /// Sets all bytes to zero.
+    /// Sets all bytes of a slice to zero, in stream order.
     ///
     /// # Errors
     /// A failed call.
@@ -398,10 +399,10 @@ impl CudaDevice {
         })
     }
 
-    /// Waits for all work.
+    /// Waits for all work queued so far.
     ///
     /// # Errors
-    /// Work that failed.
+    /// Failed work on the device.
     pub fn synchronise(&self) -> Result<(), CudaError> {
         self.expect_no_capture("synchronisation")?;
         self.bind()?;

@@ -8,11 +8,11 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Numbers in the memory of a device.
+/// An array in device memory. Its memory returns to the pool of the device when it is dropped.
 #[derive(Debug)]
 pub struct DeviceBuffer<T: Pod> {
     pool: Arc<Pool>,
-    /// None for no numbers.
+    /// `None` for an empty buffer.
     block: Option<Block>,
     length: usize,
     kind: PhantomData<T>,
@@ -33,12 +33,12 @@ impl<T: Pod> DeviceBuffer<T> {
         })
     }
 
-    /// How many numbers.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
+    /// True if there are no values.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -47,7 +47,7 @@ impl<T: Pod> DeviceBuffer<T> {
         self.block.map_or(0, |block| block.address)
     }
 
-    /// All numbers, to be read.
+    /// The whole buffer for reading.
     pub fn view(&self) -> DeviceSlice<'_, T> {
         DeviceSlice {
             address: self.address(),
@@ -56,7 +56,7 @@ impl<T: Pod> DeviceBuffer<T> {
         }
     }
 
-    /// All numbers, to be written.
+    /// The whole buffer for writing.
     pub fn view_mut(&mut self) -> DeviceSliceMut<'_, T> {
         DeviceSliceMut {
             address: self.address(),
@@ -65,8 +65,7 @@ impl<T: Pod> DeviceBuffer<T> {
         }
     }
 
-    /// Copies other numbers over these, after all work before. Whoever shares the buffer sees them in the
-    /// work that follows.
+    /// Copies another buffer over this one, in stream order. All work queued afterwards sees the new values.
     ///
     /// # Errors
     /// Another length, or a failed call.
@@ -75,7 +74,7 @@ impl<T: Pod> DeviceBuffer<T> {
         self.overwrite_start(device, with.view())
     }
 
-    /// Copies `values` over the first numbers, as [`overwrite`](Self::overwrite).
+    /// Copies `values` to the start, as [`overwrite`](Self::overwrite).
     pub(super) fn overwrite_start(
         &self,
         device: &CudaDevice,
@@ -89,28 +88,28 @@ impl<T: Pod> DeviceBuffer<T> {
         device.copy(values, place.slice(0..values.len()))
     }
 
-    /// A copy, made after all work before.
+    /// A copy, made in stream order.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
         let copy = device.buffer(self.length)?;
         copy.overwrite(device, self)?;
         Ok(copy)
     }
 
-    /// Copies the numbers to the host, after all work before.
+    /// Copies the values to the host. Waits for all work queued before.
     ///
     /// # Errors
-    /// `values` of another length, or work that failed.
+    /// `values` of another length, or failed work on the device.
     pub fn read(&self, device: &CudaDevice, values: &mut [T]) -> Result<(), CudaError> {
         device.read(self.view(), values)
     }
 
-    /// The numbers, after all work before.
+    /// The values. Waits for all work queued before.
     ///
     /// # Errors
-    /// Work that failed.
+    /// Failed work on the device.
     pub fn to_vec(&self, device: &CudaDevice) -> Result<Vec<T>, CudaError> {
         let mut values = vec![T::zeroed(); self.length];
         self.read(device, &mut values)?;
@@ -126,7 +125,7 @@ impl<T: Pod> Drop for DeviceBuffer<T> {
     }
 }
 
-/// A part of a buffer that is read.
+/// A slice of device memory for reading.
 #[derive(Debug)]
 pub struct DeviceSlice<'a, T> {
     pub(super) address: u64,
@@ -158,7 +157,7 @@ impl<'a, T> DeviceSlice<'a, T> {
         }
     }
 
-    /// No numbers.
+    /// An empty slice.
     pub fn empty() -> Self {
         Self {
             address: 0,
@@ -167,17 +166,17 @@ impl<'a, T> DeviceSlice<'a, T> {
         }
     }
 
-    /// How many numbers.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
+    /// True if there are no values.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Some of the numbers; ends beyond the last number are moved there.
+    /// A part of the slice. A range that ends beyond the slice is shortened.
     pub fn slice(self, range: Range<usize>) -> Self {
         let end = range.end.min(self.length);
         let start = range.start.min(end);
@@ -193,18 +192,18 @@ impl<'a, T> DeviceSlice<'a, T> {
         self.address
     }
 
-    /// Whether `count` numbers of four bytes can be loaded at once from the start.
+    /// True if the start is aligned for a load of `count` values of four bytes.
     pub(crate) fn is_aligned(&self, count: usize) -> bool {
         self.address.is_multiple_of(4 * count as u64)
     }
 
-    /// The numbers from one place on.
+    /// The values from index `start` on.
     pub(crate) fn from(self, start: usize) -> Self {
         self.slice(start..self.length)
     }
 }
 
-/// A part of a buffer that is written.
+/// A slice of device memory for writing.
 #[derive(Debug)]
 pub struct DeviceSliceMut<'a, T> {
     pub(super) address: u64,
@@ -226,7 +225,7 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         }
     }
 
-    /// No numbers.
+    /// An empty slice.
     pub fn empty() -> Self {
         Self {
             address: 0,
@@ -235,17 +234,17 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         }
     }
 
-    /// How many numbers.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
+    /// True if there are no values.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The same numbers, to be read.
+    /// The same slice for reading.
     pub fn view(&self) -> DeviceSlice<'_, T> {
         DeviceSlice {
             address: self.address,
@@ -254,7 +253,7 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         }
     }
 
-    /// The same numbers for a shorter time.
+    /// The same slice with a shorter lifetime.
     pub fn reborrow(&mut self) -> DeviceSliceMut<'_, T> {
         DeviceSliceMut {
             address: self.address,
@@ -263,7 +262,7 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         }
     }
 
-    /// The first `count` numbers, or all if there are fewer, and the rest.
+    /// The first `count` values (all if there are fewer), and the rest.
     pub fn split_at(self, count: usize) -> (Self, Self) {
         let count = count.min(self.length);
         let part = |start: usize, length: usize| Self {
@@ -274,7 +273,7 @@ impl<'a, T> DeviceSliceMut<'a, T> {
         (part(0, count), part(count, self.length - count))
     }
 
-    /// Some of the numbers; ends beyond the last number are moved there.
+    /// A part of the slice. A range that ends beyond the slice is shortened.
     pub fn slice(self, range: Range<usize>) -> Self {
         let end = range.end.min(self.length);
         let start = range.start.min(end);

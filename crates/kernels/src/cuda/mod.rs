@@ -1,14 +1,14 @@
-//! Running operators on an NVIDIA GPU, without a CUDA toolkit at build time.
+//! Operators on an NVIDIA GPU, without a CUDA toolkit at build time.
 //!
-//! Nothing is loaded until [`CudaDevice::new`] is called. It looks for the driver, for NVRTC (which
-//! compiles the kernels, CUDA C++ in `.cu` files beside their operators, for the architecture of the
-//! card) and for cuBLAS (the large products), and says what is missing where one of them is not there
-//! ([`CudaError`]). The operators themselves stand beside their CPU versions, as `NAME::cuda`.
+//! [`CudaDevice::new`] loads the driver, NVRTC and cuBLAS, or says which of them is missing
+//! ([`CudaError`]). NVRTC compiles the kernels, CUDA C++ in `.cu` files beside their operators, for the
+//! architecture of the GPU; cuBLAS computes large matrix products. The GPU version of operator `NAME` is
+//! `NAME::cuda`. Operators outside of this crate use the same interface: see [`KernelSource`].
 //!
-//! All work of a device goes to one stream, in the order of the calls; nothing waits for the device
-//! but reading numbers back ([`DeviceBuffer::read`], [`DeviceBuffer::to_vec`]). Sums over vertices go
-//! through partial sums whose number depends on the sizes alone, without atomics, so the same inputs
-//! give the same bits on the same device.
+//! All work of a device runs on one stream, in the order of the calls. Only reading values back waits for
+//! the device ([`DeviceBuffer::read`], [`DeviceBuffer::to_vec`]). Sums over vertices use partial sums whose
+//! number depends on the sizes only, and no atomics, so the same inputs give the same bits on the same
+//! device.
 
 mod capture;
 mod compiler;

@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-/// How much device memory a pool holds.
+/// Device memory in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryUse {
-    /// Bytes in buffers that are alive.
+    /// Bytes of live buffers.
     pub live: usize,
-    /// The most bytes that were alive at once.
+    /// Largest value of `live` so far.
     pub peak: usize,
-    /// Bytes held from the driver: alive, or kept for reuse.
+    /// Bytes allocated from the driver: live, or kept for reuse.
     pub held: usize,
-    /// How often the driver was asked for memory.
+    /// Number of allocations from the driver.
     pub allocations: usize,
 }
 
@@ -46,12 +46,12 @@ pub(super) enum PoolLane {
     },
 }
 
-/// Memory from the driver.
+/// An allocation of the driver.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Block {
     pub address: u64,
     size: usize,
-    /// Recorded on the compute stream when it was given back; null in the pool of that stream.
+    /// Event on the compute stream, recorded when the block was given back; null in the pool of that stream.
     released: sys::CUevent,
 }
 
@@ -60,7 +60,7 @@ unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
 
-/// Blocks that are free, by their size.
+/// Free blocks by size.
 type FreeBlocks = BTreeMap<usize, Vec<Block>>;
 
 #[derive(Debug, Default)]
@@ -94,7 +94,7 @@ impl Drop for KeptBlocks {
     }
 }
 
-/// Takes a block of the size or a little more.
+/// Takes a free block of `size` to 1.25 `size` bytes.
 fn fitting(free: &mut FreeBlocks, size: usize) -> Option<Block> {
     let (&size, blocks) = free.range_mut(size..=size + size / 4).next()?;
     let block = blocks.pop();
@@ -229,7 +229,7 @@ impl Pool {
         })
     }
 
-    /// Gives everything that is free back to the driver, which waits for the device first.
+    /// Returns all free blocks to the driver, which first waits for the device.
     fn free_all(&self, state: &mut PoolState) {
         for block in std::mem::take(&mut state.free).into_values().flatten() {
             // SAFETY: the block came from `cuMemAlloc`, its event if any from `cuEventCreate`, and nobody
@@ -256,7 +256,7 @@ impl Pool {
         }
     }
 
-    /// Lets others have a block, after the work so far.
+    /// Makes a block available to work queued from now on.
     fn release(&self, state: &mut PoolState, block: Block) {
         if let PoolLane::Ahead { compute, .. } = &self.lane {
             let recorded_event = self.context.bind().and_then(|()| {
@@ -266,7 +266,7 @@ impl Pool {
                 })
             });
             if recorded_event.is_err() {
-                // A device that failed: nothing can be known of the block, so nobody gets it again.
+                // The device failed. The block may still be in use, so it is never reused.
                 return;
             }
         }
@@ -283,8 +283,8 @@ impl Drop for Pool {
     }
 }
 
-/// Sizes are rounded up, to 512 bytes below 1 MiB and to an eighth of a power of two above, so that
-/// batches of nearly the same size share blocks.
+/// Sizes are rounded up to multiples of 512 bytes, above 1 MiB to eighths of a power of two, so that batches
+/// of similar size share blocks.
 fn rounded(bytes: usize) -> usize {
     let unit = if bytes <= 1 << 20 {
         512

@@ -114,8 +114,18 @@ impl<'a> Operand<'a> {
         } else {
             (rows, columns)
         };
-        (batches - 1) * self.batch_stride + (rows - 1) * self.stride + columns
+        extent((rows, columns, batches), (self.stride, self.batch_stride))
     }
+}
+
+/// Numbers from the first to the last one of a batch of matrices, none of whose sizes is zero.
+fn extent(
+    (rows, columns, batches): (usize, usize, usize),
+    (stride, batch_stride): (usize, usize),
+) -> usize {
+    let last = (batches - 1).saturating_mul(batch_stride);
+    last.saturating_add((rows - 1).saturating_mul(stride))
+        .saturating_add(columns)
 }
 
 /// A batch of matrix products `c = a b` or `c += a b`, `[m, k] x [k, n]`, computed by cuBLAS in the
@@ -158,7 +168,7 @@ impl Product<'_> {
         }
         let fits = self.a.extent(m, k, batches) <= self.a.data.len()
             && self.b.extent(k, n, batches) <= self.b.data.len()
-            && (batches - 1) * batch_stride + (m - 1) * stride + n <= c.len();
+            && extent((m, n, batches), (stride, batch_stride)) <= c.len();
         if !fits {
             return Err(CudaError::Kernel(KernelError::Setting {
                 operator: "matrix product",

@@ -4,7 +4,7 @@ use super::CudaError;
 use super::error::driver;
 use cudarc::driver::sys;
 
-/// Pinned host memory that copies to the device go through, so that they need not wait.
+/// Pinned host memory for copies to the device, so that the calling thread does not wait.
 #[derive(Debug, Default)]
 pub(super) struct Staging {
     blocks: Vec<PinnedBlock>,
@@ -14,7 +14,7 @@ pub(super) struct Staging {
 struct PinnedBlock {
     address: *mut u8,
     size: usize,
-    /// Recorded after the last copy out of it.
+    /// Event recorded after the last copy from the block.
     copied: sys::CUevent,
 }
 
@@ -23,12 +23,12 @@ struct PinnedBlock {
 unsafe impl Send for Staging {}
 
 impl Staging {
-    /// Smallest block.
+    /// Smallest size of a block, in bytes.
     const LEAST: usize = 1 << 16;
-    /// Most blocks; then the oldest one is waited for.
+    /// Largest number of blocks. Further copies wait for a block.
     const MOST: usize = 64;
 
-    /// Copies bytes to the device on a stream; the context is current. The bytes are taken at once.
+    /// Copies bytes to the device on a stream. The context is current. `bytes` are read before this returns.
     pub fn copy(&mut self, bytes: &[u8], to: u64, stream: sys::CUstream) -> Result<(), CudaError> {
         let place = self.block(bytes.len())?;
         let block = &self.blocks[place];
@@ -79,7 +79,7 @@ impl Staging {
         Ok(self.blocks.len() - 1)
     }
 
-    /// Gives everything back; the context is current and the stream idle.
+    /// Frees all blocks. The context is current and the streams are idle.
     pub fn release(&mut self) {
         for block in self.blocks.drain(..) {
             // SAFETY: nothing uses the block any more.

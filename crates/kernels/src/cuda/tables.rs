@@ -1,4 +1,4 @@
-//! What kernels need to know about a feature type, on the device.
+//! Tables of feature types in device memory.
 
 use super::{Arg, CudaDevice, CudaError, DeviceBuffer, KernelSource, args, to_u32};
 use crate::FeatureType;
@@ -8,7 +8,8 @@ use std::sync::Arc;
 ///
 /// One row for every run of `vector` neighbouring channels, order by order: `[index of the cosine, index of
 /// the sine, order, index of the irrep]`, with indices into a feature vector. Order 0 has no sine; its
-/// index repeats that of the cosine. With `vector` 1 there is one row for each irrep.
+/// index repeats that of the cosine. With `vector` 1 there is one row for each irrep. `vector` must divide
+/// all multiplicities.
 ///
 /// # Errors
 /// Out of memory.
@@ -27,7 +28,7 @@ pub(crate) fn irrep_rows(kind: &FeatureType, vector: usize) -> Vec<[u32; 4]> {
     let mut before = 0;
     for (order, channels) in kind.orders() {
         let start = kind.range(order).start;
-        for channel in (0..channels).step_by(vector) {
+        for channel in (0..channels).step_by(vector.max(1)) {
             let cosine = start + channel;
             let sine = if order == 0 {
                 cosine
@@ -77,7 +78,7 @@ pub(crate) enum Share {
 /// number, the width of a row and the number of rows.
 ///
 /// # Safety
-/// As [`Launch::run`](super::device::Launch::run).
+/// As [`Launch::run`](super::Launch::run).
 pub(crate) unsafe fn over_irreps(
     device: &CudaDevice,
     (source, name): (KernelSource, &'static str),
@@ -104,7 +105,7 @@ pub(crate) unsafe fn over_irreps(
     unsafe { function.over(rows * threads, &[arguments, last].concat()) }
 }
 
-/// Multiplicities of several types, as a part of a key.
+/// A key of [`CudaDevice::table`] made of several types.
 pub(crate) fn key(kinds: &[&FeatureType]) -> Vec<usize> {
     let lists = kinds.iter().map(|kind| kind.multiplicities());
     lists

@@ -1,5 +1,5 @@
-//! The gauge convolution on a GPU: neighbours are gathered into rows of all terms of the result, for as
-//! many vertices at a time as fit the device's tile size, and every order of the result is one product.
+//! The gauge convolution on a GPU: neighbours are gathered into rows that hold all terms of the result, for
+//! as many vertices as fit in a tile, and every order of the result is one matrix product.
 
 use super::stacked::{Order, Stack};
 use super::{GaugeConv, OPERATOR, Weights};
@@ -13,20 +13,20 @@ use crate::cuda::{
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
 
-/// One direction of a convolution, ready for the device.
+/// One direction of a convolution, prepared for the device.
 #[derive(Debug)]
 struct Plan {
     gather: GatherPlan,
     orders: Vec<Order>,
-    /// Numbers in a gathered row.
+    /// Length of a gathered row.
     row: usize,
-    /// Numbers in all stacked weights.
+    /// Length of all stacked weights.
     weights: usize,
     /// Length of a result vector.
     result: usize,
     /// Stacked weights from weights.
     stack: SignedTable,
-    /// The product on tensor cores, where rows and weights are small enough.
+    /// The product on tensor cores, if rows and weights are small enough.
     fused: Option<Fused>,
     /// Gradients of the weights from those of the stacked ones.
     fold: SignedTable,
@@ -37,15 +37,15 @@ struct Plan {
 struct Fused {
     /// As [`TensorProduct::columns`].
     columns: DeviceBuffer<[u32; 8]>,
-    /// Numbers from one row to the next.
+    /// Stride of the rows.
     stride: usize,
-    /// Numbers in the stacked weights, with zeros for terms and columns that fill up a step.
+    /// Length of the stacked weights, with zeros for the terms and columns that complete a step.
     weights: usize,
     /// Stacked weights from weights.
     stack: SignedTable,
 }
 
-/// Most stacked weights that are read again for every block of vertices: 128 KiB stay in the caches.
+/// Largest number of stacked weights that every block of vertices reads again: 128 KiB stay in the caches.
 const MOST_FUSED_WEIGHTS: usize = 1 << 15;
 
 /// Terms of one step of a product on tensor cores, and columns of the result.
@@ -108,7 +108,7 @@ impl Fused {
     }
 }
 
-/// Place of a weight among those of its 16 columns: lane `4 g + t` of half `h` takes the terms `t`, `t + 4`,
+/// Index of a weight among those of its 16 columns: lane `4 g + t` of half `h` takes the terms `t`, `t + 4`,
 /// `t + 8` and `t + 12` of each step for the column `8 h + g`, one after the other.
 fn fragment_place(term: usize, column: usize) -> usize {
     let (step, term) = (term / STEP, term % STEP);
@@ -174,7 +174,7 @@ impl Plan {
         })
     }
 
-    /// Vertices whose gathered rows exist at one time.
+    /// Vertices of a tile.
     fn chunk(&self, device: &CudaDevice, vertices: usize) -> usize {
         let fitting = device.tile_bytes() / (4 * self.row.max(1));
         if fitting >= vertices {
@@ -184,7 +184,7 @@ impl Plan {
         }
     }
 
-    /// The product on tensor cores, if it is possible and wanted.
+    /// The product on tensor cores, if it is possible and the device uses tf32.
     fn fused(&self, device: &CudaDevice) -> Option<&Fused> {
         self.fused
             .as_ref()
@@ -268,7 +268,7 @@ impl GaugeConv {
 /// Overwrites `y` with the convolution of `x`.
 ///
 /// # Errors
-/// Buffers or settings that do not fit, or a failed call.
+/// Buffers of the wrong length, invalid settings, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     op: &GaugeConv,
@@ -326,10 +326,10 @@ pub fn forward(
     Ok(())
 }
 
-/// Overwrites `dx`, where it is wanted, and adds to the gradients of the weights.
+/// Overwrites `dx` if it is given, and adds to the gradients of the weights.
 ///
 /// # Errors
-/// Buffers or settings that do not fit, or a failed call.
+/// Buffers of the wrong length, invalid settings, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &CudaDevice,

@@ -9,7 +9,7 @@ use crate::{Destination, GraphView, Real, Scratch};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Numbers in a cache line: 16 of f32, more than one line of f64.
+/// Values that rows are aligned to: a cache line of f32, two of f64.
 const CACHE_LINE: usize = 16;
 
 /// Rounds up to whole cache lines.

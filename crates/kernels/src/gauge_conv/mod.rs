@@ -5,9 +5,9 @@
 //! K(theta) = rho_out(theta) W(r) rho_in(-theta),   W(r) = sum_r phi_r(r_pq) W_r  any matrix
 //! ```
 //!
-//! Fused: aggregation, radial profile, neighbour and self weights, bias. The sum over neighbours
-//! meets `theta` only through its harmonics, so neighbours are aggregated first
-//! ([`aggregate`](crate::aggregate)) and multiplied once for each vertex:
+//! Fused: aggregation, radial profile, neighbour and self weights, bias. The sum over neighbours depends on
+//! `theta` only through its harmonics, so neighbours are aggregated first ([`aggregate`](crate::aggregate))
+//! and multiplied by the weights once for each vertex:
 //!
 //! ```text
 //! y_p[m] = W_m A_p[cos m] + J W_m A_p[sin m],   J = [[0, -1], [1, 0]] on the two components
@@ -27,7 +27,7 @@
 //! where `W'_n` are the columns of `W` for input order `n`.
 //!
 //! Shapes: `x` is `[V, D_in]`, `y` is `[V, D_out]`, neighbour weights are `[rings, D_out, D_in]`, self
-//! weights as in [`self_map`], the bias has one number for each scalar output.
+//! weights as in [`self_map`], the bias has one value for each scalar output.
 
 pub mod cuda;
 mod fast;
@@ -46,7 +46,7 @@ const OPERATOR: &str = "gauge_conv";
 ///
 /// ```
 /// use gemcnn_kernels::gauge_conv::GaugeConv;
-/// // The worked example of the method: 0+1+1 to 1+3.
+/// // The worked example of the paper: 0+1+1 to 1+3.
 /// let conv = GaugeConv::new("1x0 + 2x1".parse()?, "1x1 + 1x3".parse()?);
 /// assert_eq!((conv.neighbour_count(), conv.self_count(), conv.bias_count()), (20, 4, 0));
 /// # Ok::<(), gemcnn_kernels::ParseTypeError>(())
@@ -59,13 +59,13 @@ pub struct GaugeConv {
     pub output: FeatureType,
     /// Number of radial rings.
     pub rings: usize,
-    /// Radius of the last ring; not used with one ring.
+    /// Radius of the last ring; unused with one ring.
     pub max_radius: f64,
     /// Scale of the sum over neighbours, and of the self term.
     pub aggregation: Aggregation,
-    /// Whether there is a self term.
+    /// True to add a self term.
     pub self_term: bool,
-    /// Whether a bias is added to order 0.
+    /// True to add a bias to order 0.
     pub bias: bool,
 }
 
@@ -87,7 +87,7 @@ crate::view::resolve_fields!(Weights {
 });
 
 impl GaugeConv {
-    /// The method's convolution: sum over neighbours, one ring, self term and bias.
+    /// The convolution of the paper: sum over neighbours, one ring, self term and bias.
     pub fn new(input: FeatureType, output: FeatureType) -> Self {
         Self {
             input,
@@ -184,7 +184,7 @@ impl GaugeConv {
 /// Overwrites `y` with the convolution of `x`.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn forward<T: Real>(
     op: &GaugeConv,
     graph: GraphView<'_, T>,
@@ -198,10 +198,10 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// Overwrites `dx`, where it is wanted, and adds to the gradients of the weights.
+/// Overwrites `dx` if it is given, and adds to the gradients of the weights.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &GaugeConv,

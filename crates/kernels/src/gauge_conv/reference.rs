@@ -1,4 +1,4 @@
-//! The gauge convolution as its formula says it: one matrix-vector product for each edge.
+//! The gauge convolution exactly as in its formula: one matrix-vector product for each edge.
 
 use super::{GaugeConv, Weights};
 use crate::aggregate::reference::{reversed, rotated};
@@ -26,10 +26,10 @@ fn self_map(op: &GaugeConv) -> SelfMap {
     }
 }
 
-/// The same as [`forward`](super::forward).
+/// Reference version of [`forward`](super::forward).
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn forward<T: Real>(
     op: &GaugeConv,
     graph: GraphView<'_, T>,
@@ -72,10 +72,10 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// The same as [`backward`](super::backward), each edge's message transposed.
+/// Reference version of [`backward`](super::backward), each edge's message transposed.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn backward<T: Real>(
     op: &GaugeConv,
     graph: GraphView<'_, T>,

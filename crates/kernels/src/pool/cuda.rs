@@ -13,10 +13,10 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new("pool", include_str!("
 
 const GLOBAL: &str = "global pooling";
 const TRANSPORT: &str = "transport pooling";
-/// Pieces that the vertices of a mesh are cut into.
+/// Number of pieces of the vertices of a mesh.
 const PIECES: usize = 32;
 
-/// Checks sizes, and gives the number of channels.
+/// Checks sizes and returns the number of channels.
 fn check(
     graph: DeviceGraphView<'_>,
     features: &FeatureType,
@@ -33,7 +33,7 @@ fn check(
 /// Mean of scalars over each mesh of a graph.
 ///
 /// # Errors
-/// Sizes that do not fit, features that are not scalars, or a failed call.
+/// Buffers of the wrong length, features that are not scalars, or a failed call.
 pub fn mean(
     device: &CudaDevice,
     graph: DeviceGraphView<'_>,
@@ -102,7 +102,7 @@ pub fn mean_backward(
     }
 }
 
-/// Maximum of scalars over each mesh, and the vertex that gave it (`[meshes, channels]`).
+/// Maximum of scalars over each mesh, and the vertex that attains it (`[meshes, channels]`).
 ///
 /// # Errors
 /// As [`mean`].
@@ -148,8 +148,7 @@ pub fn max(
     }
 }
 
-/// `dx` from `dy` of [`max`], with the arguments it saved; one that is not a vertex of its mesh is left
-/// out.
+/// `dx` from `dy` of [`max`], with the saved vertices. A saved vertex outside of its mesh is ignored.
 ///
 /// # Errors
 /// As [`mean`].
@@ -377,7 +376,7 @@ impl<'a> DeviceClusterView<'a> {
 /// Mean over each cluster of the features transported to its coarse vertex.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn pool(
     device: &CudaDevice,
     clusters: DeviceClusterView<'_>,
@@ -392,7 +391,7 @@ pub fn pool(
 /// `dx` from `dy` of [`pool`].
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn pool_backward(
     device: &CudaDevice,
     clusters: DeviceClusterView<'_>,
@@ -407,7 +406,7 @@ pub fn pool_backward(
 /// Features of each cluster transported back to its members.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn unpool(
     device: &CudaDevice,
     clusters: DeviceClusterView<'_>,
@@ -422,7 +421,7 @@ pub fn unpool(
 /// `dx` from `dy` of [`unpool`].
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn unpool_backward(
     device: &CudaDevice,
     clusters: DeviceClusterView<'_>,

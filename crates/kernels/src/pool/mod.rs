@@ -1,5 +1,5 @@
-//! Pooling: whole meshes to one row ([`global`]), and clusters of vertices to one vertex of a coarser
-//! graph and back ([`transport`]).
+//! Pooling over whole meshes ([`global`]), and over clusters of vertices with parallel transport to a
+//! coarser graph and back ([`transport`]).
 
 pub mod cuda;
 pub mod global;

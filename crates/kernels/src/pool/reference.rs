@@ -7,7 +7,7 @@ use crate::{FeatureType, KernelError, Real, irrep_dimension};
 /// [`global::mean`](super::global::mean).
 ///
 /// # Errors
-/// Sizes that do not fit, or features that are not scalars.
+/// Buffers of the wrong length, or features that are not scalars.
 pub fn mean<T: Real>(
     mesh_offsets: &[u32],
     features: &FeatureType,
@@ -28,7 +28,7 @@ pub fn mean<T: Real>(
 /// [`global::max`](super::global::max).
 ///
 /// # Errors
-/// Sizes that do not fit, or features that are not scalars.
+/// Buffers of the wrong length, or features that are not scalars.
 pub fn max<T: Real>(
     mesh_offsets: &[u32],
     features: &FeatureType,
@@ -53,7 +53,7 @@ pub fn max<T: Real>(
 /// [`transport::pool`](super::transport::pool).
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn pool<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,
@@ -80,7 +80,7 @@ pub fn pool<T: Real>(
 /// [`transport::unpool`](super::transport::unpool).
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn unpool<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,

@@ -1,7 +1,7 @@
 use super::transport::{ClusterArrays, ClusterParts, pool, pool_backward, unpool, unpool_backward};
 use super::{global, reference};
 use crate::testing::{check_close, check_threads, dot, random, turned};
-use crate::{FeatureType, Real};
+use crate::{FeatureType, KernelError, Real};
 
 /// Meshes of 0, 1 and many vertices.
 const MESHES: [u32; 6] = [0, 0, 1, 8, 5000, 5000];
@@ -61,17 +61,14 @@ fn the_gradient_of_a_maximum_goes_to_the_lowest_vertex_that_gave_it() {
     assert_eq!(dx, [0.0, 0.0, 1.0, 0.0, 0.0, 2.0, 5.0, 6.0]);
     vertices[0] = 3;
     let error = global::max_backward(&offsets, &features, &vertices, &dy, &mut dx).unwrap_err();
-    assert!(
-        error.to_string().contains("3 is not a vertex of mesh 0"),
-        "{error}"
-    );
+    assert!(matches!(error, KernelError::Setting { .. }), "{error}");
 }
 
 #[test]
 fn only_scalars_are_pooled_over_meshes_and_offsets_are_checked() {
     let vectors: FeatureType = "1x1".parse().unwrap();
     let error = global::mean(&[0, 1], &vectors, &[1.0, 2.0], &mut [0.0; 2]).unwrap_err();
-    assert!(error.to_string().contains("only scalars"), "{error}");
+    assert!(matches!(error, KernelError::Setting { .. }), "{error}");
     let scalars = FeatureType::scalars(1);
     for offsets in [&[][..], &[1, 2], &[0, 2, 1]] {
         assert!(global::mean(offsets, &scalars, &[1.0], &mut [0.0; 2]).is_err());
@@ -223,53 +220,38 @@ fn a_batch_is_the_clusters_of_each_graph_side_by_side() {
     assert_eq!(union.view().cluster_of(), [0, 1, 0, 2]);
     assert_eq!(union.view().phases()[3], [2f64.cos(), 2f64.sin()]);
 
-    let problem = |parts: ClusterParts<'_>| {
-        ClusterArrays::<f64>::union(&[two, parts])
-            .unwrap_err()
-            .to_string()
-    };
-    assert!(
-        problem(ClusterParts {
+    for wrong in [
+        ClusterParts {
             transport: &[0.0],
             ..one
-        })
-        .contains("graph 1: 1 transports")
-    );
-    assert!(
-        problem(ClusterParts {
+        },
+        ClusterParts {
             offsets: &[],
             ..one
-        })
-        .contains("no offsets")
-    );
-    assert!(
-        problem(ClusterParts {
+        },
+        ClusterParts {
             offsets: &[0, 4, 3],
             ..one
-        })
-        .contains("do not rise")
-    );
-    assert!(
-        problem(ClusterParts {
+        },
+        ClusterParts {
             members: &[0, 9, 1],
             ..one
-        })
-        .contains("vertex 9, which is not")
-    );
-    assert!(
-        problem(ClusterParts {
+        },
+        ClusterParts {
             members: &[0, 0, 1],
             ..one
-        })
-        .contains("vertex 0 twice")
-    );
-    assert!(
-        problem(ClusterParts {
+        },
+        ClusterParts {
             transport: &[0.0, f64::NAN, 0.0],
             ..one
-        })
-        .contains("vertex 1 is not finite")
-    );
+        },
+    ] {
+        let result = ClusterArrays::<f64>::union(&[two, wrong]);
+        assert!(
+            matches!(result, Err(KernelError::Graph { .. })),
+            "{wrong:?}"
+        );
+    }
 }
 
 #[test]

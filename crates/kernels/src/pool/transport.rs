@@ -8,8 +8,8 @@
 //! unpool:  y_f = rho(-g_f) x_c                         dx_c = sum_{f in c} rho(g_f) dy_f
 //! ```
 //!
-//! so each is the adjoint of the other up to the size of the cluster, and all four are a gather: over the
-//! members of a cluster, or from the cluster of a vertex. A cluster without members pools to 0.
+//! Each is the adjoint of the other up to the size of the cluster. All four are a gather: over the members
+//! of a cluster, or from the cluster of a vertex. An empty cluster pools to 0.
 //!
 //! Only `(cos, sin)` of `g_f` is stored; higher orders follow from the angle-addition recurrence. Nothing
 //! is saved for the backward pass.
@@ -22,7 +22,7 @@ use crate::{FeatureType, KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;
 
-/// Fewest vertices worth a task of their own.
+/// Smallest number of vertices of a task.
 const LEAST_VERTICES: usize = 64;
 const OPERATOR: &str = "transport pooling";
 
@@ -70,10 +70,10 @@ pub struct ClusterView<'a, T> {
 }
 
 impl<T: Real> ClusterArrays<T> {
-    /// Joins the clusters of several graphs, the vertices of each after those of the one before.
+    /// The disjoint union of clusters: the vertices of each graph follow those of the previous one.
     ///
     /// # Errors
-    /// Arrays that do not fit together, or a union that 32-bit indices cannot address.
+    /// [`KernelError::Graph`] for arrays that do not fit together, or a union too large for 32-bit indices.
     pub fn union(graphs: &[ClusterParts<'_>]) -> Result<Self, KernelError> {
         let vertices: usize = graphs.iter().map(|graph| graph.members.len()).sum();
         let clusters: usize = graphs.iter().map(|graph| graph.offsets.len()).sum();
@@ -269,7 +269,7 @@ fn check_clusters(
 /// ```
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn pool<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,
@@ -284,7 +284,7 @@ pub fn pool<T: Real>(
 /// `dx` `[fine, dimension]` from `dy` `[coarse, dimension]` of [`pool`].
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn pool_backward<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,
@@ -300,7 +300,7 @@ pub fn pool_backward<T: Real>(
 /// `[fine, dimension]`.
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn unpool<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,
@@ -315,7 +315,7 @@ pub fn unpool<T: Real>(
 /// `dx` `[coarse, dimension]` from `dy` `[fine, dimension]` of [`unpool`].
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn unpool_backward<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,

@@ -1,6 +1,6 @@
-//! The regular nonlinearity on a GPU: samples in registers, with the batch normalisation before it applied
-//! while loading. Its backward pass makes the gradient of the normalised map twice, once for the sums over
-//! vertices and once for the result, and never stores it.
+//! The regular nonlinearity on a GPU: samples stay in registers, and the batch normalisation before it is
+//! applied while loading. The backward pass computes the gradient of the normalised features twice, once
+//! for the sums over vertices and once for the result, and never stores it.
 
 use super::{Regular, harmonic};
 use crate::KernelError;
@@ -16,12 +16,12 @@ use crate::{Activation, FeatureType};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("regular", include_str!("regular.cu"));
 
-/// Most harmonics that are written down in the source; more are computed by the kernel.
+/// Largest number of harmonics that are constants of the source; more are computed by the kernel.
 const MOST_LITERALS: usize = 4096;
-/// Vertices that one thread works on.
+/// Vertices of one thread.
 const VERTICES_OF_THREAD: usize = 4;
 
-/// A regular nonlinearity made ready for a device. Samples are always made by matrices.
+/// A regular nonlinearity prepared for a device.
 #[derive(Debug, Clone)]
 pub struct DevicePlan {
     config: Regular,
@@ -32,8 +32,10 @@ pub struct DevicePlan {
 }
 
 impl DevicePlan {
+    /// Prepares a nonlinearity.
+    ///
     /// # Errors
-    /// Settings that are not allowed; the message says what is.
+    /// Invalid settings, with the allowed range.
     pub fn new(config: &Regular) -> Result<Self, KernelError> {
         let channels = config.check()?;
         let inputs = 2 * config.input.highest_order() + 1;
@@ -188,7 +190,7 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
 /// `y` = the nonlinearity of `x`.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     plan: &DevicePlan,
@@ -203,7 +205,7 @@ pub fn forward(
 /// `dx` from the same `x` and the gradient `dy` of the output.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     plan: &DevicePlan,
@@ -220,7 +222,7 @@ pub fn backward(
 /// `y` = the nonlinearity of the normalised `x`, which is not stored.
 ///
 /// # Errors
-/// Lengths or types that do not fit, or a failed call.
+/// Buffers of the wrong length, types that differ, or a failed call.
 pub fn forward_normalised(
     device: &CudaDevice,
     plan: &DevicePlan,
@@ -239,7 +241,7 @@ pub fn forward_normalised(
 /// `dx` through nonlinearity and normalisation; adds to the gradients of gamma and beta.
 ///
 /// # Errors
-/// Lengths or types that do not fit, or a failed call.
+/// Buffers of the wrong length, types that differ, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn backward_normalised(
     device: &CudaDevice,

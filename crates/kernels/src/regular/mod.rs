@@ -9,15 +9,15 @@
 //! y_a(m) = 2/N sum_t f(s_t) cos(m phi_t),  y_b(m) = 2/N sum_t f(s_t) sin(m phi_t),  m = 1..B'
 //! ```
 //!
-//! With `N >= 2B+1` and `f` the identity this is the identity; fewer samples are allowed and alias
-//! (then the identity becomes a projection that mixes orders). It commutes exactly with
-//! rotations by multiples of `2 pi / N`; the error for other angles falls as `1/N`, and is zero for
-//! a polynomial `f` of degree `k` once `N >= k B + B' + 1`.
+//! With `N >= 2B+1` and `f` the identity this is the identity. Fewer samples are allowed and alias (the
+//! identity becomes a projection that mixes orders). The map commutes exactly with rotations by multiples
+//! of `2 pi / N`. The error for other angles falls as `1/N`; it is zero for a polynomial `f` of degree `k`
+//! if `N >= k B + B' + 1`.
 //!
-//! Fused: sampling, function, projection, and on request the batch normalisation before them
-//! ([`forward_normalised`]), which is applied while loading; samples live in registers. Saved: the
-//! input. The backward pass makes the samples again. `x` has `V` rows of [`Regular::input`], `y`
-//! has `V` rows of [`Regular::output`].
+//! Fused: sampling, activation, projection, and optionally the batch normalisation before them
+//! ([`forward_normalised`]), which is applied while loading. Samples stay in registers. Saved: the input;
+//! the backward pass computes the samples again. `x` has `V` rows of [`Regular::input`], `y` has `V` rows
+//! of [`Regular::output`].
 
 pub mod cuda;
 mod fast;
@@ -31,22 +31,22 @@ use crate::{Activation, FeatureType, KernelError, Real, Resolve, Scratch};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The settings of a regular nonlinearity.
+/// Settings of a regular nonlinearity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Regular {
     /// Type of the input: the same multiplicity for every order from 0 to the band limit `B`.
     pub input: FeatureType,
-    /// Band limit `B'` of the output; that of the input by default.
+    /// Band limit `B'` of the output (default: that of the input).
     pub output_band_limit: usize,
     /// Number of samples `N`, from 1 to 65,536.
     pub samples: usize,
-    /// The pointwise function.
+    /// The activation `f`.
     pub activation: Activation,
 }
 
 const MOST_SAMPLES: usize = 1 << 16;
 const HIGHEST_BAND_LIMIT: usize = 1 << 10;
-/// Rows that one task works on.
+/// Rows of one task.
 const TASK_ROWS: usize = 64;
 
 impl Regular {
@@ -100,7 +100,7 @@ impl Regular {
 /// use gemcnn_kernels::Activation;
 /// let config = Regular::new("1x0 + 1x1".parse()?, 3, Activation::Relu);
 /// let plan = Plan::<f64>::new(&config)?;
-/// // The samples of (0, 1, 0) are 1, -1/2, -1/2; what is left of them is 1, 0, 0.
+/// // The samples of (0, 1, 0) are 1, -1/2, -1/2; ReLU maps them to 1, 0, 0.
 /// let mut y = [0.0; 3];
 /// regular::forward(&plan, 1, &[0.0, 1.0, 0.0], &mut y)?;
 /// assert!((y[0] - 1.0 / 3.0).abs() < 1e-15 && (y[1] - 2.0 / 3.0).abs() < 1e-15);
@@ -137,8 +137,10 @@ struct Shape {
 }
 
 impl<T: Real> Plan<T> {
+    /// Computes the matrices.
+    ///
     /// # Errors
-    /// Settings that are not allowed; the message says what is.
+    /// Invalid settings, with the allowed range.
     pub fn new(config: &Regular) -> Result<Self, KernelError> {
         let shape = Shape {
             channels: config.check()?,
@@ -187,7 +189,7 @@ impl<T: Real> Plan<T> {
     }
 }
 
-/// A block of rows of the input, and what is done to them.
+/// A block of rows of the input, with the operation.
 #[derive(Clone, Copy)]
 struct Rows<'a, T> {
     shape: Shape,
@@ -200,7 +202,7 @@ struct Rows<'a, T> {
 /// `y` = the nonlinearity of `x`.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     plan: &Plan<T>,
     vertices: usize,
@@ -213,7 +215,7 @@ pub fn forward<T: Real>(
 /// `dx` from the same `x` and the gradient `dy` of the output.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 pub fn backward<T: Real>(
     plan: &Plan<T>,
     vertices: usize,
@@ -237,7 +239,7 @@ pub fn backward<T: Real>(
 /// is batch normalisation of the samples (see [`crate::batch_norm`]).
 ///
 /// # Errors
-/// Lengths or types that do not fit.
+/// Buffers of the wrong length, or types that differ.
 pub fn forward_normalised<T: Real>(
     plan: &Plan<T>,
     normalisation: HostNormalisation<'_, T>,
@@ -251,11 +253,11 @@ pub fn forward_normalised<T: Real>(
     run_forward(operator, plan, Some(&affine), vertices, x, y)
 }
 
-/// `dx` through nonlinearity and normalisation; adds to the gradients of gamma and beta. `dx` holds
-/// the gradient of the normalised map in between, so no further map is needed.
+/// `dx` through nonlinearity and normalisation; adds to the gradients of gamma and beta. `dx` holds the
+/// gradient of the normalised features in between, so no further buffer is needed.
 ///
 /// # Errors
-/// Lengths or types that do not fit.
+/// Buffers of the wrong length, or types that differ.
 #[allow(clippy::too_many_arguments)]
 pub fn backward_normalised<T: Real>(
     plan: &Plan<T>,
@@ -344,7 +346,7 @@ fn check_normalisation<T: Real>(
 /// Entry `(t, k)` of the samples matrix: `1, cos phi_t, sin phi_t, cos 2 phi_t, sin 2 phi_t, ...`
 fn harmonic(t: usize, component: usize, samples: usize) -> f64 {
     let order = component.div_ceil(2);
-    // Reduced to one turn before it becomes an angle, so that high orders keep all digits.
+    // Reduced modulo one turn first, so that high orders keep full precision.
     let turn = (order * t % samples) as f64 / samples as f64;
     let angle = std::f64::consts::TAU * turn;
     if component % 2 == 1 || component == 0 {

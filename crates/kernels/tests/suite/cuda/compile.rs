@@ -1,21 +1,12 @@
-//! Compiles every kernel for the architectures that are supported, where NVRTC can be found. No GPU is
-//! needed: `pip install nvidia-cuda-nvrtc` in a virtual environment is enough.
+//! Every kernel compiles for the supported architectures. This needs NVRTC but no GPU:
+//! `pip install nvidia-cuda-nvrtc` in a virtual environment is enough.
 
+use super::available;
 use gemcnn_kernels::cuda::{CudaError, KernelSource, compile_for, nvrtc_version};
 use gemcnn_kernels::kernel_sources;
 
-/// Whether NVRTC is there; says so where it is not.
 fn nvrtc_is_there() -> bool {
-    match nvrtc_version() {
-        Ok((major, minor)) => {
-            println!("NVRTC {major}.{minor}");
-            true
-        }
-        Err(error) => {
-            println!("skipped: {error}");
-            false
-        }
-    }
+    available(nvrtc_version()).is_some()
 }
 
 #[test]
