@@ -28,6 +28,8 @@ fn device() -> Option<CudaDevice> {
     match CudaDevice::new(0) {
         Ok(device) => Some(device),
         Err(error) => {
+            let required = std::env::var("GEMCNN_REQUIRE_CUDA").is_ok_and(|value| value == "1");
+            assert!(!required, "a GPU is required: {error}");
             println!("skipped: {error}");
             None
         }
@@ -314,7 +316,7 @@ fn gauge_convolution() {
             };
             let [dn, ds, db] = &mut sums;
             let gradients = gauge_conv::Weights {
-                neighbour: dn,
+                neighbour: &mut dn[..],
                 self_term: ds,
                 bias: db,
             };
@@ -583,7 +585,7 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                 let normalisation = batch_norm::Normalisation {
                     config: &norm,
                     statistics,
-                    gamma: &wide_gamma,
+                    gamma: &wide_gamma[..],
                     beta: &wide_beta,
                 };
                 let mut z = vec![0.0; x.len()];
@@ -592,7 +594,7 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                 let backward = |dz: &[f64]| {
                     let (mut dx, (mut dgamma, mut dbeta)) = (vec![0.0; x.len()], zeros());
                     let mut gradients = batch_norm::NormGradients {
-                        gamma: &mut dgamma,
+                        gamma: &mut dgamma[..],
                         beta: &mut dbeta,
                     };
                     batch_norm::reference::backward(
@@ -645,7 +647,7 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                     };
                     let nan = |count: usize| poisoned(device, count);
                     let mut z = nan(x.len());
-                    norm_cuda::forward(device, &normalisation, rows, x.view(), z.view_mut())
+                    norm_cuda::forward(device, normalisation, rows, x.view(), z.view_mut())
                         .unwrap();
                     let start = |value: f32| up(&vec![value; slots]);
                     let (mut norm_dx, mut ndg, mut ndb) = (nan(x.len()), start(0.5), start(0.25));
@@ -655,12 +657,12 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                     };
                     norm_cuda::backward(
                         device,
-                        &normalisation,
+                        normalisation,
                         rows,
                         x.view(),
                         dz.view(),
                         norm_dx.view_mut(),
-                        &gradients,
+                        gradients,
                     )
                     .unwrap();
                     use regular::cuda as regular_cuda;
@@ -681,7 +683,7 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                     regular_cuda::forward_normalised(
                         device,
                         &plan,
-                        &normalisation,
+                        normalisation,
                         rows,
                         x.view(),
                         y.view_mut(),
@@ -695,12 +697,12 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                     regular_cuda::backward_normalised(
                         device,
                         &plan,
-                        &normalisation,
+                        normalisation,
                         rows,
                         x.view(),
                         dy.view(),
                         dx.view_mut(),
-                        &gradients,
+                        gradients,
                     )
                     .unwrap();
                     [z, norm_dx, ndg, ndb, plain_y, plain_dx, y, dx, dg, db]
@@ -1037,7 +1039,7 @@ fn fused_classifier() {
             vec![0.25; bias.len()],
         );
         let gradients = classifier::Gradients {
-            features: &mut dh,
+            features: &mut dh[..],
             weight: &mut dw,
             bias: &mut db,
         };
@@ -1461,8 +1463,17 @@ fn features_on_edges() {
                     cuda::reduce(device, &op, g, v.view(), given, reduce.view_mut()).unwrap();
                     let wanted = (Some(dv.view_mut()), Some(dw.view_mut()));
                     let (values, dy) = (v.view(), x.view());
-                    cuda::reduce_backward(device, &op, g, values, given, dy, wanted.0, wanted.1)
-                        .unwrap();
+                    cuda::reduce_backward(
+                        device,
+                        &op,
+                        g,
+                        Some(values),
+                        given,
+                        dy,
+                        wanted.0,
+                        wanted.1,
+                    )
+                    .unwrap();
                     let mut soft = poisoned(device, w.len());
                     let mut soft_dx = poisoned(device, w.len());
                     cuda::softmax(device, heads, g, scores.view(), soft.view_mut()).unwrap();

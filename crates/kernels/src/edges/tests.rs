@@ -67,7 +67,7 @@ fn check_fast<T: Real>(tolerance: f64) {
                 let ((mut dv, mut slow_dv), (mut dw, mut slow_dw)) =
                     (nan(values.len()), nan(given.len()));
                 let wanted = (Some(&mut dv[..]), Some(&mut dw[..]));
-                reduce_backward(&op, &graph, &values, w, &dy, wanted.0, wanted.1).unwrap();
+                reduce_backward(&op, &graph, Some(&values), w, &dy, wanted.0, wanted.1).unwrap();
                 reference::reduce_backward(
                     &op,
                     &graph,
@@ -79,7 +79,7 @@ fn check_fast<T: Real>(tolerance: f64) {
                 );
                 check_close(&dv, &slow_dv, tolerance, name);
                 check_close(&dw, &slow_dw, tolerance, name);
-                reduce_backward(&op, &graph, &values, w, &dy, None, None).unwrap();
+                reduce_backward(&op, &graph, None, w, &dy, None, None).unwrap();
             }
         }
         for heads in [0, 1, 3] {
@@ -128,7 +128,7 @@ fn backward_passes_are_adjoint() {
             let mut dw = vec![f64::NAN; w.len()];
             reduce(&op, &graph, &v, Some(&w), &mut y).unwrap();
             let wanted = (Some(&mut dv[..]), Some(&mut dw[..]));
-            reduce_backward(&op, &graph, &v, Some(&w), &dy, wanted.0, wanted.1).unwrap();
+            reduce_backward(&op, &graph, Some(&v), Some(&w), &dy, wanted.0, wanted.1).unwrap();
             assert_adjoint(name, dot(&y, &dy), &v, &dv);
             assert_adjoint(name, dot(&y, &dy), &w, &dw);
         }
@@ -289,7 +289,7 @@ fn settings_and_lengths_are_checked_and_threads_do_not_matter() {
         reduce_backward(
             &op,
             &graph,
-            &v.clone(),
+            Some(&v.clone()),
             None,
             &x,
             Some(&mut v),
