@@ -83,9 +83,9 @@ fn training(bencher: Bencher, threads: usize) {
         .bench_local(|| {
             pool.install(|| {
                 let gradients = Gradients {
-                    features: &mut dh,
-                    weight: &mut dw,
-                    bias: &mut db,
+                    features: &mut dh[..],
+                    weight: &mut dw[..],
+                    bias: &mut db[..],
                 };
                 let rows = Rows::default();
                 loss_and_gradients(

@@ -80,7 +80,7 @@ impl Layer {
     }
 
     fn forward(&mut self, graph: &GraphArrays<f32>) {
-        let [neighbour, self_term, bias] = &self.weights;
+        let [neighbour, self_term, bias] = self.weights.each_ref().map(|values| &values[..]);
         let weights = Weights {
             neighbour,
             self_term,
@@ -99,13 +99,13 @@ impl Layer {
 
     /// Takes the output for its own gradient.
     fn backward(&mut self, graph: &GraphArrays<f32>) {
-        let [neighbour, self_term, bias] = &self.weights;
+        let [neighbour, self_term, bias] = self.weights.each_ref().map(|values| &values[..]);
         let weights = Weights {
             neighbour,
             self_term,
             bias,
         };
-        let [neighbour, self_term, bias] = &mut self.gradients;
+        let [neighbour, self_term, bias] = self.gradients.each_mut().map(|values| &mut values[..]);
         let gradients = Weights {
             neighbour,
             self_term,

@@ -73,10 +73,10 @@ fn normalised_forward(bencher: Bencher, samples: usize) {
         let normalisation = Normalisation {
             config: &config,
             statistics: &statistics,
-            gamma: &[1.0; 16],
-            beta: &[0.0; 16],
+            gamma: &[1.0; 16][..],
+            beta: &[0.0; 16][..],
         };
-        regular::forward_normalised(&plan, &normalisation, VERTICES, &x, &mut y).unwrap();
+        regular::forward_normalised(&plan, normalisation, VERTICES, &x, &mut y).unwrap();
     });
 }
 
@@ -91,19 +91,19 @@ fn normalised_backward(bencher: Bencher, samples: usize) {
     let normalisation = Normalisation {
         config: &config,
         statistics: &statistics,
-        gamma: &[1.0; 16],
-        beta: &[0.0; 16],
+        gamma: &[1.0; 16][..],
+        beta: &[0.0; 16][..],
     };
     let (mut dgamma, mut dbeta) = ([0.0; 16], [0.0; 16]);
     bencher.bench_local(|| {
-        let gradients = &mut NormGradients {
-            gamma: &mut dgamma,
-            beta: &mut dbeta,
+        let gradients = NormGradients {
+            gamma: &mut dgamma[..],
+            beta: &mut dbeta[..],
         };
         let (x, dy, dx) = (&x, &dy, &mut dx);
         regular::backward_normalised(
             &plan,
-            &normalisation,
+            normalisation,
             VERTICES,
             x,
             dy,

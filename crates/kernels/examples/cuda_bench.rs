@@ -233,7 +233,7 @@ impl Bench {
         };
         let time = self.time(|set| {
             let (x, y) = (x[set].view(), y[set].view_mut());
-            regular::cuda::forward_normalised(&device, &plan, &normalisation, vertices, x, y)
+            regular::cuda::forward_normalised(&device, &plan, normalisation, vertices, x, y)
         })?;
         let label = format!("normalised regular nonlinearity, {vertices} vertices");
         self.line(&format!("{label}, forward"), time, work(2.0));
@@ -245,12 +245,12 @@ impl Bench {
             regular::cuda::backward_normalised(
                 &device,
                 &plan,
-                &normalisation,
+                normalisation,
                 vertices,
                 x[set].view(),
                 dy[set].view(),
                 dx[set].view_mut(),
-                &gradients,
+                gradients,
             )
         })?;
         self.line(&format!("{label}, backward"), time, work(3.0));

@@ -169,7 +169,7 @@ impl<'e, T: Real> Executor<'e, T> {
 /// ```
 /// use gemcnn_kernels::{Executor, HostScratch, OnDevice, Scratch, dispatch, elementwise};
 ///
-/// let (mut narrow, mut wide) = (Scratch::new(), Scratch::new());
+/// let (mut narrow, mut wide) = (Scratch::<f32>::new(), Scratch::new());
 /// let run = Executor::Host(HostScratch { narrow: &mut narrow, wide: &mut wide });
 /// let mut y = [0.0f32; 2];
 /// let (a, b) = (OnDevice::Host(&[1.0, 2.0][..]), OnDevice::Host(&[3.0, 4.0][..]));

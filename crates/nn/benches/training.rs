@@ -11,8 +11,8 @@ use gemcnn_mesh::shapes::{Cells, torus};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions};
 use gemcnn_nn::layers::Regular;
 use gemcnn_nn::{
-    Aggregation, FeatureType, GraphBatch, Method, Network, NetworkConfig, Optimiser, Parameters,
-    Rows, Stream, Tape, Targets, Workspace,
+    Aggregation, FeatureType, GraphBatch, Method, Module, Network, NetworkConfig, Optimiser,
+    Parameters, Rows, Stream, Tape, Targets, Workspace,
 };
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -40,7 +40,7 @@ fn features(kind: &FeatureType) -> Vec<f32> {
         .collect()
 }
 
-fn correspondence() -> NetworkConfig {
+fn correspondence() -> NetworkConfig<f32> {
     let regular = || Regular::relu(5).with_batch_norm();
     Network::builder(FeatureType::scalars(3))
         .aggregation(Aggregation::Mean)
@@ -67,8 +67,8 @@ struct Trainee {
 }
 
 impl Trainee {
-    fn new(config: NetworkConfig) -> Self {
-        let (network, parameters) = config.init::<f32>(1).expect("a valid network");
+    fn new(config: &NetworkConfig<f32>) -> Self {
+        let (network, parameters) = config.init(1).expect("a valid network");
         Self {
             optimiser: Optimiser::new(Method::adam(), &parameters).expect("valid settings"),
             features: features(network.input()),
@@ -100,12 +100,12 @@ impl Trainee {
                     class_weights: None,
                 };
                 self.network
-                    .classify(&mut tape, &self.batch, x, targets, Rows::default())
+                    .classify(&mut tape, (&self.batch).into(), x, targets, Rows::default())
             }
             None => {
                 let y = self
                     .network
-                    .forward(&mut tape, &self.batch, x)
+                    .forward(&mut tape, (&self.batch).into(), x)
                     .expect("types fit");
                 tape.mean_square(y, &self.zeros)
             }
@@ -136,7 +136,7 @@ impl Trainee {
         };
         let loss = self
             .network
-            .classify(&mut tape, &self.batch, x, targets, rows);
+            .classify(&mut tape, (&self.batch).into(), x, targets, rows);
         black_box(loss.expect("sizes fit"));
     }
 }
@@ -152,7 +152,12 @@ fn pool(threads: usize) -> ThreadPool {
         .expect("threads")
 }
 
-fn bench_step(bencher: Bencher, threads: usize, config: NetworkConfig, labels: Option<Vec<u32>>) {
+fn bench_step(
+    bencher: Bencher,
+    threads: usize,
+    config: &NetworkConfig<f32>,
+    labels: Option<Vec<u32>>,
+) {
     let pool = pool(threads);
     let mut trainee = Trainee::new(config);
     // The first steps fill the pool of buffers.
@@ -172,18 +177,18 @@ fn blocks(bencher: Bencher, threads: usize) {
         .residual(&hidden(), regular())
         .residual(&hidden(), regular())
         .residual(&hidden(), regular());
-    bench_step(bencher, threads, config, None);
+    bench_step(bencher, threads, &config, None);
 }
 
 #[divan::bench(name = "correspondence", args = THREADS, max_time = 10)]
 fn correspondence_step(bencher: Bencher, threads: usize) {
-    bench_step(bencher, threads, correspondence(), Some(labels()));
+    bench_step(bencher, threads, &correspondence(), Some(labels()));
 }
 
 #[divan::bench(args = THREADS, max_time = 6)]
 fn inference(bencher: Bencher, threads: usize) {
     let pool = pool(threads);
-    let mut trainee = Trainee::new(correspondence());
+    let mut trainee = Trainee::new(&correspondence());
     let labels = labels();
     let mut predictions = vec![0; VERTICES];
     bencher.bench_local(|| pool.install(|| trainee.predict(&labels, &mut predictions)));

@@ -6,9 +6,7 @@
 
 use gemcnn_kernels::irrep::Grouping;
 use gemcnn_nn::layers::Nonlinearity;
-use gemcnn_nn::{
-    Activation, Builder, FeatureType, Levels, Module, NnError, Real, Tape, Var,
-};
+use gemcnn_nn::{Activation, Builder, FeatureType, Levels, Module, NnError, Real, Tape, Var};
 
 /// Keeps the gradient of the norm finite at zero.
 const EPSILON: f64 = 1e-6;

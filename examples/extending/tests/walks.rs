@@ -50,7 +50,10 @@ fn the_nonlinearity_is_equivariant() {
         let mut workspace = Workspace::default();
         let mut tape = Tape::inference(&mut workspace, &parameters);
         let x = tape.input(kind.clone(), x)?;
-        Ok(layer.forward(&mut tape, (&batch).into(), x)?.values()?.to_vec())
+        Ok(layer
+            .forward(&mut tape, (&batch).into(), x)?
+            .values()?
+            .to_vec())
     });
 }
 
@@ -71,7 +74,9 @@ fn softsign_gradient(device: Device, x: &[f32]) -> (Vec<f32>, Vec<f32>) {
 #[test]
 fn the_operator_has_its_gradient_on_every_device() {
     let kind = FeatureType::scalars(1);
-    let y = run(&kind, &[-1.0f64, 0.0, 3.0], |tape, x| tape.apply(Softsign, [x]).unwrap());
+    let y = run(&kind, &[-1.0f64, 0.0, 3.0], |tape, x| {
+        tape.apply(Softsign, [x]).unwrap()
+    });
     assert_eq!(y, [-0.5, 0.0, 0.75]);
     // d/dx of mean_i y_i^2 by central differences.
     let x = [-2.0f32, -0.3, 0.4, 1.7];
@@ -149,7 +154,14 @@ fn a_configuration_trains_the_model_on_the_feature() {
     let config = RunConfig::parse(&text).unwrap();
     let run = RunDirectory::create(&folder.path().join("run")).unwrap();
     let (device, _) = Device::auto();
-    let outcome = train(&config, &run, &Cache::none(), &device, &mut Silent, &StopFlag::new());
+    let outcome = train(
+        &config,
+        &run,
+        &Cache::none(),
+        &device,
+        &mut Silent,
+        &StopFlag::new(),
+    );
     let Outcome::Finished { last } = outcome.unwrap() else {
         panic!("stopped")
     };

@@ -79,7 +79,7 @@ impl<T: Real> Problem<T> {
             predictions: vec![77; self.rows],
         };
         let gradients = Gradients {
-            features: &mut answer.features,
+            features: &mut answer.features[..],
             weight: &mut answer.weight,
             bias: &mut answer.bias,
         };
@@ -179,7 +179,7 @@ fn gradients_are_those_of_the_loss() {
     let (h, w, b) = (&problem.features, &problem.weight, &problem.bias);
     let (mut dh, mut dw, mut db) = (vec![0.0; h.len()], vec![0.0; w.len()], vec![0.0; b.len()]);
     let gradients = Gradients {
-        features: &mut dh,
+        features: &mut dh[..],
         weight: &mut dw,
         bias: &mut db,
     };

@@ -143,12 +143,12 @@ impl Reduce {
     fn check_device(
         &self,
         graph: DeviceGraphView<'_>,
-        values: DeviceSlice<'_, f32>,
+        values: (&'static str, DeviceSlice<'_, f32>),
         weights: Option<DeviceSlice<'_, f32>>,
-        (y_name, y): (&'static str, DeviceSlice<'_, f32>),
+        y: (&'static str, DeviceSlice<'_, f32>),
     ) -> Result<(), KernelError> {
         check_heads(OPERATOR, &self.features, self.heads)?;
-        check(&self.features, graph, (y_name, y), ("values", values))?;
+        check(&self.features, graph, y, values)?;
         match weights {
             Some(weights) => check_length(
                 OPERATOR,
@@ -173,7 +173,7 @@ pub fn reduce(
     weights: Option<DeviceSlice<'_, f32>>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check_device(graph, values, weights, ("y", y.view()))?;
+    op.check_device(graph, ("values", values), weights, ("y", y.view()))?;
     let (edges, share) = (graph.edges(), Share::IrrepsOfHeads(op.heads));
     let (kernel, rows) = ((SOURCE, "reduce"), graph.vertex_count());
     let arguments = args![
@@ -190,7 +190,7 @@ pub fn reduce(
     unsafe { over_irreps(device, kernel, &op.features, share, rows, arguments) }
 }
 
-/// Overwrites the gradients of [`reduce`] that are wanted.
+/// Overwrites the gradients of [`reduce`] that are wanted. `values` are needed for `dweights` alone.
 ///
 /// # Errors
 /// Settings or lengths that do not fit, or a failed call.
@@ -199,21 +199,22 @@ pub fn reduce_backward(
     device: &CudaDevice,
     op: &Reduce,
     graph: DeviceGraphView<'_>,
-    values: DeviceSlice<'_, f32>,
+    values: Option<DeviceSlice<'_, f32>>,
     weights: Option<DeviceSlice<'_, f32>>,
     dy: DeviceSlice<'_, f32>,
     dvalues: Option<DeviceSliceMut<'_, f32>>,
     dweights: Option<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
-    op.check_device(graph, values, weights, ("dy", dy))?;
     if let Some(dvalues) = dvalues {
-        check_length(OPERATOR, "dvalues", dvalues.view(), values.len())?;
+        op.check_device(graph, ("dvalues", dvalues.view()), weights, ("dy", dy))?;
         let weights = weights.unwrap_or(DeviceSlice::empty());
         weighted_spread(device, op, graph, weights, dy, &dvalues)?;
     }
     let Some(dweights) = dweights else {
         return Ok(());
     };
+    let values = values.unwrap_or(DeviceSlice::empty());
+    op.check_device(graph, ("values", values), weights, ("dy", dy))?;
     let (edge_count, edges) = (graph.edge_count(), graph.edges());
     check_length(OPERATOR, "dweights", dweights.view(), edge_count * op.heads)?;
     let kernel = (SOURCE, "reduce_backward_weights");

@@ -166,12 +166,12 @@ impl Reduce {
     fn check<T: Real>(
         &self,
         graph: GraphView<'_, T>,
-        values: &[T],
+        values: (&'static str, &[T]),
         weights: Option<&[T]>,
-        (y_name, y): (&'static str, &[T]),
+        y: (&'static str, &[T]),
     ) -> Result<(), KernelError> {
         check_heads(OPERATOR, &self.features, self.heads)?;
-        check(&self.features, graph, (y_name, y), ("values", values))?;
+        check(&self.features, graph, y, values)?;
         match weights {
             Some(weights) => {
                 check_rows(OPERATOR, "weights", weights, graph.edge_count(), self.heads)
@@ -193,12 +193,12 @@ pub fn reduce<T: Real>(
     weights: Option<&[T]>,
     y: &mut [T],
 ) -> Result<(), KernelError> {
-    op.check(graph, values, weights, ("y", y))?;
+    op.check(graph, ("values", values), weights, ("y", y))?;
     fast::reduce(op, graph, values, weights, y);
     Ok(())
 }
 
-/// Overwrites the gradients of [`reduce`] that are wanted.
+/// Overwrites the gradients of [`reduce`] that are wanted. `values` are needed for `dweights` alone.
 ///
 /// # Errors
 /// As [`reduce`].
@@ -206,19 +206,19 @@ pub fn reduce<T: Real>(
 pub fn reduce_backward<T: Real>(
     op: &Reduce,
     graph: GraphView<'_, T>,
-    values: &[T],
+    values: Option<&[T]>,
     weights: Option<&[T]>,
     dy: &[T],
     dvalues: Option<&mut [T]>,
     dweights: Option<&mut [T]>,
 ) -> Result<(), KernelError> {
-    op.check(graph, values, weights, ("dy", dy))?;
     if let Some(dvalues) = dvalues {
-        let width = op.features.dimension();
-        check_rows(OPERATOR, "dvalues", dvalues, graph.edge_count(), width)?;
+        op.check(graph, ("dvalues", dvalues), weights, ("dy", dy))?;
         fast::spread(op, graph, weights, dy, dvalues);
     }
     if let Some(dweights) = dweights {
+        let values = values.unwrap_or_default();
+        op.check(graph, ("values", values), weights, ("dy", dy))?;
         check_rows(OPERATOR, "dweights", dweights, graph.edge_count(), op.heads)?;
         fast::reduce_backward_weights(op, graph, values, dy, dweights);
     }

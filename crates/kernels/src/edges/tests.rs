@@ -1,4 +1,5 @@
 use super::*;
+use crate::GraphArrays;
 use crate::Scratch;
 use crate::aggregate::reference::rotated;
 use crate::gauge_conv::{self, GaugeConv};
@@ -42,15 +43,15 @@ fn check_fast<T: Real>(tolerance: f64) {
             let dy: Vec<T> = random(edges * width, 2);
             for frame in FRAMES {
                 let (mut fast, mut slow) = nan(dy.len());
-                gather(&features, frame, &graph, &x, &mut fast).unwrap();
-                reference::gather(&features, frame, &graph, &x, &mut slow);
+                gather(&features, frame, graph.view(), &x, &mut fast).unwrap();
+                reference::gather(&features, frame, graph.view(), &x, &mut slow);
                 check_close(&fast, &slow, tolerance, name);
-                spread(&features, frame, &graph, &x, &mut fast).unwrap();
-                reference::spread(&features, frame, &graph, &x, &mut slow);
+                spread(&features, frame, graph.view(), &x, &mut fast).unwrap();
+                reference::spread(&features, frame, graph.view(), &x, &mut slow);
                 check_close(&fast, &slow, tolerance, name);
                 let (mut fast, mut slow) = nan(x.len());
-                gather_backward(&features, frame, &graph, &dy, &mut fast).unwrap();
-                reference::gather_backward(&features, frame, &graph, &dy, &mut slow);
+                gather_backward(&features, frame, graph.view(), &dy, &mut fast).unwrap();
+                reference::gather_backward(&features, frame, graph.view(), &dy, &mut slow);
                 check_close(&fast, &slow, tolerance, name);
             }
         }
@@ -61,16 +62,17 @@ fn check_fast<T: Real>(tolerance: f64) {
             let dy: Vec<T> = random(vertices * width, 3);
             for w in [None, Some(&given[..])] {
                 let (mut fast, mut slow) = nan(dy.len());
-                reduce(&op, &graph, &values, w, &mut fast).unwrap();
-                reference::reduce(&op, &graph, &values, w, &mut slow);
+                reduce(&op, graph.view(), &values, w, &mut fast).unwrap();
+                reference::reduce(&op, graph.view(), &values, w, &mut slow);
                 check_close(&fast, &slow, tolerance, name);
                 let ((mut dv, mut slow_dv), (mut dw, mut slow_dw)) =
                     (nan(values.len()), nan(given.len()));
                 let wanted = (Some(&mut dv[..]), Some(&mut dw[..]));
-                reduce_backward(&op, &graph, &values, w, &dy, wanted.0, wanted.1).unwrap();
+                reduce_backward(&op, graph.view(), Some(&values), w, &dy, wanted.0, wanted.1)
+                    .unwrap();
                 reference::reduce_backward(
                     &op,
-                    &graph,
+                    graph.view(),
                     &values,
                     w,
                     &dy,
@@ -79,19 +81,19 @@ fn check_fast<T: Real>(tolerance: f64) {
                 );
                 check_close(&dv, &slow_dv, tolerance, name);
                 check_close(&dw, &slow_dw, tolerance, name);
-                reduce_backward(&op, &graph, &values, w, &dy, None, None).unwrap();
+                reduce_backward(&op, graph.view(), None, w, &dy, None, None).unwrap();
             }
         }
         for heads in [0, 1, 3] {
             let x: Vec<T> = random(edges * heads, 1);
             let dy: Vec<T> = random(edges * heads, 2);
             let (mut y, mut slow) = nan(x.len());
-            softmax(heads, &graph, &x, &mut y).unwrap();
-            reference::softmax(heads, &graph, &x, &mut slow);
+            softmax(heads, graph.view(), &x, &mut y).unwrap();
+            reference::softmax(heads, graph.view(), &x, &mut slow);
             check_close(&y, &slow, tolerance, name);
             let (mut dx, mut slow) = nan(x.len());
-            softmax_backward(heads, &graph, &y, &dy, &mut dx).unwrap();
-            reference::softmax_backward(heads, &graph, &y, &dy, &mut slow);
+            softmax_backward(heads, graph.view(), &y, &dy, &mut dx).unwrap();
+            reference::softmax_backward(heads, graph.view(), &y, &dy, &mut slow);
             check_close(&dx, &slow, tolerance, name);
         }
     }
@@ -112,11 +114,11 @@ fn backward_passes_are_adjoint() {
             let (x, dy) = (random(vertices * width, 1), random(edges * width, 2));
             let (mut y, mut dx) = (vec![f64::NAN; dy.len()], vec![f64::NAN; x.len()]);
             for frame in FRAMES {
-                gather(&features, frame, &graph, &x, &mut y).unwrap();
-                gather_backward(&features, frame, &graph, &dy, &mut dx).unwrap();
+                gather(&features, frame, graph.view(), &x, &mut y).unwrap();
+                gather_backward(&features, frame, graph.view(), &dy, &mut dx).unwrap();
                 assert_adjoint(name, dot(&y, &dy), &x, &dx);
-                spread(&features, frame, &graph, &x, &mut y).unwrap();
-                spread_backward(&features, frame, &graph, &dy, &mut dx).unwrap();
+                spread(&features, frame, graph.view(), &x, &mut y).unwrap();
+                spread_backward(&features, frame, graph.view(), &dy, &mut dx).unwrap();
                 assert_adjoint(name, dot(&y, &dy), &x, &dx);
             }
         }
@@ -126,9 +128,18 @@ fn backward_passes_are_adjoint() {
             let w: Vec<f64> = random(edges * op.heads, 3);
             let (mut y, mut dv) = (vec![f64::NAN; dy.len()], vec![f64::NAN; v.len()]);
             let mut dw = vec![f64::NAN; w.len()];
-            reduce(&op, &graph, &v, Some(&w), &mut y).unwrap();
+            reduce(&op, graph.view(), &v, Some(&w), &mut y).unwrap();
             let wanted = (Some(&mut dv[..]), Some(&mut dw[..]));
-            reduce_backward(&op, &graph, &v, Some(&w), &dy, wanted.0, wanted.1).unwrap();
+            reduce_backward(
+                &op,
+                graph.view(),
+                Some(&v),
+                Some(&w),
+                &dy,
+                wanted.0,
+                wanted.1,
+            )
+            .unwrap();
             assert_adjoint(name, dot(&y, &dy), &v, &dv);
             assert_adjoint(name, dot(&y, &dy), &w, &dw);
         }
@@ -143,10 +154,14 @@ fn softmax_rows_sum_to_one_and_have_the_gradient() {
         // Far beyond the range of the exponential.
         let scores: Vec<f64> = scores.iter().map(|x| 1000.0 * x).collect();
         let mut y = vec![f64::NAN; scores.len()];
-        softmax(heads, graph, &scores, &mut y).unwrap();
-        for vertex in (0..graph.vertex_count()).filter(|&v| !graph.row(v).is_empty()) {
+        softmax(heads, graph.view(), &scores, &mut y).unwrap();
+        for vertex in (0..graph.vertex_count()).filter(|&v| !graph.view().row(v).is_empty()) {
             for head in 0..heads {
-                let sum: f64 = graph.row(vertex).map(|edge| y[edge * heads + head]).sum();
+                let sum: f64 = graph
+                    .view()
+                    .row(vertex)
+                    .map(|edge| y[edge * heads + head])
+                    .sum();
                 assert!((sum - 1.0).abs() < 1e-14, "{name}: {sum}");
             }
         }
@@ -156,16 +171,16 @@ fn softmax_rows_sum_to_one_and_have_the_gradient() {
     let dy: Vec<f64> = random(x.len(), 3);
     let forward = |x: &[f64]| {
         let mut y = vec![f64::NAN; x.len()];
-        softmax(heads, graph, x, &mut y).unwrap();
+        softmax(heads, graph.view(), x, &mut y).unwrap();
         y
     };
     let mut dx = vec![f64::NAN; x.len()];
-    softmax_backward(heads, graph, &forward(&x), &dy, &mut dx).unwrap();
+    softmax_backward(heads, graph.view(), &forward(&x), &dy, &mut dx).unwrap();
     check_gradient(&x, &dx, |x| dot(&forward(x), &dy));
     // Masked edges, and a vertex whose edges are all masked.
     let mut masked = x;
     masked[0] = f64::NEG_INFINITY;
-    let last = graph.row(1);
+    let last = graph.view().row(1);
     masked[last.start * heads..last.end * heads].fill(f64::NEG_INFINITY);
     let y = forward(&masked);
     assert!(y[0] == 0.0 && y[heads] > 0.0 && y.iter().all(|y| y.is_finite()));
@@ -187,7 +202,7 @@ fn a_change_of_gauge_rotates_the_results() {
         let edges = graph.edge_count();
         // The frame of p of every edge, or no change in the frame of the edge.
         let of_edges: Vec<f64> = (0..angles.len())
-            .flat_map(|p| vec![angles[p]; graph.row(p).len()])
+            .flat_map(|p| vec![angles[p]; graph.view().row(p).len()])
             .collect();
         for frame in FRAMES {
             let seen = |values: &[f64]| match frame {
@@ -195,18 +210,25 @@ fn a_change_of_gauge_rotates_the_results() {
                 EdgeFrame::Edge => values.to_vec(),
             };
             let (mut y, mut moved_y) = (vec![0.0; edges * width], vec![0.0; edges * width]);
-            gather(&features, frame, &graph, &x, &mut y).unwrap();
-            gather(&features, frame, &moved, &moved_x, &mut moved_y).unwrap();
+            gather(&features, frame, graph.view(), &x, &mut y).unwrap();
+            gather(&features, frame, moved.view(), &moved_x, &mut moved_y).unwrap();
             check_close(&moved_y, &seen(&y), 1e-12, name);
-            spread(&features, frame, &graph, &x, &mut y).unwrap();
-            spread(&features, frame, &moved, &moved_x, &mut moved_y).unwrap();
+            spread(&features, frame, graph.view(), &x, &mut y).unwrap();
+            spread(&features, frame, moved.view(), &moved_x, &mut moved_y).unwrap();
             check_close(&moved_y, &seen(&y), 1e-12, name);
             let op = Reduce::sum(features.clone(), frame);
             let values: Vec<f64> = random(edges * width, 2);
             let weights: Vec<f64> = random(edges, 3);
             let (mut y, mut moved_y) = (vec![0.0; x.len()], vec![0.0; x.len()]);
-            reduce(&op, &graph, &values, Some(&weights), &mut y).unwrap();
-            reduce(&op, &moved, &seen(&values), Some(&weights), &mut moved_y).unwrap();
+            reduce(&op, graph.view(), &values, Some(&weights), &mut y).unwrap();
+            reduce(
+                &op,
+                moved.view(),
+                &seen(&values),
+                Some(&weights),
+                &mut moved_y,
+            )
+            .unwrap();
             check_close(&moved_y, &turned(&features, &y, &angles), 1e-12, name);
         }
     }
@@ -234,10 +256,18 @@ fn gather_product_and_reduce_are_a_gauge_convolution() {
             };
             let mut expected = vec![0.0; graph.vertex_count() * outputs];
             let mut scratch = Scratch::new();
-            gauge_conv::forward(&conv, &graph, &x, weights, &mut expected, &mut scratch).unwrap();
+            gauge_conv::forward(
+                &conv,
+                graph.view(),
+                &x,
+                weights,
+                &mut expected,
+                &mut scratch,
+            )
+            .unwrap();
 
             let mut gathered = vec![0.0; graph.edge_count() * inputs];
-            gather(&input, EdgeFrame::Edge, &graph, &x, &mut gathered).unwrap();
+            gather(&input, EdgeFrame::Edge, graph.view(), &x, &mut gathered).unwrap();
             let messages: Vec<f64> = gathered
                 .chunks_exact(inputs)
                 .flat_map(|u| weight.chunks_exact(inputs).map(move |row| dot(row, u)))
@@ -247,7 +277,7 @@ fn gather_product_and_reduce_are_a_gauge_convolution() {
                 ..Reduce::sum(output.clone(), EdgeFrame::Edge)
             };
             let mut y = vec![f64::NAN; expected.len()];
-            reduce(&op, &graph, &messages, None, &mut y).unwrap();
+            reduce(&op, graph.view(), &messages, None, &mut y).unwrap();
             check_close(&y, &expected, 1e-12, name);
         }
     }
@@ -260,10 +290,10 @@ fn frames_of_an_edge_differ_by_its_angle() {
     let x: Vec<f64> = random(graph.vertex_count() * 5, 1);
     let [at_vertex, at_edge] = FRAMES.map(|frame| {
         let mut y = vec![0.0; graph.edge_count() * 5];
-        gather(&features, frame, &graph, &x, &mut y).unwrap();
+        gather(&features, frame, graph.view(), &x, &mut y).unwrap();
         y
     });
-    let back = at_edge.chunks_exact(5).zip(graph.phases());
+    let back = at_edge.chunks_exact(5).zip(graph.view().phases());
     let back: Vec<f64> = back
         .flat_map(|(y, phases)| rotated(&features, phases.angle, y))
         .collect();
@@ -283,13 +313,13 @@ fn settings_and_lengths_are_checked_and_threads_do_not_matter() {
     };
     check_threads(|| {
         let (mut v, mut w, mut y) = (vec![0.0; edges * 8], scores.clone(), x.clone());
-        gather(&features, EdgeFrame::Edge, &graph, &x, &mut v).unwrap();
-        softmax(2, &graph, &scores, &mut w).unwrap();
-        reduce(&op, &graph, &v, Some(&w), &mut y).unwrap();
+        gather(&features, EdgeFrame::Edge, graph.view(), &x, &mut v).unwrap();
+        softmax(2, graph.view(), &scores, &mut w).unwrap();
+        reduce(&op, graph.view(), &v, Some(&w), &mut y).unwrap();
         reduce_backward(
             &op,
-            &graph,
-            &v.clone(),
+            graph.view(),
+            Some(&v.clone()),
             None,
             &x,
             Some(&mut v),
@@ -299,16 +329,16 @@ fn settings_and_lengths_are_checked_and_threads_do_not_matter() {
         (y, v, w)
     });
     let mut y = x.clone();
-    assert!(gather(&features, EdgeFrame::Edge, &graph, &x, &mut y).is_err());
+    assert!(gather(&features, EdgeFrame::Edge, graph.view(), &x, &mut y).is_err());
     let v = vec![0.0; edges * 8];
-    assert!(reduce(&op, &graph, &v, Some(&scores[1..]), &mut y).is_err());
+    assert!(reduce(&op, graph.view(), &v, Some(&scores[1..]), &mut y).is_err());
     for heads in [0, 3] {
         let uneven = Reduce {
             heads,
             ..op.clone()
         };
-        let problem = reduce(&uneven, &graph, &v, None, &mut y).unwrap_err();
+        let problem = reduce(&uneven, graph.view(), &v, None, &mut y).unwrap_err();
         assert!(matches!(problem, KernelError::Setting { .. }), "{problem}");
     }
-    assert!(softmax(2, &graph, &scores, &mut y).is_err());
+    assert!(softmax(2, graph.view(), &scores, &mut y).is_err());
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::activation;
-use crate::batch_norm::{self, BatchNorm, NormGroups, Statistics};
+use crate::batch_norm::{self, BatchNorm, NormGroups, Normalisation, Statistics};
 use crate::elementwise::rotate;
 use crate::testing::{check_close, check_gradient, check_threads, dot, random};
 
@@ -225,34 +225,34 @@ fn fused_is_one_after_the_other<T: Real>(tolerance: f64) {
             let normalisation = Normalisation {
                 config: &norm,
                 statistics: &statistics,
-                gamma: &gamma,
-                beta: &beta,
+                gamma: &gamma[..],
+                beta: &beta[..],
             };
             let (mut dgamma, mut dbeta) = (vec![T::one(); slots], vec![T::one(); slots]);
             let (mut rgamma, mut rbeta) = (dgamma.clone(), dbeta.clone());
             let (mut y, mut dx) = (dy.clone(), x.clone());
-            let mut fused = NormGradients {
-                gamma: &mut dgamma,
-                beta: &mut dbeta,
+            let fused = NormGradients {
+                gamma: &mut dgamma[..],
+                beta: &mut dbeta[..],
             };
             let plan = &Plan::new(&config).unwrap();
-            forward_normalised(plan, &normalisation, vertices, &x, &mut y).unwrap();
+            forward_normalised(plan, normalisation, vertices, &x, &mut y).unwrap();
             backward_normalised(
                 plan,
-                &normalisation,
+                normalisation,
                 vertices,
                 &x,
                 &dy,
                 &mut dx,
-                &mut fused,
+                fused,
                 scratch,
             )
             .unwrap();
 
             let (mut between, mut expected) = (x.clone(), x.clone());
             let mut apart = NormGradients {
-                gamma: &mut rgamma,
-                beta: &mut rbeta,
+                gamma: &mut rgamma[..],
+                beta: &mut rbeta[..],
             };
             batch_norm::reference::forward(&normalisation, &x, &mut between);
             check_close(&y, &apply(&config, &between), tolerance, "y");
@@ -290,25 +290,25 @@ fn threads_do_not_change_a_bit() {
         let normalisation = Normalisation {
             config: norm,
             statistics: &statistics,
-            gamma: &gamma,
-            beta: &beta,
+            gamma: &gamma[..],
+            beta: &beta[..],
         };
         let (mut dgamma, mut dbeta) = (vec![0.0; 16], vec![0.0; 16]);
-        let mut gradients = NormGradients {
-            gamma: &mut dgamma,
-            beta: &mut dbeta,
+        let gradients = NormGradients {
+            gamma: &mut dgamma[..],
+            beta: &mut dbeta[..],
         };
         let (mut y, mut dx) = (x.clone(), x.clone());
         let plan = &Plan::new(config).unwrap();
-        forward_normalised(plan, &normalisation, vertices, &x, &mut y).unwrap();
+        forward_normalised(plan, normalisation, vertices, &x, &mut y).unwrap();
         backward_normalised(
             plan,
-            &normalisation,
+            normalisation,
             vertices,
             &x,
             &y,
             &mut dx,
-            &mut gradients,
+            gradients,
             scratch,
         )
         .unwrap();
@@ -347,9 +347,9 @@ fn settings_and_lengths_are_checked() {
     let normalisation = Normalisation {
         config: &other,
         statistics: &statistics,
-        gamma: &[1f32; 3],
+        gamma: &[1f32; 3][..],
         beta: &[0f32; 3],
     };
-    let error = forward_normalised(&plan, &normalisation, 1, &[0.0; 6], &mut [0.0; 6]);
+    let error = forward_normalised(&plan, normalisation, 1, &[0.0; 6], &mut [0.0; 6]);
     assert!(error.unwrap_err().to_string().contains("3x0 + 3x1"));
 }

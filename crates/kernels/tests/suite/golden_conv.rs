@@ -97,7 +97,7 @@ fn outputs_and_gradients_equal_the_published_code() {
         let own = self_weights(&golden.data("self_weight"));
         assert_eq!(own.len(), self_map::parameter_count(&op.input, &op.output));
         let weights = Weights {
-            neighbour: &neighbour,
+            neighbour: &neighbour[..],
             self_term: &own,
             bias: &[],
         };
@@ -113,7 +113,7 @@ fn outputs_and_gradients_equal_the_published_code() {
         let mut dx = vec![0.0; x.len()];
         let (mut d_neighbour, mut d_own) = (vec![0.0; neighbour.len()], vec![0.0; own.len()]);
         let gradients = Weights {
-            neighbour: &mut d_neighbour,
+            neighbour: &mut d_neighbour[..],
             self_term: &mut d_own,
             bias: &mut [],
         };

@@ -25,6 +25,20 @@ pub trait Kernel<T: Real>: fmt::Debug + Send + Sync {
     ) -> Result<Box<dyn Module<T>>, NnError>;
 }
 
+/// A kernel that is chosen at run time.
+impl<T: Real, K: Kernel<T> + ?Sized> Kernel<T> for Arc<K> {
+    fn init(
+        &self,
+        config: &ConvConfig<T>,
+        name: &str,
+        types: [&FeatureType; 2],
+        moments: &[f64],
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, NnError> {
+        (**self).init(config, name, types, moments, builder)
+    }
+}
+
 /// Weights depend on the direction of the neighbour, equivariantly: a [`GemConv`](super::GemConv) of
 /// features of any type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

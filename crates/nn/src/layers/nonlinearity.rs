@@ -3,6 +3,7 @@
 use crate::{Builder, Module, NnError};
 use gemcnn_kernels::{FeatureType, Real};
 use std::fmt;
+use std::sync::Arc;
 
 /// Settings of a nonlinearity; the type of its output is known when the layer is made. Implement it to
 /// use a nonlinearity of your own in blocks and networks.
@@ -48,6 +49,34 @@ pub trait Nonlinearity<T: Real>: fmt::Debug + Send + Sync {
         output: &FeatureType,
         builder: &mut Builder<'_, T>,
     ) -> Result<Box<dyn Module<T>>, NnError>;
+}
+
+/// A nonlinearity that is chosen at run time.
+impl<T: Real, N: Nonlinearity<T> + ?Sized> Nonlinearity<T> for Arc<N> {
+    fn word(&self) -> &'static str {
+        (**self).word()
+    }
+
+    fn input(&self, output: &FeatureType) -> FeatureType {
+        (**self).input(output)
+    }
+
+    fn output(&self, input: &FeatureType) -> Result<FeatureType, NnError> {
+        (**self).output(input)
+    }
+
+    fn moments(&self, output: &FeatureType) -> Vec<f64> {
+        (**self).moments(output)
+    }
+
+    fn init(
+        &self,
+        name: &str,
+        output: &FeatureType,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, NnError> {
+        (**self).init(name, output, builder)
+    }
 }
 
 /// One channel of each order that occurs: enough to draw the moments of all channels.

@@ -74,25 +74,18 @@ impl SmallMatrix {
 }
 
 /// The neighbour kernels of the table from order `n` to order `m`, at one angle.
-///
-/// ```
-/// use gemcnn_nn::kernel_basis::neighbour_basis;
-/// assert_eq!(neighbour_basis(0, 0, 1.0).len(), 1);
-/// assert_eq!(neighbour_basis(0, 2, 1.0).len(), 2);
-/// assert_eq!(neighbour_basis(1, 2, 1.0).len(), 4);
-/// ```
 pub fn neighbour_basis(n: usize, m: usize, theta: f64) -> Vec<SmallMatrix> {
-    let turn = |factor: f64| (factor * theta).sin_cos();
+    let wave = |factor: f64| (factor * theta).sin_cos();
     let (rows, columns) = (irrep_dimension(m), irrep_dimension(n));
     let kernels: Vec<Vec<f64>> = match (n, m) {
         (0, 0) => vec![vec![1.0]],
         (n, 0) | (0, n) => {
-            let (s, c) = turn(n as f64);
+            let (s, c) = wave(n as f64);
             vec![vec![c, s], vec![s, -c]]
         }
         (n, m) => {
-            let (sm, cm) = turn(m as f64 - n as f64);
-            let (sp, cp) = turn((m + n) as f64);
+            let (sm, cm) = wave(m as f64 - n as f64);
+            let (sp, cp) = wave((m + n) as f64);
             vec![
                 vec![cm, -sm, sm, cm],
                 vec![sm, cm, -cm, sm],
@@ -165,13 +158,6 @@ pub struct KernelCount {
 }
 
 /// Free numbers of a convolution.
-///
-/// ```
-/// use gemcnn_nn::kernel_basis::{count_kernels, KernelCount};
-/// let (input, output) = ("1x0 + 2x1".parse()?, "1x1 + 1x3".parse()?);
-/// assert_eq!(count_kernels(&input, &output), KernelCount { neighbour: 20, own: 4 });
-/// # Ok::<(), gemcnn_nn::NnError>(())
-/// ```
 pub fn count_kernels(input: &FeatureType, output: &FeatureType) -> KernelCount {
     let mut count = KernelCount {
         neighbour: 0,
@@ -323,108 +309,116 @@ fn null_space(mut equations: Vec<Vec<f64>>, unknowns: usize) -> Vec<Vec<f64>> {
     .collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+const ANGLES: [f64; 7] = [-3.0, -1.7, -0.4, 0.0, 0.9, 1.3, 2.6];
 
-    const ANGLES: [f64; 7] = [-3.0, -1.7, -0.4, 0.0, 0.9, 1.3, 2.6];
+fn rank(vectors: &[Vec<f64>]) -> usize {
+    let unknowns = vectors.first().map_or(0, Vec::len);
+    unknowns - null_space(vectors.to_vec(), unknowns).len()
+}
 
-    fn rank(vectors: &[Vec<f64>]) -> usize {
-        let unknowns = vectors.first().map_or(0, Vec::len);
-        unknowns - null_space(vectors.to_vec(), unknowns).len()
-    }
+/// The kernels side by side as vectors of their values at many angles.
+fn sampled<K>(kernels: &[K], at: impl Fn(&K, f64) -> SmallMatrix) -> Vec<Vec<f64>> {
+    let sample = |kernel| {
+        (0..32)
+            .flat_map(|i| at(kernel, i as f64 * 0.39).values().to_vec())
+            .collect()
+    };
+    kernels.iter().map(sample).collect()
+}
 
-    /// The kernels side by side as vectors of their values at many angles.
-    fn sampled<K>(kernels: &[K], at: impl Fn(&K, f64) -> SmallMatrix) -> Vec<Vec<f64>> {
-        let sample = |kernel| {
-            (0..32)
-                .flat_map(|i| at(kernel, i as f64 * 0.39).values().to_vec())
-                .collect()
-        };
-        kernels.iter().map(sample).collect()
-    }
-
-    #[test]
-    fn the_table_is_correct() {
-        for (n, m) in (0..=4).flat_map(|n| (0..=4).map(move |m| (n, m))) {
-            for theta in ANGLES {
-                for g in ANGLES {
-                    let turned = neighbour_basis(n, m, theta - g);
-                    for (before, after) in neighbour_basis(n, m, theta).iter().zip(&turned) {
-                        let expected = SmallMatrix::irrep(m, -g)
-                            .times(before)
-                            .times(&SmallMatrix::irrep(n, g));
-                        for (a, b) in after.values().iter().zip(expected.values()) {
-                            assert!((a - b).abs() < 1e-12, "{n} -> {m} at {theta}, {g}");
-                        }
+#[test]
+fn the_table_is_correct() {
+    for (n, m) in (0..=4).flat_map(|n| (0..=4).map(move |m| (n, m))) {
+        for theta in ANGLES {
+            for g in ANGLES {
+                let rotated = neighbour_basis(n, m, theta - g);
+                for (before, after) in neighbour_basis(n, m, theta).iter().zip(&rotated) {
+                    let expected = SmallMatrix::irrep(m, -g)
+                        .times(before)
+                        .times(&SmallMatrix::irrep(n, g));
+                    for (a, b) in after.values().iter().zip(expected.values()) {
+                        assert!((a - b).abs() < 1e-12, "{n} -> {m} at {theta}, {g}");
                     }
                 }
-                for kernel in self_basis(n, m) {
-                    let left = SmallMatrix::irrep(m, theta).times(&kernel);
-                    let right = kernel.times(&SmallMatrix::irrep(n, theta));
-                    for (a, b) in left.values().iter().zip(right.values()) {
-                        assert!((a - b).abs() < 1e-12, "self {n} -> {m}");
-                    }
+            }
+            for kernel in self_basis(n, m) {
+                let left = SmallMatrix::irrep(m, theta).times(&kernel);
+                let right = kernel.times(&SmallMatrix::irrep(n, theta));
+                for (a, b) in left.values().iter().zip(right.values()) {
+                    assert!((a - b).abs() < 1e-12, "self {n} -> {m}");
                 }
             }
         }
     }
+}
 
-    #[test]
-    fn the_table_is_complete() {
-        for (n, m) in (0..=4).flat_map(|n| (0..=4).map(move |m| (n, m))) {
-            // Two orders more than needed: nothing new appears there.
-            for highest in [n + m, n + m + 2] {
-                let solved = solve_neighbour_constraint(n, m, highest);
-                let count = neighbour_basis(n, m, 0.0).len();
-                assert_eq!(solved.len(), count, "{n} -> {m}");
-                let places: Vec<usize> = (0..count).collect();
-                let table = sampled(&places, |&i, theta| neighbour_basis(n, m, theta)[i].clone());
-                let solved = sampled(&solved, FourierKernel::at);
-                assert_eq!(
-                    rank(&table),
-                    count,
-                    "the table of {n} -> {m} is independent"
-                );
-                assert_eq!(rank(&solved), count);
-                let both = [table, solved].concat();
-                assert_eq!(rank(&both), count, "{n} -> {m}: the same space");
-            }
-            let solved = solve_self_constraint(n, m);
-            let table = self_basis(n, m);
-            let count = table.len();
-            let values = |list: &[SmallMatrix]| -> Vec<Vec<f64>> {
-                list.iter().map(|k| k.values().to_vec()).collect()
-            };
-            assert_eq!(solved.len(), count, "self {n} -> {m}");
-            assert_eq!(rank(&values(&table)), count);
-            assert_eq!(rank(&[values(&table), values(&solved)].concat()), count);
-        }
-    }
-
-    #[test]
-    fn coefficients_and_kernels_at_zero_are_inverse_and_give_the_same_kernel() {
-        for (n, m) in (0..=3).flat_map(|n| (0..=3).map(move |m| (n, m))) {
+#[test]
+fn the_table_is_complete() {
+    for (n, m) in (0..=4).flat_map(|n| (0..=4).map(move |m| (n, m))) {
+        // Two orders more than needed: nothing new appears there.
+        for highest in [n + m, n + m + 2] {
+            let solved = solve_neighbour_constraint(n, m, highest);
             let count = neighbour_basis(n, m, 0.0).len();
-            let given: Vec<f64> = (0..count).map(|i| 0.7 - 0.4 * i as f64).collect();
-            let at_zero = kernel_at_zero(n, m, &given);
-            for (a, b) in coefficients(n, m, &at_zero).iter().zip(&given) {
-                assert!((a - b).abs() < 1e-15);
+            assert_eq!(solved.len(), count, "{n} -> {m}");
+            let places: Vec<usize> = (0..count).collect();
+            let table = sampled(&places, |&i, theta| neighbour_basis(n, m, theta)[i].clone());
+            let solved = sampled(&solved, FourierKernel::at);
+            assert_eq!(
+                rank(&table),
+                count,
+                "the table of {n} -> {m} is independent"
+            );
+            assert_eq!(rank(&solved), count);
+            let both = [table, solved].concat();
+            assert_eq!(rank(&both), count, "{n} -> {m}: the same space");
+        }
+        let solved = solve_self_constraint(n, m);
+        let table = self_basis(n, m);
+        let count = table.len();
+        let values = |list: &[SmallMatrix]| -> Vec<Vec<f64>> {
+            list.iter().map(|k| k.values().to_vec()).collect()
+        };
+        assert_eq!(solved.len(), count, "self {n} -> {m}");
+        assert_eq!(rank(&values(&table)), count);
+        assert_eq!(rank(&[values(&table), values(&solved)].concat()), count);
+    }
+}
+
+#[test]
+fn coefficients_and_kernels_at_zero_are_inverse_and_give_the_same_kernel() {
+    for (n, m) in (0..=3).flat_map(|n| (0..=3).map(move |m| (n, m))) {
+        let count = neighbour_basis(n, m, 0.0).len();
+        let given: Vec<f64> = (0..count).map(|i| 0.7 - 0.4 * i as f64).collect();
+        let at_zero = kernel_at_zero(n, m, &given);
+        for (a, b) in coefficients(n, m, &at_zero).iter().zip(&given) {
+            assert!((a - b).abs() < 1e-15);
+        }
+        for theta in ANGLES {
+            let rotated = SmallMatrix::irrep(m, theta)
+                .times(&at_zero)
+                .times(&SmallMatrix::irrep(n, -theta));
+            let mut sum = vec![0.0; rotated.values().len()];
+            for (kernel, c) in neighbour_basis(n, m, theta).iter().zip(&given) {
+                for (total, v) in sum.iter_mut().zip(kernel.values()) {
+                    *total += c * v;
+                }
             }
-            for theta in ANGLES {
-                let turned = SmallMatrix::irrep(m, theta)
-                    .times(&at_zero)
-                    .times(&SmallMatrix::irrep(n, -theta));
-                let mut sum = vec![0.0; turned.values().len()];
-                for (kernel, c) in neighbour_basis(n, m, theta).iter().zip(&given) {
-                    for (total, v) in sum.iter_mut().zip(kernel.values()) {
-                        *total += c * v;
-                    }
-                }
-                for (a, b) in turned.values().iter().zip(&sum) {
-                    assert!((a - b).abs() < 1e-12, "{n} -> {m}");
-                }
+            for (a, b) in rotated.values().iter().zip(&sum) {
+                assert!((a - b).abs() < 1e-12, "{n} -> {m}");
             }
         }
     }
+}
+
+#[test]
+fn counts_add_up() {
+    assert_eq!(neighbour_basis(0, 0, 1.0).len(), 1);
+    assert_eq!(neighbour_basis(0, 2, 1.0).len(), 2);
+    assert_eq!(neighbour_basis(1, 2, 1.0).len(), 4);
+    let (input, output) = ("1x0 + 2x1".parse().unwrap(), "1x1 + 1x3".parse().unwrap());
+    let expected = KernelCount {
+        neighbour: 20,
+        own: 4,
+    };
+    assert_eq!(count_kernels(&input, &output), expected);
 }

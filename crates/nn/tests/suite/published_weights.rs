@@ -7,7 +7,7 @@
 //!   transported features as a row vector: the transpose of `K(0)`, with channels outermost;
 //! - `self_weight` is `[basis, in, out]`; its second basis element of an order is
 //!   `[[0, -1], [1, 0]]`, so our `b` is its negative;
-//! - `bias` `[out channel, out component]` is added to every message before it is turned by
+//! - `bias` `[out channel, out component]` is added to every message before it is rotated by
 //!   `theta`: a kernel on a constant scalar. So the layer here gets one more scalar channel, which is 1
 //!   everywhere: its neighbour weights are the bias for each ring, its self weights the scalar part;
 //! - messages are averaged. With self loops in the edge list the self term is one of them:
@@ -17,9 +17,19 @@
 //!
 //! Features there are `[vertex, channel, component]`; [`to_layout`] and [`from_layout`] convert.
 
-use crate::layers::{GemConv, GemConvConfig};
-use crate::{Archive, Builder, GraphBatch, NnError, Parameters, Tape, Var};
-use gemcnn_kernels::{Aggregation, FeatureType, Real, irrep_dimension};
+use gemcnn_nn::layers::{GemConv, GemConvConfig};
+use gemcnn_nn::{
+    Aggregation, Archive, Builder, FeatureType, GraphBatch, Module, NnError, Parameters, Real,
+    Tape, Var, irrep_dimension,
+};
+
+/// An error about something stored.
+fn setting(what: impl Into<String>, problem: impl Into<String>) -> NnError {
+    NnError::Setting {
+        what: what.into(),
+        problem: problem.into(),
+    }
+}
 
 /// What the weights do not tell of a published convolution.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,7 +40,7 @@ pub struct PublishedOptions {
     pub max_radius: f64,
     /// Whether features of order above 0 are stored multiplied by the square root of 2. The published
     /// nonlinearity samples with an orthonormal matrix; on features `z = D x`, `D = diag(1, sqrt 2)`, the
-    /// [`RegularNonlinearity`](crate::layers::RegularNonlinearity) does the same for functions
+    /// [`Regular`](gemcnn_nn::layers::Regular) nonlinearity does the same for functions
     /// with `f(c s) = c f(s)` for `c > 0`, such as ReLU. The convolution on `z` is `D K D^-1`.
     pub scaled_orders: bool,
 }
@@ -102,7 +112,7 @@ impl PublishedConv {
         let one = tape.input(FeatureType::scalars(1), &ones)?;
         // The constant comes after the other scalars.
         let x = tape.concatenate(x, one)?;
-        self.conv.forward(tape, batch, x)
+        self.conv.forward(tape, batch.into(), x)
     }
 
     /// Type of the input, without the constant channel.
@@ -114,11 +124,6 @@ impl PublishedConv {
     pub fn output(&self) -> &FeatureType {
         &self.conv.config().output
     }
-
-    /// The layer on features with the constant channel.
-    pub fn conv(&self) -> &GemConv {
-        &self.conv
-    }
 }
 
 /// Refuses what has no equivariant counterpart in a published residual block: a skip map with a bias
@@ -129,7 +134,7 @@ impl PublishedConv {
 pub fn check_residual_block(archive: &Archive, prefix: &str) -> Result<(), NnError> {
     let bias = format!("{prefix}lin.bias");
     if archive.shape(&bias).is_some() {
-        return Err(NnError::setting(
+        return Err(setting(
             format!("tensor `{bias}`"),
             "the skip map adds a bias to every component, which is not gauge equivariant; no layer \
              here can express it. Train the block anew with an equivariant skip map",
@@ -158,11 +163,11 @@ impl<T: Real> Stored<T> {
     fn read(archive: &Archive, prefix: &str) -> Result<Self, NnError> {
         let bad = |name: &str, shape: &[usize], expected: String| {
             let problem = format!("has the shape {shape:?}, but should have {expected}");
-            NnError::setting(format!("tensor `{prefix}{name}`"), problem)
+            setting(format!("tensor `{prefix}{name}`"), problem)
         };
         let shape = |name: &str| {
             let full = format!("{prefix}{name}");
-            let missing = || NnError::setting(format!("tensor `{full}`"), "is missing");
+            let missing = || setting(format!("tensor `{full}`"), "is missing");
             archive
                 .shape(&full)
                 .map(<[usize]>::to_vec)
@@ -303,17 +308,19 @@ fn permuted<T: Real>(
     copy: impl Fn(usize, usize, &mut [T], &[T]),
 ) -> Result<Vec<T>, NnError> {
     let Some(channels) = kind.uniform_multiplicity().filter(|&channels| channels > 0) else {
-        return Err(NnError::setting(
+        return Err(setting(
             format!("type {kind}"),
             "the published code has the same multiplicity for every order",
         ));
     };
     let (width, components) = (kind.dimension(), kind.dimension() / channels);
-    crate::error::check_size(
-        format!("numbers in rows of {kind}"),
-        values.len() / width * width,
-        values.len(),
-    )?;
+    if !values.len().is_multiple_of(width) {
+        return Err(NnError::Size {
+            what: format!("numbers in rows of {kind}"),
+            expected: values.len() / width * width,
+            found: values.len(),
+        });
+    }
     let mut result = vec![T::zero(); values.len()];
     for (row, values) in result
         .chunks_exact_mut(width)

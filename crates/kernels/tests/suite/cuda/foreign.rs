@@ -158,7 +158,7 @@ fn convolve_on(stream: sys::CUstream) {
             on_host,
             &wide(&dy),
             &mut dx,
-            gauge_conv::WeightGradients {
+            gauge_conv::Weights {
                 neighbour: &mut dw[..],
                 self_term: &mut ds[..],
                 bias: &mut [][..],
@@ -172,7 +172,7 @@ fn convolve_on(stream: sys::CUstream) {
         let zeros = |count: usize| Foreign::new(&vec![0f32; count]);
         let mut found = [y.len(), dx.len(), dw.len(), ds.len()].map(zeros);
         let [fy, fdx, fdw, fds] = &mut found;
-        let on_device = gauge_conv::cuda::Weights {
+        let on_device = gauge_conv::Weights {
             neighbour: weights.view(),
             self_term: own.view(),
             bias: DeviceSlice::empty(),
@@ -188,7 +188,7 @@ fn convolve_on(stream: sys::CUstream) {
             on_device,
             dy.view(),
             Some(fdx.view_mut()),
-            gauge_conv::cuda::WeightGradients {
+            gauge_conv::Weights {
                 neighbour: fdw.view_mut(),
                 self_term: fds.view_mut(),
                 bias: DeviceSliceMut::empty(),
@@ -290,7 +290,7 @@ fn a_captured_step_runs_on_graphs_with_other_numbers_of_edges() {
     let weights = device.upload(&random(op.neighbour_count(), 3)).unwrap();
     let own = device.upload(&random(op.self_count(), 4)).unwrap();
     let step = |graph: &DeviceGraph| -> Result<[DeviceBuffer<f32>; 3], CudaError> {
-        let weights = gauge_conv::cuda::Weights {
+        let weights = gauge_conv::Weights {
             neighbour: weights.view(),
             self_term: own.view(),
             bias: DeviceSlice::empty(),
@@ -308,7 +308,7 @@ fn a_captured_step_runs_on_graphs_with_other_numbers_of_edges() {
             weights,
             dy.view(),
             Some(dx.view_mut()),
-            gauge_conv::cuda::WeightGradients {
+            gauge_conv::Weights {
                 neighbour: dw.view_mut(),
                 self_term: ds.view_mut(),
                 bias: DeviceSliceMut::empty(),

@@ -95,8 +95,8 @@ fn gauge_convolution() {
                 bias: &wb,
             };
             let [dn, ds, db] = &mut sums;
-            let gradients = gauge_conv::WeightGradients {
-                neighbour: dn,
+            let gradients = gauge_conv::Weights {
+                neighbour: &mut dn[..],
                 self_term: ds,
                 bias: db,
             };
@@ -124,7 +124,7 @@ fn gauge_convolution() {
                 let up = |values: &[f32]| device.upload(values).unwrap();
                 let (x, dy) = (up(&x), up(&dy));
                 let (neighbour, own, bias) = (up(&neighbour), up(&own), up(&bias));
-                let weights = gauge_conv::cuda::Weights {
+                let weights = gauge_conv::Weights {
                     neighbour: neighbour.view(),
                     self_term: own.view(),
                     bias: bias.view(),
@@ -141,7 +141,7 @@ fn gauge_convolution() {
                     y.view_mut(),
                 )
                 .unwrap();
-                let gradients = gauge_conv::cuda::WeightGradients {
+                let gradients = gauge_conv::Weights {
                     neighbour: dn.view_mut(),
                     self_term: ds.view_mut(),
                     bias: db.view_mut(),

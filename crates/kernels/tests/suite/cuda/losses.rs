@@ -96,7 +96,7 @@ fn fused_classifier() {
             vec![0.25; bias.len()],
         );
         let gradients = classifier::Gradients {
-            features: &mut dh,
+            features: &mut dh[..],
             weight: &mut dw,
             bias: &mut db,
         };
@@ -167,7 +167,7 @@ fn fused_classifier() {
             let mut dh = poisoned(device, h.len());
             let mut dw = device.upload(&vec![0.5; weight.len()]).unwrap();
             let mut db = device.upload(&vec![0.25; bias.len()]).unwrap();
-            let gradients = classifier::cuda::Gradients {
+            let gradients = classifier::Gradients {
                 features: dh.view_mut(),
                 weight: dw.view_mut(),
                 bias: db.view_mut(),

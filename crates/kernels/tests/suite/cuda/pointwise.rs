@@ -80,7 +80,7 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                 let normalisation = batch_norm::Normalisation {
                     config: &norm,
                     statistics,
-                    gamma: &wide_gamma,
+                    gamma: &wide_gamma[..],
                     beta: &wide_beta,
                 };
                 let mut z = vec![0.0; x.len()];
@@ -89,7 +89,7 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                 let backward = |dz: &[f64]| {
                     let (mut dx, (mut dgamma, mut dbeta)) = (vec![0.0; x.len()], zeros());
                     let mut gradients = batch_norm::NormGradients {
-                        gamma: &mut dgamma,
+                        gamma: &mut dgamma[..],
                         beta: &mut dbeta,
                     };
                     batch_norm::reference::backward(
@@ -134,7 +134,7 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                         norm_cuda::DeviceStatistics::running(device, gamma.view(), constant.view())
                             .unwrap()
                     };
-                    let normalisation = norm_cuda::Normalisation {
+                    let normalisation = batch_norm::Normalisation {
                         config: &norm,
                         statistics: &statistics,
                         gamma: gamma.view(),
@@ -142,22 +142,22 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                     };
                     let nan = |count: usize| poisoned(device, count);
                     let mut z = nan(x.len());
-                    norm_cuda::forward(device, &normalisation, rows, x.view(), z.view_mut())
+                    norm_cuda::forward(device, normalisation, rows, x.view(), z.view_mut())
                         .unwrap();
                     let start = |value: f32| up(&vec![value; slots]);
                     let (mut norm_dx, mut ndg, mut ndb) = (nan(x.len()), start(0.5), start(0.25));
-                    let gradients = norm_cuda::NormGradients {
+                    let gradients = batch_norm::NormGradients {
                         gamma: ndg.view_mut(),
                         beta: ndb.view_mut(),
                     };
                     norm_cuda::backward(
                         device,
-                        &normalisation,
+                        normalisation,
                         rows,
                         x.view(),
                         dz.view(),
                         norm_dx.view_mut(),
-                        &gradients,
+                        gradients,
                     )
                     .unwrap();
                     use regular::cuda as regular_cuda;
@@ -178,26 +178,26 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                     regular_cuda::forward_normalised(
                         device,
                         &plan,
-                        &normalisation,
+                        normalisation,
                         rows,
                         x.view(),
                         y.view_mut(),
                     )
                     .unwrap();
                     let (mut dg, mut db) = (start(0.5), start(0.25));
-                    let gradients = norm_cuda::NormGradients {
+                    let gradients = batch_norm::NormGradients {
                         gamma: dg.view_mut(),
                         beta: db.view_mut(),
                     };
                     regular_cuda::backward_normalised(
                         device,
                         &plan,
-                        &normalisation,
+                        normalisation,
                         rows,
                         x.view(),
                         dy.view(),
                         dx.view_mut(),
-                        &gradients,
+                        gradients,
                     )
                     .unwrap();
                     [z, norm_dx, ndg, ndb, plain_y, plain_dx, y, dx, dg, db]

@@ -77,7 +77,7 @@ fn features_on_edges() {
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device.clone());
     for graph in graphs() {
-        let on_device = CudaGraph::new(&device, &graph.narrow).unwrap();
+        let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
         let (vertices, edge_count) = (graph.wide.vertex_count(), graph.wide.edge_count());
         for (case, (text, heads)) in [
             ("16x0 + 16x1 + 16x2", 4),
@@ -102,25 +102,25 @@ fn features_on_edges() {
                 let at_edges = || vec![0.0; v.len()];
                 let at_vertices = || vec![0.0; x.len()];
                 let (mut gather, mut gather_dx) = (at_edges(), at_vertices());
-                edges::reference::gather(features, frame, &graph.wide, &wx, &mut gather);
+                edges::reference::gather(features, frame, graph.wide.view(), &wx, &mut gather);
                 edges::reference::gather_backward(
                     features,
                     frame,
-                    &graph.wide,
+                    graph.wide.view(),
                     &wv,
                     &mut gather_dx,
                 );
                 let (mut spread, mut spread_dx) = (at_edges(), at_vertices());
-                edges::reference::spread(features, frame, &graph.wide, &wx, &mut spread);
+                edges::reference::spread(features, frame, graph.wide.view(), &wx, &mut spread);
                 let sum = edges::Reduce::sum(features.clone(), frame);
-                edges::reference::reduce(&sum, &graph.wide, &wv, None, &mut spread_dx);
+                edges::reference::reduce(&sum, graph.wide.view(), &wv, None, &mut spread_dx);
                 // The weights of odd cases are ones.
                 let given = (case % 2 == 0).then_some(&ww[..]);
                 let (mut reduce, mut dv, mut dw) = (at_vertices(), at_edges(), vec![0.0; w.len()]);
-                edges::reference::reduce(&op, &graph.wide, &wv, given, &mut reduce);
+                edges::reference::reduce(&op, graph.wide.view(), &wv, given, &mut reduce);
                 edges::reference::reduce_backward(
                     &op,
-                    &graph.wide,
+                    graph.wide.view(),
                     &wv,
                     given,
                     &wx,
@@ -129,8 +129,14 @@ fn features_on_edges() {
                 );
                 let (mut soft, mut soft_dx) = (vec![0.0; w.len()], vec![0.0; w.len()]);
                 let scores: Vec<f32> = w.iter().map(|w| 300.0 * w).collect();
-                edges::reference::softmax(heads, &graph.wide, &wide(&scores), &mut soft);
-                edges::reference::softmax_backward(heads, &graph.wide, &ww, &ww, &mut soft_dx);
+                edges::reference::softmax(heads, graph.wide.view(), &wide(&scores), &mut soft);
+                edges::reference::softmax_backward(
+                    heads,
+                    graph.wide.view(),
+                    &ww,
+                    &ww,
+                    &mut soft_dx,
+                );
                 let expected = [
                     ("gather", &gather[..]),
                     ("gather dx", &gather_dx),
@@ -147,7 +153,7 @@ fn features_on_edges() {
                     use edges::cuda;
                     let up = |values: &[f32]| device.upload(values).unwrap();
                     let (x, v, w, scores) = (up(&x), up(&v), up(&w), up(&scores));
-                    let (f, g) = (features, &on_device);
+                    let (f, g) = (features, on_device.view());
                     let at_edges = || poisoned(device, v.len());
                     let at_vertices = || poisoned(device, x.len());
                     let (mut gather, mut gather_dx) = (at_edges(), at_vertices());
@@ -164,8 +170,17 @@ fn features_on_edges() {
                     cuda::reduce(device, &op, g, v.view(), given, reduce.view_mut()).unwrap();
                     let wanted = (Some(dv.view_mut()), Some(dw.view_mut()));
                     let (values, dy) = (v.view(), x.view());
-                    cuda::reduce_backward(device, &op, g, values, given, dy, wanted.0, wanted.1)
-                        .unwrap();
+                    cuda::reduce_backward(
+                        device,
+                        &op,
+                        g,
+                        Some(values),
+                        given,
+                        dy,
+                        wanted.0,
+                        wanted.1,
+                    )
+                    .unwrap();
                     let mut soft = poisoned(device, w.len());
                     let mut soft_dx = poisoned(device, w.len());
                     cuda::softmax(device, heads, g, scores.view(), soft.view_mut()).unwrap();
@@ -313,4 +328,3 @@ fn incidences_with_transport() {
     }
     checks.finish("incidences with transport");
 }
-

@@ -1,31 +1,30 @@
 //! Whole training steps and inference in f32 on a GPU, and on the CPU, against f64 on the CPU. Without a
-//! GPU that works every test says what it skips and why.
+//! working GPU each test prints what it skips and why, or fails if `GEMCNN_REQUIRE_CUDA` is 1.
 
-mod common;
-
-use common::{batch, bumpy_grid, bumpy_sphere, random};
+use crate::common::{self, batch, bumpy_grid, bumpy_sphere, random};
 use gemcnn_kernels::elementwise;
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, shapes};
 use gemcnn_nn::layers::{
-    AngularConvConfig, EquivariantLinearConfig, GatedNonlinearityConfig, GlobalPool,
-    NormNonlinearityConfig, Regular, TransportPool, TransportUnpool,
+    AngularConvConfig, EquivariantLinearConfig, Gates, GlobalPool, Nonlinearity, Norms, Regular,
 };
 use gemcnn_nn::{
     Activation, Aggregation, Archive, BatchTarget, Builder, CudaDevice, CudaError, Device,
-    FeatureType, GraphBatch, HierarchyBatch, IGNORE, Method, Network, NetworkConfig, Optimiser,
-    Parameters, Penalty, ProductMode, Real, Rows, Slice, StepSettings, Stepper, Stream, Tape,
-    Targets, TrainingBatch, Workspace,
+    FeatureType, GraphBatch, HierarchyBatch, IGNORE, Levels, Method, Module, Network,
+    NetworkConfig, NnError, Optimiser, Parameters, Penalty, ProductMode, Real, Rows, Slice,
+    StepSettings, Stepper, Stream, Tape, Targets, TrainingBatch, Workspace,
 };
 use std::sync::Arc;
 
 /// A GPU that multiplies in f32, or none after saying why.
-fn gpu(test: &str) -> Option<Device> {
+pub fn gpu(test: &str) -> Option<Device> {
     match CudaDevice::new(0) {
         Ok(device) => {
             device.set_product_mode(ProductMode::F32);
             Some(Device::Cuda(device))
         }
         Err(problem) => {
+            let required = std::env::var("GEMCNN_REQUIRE_CUDA").is_ok_and(|value| value == "1");
+            assert!(!required, "{test} needs a GPU: {problem}");
             println!("{test} skipped: {problem}");
             None
         }
@@ -41,7 +40,7 @@ fn devices(test: &str) -> Vec<Device> {
 
 const CLASSES: usize = 19;
 
-fn config() -> NetworkConfig {
+fn config<T: Real>() -> NetworkConfig<T> {
     let regular = || Regular::relu(5).with_batch_norm();
     let hidden = FeatureType::uniform(6, 2);
     Network::builder(FeatureType::scalars(3))
@@ -84,12 +83,10 @@ struct Outcome<T> {
     predictions: Vec<u32>,
 }
 
-fn outcome<T: Real>(config: &NetworkConfig, device: &Device) -> Outcome<T> {
+fn outcome<T: Real>(device: &Device) -> Outcome<T> {
     let batch = batch::<T>();
-    let (network, parameters) = config.clone().init::<f64>(3).unwrap();
-    let mut archive = Archive::new();
-    network.store(&mut archive, &parameters).unwrap();
-    let (network, mut parameters) = Network::<T>::from_archive(&archive).unwrap();
+    let levels = Levels::from(&batch);
+    let (network, mut parameters) = config::<T>().init(3).unwrap();
     let mut workspace = Workspace::new(device.clone());
     let x = random::<T>(batch.vertex_count() * network.input().dimension(), 1);
     let labels = labels(batch.vertex_count());
@@ -102,24 +99,25 @@ fn outcome<T: Real>(config: &NetworkConfig, device: &Device) -> Outcome<T> {
     let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
     let input = tape.input(network.input().clone(), &x).unwrap();
     let loss = network
-        .classify(&mut tape, &batch, input, targets, Rows::default())
+        .classify(&mut tape, levels, input, targets, Rows::default())
         .unwrap();
     tape.backward_sum(&[(&loss, 0.5)]).unwrap();
 
     let mut predictions = vec![0; batch.vertex_count()];
     let mut tape = Tape::inference(&mut workspace, &parameters);
     let input = tape.input(network.input().clone(), &x).unwrap();
-    let output = network.forward(&mut tape, &batch, input.clone()).unwrap();
+    let output = network.forward(&mut tape, levels, input.clone()).unwrap();
     let output = output.values().unwrap().to_vec();
     let rows = Rows {
         predictions: Some(&mut predictions),
         ..Rows::default()
     };
     network
-        .classify(&mut tape, &batch, input.clone(), targets, rows)
+        .classify(&mut tape, levels, input.clone(), targets, rows)
         .unwrap();
-    let classes = network.predict_classes(&mut tape, &batch, input).unwrap();
+    let classes = network.predict_classes(&mut tape, levels, input).unwrap();
     assert_eq!(classes, predictions, "without labels");
+    drop(tape);
     parameters.move_to_host().unwrap();
     let named = |trained: bool| {
         let entries = parameters.iter().filter(move |e| e.is_trained() == trained);
@@ -141,9 +139,9 @@ fn outcome<T: Real>(config: &NetworkConfig, device: &Device) -> Outcome<T> {
 
 #[test]
 fn a_step_agrees_with_f64_on_the_cpu() {
-    let expected = outcome::<f64>(&config(), &Device::Cpu);
+    let expected = outcome::<f64>(&Device::Cpu);
     for device in devices("a step") {
-        let found = outcome::<f32>(&config(), &device);
+        let found = outcome::<f32>(&device);
         let mut worst = relative_error(&found.output, &expected.output);
         println!("{device:?}: outputs differ by {worst:.1e}");
         assert!(worst < 1e-5);
@@ -178,7 +176,8 @@ fn a_step_agrees_with_f64_on_the_cpu() {
 /// Twenty steps; the losses, the trained network and the optimiser.
 fn train(device: &Device) -> (Vec<f64>, Network<f32>, Parameters<f32>, Optimiser<f32>) {
     let batch = batch::<f32>();
-    let (network, mut parameters) = config().init::<f32>(3).unwrap();
+    let levels = Levels::from(&batch);
+    let (network, mut parameters) = config::<f32>().init(3).unwrap();
     let mut optimiser = Optimiser::new(Method::adam_w(0.01), &parameters).unwrap();
     let mut workspace = Workspace::new(device.clone());
     let x = random::<f32>(batch.vertex_count() * 3, 1);
@@ -195,7 +194,7 @@ fn train(device: &Device) -> (Vec<f64>, Network<f32>, Parameters<f32>, Optimiser
             class_weights: None,
         };
         let loss = network
-            .classify(&mut tape, &batch, input, targets, Rows::default())
+            .classify(&mut tape, levels, input, targets, Rows::default())
             .unwrap();
         tape.backward(&loss).unwrap();
         if step % 5 == 0 {
@@ -237,16 +236,18 @@ fn weights_come_back_and_training_goes_on_to_the_bit() {
     let Some(device) = gpu("weights") else { return };
     let (_, network, mut parameters, optimiser) = train(&device);
     let mut archive = Archive::new();
-    network.store(&mut archive, &parameters).unwrap();
+    parameters.store(&mut archive, "weights").unwrap();
     optimiser
         .store(&mut archive, "optimiser", &parameters)
         .unwrap();
     let copy = parameters.clone();
     parameters.move_to_host().unwrap();
-    let (_, loaded) = Network::<f32>::from_archive(&archive).unwrap();
+    let (_, mut loaded) = config::<f32>().init(4).unwrap();
+    loaded.load(&archive, "weights").unwrap();
     assert_eq!(bits(&loaded), bits(&parameters));
     let steps = |mut parameters: Parameters<f32>, mut optimiser: Optimiser<f32>| {
         let batch = batch::<f32>();
+        let levels = Levels::from(&batch);
         let mut workspace = Workspace::new(device.clone());
         let x = random::<f32>(batch.vertex_count() * 3, 2);
         let target = random::<f32>(batch.vertex_count() * CLASSES, 3);
@@ -255,7 +256,7 @@ fn weights_come_back_and_training_goes_on_to_the_bit() {
             let stream = Stream { seed: 5, step };
             let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
             let input = tape.input(network.input().clone(), &x).unwrap();
-            let y = network.forward(&mut tape, &batch, input).unwrap();
+            let y = network.forward(&mut tape, levels, input).unwrap();
             let loss = tape.mean_square(y, &target).unwrap();
             tape.backward(&loss).unwrap();
             optimiser.step(&mut parameters, 1e-3).unwrap();
@@ -275,25 +276,32 @@ fn what_cannot_run_says_so() {
         return;
     };
     let batch = batch::<f64>();
-    let (network, parameters) = config().init::<f64>(1).unwrap();
+    let (network, parameters) = config::<f64>().init(1).unwrap();
     let mut workspace = Workspace::<f64>::new(device.clone());
     let mut tape = Tape::inference(&mut workspace, &parameters);
     let x = vec![0.0; batch.vertex_count() * 3];
-    let message = tape.input(network.input().clone(), &x).unwrap_err();
-    assert!(message.to_string().contains("f32"), "{message}");
+    let error = tape.input(network.input().clone(), &x).unwrap_err();
+    assert!(matches!(error, NnError::Setting { .. }), "{error}");
 
     let (_, _, trained, _) = train(&device);
+    let batch = common::batch::<f32>();
+    let levels = Levels::from(&batch);
     let mut workspace = Workspace::default();
     let mut tape = Tape::inference(&mut workspace, &trained);
-    let batch = common::batch::<f32>();
     let x = vec![0.0; batch.vertex_count() * 3];
-    let (network, _) = config().init::<f32>(1).unwrap();
+    let (network, _) = config::<f32>().init(1).unwrap();
     let x = tape.input(network.input().clone(), &x).unwrap();
-    let message = network.forward(&mut tape, &batch, x).unwrap_err();
-    assert!(message.to_string().contains("move_to_host"), "{message}");
+    let error = network.forward(&mut tape, levels, x).unwrap_err();
+    let NnError::Layer { source, .. } = error else {
+        panic!("{error}");
+    };
+    assert!(
+        matches!(&*source, NnError::Setting { what, .. } if what == "parameters"),
+        "{source}"
+    );
 }
 
-/// Layers that networks of a list of layers do not have: output, losses and gradients of the parameters.
+/// Layers that the network above does not have: output, losses and gradients of the parameters.
 fn other_layers<T: Real>(device: &Device) -> Vec<Vec<T>> {
     let options = HierarchyOptions {
         ratios: vec![0.4],
@@ -303,19 +311,17 @@ fn other_layers<T: Real>(device: &Device) -> Vec<Vec<T>> {
     let hierarchies =
         [&bumpy_sphere(), &bumpy_grid()].map(|mesh| Hierarchy::new(mesh, &options).unwrap());
     let batch = HierarchyBatch::<T>::new(&hierarchies).unwrap();
-    let ([fine, _], [clusters]) = (batch.levels(), batch.clusters()) else {
-        panic!("two levels");
-    };
+    let levels = Levels::from(&batch);
+    let (clusters, _) = levels.coarser().unwrap();
+    let rows = levels.graph().unwrap().vertex_count();
     let kind: FeatureType = "3x0 + 2x1 + 1x2".parse().unwrap();
     let mut parameters = Parameters::<T>::new();
     let builder = &mut Builder::new(&mut parameters, 9);
-    let gated = GatedNonlinearityConfig::new(kind.clone()).init("gated");
-    let to_gates = EquivariantLinearConfig::new(kind.clone(), gated.input())
+    let gated: Box<dyn Module<T>> = Gates::relu().init("gated", &kind, builder).unwrap();
+    let to_gates = EquivariantLinearConfig::new(kind.clone(), gated.input().clone())
         .init("to_gates", builder)
         .unwrap();
-    let norm = NormNonlinearityConfig::new(kind.clone())
-        .init("norm", builder)
-        .unwrap();
+    let norm = Norms::relu().init("norm", &kind, builder).unwrap();
     let to_scalars =
         EquivariantLinearConfig::new(kind.concatenated(&kind), FeatureType::scalars(8))
             .init("to_scalars", builder)
@@ -328,42 +334,42 @@ fn other_layers<T: Real>(device: &Device) -> Vec<Vec<T>> {
         channels: std::iter::once(1..4).collect(),
     });
 
+    let joined = random::<T>(rows * 2 * kind.dimension(), 3);
+    let target = random::<T>(2 * 6, 2);
+    let targets = Targets {
+        classes: 6,
+        labels: &[4, 1],
+        class_weights: None,
+    };
+
     let mut workspace = Workspace::new(device.clone());
     let stream = Stream { seed: 5, step: 2 };
     let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
-    let numbers = random::<T>(fine.vertex_count() * kind.dimension(), 1);
+    let numbers = random::<T>(rows * kind.dimension(), 1);
     let x = tape.input(kind.clone(), &numbers).unwrap();
-    let gates = to_gates.forward(&mut tape, x.clone()).unwrap();
-    let a = gated.forward(&mut tape, gates).unwrap();
-    let b = norm.forward(&mut tape, x.clone()).unwrap();
-    let b = TransportPool.forward(&mut tape, clusters, b).unwrap();
-    let b = TransportUnpool.forward(&mut tape, clusters, b).unwrap();
-    let b = tape.scale(T::of(1.5), b).unwrap();
+    let gates = to_gates.forward(&mut tape, levels, x.clone()).unwrap();
+    let a = gated.forward(&mut tape, levels, gates).unwrap();
+    let b = norm.forward(&mut tape, levels, x.clone()).unwrap();
+    let b = tape.transport_pool(clusters, b).unwrap();
+    let b = tape.transport_unpool(clusters, b).unwrap();
+    let b = tape.scale(1.5, b).unwrap();
     let y = tape.concatenate(a, b).unwrap();
-    let joined = random::<T>(fine.vertex_count() * y.kind().dimension(), 3);
-    let turning = tape
+    let rotating = tape
         .regression(Penalty::MeanSquare, y.clone(), &joined, None)
         .unwrap();
-    let y = to_scalars.forward(&mut tape, y).unwrap();
-    let y = angular.forward(&mut tape, fine, y).unwrap();
+    let y = to_scalars.forward(&mut tape, levels, y).unwrap();
+    let y = angular.forward(&mut tape, levels, y).unwrap();
     let y = tape.slice(&slice, y).unwrap();
-    let mean = GlobalPool::Mean
-        .forward(&mut tape, fine, y.clone())
-        .unwrap();
-    let largest = GlobalPool::Max.forward(&mut tape, fine, y).unwrap();
+    let [mean, largest] = [GlobalPool::Mean, GlobalPool::Max].map(|pool| {
+        let pool = pool.init(3);
+        pool.forward(&mut tape, levels, y.clone()).unwrap()
+    });
     let y = tape.concatenate(mean, largest).unwrap();
     let output = y.values().unwrap().to_vec();
-    let target = random::<T>(output.len(), 2);
-    let labels = [4, 1];
-    let targets = Targets {
-        classes: 6,
-        labels: &labels,
-        class_weights: None,
-    };
     let entropy = tape.cross_entropy(y.clone(), targets).unwrap();
     let distance = tape.regression(Penalty::L1, y, &target, None).unwrap();
-    let values = [&entropy, &distance, &turning].map(|loss| T::of(loss.value().unwrap()));
-    tape.backward_sum(&[(&entropy, 0.7), (&distance, 0.4), (&turning, 0.5)])
+    let values = [&entropy, &distance, &rotating].map(|loss| T::of(loss.value().unwrap()));
+    tape.backward_sum(&[(&entropy, 0.7), (&distance, 0.4), (&rotating, 0.5)])
         .unwrap();
     parameters.move_to_host().unwrap();
     let mut all = vec![output, values.to_vec()];
@@ -395,11 +401,11 @@ fn rough_sphere(subdivisions: u32, seed: u64) -> GaugeGraph {
 
 /// Training through a stepper on batches of two shapes: two of one, and now and then one of the other.
 fn stepped(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u32>, bool) {
-    let (network, mut parameters) = config().init::<f32>(3).unwrap();
+    let (network, mut parameters) = config::<f32>().init(3).unwrap();
     let mut optimiser = Optimiser::new(Method::adam_w(0.01), &parameters).unwrap();
     let mut workspace = Workspace::new(device.clone());
-    let training_batch = |graph: &Arc<GraphBatch<f32>>, seed: u64| {
-        let rows = graph.vertex_count();
+    let training_batch = |graph: &Arc<HierarchyBatch<f32>>, seed: u64| {
+        let rows = graph.levels()[0].vertex_count();
         let mut labels = labels(rows);
         // Another number of unknown rows in each batch: the mean is over the others.
         labels.rotate_left(seed as usize);
@@ -412,14 +418,14 @@ fn stepped(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u32>, b
         let kind = FeatureType::scalars(3);
         TrainingBatch::new(Arc::clone(graph), kind, random(rows * 3, seed), target).unwrap()
     };
-    let large: Vec<Arc<GraphBatch<f32>>> = (0..2)
+    let large: Vec<Arc<HierarchyBatch<f32>>> = (0..2)
         .map(|seed| {
             // The same numbers of vertices and edges, but other angles and lengths.
             let graph = rough_sphere(2, 7 + seed);
-            Arc::new(GraphBatch::new([&graph, &graph]).unwrap())
+            Arc::new(GraphBatch::new([&graph, &graph]).unwrap().into())
         })
         .collect();
-    let small = Arc::new(GraphBatch::new([&rough_sphere(1, 9)]).unwrap());
+    let small = Arc::new(GraphBatch::new([&rough_sphere(1, 9)]).unwrap().into());
     let steps = 24;
     // Batches come from another thread, as in training.
     let (sender, batches) = std::sync::mpsc::sync_channel(2);
