@@ -8,10 +8,10 @@ use gemcnn_nn::layers::{
     AngularConvConfig, EquivariantLinearConfig, Gates, GlobalPool, Nonlinearity, Norms, Regular,
 };
 use gemcnn_nn::{
-    Activation, Aggregation, Archive, BatchTarget, Builder, CudaDevice, CudaError, Device,
-    FeatureType, GraphBatch, HierarchyBatch, IGNORE, Levels, Method, Module, Network,
-    NetworkConfig, NnError, Optimiser, Parameters, Penalty, ProductMode, Real, Rows, Slice,
-    StepSettings, Stepper, Stream, Tape, Targets, TrainingBatch, Workspace,
+    Activation, Aggregation, Archive, Builder, CudaDevice, CudaError, Device, FeatureType,
+    GraphBatch, HierarchyBatch, IGNORE, Levels, Method, Module, Network, NetworkConfig, NnError,
+    Objective, Optimiser, Parameters, Penalty, ProductMode, Real, Rows, Slice, StepSettings,
+    Stepper, Stream, Tape, Target, Targets, TrainingBatch, Workspace,
 };
 use std::sync::Arc;
 
@@ -410,13 +410,13 @@ fn stepped(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u32>, b
         // Another number of unknown rows in each batch: the mean is over the others.
         labels.rotate_left(seed as usize);
         labels[..seed as usize].fill(IGNORE);
-        let target = BatchTarget::Classes {
-            classes: CLASSES,
-            labels,
+        let objective = Objective::Classes {
+            count: CLASSES,
             weights: None,
         };
-        let kind = FeatureType::scalars(3);
-        TrainingBatch::new(Arc::clone(graph), kind, random(rows * 3, seed), target).unwrap()
+        let (kind, features) = (FeatureType::scalars(3), random(rows * 3, seed));
+        let target = Target::Labels(labels);
+        TrainingBatch::new(Arc::clone(graph), kind, features, objective, target).unwrap()
     };
     let large: Vec<Arc<HierarchyBatch<f32>>> = (0..2)
         .map(|seed| {
@@ -467,6 +467,82 @@ fn stepped(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u32>, b
     (losses, bits(&parameters), stepper.is_recorded())
 }
 
+/// Training of a U-net on spheres whose coarser graphs have other numbers of edges: losses, bits of the
+/// parameters, and whether steps were replayed.
+fn stepped_unet(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u32>, bool) {
+    let act: Arc<dyn Nonlinearity<f32>> = Arc::new(Regular::relu(3));
+    let (module, mut parameters) = common::UNet::new(&act, 4);
+    let mut optimiser = Optimiser::new(Method::adam(), &parameters).unwrap();
+    let mut workspace = Workspace::new(device.clone());
+    let options = HierarchyOptions {
+        ratios: vec![0.25, 0.25],
+        radii: vec![0.55, 1.1],
+        ..Default::default()
+    };
+    let batches: Vec<TrainingBatch<f32>> = (0..4)
+        .map(|seed| {
+            let sphere = shapes::icosphere(2).unwrap();
+            let mut noise = random::<f64>(sphere.vertex_count(), 20 + seed).into_iter();
+            let rough = |p: DVec3| p * (1.0 + 0.2 * noise.next().unwrap_or(0.0));
+            let mesh = sphere.map_vertices(rough).unwrap();
+            let hierarchy = Hierarchy::new(&mesh, &options).unwrap();
+            let graphs = HierarchyBatch::new([&hierarchy]).unwrap();
+            let rows = mesh.vertex_count();
+            let objective = Objective::Values {
+                kind: module.output().clone(),
+                penalty: Penalty::MeanSquare,
+            };
+            let features = random(rows * module.input().dimension(), seed);
+            let target = Target::Values(random(rows * module.output().dimension(), 50 + seed));
+            let kind = module.input().clone();
+            TrainingBatch::new(graphs, kind, features, objective, target).unwrap()
+        })
+        .collect();
+    let edges = |batch: &TrainingBatch<f32>| batch.graphs().levels()[2].arrays().edge_count();
+    assert!(
+        batches
+            .iter()
+            .any(|batch| edges(batch) != edges(&batches[0]))
+    );
+    let mut losses = Vec::new();
+    for step in 0..12 {
+        let settings = StepSettings {
+            rate: 1e-2,
+            randomness: Stream { seed: 5, step },
+            clip: None,
+        };
+        let batch = &batches[step as usize % batches.len()];
+        let loss = stepper.step(
+            &module,
+            &mut parameters,
+            &mut optimiser,
+            &mut workspace,
+            batch,
+            settings,
+        );
+        losses.push(loss.unwrap());
+    }
+    let losses = losses.iter().map(|loss| loss.value().unwrap()).collect();
+    parameters.move_to_host().unwrap();
+    (losses, bits(&parameters), stepper.is_recorded())
+}
+
+#[test]
+fn replayed_steps_of_a_unet_are_plain_steps_to_the_bit() {
+    let (expected, ..) = stepped_unet(&Device::Cpu, Stepper::default());
+    let Some(device) = gpu("replayed steps of a U-net") else {
+        return;
+    };
+    let plain = stepped_unet(&device, Stepper::plain());
+    let replayed = stepped_unet(&device, Stepper::default());
+    assert!(!plain.2 && replayed.2);
+    assert_eq!(plain.0, replayed.0);
+    assert_eq!(plain.1, replayed.1);
+    for (found, expected) in replayed.0.iter().zip(&expected) {
+        assert!((found / expected - 1.0).abs() < 1e-3, "{found} {expected}");
+    }
+}
+
 #[test]
 fn replayed_steps_are_plain_steps_to_the_bit() {
     let (expected, ..) = stepped(&Device::Cpu, Stepper::default());
@@ -487,15 +563,15 @@ fn replayed_steps_are_plain_steps_to_the_bit() {
 }
 
 #[test]
-fn a_recording_keeps_its_memory_and_refuses_the_host() {
-    let Some(Device::Cuda(device)) = gpu("recordings") else {
+fn a_captured_graph_keeps_its_memory_and_refuses_the_host() {
+    let Some(Device::Cuda(device)) = gpu("captured graphs") else {
         return;
     };
     let x = device.upload(&[1.0f32; 1000]).unwrap();
     let mut sum = device.zeros::<f32>(1000).unwrap();
-    let recording = device
-        .record(|| {
-            // Given back at once, and yet nobody else's until the recording is dropped.
+    let captured = device
+        .capture(|| {
+            // Given back at once, and yet nobody else's until the graph is dropped.
             let copy = x.duplicate(&device)?;
             let twice = copy.duplicate(&device)?;
             drop(copy);
@@ -505,16 +581,16 @@ fn a_recording_keeps_its_memory_and_refuses_the_host() {
     let others: Vec<_> = (0..4)
         .map(|_| device.upload(&[7.0f32; 1000]).unwrap())
         .collect();
-    recording.replay().unwrap();
-    recording.replay().unwrap();
+    captured.replay().unwrap();
+    captured.replay().unwrap();
     assert_eq!(sum.to_vec(&device).unwrap(), [2.0; 1000]);
     for other in &others {
         assert_eq!(other.to_vec(&device).unwrap(), [7.0; 1000]);
     }
-    let refused = device.record(|| device.upload(&[1.0f32]));
-    assert!(matches!(refused, Err(CudaError::Recording { .. })));
-    let refused = device.record(|| device.synchronise());
-    assert!(matches!(refused, Err(CudaError::Recording { .. })));
+    let refused = device.capture(|| device.upload(&[1.0f32]));
+    assert!(matches!(refused, Err(CudaError::Capture { .. })));
+    let refused = device.capture(|| device.synchronise());
+    assert!(matches!(refused, Err(CudaError::Capture { .. })));
     // The device is as before.
     assert_eq!(x.to_vec(&device).unwrap(), [1.0; 1000]);
 }
