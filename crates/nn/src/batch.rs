@@ -11,8 +11,8 @@ use gemcnn_mesh::{GaugeGraph, Hierarchy, Level};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The gauge graphs of a batch as one graph, the vertices of each mesh after those of the one
-/// before. Features of a batch are the rows of all its vertices in this order.
+/// The gauge graphs of a batch as one graph: a disjoint union, in the order of the meshes. Features of a batch
+/// have one row for each vertex in this order.
 ///
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
@@ -97,7 +97,12 @@ impl<T: Real> GraphBatch<T> {
         self.arrays.vertex_count()
     }
 
-    /// How many meshes there are.
+    /// Directed edges of all meshes together.
+    pub fn edge_count(&self) -> usize {
+        self.arrays.edge_count()
+    }
+
+    /// Number of meshes.
     pub fn mesh_count(&self) -> usize {
         self.arrays.mesh_count()
     }
@@ -113,7 +118,7 @@ impl<T: Real> GraphBatch<T> {
 
     /// Mean number of neighbours of a vertex.
     pub fn mean_degree(&self) -> f64 {
-        self.arrays.edge_count() as f64 / self.vertex_count().max(1) as f64
+        self.edge_count() as f64 / self.vertex_count().max(1) as f64
     }
 }
 
@@ -273,12 +278,12 @@ impl<T: Real> HierarchyBatch<T> {
         &self.levels
     }
 
-    /// Number `i` leads from level `i` to level `i + 1`.
+    /// The clusters between levels: number `i` leads from level `i` to level `i + 1`.
     pub fn clusters(&self) -> &[ClusterBatch<T>] {
         &self.clusters
     }
 
-    /// Copies everything to a GPU that is not there yet.
+    /// Copies all graphs and clusters to a GPU, except those that are there already.
     pub(crate) fn send(&self, device: &CudaDevice) -> Result<(), NnError> {
         for graph in &self.levels {
             graph.on_cuda(device)?;
@@ -314,7 +319,7 @@ impl<T: Real> HierarchyBatch<T> {
     }
 }
 
-/// What a module runs on: graphs from fine to coarse, and the clusters between them.
+/// The levels that a module runs on: graphs from fine to coarse, and the clusters between them.
 ///
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
@@ -364,7 +369,7 @@ impl<'a, T> Levels<'a, T> {
     }
 }
 
-// A derived one would ask for `T: Clone`.
+// A derived implementation would require `T: Clone`.
 impl<T> Clone for Levels<'_, T> {
     fn clone(&self) -> Self {
         *self

@@ -2,7 +2,7 @@
 
 use crate::parameters::Access;
 use crate::storage::Storage;
-use crate::{Device, NnError, ParameterId, Var, Workspace};
+use crate::{Device, GraphBatch, NnError, ParameterId, Var, Workspace};
 use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{Executor, OnDevice, Real, View, ViewMut};
@@ -107,7 +107,7 @@ pub trait Operator<T: Real, const N: usize = 1> {
 /// A random number stream of one operator in one step.
 pub type RandomStream = OnDevice<Stream, (Arc<DeviceStream>, u64)>;
 
-/// What an operator works with: the device, memory, parameters and random numbers of its tape.
+/// Access of an operator to the device, memory, parameters and random numbers of its tape.
 pub struct Context<'c, T: Real> {
     pub(crate) workspace: &'c mut Workspace<T>,
     pub(crate) access: Access<'c, T>,
@@ -161,6 +161,13 @@ impl<T: Real> Context<'_, T> {
     /// Too little memory on the GPU.
     pub fn duplicate(&self, values: &Storage<T>) -> Result<Storage<T>, NnError> {
         self.workspace.duplicate(values)
+    }
+
+    /// Number of rows of features with one row for each directed edge of a graph. A captured training step
+    /// with such features is replayed only on graphs with the same numbers of edges.
+    pub fn edge_rows(&mut self, batch: &GraphBatch<T>) -> usize {
+        self.workspace.has_edge_rows = true;
+        batch.edge_count()
     }
 
     /// Where to run: the CPU with its scratch memory, or the GPU.

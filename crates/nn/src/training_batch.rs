@@ -1,4 +1,4 @@
-//! What a training step reads, kept together and sent to a GPU once.
+//! Training batches: graphs, features and targets, copied to a GPU once.
 
 use crate::device::{Sent, single_slice};
 use crate::error::check_size;
@@ -11,35 +11,35 @@ use gemcnn_kernels::regression::Regression;
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
 
-/// What a network should say of a batch.
+/// Target of a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BatchTarget<T> {
     /// A class for each row of the output.
     Classes {
-        /// How many classes there are.
+        /// Number of classes.
         classes: usize,
         /// Class of each row, or [`IGNORE`](crate::IGNORE).
         labels: Vec<u32>,
-        /// Weight of each class in the mean; 1 without.
+        /// Weight of each class in the mean; `None` for ones.
         weights: Option<Vec<T>>,
     },
     /// Values for each row of the output, of its type.
     Values {
         /// Type of each row.
         kind: FeatureType,
-        /// How a difference counts.
+        /// Penalty on differences.
         penalty: Penalty,
-        /// Row after row.
+        /// The values, row after row.
         values: Vec<T>,
-        /// Which rows count; all without.
+        /// Rows that enter the loss; `None` for all.
         known: Option<Vec<bool>>,
     },
 }
 
 /// A batch ready for training steps: graphs, features and targets.
 ///
-/// On a GPU it is sent once, by the first step or, better, ahead of it from another thread
-/// ([`send_ahead`](Self::send_ahead)), so that the copy runs beside the step before.
+/// It is copied to a GPU once: by the first step, or earlier from another thread
+/// ([`send_ahead`](Self::send_ahead)), so that the copy overlaps with the previous step.
 #[derive(Debug)]
 pub struct TrainingBatch<T: Real> {
     graphs: Arc<HierarchyBatch<T>>,
@@ -62,12 +62,14 @@ pub(crate) enum SentTarget {
     Values(Arc<DeviceValues>),
 }
 
-/// What two batches have in common if a step that was captured for one can be replayed on the other.
-/// Numbers of edges may differ: captured graphs have spare capacity.
+/// What two batches must have in common so that a step captured on one can be replayed on the other. Numbers
+/// of edges may differ, because captured graphs have spare capacity, unless there are features of edges.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct BatchShape {
     /// First vertex of each mesh, for each level.
     mesh_offsets: Vec<Vec<u32>>,
+    /// Number of edges of each level, if it matters.
+    edges: Option<Vec<usize>>,
     kind: FeatureType,
     target: TargetShape,
 }
@@ -79,7 +81,7 @@ enum TargetShape {
 }
 
 impl<T: Real> TrainingBatch<T> {
-    /// A batch on graphs, or on hierarchies for models that pool; batches may share them.
+    /// A batch on graphs, or on hierarchies for models that pool. Batches may share graphs.
     ///
     /// # Errors
     /// Another number of features than the vertices of the finest graph need.
@@ -102,7 +104,7 @@ impl<T: Real> TrainingBatch<T> {
         })
     }
 
-    /// Its graphs, from fine to coarse.
+    /// The graphs, from fine to coarse.
     pub fn levels(&self) -> Levels<'_, T> {
         Levels::from(&*self.graphs)
     }
@@ -117,13 +119,13 @@ impl<T: Real> TrainingBatch<T> {
         &self.features
     }
 
-    /// What the network should say.
+    /// The target.
     pub fn target(&self) -> &BatchTarget<T> {
         &self.target
     }
 
-    /// Sends everything to a GPU by copies that run beside its work, from whatever thread; does nothing on
-    /// the CPU. A step waits for them on the GPU.
+    /// Starts asynchronous copies of everything to a GPU, from any thread. The GPU waits for them before the step
+    /// that reads them. Does nothing on the CPU.
     ///
     /// # Errors
     /// Labels that name no class, or too little memory.
@@ -182,11 +184,13 @@ impl<T: Real> TrainingBatch<T> {
         self.sent.to(device, || self.send(device))
     }
 
-    /// What another batch must have in common for a captured step.
-    pub(crate) fn shape(&self) -> BatchShape {
+    /// The shape of the batch, with the numbers of edges if the model has features of edges.
+    pub(crate) fn shape(&self, has_edge_rows: bool) -> BatchShape {
         let offsets = |level: &GraphBatch<T>| level.arrays().mesh_offsets().to_vec();
         BatchShape {
             mesh_offsets: self.graphs.levels().iter().map(offsets).collect(),
+            edges: has_edge_rows
+                .then(|| (self.graphs.levels().iter().map(GraphBatch::edge_count)).collect()),
             kind: self.kind.clone(),
             target: match &self.target {
                 BatchTarget::Classes {
@@ -244,7 +248,10 @@ impl<T: Real> TrainingBatch<T> {
                 to.regression.overwrite(device, &from.regression)?;
                 Ok(to.target.overwrite(device, &from.target)?)
             }
-            _ => Err(NnError::setting("batch", "a target of another form")),
+            _ => Err(NnError::setting(
+                "batch",
+                "the target differs in form from that of the captured step",
+            )),
         }
     }
 }
