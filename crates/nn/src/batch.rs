@@ -15,8 +15,8 @@ use std::sync::Arc;
 const SPARE_PART: usize = 8;
 const SPARE_EDGES: usize = 1024;
 
-/// The gauge graphs of a batch as one graph, the vertices of each mesh after those of the one
-/// before. Features of a batch are the rows of all its vertices in this order.
+/// The gauge graphs of a batch as one graph: a disjoint union, in the order of the meshes. Features of a batch
+/// have one row for each vertex in this order.
 ///
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
@@ -105,7 +105,12 @@ impl<T: Real> GraphBatch<T> {
         self.arrays.vertex_count()
     }
 
-    /// How many meshes there are.
+    /// Directed edges of all meshes together.
+    pub fn edge_count(&self) -> usize {
+        self.arrays.edge_count()
+    }
+
+    /// Number of meshes.
     pub fn mesh_count(&self) -> usize {
         self.arrays.mesh_count()
     }
@@ -121,7 +126,7 @@ impl<T: Real> GraphBatch<T> {
 
     /// Mean number of neighbours of a vertex.
     pub fn mean_degree(&self) -> f64 {
-        self.arrays.edge_count() as f64 / self.vertex_count().max(1) as f64
+        self.edge_count() as f64 / self.vertex_count().max(1) as f64
     }
 }
 
@@ -284,12 +289,12 @@ impl<T: Real> HierarchyBatch<T> {
         &self.levels
     }
 
-    /// Number `i` leads from level `i` to level `i + 1`.
+    /// The clusters between levels: number `i` leads from level `i` to level `i + 1`.
     pub fn clusters(&self) -> &[ClusterBatch<T>] {
         &self.clusters
     }
 
-    /// Copies everything to a GPU that is not there yet.
+    /// Copies all graphs and clusters to a GPU, except those that are there already.
     pub(crate) fn send(&self, device: &CudaDevice) -> Result<(), NnError> {
         for graph in &self.levels {
             graph.on_cuda(device)?;
@@ -313,18 +318,10 @@ impl<T: Real> HierarchyBatch<T> {
         })
     }
 
-    /// True if another batch with the same numbers of vertices can be copied over this one on a GPU. With
-    /// `same_edges` the numbers of edges must be equal too.
-    pub(crate) fn can_hold(
-        &self,
-        device: &CudaDevice,
-        other: &Self,
-        same_edges: bool,
-    ) -> Result<bool, NnError> {
+    /// True if another batch with the same numbers of vertices can be copied over this one on a GPU.
+    pub(crate) fn can_hold(&self, device: &CudaDevice, other: &Self) -> Result<bool, NnError> {
         for (to, from) in self.levels.iter().zip(&other.levels) {
-            let (edges, own) = (from.arrays.edge_count(), to.arrays.edge_count());
-            let fits = edges <= to.on_cuda(device)?.edge_capacity();
-            if !fits || (same_edges && edges != own) {
+            if from.arrays.edge_count() > to.on_cuda(device)?.edge_capacity() {
                 return Ok(false);
             }
         }
@@ -343,7 +340,7 @@ impl<T: Real> HierarchyBatch<T> {
     }
 }
 
-/// What a module runs on: graphs from fine to coarse, and the clusters between them.
+/// The levels that a module runs on: graphs from fine to coarse, and the clusters between them.
 ///
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
@@ -393,7 +390,7 @@ impl<'a, T> Levels<'a, T> {
     }
 }
 
-// A derived one would ask for `T: Clone`.
+// A derived implementation would require `T: Clone`.
 impl<T> Clone for Levels<'_, T> {
     fn clone(&self) -> Self {
         *self

@@ -1,4 +1,4 @@
-//! Making parameters: names by scope, initial values from a seed.
+//! Creating parameters: scoped names, and initial values from a seed.
 
 use crate::{NnError, ParameterId, Parameters, Role};
 use gemcnn_kernels::Real;
@@ -33,7 +33,7 @@ impl<'p, T: Real> Builder<'p, T> {
         }
     }
 
-    /// Makes something whose parameter names begin with `name` and a dot.
+    /// Runs `make` in a scope: the names of its parameters begin with `name` and a dot.
     ///
     /// # Errors
     /// Those of `make`.
@@ -64,12 +64,12 @@ impl<'p, T: Real> Builder<'p, T> {
             .set_weight_decay(|name| names.iter().any(|decaying| decaying == name));
     }
 
-    /// Name of the scope: that of the layer which is being made.
+    /// Name of the scope: the full name of the layer that is being made.
     pub fn scope(&self) -> &str {
         &self.scope
     }
 
-    /// Name of something in the scope.
+    /// Full name of `name` in the scope.
     pub fn path(&self, name: &str) -> String {
         if self.scope.is_empty() {
             name.into()
@@ -78,8 +78,8 @@ impl<'p, T: Real> Builder<'p, T> {
         }
     }
 
-    /// A parameter with independent values, uniform around zero, with the variance that `variance`
-    /// gives for each place.
+    /// A parameter with independent values from a uniform distribution around zero, whose variance `variance`
+    /// gives for each position.
     ///
     /// # Errors
     /// A name that is taken.
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seeds_decide_values_and_variances_hold() {
+    fn seeds_determine_values_and_variances_hold() {
         let make = |seed| {
             let mut parameters = Parameters::<f64>::new();
             let id = Builder::new(&mut parameters, seed)
@@ -144,10 +144,7 @@ mod tests {
         let mut parameters = Parameters::<f32>::new();
         let mut builder = Builder::new(&mut parameters, 1);
         let failed: Result<(), _> = builder.within("a", |_| {
-            Err(NnError::setting(
-                "x",
-                "fails, and the scope ends all the same",
-            ))
+            Err(NnError::setting("x", "it fails, and the scope still ends"))
         });
         assert!(failed.is_err());
         builder

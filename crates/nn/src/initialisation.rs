@@ -1,5 +1,5 @@
-//! Initialisation of weights: scaled so that features keep their scale from layer to layer. The
-//! derivation is in `docs/initialisation.md`.
+//! Initialisation of weights, scaled so that features keep their scale from layer to layer. The derivation is in
+//! `docs/initialisation.md`.
 
 use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_kernels::{Aggregation, FeatureType, KernelError, irrep_dimension};
@@ -7,11 +7,11 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::f64::consts::TAU;
 
-/// Share of the vertex's own term in the mean square of the output, where there is one.
+/// Share of the self term in the mean square of the output, where there is one.
 const SELF_SHARE: f64 = 0.5;
 /// Mean over the distance of the sum of squares of the radial hat functions.
 const RADIAL_MOMENT: f64 = 2.0 / 3.0;
-/// Rows drawn to find the moment of a nonlinearity.
+/// Number of random rows that the moments of a nonlinearity are estimated from.
 pub(crate) const DRAWS: usize = 2048;
 
 /// Square of the factor of the sum over neighbours.
@@ -23,7 +23,7 @@ pub(crate) fn squared_scale(aggregation: Aggregation, degree: f64) -> f64 {
     }
 }
 
-/// Variances of the first weights of a convolution.
+/// Variances of the initial weights of a convolution.
 pub(crate) struct ConvVariances {
     /// By output component.
     neighbour: Vec<f64>,
@@ -44,7 +44,7 @@ impl ConvVariances {
     }
 }
 
-/// Half of an output's mean square comes from the vertex itself, where it can, the rest from the
+/// Half of the mean square of an output comes from the self term, where there is one, and the rest from the
 /// neighbours.
 pub(crate) fn conv_variances(
     config: &GaugeConv,
@@ -87,7 +87,7 @@ pub(crate) fn conv_variances(
     }
 }
 
-/// For each weight of an equivariant linear map the number of inputs that reach the same output.
+/// Fan-in of each weight of an equivariant linear map: the number of inputs of its output.
 pub(crate) fn self_fans(input: &FeatureType, output: &FeatureType) -> Vec<f64> {
     let fans = input.orders().flat_map(|(order, channels)| {
         let fan = channels * irrep_dimension(order);
@@ -98,7 +98,8 @@ pub(crate) fn self_fans(input: &FeatureType, output: &FeatureType) -> Vec<f64> {
 }
 
 /// Mean square of an output component of each order, for independent normal input of standard deviation
-/// `scale`, by drawing; all 1 for settings that the operator refuses, as the layer itself will.
+/// `scale`, estimated from random rows. All 1 for settings that the operator refuses; the layer then refuses them
+/// too.
 pub(crate) fn drawn_moments(
     [input, output]: [&FeatureType; 2],
     scale: f64,

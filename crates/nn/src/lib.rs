@@ -5,12 +5,13 @@
 //! layer or a model for training and testing. `docs/extending.md` walks through both.
 
 mod archive;
+mod basis_batch;
 mod batch;
 mod builder;
 mod device;
-mod device_parameters;
 pub mod equivariance;
 mod error;
+mod incidence_batch;
 mod initialisation;
 pub mod layers;
 mod loss;
@@ -26,9 +27,11 @@ mod stepper;
 mod storage;
 mod tape;
 mod training_batch;
+mod var;
 mod workspace;
 
 pub use archive::Archive;
+pub use basis_batch::{BasisBatch, BasisOn, BasisParts};
 pub use batch::{ClusterBatch, ClustersOn, GraphBatch, GraphOn, HierarchyBatch, Levels};
 pub use builder::Builder;
 pub use device::{Device, DeviceChoice};
@@ -38,13 +41,17 @@ pub use gemcnn_kernels::classifier::Rows;
 pub use gemcnn_kernels::cross_entropy::{IGNORE, Score, Targets};
 pub use gemcnn_kernels::cuda::{CudaDevice, CudaError, MemoryUse, ProductMode};
 pub use gemcnn_kernels::dropout::DropoutUnit;
+pub use gemcnn_kernels::edges::{EdgeFrame, Reduce};
 pub use gemcnn_kernels::elementwise::Slice;
+pub use gemcnn_kernels::incidence::{IncidenceArrays, IncidenceParts};
+pub use gemcnn_kernels::irrep::Grouping;
 pub use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts};
 pub use gemcnn_kernels::random::Stream;
 pub use gemcnn_kernels::regression::Penalty;
 pub use gemcnn_kernels::{
     Activation, Aggregation, FeatureType, KernelError, ParseTypeError, Real, irrep_dimension,
 };
+pub use incidence_batch::{IncidenceBatch, IncidenceOn};
 pub use loss::{Loss, LossOperator, LossValue};
 pub use module::{Head, Module, Part};
 pub use network::{LayerConfig, Network, NetworkConfig, Stage, WeightDecay};
@@ -55,8 +62,9 @@ pub use pool::{Buffer, Pool, PoolUsage};
 pub use schedule::{Plateau, Schedule};
 pub use stepper::{StepSettings, Stepper};
 pub use storage::Storage;
-pub use tape::{Tape, Var};
+pub use tape::Tape;
 pub use training_batch::{Objective, Target, TrainingBatch};
+pub use var::Var;
 pub use workspace::Workspace;
 
 /// Runs the code of the page on networks.

@@ -2,7 +2,7 @@
 
 use crate::operator::Context;
 use crate::storage::Storage;
-use crate::tape::NodeId;
+use crate::var::NodeId;
 use crate::{NnError, Var};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::cross_entropy::Score;

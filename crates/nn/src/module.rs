@@ -159,7 +159,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
     }
 
     /// Rescales gauge convolutions on data before training, so that features have unit scale in every
-    /// order after each of them ([`Tape::calibrating`]). This runs on the CPU, wherever the workspace is.
+    /// order after each of them ([`Tape::calibrating`]). This runs on the CPU, also if the workspace is on a GPU.
     ///
     /// # Errors
     /// Features of another type or number of rows, or too few levels.

@@ -107,7 +107,7 @@ pub trait Operator<T: Real, const N: usize = 1> {
 /// A random number stream of one operator in one step.
 pub type RandomStream = OnDevice<Stream, (Arc<DeviceStream>, u64)>;
 
-/// What an operator works with: the device, memory, parameters and random numbers of its tape.
+/// Access of an operator to the device, memory, parameters and random numbers of its tape.
 pub struct Context<'c, T: Real> {
     pub(crate) workspace: &'c mut Workspace<T>,
     pub(crate) access: Access<'c, T>,
@@ -163,11 +163,11 @@ impl<T: Real> Context<'_, T> {
         self.workspace.duplicate(values)
     }
 
-    /// Number of directed edges of a graph, for an operator whose buffers have a row for each. A captured
-    /// CUDA graph that contains such an operator is replayed only on graphs with as many edges.
-    pub fn edge_rows(&mut self, graph: &GraphBatch<T>) -> usize {
-        self.workspace.edge_rows = true;
-        graph.arrays().edge_count()
+    /// Number of rows of features with one row for each directed edge of a graph. A captured training step
+    /// with such features is replayed only on graphs with the same numbers of edges.
+    pub fn edge_rows(&mut self, batch: &GraphBatch<T>) -> usize {
+        self.workspace.has_edge_rows = true;
+        batch.edge_count()
     }
 
     /// Where to run: the CPU with its scratch memory, or the GPU.

@@ -1,9 +1,9 @@
-//! Training steps: forward, backward and the optimiser's step, recorded on a GPU where shapes repeat.
+//! Training steps: forward, backward and the optimiser's step, captured as a CUDA graph where shapes repeat.
 //!
-//! A step of a small batch is hundreds of short kernels, and queueing them takes longer than running them.
-//! So the second step of a shape is recorded, with a place of its own for graph, features and targets, and
-//! every later batch of that shape is copied to this place and the recording replayed with one call. The
-//! numbers are those of plain steps, bit for bit.
+//! A step on a small batch is hundreds of short kernels, and launching them one by one takes longer than running
+//! them. So the second step of a shape is captured as a CUDA graph, with its own buffers for graphs, features and
+//! targets. Every later batch of that shape is copied to these buffers, and the CUDA graph is launched with one
+//! call. The results are bitwise equal to those of plain steps.
 
 use crate::training_batch::BatchShape;
 use crate::{
@@ -15,18 +15,18 @@ use gemcnn_kernels::cuda::{CudaDevice, CudaError, CudaGraph, ProductMode};
 use gemcnn_kernels::random::Stream;
 use std::sync::Arc;
 
-/// What changes from step to step, and what does not.
+/// Settings of a training step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepSettings {
     /// Learning rate of this step.
     pub rate: f64,
-    /// Random numbers of this step.
+    /// Random number stream of this step.
     pub randomness: Stream,
-    /// Largest norm of all gradients together; none for any.
+    /// Largest norm of all gradients together; `None` for no clipping.
     pub clip: Option<f64>,
 }
 
-/// Makes training steps of one network.
+/// Runs the training steps of one model.
 ///
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
@@ -57,31 +57,30 @@ pub struct StepSettings {
 /// ```
 #[derive(Debug, Default)]
 pub struct Stepper<T: Real> {
-    recorded: Option<RecordedStep<T>>,
-    /// Shape of the last plain step, and how many of them came one after the other.
+    captured: Option<CapturedStep<T>>,
+    /// Shape of the last plain step, and the number of consecutive plain steps of that shape.
     plain: Option<(BatchShape<T>, usize)>,
-    never: bool,
+    never_captures: bool,
 }
 
-/// Plain steps of one shape before one is recorded, and before one of another shape takes its place.
-const FIRST: usize = 1;
-const AGAIN: usize = 8;
+/// Consecutive plain steps of one shape before a step is captured.
+const BEFORE_FIRST_CAPTURE: usize = 1;
+/// The same while a step of another shape is captured, which is then dropped.
+const BEFORE_NEXT_CAPTURE: usize = 8;
 
-/// A step that can be replayed.
+/// A captured step.
 #[derive(Debug)]
-struct RecordedStep<T: Real> {
+struct CapturedStep<T: Real> {
     shape: BatchShape<T>,
     places: Places,
     step: CudaGraph<Loss>,
-    /// Where it reads its batch.
+    /// The batch whose buffers it reads.
     batch: TrainingBatch<T>,
-    /// True if buffers of it have a row for each edge: graphs must then have as many edges.
-    same_edges: bool,
-    /// The graphs that were copied there last.
+    /// The graphs that were last copied to these buffers.
     graphs: Arc<HierarchyBatch<T>>,
 }
 
-/// What a recording is bound to beside its batch.
+/// What a captured step is bound to beside its batch: addresses and settings.
 #[derive(Debug, PartialEq)]
 struct Places {
     device: CudaDevice,
@@ -93,24 +92,24 @@ struct Places {
 }
 
 impl<T: Real> Stepper<T> {
-    /// A stepper that records nothing.
+    /// A stepper that captures nothing.
     pub fn plain() -> Self {
         Self {
-            never: true,
+            never_captures: true,
             ..Self::default()
         }
     }
 
-    /// Whether the last steps were replayed.
+    /// True if a step is captured.
     pub fn is_recorded(&self) -> bool {
-        self.recorded.is_some()
+        self.captured.is_some()
     }
 
-    /// One step of gradient descent on a batch, on the device of the workspace. Nothing waits for a GPU; the
-    /// loss says when it is read.
+    /// One training step on a batch, on the device of the workspace. Nothing waits for a GPU until the loss is
+    /// read.
     ///
     /// # Errors
-    /// A batch that does not fit the network, settings out of range, or work on a GPU that failed.
+    /// A batch that does not fit the model, settings out of range, or work on a GPU that failed.
     pub fn step(
         &mut self,
         module: &dyn Module<T>,
@@ -120,8 +119,10 @@ impl<T: Real> Stepper<T> {
         batch: &TrainingBatch<T>,
         settings: StepSettings,
     ) -> Result<Loss, NnError> {
-        let recordable = match workspace.device() {
-            Device::Cuda(device) if !self.never => Some((device.clone(), batch.shape())),
+        let capturable = match workspace.device() {
+            Device::Cuda(device) if !self.never_captures => {
+                Some((device.clone(), batch.shape(workspace.has_edge_rows)))
+            }
             _ => None,
         };
         let mut work = Work {
@@ -131,31 +132,27 @@ impl<T: Real> Stepper<T> {
             workspace,
             settings,
         };
-        let Some((device, shape)) = recordable else {
+        let Some((device, shape)) = capturable else {
             return work.plain(batch);
         };
-        if self
-            .recorded
-            .as_ref()
-            .is_some_and(|recorded| recorded.shape == shape)
-        {
+        if (self.captured.as_ref()).is_some_and(|captured| captured.shape == shape) {
             if let Some(loss) = self.replay(&device, &mut work, batch)? {
                 return Ok(loss);
             }
-            self.recorded = None;
+            self.captured = None;
         }
         let seen = match &self.plain {
             Some((last, count)) if *last == shape => *count,
             _ => 0,
         };
-        let enough = if self.recorded.is_some() {
-            AGAIN
+        let enough = if self.captured.is_some() {
+            BEFORE_NEXT_CAPTURE
         } else {
-            FIRST
+            BEFORE_FIRST_CAPTURE
         };
         if seen >= enough {
-            match self.record(&device, &mut work, batch, shape.clone()) {
-                Err(NnError::Cuda(CudaError::Capture { .. })) => self.never = true,
+            match self.capture(&device, &mut work, batch, shape.clone()) {
+                Err(NnError::Cuda(CudaError::Capture { .. })) => self.never_captures = true,
                 other => return other,
             }
         }
@@ -163,62 +160,60 @@ impl<T: Real> Stepper<T> {
         work.plain(batch)
     }
 
-    /// Replays the recorded step on another batch; none if it is bound to something that is no more.
+    /// Runs the captured step on another batch; `None` if something that it is bound to has changed.
     fn replay(
         &mut self,
         device: &CudaDevice,
         work: &mut Work<'_, T>,
         batch: &TrainingBatch<T>,
     ) -> Result<Option<Loss>, NnError> {
-        let Some(recorded) = &mut self.recorded else {
+        let Some(captured) = &mut self.captured else {
             return Ok(None);
         };
-        if work.places(device)? != recorded.places {
+        if work.places(device)? != captured.places {
             return Ok(None);
         }
-        let (place, graphs) = (recorded.batch.graphs(), batch.graphs());
-        if !place.can_hold(device, graphs, recorded.same_edges)? {
+        let (place, graphs) = (captured.batch.graphs(), batch.graphs());
+        if !place.can_hold(device, graphs)? {
             return Ok(None);
         }
-        recorded.batch.overwrite_rows(device, batch)?;
-        if !Arc::ptr_eq(graphs, &recorded.graphs) {
+        captured.batch.overwrite_rows(device, batch)?;
+        if !Arc::ptr_eq(graphs, &captured.graphs) {
             place.overwrite(device, graphs)?;
-            recorded.graphs = Arc::clone(graphs);
+            captured.graphs = Arc::clone(graphs);
         }
         work.prepare(device)?;
-        recorded.step.replay()?;
+        captured.step.replay()?;
         work.optimiser.count_step();
-        Ok(Some(recorded.step.output().detached()?))
+        Ok(Some(captured.step.output().detached()?))
     }
 
-    /// Records a step on a batch and makes it.
-    fn record(
+    /// Captures a step on a batch and runs it.
+    fn capture(
         &mut self,
         device: &CudaDevice,
         work: &mut Work<'_, T>,
         batch: &TrainingBatch<T>,
         shape: BatchShape<T>,
     ) -> Result<Loss, NnError> {
-        self.recorded = None;
+        self.captured = None;
         let place = batch.place_on(device)?;
         work.prepare(device)?;
-        work.workspace.edge_rows = false;
-        let step = device.capture(|| work.recorded(&place))?;
+        let step = device.capture(|| work.captured(&place))?;
         step.replay()?;
         let loss = step.output().detached()?;
-        self.recorded = Some(RecordedStep {
+        self.captured = Some(CapturedStep {
             shape,
             places: work.places(device)?,
             step,
             batch: place,
-            same_edges: work.workspace.edge_rows,
             graphs: Arc::clone(batch.graphs()),
         });
         Ok(loss)
     }
 }
 
-/// What a step works with.
+/// The arguments of a step.
 struct Work<'w, T: Real> {
     module: &'w dyn Module<T>,
     parameters: &'w mut Parameters<T>,
@@ -228,7 +223,7 @@ struct Work<'w, T: Real> {
 }
 
 impl<T: Real> Work<'_, T> {
-    /// Forward and backward pass, up to the gradients.
+    /// Forward and backward pass, and clipping.
     fn gradients(&mut self, batch: &TrainingBatch<T>) -> Result<Loss, NnError> {
         let StepSettings {
             randomness, clip, ..
@@ -250,7 +245,7 @@ impl<T: Real> Work<'_, T> {
         Ok(loss)
     }
 
-    /// Sends what a recorded step reads beside its batch.
+    /// Copies to the GPU what a captured step reads beside its batch.
     fn prepare(&mut self, device: &CudaDevice) -> Result<(), NnError> {
         let StepSettings {
             rate, randomness, ..
@@ -259,8 +254,8 @@ impl<T: Real> Work<'_, T> {
         self.optimiser.prepare_on_device(self.parameters, rate)
     }
 
-    /// The part of a step that is recorded.
-    fn recorded(&mut self, batch: &TrainingBatch<T>) -> Result<Loss, NnError> {
+    /// The part of a step that is captured.
+    fn captured(&mut self, batch: &TrainingBatch<T>) -> Result<Loss, NnError> {
         let loss = self.gradients(batch)?;
         self.optimiser.run_on_device()?;
         Ok(loss)

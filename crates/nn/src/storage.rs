@@ -12,7 +12,7 @@ pub struct Storage<T: Real> {
     memory: OnDevice<Buffer<T>, CudaMemory>,
 }
 
-/// Only ever made for `T` = f32.
+/// Only for `T` = f32.
 #[derive(Debug)]
 struct CudaMemory {
     device: CudaDevice,
@@ -28,7 +28,7 @@ impl<T: Real> From<Buffer<T>> for Storage<T> {
 }
 
 impl<T: Real> Storage<T> {
-    /// A buffer that is on a GPU already.
+    /// A buffer on a GPU.
     pub(crate) fn on_cuda(device: &CudaDevice, numbers: DeviceBuffer<f32>) -> Self {
         Self {
             memory: OnDevice::Cuda(CudaMemory {
@@ -79,7 +79,7 @@ impl<T: Real> Storage<T> {
         }
     }
 
-    /// Copies other values of the same length over these, on a GPU; for a batch that a captured step reads.
+    /// Copies other values of the same length over these on a GPU, for the batch that a captured step reads.
     pub(crate) fn overwrite(&self, with: &Self) -> Result<(), NnError> {
         match (&self.memory, &with.memory) {
             (OnDevice::Cuda(to), OnDevice::Cuda(from)) => {

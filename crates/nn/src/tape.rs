@@ -11,126 +11,24 @@
 //! [`Tape::backward`] runs the recorded operators in reverse order, adds to the gradients in
 //! [`Parameters`] and frees the features of each operator on the way.
 
-use crate::error::{check_size, expect_scalars};
+use crate::error::check_size;
 use crate::loss::{Loss, LossOperator, LossValue};
 use crate::operator::{Context, Operator};
 use crate::parameters::{Access, Parameters};
 use crate::storage::Storage;
+use crate::var::{NodeId, Var};
 use crate::{Buffer, Device, NnError, Workspace};
 use gemcnn_kernels::random::Stream;
-use gemcnn_kernels::{FeatureType, Real, Resolve, View};
-use std::borrow::Cow;
+use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Features on a tape: rows of one [`FeatureType`].
-#[derive(Debug, Clone)]
-pub struct Var<T: Real> {
-    kind: FeatureType,
-    rows: usize,
-    value: Arc<Storage<T>>,
-    /// Operator that computed it; none for data and in inference.
-    node: Option<NodeId>,
-}
-
-impl<T: Real> Var<T> {
-    /// The output of an operator: `rows` rows of type `kind`.
-    pub fn new(kind: FeatureType, rows: usize, value: impl Into<Arc<Storage<T>>>) -> Self {
-        Self {
-            kind,
-            rows,
-            value: value.into(),
-            node: None,
-        }
-    }
-
-    /// Type of each row.
-    pub fn kind(&self) -> &FeatureType {
-        &self.kind
-    }
-
-    /// Number of rows.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Number of values: rows times the dimension of the type.
-    pub fn values_len(&self) -> usize {
-        self.value.len()
-    }
-
-    /// The values, to be read by an operator.
-    pub fn view(&self) -> View<'_, T> {
-        self.value.view()
-    }
-
-    /// The shared buffer; its values can be changed by `Arc::get_mut` if nobody else holds it.
-    pub fn into_storage(self) -> Arc<Storage<T>> {
-        self.value
-    }
-
-    /// The values on the host, row after row. Values of a GPU are copied, after all queued work.
-    ///
-    /// # Errors
-    /// Work on the GPU that failed.
-    pub fn values(&self) -> Result<Cow<'_, [T]>, NnError> {
-        self.value.read()
-    }
-
-    /// The same numbers as scalars. Only maps that are not equivariant may do this.
-    pub fn into_scalars(self) -> Self {
-        Self {
-            kind: FeatureType::scalars(self.kind.dimension()),
-            ..self
-        }
-    }
-
-    /// Checks the type of the features.
-    ///
-    /// # Errors
-    /// [`NnError::Type`] with `what`, the expected and the found type.
-    pub fn expect_kind(&self, what: &str, expected: &FeatureType) -> Result<(), NnError> {
-        if self.kind == *expected {
-            Ok(())
-        } else {
-            Err(NnError::Type {
-                what: what.into(),
-                expected: expected.clone(),
-                found: self.kind.clone(),
-            })
-        }
-    }
-
-    /// Checks that all features are of order 0.
-    ///
-    /// # Errors
-    /// [`NnError::Type`] with `what` and the found type.
-    pub fn expect_scalars(&self, what: &str) -> Result<(), NnError> {
-        expect_scalars(what, &self.kind)
-    }
-
-    /// Checks the number of rows.
-    ///
-    /// # Errors
-    /// [`NnError::Size`] with `what` and both numbers.
-    pub fn expect_rows(&self, what: &str, expected: usize) -> Result<(), NnError> {
-        check_size(format!("rows of {what}"), expected, self.rows)
-    }
-}
-
-/// A node of one tape.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NodeId {
-    tape: u64,
-    index: usize,
-}
 
 /// A recorded operator.
 struct Node<'a, T: Real> {
     step: Step<'a, T>,
-    /// Nodes of its inputs; none for inputs without gradient.
+    /// Nodes of its inputs; `None` for inputs without gradient.
     inputs: Vec<Option<usize>>,
-    /// Gradient of the loss by its output, as far as known.
+    /// Gradient of the loss by its output, summed up so far.
     gradient: Option<Gradient<T>>,
 }
 
@@ -146,7 +44,7 @@ enum Gradient<T: Real> {
     Loss(f64),
 }
 
-/// An operator with what it saved, whatever its type.
+/// An operator of any type with what it saved.
 trait Recorded<T: Real> {
     fn backward(
         self: Box<Self>,
@@ -300,11 +198,11 @@ impl<'a, T: Real> Tape<'a, T> {
     /// # Errors
     /// As [`input`](Self::input).
     pub fn tracked_input(&mut self, kind: FeatureType, values: &[T]) -> Result<Var<T>, NnError> {
-        let mut input = self.input(kind, values)?;
-        if self.is_training() {
-            input.node = Some(self.push(Step::Input, Vec::new()));
-        }
-        Ok(input)
+        let input = self.input(kind, values)?;
+        Ok(match self.is_training() {
+            true => input.with_node(self.push(Step::Input, Vec::new())),
+            false => input,
+        })
     }
 
     /// Applies an operator.
@@ -322,12 +220,12 @@ impl<'a, T: Real> Tape<'a, T> {
     {
         let nodes = self.nodes_of(&inputs)?;
         let needed = operator.has_parameters() || nodes.iter().any(Option::is_some);
-        let (mut output, saved) = operator.forward(&mut self.context(), inputs)?;
-        if self.is_training() && needed {
-            let step = Box::new(RecordedOperator::<_, _, N>(operator, saved));
-            output.node = Some(self.push(Step::Operator(step), nodes));
+        let (output, saved) = operator.forward(&mut self.context(), inputs)?;
+        if !(self.is_training() && needed) {
+            return Ok(output);
         }
-        Ok(output)
+        let step = Box::new(RecordedOperator::<_, _, N>(operator, saved));
+        Ok(output.with_node(self.push(Step::Operator(step), nodes)))
     }
 
     /// Applies a loss operator: the end of a forward pass.
@@ -413,8 +311,8 @@ impl<'a, T: Real> Tape<'a, T> {
         let mut wanted = Vec::with_capacity(inputs.len());
         for input in inputs {
             wanted.push((
-                self.index_of(input.node)?,
-                self.workspace.pool.zeros(input.value.len()),
+                self.index_of(input.node())?,
+                self.workspace.pool.zeros(input.values_len()),
             ));
         }
         while let Some(node) = self.nodes.pop() {
@@ -472,35 +370,25 @@ impl<'a, T: Real> Tape<'a, T> {
 
     /// Nodes of inputs.
     pub(crate) fn nodes_of(&self, inputs: &[Var<T>]) -> Result<Vec<Option<usize>>, NnError> {
-        inputs.iter().map(|x| self.index_of(x.node)).collect()
+        inputs.iter().map(|x| self.index_of(x.node())).collect()
     }
 
     fn index_of(&self, node: Option<NodeId>) -> Result<Option<usize>, NnError> {
         match node {
             Some(node) if node.tape != self.id => Err(NnError::setting(
                 "tape",
-                "features or a loss of another tape; put them on this one as input",
+                "the features or the loss belong to another tape; pass their values to `Tape::input`",
             )),
             node => Ok(node.map(|node| node.index)),
         }
     }
 
-    /// What operators work with.
+    /// The context of an operator.
     pub(crate) fn context(&mut self) -> Context<'_, T> {
         Context {
             workspace: self.workspace,
             access: self.access.reborrow(),
             random_steps: &mut self.random_steps,
         }
-    }
-}
-
-impl<T: Real> Var<T> {
-    /// The values on the host without a copy.
-    ///
-    /// # Errors
-    /// Features on a GPU.
-    pub fn host(&self) -> Result<&[T], NnError> {
-        Ok(self.view().host()?)
     }
 }

@@ -1,4 +1,4 @@
-//! What a training step reads: graphs, features and targets of a batch, copied to a GPU once.
+//! Training batches: graphs, features and targets, copied to a GPU once.
 
 use crate::device::{Sent, single_slice};
 use crate::error::check_size;
@@ -53,8 +53,8 @@ pub enum Target<T> {
 
 /// A batch for training steps: graphs, features and targets.
 ///
-/// It is copied to a GPU once, by the first step or, better, ahead of it from another thread
-/// ([`send_ahead`](Self::send_ahead)), so that the copy runs beside the step before.
+/// It is copied to a GPU once: by the first step, or earlier from another thread
+/// ([`send_ahead`](Self::send_ahead)), so that the copy overlaps with the previous step.
 #[derive(Debug)]
 pub struct TrainingBatch<T: Real> {
     graphs: Arc<HierarchyBatch<T>>,
@@ -80,12 +80,14 @@ pub(crate) enum SentTarget {
     Values(Arc<DeviceValues>),
 }
 
-/// What two batches have in common if a step that was captured for one can be replayed on the other.
-/// Numbers of edges may differ: captured graphs have spare capacity.
+/// What two batches must have in common so that a step captured on one can be replayed on the other. Numbers
+/// of edges may differ, because captured graphs have spare capacity, unless there are features of edges.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct BatchShape<T> {
     /// First vertex of each mesh, for each level.
     mesh_offsets: Vec<Vec<u32>>,
+    /// Number of edges of each level, if it matters.
+    edges: Option<Vec<usize>>,
     kind: FeatureType,
     objective: Arc<Objective<T>>,
     rows: usize,
@@ -93,7 +95,7 @@ pub(crate) struct BatchShape<T> {
 }
 
 impl<T: Real> TrainingBatch<T> {
-    /// A batch on graphs, or on hierarchies for models that pool; batches may share them.
+    /// A batch on graphs, or on hierarchies for models that pool. Batches may share graphs.
     ///
     /// # Errors
     /// Another number of features than the vertices of the finest graph need, or a target that does not
@@ -132,7 +134,7 @@ impl<T: Real> TrainingBatch<T> {
         })
     }
 
-    /// Its graphs, from fine to coarse.
+    /// The graphs, from fine to coarse.
     pub fn levels(&self) -> Levels<'_, T> {
         Levels::from(&*self.graphs)
     }
@@ -198,8 +200,8 @@ impl<T: Real> TrainingBatch<T> {
         }
     }
 
-    /// Copies everything to a GPU beside its work, from any thread; does nothing on the CPU. A step waits
-    /// for the copies on the GPU.
+    /// Starts asynchronous copies of everything to a GPU, from any thread. The GPU waits for them before the step
+    /// that reads them. Does nothing on the CPU.
     ///
     /// # Errors
     /// Labels that name no class, or too little memory.
@@ -250,11 +252,13 @@ impl<T: Real> TrainingBatch<T> {
         self.sent.to(device, || self.send(device))
     }
 
-    /// What another batch must have in common for a captured step.
-    pub(crate) fn shape(&self) -> BatchShape<T> {
+    /// The shape of the batch, with the numbers of edges if the model has features of edges.
+    pub(crate) fn shape(&self, has_edge_rows: bool) -> BatchShape<T> {
         let offsets = |level: &GraphBatch<T>| level.arrays().mesh_offsets().to_vec();
         BatchShape {
             mesh_offsets: self.graphs.levels().iter().map(offsets).collect(),
+            edges: has_edge_rows
+                .then(|| (self.graphs.levels().iter().map(GraphBatch::edge_count)).collect()),
             kind: self.kind.clone(),
             objective: Arc::clone(&self.objective),
             rows: match &self.target {
@@ -303,7 +307,10 @@ impl<T: Real> TrainingBatch<T> {
                 to.regression.overwrite(device, &from.regression)?;
                 Ok(to.target.overwrite(device, &from.target)?)
             }
-            _ => Err(NnError::setting("batch", "a target of another form")),
+            _ => Err(NnError::setting(
+                "batch",
+                "the target differs in form from that of the captured step",
+            )),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The baseline that is not equivariant: a band-limited kernel of the angle in a given frame.
+//! The non-equivariant baseline: a band-limited kernel of the angle in the given frames.
 
 use crate::operators::LinearWeights;
 use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation};
@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// Settings of an [`AngularConv`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct AngularConvConfig {
-    /// Numbers in a row of the input.
+    /// Number of scalars of the input.
     pub inputs: usize,
-    /// Numbers in a row of the output.
+    /// Number of scalars of the output.
     pub outputs: usize,
     /// Highest harmonic `B` of the kernel.
     pub band_limit: usize,
@@ -20,7 +20,7 @@ pub struct AngularConvConfig {
     pub aggregation: Aggregation,
     /// Number of neighbours that the initialisation assumes (default 6).
     pub degree: f64,
-    /// Mean square of an input number that the initialisation assumes (default 1).
+    /// Mean square of an input value that the initialisation assumes (default 1).
     pub input_moment: f64,
 }
 
@@ -51,8 +51,8 @@ impl AngularConvConfig {
             let harmonics = 2 * self.band_limit + 1;
             let scale = initialisation::squared_scale(self.aggregation, self.degree);
             let self_variance = 0.5 / (self.inputs.max(1) as f64 * self.input_moment);
-            // The constant harmonic of neighbours that are alike adds up to the degree squared; each
-            // of the others has the mean square 1/2 and adds up to the degree.
+            // The mean square of the sum over similar neighbours is the degree squared for the constant harmonic.
+            // Each other harmonic has the mean square 1/2, and its sum at most the degree.
             let degree = self.degree.max(1.0);
             let sum = (degree * degree).max(degree * (1.0 + self.band_limit as f64));
             let variance = self_variance / (sum * scale);
@@ -91,14 +91,14 @@ impl AngularConvConfig {
     }
 }
 
-/// A convolution with an anisotropic kernel in whatever frames the graph has:
+/// A convolution with an anisotropic kernel in the frames of the graph:
 ///
 /// ```text
 /// y_p = w_0 f_p + s_p sum_q (w_1 + sum_{n=1..B} w_2n cos(n theta_pq) + w_2n+1 sin(n theta_pq)) f_q
 /// ```
 ///
-/// Features are plain numbers that do not rotate with the frames, so the result depends on the choice
-/// of frames: that is what it is a baseline for.
+/// Features are numbers that do not rotate with the frames, so the result depends on the choice of frames. It is
+/// the baseline for gauge equivariant convolutions.
 #[derive(Debug, Clone)]
 pub struct AngularConv {
     name: String,

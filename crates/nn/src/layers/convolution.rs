@@ -1,4 +1,4 @@
-//! Convolutions of any kernel, with the settings that they share.
+//! Convolutions of any kernel, with common settings.
 
 use super::{AngularConvConfig, GemConvConfig, GraphConvConfig};
 use crate::error::expect_scalars;
@@ -7,7 +7,7 @@ use gemcnn_kernels::{Aggregation, FeatureType, Real};
 use std::fmt;
 use std::sync::Arc;
 
-/// What the weights of a convolution depend on. Implement it to use a convolution of your own in blocks
+/// The kernel of a convolution: what its weights depend on. Implement it to use a convolution of your own in blocks
 /// and networks ([`NetworkConfig::kernel`](crate::NetworkConfig::kernel)).
 pub trait Kernel<T: Real>: fmt::Debug + Send + Sync {
     /// Adds the parameters of a convolution between two types. `moments` are as
@@ -56,10 +56,10 @@ pub struct Angular {
     pub band_limit: usize,
 }
 
-/// How a convolution combines neighbours, whatever its types.
+/// Settings of a convolution, without its types.
 #[derive(Debug, Clone)]
 pub struct ConvConfig<T> {
-    /// What its weights depend on (default: [`Gauge`]).
+    /// The kernel (default: [`Gauge`]).
     pub kernel: Arc<dyn Kernel<T>>,
     /// Aggregation over neighbours (default: sum).
     pub aggregation: Aggregation,

@@ -10,14 +10,14 @@ use std::sync::Arc;
 pub struct EquivariantDropoutConfig {
     /// Type of input and output.
     pub kind: FeatureType,
-    /// What is dropped as one; an irrep by default.
+    /// Unit that is dropped as a whole (default: an irrep).
     pub unit: DropoutUnit,
-    /// Probability of being dropped, at least 0 and below 1; 0.5 by default.
+    /// Dropout probability, in [0, 1) (default 0.5).
     pub probability: f64,
 }
 
 impl EquivariantDropoutConfig {
-    /// The defaults.
+    /// Default settings.
     pub fn new(kind: FeatureType) -> Self {
         Self {
             kind,
@@ -46,8 +46,8 @@ impl EquivariantDropoutConfig {
     }
 }
 
-/// Dropout that drops both components of an irrep or none, and scales up the rest, in training; in
-/// inference it does nothing.
+/// Dropout of whole irreps. In training, dropped irreps are zero and the others are scaled up; in inference it is
+/// the identity.
 #[derive(Debug, Clone)]
 pub struct EquivariantDropout {
     name: String,

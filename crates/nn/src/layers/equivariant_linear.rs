@@ -1,4 +1,4 @@
-//! The equivariant linear map of each vertex by itself.
+//! The equivariant linear layer, which acts on each vertex.
 
 use crate::operators::LinearWeights;
 use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation};
@@ -6,19 +6,19 @@ use gemcnn_kernels::self_map::SelfMap;
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
 
-/// Settings of an [`EquivariantLinear`] map.
+/// Settings of an [`EquivariantLinear`] layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EquivariantLinearConfig {
     /// Type of the input.
     pub input: FeatureType,
     /// Type of the output.
     pub output: FeatureType,
-    /// Whether scalars get a bias; yes by default. It starts at zero.
+    /// Adds a bias to scalars (default true). It is initialised to zero.
     pub bias: bool,
 }
 
 impl EquivariantLinearConfig {
-    /// The defaults.
+    /// Default settings.
     pub fn new(input: FeatureType, output: FeatureType) -> Self {
         Self {
             input,
@@ -60,9 +60,8 @@ impl EquivariantLinearConfig {
     }
 }
 
-/// The linear map of each vertex that commutes with changes of frame: channels of the same order
-/// are mixed, by a number for scalars and by a scaled rotation for higher orders. Orders that only the
-/// output has are zero.
+/// A linear map of each vertex that commutes with gauge transformations. It mixes channels of the same order, by
+/// numbers for scalars and by scaled rotations for higher orders. Orders that only the output has are zero.
 #[derive(Debug, Clone)]
 pub struct EquivariantLinear {
     name: String,

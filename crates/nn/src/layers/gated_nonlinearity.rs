@@ -61,8 +61,8 @@ impl<T: Real> Nonlinearity<T> for Gates {
             Some(scalars) if *scalars >= gates => *scalars -= gates,
             Some(scalars) => {
                 let problem = format!(
-                    "{input} has {gates} irreps of order above 0, each of which needs a scalar as its gate, \
-                     but only {scalars} scalars; use the type that `Nonlinearity::input` gives"
+                    "{input} has {gates} irreps of order above 0, which need one scalar each as a gate, but only \
+                     {scalars} scalars; use the type that `Nonlinearity::input` returns"
                 );
                 return Err(NnError::setting("gated nonlinearity", problem));
             }

@@ -32,7 +32,7 @@ pub struct GemConvConfig {
 }
 
 impl GemConvConfig {
-    /// The defaults.
+    /// Default settings.
     pub fn new(input: FeatureType, output: FeatureType) -> Self {
         Self {
             input,

@@ -1,4 +1,4 @@
-//! The isotropic baseline: a convolution that knows which vertices are neighbours, but not where.
+//! The isotropic baseline: a convolution that uses the neighbours of a vertex, but not their directions.
 
 use super::{GemConv, GemConvConfig};
 use crate::{Builder, NnError};
@@ -8,9 +8,9 @@ use gemcnn_kernels::{Aggregation, FeatureType, Real};
 /// scalars, whose kernel can only be isotropic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GraphConvConfig {
-    /// Scalars of the input.
+    /// Number of scalars of the input.
     pub inputs: usize,
-    /// Scalars of the output.
+    /// Number of scalars of the output.
     pub outputs: usize,
     /// Aggregation over neighbours (default: sum).
     pub aggregation: Aggregation,
@@ -18,7 +18,7 @@ pub struct GraphConvConfig {
     pub bias: bool,
     /// Number of neighbours that the initialisation assumes (default 6).
     pub degree: f64,
-    /// Mean square of an input number that the initialisation assumes (default 1).
+    /// Mean square of an input value that the initialisation assumes (default 1).
     pub input_moment: f64,
 }
 

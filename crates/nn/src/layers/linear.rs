@@ -1,25 +1,25 @@
-//! The plain linear map of scalars.
+//! The linear layer of scalars.
 
 use crate::operators::LinearWeights;
 use crate::{Builder, Head, Levels, Module, NnError, Role, Tape, Var};
 use gemcnn_kernels::linear::Linear as Operator;
 use gemcnn_kernels::{FeatureType, Real};
 
-/// Settings of a [`Linear`] map.
+/// Settings of a [`Linear`] layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinearConfig {
-    /// Scalars of the input.
+    /// Number of scalars of the input.
     pub inputs: usize,
-    /// Scalars of the output.
+    /// Number of scalars of the output.
     pub outputs: usize,
-    /// Whether there is a bias; yes by default. It starts at zero.
+    /// Adds a bias (default true). It is initialised to zero.
     pub bias: bool,
-    /// Mean square of an input number that first values are scaled for; 1 by default.
+    /// Mean square of an input value that the initialisation assumes (default 1).
     pub input_moment: f64,
 }
 
 impl LinearConfig {
-    /// The defaults.
+    /// Default settings.
     pub fn new(inputs: usize, outputs: usize) -> Self {
         Self {
             inputs,

@@ -1,12 +1,12 @@
-//! What a nonlinearity tells the blocks and networks that it is part of.
+//! The interface of nonlinearities in blocks and networks.
 
 use crate::{Builder, Module, NnError};
 use gemcnn_kernels::{FeatureType, Real};
 use std::fmt;
 use std::sync::Arc;
 
-/// Settings of a nonlinearity; the type of its output is known when the layer is made. Implement it to
-/// use a nonlinearity of your own in blocks and networks.
+/// Settings of a nonlinearity, without the type of its features. Implement it to use a nonlinearity of your own in
+/// blocks and networks.
 ///
 /// ```
 /// use gemcnn_nn::layers::{Gates, Nonlinearity, Regular};
@@ -20,12 +20,12 @@ pub trait Nonlinearity<T: Real>: fmt::Debug + Send + Sync {
     /// First part of the name of the layer in a network, such as `regular`.
     fn word(&self) -> &'static str;
 
-    /// Type of the input for features of type `output` to come out.
+    /// Type of the input for an output of type `output`.
     fn input(&self, output: &FeatureType) -> FeatureType {
         output.clone()
     }
 
-    /// Type of the output for features of type `input`.
+    /// Type of the output for an input of type `input`.
     ///
     /// # Errors
     /// A type that it cannot take.
@@ -79,7 +79,7 @@ impl<T: Real, N: Nonlinearity<T> + ?Sized> Nonlinearity<T> for Arc<N> {
     }
 }
 
-/// One channel of each order that occurs: enough to draw the moments of all channels.
+/// One channel of each order that occurs: all channels of an order have the same moment.
 pub(super) fn single_channels(kind: &FeatureType) -> FeatureType {
     let present: Vec<usize> = kind.multiplicities().iter().map(|&m| m.min(1)).collect();
     FeatureType::new(&present)

@@ -39,7 +39,7 @@ impl<T: Real> Module<T> for ActivationLayer {
     }
 }
 
-/// Reads all numbers as scalars. What follows depends on the choice of frames: the network is no longer
+/// Reads all values as scalars. The layers that follow depend on the choice of frames, so the network is no longer
 /// gauge equivariant.
 #[derive(Debug, Clone)]
 pub struct BreakSymmetry {

@@ -43,7 +43,7 @@ pub trait LayerConfig<T: Real>: fmt::Debug + Send + Sync {
     ) -> Result<Box<dyn Module<T>>, NnError>;
 }
 
-/// What is known of the features between two layers.
+/// Properties of the features between two layers.
 #[derive(Debug, Clone)]
 pub struct Stage {
     /// Their type.
@@ -323,7 +323,7 @@ impl<T: Real> NetworkConfig<T> {
         })
     }
 
-    /// From here on all numbers count as scalars: the network is no longer gauge equivariant.
+    /// Reads all values as scalars from here on: the network is no longer gauge equivariant.
     pub fn break_symmetry(self) -> Self {
         self.built_in("break", false, |_, stage, _| {
             let scalars = FeatureType::scalars(stage.kind.dimension());

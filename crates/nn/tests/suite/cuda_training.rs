@@ -32,7 +32,7 @@ pub fn gpu(test: &str) -> Option<Device> {
 }
 
 /// The CPU, and a GPU if one works.
-fn devices(test: &str) -> Vec<Device> {
+pub fn devices(test: &str) -> Vec<Device> {
     let mut devices = vec![Device::Cpu];
     devices.extend(gpu(test));
     devices
@@ -66,7 +66,7 @@ fn size(values: &[f64]) -> f64 {
 }
 
 /// `|found - expected| / |expected|` of all numbers together.
-fn relative_error(found: &[f32], expected: &[f64]) -> f64 {
+pub fn relative_error(found: &[f32], expected: &[f64]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let pairs = found.iter().zip(expected);
     let differences: Vec<f64> = pairs.map(|(&a, b)| f64::from(a) - b).collect();

@@ -55,7 +55,7 @@ fn meshes() -> Vec<(Mesh, GeometryOptions)> {
     ]
 }
 
-fn check<T: Real>(input: &str, output: &str, parameters: &Parameters<T>, run: &Run<'_, T>) {
+pub fn check<T: Real>(input: &str, output: &str, parameters: &Parameters<T>, run: &Run<'_, T>) {
     let (input, output) = (kind(input), kind(output));
     for (mesh, options) in meshes() {
         let trial = Trial {

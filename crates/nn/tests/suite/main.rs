@@ -11,5 +11,6 @@ mod hierarchy;
 mod initialisation;
 mod kernel_basis;
 mod networks;
+mod primitives;
 mod published;
 mod published_weights;

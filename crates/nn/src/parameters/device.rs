@@ -1,14 +1,15 @@
-//! The parameters of a network on a GPU.
+//! Parameters on a GPU.
 
-use crate::{NnError, ParameterId};
+use super::ParameterId;
+use crate::NnError;
 use gemcnn_kernels::cuda::optimiser;
 use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut};
 use std::sync::OnceLock;
 
-/// Numbers that every entry starts at a multiple of, so that wide loads are possible.
+/// Entries start at multiples of this number of values, so that wide loads are aligned.
 const ALIGNMENT: usize = 64;
 
-/// Values and gradients of all entries, each in one buffer: one call clears, sends or reads them all.
+/// Values and gradients of all entries, each in one buffer, so that one call clears or copies all of them.
 #[derive(Debug)]
 pub(crate) struct DeviceParameters {
     device: CudaDevice,
@@ -16,7 +17,7 @@ pub(crate) struct DeviceParameters {
     lengths: Vec<usize>,
     values: DeviceBuffer<f32>,
     gradients: DeviceBuffer<f32>,
-    /// Gradients count as zero, and are set to it when they are next needed.
+    /// Gradients are zero, but the buffer is only cleared when it is next used.
     cleared: bool,
 }
 
@@ -29,7 +30,7 @@ fn padded(length: usize) -> usize {
     length.next_multiple_of(ALIGNMENT)
 }
 
-/// Entries one after the other, with gaps.
+/// Entries one after the other, padded to the alignment.
 fn joined<'v>(entries: impl Iterator<Item = &'v [f32]>, lengths: &[usize]) -> Vec<f32> {
     let mut all = Vec::with_capacity(lengths.iter().copied().map(padded).sum());
     for (entry, &length) in entries.zip(lengths) {
@@ -56,7 +57,7 @@ fn parts<'b>(
         .collect()
 }
 
-/// One part of several, or an empty one.
+/// Takes one part, or an empty one if it is absent.
 fn taken<'b>(
     parts: &mut [Option<DeviceSliceMut<'b, f32>>],
     id: Option<ParameterId>,
@@ -66,7 +67,7 @@ fn taken<'b>(
 }
 
 impl DeviceParameters {
-    /// Sends values and gradients; entries without gradient have an empty one.
+    /// Copies values and gradients to a GPU. The gradient of a statistic is empty.
     pub fn new<'v>(
         device: &CudaDevice,
         values: impl Iterator<Item = &'v [f32]> + Clone,
@@ -123,7 +124,7 @@ impl DeviceParameters {
         &mut self,
         ids: [Option<ParameterId>; N],
     ) -> Result<WithGradients<'_, N>, CudaError> {
-        self.settle()?;
+        self.apply_clear()?;
         let mut parts = parts(&mut self.gradients, &self.lengths);
         let gradients = ids.map(|id| taken(&mut parts, id));
         Ok((values_of(&self.values, &self.lengths, ids), gradients))
@@ -131,7 +132,7 @@ impl DeviceParameters {
 
     /// Values of all entries, to change them, and their gradients.
     pub fn all(&mut self) -> Result<Vec<Entry<'_>>, CudaError> {
-        self.settle()?;
+        self.apply_clear()?;
         let gradients = self.gradients.view();
         let mut start = 0;
         let values = parts(&mut self.values, &self.lengths);
@@ -147,8 +148,8 @@ impl DeviceParameters {
         self.cleared = true;
     }
 
-    /// Does what [`clear_gradients`](Self::clear_gradients) put off.
-    fn settle(&mut self) -> Result<(), CudaError> {
+    /// Clears the buffer if [`clear_gradients`](Self::clear_gradients) was called.
+    fn apply_clear(&mut self) -> Result<(), CudaError> {
         if self.cleared {
             self.device.clear(self.gradients.view_mut())?;
             self.cleared = false;
@@ -157,29 +158,30 @@ impl DeviceParameters {
     }
 
     pub fn clip_gradients(&mut self, largest: f64) -> Result<(), CudaError> {
-        self.settle()?;
+        self.apply_clear()?;
         optimiser::clip(&self.device, largest, self.gradients.view_mut())
     }
 
-    /// Where they lie, which tells them from others.
+    /// Address of the values, which identifies them.
     pub fn place(&self) -> u64 {
         self.values.view().address()
     }
 
-    /// Values of all entries, after all work before.
+    /// Values of all entries, after all queued work.
     pub fn read_values(&self) -> Result<Vec<Vec<f32>>, CudaError> {
-        Ok(self.apart(&self.values.to_vec(&self.device)?))
+        Ok(self.split(&self.values.to_vec(&self.device)?))
     }
 
-    /// Gradients of all entries, after all work before; zero for those that have none.
+    /// Gradients of all entries, after all queued work; zero for statistics.
     pub fn read_gradients(&self) -> Result<Vec<Vec<f32>>, CudaError> {
         if self.cleared {
             return Ok(self.lengths.iter().map(|&n| vec![0.0; n]).collect());
         }
-        Ok(self.apart(&self.gradients.to_vec(&self.device)?))
+        Ok(self.split(&self.gradients.to_vec(&self.device)?))
     }
 
-    fn apart(&self, all: &[f32]) -> Vec<Vec<f32>> {
+    /// Splits concatenated entries.
+    fn split(&self, all: &[f32]) -> Vec<Vec<f32>> {
         let mut rest = all;
         let mut next = |&length: &usize| {
             let (entry, others) = rest.split_at(padded(length));
@@ -205,15 +207,15 @@ fn values_of<'b, const N: usize>(
     })
 }
 
-/// Whether parameters are on a GPU, and which.
+/// The copy of parameters on a GPU, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Placement {
-    /// An error is one of copying, met by whoever uses the copy.
+    /// An error of a clone, reported when the clone is used.
     place: OnceLock<Result<DeviceParameters, CudaError>>,
 }
 
 impl Placement {
-    /// The parameters on their GPU; none while they are on the host.
+    /// The parameters on their GPU; `None` if they are on the host.
     pub fn get(&self) -> Result<Option<&DeviceParameters>, NnError> {
         match self.place.get() {
             None => Ok(None),
@@ -228,7 +230,7 @@ impl Placement {
         }
     }
 
-    /// The parameters on a GPU, sent there by `send` if they are on the host.
+    /// The parameters on a GPU, copied there by `send` if they are on the host.
     pub fn on(
         &self,
         device: &CudaDevice,
@@ -236,7 +238,7 @@ impl Placement {
     ) -> Result<&DeviceParameters, NnError> {
         if self.place.get().is_none() {
             let sent = send()?;
-            // Another thread may have been faster; both sent the same.
+            // Another thread may have been first; both copied the same values.
             let _ = self.place.set(Ok(sent));
         }
         match self.get()? {
@@ -248,7 +250,7 @@ impl Placement {
         }
     }
 
-    /// Takes the parameters off their GPU.
+    /// Drops the copy on the GPU.
     pub fn clear(&mut self) {
         self.place.take();
     }
@@ -262,7 +264,7 @@ impl Clone for Placement {
                 .as_ref()
                 .map_err(Clone::clone)
                 .and_then(DeviceParameters::duplicate);
-            // Nobody else has the new one.
+            // The new cell is empty.
             let _ = copy.place.set(duplicate);
         }
         copy

@@ -1,25 +1,27 @@
-//! The numbers of a network: what is trained, its gradients, and running statistics.
+//! Parameters of a model: values, gradients, and running statistics.
+
+mod device;
 
 use crate::device::{single_slice, single_slice_mut};
-use crate::device_parameters::{DeviceParameters, Placement};
 use crate::error::check_size;
 use crate::{Device, NnError};
+use device::{DeviceParameters, Placement};
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{OnDevice, Real, View, ViewMut};
 use rayon::prelude::*;
 use std::collections::HashMap;
 
-/// Names one entry of [`Parameters`]; layers hold these.
+/// Id of one entry of [`Parameters`]. Layers hold the ids of their parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ParameterId(pub(crate) usize);
 
-/// What an entry is for.
+/// Role of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Trained, and pulled towards zero by weight decay unless that is chosen otherwise.
+    /// Trained, with weight decay by default.
     Weight,
-    /// Trained, without weight decay unless that is chosen: biases, scales and shifts of normalisations.
+    /// Trained, without weight decay by default: biases, and scales and shifts of normalisations.
     Offset,
     /// Not trained: running statistics.
     Statistic,
@@ -38,7 +40,7 @@ pub struct Parameter<T> {
 }
 
 impl<T: Real> Parameter<T> {
-    /// Name with the names of the blocks around it, such as `block1.conv2.weight`.
+    /// Full name with the names of the enclosing blocks, such as `block1.conv2.weight`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -48,28 +50,28 @@ impl<T: Real> Parameter<T> {
         &self.shape
     }
 
-    /// What it is for.
+    /// Its role.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// Whether optimisers change it.
+    /// True if optimisers update it.
     pub fn is_trained(&self) -> bool {
         self.role != Role::Statistic
     }
 
-    /// Whether weight decay acts on it: by default on weights alone, see
-    /// [`Parameters::set_weight_decay`].
+    /// True if weight decay acts on it: by default for weights alone
+    /// ([`Parameters::set_weight_decay`]).
     pub fn decays(&self) -> bool {
         self.decays
     }
 
-    /// The numbers.
+    /// The values.
     pub fn value(&self) -> &[T] {
         &self.value
     }
 
-    /// The numbers, to change them.
+    /// The values, to change them.
     pub fn value_mut(&mut self) -> &mut [T] {
         &mut self.value
     }
@@ -84,17 +86,17 @@ impl<T: Real> Parameter<T> {
         &mut self.gradient
     }
 
-    /// The numbers and their gradient.
+    /// The values and their gradient.
     pub fn value_and_gradient_mut(&mut self) -> (&mut [T], &mut [T]) {
         (&mut self.value, &mut self.gradient)
     }
 }
 
-/// All parameters of a network, in the order in which its layers made them.
+/// All parameters of a model, in the order in which its layers added them.
 ///
-/// A tape on a GPU moves them there, where training goes on. Archives, optimisers and the functions
-/// for gradients find them there; what [`Parameter`] shows is then what was on the host before.
-/// [`move_to_host`](Self::move_to_host) moves them back.
+/// A tape on a GPU moves them to the GPU. Archives, optimisers and the functions for gradients work there too, but
+/// [`Parameter`] gives access to the host alone, where values are then out of date.
+/// [`move_to_host`](Self::move_to_host) moves all parameters back.
 #[derive(Debug, Clone, Default)]
 pub struct Parameters<T> {
     entries: Vec<Parameter<T>>,
@@ -103,7 +105,7 @@ pub struct Parameters<T> {
 }
 
 impl<T: Real> Parameters<T> {
-    /// None yet.
+    /// No parameters.
     pub fn new() -> Self {
         Self {
             entries: Vec::new(),
@@ -112,8 +114,8 @@ impl<T: Real> Parameters<T> {
         }
     }
 
-    /// Moves values, statistics and gradients back to the host, if they are on a GPU, after all work
-    /// before.
+    /// Moves values, statistics and gradients from a GPU to the host, after all queued work. Does nothing if they
+    /// are on the host.
     ///
     /// # Errors
     /// Work on the GPU that failed.
@@ -149,16 +151,17 @@ impl<T: Real> Parameters<T> {
     /// As [`on`](Self::on), to change them.
     pub(crate) fn on_mut(&mut self, device: &CudaDevice) -> Result<&mut DeviceParameters, NnError> {
         self.on(device)?;
-        self.on_device_mut()?
-            .ok_or_else(|| NnError::setting("parameters", "they left the GPU while they were used"))
+        self.on_device_mut()?.ok_or_else(|| {
+            NnError::setting("parameters", "they were moved off the GPU during a step")
+        })
     }
 
-    /// The parameters on the GPU they are on; none while they are on the host.
+    /// The parameters on their GPU; `None` if they are on the host.
     pub(crate) fn on_device_mut(&mut self) -> Result<Option<&mut DeviceParameters>, NnError> {
         self.placement.get_mut()
     }
 
-    /// Values of all entries, wherever they are.
+    /// Values of all entries on a GPU; `None` if they are on the host.
     pub(crate) fn read_values(&self) -> Result<Option<Vec<Vec<f32>>>, NnError> {
         let device = self.placement.get()?;
         Ok(device.map(DeviceParameters::read_values).transpose()?)
@@ -177,7 +180,7 @@ impl<T: Real> Parameters<T> {
     /// Adds an entry.
     ///
     /// # Errors
-    /// A name that is taken, or another number of values than the shape asks for.
+    /// A name that is taken, or a number of values that does not match the shape.
     pub fn add(
         &mut self,
         name: impl Into<String>,
@@ -227,7 +230,7 @@ impl<T: Real> Parameters<T> {
         &mut self.entries[id.0]
     }
 
-    /// The numbers of one entry.
+    /// The values of one entry.
     ///
     /// # Panics
     /// If the id comes from other parameters and is out of range.
@@ -264,8 +267,12 @@ impl<T: Real> Parameters<T> {
             Device::Cpu => {
                 self.expect_host()?;
                 let entries = self.entries.get_disjoint_mut(ids.map(|id| id.0));
-                let entries = entries
-                    .map_err(|_| NnError::setting("parameters", "a layer of another network"))?;
+                let entries = entries.map_err(|_| {
+                    NnError::setting(
+                        "parameters",
+                        "an id of other parameters, or the same id twice",
+                    )
+                })?;
                 entries.map(|entry| OnDevice::Host(&mut entry.value[..]))
             }
             Device::Cuda(device) => self.on_mut(device)?.values_mut(ids).map(OnDevice::Cuda),
@@ -307,7 +314,7 @@ impl<T: Real> Parameters<T> {
         self.by_name.get(name).copied()
     }
 
-    /// All entries in the order in which they were made.
+    /// All entries in the order in which they were added.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Parameter<T>> {
         self.entries.iter()
     }
@@ -317,14 +324,14 @@ impl<T: Real> Parameters<T> {
         self.entries.iter_mut()
     }
 
-    /// How many numbers are trained.
+    /// Number of trained values.
     pub fn trained_count(&self) -> usize {
         let trained = self.entries.iter().filter(|entry| entry.is_trained());
         trained.map(|entry| entry.value.len()).sum()
     }
 
-    /// Chooses by name which trained entries weight decay acts on. At first it acts on weights, and not
-    /// on biases, scales and shifts.
+    /// Selects by name the trained entries that weight decay acts on. The default is those with
+    /// [`Role::Weight`].
     pub fn set_weight_decay(&mut self, decays: impl Fn(&str) -> bool) {
         for entry in self.entries.iter_mut().filter(|entry| entry.is_trained()) {
             entry.decays = decays(&entry.name);
@@ -340,12 +347,12 @@ impl<T: Real> Parameters<T> {
                     entry.gradient.fill(T::zero());
                 }
             }
-            // A copy that failed has no gradients to clear, and says so when it is used.
+            // A failed copy has no gradients; the error is reported when it is used.
             Err(_) => {}
         }
     }
 
-    /// Euclidean norm of all gradients together, summed up in f64.
+    /// Euclidean norm of all gradients together, computed in f64.
     ///
     /// # Errors
     /// Work on a GPU that failed.
@@ -362,11 +369,11 @@ impl<T: Real> Parameters<T> {
         })
     }
 
-    /// Scales all gradients down so that their norm is at most `largest`. On a GPU nothing waits for the
-    /// norm, and gradients that are not finite stay as they are: the next loss tells.
+    /// Scales all gradients down so that their common norm is at most `largest`. On a GPU this does not wait for
+    /// the norm, and gradients that are not finite are left unchanged.
     ///
     /// # Errors
-    /// On the CPU a gradient that is not finite, by name; work on a GPU that failed.
+    /// On the CPU a gradient that is not finite, with its name; work on a GPU that failed.
     pub fn clip_gradients(&mut self, largest: f64) -> Result<(), NnError> {
         if let Some(device) = self.placement.get_mut()? {
             return Ok(device.clip_gradients(largest)?);
@@ -425,7 +432,7 @@ impl<T> Access<'_, T> {
         }
     }
 
-    /// The parameters, to change them; none in inference.
+    /// The parameters, to change them; `None` in inference.
     pub fn parameters_mut(&mut self) -> Option<&mut Parameters<T>> {
         match self {
             Self::Inference(_) => None,
@@ -472,10 +479,14 @@ mod tests {
             parameters.add("a.bias", &[1], Role::Offset, vec![0.0]),
             Err(NnError::SameName { .. })
         ));
-        let message = parameters
-            .add("b", &[3, 2], Role::Weight, vec![0.0; 5])
-            .unwrap_err();
-        assert_eq!(message.to_string(), "values of `b`: expected 6, found 5");
+        assert!(matches!(
+            parameters.add("b", &[3, 2], Role::Weight, vec![0.0; 5]),
+            Err(NnError::Size {
+                expected: 6,
+                found: 5,
+                ..
+            })
+        ));
         assert_eq!(parameters.trained_count(), 6);
         let bias = parameters.find("a.bias").unwrap();
         assert_eq!(parameters.get(bias).role(), Role::Offset);
@@ -504,8 +515,11 @@ mod tests {
         let bias = parameters.find("a.bias").unwrap();
         assert!((parameters.get(bias).gradient()[0] - 2.0 / norm).abs() < 1e-12);
         parameters.get_mut(bias).gradient_mut()[1] = f64::NAN;
-        let message = parameters.clip_gradients(1.0).unwrap_err().to_string();
-        assert!(message.contains("a.bias"), "{message}");
+        let error = parameters.clip_gradients(1.0).unwrap_err();
+        assert!(
+            matches!(&error, NnError::NotFinite { what } if what.contains("a.bias")),
+            "{error}"
+        );
         parameters.clear_gradients();
         assert_eq!(parameters.gradient_norm().unwrap(), 0.0);
     }
