@@ -1,6 +1,5 @@
 //! How a command ends badly, and the exit status that says so.
 
-use crate::output::say;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -31,15 +30,7 @@ impl Failure {
         Self::Usage(message.to_string())
     }
 
-    /// Says it on standard error.
-    pub fn report(&self) {
-        match self {
-            Self::Input(message) | Self::Usage(message) => say(format_args!("error: {message}")),
-            Self::Interrupted(message) => say(message),
-            Self::Reported | Self::OutputClosed => {}
-        }
-    }
-
+    /// Exit status of the command.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Input(_) | Self::Reported => ExitCode::from(1),

@@ -8,6 +8,7 @@ mod device;
 mod eval;
 mod experiment;
 mod failure;
+mod kinds;
 mod mesh;
 mod output;
 mod predict;
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure.report();
+            output::report(&failure);
             failure.exit_code()
         }
     }

@@ -22,6 +22,15 @@ pub fn say(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// Prints a failure on standard error, unless it was reported already.
+pub fn report(failure: &Failure) {
+    match failure {
+        Failure::Input(message) | Failure::Usage(message) => say(format_args!("error: {message}")),
+        Failure::Interrupted(message) => say(message),
+        Failure::Reported | Failure::OutputClosed => {}
+    }
+}
+
 /// A line of standard output for each finished piece of longer work, which goes on when the reader has gone.
 pub fn print_on(line: &str) -> Result<(), Failure> {
     match print(line) {

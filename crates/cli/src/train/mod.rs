@@ -7,11 +7,15 @@ pub use progress::TrainProgress;
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
+use crate::kinds;
 use crate::output::{print, say};
 use clap::Args;
 use gemcnn_tasks::data::DataConfig;
-use gemcnn_tasks::train::{Outcome, RunConfig, RunDirectory, StopFlag, train};
-use gemcnn_tasks::{FeatureConfig, FeatureKind, ModelConfig, Task, TaskError};
+use gemcnn_tasks::features::Feature;
+use gemcnn_tasks::models::Model;
+use gemcnn_tasks::run::train;
+use gemcnn_tasks::train::{Outcome, RunConfig, RunDirectory, StopFlag};
+use gemcnn_tasks::{FeatureConfig, ModelConfig, Task, TaskError};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as ValueError;
@@ -33,12 +37,22 @@ pub struct TrainArgs {
     #[arg(long, value_name = "DIR", help_heading = "Data")]
     data: Option<PathBuf>,
 
-    /// What the network sees of each vertex: xyz, shot, matrix or reltan [default: xyz]
-    #[arg(long, value_name = "KIND", help_heading = "Data")]
-    features: Option<FeatureKind>,
+    #[arg(
+        long,
+        value_name = "KIND",
+        help_heading = "Data",
+        value_parser = FeatureConfig::of_kind,
+        help = kinds::listed::<dyn Feature>("Input features [default: xyz]"),
+    )]
+    features: Option<FeatureConfig>,
 
-    /// The network: gem, graph, angular or unet [default: gem]
-    #[arg(long, value_name = "KIND", help_heading = "Training", value_parser = model_of_kind)]
+    #[arg(
+        long,
+        value_name = "KIND",
+        help_heading = "Training",
+        value_parser = ModelConfig::of_kind,
+        help = kinds::listed::<dyn Model>("Model, with its default settings [default: gem]"),
+    )]
     model: Option<ModelConfig>,
 
     /// Passes over the training part [default: 100]
@@ -150,8 +164,8 @@ impl TrainArgs {
         if let Some(folder) = &self.data {
             config.data = DataConfig::Folder(folder.clone());
         }
-        if let Some(kind) = self.features {
-            config.features = FeatureConfig::new(kind);
+        if let Some(features) = &self.features {
+            config.features = features.clone();
         }
         if let Some(model) = &self.model {
             config.model = model.clone();
@@ -178,11 +192,6 @@ fn make_quick(config: &mut RunConfig) {
 
 fn deserializer(text: &str) -> impl serde::Deserializer<'_, Error = ValueError> {
     text.into_deserializer()
-}
-
-/// The model of a kind with its default settings.
-pub fn model_of_kind(text: &str) -> Result<ModelConfig, String> {
-    serde_json::from_value(serde_json::json!({ "kind": text })).map_err(|error| error.to_string())
 }
 
 /// The first Ctrl-C or request to terminate saves and stops, the second one stops at once.

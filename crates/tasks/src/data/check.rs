@@ -1,9 +1,10 @@
 //! A data set read from beginning to end, and everything that is wrong with it.
 
 use super::classes::listed;
+use super::config::DataConfig;
 use super::content::Content;
 use super::dataset::{Inner, gather};
-use super::{DataConfig, Part};
+use super::part::Part;
 use crate::{Task, TaskError};
 use gemcnn_mesh::{NormalWeighting, vertex_normals};
 use gemcnn_nn::IGNORE;

@@ -1,7 +1,8 @@
 //! `dataset.toml`: what a folder of meshes is for, and where its targets and parts are.
 
-use super::{DataError, Part};
-use crate::{Task, TaskError};
+use super::part::Part;
+use super::pattern::Pattern;
+use crate::{DataError, Task, TaskError};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -271,7 +272,7 @@ impl Description {
             }
         }
         if let Some(pattern) = &target.pattern
-            && super::Pattern::new(pattern).class_count() != 1
+            && Pattern::new(pattern).class_count() != 1
         {
             return Err(format!(
                 "target.pattern is `{pattern}`, but needs {{class}} once where the class stands"

@@ -1,8 +1,7 @@
 //! The registrations of FAUST: 100 bodies in correspondence.
 
-use super::DataError;
 use super::meshes::Item;
-use crate::TaskError;
+use crate::{DataError, TaskError};
 use gemcnn_mesh::{Mesh, read_mesh};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};

@@ -3,10 +3,10 @@
 use super::content::Content;
 use super::description::{Description, OneOrMany, Parts, SplitDescription, TargetDescription};
 use super::meshes::{Item, find_meshes};
+use super::part::Part;
 use super::target::{TargetSource, Targets};
-use super::{DataError, Part};
 use crate::layout::is_made;
-use crate::{Task, TaskError};
+use crate::{DataError, Task, TaskError};
 use gemcnn_mesh::{AttributeValues, Mesh, VertexAttribute};
 use rayon::prelude::*;
 use std::collections::BTreeSet;

@@ -1,8 +1,8 @@
 //! The mesh files of a folder.
 
-use super::{DataError, Pattern};
-use crate::TaskError;
+use super::pattern::Pattern;
 use crate::layout::is_made;
+use crate::{DataError, TaskError};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 

@@ -3,8 +3,8 @@
 //! Read are versions 1, 2 and 3, whole numbers of 1 to 8 bytes, booleans, and floats of 4 and 8 bytes,
 //! in either byte order, of one or two dimensions and in C order (a single column may be in any).
 
-use super::DataError;
 use super::table::NumberTable;
+use crate::DataError;
 use std::path::Path;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";

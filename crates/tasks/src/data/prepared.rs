@@ -1,9 +1,10 @@
 //! A part of a data set, ready to be learned from.
 
 use super::cache::{Cache, CacheKey};
-use super::dataset::Inner;
+use super::dataset::{Dataset, Inner};
 use super::entry::{self, ENTRY_VERSION};
 use super::meshes::Item;
+use super::part::Part;
 use super::preparation::{Preparation, Prepared};
 use crate::{Sample, SampleSource, TaskError};
 use gemcnn_nn::Target;
@@ -27,13 +28,28 @@ pub struct PreparedPart {
     memory_left: AtomicUsize,
 }
 
+impl Dataset {
+    /// The samples of a part, made ready as they are asked for.
+    ///
+    /// # Errors
+    /// Settings that make no sense.
+    pub fn part(
+        &self,
+        part: Part,
+        preparation: &Preparation,
+        cache: &Cache,
+    ) -> Result<PreparedPart, TaskError> {
+        Ok(PreparedPart::new(
+            Arc::clone(&self.inner),
+            self.inner.split.part(part).to_vec(),
+            preparation.clone(),
+            cache.clone(),
+        ))
+    }
+}
+
 impl PreparedPart {
-    pub(crate) fn new(
-        dataset: Arc<Inner>,
-        items: Vec<usize>,
-        preparation: Preparation,
-        cache: Cache,
-    ) -> Self {
+    fn new(dataset: Arc<Inner>, items: Vec<usize>, preparation: Preparation, cache: Cache) -> Self {
         Self {
             kept: items.iter().map(|_| OnceLock::new()).collect(),
             checksums: items.iter().map(|_| OnceLock::new()).collect(),

@@ -1,53 +1,15 @@
 //! The parts of a data set: which meshes are for training, which for validation, which for testing.
 
-use super::description::{OneOrMany, Parts, SplitDescription};
+use super::description::{DESCRIPTION_FILE, OneOrMany, Parts, SplitDescription};
 use super::meshes::{Item, Names};
+use super::part::Part;
+use super::pattern::Pattern;
 use super::table::read_rows;
-use super::{DataError, Pattern};
-use crate::TaskError;
+use crate::{DataError, TaskError};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::path::Path;
-
-/// A part of a data set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Part {
-    /// What the network learns from.
-    Train,
-    /// What settings are chosen by.
-    Validation,
-    /// What the final number is measured on.
-    Test,
-}
-
-impl Part {
-    /// All parts.
-    pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
-
-    /// The part that a word means, in any case.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        match text.to_lowercase().as_str() {
-            "train" | "training" => Some(Self::Train),
-            "validation" | "val" | "valid" => Some(Self::Validation),
-            "test" | "testing" => Some(Self::Test),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Train => "train",
-            Self::Validation => "validation",
-            Self::Test => "test",
-        })
-    }
-}
 
 /// Meshes of each part, as positions in the list of all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -243,7 +205,7 @@ impl<'a> Choice<'a> {
         let mut refuse = |problem: String| {
             problems.push(
                 DataError::Description {
-                    path: folder.join(super::DESCRIPTION_FILE),
+                    path: folder.join(DESCRIPTION_FILE),
                     problem: format!("split.patterns.{part}: {problem}"),
                 }
                 .into(),

@@ -1,7 +1,6 @@
 //! Tables in text: `.csv` with commas, semicolons or tabs, and `.txt` and `.seg` with spaces.
 
-use super::DataError;
-use crate::TaskError;
+use crate::{DataError, TaskError};
 use std::collections::HashMap;
 use std::path::Path;
 

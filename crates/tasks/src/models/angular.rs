@@ -5,7 +5,9 @@ use super::{DEPTHS, Head, Model, ModelSpec, ORDERS, WIDTHS, within};
 use crate::data::GaugeChoice;
 use crate::{Settings, TaskError};
 use gemcnn_nn::layers::{Angular, GlobalPool};
-use gemcnn_nn::{Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, WeightDecay};
+use gemcnn_nn::{
+    Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay,
+};
 use serde::{Deserialize, Serialize};
 
 /// Settings of the model `angular`. It depends on the frames, and needs those of
@@ -52,7 +54,7 @@ impl AngularModel {
     ///
     /// # Errors
     /// As [`Model::build`].
-    pub fn network(&self, spec: &ModelSpec) -> Result<NetworkConfig<f32>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         let ModelSpec {
             input,
             task,

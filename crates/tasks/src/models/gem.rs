@@ -5,7 +5,8 @@ use super::{DEPTHS, Head, Model, ModelSpec, ORDERS, WIDTHS, within};
 use crate::{Settings, TaskError};
 use gemcnn_nn::layers::{Gates, GlobalPool, Identity, Nonlinearity, Norms, Regular};
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, WeightDecay,
+    Activation, Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real,
+    WeightDecay,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -61,12 +62,12 @@ pub enum NonlinearityChoice {
 
 impl NonlinearityChoice {
     /// The nonlinearity with its settings.
-    pub fn with(
+    pub fn with<T: Real>(
         self,
         band_limit: usize,
         samples: Option<usize>,
         batch_norm: bool,
-    ) -> Arc<dyn Nonlinearity<f32>> {
+    ) -> Arc<dyn Nonlinearity<T>> {
         let activation = Activation::Relu;
         match self {
             Self::Regular => Arc::new(Regular {
@@ -111,7 +112,7 @@ impl GemModel {
     ///
     /// # Errors
     /// As [`Model::build`].
-    pub fn network(&self, spec: &ModelSpec) -> Result<NetworkConfig<f32>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         let ModelSpec {
             input,
             task,

@@ -3,7 +3,9 @@
 use super::{DEPTHS, GemModel, Head, Model, ModelSpec, WIDTHS, within};
 use crate::{Settings, Task, TaskError};
 use gemcnn_nn::layers::{GlobalPool, Isotropic, Regular};
-use gemcnn_nn::{Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, WeightDecay};
+use gemcnn_nn::{
+    Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay,
+};
 use serde::{Deserialize, Serialize};
 
 /// Settings of the model `graph`.
@@ -97,7 +99,7 @@ impl GraphModel {
     ///
     /// # Errors
     /// As [`Model::build`].
-    pub fn network(&self, spec: &ModelSpec) -> Result<NetworkConfig<f32>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         let ModelSpec {
             input,
             task,

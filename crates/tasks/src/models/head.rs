@@ -3,7 +3,7 @@
 use super::{WIDTHS, within};
 use crate::{Task, TaskError};
 use gemcnn_nn::layers::GlobalPool;
-use gemcnn_nn::{Activation, FeatureType, NetworkConfig};
+use gemcnn_nn::{Activation, FeatureType, NetworkConfig, Real};
 
 /// Two linear layers with ReLU and dropout between them, for each vertex or for each mesh.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,12 +21,12 @@ impl Head {
     ///
     /// # Errors
     /// Outputs that are not scalars, none at all, or a dropout out of range.
-    pub fn add(
+    pub fn add<T: Real>(
         &self,
-        mut network: NetworkConfig<f32>,
+        mut network: NetworkConfig<T>,
         task: Task,
         outputs: &FeatureType,
-    ) -> Result<NetworkConfig<f32>, TaskError> {
+    ) -> Result<NetworkConfig<T>, TaskError> {
         if !outputs.is_scalar() {
             return Err(TaskError::setting(
                 format!("{task} of {outputs}"),

@@ -7,7 +7,7 @@ use crate::{Settings, Task, TaskError};
 use gemcnn_nn::layers::{ConvConfig, GlobalPool, Linear, ResidualBlock, ResidualBlockConfig};
 use gemcnn_nn::{
     Aggregation, Builder, FeatureType, Head as FusedHead, Levels, Module, Network, NnError, Part,
-    Tape, Var, WeightDecay,
+    Real, Tape, Var, WeightDecay,
 };
 use serde::{Deserialize, Serialize};
 
@@ -75,12 +75,16 @@ impl Settings for UNetModel {
     const KIND: &'static str = "unet";
 }
 
-impl Model for UNetModel {
-    fn build(
+impl UNetModel {
+    /// Builds the network in either precision.
+    ///
+    /// # Errors
+    /// As [`Model::build`].
+    pub fn module<T: Real>(
         &self,
         spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, TaskError> {
         let rotates = self.check(spec)?;
         let act = (self.nonlinearity).with(self.band_limit, self.samples, self.batch_norm);
         let hidden = |channels: usize| FeatureType::uniform(channels, self.band_limit);
@@ -189,6 +193,16 @@ impl Model for UNetModel {
             parts,
         }))
     }
+}
+
+impl Model for UNetModel {
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        self.module(spec, builder)
+    }
 
     fn hierarchy(&self) -> Option<HierarchySettings> {
         Some(HierarchySettings {
@@ -230,8 +244,8 @@ impl UNetModel {
 
 /// The network with its head.
 #[derive(Debug)]
-struct UNet {
-    body: UNetBody,
+struct UNet<T: Real> {
+    body: UNetBody<T>,
     head: Option<Linear>,
     output: FeatureType,
     parts: Vec<Part>,
@@ -239,18 +253,18 @@ struct UNet {
 
 /// The network up to its last linear layer.
 #[derive(Debug)]
-struct UNetBody {
+struct UNetBody<T: Real> {
     input: FeatureType,
     /// Blocks from fine to coarse.
-    down: Vec<ResidualBlock<f32>>,
+    down: Vec<ResidualBlock<T>>,
     /// Blocks from coarse to fine, without that of the finest graph.
-    up: Vec<ResidualBlock<f32>>,
+    up: Vec<ResidualBlock<T>>,
     /// True if the tail runs on the coarsest graph.
     stays_coarse: bool,
-    tail: Box<dyn Module<f32>>,
+    tail: Box<dyn Module<T>>,
 }
 
-impl Module<f32> for UNetBody {
+impl<T: Real> Module<T> for UNetBody<T> {
     fn input(&self) -> &FeatureType {
         &self.input
     }
@@ -265,10 +279,10 @@ impl Module<f32> for UNetBody {
 
     fn forward<'a>(
         &self,
-        tape: &mut Tape<'a, f32>,
-        mut levels: Levels<'a, f32>,
-        mut x: Var<f32>,
-    ) -> Result<Var<f32>, NnError> {
+        tape: &mut Tape<'a, T>,
+        mut levels: Levels<'a, T>,
+        mut x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
         let mut finer = Vec::new();
         for (depth, block) in self.down.iter().enumerate() {
             if depth > 0 {
@@ -294,7 +308,7 @@ impl Module<f32> for UNetBody {
     }
 }
 
-impl Module<f32> for UNet {
+impl<T: Real> Module<T> for UNet<T> {
     fn input(&self) -> &FeatureType {
         &self.body.input
     }
@@ -309,10 +323,10 @@ impl Module<f32> for UNet {
 
     fn forward<'a>(
         &self,
-        tape: &mut Tape<'a, f32>,
-        levels: Levels<'a, f32>,
-        x: Var<f32>,
-    ) -> Result<Var<f32>, NnError> {
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
         let x = self.body.forward(tape, levels, x)?;
         match &self.head {
             None => Ok(x),
@@ -320,7 +334,7 @@ impl Module<f32> for UNet {
         }
     }
 
-    fn split_head(&self) -> Option<(&dyn Module<f32>, FusedHead<'_>)> {
+    fn split_head(&self) -> Option<(&dyn Module<T>, FusedHead<'_>)> {
         Some((&self.body, self.head.as_ref()?.head()))
     }
 
