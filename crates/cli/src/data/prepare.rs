@@ -1,4 +1,4 @@
-//! `gemcnn data prepare`: geometry and features ahead of training.
+//! `gemcnn data prepare`: geometry and features before training.
 
 use super::{CacheArgs, TaskName};
 use crate::failure::Failure;
@@ -12,16 +12,17 @@ use gemcnn_tasks::models::Model;
 use gemcnn_tasks::{FeatureConfig, ModelConfig, SampleSource, Task};
 use std::path::PathBuf;
 
-/// Compute geometry and features of all meshes and keep them in the cache.
+/// Compute geometry and features of all meshes and store them in the cache.
 ///
-/// Training does so itself; this is for preparing once, on another machine with the same cache folder.
+/// Training does this too. Use this command to fill the cache beforehand, or on another machine with the same
+/// cache folder.
 #[derive(Args)]
 pub struct Prepare {
     /// Folder of the data set.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
-    /// What is to be learned, where the folder does not say.
+    /// Task, if there is no dataset.toml.
     #[arg(long, value_enum)]
     task: Option<TaskName>,
 
@@ -76,7 +77,7 @@ impl Prepare {
         }
         let place = match cache.folder() {
             Some(folder) => format!("in {}", folder.display()),
-            None => "and kept nowhere".into(),
+            None => "and not stored".into(),
         };
         print(&format!(
             "{} prepared with {kind} features, {place}\n",

@@ -9,7 +9,7 @@ use crate::{DataError, TaskError};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What stands for the class of each mesh; `None` where it is not known.
+/// Name or label of the class of each mesh; `None` if it is unknown.
 pub(super) fn mesh_classes(
     folder: &Path,
     description: &Description,
@@ -42,7 +42,7 @@ pub(super) fn mesh_classes(
         if word.is_none() {
             let problem = match &pattern {
                 Some(pattern) => format!("its name does not match target.pattern `{pattern}`"),
-                None => "it is not in a folder that names its class".to_string(),
+                None => "it is not in a folder with the name of its class".to_string(),
             };
             problems.push(DataError::target(&item.name, problem).into());
         }
@@ -71,7 +71,7 @@ fn classes_in_table(
     };
     let Some(place) = place else {
         let line = rows.first().map(|(line, _)| *line);
-        refuse(line, "the header does not have target.column".into());
+        refuse(line, "the header does not contain target.column".into());
         return Ok(vec![None; items.len()]);
     };
     let names = Names::new(items);
@@ -79,30 +79,33 @@ fn classes_in_table(
     let mut named = vec![false; items.len()];
     for (row, (line, cells)) in rows.iter().enumerate() {
         let (Some(name), Some(word)) = (cells.first(), cells.get(place)) else {
-            let problem = format!("{} cell(s); a row needs a name and a class", cells.len());
+            let problem = format!(
+                "{} cell(s), but a row needs a name and a class",
+                cells.len()
+            );
             refuse(Some(*line), problem);
             continue;
         };
         match names.find(name) {
-            Ok(index) if named[index] => refuse(Some(*line), format!("`{name}` stands twice")),
+            Ok(index) if named[index] => refuse(Some(*line), format!("`{name}` occurs twice")),
             Ok(index) => {
                 named[index] = true;
                 words[index] = Some(word.clone());
             }
-            // The header.
+            // A header.
             Err(_) if row == 0 && !names.has(name) => {}
             Err(problem) => refuse(Some(*line), problem),
         }
     }
     for (item, named) in items.iter().zip(named) {
         if !named {
-            refuse(None, format!("there is no row for `{}`", item.name));
+            refuse(None, format!("no row for `{}`", item.name));
         }
     }
     Ok(words)
 }
 
-/// Classes by what stands for them: whole numbers in their order, else names in theirs.
+/// Classes from words: labels in increasing order if all are integers, otherwise names in alphabetical order.
 pub(super) fn classes_from_words<'a>(words: impl Iterator<Item = &'a String>) -> Classes {
     let names: BTreeSet<&String> = words.collect();
     let labels: Option<BTreeSet<i64>> = names.iter().map(|name| name.parse().ok()).collect();

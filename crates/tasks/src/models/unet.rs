@@ -1,6 +1,6 @@
-//! The U-net: residual blocks on coarser and coarser graphs, and back.
+//! The U-net: residual blocks on successively coarser graphs, and back.
 
-use super::head::turns_with_frames;
+use super::head::rotates_with_frames;
 use super::{Head, Model, ModelSpec, NonlinearityChoice, ORDERS, WIDTHS, within};
 use crate::data::HierarchySettings;
 use crate::{Settings, Task, TaskError};
@@ -23,16 +23,16 @@ const COARSE_DEGREE: f64 = 8.0;
 pub struct UNetModel {
     /// Channels of each order on each graph, from fine to coarse (default 16, 32, 64).
     pub channels: Vec<usize>,
-    /// For each coarser graph the fraction of the vertices of the one before that it keeps (default 0.25).
+    /// For each coarser graph, the fraction of the vertices of the previous graph (default 0.25, 0.25).
     pub ratios: Vec<f64>,
     /// Radius of the neighbourhoods on each coarser graph, in mean edge lengths of the mesh (default 3
     /// and 6, which gives about 8 neighbours on an even mesh).
     pub radii: Vec<f64>,
-    /// Most neighbours on the coarser graphs (default 32).
+    /// Largest number of neighbours on the coarser graphs (default 32).
     pub neighbour_limit: usize,
     /// Highest order (default 2).
     pub band_limit: usize,
-    /// Scalars that the last block gives (default 64).
+    /// Scalar channels of the last block (default 64).
     pub scalars: usize,
     /// Nonlinearity after each convolution (default: regular).
     pub nonlinearity: NonlinearityChoice,
@@ -43,7 +43,7 @@ pub struct UNetModel {
     pub batch_norm: bool,
     /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
     pub head: usize,
-    /// Dropout in the head (default 0.5).
+    /// Dropout probability in the head (default 0.5).
     pub dropout: f64,
     /// Pooling for whole-mesh tasks (default: mean).
     pub pool: GlobalPool,
@@ -219,14 +219,14 @@ impl UNetModel {
         if self.channels.is_empty() {
             return Err(TaskError::setting(
                 "model: channels",
-                "there are none; give one number for each graph, from fine to coarse",
+                "the list is empty; give one number for each graph, from fine to coarse",
             ));
         }
         let coarser = self.channels.len() - 1;
         for (name, given) in [("ratios", self.ratios.len()), ("radii", self.radii.len())] {
             if given != coarser {
                 let problem = format!(
-                    "there are {given}, but `channels` has {} graphs, and each but the finest needs one",
+                    "{given} value(s), but `channels` has {} graphs, and each except the finest needs one",
                     self.channels.len()
                 );
                 return Err(TaskError::setting(format!("model: {name}"), problem));
@@ -238,7 +238,7 @@ impl UNetModel {
         within("scalars", self.scalars, WIDTHS)?;
         within("band_limit", self.band_limit, ORDERS)?;
         within("samples", self.samples.unwrap_or(1), WIDTHS)?;
-        turns_with_frames(spec.task, &spec.outputs)
+        rotates_with_frames(spec.task, &spec.outputs)
     }
 }
 

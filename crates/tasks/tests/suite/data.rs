@@ -440,11 +440,11 @@ fn vectors_are_tangent_features_that_turn_with_the_mesh() {
     let dataset = open(&folder).unwrap();
     assert_eq!(dataset.task(), Task::Regression);
     assert_eq!(dataset.outputs().to_string(), "1x1");
-    let turned = Preparation {
+    let rotated = Preparation {
         rotation: Some(4),
         ..Default::default()
     };
-    for preparation in [Preparation::default(), turned] {
+    for preparation in [Preparation::default(), rotated] {
         let part = dataset
             .part(Part::Train, &preparation, &Cache::none())
             .unwrap();
@@ -453,12 +453,12 @@ fn vectors_are_tangent_features_that_turn_with_the_mesh() {
             panic!("{:?}", sample.target);
         };
         assert_eq!(values.len(), 2 * sample.graph.vertex_count());
-        let turn = preparation.turn(&sample.name).unwrap_or_default();
+        let rotation = preparation.rotation_of(&sample.name).unwrap_or_default();
         let mesh = dataset.mesh(Part::Train, 0).unwrap();
         let found = vectors::in_space(sample.graph.frames(), values);
         for ((point, frame), found) in mesh.vertices().iter().zip(sample.graph.frames()).zip(found)
         {
-            let expected = (turn * wind(*point)).reject_from_normalized(frame.normal);
+            let expected = (rotation * wind(*point)).reject_from_normalized(frame.normal);
             assert!((found - expected).length() < 1e-5);
         }
     }
@@ -640,7 +640,10 @@ fn tables_of_classes_may_have_gaps() {
         [0, IGNORE, 1, IGNORE].map(|class| Target::Labels(vec![class]))
     );
     fs::write(&table, "s0,nan\ns1,-1\ns2,\ns3,\n").unwrap();
-    assert!(matches!(open(&folder), Err(TaskError::Data(_))));
+    match open(&folder).unwrap_err() {
+        TaskError::Setting { what, .. } => assert_eq!(what, folder.path().display().to_string()),
+        other => panic!("{other}"),
+    }
 }
 
 #[test]

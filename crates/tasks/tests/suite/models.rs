@@ -90,6 +90,14 @@ fn parameters_of_the_angular_network() {
     assert_eq!(count(&model, "3x0"), layers + head);
 }
 
+/// The counts that docs/models.md lists.
+#[test]
+fn parameters_of_the_u_net() {
+    let blocks = 8_112 + 48_832 + 194_944 + 138_432 + 32_496;
+    let head = (64 * 256 + 256) + (256 * 6890 + 6890);
+    assert_eq!(count(&UNetModel::default().into(), "3x0"), blocks + head);
+}
+
 #[test]
 fn the_graph_baseline_matches_in_parameters() {
     let head = (64 * 256 + 256) + (256 * 6890 + 6890);
