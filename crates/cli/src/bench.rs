@@ -1,4 +1,4 @@
-//! `gemcnn bench`: speed, beside the limits of the machine.
+//! `gemcnn bench`: speed, relative to the limits of the machine.
 
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
@@ -13,11 +13,11 @@ use std::path::PathBuf;
 /// Options of `gemcnn bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// One mesh and few repeats: some seconds instead of most of a minute.
+    /// One mesh and few repetitions: a few seconds instead of about a minute.
     #[arg(long)]
     quick: bool,
 
-    /// Also meshes of 1e3 to 1e6 vertices, and on a GPU 1e7, with 20 GB of main memory or more.
+    /// Also measure meshes of 1e3 to 1e6 vertices, and 1e7 on a GPU with at least 20 GB of main memory.
     #[arg(long, conflicts_with = "quick")]
     large: bool,
 
@@ -25,7 +25,7 @@ pub struct BenchArgs {
     #[arg(long)]
     json: bool,
 
-    /// Draw the time per vertex over the number of vertices, to STEM.png and STEM.svg.
+    /// Plot the time per vertex over the number of vertices to STEM.png and STEM.svg.
     #[arg(long, value_name = "STEM")]
     figure: Option<PathBuf>,
 
@@ -120,7 +120,7 @@ fn cells(row: &Row) -> [String; 10] {
     ]
 }
 
-/// A positive number to about three digits, in thousands if it is large.
+/// A positive number with about three digits, or with thousands separators if it is large.
 fn short(value: f64) -> String {
     match value {
         100.0.. => grouped(value.round() as usize),
@@ -130,7 +130,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// Columns side by side: the first two to the left, numbers to the right.
+/// Aligned columns: the first two to the left, numbers to the right.
 fn aligned(lines: &[[String; 10]]) -> String {
     let width = |column: usize| {
         let cells = lines.iter().map(|line| line[column].chars().count());

@@ -8,6 +8,7 @@ mod device;
 mod eval;
 mod experiment;
 mod failure;
+mod kinds;
 mod mesh;
 mod output;
 mod predict;
@@ -20,12 +21,11 @@ use std::process::ExitCode;
 
 /// Gauge equivariant mesh CNNs: inspect surface meshes, compute their gauge geometry, and learn on them.
 ///
-/// Exit status: 0 when all went well, 1 when an input was bad, 2 when the command was, 130 when it was
-/// stopped by Ctrl-C.
+/// Exit status: 0 on success, 1 on an error, 2 on a wrong command line, 130 when stopped by Ctrl-C.
 #[derive(Parser)]
 #[command(name = "gemcnn", version, propagate_version = true)]
 struct Cli {
-    /// Number of threads; all cores if not given. Results do not depend on it.
+    /// Number of threads [default: all cores]. Results do not depend on it.
     #[arg(long, global = true, value_name = "N", help_heading = "General", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
@@ -35,26 +35,26 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure speed, from geometry to training steps, beside what this machine reaches at most.
+    /// Measure speed, from geometry to training steps, relative to the limits of the machine.
     Bench(bench::BenchArgs),
-    /// Check, fetch, prepare and make data sets, and look after the cache of prepared meshes.
+    /// Check, fetch, prepare and generate data sets, and manage the cache of prepared meshes.
     #[command(subcommand)]
     Data(data::DataCommand),
-    /// Tell how well a trained model does on a data set.
+    /// Evaluate a trained model on a data set.
     Eval(eval::EvalArgs),
-    /// Repeat the experiments of the paper: results, tables and figures.
+    /// Reproduce the experiments of the paper: results, tables and figures.
     #[command(subcommand)]
     Experiment(experiment::ExperimentCommand),
     /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
     #[command(subcommand)]
     Mesh(mesh::MeshCommand),
-    /// Use a trained model on meshes.
+    /// Apply a trained model to meshes.
     ///
-    /// Writes for each mesh NAME.ply with labels, values or vectors and colours, the same numbers as NAME.npy,
-    /// and a picture NAME.png; classes of whole meshes go to one table, classes.csv. A mesh that cannot be used
-    /// is reported and passed over, and the exit status is then 1.
+    /// For each mesh, writes NAME.ply with labels, values or vectors and colours, the same numbers as NAME.npy,
+    /// and a picture NAME.png. Classes of whole meshes are written to one table, classes.csv. A mesh that cannot
+    /// be used is reported and skipped, and the exit status is then 1.
     Predict(predict::PredictArgs),
-    /// Train a network on meshes: on your own with their targets, or on synthetic bodies.
+    /// Train a network on meshes with targets, or on synthetic bodies.
     Train(Box<train::TrainArgs>),
 }
 

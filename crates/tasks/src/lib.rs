@@ -1,7 +1,7 @@
 //! Learning on meshes: data sets, features, models, training, evaluation and prediction.
 //!
-//! Modules build on each other in this order: [`data`] and [`features`], [`models`], [`train`],
-//! [`evaluation`] and [`predict`], and [`run`], which goes from a configuration to a trained model.
+//! The modules depend on each other in this order: [`features`], [`data`], [`models`], [`train`],
+//! [`evaluation`] and [`predict`], and [`run`], which trains the model of a configuration.
 
 pub mod data;
 mod error;
@@ -29,6 +29,11 @@ pub use task::Task;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/data.md")]
 struct DataPage;
+
+/// Runs the code of the page on models.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/models.md")]
+struct ModelsPage;
 
 /// Compiles the code of the page on trained models.
 #[cfg(doctest)]

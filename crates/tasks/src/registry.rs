@@ -1,4 +1,4 @@
-//! Named choices with settings of their own, open to kinds from outside.
+//! Registries of kinds that configurations choose by name.
 //!
 //! Models and features are chosen by a `kind` in a configuration. A [`Registry`] maps each kind to the
 //! type of its settings; a [`Choice`] is a kind with its settings. Built-in kinds and kinds from outside
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The key of the kind beside the settings.
+/// Key of the kind in a configuration table.
 const KIND: &str = "kind";
 
 /// Settings of one kind: a struct with defaults that serde reads and writes. `#[serde(default,
@@ -22,18 +22,18 @@ pub trait Settings: Serialize + DeserializeOwned + Default + Send + Sync + 'stat
     const KIND: &'static str;
 }
 
-/// Something that is chosen by name, as a trait object.
+/// A trait object that configurations choose by name.
 pub trait Chosen: fmt::Debug + Send + Sync + 'static {
-    /// All kinds.
+    /// The registry of all kinds.
     fn registry() -> &'static Registry<Self>;
 }
 
-/// Reads settings; returns them with defaults filled in, and what they make.
+/// Reads settings; returns them with defaults filled in, and the trait object.
 type Parse<C> = fn(Value) -> Result<(Map<String, Value>, Arc<C>), serde_json::Error>;
 
-/// The kinds that can be chosen.
+/// The kinds that a configuration can choose.
 pub struct Registry<C: ?Sized> {
-    /// What is chosen, for messages.
+    /// The table in configurations, for messages.
     what: &'static str,
     kinds: RwLock<BTreeMap<&'static str, Parse<C>>>,
 }
@@ -47,7 +47,7 @@ impl<C: Chosen + ?Sized> Registry<C> {
         }
     }
 
-    /// Adds a kind, in place of an earlier one of the same name.
+    /// Adds a kind. It replaces an earlier one of the same name.
     pub(crate) fn add(&self, kind: &'static str, parse: Parse<C>) {
         let mut kinds = self.kinds.write().unwrap_or_else(PoisonError::into_inner);
         kinds.insert(kind, parse);
@@ -69,7 +69,10 @@ impl<C: Chosen + ?Sized> Registry<C> {
         let Some((kind, parse)) = found else {
             return Err(TaskError::setting(
                 self.what,
-                format!("`{kind}` is not one of {}", self.kinds().join(", ")),
+                format!(
+                    "`{kind}` is not a registered kind; the kinds are {}",
+                    self.kinds().join(", ")
+                ),
             ));
         };
         let (settings, value) = parse(Value::Object(settings)).map_err(|error| {
@@ -104,7 +107,7 @@ pub(crate) fn filled(settings: &impl Serialize) -> Result<Map<String, Value>, se
     }
 }
 
-/// A kind with its settings. Two are equal if kind and settings are.
+/// A kind with its settings. Two choices are equal if their kinds and settings are.
 #[derive(Debug)]
 pub struct Choice<C: ?Sized> {
     kind: &'static str,
@@ -128,7 +131,7 @@ impl<C: Chosen + ?Sized> Choice<C> {
     /// A kind with default settings.
     ///
     /// # Errors
-    /// A name that is not registered, with those that are.
+    /// A kind that is not registered; the message lists those that are.
     pub fn of_kind(kind: &str) -> Result<Self, TaskError> {
         C::registry().parse(kind, Map::new())
     }

@@ -12,13 +12,13 @@ use gemcnn_mesh::{WriteOptions, write_mesh};
 use gemcnn_nn::{Device, Objective};
 use std::sync::Mutex;
 
-/// Trains what a configuration asks for in the directory of its run: from its checkpoint if it has one,
-/// else from the beginning. When all epochs are done, the directory holds the model, its learning curve,
-/// and what it says of a few held-out meshes.
+/// Trains the model of a configuration in a run directory, from the checkpoint if there is one. When all
+/// epochs are done, the directory holds the model, the learning curve, and predictions for a few held-out
+/// meshes.
 ///
 /// # Errors
-/// Settings, data or a network that make no sense or do not fit each other; a loss that is not finite; a
-/// disk that is full; a checkpoint that is damaged or of another run.
+/// Invalid settings, data or model; a loss that is not finite; a full disk; a checkpoint that is damaged or
+/// from another run.
 pub fn train(
     config: &RunConfig,
     run: &RunDirectory,
@@ -51,7 +51,7 @@ pub fn train(
         task: config.task,
         outputs: objective.output(),
     };
-    // Settings that make no sense show before any mesh is prepared.
+    // Detects invalid settings before any mesh is prepared.
     config.model.init(&spec, config.training.seed)?;
     let preparation = config.preparation();
     let held_out_part = match dataset.is_empty(Part::Validation) {
@@ -60,10 +60,10 @@ pub fn train(
     };
     if config.training.keep_best && held_out_part == Part::Test {
         observer.observe(Event::Note(match dataset.is_empty(Part::Test) {
-            true => "no mesh is held out: there will be no best.safetensors",
+            true => "no mesh is held out: best.safetensors will not be written",
             false => {
-                "there is no validation part: best.safetensors is chosen on the test part, where it then looks \
-                 better than it is"
+                "there is no validation part: best.safetensors is selected on the test part, so its test score is \
+                 too optimistic"
             }
         }));
     }
@@ -78,7 +78,7 @@ pub fn train(
         return Ok(Outcome::Stopped { epoch, step });
     }
     if begins {
-        // Of an earlier time, if its checkpoint was removed.
+        // Results of an earlier run whose checkpoint was removed.
         run.remove_results()?;
     }
     let problem = Problem {
@@ -105,7 +105,7 @@ pub fn train(
     Ok(outcome)
 }
 
-/// Says in the run's directory what it is made from.
+/// Writes versions, template and configuration to the run directory.
 fn write_beginning(
     config: &RunConfig,
     dataset: &Dataset,
@@ -127,7 +127,7 @@ fn write_beginning(
     run.write_durably(&run.config(), config.to_toml()?.as_bytes())
 }
 
-/// Loads every mesh once, so that trouble shows before training, unless `stop` is requested.
+/// Loads every mesh once, to detect problems before training, until `stop` is requested.
 fn prepare(
     parts: &[&PreparedPart],
     observer: &mut dyn Observer,
@@ -136,7 +136,7 @@ fn prepare(
     let total = parts.iter().map(|part| part.len()).sum();
     let progress = Mutex::new((0, observer));
     let loaded = || {
-        // An observer that panicked is not asked again.
+        // The lock is poisoned after a panic of the observer, which is then not called again.
         if let Ok(mut progress) = progress.lock() {
             progress.0 += 1;
             let done = progress.0;

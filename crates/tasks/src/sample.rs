@@ -1,29 +1,29 @@
-//! Meshes ready to be learned from.
+//! Samples: prepared meshes with features and targets.
 
 use crate::TaskError;
 use gemcnn_mesh::{GaugeGraph, Hierarchy};
 use gemcnn_nn::{FeatureType, GraphBatch, HierarchyBatch, Target};
 use std::sync::Arc;
 
-/// A mesh, what the network sees of it, and what it should say.
+/// A mesh with input features and a target.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// Where it comes from, for messages.
+    /// Name, for messages.
     pub name: String,
-    /// Its geometry; the finest level of the hierarchy where there is one.
+    /// Gauge graph; the finest level of the hierarchy, if there is one.
     pub graph: Arc<GaugeGraph>,
-    /// Its coarser levels, for models that pool.
+    /// All levels, for models that pool.
     pub hierarchy: Option<Arc<Hierarchy>>,
     /// Type of the features of each vertex.
     pub kind: FeatureType,
     /// Features of the vertices, row after row.
     pub features: Vec<f32>,
-    /// What is known of it: a row for each vertex, or a single one for the whole mesh. Values of order
-    /// above 0 are coefficients in the frames of the vertices.
+    /// Target: one row for each vertex, or a single row for the whole mesh. Values of order above 0 are
+    /// coefficients in the frames of the vertices.
     pub target: Target<f32>,
 }
 
-/// Samples that are loaded one by one, each as often as it is asked for, from any thread.
+/// A collection of samples that are loaded one by one, from any thread.
 pub trait SampleSource: Send + Sync {
     /// Number of samples.
     fn len(&self) -> usize;
@@ -39,11 +39,11 @@ pub trait SampleSource: Send + Sync {
     /// Loads a sample.
     ///
     /// # Errors
-    /// Whatever is wrong with its files, its geometry or its target.
+    /// Problems with its files, geometry or target.
     fn load(&self, index: usize) -> Result<Sample, TaskError>;
 
-    /// A checksum of what a sample is made from: a run is resumed only with the samples that it began
-    /// with. By default that of its name.
+    /// Checksum of the content of a sample, by default of its name. A run can be resumed only with the
+    /// same samples.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -51,8 +51,8 @@ pub trait SampleSource: Send + Sync {
         Ok(*blake3::hash(self.name(index).as_bytes()).as_bytes())
     }
 
-    /// The graphs of any batch of `count` samples, for sources where the position in the batch decides the
-    /// graph. By default each sample has its own.
+    /// The graphs of any batch of `count` samples, for sources where they depend on the position in the batch
+    /// only. By default each sample has its own graph.
     fn shared_graphs(&self, count: usize) -> Option<Arc<HierarchyBatch<f32>>> {
         let _ = count;
         None

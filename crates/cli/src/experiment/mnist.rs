@@ -13,12 +13,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-/// Learn digits on grids of one geometry and test on those of others: the paper's first experiment.
+/// Train on digits on grids of one geometry and test on others: the paper's first experiment.
 ///
-/// Each run (training geometry, model, seed) has a folder of its own in OUT, with a checkpoint after every
-/// epoch. Finished runs are skipped and interrupted ones go on where they were, so the same command can
-/// be given again at any time. At the end OUT has results.json, a table, the figure and pictures of the
-/// grids, made from all finished runs there.
+/// Each run (training geometry, model, seed) has its own folder in OUT, with a checkpoint after every epoch.
+/// Finished runs are skipped and interrupted ones continue, so the same command can be run again at any time.
+/// At the end OUT has results.json, a table, the figure and pictures of the grids, from all finished runs.
 #[derive(Args)]
 pub struct MnistCommand {
     /// Directory with the four IDX files, gzipped or not (see `gemcnn data fetch mnist`).
@@ -30,34 +29,33 @@ pub struct MnistCommand {
     )]
     data: PathBuf,
 
-    /// Directory for runs, results and figures; runs/mnist, or runs/mnist-quick with --quick, if not
-    /// given.
+    /// Directory for runs, results and figures [default: runs/mnist; with --quick runs/mnist-quick]
     #[arg(long, value_name = "OUT")]
     out: Option<PathBuf>,
 
-    /// A trial of under a minute with the 800 digits that come with the program.
+    /// A trial of less than a minute with the 800 digits that are part of the program.
     #[arg(long)]
     quick: bool,
 
-    /// Geometries to train on: flat, isometric, and roughnesses of at least 0 and below 3. The paper's
-    /// (flat,1,1.5,2,2.25,2.5) if not given.
+    /// Geometries to train on: flat, isometric, and roughnesses of at least 0 and below 3 [default: the paper's,
+    /// flat,1,1.5,2,2.25,2.5]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     train: Vec<Surface>,
 
-    /// Geometries to test on. The paper's (flat,isometric,0.5,1,1.25,1.5,1.75,2,2.25,2.5) if not given.
+    /// Geometries to test on [default: the paper's, flat,isometric,0.5,1,1.25,1.5,1.75,2,2.25,2.5]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     test: Vec<Surface>,
 
-    /// Networks: paper-types (the types the paper gives, 99,978 parameters), paper-size (those times 1.3,
+    /// Networks: paper-types (the types of the paper, 99,978 parameters), paper-size (those times 1.3,
     /// 162,705 parameters), graph (isotropic, 163,033 parameters) [default: paper-types]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     model: Vec<Model>,
 
-    /// How many seeds to train each from [default: 3; with --quick 1]
+    /// Number of seeds for each network [default: 3; with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
 
-    /// The first of the seeds.
+    /// First seed.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     first_seed: u64,
 
@@ -65,37 +63,37 @@ pub struct MnistCommand {
     #[arg(long, value_name = "N")]
     epochs: Option<usize>,
 
-    /// Digits in a step [default: 128; with --quick 25]
+    /// Digits per step [default: 128; with --quick 25]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
 
-    /// The learning rate at its highest [default: 0.01]
+    /// Highest learning rate [default: 0.01]
     #[arg(long, value_name = "RATE")]
     rate: Option<f64>,
 
-    /// How the learning rate changes: plateau (the paper's: halved when the validation loss has not
-    /// improved for 3 epochs), one-cycle, cosine [default: one-cycle; with --quick plateau]
+    /// Schedule of the learning rate: plateau (as in the paper: halved when the validation loss has not improved
+    /// for 3 epochs), one-cycle, cosine [default: one-cycle; with --quick plateau]
     #[arg(long, value_name = "RULE")]
     schedule: Option<RateRule>,
 
-    /// Cut each cell of the grids into two triangles: six neighbours instead of four.
+    /// Divide each cell of the grids into two triangles: six neighbours instead of four.
     #[arg(long)]
     triangles: bool,
 
-    /// Displacements of rough grids before smoothing are uniform up to this many pixels either way
-    /// [default: 5]
+    /// Largest displacement of rough grids before smoothing, in pixels; displacements are uniform in both
+    /// directions [default: 5]
     #[arg(long, value_name = "PIXELS")]
     amplitude: Option<f64>,
 
-    /// Learn from the first N digits only.
+    /// Train on the first N digits only.
     #[arg(long, value_name = "N")]
     training_digits: Option<usize>,
 
-    /// Digits for validation, those that follow [default: 5000; with --quick 100]
+    /// Number of validation digits, after the training digits [default: 5000; with --quick 100]
     #[arg(long, value_name = "N")]
     validation_digits: Option<usize>,
 
-    /// Test with the first N digits only.
+    /// Test on the first N digits only.
     #[arg(long, value_name = "N")]
     test_digits: Option<usize>,
 
@@ -155,8 +153,8 @@ impl MnistCommand {
     }
 }
 
-/// Says on standard error how runs go on: a line for each epoch and test, and on a terminal a bar for
-/// the steps in between.
+/// Prints the progress of runs to standard error: a line for each epoch and test, and on a terminal a bar for the
+/// steps.
 struct Watcher {
     bar: Option<ProgressBar>,
 }
@@ -176,11 +174,14 @@ impl Watcher {
                 let of = settings.epochs;
                 self.say(&match epochs {
                     0 => format!("{}: {of} epochs", title(settings)),
-                    _ => format!("{}: goes on after {epochs} of {of} epochs", title(settings)),
+                    _ => format!(
+                        "{}: continuing after {epochs} of {of} epochs",
+                        title(settings)
+                    ),
                 });
             }
             Event::Skipped { settings } => {
-                self.say(&format!("{}: finished before", title(settings)));
+                self.say(&format!("{}: already finished", title(settings)));
             }
             Event::Step {
                 settings,
@@ -225,7 +226,7 @@ impl Watcher {
     fn finished(&self, result: &RunResult) {
         if let Some(isometry) = &result.isometry {
             self.say(&format!(
-                "  flat and isometric: {} of {} answers differ, logits (up to {:.1}) by at most {:.1e}",
+                "  flat and isometric: {} of {} predictions differ, logits (up to {:.1}) by at most {:.1e}",
                 isometry.different_answers,
                 grouped(isometry.digits),
                 isometry.largest_logit,

@@ -16,8 +16,10 @@ mod faust;
 #[cfg(test)]
 mod fuzz;
 mod infer;
+mod mesh_classes;
 mod meshes;
 mod npy;
+mod part;
 mod pattern;
 mod preparation;
 mod prepared;
@@ -38,10 +40,10 @@ pub use description::{
 };
 pub use meshes::{is_mesh, mesh_files};
 pub use npy::{npy_f32, npy_i64};
+pub use part::Part;
 pub use pattern::Pattern;
 pub use preparation::{
     Ball, GaugeChoice, GeometrySettings, HierarchySettings, Preparation, Prepared,
 };
 pub use prepared::PreparedPart;
-pub use split::Part;
 pub use table::csv_cell;

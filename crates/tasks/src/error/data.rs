@@ -1,114 +1,114 @@
-//! What can be wrong with a data set.
+//! Errors of data sets.
 
 use crate::Task;
 use std::fmt;
 use std::path::PathBuf;
 
-/// How many of many problems a message shows.
+/// Largest number of problems that a message lists.
 const SHOWN: usize = 10;
 
-/// Why a data set cannot be used.
+/// An error of a data set.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// A `dataset.toml` that does not say what it should.
+    /// An invalid `dataset.toml`.
     #[error("{path}: {problem}")]
     Description {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and what is allowed.
+        /// The problem, and what is allowed.
         problem: String,
     },
-    /// A folder where no mesh was found.
+    /// No mesh matches.
     #[error(
-        "{folder}: no mesh matches `{pattern}`; meshes are .ply, .obj, .off and .stl files, and `meshes` in dataset.toml says where they are"
+        "{folder}: no mesh matches `{pattern}`; meshes are .ply, .obj, .off and .stl files; set `meshes` in dataset.toml"
     )]
     NoMeshes {
         /// The folder of the data set.
         folder: PathBuf,
-        /// Where meshes were looked for.
+        /// Pattern of the meshes.
         pattern: String,
     },
-    /// A folder without a description where nothing looks like a target.
+    /// No description, and nothing that looks like a target.
     #[error(
-        "{folder}: there is no dataset.toml, and {found}; say what is to be learned in {folder}/dataset.toml, for example\n\n{example}"
+        "{folder}: no dataset.toml, and {found}; describe the data in {folder}/dataset.toml, for example\n\n{example}"
     )]
     NothingToLearn {
         /// The folder.
         folder: PathBuf,
-        /// What was looked at.
+        /// What was found instead.
         found: String,
-        /// A description to start from.
+        /// A description to start with.
         example: String,
     },
-    /// A folder without a description where several things look like targets.
+    /// No description, and several things that look like targets.
     #[error(
-        "{folder}: there is no dataset.toml, and several things could be learned: {}; choose one in {folder}/dataset.toml, for example\n\n{example}",
+        "{folder}: no dataset.toml, and several possible targets: {}; choose one in {folder}/dataset.toml, for example\n\n{example}",
         candidates.join(", ")
     )]
     Ambiguous {
         /// The folder.
         folder: PathBuf,
-        /// What could be meant.
+        /// The possible targets.
         candidates: Vec<String>,
-        /// A description that chooses the first.
+        /// A description that selects the first.
         example: String,
     },
-    /// A folder without a description with meshes in two places.
+    /// No description, and meshes both in the folder and below it.
     #[error(
-        "{folder}: there is no dataset.toml, and meshes are both in the folder itself ({top}) and in folders below it ({below}); choose in {folder}/dataset.toml, for example\n\n{top_example}\nfor those in the folder itself, or for those below\n\n{below_example}"
+        "{folder}: no dataset.toml, and meshes both in the folder itself ({top}) and in folders below it ({below}); select one in {folder}/dataset.toml, for example\n\n{top_example}\nfor the folder itself, or for the folders below\n\n{below_example}"
     )]
     TwoPlaces {
         /// The folder.
         folder: PathBuf,
-        /// How many meshes are in the folder itself.
+        /// Number of meshes in the folder itself.
         top: usize,
-        /// How many are in folders below.
+        /// Number of meshes in folders below.
         below: usize,
-        /// A description that chooses those in the folder itself.
+        /// A description that selects the folder itself.
         top_example: String,
-        /// A description that chooses those below.
+        /// A description that selects the folders below.
         below_example: String,
     },
-    /// A data set made for something else.
-    #[error("{folder}: this data set is for {found}, not for {wanted}")]
+    /// A data set for another task.
+    #[error("{folder}: this data set is for {found}, but {wanted} was requested")]
     OtherTask {
         /// The folder.
         folder: PathBuf,
-        /// What it is for.
+        /// Its task.
         found: Task,
-        /// What was asked of it.
+        /// The requested task.
         wanted: Task,
     },
-    /// A file of targets, classes or parts that cannot be read.
+    /// An invalid file of targets, classes or parts.
     #[error("{path}{}: {problem}", line.map(|line| format!(":{line}")).unwrap_or_default())]
     Table {
         /// The file.
         path: PathBuf,
-        /// The line, counted from 1, where there are lines.
+        /// The line, from 1, in text files.
         line: Option<usize>,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// A mesh and its target that do not fit.
+    /// A target that does not fit its mesh.
     #[error("{mesh}: {problem}")]
     Target {
         /// The mesh.
         mesh: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// FAUST registrations that are not all there or not what they should be.
+    /// Missing or wrong FAUST registrations.
     #[error("{folder}: {problem}")]
     Faust {
-        /// The folder that was given.
+        /// The given folder.
         folder: PathBuf,
-        /// What is missing and where it was looked for.
+        /// What is missing, and where it should be.
         problem: String,
     },
-    /// Several problems of one data set.
+    /// Several problems.
     #[error("{}", Listed(problems))]
     Many {
-        /// All of them; at least two.
+        /// All problems; at least two.
         problems: Vec<String>,
     },
 }
@@ -134,7 +134,7 @@ impl DataError {
     }
 }
 
-/// The first few of many lines.
+/// Prints the first few of many problems.
 struct Listed<'a>(&'a [String]);
 
 impl fmt::Display for Listed<'_> {
@@ -145,7 +145,7 @@ impl fmt::Display for Listed<'_> {
         }
         match self.0.len().saturating_sub(SHOWN) {
             0 => Ok(()),
-            more => write!(f, "\n  and {more} more: `gemcnn data check` shows them all"),
+            more => write!(f, "\n  and {more} more; `gemcnn data check` lists all"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between a folder of meshes and a trained model.
+//! Errors of data, training and evaluation.
 
 mod data;
 
@@ -8,34 +8,34 @@ use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
 use gemcnn_nn::NnError;
 use std::path::PathBuf;
 
-/// Why a data set, a run or an experiment cannot go on.
+/// An error of a data set, a run or an evaluation.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
-    /// A mesh file that cannot be read.
+    /// An unreadable mesh file.
     #[error(transparent)]
     Mesh(#[from] FileError),
-    /// A mesh without usable geometry.
+    /// Geometry that cannot be computed.
     #[error("{name}: {source}")]
     Geometry {
         /// The mesh.
         name: String,
-        /// What is wrong with it.
+        /// The cause.
         source: GeometryError,
     },
-    /// A mesh without the coarser levels that a model needs.
+    /// Coarser levels that cannot be computed.
     #[error("{name}: {source}")]
     Hierarchy {
         /// The mesh.
         name: String,
-        /// What is wrong with it.
+        /// The cause.
         source: HierarchyError,
     },
-    /// A setting that makes no sense.
+    /// An invalid setting, sample or file.
     #[error("{what}: {problem}")]
     Setting {
-        /// Which setting.
+        /// The setting, sample or file.
         what: String,
-        /// What is wrong with it, and what is allowed.
+        /// The problem, and what is allowed.
         problem: String,
     },
     /// A file that cannot be read or written.
@@ -43,57 +43,57 @@ pub enum TaskError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system error.
         source: std::io::Error,
     },
-    /// A checkpoint that cannot be read.
+    /// An unreadable checkpoint.
     #[error(
-        "{path}: this checkpoint is damaged or was not made by this version: {source}; put back a \
-         copy of the file, or remove it to begin this run anew"
+        "{path}: the checkpoint is damaged or from another version: {source}; restore a \
+         copy of the file, or remove it to restart the run"
     )]
     Checkpoint {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         source: Box<NnError>,
     },
-    /// A checkpoint of a run that was made from something else.
+    /// A checkpoint of a run with other settings or data.
     #[error(
-        "{path}: the run cannot go on, because it is not the one that was begun:\n  {}\n\
-         undo this, or begin a new run",
+        "{path}: the run cannot be resumed, because its settings or data have changed:\n  {}\n\
+         undo the changes, or start a new run",
         .differences.join("\n  ")
     )]
     OtherRun {
         /// The checkpoint.
         path: PathBuf,
-        /// Everything that differs, one line each.
+        /// All differences, one line each.
         differences: Vec<String>,
     },
-    /// Numbers that are NaN or infinite, with which training cannot go on.
+    /// A loss or weight that is NaN or infinite.
     #[error(
-        "epoch {epoch}, step {step}: {what} is not finite after the batch of {samples}; begin a new \
-         run with a lower `rate` or with `clip`, and look at these meshes"
+        "epoch {epoch}, step {step}: {what} is not finite after the batch of {samples}; start a new \
+         run with a lower `rate` or with `clip`, and check these meshes"
     )]
     Diverged {
-        /// What is not finite.
+        /// The loss, or the name of the weight.
         what: String,
         /// The epoch, from 1.
         epoch: u64,
-        /// The step in it, from 1.
+        /// The step within the epoch, from 1.
         step: u64,
-        /// Names of the meshes of the step.
+        /// Names of the meshes of the batch.
         samples: String,
     },
-    /// A data set that is not as it should be.
+    /// An invalid data set.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// A network that refuses something.
+    /// An error of the network.
     #[error(transparent)]
     Network(#[from] NnError),
 }
 
 impl TaskError {
-    /// A setting that makes no sense.
+    /// An invalid setting, sample or file.
     pub fn setting(what: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Setting {
             what: what.into(),
@@ -101,7 +101,7 @@ impl TaskError {
         }
     }
 
-    /// For `map_err` on what the system says of a file.
+    /// Adds the path to a system error, for `map_err`.
     pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         |source| Self::File { path, source }

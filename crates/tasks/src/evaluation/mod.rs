@@ -1,4 +1,4 @@
-//! How well a trained model does, in detail.
+//! Detailed evaluation of a trained model.
 
 mod classes;
 mod geodesic;
@@ -21,12 +21,12 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which meshes of a data set a model is evaluated on, and how they lie.
+/// Meshes of an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EvaluationOptions {
-    /// Which of them.
+    /// Part of the data set (default: test).
     pub part: Part,
-    /// Seed of random rotations, by which each mesh is turned before anything else.
+    /// Seed of random rotations of the meshes (default: no rotations).
     pub rotation: Option<u64>,
 }
 
@@ -39,33 +39,33 @@ impl Default for EvaluationOptions {
     }
 }
 
-/// How well a model does on a part of a data set.
+/// Scores of a model on a part of a data set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// The data set.
+    /// Name of the data set.
     pub data: String,
     /// The part.
     pub part: Part,
-    /// Seed of the rotations, if meshes were turned.
+    /// Seed of random rotations, if there were any.
     pub rotation: Option<u64>,
-    /// How many meshes there are.
+    /// Number of meshes.
     pub meshes: usize,
-    /// Loss, and accuracy or error. Class weights do not count in the loss.
+    /// Loss (without class weights), and accuracy or error.
     pub scores: Scores,
-    /// Class by class.
+    /// Scores of each class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<ClassScores>,
-    /// In regression.
+    /// Scores of regression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regression: Option<RegressionScores>,
-    /// In correspondence: how far off predictions are on the template.
+    /// Correspondence: geodesic errors on the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geodesic: Option<GeodesicScores>,
 }
 
 impl Evaluation {
-    /// Writes `stem.json`, and `stem.csv`, `stem.png` and `stem.svg` where there is a table or a chart;
-    /// returns their paths.
+    /// Writes `stem.json`, and `stem.csv`, `stem.png` and `stem.svg` if there is a table or a chart. Returns the
+    /// paths.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -90,10 +90,10 @@ impl Evaluation {
         Ok(paths)
     }
 
-    /// Reads `stem.json`; none if there is no such file.
+    /// Reads `stem.json`; `None` if there is no such file.
     ///
     /// # Errors
-    /// A file that cannot be read or holds something else.
+    /// A file that cannot be read or is invalid.
     pub fn read(stem: &Path) -> Result<Option<Self>, TaskError> {
         let path = stem.with_added_extension("json");
         let text = match std::fs::read_to_string(&path) {
@@ -102,13 +102,16 @@ impl Evaluation {
             Err(error) => return Err(TaskError::file(path)(error)),
         };
         let evaluation = serde_json::from_str(&text).map_err(|error| {
-            TaskError::setting(path.display().to_string(), format!("{error}; remove it"))
+            TaskError::setting(
+                path.display().to_string(),
+                format!("{error}; remove the file"),
+            )
         })?;
         Ok(Some(evaluation))
     }
 
-    /// The table behind the numbers: the curve of geodesic errors in correspondence, else a row for each
-    /// class. None in regression.
+    /// Table of the scores: the curve of geodesic errors in correspondence, otherwise a row for each class. `None`
+    /// in regression.
     pub fn to_csv(&self) -> Option<String> {
         match (&self.geodesic, &self.classes) {
             (Some(geodesic), _) => Some(geodesic.to_csv()),
@@ -117,23 +120,23 @@ impl Evaluation {
         }
     }
 
-    /// The curve of geodesic errors, in correspondence.
+    /// Plot of the geodesic errors, in correspondence.
     pub fn chart(&self) -> Option<Chart> {
-        let turned = if self.rotation.is_some() {
-            ", turned at random"
+        let rotated = if self.rotation.is_some() {
+            ", random rotations"
         } else {
             ""
         };
-        let title = format!("Correspondence: {} part{turned}", self.part);
+        let title = format!("Correspondence: {} part{rotated}", self.part);
         Some(self.geodesic.as_ref()?.chart(&title))
     }
 }
 
-/// Evaluates a model, one mesh at a time; the next one is loaded meanwhile.
+/// Evaluates a model, one mesh at a time, while the next one is loaded.
 ///
 /// # Errors
-/// Data for another task, with classes that the model does not know or without a mesh in the part; a mesh
-/// that cannot be loaded; a loss that is not finite, or no target that is known.
+/// Data for another task, with unknown classes, or without a mesh in the part; a mesh that cannot be loaded; a
+/// loss that is not finite; no known target.
 pub fn evaluate(
     model: &TrainedModel,
     dataset: &Dataset,
@@ -145,19 +148,19 @@ pub fn evaluate(
     let EvaluationOptions { part, rotation } = options;
     if dataset.task() != config.task {
         let problem = format!(
-            "it is for {}, the model for {}",
+            "the data set is for {}, but the model for {}",
             dataset.task(),
             config.task
         );
         return Err(TaskError::setting(dataset.name(), problem));
     }
     if dataset.is_empty(part) {
-        let problem = format!("there is no mesh in the {part} part; choose another one (`--part`)");
+        let problem = format!("the {part} part has no meshes; choose another one (`--part`)");
         return Err(TaskError::setting(dataset.name(), problem));
     }
     let mut preparation = config.preparation();
     preparation.rotation = rotation;
-    // Every mesh is needed once.
+    // Every mesh is loaded once.
     let samples = dataset.part(part, &preparation, cache)?.with_memory(0);
     let samples = Relabelled {
         classes: class_map(model, dataset)?,
@@ -193,7 +196,7 @@ pub fn evaluate(
     })
 }
 
-/// What is gathered beside the loss.
+/// Counts besides the loss.
 struct Counts {
     classes: Option<ClassScores>,
     regression: Option<RegressionSums>,
@@ -226,7 +229,7 @@ impl Counts {
     }
 }
 
-/// Runs the model over all samples.
+/// Runs the model on all samples.
 fn run(
     model: &TrainedModel,
     samples: &dyn SampleSource,
@@ -291,7 +294,7 @@ fn run(
                     let loss = tape.regression(*penalty, found, values, batch.known())?;
                     (loss.value()?, mean_square.transpose()?, None)
                 }
-                _ => return Err(TaskError::setting("evaluation", "a batch without target")),
+                _ => return Err(TaskError::setting("evaluation", "a batch has no target")),
             };
             if !loss.is_finite() {
                 let name = names(samples, &prepared.samples);
@@ -311,7 +314,7 @@ fn run(
     })
 }
 
-/// For each class of a data set the class of the model; none where they are the same.
+/// The class of the model for each class of a data set; `None` if they are the same.
 fn class_map(model: &TrainedModel, dataset: &Dataset) -> Result<Option<Vec<u32>>, TaskError> {
     let refuse = |problem: String| Err(TaskError::setting(dataset.name(), problem));
     let (Some(known), Some(found)) = (&model.classes, dataset.classes()) else {
@@ -319,7 +322,7 @@ fn class_map(model: &TrainedModel, dataset: &Dataset) -> Result<Option<Vec<u32>>
         return match found == known {
             true => Ok(None),
             false => refuse(format!(
-                "its targets are {found}, but the model gives {known}"
+                "its targets have type {found}, but the output of the model {known}"
             )),
         };
     };
@@ -341,7 +344,7 @@ fn class_map(model: &TrainedModel, dataset: &Dataset) -> Result<Option<Vec<u32>>
     match map.iter().position(Option::is_none) {
         None => Ok(map.into_iter().collect()),
         Some(class) => refuse(format!(
-            "the model knows no class `{}`; it knows {}",
+            "the model has no class `{}`; its classes are {}",
             found.name(class),
             (0..known.count())
                 .map(|class| known.name(class))
@@ -356,7 +359,7 @@ fn by_name(classes: &Classes, name: &str) -> Option<u32> {
     Some(place as u32)
 }
 
-/// Samples with the classes of the model.
+/// Samples with labels of the model.
 struct Relabelled<'a> {
     source: &'a dyn SampleSource,
     classes: Option<Vec<u32>>,
@@ -375,7 +378,7 @@ impl SampleSource for Relabelled<'_> {
         let mut sample = self.source.load(index)?;
         if let Some(map) = &self.classes {
             let relabel = |label: &mut u32| {
-                // What is not known stays so.
+                // Unknown labels stay unknown.
                 *label = map.get(*label as usize).copied().unwrap_or(IGNORE);
             };
             match &mut sample.target {

@@ -1,4 +1,4 @@
-//! Input features: what a network sees of a mesh, chosen by name and open to kinds from outside.
+//! Input features, chosen by name and open to kinds from outside.
 
 mod matrix;
 mod reltan;
@@ -16,18 +16,18 @@ use gemcnn_nn::FeatureType;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-/// A mesh with its geometry, from which features are computed.
+/// A mesh with its geometry: the input of a feature computation.
 #[derive(Debug, Clone, Copy)]
 pub struct Surface<'a> {
     /// The mesh.
     pub mesh: &'a Mesh,
-    /// Its gauge graph: features of order above 0 are coefficients in its frames.
+    /// Its gauge graph. Features of order above 0 are coefficients in its frames.
     pub graph: &'a GaugeGraph,
     /// Weighting of its normals.
     pub normals: NormalWeighting,
 }
 
-/// A kind of input features.
+/// A kind of input features: a function of the surface.
 pub trait Feature: fmt::Debug + Send + Sync {
     /// Type of the features of each vertex.
     fn kind(&self) -> FeatureType;
@@ -35,10 +35,10 @@ pub trait Feature: fmt::Debug + Send + Sync {
     /// Features of all vertices, row after row.
     ///
     /// # Errors
-    /// A mesh that has no such features.
+    /// A mesh for which the features are not defined.
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, GeometryError>;
 
-    /// Radius of the support, which SHOT frames then share.
+    /// Radius of the support in units of the mesh, if the features have one. SHOT frames use the same.
     fn support_radius(&self) -> Option<f64> {
         None
     }

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Reltan {
-    /// Relative power of each channel.
+    /// Relative power of each channel (default 0.5, 0.7).
     pub powers: Vec<f64>,
-    /// Adds a scalar of the normal direction beside each vector (default false).
+    /// Adds a scalar for the normal direction to each vector (default false).
     pub normal_part: bool,
 }
 

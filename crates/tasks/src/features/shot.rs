@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Shot {
-    /// Radius of the support in the units of the mesh (default: a tenth of the square root of its area).
+    /// Radius of the support in units of the mesh (default: a tenth of the square root of its area).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub radius: Option<f64>,
 }

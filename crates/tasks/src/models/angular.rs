@@ -5,26 +5,27 @@ use super::{DEPTHS, Head, Model, ModelSpec, ORDERS, WIDTHS, within};
 use crate::data::GaugeChoice;
 use crate::{Settings, TaskError};
 use gemcnn_nn::layers::{Angular, GlobalPool};
-use gemcnn_nn::{Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, WeightDecay};
+use gemcnn_nn::{
+    Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay,
+};
 use serde::{Deserialize, Serialize};
 
-/// Settings of the model `angular`. It depends on the frames, and needs those of
-/// [`GaugeChoice::Shot`]; features of order above 0 are read as
-/// their numbers in these frames.
+/// Settings of the model `angular`. Its output depends on the frames, and it needs those of
+/// [`GaugeChoice::Shot`]. Features of order above 0 are read as their components in these frames.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AngularModel {
-    /// Convolutions, each with batch normalisation and ReLU; 7.
+    /// Number of convolutions, each with batch normalisation and ReLU (default 7).
     pub layers: usize,
-    /// Scalars after each convolution; 128.
+    /// Scalar channels of each convolution (default 128).
     pub channels: usize,
-    /// Highest harmonic of the kernels; 2.
+    /// Highest harmonic of the kernels (default 2).
     pub band_limit: usize,
-    /// Batch normalisation before each ReLU; yes.
+    /// Batch normalisation before each ReLU (default true).
     pub batch_norm: bool,
     /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
     pub head: usize,
-    /// Dropout in the head (default 0.5).
+    /// Dropout probability in the head (default 0.5).
     pub dropout: f64,
     /// Pooling for whole-mesh tasks (default: mean).
     pub pool: GlobalPool,
@@ -52,7 +53,7 @@ impl AngularModel {
     ///
     /// # Errors
     /// As [`Model::build`].
-    pub fn network(&self, spec: &ModelSpec) -> Result<NetworkConfig<f32>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         let ModelSpec {
             input,
             task,

@@ -1,11 +1,12 @@
-//! The paper's network: gauge equivariant residual blocks, then a head of scalars.
+//! The paper's network: gauge equivariant residual blocks and a head.
 
-use super::head::turns_with_frames;
+use super::head::rotates_with_frames;
 use super::{DEPTHS, Head, Model, ModelSpec, ORDERS, WIDTHS, within};
 use crate::{Settings, TaskError};
 use gemcnn_nn::layers::{Gates, GlobalPool, Identity, Nonlinearity, Norms, Regular};
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, WeightDecay,
+    Activation, Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real,
+    WeightDecay,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -16,27 +17,27 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GemModel {
-    /// Residual blocks of two convolutions; 3.
+    /// Number of residual blocks, each of two convolutions (default 3).
     pub blocks: usize,
-    /// Channels of each order between and inside blocks; 16.
+    /// Channels of each order, between and inside blocks (default 16).
     pub channels: usize,
-    /// Highest order; 2.
+    /// Highest order (default 2).
     pub band_limit: usize,
-    /// Scalars that the last block gives; 64. Not used with broken symmetry.
+    /// Scalar channels of the last block (default 64). Unused with broken symmetry.
     pub scalars: usize,
     /// Nonlinearity after each convolution (default: regular).
     pub nonlinearity: NonlinearityChoice,
-    /// Samples of the regular nonlinearity; by default `2 band_limit + 1`.
+    /// Samples of the regular nonlinearity (default `2 band_limit + 1`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<usize>,
-    /// Batch normalisation inside nonlinearities; yes.
+    /// Batch normalisation inside nonlinearities (default true).
     pub batch_norm: bool,
-    /// Whether the last block keeps all orders and the head reads all numbers as scalars; no. The
-    /// result then depends on the frames, which helps where all meshes have the same connectivity.
+    /// Keeps all orders in the last block and reads all components as scalars in the head (default false).
+    /// The output then depends on the frames, which helps where all meshes have the same connectivity.
     pub broken_symmetry: bool,
     /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
     pub head: usize,
-    /// Dropout in the head (default 0.5).
+    /// Dropout probability in the head (default 0.5).
     pub dropout: f64,
     /// Pooling for whole-mesh tasks (default: mean).
     pub pool: GlobalPool,
@@ -48,25 +49,25 @@ pub struct GemModel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NonlinearityChoice {
-    /// ReLU of samples around the circle: the paper's, nearly equivariant.
+    /// ReLU of samples around the circle, as in the paper. Approximately equivariant.
     #[default]
     Regular,
-    /// ReLU of norms: exactly equivariant.
+    /// ReLU of norms. Exactly equivariant.
     Norm,
-    /// Gates: exactly equivariant.
+    /// Gates. Exactly equivariant.
     Gated,
-    /// None, to measure what one costs.
+    /// No nonlinearity, for measurements.
     None,
 }
 
 impl NonlinearityChoice {
     /// The nonlinearity with its settings.
-    pub fn with(
+    pub fn with<T: Real>(
         self,
         band_limit: usize,
         samples: Option<usize>,
         batch_norm: bool,
-    ) -> Arc<dyn Nonlinearity<f32>> {
+    ) -> Arc<dyn Nonlinearity<T>> {
         let activation = Activation::Relu;
         match self {
             Self::Regular => Arc::new(Regular {
@@ -111,7 +112,7 @@ impl GemModel {
     ///
     /// # Errors
     /// As [`Model::build`].
-    pub fn network(&self, spec: &ModelSpec) -> Result<NetworkConfig<f32>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         let ModelSpec {
             input,
             task,
@@ -122,11 +123,11 @@ impl GemModel {
         within("scalars", self.scalars, WIDTHS)?;
         within("band_limit", self.band_limit, ORDERS)?;
         within("samples", self.samples.unwrap_or(1), WIDTHS)?;
-        let turns = turns_with_frames(*task, outputs)?;
-        if turns && self.broken_symmetry {
+        let rotates = rotates_with_frames(*task, outputs)?;
+        if rotates && self.broken_symmetry {
             return Err(TaskError::setting(
                 "model: broken_symmetry",
-                format!("outputs of type {outputs} turn with the frames; set it to false"),
+                format!("outputs of type {outputs} rotate with the frames; set it to false"),
             ));
         }
         let hidden = FeatureType::uniform(self.channels, self.band_limit);
@@ -137,12 +138,12 @@ impl GemModel {
         for _ in 1..self.blocks {
             network = network.block(Some(hidden.clone()), &hidden, act.clone());
         }
-        let last = match turns || self.broken_symmetry {
+        let last = match rotates || self.broken_symmetry {
             true => hidden.clone(),
             false => FeatureType::scalars(self.scalars),
         };
         network = network.block(Some(hidden.clone()), &last, act);
-        if turns {
+        if rotates {
             return Ok(network.conv(outputs));
         }
         if self.broken_symmetry {

@@ -1,28 +1,30 @@
-//! The isotropic baseline: the topology of the paper's network with graph convolutions.
+//! The isotropic baseline: the architecture of the paper's network with graph convolutions.
 
 use super::{DEPTHS, GemModel, Head, Model, ModelSpec, WIDTHS, within};
 use crate::{Settings, Task, TaskError};
 use gemcnn_nn::layers::{GlobalPool, Isotropic, Regular};
-use gemcnn_nn::{Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, WeightDecay};
+use gemcnn_nn::{
+    Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay,
+};
 use serde::{Deserialize, Serialize};
 
 /// Settings of the model `graph`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GraphModel {
-    /// Residual blocks of two convolutions; 3.
+    /// Number of residual blocks, each of two convolutions (default 3).
     pub blocks: usize,
-    /// Scalars between and inside blocks. By default the number for which the network is nearest in
-    /// parameters to the [`GemModel`] with the same blocks, scalars and head, and defaults else.
+    /// Scalar channels between and inside blocks. The default brings the number of parameters closest to
+    /// that of the [`GemModel`] with the same blocks, scalars and head, and otherwise default settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub width: Option<usize>,
-    /// Scalars that the last block gives; 64.
+    /// Scalar channels of the last block (default 64).
     pub scalars: usize,
-    /// Batch normalisation before each ReLU; yes.
+    /// Batch normalisation before each ReLU (default true).
     pub batch_norm: bool,
     /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
     pub head: usize,
-    /// Dropout in the head (default 0.5).
+    /// Dropout probability in the head (default 0.5).
     pub dropout: f64,
     /// Pooling for whole-mesh tasks (default: mean).
     pub pool: GlobalPool,
@@ -37,7 +39,7 @@ impl Default for GraphModel {
 }
 
 impl GraphModel {
-    /// The same topology, without a width yet.
+    /// The same architecture, without a width.
     fn like(gem: &GemModel) -> Self {
         Self {
             blocks: gem.blocks,
@@ -51,13 +53,13 @@ impl GraphModel {
         }
     }
 
-    /// The model with the topology of a [`GemModel`] and the width for which it is nearest in parameters,
-    /// for input of a type.
+    /// The model with the architecture of a [`GemModel`] and the width that brings the number of parameters
+    /// closest to it, for an input type.
     ///
     /// # Errors
-    /// Settings of the model that make no sense, or input that is not scalar.
+    /// Invalid settings, or input that is not scalar.
     pub fn matching(gem: &GemModel, input: &FeatureType) -> Result<Self, TaskError> {
-        // Both end with the same last map, so that one output tells the difference for any number.
+        // Both have the same last layer, so the difference does not depend on the number of outputs.
         let spec = ModelSpec {
             input: input.clone(),
             task: Task::Segmentation,
@@ -85,7 +87,7 @@ impl GraphModel {
             }
         }
         let mut nearest = (usize::MAX, low);
-        // One more on both sides, since a width that equals the input's saves a map.
+        // The count is not monotonic: a width equal to that of the input needs no shortcut layer.
         for width in low.saturating_sub(2).max(1)..=low + 1 {
             let distance = count(width)?.abs_diff(target);
             nearest = nearest.min((distance, width));
@@ -97,7 +99,7 @@ impl GraphModel {
     ///
     /// # Errors
     /// As [`Model::build`].
-    pub fn network(&self, spec: &ModelSpec) -> Result<NetworkConfig<f32>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         let ModelSpec {
             input,
             task,
@@ -106,7 +108,7 @@ impl GraphModel {
         if !input.is_scalar() {
             return Err(TaskError::setting(
                 format!("model: graph on features of type {input}"),
-                "graph convolutions know scalars only; use the features `xyz` or `shot`, or another model",
+                "graph convolutions take scalars only; use the features `xyz` or `shot`, or another model",
             ));
         }
         let Some(width) = self.width else {
@@ -146,7 +148,7 @@ impl GraphModel {
     }
 }
 
-/// ReLU of scalars, after a batch normalisation on request: of scalars one sample says all.
+/// ReLU of scalars, after an optional batch normalisation. Scalars need only one sample.
 pub(super) fn scalar_relu(batch_norm: bool) -> Regular {
     Regular {
         batch_norm,

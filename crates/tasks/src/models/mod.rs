@@ -1,14 +1,14 @@
-//! Models: networks for each task from a few settings, chosen by name and open to kinds from outside.
+//! Models: networks for each task, chosen by name and open to kinds from outside.
 //!
-//! A [`ModelConfig`] is the `[model]` table of a run's TOML. It builds a [`Module`] for any input, task
-//! and output. The built-in models end the same way ([`Head`]):
+//! A [`ModelConfig`] is the `[model]` table of a configuration. It builds a [`Module`] for any input, task
+//! and output. The built-in models have the same last layers ([`Head`]):
 //!
-//! | task | end |
+//! | task | last layers |
 //! | --- | --- |
 //! | segmentation, correspondence | linear layer, ReLU, dropout, linear layer to the classes, for each vertex |
-//! | classification | the same for each mesh, after a pooling over its vertices |
+//! | classification | the same for each mesh, after global pooling |
 //! | regression of scalars | as segmentation |
-//! | regression of other types | a gauge convolution to the type, on features that are not yet scalars |
+//! | regression of other types | a gauge convolution to the type |
 
 mod angular;
 mod gem;
@@ -30,35 +30,35 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 
-/// What a model is built for.
+/// Input, task and output of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelSpec {
     /// Type of the features of each vertex.
     pub input: FeatureType,
-    /// What is learned.
+    /// The task.
     pub task: Task,
-    /// The classes as scalars, or the type that regression gives.
+    /// Output type: one scalar for each class, or the type of the regression targets.
     pub outputs: FeatureType,
 }
 
-/// A kind of model.
+/// A kind of model: builds a network for any input, task and output.
 pub trait Model: fmt::Debug + Send + Sync {
-    /// Adds the parameters of the model and returns it.
+    /// Adds the parameters of the network to the builder and returns the network.
     ///
     /// # Errors
-    /// Settings, types and tasks that do not go together, with what to change.
+    /// Settings, types and tasks that do not fit together; the message says what to change.
     fn build(
         &self,
         spec: &ModelSpec,
         builder: &mut Builder<'_, f32>,
     ) -> Result<Box<dyn Module<f32>>, TaskError>;
 
-    /// The coarser graphs that it needs, if it pools.
+    /// The coarser graphs that the model needs, if it pools.
     fn hierarchy(&self) -> Option<HierarchySettings> {
         None
     }
 
-    /// The frames that it needs.
+    /// The frames that the model needs.
     fn gauge(&self) -> GaugeChoice {
         GaugeChoice::FirstNeighbour
     }
@@ -86,7 +86,7 @@ pub fn register<M: Model + Settings>() {
     <dyn Model>::registry().add(M::KIND, parser!(M, dyn Model));
 }
 
-/// A model and its settings: the `[model]` table of a configuration.
+/// A kind of model with its settings: the `[model]` table of a configuration.
 ///
 /// ```
 /// use gemcnn_tasks::models::ModelSpec;
@@ -112,23 +112,23 @@ impl<M: Model + Settings> From<M> for ModelConfig {
 }
 
 impl Default for ModelConfig {
-    /// The paper's network.
+    /// [`GemModel`] with default settings: the paper's network.
     fn default() -> Self {
         GemModel::default().into()
     }
 }
 
-/// A model and its parameters.
+/// A network and its parameters.
 pub type ModelWithParameters = (Box<dyn Module<f32>>, Parameters<f32>);
 
 impl ModelConfig {
-    /// Builds the model with parameters initialised from `seed`.
+    /// Builds the network with parameters initialised from `seed`.
     ///
     /// # Errors
     /// As [`Model::build`].
     pub fn init(&self, spec: &ModelSpec, seed: u64) -> Result<ModelWithParameters, TaskError> {
         if spec.input.dimension() == 0 {
-            let problem = "there are none to learn from";
+            let problem = "the input type has no components";
             return Err(TaskError::setting("features", problem));
         }
         let mut parameters = Parameters::new();
@@ -137,22 +137,48 @@ impl ModelConfig {
     }
 }
 
-/// Blocks or layers of a network, channels of a layer, and highest orders, that are sensible and fit into memory.
+/// Allowed numbers of blocks or layers, numbers of channels, and highest orders.
 const DEPTHS: RangeInclusive<usize> = 1..=1000;
 const WIDTHS: RangeInclusive<usize> = 1..=65_536;
 const ORDERS: RangeInclusive<usize> = 0..=64;
 
-/// Fails for a setting out of its range.
+/// Checks that a setting is in its range.
 fn within(name: &str, value: usize, range: RangeInclusive<usize>) -> Result<(), TaskError> {
     match range.contains(&value) {
         true => Ok(()),
         false => Err(TaskError::setting(
             format!("model: {name}"),
             format!(
-                "it is {value}, but must be from {} to {}",
+                "{value} is out of range: must be from {} to {}",
                 range.start(),
                 range.end()
             ),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_on_models_lists_all_settings() {
+        let page = include_str!("../../../../docs/models.md");
+        for kind in [
+            GemModel::KIND,
+            GraphModel::KIND,
+            AngularModel::KIND,
+            UNetModel::KIND,
+        ] {
+            let model = ModelConfig::of_kind(kind).unwrap();
+            let settings = toml::Table::try_from(model).unwrap();
+            for setting in settings
+                .keys()
+                .map(String::as_str)
+                .chain(["width", "samples"])
+            {
+                assert!(page.contains(&format!("`{setting}`")), "{kind}: {setting}");
+            }
+        }
     }
 }

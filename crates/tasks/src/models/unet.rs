@@ -1,13 +1,13 @@
-//! The U-net: residual blocks on coarser and coarser graphs, and back.
+//! The U-net: residual blocks on successively coarser graphs, and back.
 
-use super::head::turns_with_frames;
+use super::head::rotates_with_frames;
 use super::{Head, Model, ModelSpec, NonlinearityChoice, ORDERS, WIDTHS, within};
 use crate::data::HierarchySettings;
 use crate::{Settings, Task, TaskError};
 use gemcnn_nn::layers::{ConvConfig, GlobalPool, Linear, ResidualBlock, ResidualBlockConfig};
 use gemcnn_nn::{
     Aggregation, Builder, FeatureType, Head as FusedHead, Levels, Module, Network, NnError, Part,
-    Tape, Var, WeightDecay,
+    Real, Tape, Var, WeightDecay,
 };
 use serde::{Deserialize, Serialize};
 
@@ -23,16 +23,16 @@ const COARSE_DEGREE: f64 = 8.0;
 pub struct UNetModel {
     /// Channels of each order on each graph, from fine to coarse (default 16, 32, 64).
     pub channels: Vec<usize>,
-    /// For each coarser graph the fraction of the vertices of the one before that it keeps (default 0.25).
+    /// For each coarser graph, the fraction of the vertices of the previous graph (default 0.25, 0.25).
     pub ratios: Vec<f64>,
     /// Radius of the neighbourhoods on each coarser graph, in mean edge lengths of the mesh (default 3
     /// and 6, which gives about 8 neighbours on an even mesh).
     pub radii: Vec<f64>,
-    /// Most neighbours on the coarser graphs (default 32).
+    /// Largest number of neighbours on the coarser graphs (default 32).
     pub neighbour_limit: usize,
     /// Highest order (default 2).
     pub band_limit: usize,
-    /// Scalars that the last block gives (default 64).
+    /// Scalar channels of the last block (default 64).
     pub scalars: usize,
     /// Nonlinearity after each convolution (default: regular).
     pub nonlinearity: NonlinearityChoice,
@@ -43,7 +43,7 @@ pub struct UNetModel {
     pub batch_norm: bool,
     /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
     pub head: usize,
-    /// Dropout in the head (default 0.5).
+    /// Dropout probability in the head (default 0.5).
     pub dropout: f64,
     /// Pooling for whole-mesh tasks (default: mean).
     pub pool: GlobalPool,
@@ -75,12 +75,16 @@ impl Settings for UNetModel {
     const KIND: &'static str = "unet";
 }
 
-impl Model for UNetModel {
-    fn build(
+impl UNetModel {
+    /// Builds the network in either precision.
+    ///
+    /// # Errors
+    /// As [`Model::build`].
+    pub fn module<T: Real>(
         &self,
         spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, TaskError> {
         let rotates = self.check(spec)?;
         let act = (self.nonlinearity).with(self.band_limit, self.samples, self.batch_norm);
         let hidden = |channels: usize| FeatureType::uniform(channels, self.band_limit);
@@ -189,6 +193,16 @@ impl Model for UNetModel {
             parts,
         }))
     }
+}
+
+impl Model for UNetModel {
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        self.module(spec, builder)
+    }
 
     fn hierarchy(&self) -> Option<HierarchySettings> {
         Some(HierarchySettings {
@@ -205,14 +219,14 @@ impl UNetModel {
         if self.channels.is_empty() {
             return Err(TaskError::setting(
                 "model: channels",
-                "there are none; give one number for each graph, from fine to coarse",
+                "the list is empty; give one number for each graph, from fine to coarse",
             ));
         }
         let coarser = self.channels.len() - 1;
         for (name, given) in [("ratios", self.ratios.len()), ("radii", self.radii.len())] {
             if given != coarser {
                 let problem = format!(
-                    "there are {given}, but `channels` has {} graphs, and each but the finest needs one",
+                    "{given} value(s), but `channels` has {} graphs, and each except the finest needs one",
                     self.channels.len()
                 );
                 return Err(TaskError::setting(format!("model: {name}"), problem));
@@ -224,14 +238,14 @@ impl UNetModel {
         within("scalars", self.scalars, WIDTHS)?;
         within("band_limit", self.band_limit, ORDERS)?;
         within("samples", self.samples.unwrap_or(1), WIDTHS)?;
-        turns_with_frames(spec.task, &spec.outputs)
+        rotates_with_frames(spec.task, &spec.outputs)
     }
 }
 
 /// The network with its head.
 #[derive(Debug)]
-struct UNet {
-    body: UNetBody,
+struct UNet<T: Real> {
+    body: UNetBody<T>,
     head: Option<Linear>,
     output: FeatureType,
     parts: Vec<Part>,
@@ -239,18 +253,18 @@ struct UNet {
 
 /// The network up to its last linear layer.
 #[derive(Debug)]
-struct UNetBody {
+struct UNetBody<T: Real> {
     input: FeatureType,
     /// Blocks from fine to coarse.
-    down: Vec<ResidualBlock<f32>>,
+    down: Vec<ResidualBlock<T>>,
     /// Blocks from coarse to fine, without that of the finest graph.
-    up: Vec<ResidualBlock<f32>>,
+    up: Vec<ResidualBlock<T>>,
     /// True if the tail runs on the coarsest graph.
     stays_coarse: bool,
-    tail: Box<dyn Module<f32>>,
+    tail: Box<dyn Module<T>>,
 }
 
-impl Module<f32> for UNetBody {
+impl<T: Real> Module<T> for UNetBody<T> {
     fn input(&self) -> &FeatureType {
         &self.input
     }
@@ -265,10 +279,10 @@ impl Module<f32> for UNetBody {
 
     fn forward<'a>(
         &self,
-        tape: &mut Tape<'a, f32>,
-        mut levels: Levels<'a, f32>,
-        mut x: Var<f32>,
-    ) -> Result<Var<f32>, NnError> {
+        tape: &mut Tape<'a, T>,
+        mut levels: Levels<'a, T>,
+        mut x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
         let mut finer = Vec::new();
         for (depth, block) in self.down.iter().enumerate() {
             if depth > 0 {
@@ -294,7 +308,7 @@ impl Module<f32> for UNetBody {
     }
 }
 
-impl Module<f32> for UNet {
+impl<T: Real> Module<T> for UNet<T> {
     fn input(&self) -> &FeatureType {
         &self.body.input
     }
@@ -309,10 +323,10 @@ impl Module<f32> for UNet {
 
     fn forward<'a>(
         &self,
-        tape: &mut Tape<'a, f32>,
-        levels: Levels<'a, f32>,
-        x: Var<f32>,
-    ) -> Result<Var<f32>, NnError> {
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
         let x = self.body.forward(tape, levels, x)?;
         match &self.head {
             None => Ok(x),
@@ -320,7 +334,7 @@ impl Module<f32> for UNet {
         }
     }
 
-    fn split_head(&self) -> Option<(&dyn Module<f32>, FusedHead<'_>)> {
+    fn split_head(&self) -> Option<(&dyn Module<T>, FusedHead<'_>)> {
         Some((&self.body, self.head.as_ref()?.head()))
     }
 

@@ -1,4 +1,4 @@
-//! Using a trained model: what it says of meshes, and the files that keep it.
+//! Predictions of a trained model, and their files.
 //!
 //! ```no_run
 //! use gemcnn_mesh::Mesh;

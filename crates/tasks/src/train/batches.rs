@@ -1,7 +1,7 @@
-//! Which samples make up which step, and threads that prepare steps ahead.
+//! Batches: which samples form which step, and threads that prepare them ahead.
 //!
-//! The order of the data follows from the seed and the epoch alone, so that a step is found again by its
-//! number. A prepared batch is one value that travels from a thread to the step.
+//! The order of the samples follows from the seed and the epoch alone, so the number of a step determines its
+//! batch.
 
 use crate::{Sample, SampleSource, TaskError, join_graphs};
 use gemcnn_mesh::GaugeGraph;
@@ -13,24 +13,24 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
 
-/// Batches that each thread keeps ready.
+/// Number of batches that each thread prepares ahead.
 const READY: usize = 2;
-/// Edges of graphs that stay joined and on the device for the next epoch: about 2 GB.
+/// Limit of the edges of graphs that stay on the device for the next epoch: about 2 GB.
 const KEPT_EDGES: usize = 64 << 20;
 
-/// How samples are put into batches, epoch after epoch.
+/// How samples are divided into batches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchPlan {
     pub samples: usize,
     pub batch: usize,
-    /// Seed of the random order; `None` keeps the order of the samples.
+    /// Seed of the shuffle; `None` keeps the order of the samples.
     pub shuffle: Option<u64>,
-    /// Leaves out the samples of an epoch that do not fill a batch.
+    /// Skips the last batch of an epoch if it is not full.
     pub drop_last: bool,
 }
 
 impl BatchPlan {
-    /// Steps of an epoch; the last one may be smaller.
+    /// Number of steps of an epoch.
     pub fn steps(&self) -> u64 {
         match self.drop_last && self.samples >= self.batch {
             true => (self.samples / self.batch) as u64,
@@ -38,14 +38,14 @@ impl BatchPlan {
         }
     }
 
-    /// Samples of the first step of all.
+    /// Samples of the first step of the first epoch.
     pub fn first(&self) -> Vec<usize> {
         let mut order = self.order(0);
         order.truncate(self.batch);
         order
     }
 
-    /// The order of the samples in an epoch.
+    /// Order of the samples in an epoch.
     fn order(&self, epoch: u64) -> Vec<usize> {
         match self.shuffle {
             Some(seed) => shuffled(self.samples, seed, epoch),
@@ -54,7 +54,7 @@ impl BatchPlan {
     }
 }
 
-/// The numbers below `count` in the random order of one epoch of one seed.
+/// A random permutation of `0..count`, given by seed and epoch.
 fn shuffled(count: usize, seed: u64, epoch: u64) -> Vec<usize> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(epoch);
@@ -65,15 +65,15 @@ fn shuffled(count: usize, seed: u64, epoch: u64) -> Vec<usize> {
     order
 }
 
-/// A step, ready to be made.
+/// The batch of a step.
 #[derive(Debug)]
 pub(crate) struct PreparedBatch {
-    /// Numbers of its samples in their source.
+    /// Indices of its samples in their source.
     pub samples: Vec<usize>,
     pub batch: TrainingBatch<f32>,
 }
 
-/// Graphs of single samples, joined and perhaps on a GPU already, for the next epoch.
+/// Graphs of batches of one sample, which stay on the GPU for the next epoch.
 #[derive(Debug, Default)]
 pub(crate) struct GraphCache {
     kept: Mutex<KeptGraphs>,
@@ -81,13 +81,13 @@ pub(crate) struct GraphCache {
 
 #[derive(Debug, Default)]
 struct KeptGraphs {
-    /// By the address of the graph, which is kept alive with it.
+    /// The key is the address of the graph, which the entry keeps alive.
     graphs: HashMap<usize, (Arc<GaugeGraph>, Arc<HierarchyBatch<f32>>)>,
     edges: usize,
 }
 
 impl GraphCache {
-    /// The joined graphs of samples; kept for batches of one sample, which come again.
+    /// Joins the graphs of samples. The result is cached for batches of one sample.
     fn join(&self, samples: &[Sample]) -> Result<Arc<HierarchyBatch<f32>>, TaskError> {
         let [sample] = samples else {
             return Ok(Arc::new(join_graphs(samples)?));
@@ -109,7 +109,7 @@ impl GraphCache {
 }
 
 impl PreparedBatch {
-    /// Loads samples, joins them and copies them to a GPU.
+    /// Loads samples, joins them and starts their copy to a GPU.
     pub fn load(
         source: &dyn SampleSource,
         samples: &[usize],
@@ -135,7 +135,7 @@ impl PreparedBatch {
         for sample in loaded {
             if sample.kind != kind {
                 let problem = format!(
-                    "its features are {}, but those of others {kind}",
+                    "its features have type {}, but those of other samples {kind}",
                     sample.kind
                 );
                 return Err(TaskError::setting(&sample.name, problem));
@@ -159,17 +159,14 @@ impl PreparedBatch {
     }
 }
 
-/// Fails for a sample with another number of features or targets than it needs, or a label that names no
-/// class.
+/// Checks the number of features and targets of a sample, and the range of its labels.
 fn check(sample: &Sample, objective: &Objective<f32>) -> Result<(), TaskError> {
     let refuse = |problem: String| Err(TaskError::setting(&sample.name, problem));
     let vertices = sample.graph.vertex_count();
     let expected = vertices * sample.kind.dimension();
     if sample.features.len() != expected {
         let found = sample.features.len();
-        return refuse(format!(
-            "it has {found} numbers of features, but needs {expected}"
-        ));
+        return refuse(format!("{found} feature values, but {expected} are needed"));
     }
     match (&sample.target, objective) {
         (Target::Labels(labels), Objective::Classes { count, .. }) => {
@@ -180,7 +177,7 @@ fn check(sample: &Sample, objective: &Objective<f32>) -> Result<(), TaskError> {
             match labels.iter().position(outside) {
                 None => Ok(()),
                 Some(row) => refuse(format!(
-                    "label {} of row {row} names none of the {count} classes",
+                    "label {} of row {row} is not one of the {count} classes",
                     labels[row]
                 )),
             }
@@ -195,13 +192,13 @@ fn check(sample: &Sample, objective: &Objective<f32>) -> Result<(), TaskError> {
                 )),
             }
         }
-        (Target::Unknown, _) => refuse("it has no target to learn from".into()),
+        (Target::Unknown, _) => refuse("it has no target".into()),
         _ => refuse("its target does not fit the task".into()),
     }
 }
 
-/// Number of threads that load samples: one beside computations on the CPU, which need the cores
-/// themselves, and a few beside a GPU.
+/// Number of threads that load samples: one for training on the CPU, which needs the cores itself, and up to
+/// four for a GPU.
 fn loading_threads(device: &Device) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     match device {
@@ -210,14 +207,14 @@ fn loading_threads(device: &Device) -> usize {
     }
 }
 
-/// Batches in their order, prepared ahead by threads.
+/// An iterator over batches, which threads prepare ahead.
 pub(crate) struct Prefetch {
-    /// Batch number `n` comes from number `n % threads`.
+    /// Thread `n % threads` prepares batch `n`.
     threads: Vec<Receiver<Result<PreparedBatch, TaskError>>>,
     next: usize,
 }
 
-/// What batches are prepared from.
+/// Source of batches.
 #[derive(Clone, Copy)]
 pub(crate) struct BatchSource<'env> {
     pub samples: &'env dyn SampleSource,
@@ -227,8 +224,8 @@ pub(crate) struct BatchSource<'env> {
 }
 
 impl Prefetch {
-    /// Prepares the steps from number `first` up to `end`, counted over all epochs, on threads that end
-    /// when this is dropped.
+    /// Prepares the steps `first..end`, counted over all epochs. The threads end when the iterator is
+    /// dropped.
     pub fn start<'scope, 'env>(
         scope: &'scope Scope<'scope, 'env>,
         source: BatchSource<'env>,
@@ -253,7 +250,7 @@ impl Prefetch {
                     }
                     let chosen = order.1.chunks(plan.batch).nth(step as usize).unwrap_or(&[]);
                     let batch = PreparedBatch::load(samples, chosen, objective, cache, device);
-                    // Nobody waits for what comes after a failure, or after the end of training.
+                    // No batch is needed after an error or after the end of training.
                     let failed = batch.is_err();
                     if sender.send(batch).is_err() || failed {
                         return;

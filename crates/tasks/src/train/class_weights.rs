@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ClassWeights {
-    /// Every vertex counts the same.
+    /// All vertices have equal weight.
     #[default]
     None,
-    /// Every class counts the same: with `n_c` of `n` labels of the training part in class `c`, and `k`
-    /// classes that occur, its weight is `n / (k n_c)`.
+    /// All classes have equal weight: with `n_c` of `n` labels of the training part in class `c`, and `k`
+    /// classes that occur, the weight of class `c` is `n / (k n_c)`.
     Balanced,
-    /// As given.
+    /// Given weights.
     Given {
         /// One for each class.
         weights: Vec<f64>,
@@ -22,7 +22,7 @@ pub enum ClassWeights {
 }
 
 impl ClassWeights {
-    /// Fails for weights that do not fit an objective.
+    /// Checks that the weights fit an objective.
     pub(crate) fn check(&self, objective: &Objective<f32>) -> Result<(), TaskError> {
         let refuse = |problem| Err(TaskError::setting("training.class_weights", problem));
         match (self, objective) {
@@ -37,7 +37,7 @@ impl ClassWeights {
         }
     }
 
-    /// The weights for an objective, from the labels of a training part where they depend on them.
+    /// The weights for an objective. Balanced weights are computed from the labels of the training part.
     pub(super) fn of(
         &self,
         objective: &Objective<f32>,

@@ -1,4 +1,4 @@
-//! How well a module does on samples that it is not trained on.
+//! Evaluation of a module on held-out samples, during training.
 
 use super::batches::{BatchPlan, BatchSource, GraphCache, Prefetch};
 use super::metrics::{Scores, Tally};
@@ -7,11 +7,11 @@ use crate::{FeatureScaling, SampleSource, TaskError};
 use gemcnn_nn::{Module, Objective, Parameters, Workspace};
 use std::sync::Arc;
 
-/// Runs a module over all samples, `batch` at a time, and compares with their targets; `None` if no target
-/// is known. `scaling` is how values are scaled for training.
+/// Runs a module on all samples, `batch` at a time, and compares with the targets. `None` if no target is
+/// known. `scaling` is the scaling of target values in training.
 ///
 /// # Errors
-/// A sample that cannot be loaded or does not fit, or a loss that is not finite: its batch is named.
+/// A sample that cannot be loaded or does not fit, or a loss that is not finite.
 pub(super) fn evaluate(
     module: &dyn Module<f32>,
     parameters: &Parameters<f32>,
@@ -41,7 +41,7 @@ pub(super) fn evaluate(
         for prepared in Prefetch::start(scope, batches, plan, all) {
             let prepared = prepared?;
             let loss = evaluate_batch(module, parameters, workspace, scaling, &prepared)?;
-            // A loss on a GPU is read when all batches are on their way.
+            // On a GPU, losses are read after all batches are queued.
             losses.push((prepared.samples, loss));
         }
         for (samples, loss) in losses {

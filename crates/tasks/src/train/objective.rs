@@ -1,4 +1,4 @@
-//! How far a module is from its objective on a batch.
+//! The loss of a batch.
 
 use super::batches::PreparedBatch;
 use super::metrics::BatchScores;
@@ -8,8 +8,8 @@ use gemcnn_nn::{
     Loss, Module, NnError, Objective, Parameters, Tape, Target, TrainingBatch, Workspace,
 };
 
-/// Runs a module on a batch and compares, without training. Values are compared in the units of the
-/// targets: `scaling` is how they are scaled for training.
+/// Evaluates a module on a batch. Regression errors are in units of the targets; `scaling` is the scaling of
+/// target values in training.
 pub(super) fn evaluate_batch(
     module: &dyn Module<f32>,
     parameters: &Parameters<f32>,
@@ -39,7 +39,7 @@ pub(super) fn evaluate_batch(
     })
 }
 
-/// Values in the units of the targets.
+/// Values in units of the targets.
 pub(crate) fn unscaled(scaling: Option<&FeatureScaling>, values: &[f32]) -> Vec<f32> {
     let mut values = values.to_vec();
     if let Some(scaling) = scaling {
@@ -48,7 +48,7 @@ pub(crate) fn unscaled(scaling: Option<&FeatureScaling>, values: &[f32]) -> Vec<
     values
 }
 
-/// The loss of a batch and what goes with it, perhaps still being computed on a GPU.
+/// The loss of a batch with its weight and count. A GPU may still be computing it.
 #[derive(Debug)]
 pub(super) struct BatchLoss {
     loss: Loss,
@@ -67,7 +67,7 @@ impl BatchLoss {
         }
     }
 
-    /// The numbers. Reading them from a GPU waits for all queued work.
+    /// Reads the scores. On a GPU this waits for all queued work.
     pub fn read(&self) -> Result<BatchScores, NnError> {
         let score = self.loss.score()?;
         Ok(BatchScores {

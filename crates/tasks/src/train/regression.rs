@@ -1,4 +1,4 @@
-//! How far off numbers and vectors are.
+//! Errors of regression.
 
 use gemcnn_nn::FeatureType;
 use serde::{Deserialize, Serialize};
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 /// Errors of a regression.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RegressionScores {
-    /// Root of the mean squared length of the difference, over all numbers of a vertex.
+    /// Root mean squared length of the difference, over all components of a vertex.
     pub root_mean_square: f64,
-    /// Mean length of the difference: of each scalar its absolute value, of each vector its length.
+    /// Mean over channels of the absolute difference of scalars and the length of the difference of vectors.
     pub mean_absolute: f64,
-    /// Share of the variance of the targets that is explained (R squared): of scalars about their means, of vectors
-    /// about zero. None where there is no variance; below 0 for predictions worse than the mean.
+    /// Explained fraction of the variance of the targets (R squared): about the mean for scalars, about zero for
+    /// vectors. `None` without variance; below 0 if predictions are worse than the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explained: Option<f64>,
-    /// Mean angle between predicted and true vectors in degrees, over those that are not zero; none where
-    /// there are no vectors.
+    /// Mean angle between predicted and true vectors in degrees, over those that are not zero. `None` without
+    /// vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_angle: Option<f64>,
 }
 
-/// Sums from which [`RegressionScores`] come.
+/// Sums for [`RegressionScores`].
 pub(crate) struct RegressionSums {
     kind: FeatureType,
     rows: u64,
@@ -29,7 +29,7 @@ pub(crate) struct RegressionSums {
     channels: u64,
     angles: f64,
     vectors: u64,
-    /// Of the targets: sums of each scalar, and of all squares.
+    /// Sums of each scalar of the targets, and of all their squares.
     wanted: Vec<f64>,
     wanted_squares: f64,
 }
@@ -49,7 +49,7 @@ impl RegressionSums {
         }
     }
 
-    /// Adds rows, those that are known if not all are, and returns their mean squared difference.
+    /// Adds rows, or only the known ones, and returns their mean squared difference.
     pub fn add(&mut self, found: &[f32], wanted: &[f32], known: Option<&[bool]>) -> f64 {
         let width = self.kind.dimension().max(1);
         let (rows, squares) = (self.rows, self.squares);
@@ -97,7 +97,7 @@ impl RegressionSums {
             .map(|&sum| sum * mean(sum, self.rows))
             .sum();
         let variance = self.wanted_squares - of_means;
-        // What is left of constants is rounding.
+        // The variance of constants is rounding.
         let varies = variance > 1e-12 * self.wanted_squares;
         RegressionScores {
             root_mean_square: mean(self.squares, self.rows).sqrt(),

@@ -1,13 +1,13 @@
-//! Samples with their features and target values scaled.
+//! Samples with scaled features and target values.
 
 use crate::{FeatureScaling, Sample, SampleSource, TaskError};
 use gemcnn_nn::{HierarchyBatch, Target};
 use std::sync::Arc;
 
-/// The samples of a source, scaled as those that a network was trained on.
+/// The samples of a source with scaled features and target values.
 #[derive(Clone, Copy)]
 pub struct Scaled<'a> {
-    /// The samples as they are.
+    /// The samples without scaling.
     pub source: &'a dyn SampleSource,
     /// Scaling of features.
     pub features: &'a FeatureScaling,
@@ -30,7 +30,7 @@ impl SampleSource for Scaled<'_> {
             return Err(TaskError::setting(
                 &sample.name,
                 format!(
-                    "its features are {}, but {} numbers for each vertex are scaled",
+                    "its features have type {}, but the scaling has {} components",
                     sample.kind,
                     self.features.dimension()
                 ),

@@ -1,9 +1,9 @@
 //! The training loop.
 //!
-//! A run is a sequence of steps, numbered over all epochs. What a step does follows from its number, the
-//! seed and the weights before it, so a run that is stopped anywhere and resumed from a checkpoint ends
-//! with the same bits. Threads prepare batches ahead. On a GPU steps are queued, and nothing waits for
-//! them but the reading of losses, which is done now and then and before every checkpoint.
+//! A run is a sequence of steps, numbered over all epochs. The result of a step follows from its number, the
+//! seed and the previous weights, so a run that is stopped anywhere and resumed from a checkpoint ends with
+//! bit-identical weights. Threads prepare batches ahead. On a GPU, steps are queued; only reading losses waits
+//! for them, from time to time and before every checkpoint.
 
 use super::batches::{BatchPlan, BatchSource, GraphCache, Prefetch, PreparedBatch};
 use super::checkpoint::{Checkpoint, Identity, Progress, WEIGHTS, Written};
@@ -26,51 +26,51 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Losses of a GPU that may wait to be read, and for how long.
+/// Largest number of GPU losses that are not read yet, and the longest time.
 const UNREAD: usize = 64;
 const UNREAD_FOR: Duration = Duration::from_millis(500);
 
-/// Adds the parameters of a model and returns it.
+/// Adds the parameters of a network to a builder and returns the network.
 pub type BuildModel<'a> =
     dyn Fn(&mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> + 'a;
 
-/// What is to be learned from what.
+/// A training problem: data, model and objective.
 #[derive(Clone, Copy)]
 pub struct Problem<'a> {
     /// Samples to train on.
     pub training: &'a dyn SampleSource,
-    /// Samples to evaluate on; may be empty.
+    /// Held-out samples to evaluate on; may be empty.
     pub held_out: &'a dyn SampleSource,
     /// Builds the model.
     pub model: &'a BuildModel<'a>,
-    /// What its output should be.
+    /// The objective.
     pub objective: &'a Objective<f32>,
-    /// The classes, where there are any; for those who use the model.
+    /// The classes, stored with the model.
     pub classes: Option<&'a Classes>,
-    /// How to train.
+    /// Settings of the training loop.
     pub config: &'a TrainingConfig,
-    /// Everything that the run is made from: a checkpoint is only resumed by a run with the same.
+    /// The whole configuration. A checkpoint can be resumed only with the same settings.
     pub settings: &'a Value,
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// All epochs are done.
     Finished {
-        /// The last one.
+        /// Record of the last epoch.
         last: Record,
     },
-    /// It was asked to stop, and can be resumed.
+    /// It was stopped on request, and can be resumed.
     Stopped {
-        /// Epochs that are done.
+        /// Completed epochs.
         epoch: u64,
-        /// Steps of the next one that are done.
+        /// Completed steps of the current epoch.
         step: u64,
     },
 }
 
-/// A run: the network in training and where it is.
+/// A run: the network in training and its progress.
 pub struct Trainer<'a> {
     problem: Problem<'a>,
     run: &'a RunDirectory,
@@ -80,14 +80,14 @@ pub struct Trainer<'a> {
     schedule: Schedule,
     state: State,
     progress: Progress,
-    /// Whether the last checkpoint is of just this state.
+    /// True if the latest checkpoint already holds the current state.
     is_saved: bool,
     unread: Unread,
     clock: Clock,
     cache: GraphCache,
 }
 
-/// What is being trained.
+/// Network, parameters and optimiser.
 struct State {
     network: Box<dyn Module<f32>>,
     parameters: Parameters<f32>,
@@ -96,18 +96,18 @@ struct State {
     stepper: Stepper<f32>,
 }
 
-/// Losses that were not read yet, with the numbers of their samples.
+/// Losses that are not read yet, with their steps and samples.
 struct Unread {
     losses: Vec<(u64, Vec<usize>, BatchLoss)>,
     since: Instant,
-    /// Samples of the last step, read or not.
+    /// Samples of the last step.
     last: Vec<usize>,
 }
 
-/// When things happened in this process.
+/// Times and counts of this process.
 struct Clock {
     started: Instant,
-    /// Steps and meshes since then.
+    /// Steps and meshes since the start.
     steps: u64,
     meshes: u64,
     checkpoint: Instant,
@@ -128,7 +128,7 @@ impl Clock {
         }
     }
 
-    /// Seconds since this was asked for the last time.
+    /// Seconds since the last call.
     fn lap(&mut self) -> f64 {
         let begun = std::mem::replace(&mut self.lap, Instant::now());
         (self.lap - begun).as_secs_f64()
@@ -136,11 +136,10 @@ impl Clock {
 }
 
 impl<'a> Trainer<'a> {
-    /// Prepares a run in its directory: from its checkpoint if it has one, else from the beginning.
+    /// Prepares a run, from the checkpoint in its directory if there is one.
     ///
     /// # Errors
-    /// Settings, samples or a network that make no sense or do not fit each other; a checkpoint that is
-    /// damaged or of another run.
+    /// Invalid settings, samples or network; a checkpoint that is damaged or from another run.
     pub fn new(
         problem: Problem<'a>,
         run: &'a RunDirectory,
@@ -150,7 +149,10 @@ impl<'a> Trainer<'a> {
         let config = problem.config;
         config.check()?;
         if problem.training.is_empty() {
-            return Err(TaskError::setting("data", "there is no mesh to train on"));
+            return Err(TaskError::setting(
+                "data",
+                "the training part has no meshes",
+            ));
         }
         if let Device::Cuda(device) = device {
             device.set_product_mode(config.precision.into());
@@ -160,7 +162,7 @@ impl<'a> Trainer<'a> {
         let output = problem.objective.output();
         if *network.output() != output {
             let found = network.output();
-            let problem = format!("its output is {found}, but {output} is to be learned");
+            let problem = format!("its output has type {found}, but the objective needs {output}");
             return Err(TaskError::setting("network", problem));
         }
         let plan = BatchPlan {
@@ -224,7 +226,7 @@ impl<'a> Trainer<'a> {
         Ok(trainer)
     }
 
-    /// What has to be done before the first step.
+    /// Class weights, scaling and calibration, before the first step.
     fn begin(&mut self) -> Result<(), TaskError> {
         let config = self.problem.config;
         let training = self.problem.training;
@@ -287,12 +289,11 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Trains until all epochs are done or `stop` is requested, and leaves checkpoint and metrics in the
-    /// run's directory.
+    /// Trains until all epochs are done or `stop` is requested. Writes checkpoints and metrics to the run
+    /// directory.
     ///
     /// # Errors
-    /// A sample that cannot be loaded, a loss that is not finite, a disk that is full: the last
-    /// checkpoint stays as it is.
+    /// A sample that cannot be loaded, a loss that is not finite, or a full disk. The latest checkpoint stays.
     pub fn run(
         &mut self,
         observer: &mut dyn Observer,
@@ -357,7 +358,7 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// One step of gradient descent.
+    /// Makes one optimisation step.
     fn step(&mut self, prepared: &PreparedBatch) -> Result<(), TaskError> {
         let config = self.problem.config;
         let rate = self.rate(self.progress.epoch * self.plan.steps() + self.progress.step);
@@ -406,14 +407,14 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Learning rate of a step of the present epoch, counted from the beginning of the run.
+    /// Learning rate of a step, counted from the start of the run, in the current epoch.
     fn rate(&self, step: u64) -> f64 {
         let plateau = self.progress.plateau.as_ref();
         let factor = plateau.map_or(1.0, |plateau| plateau.factor());
         self.problem.config.rate * self.schedule.factor(step) * factor
     }
 
-    /// Reads the losses that wait, on a GPU after all steps before.
+    /// Reads all queued losses. On a GPU this waits for their steps.
     fn read_losses(&mut self) -> Result<(), TaskError> {
         for (step, samples, loss) in std::mem::take(&mut self.unread.losses) {
             let scores = loss.read()?;
@@ -436,7 +437,7 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Sums up the epoch whose steps are all done, evaluates where that is due, and goes on to the next.
+    /// Finishes an epoch: computes its scores and evaluates if that is due.
     fn finish_epoch(&mut self) -> Result<Record, TaskError> {
         let config = self.problem.config;
         self.read_losses()?;
@@ -494,7 +495,7 @@ impl<'a> Trainer<'a> {
         )
     }
 
-    /// Writes the model if it is better than all that were kept before, where that is wanted.
+    /// Writes the model if `keep_best` is set and it is the best so far.
     fn keep_best(&mut self, scores: &Scores) -> Result<(), TaskError> {
         if !self.problem.config.keep_best {
             return Ok(());
@@ -511,10 +512,10 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// The model as it is now.
+    /// The current model as an archive.
     ///
     /// # Errors
-    /// Work on a GPU that failed.
+    /// A failed GPU operation.
     pub fn model(&self) -> Result<Archive, TaskError> {
         let mut archive = Archive::new();
         let State {
@@ -531,12 +532,12 @@ impl<'a> Trainer<'a> {
         Ok(archive)
     }
 
-    /// The model and its parameters as they are now.
+    /// The current network and its parameters.
     pub fn into_model(self) -> (Box<dyn Module<f32>>, Parameters<f32>) {
         (self.state.network, self.state.parameters)
     }
 
-    /// One record for each epoch so far.
+    /// Records of all completed epochs.
     pub fn history(&self) -> &[Record] {
         &self.progress.history
     }
@@ -551,7 +552,7 @@ impl<'a> Trainer<'a> {
         )
     }
 
-    /// Puts the present state on the disk, unless it is there already.
+    /// Writes a checkpoint, unless the latest one holds the current state.
     fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TaskError> {
         if self.is_saved {
             return Ok(());
@@ -611,7 +612,7 @@ impl<'a> Trainer<'a> {
 }
 
 impl Progress {
-    /// Samples as the network sees them.
+    /// The samples with the scaling of the run.
     fn scaled<'s>(&'s self, source: &'s dyn SampleSource) -> Scaled<'s> {
         Scaled {
             source,
@@ -621,7 +622,7 @@ impl Progress {
     }
 }
 
-/// The name of a device in messages and files.
+/// Name of a device, for messages and files.
 pub fn device_name(device: &Device) -> String {
     match device {
         Device::Cpu => "CPU".into(),
@@ -629,7 +630,7 @@ pub fn device_name(device: &Device) -> String {
     }
 }
 
-/// All samples as one checksum.
+/// Checksum of all samples.
 fn checksum(source: &dyn SampleSource) -> Result<String, TaskError> {
     let mut hasher = blake3::Hasher::new();
     for index in 0..source.len() {
@@ -644,10 +645,7 @@ fn checksum_of_classes(classes: Option<&Classes>) -> Result<String, TaskError> {
     Ok(blake3::hash(&text).to_hex().to_string())
 }
 
-/// Why there is no next batch although there is a next step.
+/// Error if the loading threads ended too early.
 fn no_batch() -> TaskError {
-    TaskError::setting(
-        "training",
-        "the thread that prepares batches has ended early",
-    )
+    TaskError::setting("training", "a thread that prepares batches ended early")
 }

@@ -2,5 +2,6 @@
 //! compiled anew in each.
 
 mod data;
+mod extension;
 mod models;
 mod training;

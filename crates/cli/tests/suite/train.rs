@@ -3,7 +3,7 @@
 
 use gemcnn_tasks::train::TrainedModel;
 use std::fs;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -124,14 +124,23 @@ fn epochs(run: &Path) -> Vec<(u64, String, String)> {
     epochs
 }
 
+/// Seed of random moments: 1, or what `GEMCNN_TEST_SEED` says.
+fn seed() -> u64 {
+    let seed = std::env::var("GEMCNN_TEST_SEED").map_or(1, |text| text.parse().unwrap());
+    println!("GEMCNN_TEST_SEED={seed}");
+    seed
+}
+
 #[test]
 fn ten_kills_leave_the_same_bits() {
     let workshop = Workshop::new("epochs = 100\ncheckpoint = { steps = 3 }");
     let whole = workshop.model(&["run.toml", "--run-dir", "whole"], "whole");
-    let random = RandomState::new();
+    let seed = seed();
     for kill in 0..10 {
+        let mut hasher = DefaultHasher::new();
+        (seed, kill).hash(&mut hasher);
         let mut child = workshop.start("killed");
-        std::thread::sleep(Duration::from_micros(random.hash_one(kill) % 40_000));
+        std::thread::sleep(Duration::from_micros(hasher.finish() % 40_000));
         child.kill().unwrap();
         let status = child.wait().unwrap();
         assert_eq!(status.code(), None, "it was done before kill {kill}");
@@ -178,18 +187,19 @@ fn only_one_process_trains_in_a_run() {
     let output = workshop.gemcnn(&["--resume", "run"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
-    assert!(message.contains("another process trains"), "{message}");
+    assert!(message.contains("error: run: "), "{message}");
     child.kill().unwrap();
     child.wait().unwrap();
     let changed = ["--resume", "run", "--epochs", "7", "--rate", "0.5"];
     let output = workshop.gemcnn(&changed).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
-    for part in [
-        "training.epochs was 1000, but is 7 now",
-        "training.rate was 0.01, but is 0.5 now",
+    for parts in [
+        ["training.epochs", "1000", "7"],
+        ["training.rate", "0.01", "0.5"],
     ] {
-        assert!(message.contains(part), "{message}");
+        let told = |line: &str| parts.iter().all(|part| line.contains(part));
+        assert!(message.lines().any(told), "{message}");
     }
 }
 
@@ -212,8 +222,7 @@ fn changed_data_are_noticed() {
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
     for part in ["training", "held-out"] {
-        let line = format!("the {part} part has other meshes or targets now");
-        assert!(message.contains(&line), "{message}");
+        assert!(message.contains(&format!("{part} part")), "{message}");
     }
     for (index, text) in before.iter().enumerate() {
         fs::write(labels(index), text).unwrap();
@@ -231,8 +240,7 @@ fn a_run_without_a_checkpoint_begins_anew_with_its_own_settings() {
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(
-        message.contains("config.toml: ")
-            && message.contains("training.rate was 0.01, but is 0.5 now"),
+        message.contains("config.toml: ") && message.contains("training.rate"),
         "{message}"
     );
     assert!(workshop.path("run/model.safetensors").exists());
@@ -256,12 +264,7 @@ fn a_loss_without_bounds_names_its_meshes() {
     let output = workshop.gemcnn(&["run.toml"]).output().unwrap();
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
-    for part in [
-        "epoch 1, step ",
-        "not finite",
-        "sphere",
-        "runs/spheres-1/checkpoint",
-    ] {
+    for part in ["epoch 1, step ", "sphere", "runs/spheres-1/checkpoint"] {
         assert!(message.contains(part), "{message}");
     }
     assert!(workshop.checkpoint("runs/spheres-1").exists());
@@ -300,14 +303,10 @@ fn a_full_disk_leaves_the_last_checkpoint() {
 fn bad_commands_leave_no_run_behind() {
     let workshop = Workshop::new("");
     for (arguments, status, part) in [
-        (&["segmentation"][..], 2, "needs a folder of meshes"),
-        (&["sorting"], 2, "neither a file nor a task"),
-        (&["--resume", "nowhere"], 1, "no run to resume"),
-        (
-            &["segmentation", "--resume", "nowhere"],
-            2,
-            "leave out `segmentation`",
-        ),
+        (&["segmentation"][..], 2, "--data"),
+        (&["sorting"], 2, "sorting"),
+        (&["--resume", "nowhere"], 1, "nowhere"),
+        (&["segmentation", "--resume", "nowhere"], 2, "segmentation"),
         (&["segmentation", "--data", "nowhere"], 1, "nowhere"),
         (
             &["segmentation", "--data", "spheres", "--epochs", "0"],
@@ -317,7 +316,12 @@ fn bad_commands_leave_no_run_behind() {
         (
             &["segmentation", "--data", "spheres", "--features", "smell"],
             2,
-            "smell",
+            "matrix, reltan, shot, xyz",
+        ),
+        (
+            &["segmentation", "--data", "spheres", "--model", "big"],
+            2,
+            "angular, gem, graph, unet",
         ),
         (&["regression", "--data", "spheres"], 1, "segmentation"),
         (&[], 2, "required"),

@@ -59,15 +59,15 @@ fn rows_are_trained_once_and_make_a_table() {
         );
     }
     let (_, message) = run(&["--rows", "gem", "--epochs", "2"], 1);
-    assert!(message.contains("has other settings"), "{message}");
+    assert!(message.contains("gem-seed1"), "{message}");
     let (_, message) = run(&["--rows", "gems"], 2);
     assert!(message.contains("graph-xyz"), "{message}");
     let (_, message) = run(&["--data", "nowhere"], 2);
-    assert!(message.contains("cannot be used with"), "{message}");
+    assert!(message.contains("--data"), "{message}");
 }
 
 #[test]
-fn an_interrupted_experiment_goes_on() {
+fn an_interrupted_experiment_continues() {
     let folder = tempdir().unwrap();
     let arguments = ["--rows", "gem", "--epochs", "12"];
     let child = bodies(folder.path(), &arguments).spawn().unwrap();
@@ -90,12 +90,11 @@ fn an_interrupted_experiment_goes_on() {
     let output = child.wait_with_output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{message}");
-    assert!(message.contains("the same command goes on"), "{message}");
     assert!(epochs() < 12 && !folder.path().join("out/table.md").exists());
     let output = bodies(folder.path(), &arguments).output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{message}");
-    assert!(message.contains("goes on from"), "{message}");
+    assert!(message.contains("checkpoint.safetensors"), "{message}");
     assert_eq!(epochs(), 12);
     assert!(folder.path().join("out/table.md").exists());
 }
