@@ -36,18 +36,7 @@ impl Picture {
 
     /// The picture as the content of a PNG file.
     pub fn encode_png(&self) -> Vec<u8> {
-        let mut file = Vec::new();
-        let mut encoder = png::Encoder::new(&mut file, self.width, self.height);
-        encoder.set_color(png::ColorType::Rgba);
-        encoder.set_depth(png::BitDepth::Eight);
-        encoder.set_source_srgb(png::SrgbRenderingIntent::Perceptual);
-        encoder
-            .write_header()
-            .and_then(|mut writer| {
-                writer.write_image_data(self.pixels.as_flattened())?;
-                writer.finish()
-            })
-            .expect("a picture has pixels, and memory takes them all");
-        file
+        let bytes = self.pixels.as_flattened();
+        crate::encode_png(self.width, self.height, png::ColorType::Rgba, bytes, |_| ())
     }
 }

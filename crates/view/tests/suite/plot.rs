@@ -12,7 +12,7 @@ fn chart() -> Chart {
             Panel::new(
                 "Over depth",
                 Axis::linear("depth"),
-                Axis::log("error, 10^{-3}"),
+                Axis::log("error, 10⁻³"),
             )
             .series(Series::new("first", decay(1.0)).band([0.001; 10]))
             .series(Series::new("second", decay(0.5)).line(Line::Dashed)),
@@ -51,9 +51,7 @@ fn both_outputs_show_the_chart_and_repeat_bit_by_bit() {
     assert_eq!(pixels.len(), 3 * (width * height) as usize);
     assert_eq!(&pixels[..3], [255; 3], "white around");
     for colour in &PALETTE[..2] {
-        let found = pixels
-            .chunks(3)
-            .filter(|pixel| *pixel == [colour.0, colour.1, colour.2]);
+        let found = pixels.chunks(3).filter(|pixel| pixel == colour);
         assert!(found.count() > 100, "{colour:?}");
     }
 }
@@ -95,8 +93,8 @@ fn odd_data_leaves_gaps_and_no_panic() {
         pixels(&empty.to_png());
     }
     assert!(Chart::new("").panel(panel()).to_svg().contains("no data"));
-    for size in [f64::NAN, -1.0, 1e9] {
-        Chart::new("").width(size).panel_height(100.0).to_svg();
+    for size in [0, u32::MAX] {
+        Chart::new("").width(size).panel_height(size).to_svg();
     }
 }
 
