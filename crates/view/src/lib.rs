@@ -1,6 +1,6 @@
-//! Pictures of meshes ([`render`]) and charts of numbers ([`plot`]), drawn without a display.
+//! Pictures of meshes ([`render`]) and line charts ([`plot`]), drawn on the CPU without a display.
 //!
-//! This crate knows meshes and arrays. It knows nothing of learning.
+//! This crate knows meshes and arrays, but nothing of learning.
 
 pub mod plot;
 pub mod render;

@@ -1,6 +1,6 @@
-//! A finished picture.
+//! Raster images.
 
-/// Pixels in rows from the top left, as sRGB and opacity.
+/// An image: pixels as sRGB and opacity, row by row from the top left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
     width: u32,
@@ -9,7 +9,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// A picture of `width * height` pixels, neither of them zero.
+    /// An image of `width * height` pixels. Neither side is zero.
     pub(super) fn new(width: u32, height: u32, pixels: Vec<[u8; 4]>) -> Self {
         debug_assert_eq!(pixels.len(), width as usize * height as usize);
         Self {
@@ -19,22 +19,22 @@ impl Picture {
         }
     }
 
-    /// Pixels from left to right.
+    /// Width in pixels.
     pub fn width(&self) -> u32 {
         self.width
     }
 
-    /// Pixels from top to bottom.
+    /// Height in pixels.
     pub fn height(&self) -> u32 {
         self.height
     }
 
-    /// All pixels, row after row from the top.
+    /// All pixels, row by row from the top left.
     pub fn pixels(&self) -> &[[u8; 4]] {
         &self.pixels
     }
 
-    /// The picture as the content of a PNG file.
+    /// The content of a PNG file.
     pub fn encode_png(&self) -> Vec<u8> {
         let bytes = self.pixels.as_flattened();
         crate::encode_png(self.width, self.height, png::ColorType::Rgba, bytes, |_| ())
