@@ -431,7 +431,7 @@ impl Report {
             }
         }
         Chart::new("Matrices against Fourier transforms")
-            .width(640.0)
+            .width(640)
             .panel(panel)
     }
 }

@@ -1,4 +1,4 @@
-//! Statistics of the synthetic bodies, and a picture of some side by side:
+//! Statistics of the synthetic bodies, and a picture of ten of them:
 //!
 //! ```text
 //! cargo run --release -p gemcnn-view --example bodies -- bodies.png
@@ -11,10 +11,10 @@ use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_mesh::{Adjacency, DVec3, Faces, Mesh};
 use gemcnn_view::render::{RenderOptions, Up, View, label_colour, render};
 
-/// Bodies in each row of the picture, and rows.
+/// Layout of the picture.
 const COLUMNS: u64 = 5;
 const ROWS: u64 = 2;
-/// Bodies that the statistics are over.
+/// Number of bodies in the statistics.
 const BODIES: u64 = 100;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Shares of the vertices with each number of neighbours.
+/// Prints the percentage of vertices of each degree.
 fn print_degrees(mesh: &Mesh) -> Result<(), Box<dyn Error>> {
     let adjacency = Adjacency::one_ring(mesh)?;
     let mut counts = [0usize; 16];
@@ -106,7 +106,7 @@ fn areas(mesh: &Mesh) -> impl Iterator<Item = f64> {
     triangles(mesh).map(|[a, b, c]| 0.5 * (b - a).cross(c - a).length())
 }
 
-/// The first bodies in rows, coloured by part, as a PNG file.
+/// The first bodies, coloured by body part, as the content of a PNG file.
 fn gallery(family: &BodyFamily) -> Result<Vec<u8>, Box<dyn Error>> {
     let (mut vertices, mut faces, mut colours) = (Vec::new(), Faces::new(), Vec::new());
     for index in 0..COLUMNS * ROWS {
@@ -131,7 +131,7 @@ fn gallery(family: &BodyFamily) -> Result<Vec<u8>, Box<dyn Error>> {
     Ok(picture.encode_png())
 }
 
-/// A lighter shade, in which the surface's relief shows better.
+/// A lighter colour, which shows the relief better.
 fn pale(colour: [u8; 3]) -> [u8; 3] {
     colour.map(|channel| 128 + channel / 2)
 }

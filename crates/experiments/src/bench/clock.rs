@@ -1,20 +1,20 @@
-//! Repeated timing of a call, by the clock of the machine or of a GPU.
+//! Repeated timing of a call, with the wall clock or with CUDA events.
 
 use gemcnn_kernels::cuda::Timer;
 use gemcnn_nn::{Device, NnError};
 use std::time::Instant;
 
-/// Fewest and most repeats.
+/// Smallest and largest number of repeats.
 const FEWEST: usize = 3;
 const MOST: usize = 100;
-/// Calls before the first repeat on a GPU: they compile kernels, fill pools and record steps.
-const FIRST_CALLS: usize = 3;
-/// Repeats on a GPU are groups of calls that take this long together, so that the wait at the end of each
-/// group does not count.
+/// Untimed calls on a GPU. They compile kernels, fill memory pools and record CUDA graphs.
+const WARM_UP: usize = 3;
+/// Duration of a group of calls on a GPU. Groups are timed as a whole, so that the synchronisation at the end
+/// carries no weight.
 const GROUP_SECONDS: f64 = 2e-3;
 const LARGEST_GROUP: usize = 100;
 
-/// Seconds of one call.
+/// Statistics of the time of one call, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Timing {
     pub median: f64,
@@ -22,7 +22,7 @@ pub(super) struct Timing {
     pub repeats: usize,
 }
 
-/// Measures the calls of one device.
+/// The clock of a device.
 #[derive(Debug)]
 pub(super) enum Clock {
     Wall,
@@ -48,7 +48,8 @@ impl Clock {
         }
     }
 
-    /// Repeats `call` for about `budget` seconds, at least three times; it is told its number.
+    /// Times `call` for about `budget` seconds, at least three times. The argument of `call` counts the calls
+    /// from 0.
     pub fn measure(
         &mut self,
         budget: f64,
@@ -65,7 +66,7 @@ impl Clock {
                 1
             }
             Self::Cuda(_) => {
-                (0..FIRST_CALLS).try_for_each(|_| next())?;
+                (0..WARM_UP).try_for_each(|_| next())?;
                 let single = self.seconds(&mut next)?;
                 ((GROUP_SECONDS / single) as usize).clamp(1, LARGEST_GROUP)
             }

@@ -1,4 +1,4 @@
-//! One convolution by itself, on plain buffers.
+//! A single convolution on plain buffers.
 
 use super::work::LayerWork;
 use super::{Bench, Case, Row, graph_size, numbers};
@@ -9,11 +9,12 @@ use gemcnn_nn::{CudaDevice, CudaError, Device, FeatureType, GraphBatch, NnError}
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// Sets of features that calls take in turn, so that they do not all stay in a cache; large ones do not anyway.
+/// Calls cycle through this many sets of features, so that features do not stay in a cache.
 const SETS: usize = 4;
+/// From this many vertices on, features do not fit into a cache anyway, and one set suffices.
 const LARGE: usize = 100_000;
 
-/// Forward, and forward with backward, of `16x(0,1,2)` to the same.
+/// Forward pass, and forward and backward pass, of a convolution from `16x(0,1,2)` to the same type.
 pub(super) fn rows(bench: &Bench, batch: &Arc<GraphBatch<f32>>) -> Result<[Row; 2], NnError> {
     let hidden = FeatureType::uniform(16, 2);
     let op = GaugeConv::new(hidden.clone(), hidden);
@@ -46,11 +47,11 @@ pub(super) fn rows(bench: &Bench, batch: &Arc<GraphBatch<f32>>) -> Result<[Row; 
     ])
 }
 
-/// A convolution on a device with all its buffers: weights for neighbours, for the vertex itself, and as bias,
-/// and sets of an input and a gradient of the output each.
+/// A convolution with its buffers on a device. `weights` are the neighbour weights, the self weights and the
+/// bias. Each of the `sets` is an input and a gradient of the output.
 ///
 /// # Errors
-/// Too little memory on a GPU.
+/// A GPU runs out of memory.
 pub fn convolution(
     op: &GaugeConv,
     device: &Device,
@@ -64,40 +65,39 @@ pub fn convolution(
     })
 }
 
-/// A convolution with all its buffers on some device.
+/// A convolution with its buffers on a device.
 pub trait Convolution {
-    /// Of one set of features.
+    /// Forward pass of one set.
     ///
     /// # Errors
-    /// Buffers that do not fit, or work on a GPU that failed.
+    /// A buffer has the wrong size, or a GPU operation fails.
     fn forward(&mut self, set: usize) -> Result<(), NnError>;
 
-    /// Of the same set.
+    /// Backward pass of one set, after its forward pass.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
     fn backward(&mut self, set: usize) -> Result<(), NnError>;
 
-    /// What was computed of a set.
+    /// Results of one set.
     ///
     /// # Errors
-    /// Work on a GPU that failed.
+    /// A GPU operation fails.
     fn results(&self, set: usize) -> Result<ConvolutionResults, NnError>;
 }
 
-/// What a convolution and its backward pass give.
+/// Results of a forward and a backward pass.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConvolutionResults {
-    /// The output.
+    /// Output.
     pub y: Vec<f32>,
-    /// Gradient by the input.
+    /// Gradient of the input.
     pub dx: Vec<f32>,
-    /// Gradients by the weights (for neighbours, for the vertex itself, and of the bias), summed over all
-    /// backward passes.
+    /// Gradients of the neighbour weights, the self weights and the bias, summed over all backward passes.
     pub weights: [Vec<f32>; 3],
 }
 
-/// Features of one set in buffers of a device.
+/// Features and gradients of one set.
 struct Set<B> {
     x: B,
     y: B,
@@ -105,7 +105,7 @@ struct Set<B> {
     dx: B,
 }
 
-/// All buffers on a device.
+/// All buffers of a convolution.
 struct Buffers<B> {
     sets: Vec<Set<B>>,
     weights: [B; 3],

@@ -1,4 +1,4 @@
-//! What a bench runs on, and what that machine reaches.
+//! The machine of a benchmark and its rates.
 
 use super::Work;
 use gemcnn_kernels::machine;
@@ -7,34 +7,34 @@ use gemcnn_tasks::TaskError;
 use serde::Serialize;
 use std::fs;
 
-/// The machine of a bench.
+/// Description of a machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Machine {
-    /// Model of the processor, where the system tells it.
+    /// Model of the CPU, if the operating system reports it.
     pub cpu: Option<String>,
-    /// Processors that this process may use.
+    /// Number of logical cores available to the process.
     pub cores: usize,
-    /// Threads that compute.
+    /// Number of threads of the thread pool.
     pub threads: usize,
-    /// The GPU, if the bench runs on one.
+    /// The GPU, if the benchmark uses one.
     pub gpu: Option<Gpu>,
 }
 
-/// A GPU and what drives it.
+/// A GPU and its driver.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Gpu {
-    /// Name of the card.
+    /// Name of the device.
     pub name: String,
-    /// Version of the driver, where the system tells it.
+    /// Version of the driver, if the operating system reports it.
     pub driver: Option<String>,
     /// Newest version of CUDA that the driver supports.
     pub cuda: String,
-    /// Bytes of memory on the card.
+    /// Memory of the device in bytes.
     pub memory_bytes: usize,
 }
 
 impl Machine {
-    /// This machine, with a GPU if that is the device.
+    /// The present machine, with the GPU if `device` is one.
     pub fn new(device: &Device) -> Self {
         let cores = std::thread::available_parallelism();
         Self {
@@ -64,31 +64,31 @@ impl Gpu {
     }
 }
 
-/// The processor in the text of `/proc/cpuinfo`.
+/// Model of the CPU in the content of `/proc/cpuinfo`.
 fn model_name(text: &str) -> Option<String> {
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     let (_, name) = fields.find(|(key, _)| key.trim() == "model name")?;
     Some(name.trim().to_owned())
 }
 
-/// Rates that a device reaches in the same run, which work is compared with.
+/// Rates of a device, measured in the same run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Limits {
     /// The device: `cpu` or `cuda:N`.
     pub device: String,
-    /// How products are made: `f32` or `tf32`.
+    /// Precision of matrix products: `f32` or `tf32`.
     pub matmul: &'static str,
-    /// Bytes per second, read and written together, of a large copy.
+    /// Rate of a large copy in bytes per second, reads and writes together.
     pub copy_bytes_per_s: f64,
-    /// Operations per second of a large square product.
+    /// Rate of a large square matrix product in floating point operations per second.
     pub product_flops_per_s: f64,
 }
 
 impl Limits {
-    /// Measures them.
+    /// Measures the rates of a device.
     ///
     /// # Errors
-    /// Work on a GPU that failed, or too little memory.
+    /// A GPU operation fails or runs out of memory.
     pub fn measure(device: &Device) -> Result<Self, TaskError> {
         let (copy, product) = match device {
             Device::Cpu => (
@@ -108,7 +108,8 @@ impl Limits {
         })
     }
 
-    /// The least seconds that work can take: those of its bytes or of its products, whatever is longer.
+    /// Smallest possible time of `work` in seconds: that of its memory traffic or of its products, whichever is
+    /// larger.
     pub fn seconds(&self, work: Work) -> f64 {
         let copy = work.bytes as f64 / self.copy_bytes_per_s;
         let product = work.flops as f64 / self.product_flops_per_s;

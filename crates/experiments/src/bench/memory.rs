@@ -1,19 +1,19 @@
-//! The most memory that work takes.
+//! Peak memory.
 
 use gemcnn_nn::Device;
 use std::fs;
 
-/// Watches memory from its making on.
+/// Records the peak memory since its creation.
 #[derive(Debug)]
 pub struct PeakMemory {
     device: Device,
 }
 
 impl PeakMemory {
-    /// Makes what is in use now the peak, so far as the system allows it.
+    /// Resets the peak to the memory in use now, if the operating system allows it.
     pub fn watch(device: &Device) -> Self {
         match device {
-            // Where this cannot be written, the peak is that of the process so far.
+            // If this fails, the peak since the start of the process counts.
             Device::Cpu => drop(fs::write("/proc/self/clear_refs", "5")),
             Device::Cuda(device) => device.reset_peak_memory(),
         }
@@ -22,7 +22,8 @@ impl PeakMemory {
         }
     }
 
-    /// Bytes: of the whole process on the CPU, where the system tells it, and of the device's pool on a GPU.
+    /// Peak in bytes: of the process on the CPU, if the operating system reports it, and of the memory pool of
+    /// the device on a GPU.
     pub fn bytes(&self) -> Option<usize> {
         match &self.device {
             Device::Cpu => resident_peak(&fs::read_to_string("/proc/self/status").ok()?),
@@ -31,7 +32,7 @@ impl PeakMemory {
     }
 }
 
-/// The largest resident size in the text of `/proc/self/status`.
+/// Peak resident size in the content of `/proc/self/status`.
 fn resident_peak(text: &str) -> Option<usize> {
     let size = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kibibytes: usize = size.trim().strip_suffix("kB")?.trim().parse().ok()?;

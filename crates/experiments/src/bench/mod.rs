@@ -1,8 +1,7 @@
-//! Measuring speed: from geometry to whole training steps, beside what the machine itself reaches.
+//! The benchmark of `gemcnn bench`: geometry, one convolution, inference and training steps.
 //!
-//! Every row is one piece of work with its time, the bytes and operations that it cannot do without
-//! ([`Work`]), and how near that comes to the machine's own rates in a large copy and a large product
-//! ([`Limits`]).
+//! A [`Row`] holds the time of one case and the minimal memory traffic and arithmetic of that case ([`Work`]).
+//! It compares them with the rates of a large copy and a large matrix product in the same run ([`Limits`]).
 
 mod clock;
 mod convolution;
@@ -26,20 +25,21 @@ use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
 
-/// How much is measured.
+/// Extent of a benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Extent {
-    /// One mesh, few repeats: some seconds.
+    /// One mesh and few repeats. Takes a few seconds.
     Quick,
-    /// One mesh and eight: less than a minute on two cores.
+    /// Batches of one and of eight meshes. Takes less than a minute on two cores.
     #[default]
     Standard,
-    /// Also meshes of 1e3 to 1e6 vertices, and 1e7 on a GPU, which takes 20 GB of main memory or more.
+    /// Also meshes of 1e3 to 1e6 vertices, and of 1e7 vertices on a GPU. The largest needs at least 20 GB of main
+    /// memory.
     Large,
 }
 
 impl Extent {
-    /// Seconds to spend on a row.
+    /// Time per row in seconds.
     fn budget(self) -> f64 {
         match self {
             Self::Quick => 0.2,
@@ -47,7 +47,7 @@ impl Extent {
         }
     }
 
-    /// Numbers of meshes that batches are made of.
+    /// Batch sizes.
     fn batches(self) -> &'static [usize] {
         match self {
             Self::Quick => &[1],
@@ -55,7 +55,7 @@ impl Extent {
         }
     }
 
-    /// Segments around and along meshes of growing size: near 1e3 to 1e6 vertices, and 1e7 on a GPU.
+    /// Segments around and along tori of about 1e3 to 1e6 vertices, and of 1e7 vertices on a GPU.
     fn growing_tori(self, device: &Device) -> &'static [(usize, usize)] {
         const TORI: [(usize, usize); 5] =
             [(50, 20), (160, 63), (500, 200), (1582, 632), (5000, 2000)];
@@ -67,21 +67,21 @@ impl Extent {
     }
 }
 
-/// What is measured.
+/// A case of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Case {
-    /// From vertices and faces to the gauge graph, on the CPU.
+    /// The gauge graph of a mesh, on the CPU.
     Geometry,
-    /// A convolution `16x(0,1,2)` to the same, with self term and bias.
+    /// Forward pass of a convolution from `16x(0,1,2)` to the same type, with self term and bias.
     ConvolutionForward,
-    /// The same with its backward pass.
+    /// Forward and backward pass of the same convolution.
     ConvolutionForwardBackward,
-    /// A training step of the correspondence network: forward, backward and Adam.
+    /// A training step of the correspondence network: forward pass, backward pass and Adam.
     TrainingStep,
-    /// The same on a GPU, recorded once and replayed.
+    /// The same step as a CUDA graph, recorded once and replayed.
     ReplayedTrainingStep,
-    /// Six convolutions `16x(0,1,2)`, each with a nonlinearity, forward alone.
+    /// Forward pass of six convolutions `16x(0,1,2)`, each with a nonlinearity.
     Inference,
 }
 
@@ -98,35 +98,35 @@ impl fmt::Display for Case {
     }
 }
 
-/// One measured piece of work.
+/// The measurements of one case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// What it is.
+    /// The case.
     pub work: Case,
-    /// Where it ran: `cpu` or `cuda:N`.
+    /// Device: `cpu` or `cuda:N`.
     pub device: String,
-    /// Vertices of all meshes together.
+    /// Number of vertices of all meshes together.
     pub vertices: usize,
-    /// How often it was timed; on a GPU each time is the mean of a group of calls.
+    /// Number of timings. On a GPU each timing is the mean of a group of calls.
     pub repeats: usize,
-    /// Median of the times.
+    /// Median time in milliseconds.
     pub median_ms: f64,
-    /// Least of the times.
+    /// Minimum time in milliseconds.
     pub minimum_ms: f64,
-    /// Median time of one vertex.
+    /// Median time per vertex in nanoseconds.
     pub ns_per_vertex: f64,
-    /// Bytes that have to be moved.
+    /// Minimal memory traffic in bytes.
     pub bytes: u64,
-    /// Operations that have to be made.
+    /// Floating point operations of the matrix products.
     pub flops: u64,
-    /// Such bytes per second, in the median.
+    /// `bytes` divided by the median time in seconds.
     pub bytes_per_s: f64,
-    /// Such operations per second, in the median.
+    /// `flops` divided by the median time in seconds.
     pub flops_per_s: f64,
-    /// The least time that the machine's own rates allow, as a part of the median.
+    /// Smallest possible time at the rates of the machine, as a fraction of the median time.
     pub limit_fraction: f64,
-    /// For training steps, the most memory in use: of the process on the CPU, where the system tells it, and of
-    /// the device's pool on a GPU.
+    /// Peak memory of training steps: of the process on the CPU, if the operating system reports it, and of the
+    /// memory pool of the device on a GPU.
     pub peak_bytes: Option<usize>,
 }
 
@@ -151,22 +151,21 @@ impl Row {
     }
 }
 
-/// All that a bench measured.
+/// Results of a benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// Version of this library.
+    /// Version of `gemcnn`.
     pub version: &'static str,
-    /// What it ran on.
+    /// The machine.
     pub machine: Machine,
-    /// What each device reaches: the CPU, and the GPU if there is one.
+    /// Rates of the CPU, and of the GPU if the benchmark used one.
     pub limits: Vec<Limits>,
-    /// One for each piece of work.
+    /// Measurements, one row per case and mesh size.
     pub rows: Vec<Row>,
 }
 
 impl Report {
-    /// Time of one vertex over the number of vertices: a level line is work that grows with the mesh and no
-    /// faster.
+    /// Chart of the time per vertex over the number of vertices. A horizontal line means linear cost.
     pub fn figure(&self) -> Chart {
         let panel = Panel::new(
             format!("{}, {} threads", self.name(), self.machine.threads),
@@ -190,17 +189,17 @@ impl Report {
         Chart::new("Time per vertex over the size of the mesh").panel(panel)
     }
 
-    /// What the networks ran on.
+    /// Name of the device that ran the networks.
     fn name(&self) -> &str {
         let gpu = self.machine.gpu.as_ref().map(|gpu| gpu.name.as_str());
         gpu.or(self.machine.cpu.as_deref()).unwrap_or("CPU")
     }
 }
 
-/// Measures geometry on the CPU, and everything else on the device, with products in its mode.
+/// Runs the benchmark: geometry on the CPU, everything else on `device` with its precision of products.
 ///
 /// # Errors
-/// Work on a GPU that failed, or too little memory there.
+/// A GPU operation fails or runs out of memory.
 pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
     let cpu = Bench::new(&Device::Cpu, extent)?;
     let (mesh, graph) = body()?;
@@ -238,12 +237,12 @@ pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
     })
 }
 
-/// Where to measure, and how long.
+/// Device and time budget of the measurements.
 #[derive(Debug, Clone)]
 struct Bench {
     device: Device,
     limits: Limits,
-    /// Seconds for a row.
+    /// Time per row in seconds.
     budget: f64,
 }
 
@@ -256,7 +255,7 @@ impl Bench {
         })
     }
 
-    /// Times `call`, which is told its number.
+    /// Times `call`, whose argument counts the calls from 0.
     fn row(
         &self,
         case: Case,
@@ -269,7 +268,7 @@ impl Bench {
     }
 }
 
-/// A closed mesh of the size of a scanned body: 6,890 vertices.
+/// A torus with the 6,890 vertices of a FAUST registration.
 fn body() -> Result<(Mesh, GaugeGraph), TaskError> {
     let mesh = closed_mesh(130, 53)?;
     let graph = gauge_graph(&mesh)?;
@@ -278,7 +277,7 @@ fn body() -> Result<(Mesh, GaugeGraph), TaskError> {
 
 fn closed_mesh(around: usize, along: usize) -> Result<Mesh, TaskError> {
     torus(around, along, 1.0, 0.4, Cells::Triangles)
-        .map_err(|error| TaskError::setting("mesh of the bench", error.to_string()))
+        .map_err(|error| TaskError::setting("benchmark mesh", error.to_string()))
 }
 
 fn gauge_graph(mesh: &Mesh) -> Result<GaugeGraph, NnError> {
@@ -300,7 +299,7 @@ fn graph_size(batch: &GraphBatch<f32>) -> work::GraphSize {
     }
 }
 
-/// Numbers in [-1, 1] that are not all alike.
+/// Deterministic test data in [-1, 1].
 fn numbers(count: usize) -> Vec<f32> {
     let number = |place: usize| ((place * 7919) % 1009) as f32 / 504.0 - 1.0;
     (0..count).map(number).collect()
@@ -328,7 +327,7 @@ mod tests {
             repeats: 5,
         };
         let row = Row::new(Case::ConvolutionForward, &limits, 1000, work, timing);
-        // The product takes 2 ms at the least, the copy 1 ms.
+        // The product takes at least 2 ms, the copy at least 1 ms.
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9 * b;
         assert!(near(row.limit_fraction, 0.5), "{row:?}");
         assert!(near(row.bytes_per_s, 2.5e8) && near(row.flops_per_s, 5e10));

@@ -11,10 +11,11 @@ use gemcnn_nn::{
 use gemcnn_tasks::{ModelConfig, Task, TaskError};
 use std::sync::Arc;
 
-/// Vertices of the template, each of which is a class.
+/// Classes of the correspondence task: the vertices of the template.
 const CLASSES: usize = 6890;
 
-/// Steps of the correspondence network: on a GPU plain, and recorded and replayed.
+/// Training steps of the correspondence network. On a GPU there are two rows: plain steps and replayed CUDA
+/// graphs.
 pub(super) fn training_steps(
     bench: &Bench,
     graph: Arc<GraphBatch<f32>>,
@@ -74,8 +75,7 @@ pub(super) fn training_steps(
     Ok(rows)
 }
 
-/// A forward pass of six convolutions of 16 channels, orders 0 to 2, each with a nonlinearity, on features
-/// that are on the device already.
+/// Forward pass of six convolutions `16x(0,1,2)`, each with a nonlinearity. The input is already on the device.
 pub(super) fn inference(bench: &Bench, batch: &GraphBatch<f32>) -> Result<Row, TaskError> {
     let hidden = FeatureType::uniform(16, 2);
     let mut config = Network::builder(hidden.clone()).aggregation(Aggregation::Mean);

@@ -1,10 +1,9 @@
-//! What a piece of work must move and compute at the least, counted from its sizes.
+//! Minimal memory traffic and arithmetic of a network.
 //!
-//! Operations are those of the matrix products that decide the speed, two for each multiply-add; sums over
-//! neighbours, nonlinearities and normalisations are left out. Bytes are those that have to come from or
-//! go to memory once, in f32: for each layer the rows of its input and output, its weights, and for
-//! convolutions the edges. What is computed on the way and could stay near (gathered neighbours, logits) is
-//! left out.
+//! Operations are those of the matrix products, two per multiply-add. Aggregation over neighbours,
+//! nonlinearities and normalisations are not counted. Bytes are the unavoidable reads and writes of main memory
+//! in f32: the input, the output and the weights of each layer, and the edges for convolutions.
+//! Intermediate results that could stay in a cache (gathered neighbours, logits) are not counted.
 
 use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_kernels::self_map::SelfMap;
@@ -14,12 +13,12 @@ use gemcnn_nn::{ConvConfig, FeatureType, LayerConfig, NetworkConfig, irrep_dimen
 use gemcnn_tasks::TaskError;
 use std::ops::Add;
 
-/// Bytes that have to be moved, and operations that have to be made.
+/// Minimal memory traffic and arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Work {
     /// Bytes read and written.
     pub bytes: u64,
-    /// Operations of products, two for each multiply-add.
+    /// Operations of matrix products, two per multiply-add.
     pub flops: u64,
 }
 
@@ -40,38 +39,39 @@ impl std::iter::Sum for Work {
     }
 }
 
-/// Bytes of an f32.
+/// Size of an `f32` in bytes.
 const NUMBER: u64 = size_of::<f32>() as u64;
-/// Bytes of a directed edge: neighbour, and cosine and sine of two angles.
+/// Size of a directed edge in bytes: the neighbour, and cosine and sine of two angles.
 const EDGE: u64 = 4 + 4 * NUMBER;
-/// Numbers that Adam reads and writes for each weight: it reads weight, gradient and two moments, and writes
+/// Numbers that Adam reads and writes per weight. It reads the weight, the gradient and two moments, and writes
 /// all but the gradient.
 const ADAM: u64 = 7;
 
-/// The sizes of a graph.
+/// Size of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GraphSize {
     pub vertices: u64,
     pub edges: u64,
 }
 
-/// What one layer has to do.
+/// Work of one layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct LayerWork {
-    /// Numbers that are read and written for each vertex.
+    /// Numbers per vertex of input and output.
     inputs: u64,
     outputs: u64,
     weights: u64,
-    /// Multiply-adds for each vertex.
+    /// Multiply-adds per vertex.
     products: u64,
     reads_edges: bool,
-    /// Whether its input is data, of which nobody wants the gradient.
+    /// True if the input is data and needs no gradient.
     on_data: bool,
 }
 
 impl LayerWork {
-    /// Each order of the output is the product of its weights with the sums of the neighbours over the
-    /// cosine and, above order 0, the sine of that order, and with the vertex's own features of that order.
+    /// A gauge convolution. Each order of the output is a product of weights with the aggregated neighbours,
+    /// weighted by the cosine and (above order 0) the sine of that order, and with the features of the vertex
+    /// itself of that order.
     pub fn convolution(op: &GaugeConv) -> Self {
         let products = op.output.orders().map(|(order, _)| {
             let neighbours = op.rings * irrep_dimension(order) * op.input.dimension();
@@ -92,9 +92,8 @@ impl LayerWork {
         }
     }
 
-    /// The way around the convolutions of a residual block. Its result is added to theirs in place, so it
-    /// is not counted as written.
-    fn way_around(input: &FeatureType, output: &FeatureType) -> Self {
+    /// The skip connection of a residual block. Its result is added in place, so no output is counted.
+    fn skip_connection(input: &FeatureType, output: &FeatureType) -> Self {
         let mut layer = Self {
             inputs: input.dimension() as u64,
             ..Self::default()
@@ -124,7 +123,7 @@ impl LayerWork {
         }
     }
 
-    /// A function of each vertex by itself, with a normalisation or not.
+    /// A function of each vertex alone, with or without normalisation.
     fn pointwise(input: &FeatureType, output: &FeatureType) -> Self {
         Self {
             inputs: input.dimension() as u64,
@@ -140,7 +139,7 @@ impl LayerWork {
         }
     }
 
-    /// Reads input, weights and edges; writes the output.
+    /// Reads the input, the weights and the edges. Writes the output.
     pub fn forward(&self, graph: GraphSize) -> Work {
         Work {
             bytes: NUMBER * (graph.vertices * (self.inputs + self.outputs) + self.weights)
@@ -149,8 +148,8 @@ impl LayerWork {
         }
     }
 
-    /// Reads input, gradient of the output, weights and edges; writes the gradients of the input, if it is
-    /// wanted, and of the weights. One product for each of these gradients.
+    /// Reads the input, the gradient of the output, the weights and the edges. Writes the gradients of the weights
+    /// and, unless the input is data, of the input. Each of these gradients takes one product.
     pub fn backward(&self, graph: GraphSize) -> Work {
         let gradients = if self.on_data { 1 } else { 2 };
         let rows = graph.vertices * (gradients * self.inputs + self.outputs);
@@ -168,9 +167,11 @@ pub(super) struct NetworkWork {
 }
 
 impl NetworkWork {
+    /// The work of a network.
+    ///
     /// # Errors
-    /// Layers that are not counted: pooling, normalisation by itself, and kernels that are not gauge
-    /// equivariant.
+    /// The network has layers that are not supported here: pooling, separate linear maps and normalisations,
+    /// kernels that are not gauge equivariant.
     pub fn new(config: &NetworkConfig) -> Result<Self, TaskError> {
         let mut kind = config.input().clone();
         let mut layers = Vec::new();
@@ -181,13 +182,13 @@ impl NetworkWork {
         Ok(Self { layers })
     }
 
-    /// A pass without gradients.
+    /// A forward pass without gradients.
     pub fn inference(&self, graph: GraphSize) -> Work {
         self.layers.iter().map(|layer| layer.forward(graph)).sum()
     }
 
-    /// Forward and backward pass of a classification of each vertex, and Adam. The last layer gives
-    /// logits, which are not counted as written or read.
+    /// A training step of vertex classification: forward pass, backward pass and Adam. The logits are not counted
+    /// as written or read.
     pub fn classification_step(&self, graph: GraphSize) -> Work {
         let layers = self.layers.iter().enumerate().map(|(place, &layer)| {
             let outputs = match place + 1 == self.layers.len() {
@@ -208,7 +209,7 @@ impl NetworkWork {
     }
 }
 
-/// Adds the parts of a layer and gives the type that comes out of it.
+/// Adds the parts of a layer and returns its output type.
 fn add_layer(
     layers: &mut Vec<LayerWork>,
     layer: &LayerConfig,
@@ -217,9 +218,7 @@ fn add_layer(
 ) -> Result<FeatureType, TaskError> {
     let convolution = |conv: &ConvConfig, input: &FeatureType, output: &FeatureType, on_data| {
         if conv.kernel != Kernel::Gauge {
-            return Err(not_counted(
-                "convolutions without a gauge equivariant kernel",
-            ));
+            return Err(not_counted("kernels that are not gauge equivariant"));
         }
         let op = GaugeConv {
             rings: conv.rings,
@@ -252,7 +251,7 @@ fn add_layer(
             layers.push(convolution(conv, &middle, &sum, false)?);
             layers.push(LayerWork {
                 on_data,
-                ..LayerWork::way_around(&input, &sum)
+                ..LayerWork::skip_connection(&input, &sum)
             });
             layers.extend(nonlinearity(act, output));
             output.clone()
@@ -275,7 +274,7 @@ fn add_layer(
         }
         LayerConfig::BreakSymmetry => FeatureType::scalars(input.dimension()),
         LayerConfig::EquivariantLinear { .. } | LayerConfig::Norm => {
-            return Err(not_counted("maps and normalisations by themselves"));
+            return Err(not_counted("separate linear maps and normalisations"));
         }
         LayerConfig::Down | LayerConfig::Up | LayerConfig::GlobalPool(_) => {
             return Err(not_counted("pooling"));
@@ -284,10 +283,10 @@ fn add_layer(
 }
 
 fn not_counted(what: &str) -> TaskError {
-    TaskError::setting("network of the bench", format!("{what} are not counted"))
+    TaskError::setting("benchmark network", format!("{what} are not supported"))
 }
 
-/// Geometry of a mesh, in f64: reads positions and faces, and writes the graph.
+/// Gauge geometry in f64: reads positions and faces, writes the graph.
 pub(super) fn geometry(mesh: &Mesh, graph: &GaugeGraph) -> Work {
     let index = size_of::<u32>();
     let read = size_of_val(mesh.vertices()) + size_of_val(mesh.faces().corners());
@@ -357,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_wants_the_gradient_of_data() {
+    fn the_gradient_of_data_is_not_counted() {
         let one = counted(Network::builder(kind("1x0")).linear(2));
         let two = counted(Network::builder(kind("1x0")).linear(2).linear(2));
         // Logits are not counted as written. Forward reads x and weights; backward reads x and writes
@@ -382,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_two_convolutions_two_functions_and_the_way_around() {
+    fn a_block_is_two_convolutions_two_functions_and_the_skip_connection() {
         let (input, output) = (kind("3x0"), kind("2x0 + 2x1"));
         let block = Network::builder(input.clone()).residual(&output, Regular::relu(3));
         let counted = counted(block);
@@ -427,8 +426,8 @@ mod tests {
             .kernel(Kernel::Graph)
             .conv(&kind("2x0"));
         for config in [pooled, plain] {
-            let message = NetworkWork::new(&config).unwrap_err().to_string();
-            assert!(message.contains("not counted"), "{message}");
+            let error = NetworkWork::new(&config).unwrap_err();
+            assert!(matches!(error, TaskError::Setting { .. }), "{error}");
         }
     }
 

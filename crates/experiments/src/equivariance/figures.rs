@@ -1,7 +1,7 @@
 //! The figures, arranged as in the paper: error over depth on the left, over samples on the right.
 
 use super::{Model, Precision, Report, Row, Surface, Transform};
-use gemcnn_view::plot::{Axis, Chart, Colour, Line, PALETTE, Panel, Series};
+use gemcnn_view::plot::{Axis, Chart, Line, PALETTE, Panel, Series};
 
 impl Report {
     /// All figures with the stems of their file names.
@@ -136,14 +136,14 @@ impl Report {
                 name,
                 points.map(move |row| (row.samples as f64, value(row))),
             )
-            .markers(false)
+            .without_markers()
         };
         let panel = Panel::new("", Axis::log("samples N"), Axis::log("error in the 1-norm"))
             .series(series("theorem's bound, mean", |row| row.mean_bound).line(Line::Dashed))
             .series(series("largest error", |row| row.largest_error))
             .series(series("mean error", |row| row.mean_error));
         Chart::new("The regular nonlinearity alone: ReLU, band limit 2")
-            .width(560.0)
+            .width(560)
             .panel(panel)
     }
 }
@@ -155,7 +155,7 @@ struct Curve {
     mesh: Surface,
     name: &'static str,
     line: Line,
-    colour: Colour,
+    colour: [u8; 3],
 }
 
 impl Curve {
@@ -163,7 +163,7 @@ impl Curve {
         Series::new(self.name, points)
             .line(self.line)
             .colour(self.colour)
-            .markers(false)
+            .without_markers()
     }
 }
 

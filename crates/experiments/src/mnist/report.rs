@@ -144,7 +144,7 @@ impl Report {
         let chart = Chart::new("Embedded MNIST: test error by geometry, with standard errors");
         self.models()
             .into_iter()
-            .fold(chart.columns(1).panel_height(330.0), |chart, model| {
+            .fold(chart.columns(1).panel_height(330), |chart, model| {
                 let panel = Panel::new(
                     model.to_string(),
                     Axis::named(

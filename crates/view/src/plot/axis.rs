@@ -1,36 +1,35 @@
-//! Axes: what part of the numbers they show, and where their ticks stand.
-
-/// Spacing of an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
-    /// Equal steps are equal differences.
-    Linear,
-    /// Equal steps are equal ratios.
-    Log,
-}
+//! Axes: the range of numbers that they show, and their ticks.
 
 /// An axis with its label.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     pub(super) label: String,
-    pub(super) scale: Scale,
-    pub(super) limits: Option<(f64, f64)>,
-    /// Names of the places 0, 1, 2 and so on, instead of numbers.
-    pub(super) names: Vec<String>,
+    log: bool,
+    limits: Option<(f64, f64)>,
+    /// Labels of the positions 0, 1, 2 and so on, instead of numbers.
+    names: Vec<String>,
 }
 
 impl Axis {
-    /// An axis of equal differences that shows all of the data.
+    /// A linear axis that shows all data.
     pub fn linear(label: impl Into<String>) -> Self {
         Self {
             label: label.into(),
-            scale: Scale::Linear,
+            log: false,
             limits: None,
             names: Vec::new(),
         }
     }
 
-    /// An axis of names side by side, for points at 0, 1, 2 and so on.
+    /// A logarithmic axis that shows all positive data.
+    pub fn log(label: impl Into<String>) -> Self {
+        Self {
+            log: true,
+            ..Self::linear(label)
+        }
+    }
+
+    /// An axis with names at 0, 1, 2 and so on.
     pub fn named<N: Into<String>>(
         label: impl Into<String>,
         names: impl IntoIterator<Item = N>,
@@ -43,232 +42,199 @@ impl Axis {
         }
     }
 
-    /// An axis of equal ratios that shows all positive data.
-    pub fn log(label: impl Into<String>) -> Self {
-        Self {
-            scale: Scale::Log,
-            ..Self::linear(label)
-        }
-    }
-
-    /// Shows this part of the numbers instead of all data. Limits that make no sense (not finite, in
-    /// the wrong order, not positive on a logarithmic axis) count as not given.
+    /// Shows the numbers from `low` to `high` instead of all data. Invalid limits (not finite, in the wrong
+    /// order, not positive on a logarithmic axis) are ignored.
     pub fn limits(mut self, low: f64, high: f64) -> Self {
         self.limits = Some((low, high));
         self
     }
 }
 
-/// Numbers beyond this would overflow in differences: they count as infinite.
+/// Numbers that an axis can show, by magnitude. Differences of larger ones could overflow.
 const LARGEST: f64 = 1e300;
-/// And positive ones below this as zero.
+/// Smallest number on a logarithmic axis.
 const SMALLEST: f64 = 1e-300;
 
-/// An axis that knows its data.
+/// The part of an axis that is visible.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Range {
-    scale: Scale,
-    /// On a logarithmic axis these are logarithms to base 10.
+    log: bool,
+    /// Ends of the axis; on a logarithmic axis their logarithms to base 10.
     low: f64,
     high: f64,
     names: Vec<String>,
 }
 
-/// A line across an axis; the small ones in between have no label.
+/// A mark on an axis. Minor ticks have no label.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
-    /// As a share of the axis from its beginning.
+    /// Position as a fraction of the axis.
     pub place: f64,
     pub label: Option<String>,
 }
 
 impl Range {
-    /// What an axis shows of some data.
+    /// The range that an axis shows of its data.
     pub fn new(axis: &Axis, data: impl IntoIterator<Item = f64>) -> Self {
-        let (scale, names) = (axis.scale, axis.names.clone());
-        if let Some((low, high)) = axis.limits
-            && let (Some(low), Some(high)) = (scaled(scale, low), scaled(scale, high))
-            && low < high
-        {
-            return Self {
-                scale,
-                low,
-                high,
-                names,
+        let scaled = |value: f64| scaled(axis.log, value);
+        let limits = axis
+            .limits
+            .and_then(|(low, high)| Some((scaled(low)?, scaled(high)?)));
+        let (low, high) = limits.filter(|(low, high)| low < high).unwrap_or_else(|| {
+            let start = (f64::INFINITY, f64::NEG_INFINITY);
+            let (low, high) = (data.into_iter().filter_map(scaled))
+                .fold(start, |(low, high), value| {
+                    (low.min(value), high.max(value))
+                });
+            let margin = if low > high {
+                return (0.0, 1.0);
+            } else if high - low > 1e-12 * high.abs().max(low.abs()) {
+                0.04 * (high - low)
+            } else if axis.log {
+                0.5
+            } else if low == 0.0 {
+                1.0
+            } else {
+                0.5 * low.abs()
             };
-        }
-        let data = data.into_iter().filter_map(|value| scaled(scale, value));
-        let (low, high) = data.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
-            (low.min(v), high.max(v))
+            (low - margin, high + margin)
         });
-        let (low, high) = if low > high {
-            (0.0, 1.0)
-        } else if high - low <= 1e-12 * high.abs().max(low.abs()) {
-            // One value, in the middle.
-            let margin = match scale {
-                Scale::Log => 0.5,
-                Scale::Linear if low == 0.0 => 1.0,
-                Scale::Linear => 0.5 * low.abs(),
-            };
-            (low - margin, high + margin)
-        } else {
-            let margin = 0.04 * (high - low);
-            (low - margin, high + margin)
-        };
         Self {
-            scale,
+            log: axis.log,
             low,
             high,
-            names,
+            names: axis.names.clone(),
         }
     }
 
-    /// Where a number lies, as a share of the axis: outside of 0 to 1 if it is not shown, none if it
-    /// has no place at all.
+    /// Position of a number as a fraction of the axis. It is outside of 0 to 1 if the number is not visible,
+    /// and `None` if the axis cannot show it.
     pub fn place(&self, value: f64) -> Option<f64> {
-        Some((scaled(self.scale, value)? - self.low) / (self.high - self.low))
+        Some((scaled(self.log, value)? - self.low) / (self.high - self.low))
     }
 
-    /// About `wanted` labelled ticks, and small ones in between on a logarithmic axis; all names of an
-    /// axis of names.
+    /// About `wanted` labelled ticks, and minor ticks on a logarithmic axis. A named axis has all its names.
     pub fn ticks(&self, wanted: usize) -> Vec<Tick> {
-        if !self.names.is_empty() {
-            return self.name_ticks();
-        }
         let wanted = wanted.max(2);
-        match self.scale {
-            Scale::Linear => self.linear_ticks(wanted),
-            // Too little for decades: round numbers at their places.
-            Scale::Log if self.high - self.low < 1.5 => self.round_ticks(wanted),
-            Scale::Log => self.decade_ticks(wanted),
-        }
-    }
-
-    fn name_ticks(&self) -> Vec<Tick> {
-        let tick = |(index, name): (usize, &String)| Tick {
-            place: (index as f64 - self.low) / (self.high - self.low),
-            label: Some(name.clone()),
+        let values = if !self.names.is_empty() {
+            let names = self.names.iter().enumerate();
+            names
+                .map(|(index, name)| (index as f64, Some(name.clone())))
+                .collect()
+        } else if !self.log {
+            round_numbers(self.low, self.high, wanted)
+        } else if self.high - self.low < 0.5 {
+            round_numbers(10f64.powf(self.low), 10f64.powf(self.high), wanted)
+        } else if self.high - self.low < 1.5 {
+            self.one_two_five()
+        } else {
+            self.decades(wanted)
         };
-        let ticks = self.names.iter().enumerate().map(tick);
-        ticks
-            .filter(|tick| (0.0..=1.0).contains(&tick.place))
-            .collect()
-    }
-
-    fn linear_ticks(&self, wanted: usize) -> Vec<Tick> {
-        round_numbers(self.low, self.high, wanted)
-            .into_iter()
-            .map(|(value, label)| Tick {
-                place: (value - self.low) / (self.high - self.low),
-                label: Some(label),
-            })
-            .collect()
-    }
-
-    fn round_ticks(&self, wanted: usize) -> Vec<Tick> {
-        let values = match self.high - self.low < 0.5 {
-            true => round_numbers(10f64.powf(self.low), 10f64.powf(self.high), wanted),
-            false => self.one_two_five(),
-        };
-        let tick = |(value, label): (f64, String)| {
-            Some(Tick {
-                place: self.place(value)?,
-                label: Some(label),
+        let tick = |(value, label)| {
+            // Rounding may move a tick at the very end of the axis.
+            const SLACK: f64 = 1e-9;
+            let place = self.place(value)?;
+            let visible = (-SLACK..=1.0 + SLACK).contains(&place);
+            visible.then_some(Tick {
+                place: place.clamp(0.0, 1.0),
+                label,
             })
         };
-        values
-            .into_iter()
-            .filter_map(tick)
-            .filter(|tick| (0.0..=1.0).contains(&tick.place))
-            .collect()
+        values.into_iter().filter_map(tick).collect()
     }
 
-    /// 1, 2 and 5 times the powers of ten about a range of logarithms.
-    fn one_two_five(&self) -> Vec<(f64, String)> {
+    /// 1, 2 and 5 times powers of ten.
+    fn one_two_five(&self) -> Vec<(f64, Option<String>)> {
         let exponents = self.low.floor() as i32..=self.high.ceil() as i32;
-        exponents
-            .flat_map(|exponent| [1.0, 2.0, 5.0].map(|factor| (factor, exponent)))
-            .map(|(factor, exponent)| {
-                let value = factor * 10f64.powi(exponent);
-                let label = match exponent {
-                    -4..=5 => format!("{value:.*}", exponent.min(0).unsigned_abs() as usize),
-                    _ => format!("{factor}e{exponent}"),
-                };
-                (value, label)
-            })
-            .collect()
+        let factors =
+            exponents.flat_map(|exponent| [1.0, 2.0, 5.0].map(|factor| (factor, exponent)));
+        let tick = |(factor, exponent): (f64, i32)| {
+            let value = factor * 10f64.powi(exponent);
+            let label = match exponent {
+                -4..=5 => format!("{value:.*}", exponent.min(0).unsigned_abs() as usize),
+                _ => format!("{factor}e{exponent}"),
+            };
+            (value, Some(label))
+        };
+        factors.map(tick).collect()
     }
 
-    fn decade_ticks(&self, wanted: usize) -> Vec<Tick> {
+    /// Powers of ten, with minor ticks between them if there are few.
+    fn decades(&self, wanted: usize) -> Vec<(f64, Option<String>)> {
         let (first, last) = (self.low.ceil() as i32, self.high.floor() as i32);
-        let decades = (last - first).unsigned_abs() as usize;
+        let decades = last.abs_diff(first) as usize;
         let step = decades.div_ceil(wanted).max(1) as i32;
         let plain = first >= 0 && last <= 4;
-        let label = |exponent: i32| match (plain, exponent) {
-            (true, _) => 10i64.pow(exponent.unsigned_abs()).to_string(),
-            (_, 0) => "1".into(),
-            (_, 1) => "10".into(),
-            _ => format!("10^{{{exponent}}}"),
+        let label = |exponent: i32| match exponent {
+            0 | 1 => 10i32.pow(exponent as u32).to_string(),
+            _ if plain => format!("{}", 10f64.powi(exponent)),
+            _ => format!("10{}", superscript(exponent)),
         };
         let mut ticks = Vec::new();
         for exponent in first - 1..=last + 1 {
-            let mut tick = |value: f64, label: Option<String>| {
-                let place = (value - self.low) / (self.high - self.low);
-                if (0.0..=1.0).contains(&place) {
-                    ticks.push(Tick { place, label });
-                }
-            };
-            let labelled = exponent.rem_euclid(step) == 0;
-            tick(exponent.into(), labelled.then(|| label(exponent)));
+            let power = 10f64.powi(exponent);
+            ticks.push((
+                power,
+                (exponent.rem_euclid(step) == 0).then(|| label(exponent)),
+            ));
             if decades <= 6 {
-                for digit in 2..10 {
-                    tick(f64::from(exponent) + f64::from(digit).log10(), None);
-                }
+                ticks.extend((2..10).map(|digit| (f64::from(digit) * power, None)));
             }
         }
         ticks
     }
 }
 
-/// A number on the scale of an axis, if it has a place there.
-fn scaled(scale: Scale, value: f64) -> Option<f64> {
-    match scale {
-        Scale::Linear => (value.abs() <= LARGEST).then_some(value),
-        Scale::Log => (SMALLEST..=LARGEST).contains(&value).then(|| value.log10()),
+/// A number on the scale of an axis, if the axis can show it.
+fn scaled(log: bool, value: f64) -> Option<f64> {
+    match log {
+        false => (value.abs() <= LARGEST).then_some(value),
+        true => (SMALLEST..=LARGEST).contains(&value).then(|| value.log10()),
     }
 }
 
-/// Multiples of 1, 2 or 5 times a power of ten in a range, about as many as wanted, as text too.
-fn round_numbers(low: f64, high: f64, wanted: usize) -> Vec<(f64, String)> {
-    let rough = (high - low) / wanted as f64;
-    let decade = rough.log10().floor();
-    let unit = 10f64.powf(decade);
-    let factor = [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .find(|factor| factor * unit >= 0.7 * rough)
-        .unwrap_or(10.0);
-    let step = factor * unit;
-    let first = (low / step).ceil();
-    // Far from zero a step can be too small to be told apart: never more than a few.
-    let count = ((high / step).floor() - first).clamp(0.0, 4.0 * wanted as f64) as usize;
-    let decimals = (-step.log10() - 1e-9).ceil().max(0.0);
-    let scientific = decimals > 4.0 || low.abs().max(high.abs()) >= 1e6;
-    (0..=count)
-        .map(|index| {
-            // The sum with zero turns -0 into 0.
-            let value = (first + index as f64) * step + 0.0;
-            let label = match (scientific, value == 0.0) {
-                (true, true) => "0".into(),
-                (true, false) => scientific_label(value, step),
-                _ => format!("{value:.*}", decimals as usize),
-            };
-            (value, label)
-        })
-        .filter(|(value, _)| *value >= low && *value <= high)
-        .collect()
+/// An integer in superscript digits.
+fn superscript(number: i32) -> String {
+    let raised = |character| match character {
+        '-' => '⁻',
+        '1' => '¹',
+        '2' => '²',
+        '3' => '³',
+        // The others follow each other in Unicode.
+        digit => char::from_u32('⁰' as u32 + digit as u32 - '0' as u32).unwrap_or(digit),
+    };
+    number.to_string().chars().map(raised).collect()
 }
 
-/// A number with as many digits as a step needs: `1.5e-7`.
+/// About `wanted` multiples of 1, 2 or 5 times a power of ten from `low` to `high`, with labels.
+fn round_numbers(low: f64, high: f64, wanted: usize) -> Vec<(f64, Option<String>)> {
+    let rough = (high - low) / wanted as f64;
+    let unit = 10f64.powf(rough.log10().floor());
+    let factors = [1.0, 2.0, 5.0].into_iter();
+    let step = factors
+        .map(|f| f * unit)
+        .find(|step| *step >= 0.7 * rough)
+        .unwrap_or(10.0 * unit);
+    // Rounding must not lose ticks at the ends.
+    let first = (low / step - 1e-9).ceil();
+    // Far from zero, rounding can make the step vanish: the number of ticks is bounded.
+    let count = ((high / step + 1e-9).floor() - first).clamp(0.0, 4.0 * wanted as f64) as usize;
+    let decimals = (-step.log10() - 1e-9).ceil().max(0.0);
+    let scientific = decimals > 4.0 || low.abs().max(high.abs()) >= 1e6;
+    let tick = |index: usize| {
+        // Adding zero turns -0 into 0.
+        let value = (first + index as f64) * step + 0.0;
+        let label = match (scientific, value == 0.0) {
+            (true, true) => "0".into(),
+            (true, false) => scientific_label(value, step),
+            _ => format!("{value:.*}", decimals as usize),
+        };
+        (value, Some(label))
+    };
+    (0..=count).map(tick).collect()
+}
+
+/// A number with as many digits as the step between ticks needs: `1.5e-7`.
 fn scientific_label(value: f64, step: f64) -> String {
     let exponent = (value.abs().log10() + 1e-9).floor();
     let digits = (exponent - step.log10() - 1e-9).ceil().clamp(0.0, 6.0) as usize;
@@ -309,7 +275,7 @@ mod tests {
         assert_eq!(labels(log(), &[1.0, 101.0], 5), ["1", "10", "100"]);
         assert_eq!(
             labels(log(), &[1e-8, 1.0], 4),
-            ["10^{-8}", "10^{-6}", "10^{-4}", "10^{-2}", "1"]
+            ["10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²", "1"]
         );
         assert_eq!(
             labels(log().limits(2.0, 5.0), &[], 5),

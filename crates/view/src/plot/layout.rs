@@ -1,237 +1,325 @@
-//! Where everything of a chart goes.
+//! The layout of a chart: positions of title, legend, panels and everything in them.
 
 use super::axis::{Range, Tick};
-use super::font::Face;
-use super::scene::{Anchor, Area, BLACK, Colour, Item, Marker, Point, Scene, Stroke, Text};
+use super::font;
+use super::scene::{Anchor, Area, Font, Item, Outline, Point, Scene, Shape, Stroke, Text, WHITE};
 use super::{Chart, Line, PALETTE, Panel, Series};
 
-const TITLE: Face = Face::bold(17.0);
-const PANEL_TITLE: Face = Face::bold(14.0);
-const LABEL: Face = Face::plain(13.0);
-const TICK: Face = Face::plain(11.5);
-const LEGEND: Face = Face::plain(12.5);
+const TITLE: Font = font(15.5, true);
+const PANEL_TITLE: Font = font(12.0, true);
+const LABEL: Font = font(11.5, false);
+const TICK: Font = font(10.5, false);
+const LEGEND: Font = font(11.0, false);
 
 const MARGIN: f64 = 12.0;
 const GUTTER: f64 = 16.0;
-const GRID: Colour = Colour(0xe4, 0xe4, 0xe4);
-const FAINT_GRID: Colour = Colour(0xf3, 0xf3, 0xf3);
-const FRAME: Colour = Colour(0x88, 0x88, 0x88);
-const LINE_WIDTH: f64 = 1.8;
+const GRID: [u8; 3] = [0xe4; 3];
+const MINOR_GRID: [u8; 3] = [0xf3; 3];
+const FRAME: [u8; 3] = [0x88; 3];
 const BAND_OPACITY: f64 = 0.18;
-/// Series with more points than this have no markers unless asked for.
-const MARKED_POINTS: usize = 30;
-/// Length of a line in the legend, and the space after it and after a name.
+const MARKER_RADIUS: f64 = 3.4;
+/// Length of the line of a legend entry, and the gaps after it and after the name.
 const SAMPLE: f64 = 30.0;
 const LEGEND_GAPS: [f64; 2] = [7.0, 20.0];
 const LEGEND_ROW: f64 = 19.0;
-/// Points further away than this from the chart are moved to it: nobody sees where they are.
+/// Bound of all coordinates, far outside of any chart.
 const FAR: f64 = 1e5;
 
-/// How all series of one name look.
-#[derive(Debug, Clone, PartialEq)]
-struct Style {
-    name: String,
-    colour: Colour,
-    line: Line,
-    marker: Option<Marker>,
+const fn font(size: f64, bold: bool) -> Font {
+    Font { size, bold }
 }
 
-impl Style {
-    fn stroke(&self) -> Option<Stroke> {
-        let dash = match self.line {
-            Line::Solid => None,
-            Line::Dashed => Some([6.0, 3.5]),
-            Line::Dotted => Some([1.6, 3.2]),
-            Line::None => return None,
-        };
-        Some(Stroke {
-            colour: self.colour,
-            width: LINE_WIDTH,
-            dash,
-        })
-    }
+fn text_width(text: &str, font: Font) -> f64 {
+    font.size * font::typeset(text, font.bold).0
 }
 
 pub(super) fn lay_out(chart: &Chart) -> Scene {
     let styles = styles(chart);
-    let mut items = Vec::new();
-    let mut top = MARGIN;
+    let mut scene = Scene {
+        width: chart.width.into(),
+        height: MARGIN,
+        items: Vec::new(),
+    };
     if !chart.title.is_empty() {
-        top += TITLE.size;
-        items.push(Item::Text(Text {
-            text: chart.title.clone(),
-            at: (0.5 * chart.width, top),
-            face: TITLE,
-            anchor: Anchor::Middle,
-            upward: false,
-        }));
-        top += 10.0;
+        scene.height += TITLE.size;
+        let at = (0.5 * scene.width, scene.height);
+        scene.text(&chart.title, TITLE, at, Anchor::Middle);
+        scene.height += 10.0;
     }
-    top = legend(&styles, chart.width, top, &mut items);
+    scene.legend(&styles);
     let columns = chart.columns.min(chart.panels.len()).max(1);
-    let cell = (chart.width - 2.0 * MARGIN + GUTTER) / columns as f64;
-    for (row, panels) in chart.panels.chunks(columns).enumerate() {
-        for (column, panel) in panels.iter().enumerate() {
+    let cell = (scene.width - 2.0 * MARGIN + GUTTER) / columns as f64;
+    for row in chart.panels.chunks(columns) {
+        for (column, panel) in row.iter().enumerate() {
             let area = Area {
                 left: MARGIN + column as f64 * cell,
-                top: top + row as f64 * (chart.panel_height + GUTTER),
+                top: scene.height,
                 width: cell - GUTTER,
-                height: chart.panel_height,
+                height: chart.panel_height.into(),
             };
-            draw_panel(panel, &styles, area, &mut items);
+            scene.panel(panel, &styles, area);
         }
+        scene.height += f64::from(chart.panel_height) + GUTTER;
     }
-    let rows = chart.panels.len().div_ceil(columns) as f64;
-    Scene {
-        width: chart.width,
-        height: (top + rows * (chart.panel_height + GUTTER) - GUTTER + MARGIN).max(top + MARGIN),
-        items,
-    }
+    scene.height += MARGIN - if chart.panels.is_empty() { 0.0 } else { GUTTER };
+    scene
 }
 
-/// One style for each name, in the order of their first use; colours and markers in turn.
-fn styles(chart: &Chart) -> Vec<Style> {
+/// Style of all series of one name.
+struct Style<'a> {
+    name: &'a str,
+    stroke: Stroke,
+    marker: Option<Marker>,
+}
+
+/// One style per name, in the order of first use. Colours and markers cycle.
+fn styles(chart: &Chart) -> Vec<Style<'_>> {
     let mut styles: Vec<Style> = Vec::new();
-    let all = chart.panels.iter().flat_map(|panel| &panel.series);
-    for series in all {
-        let same_name = |style: &&mut Style| style.name == series.name;
-        let marked = series
-            .markers
-            .unwrap_or(series.points.len() <= MARKED_POINTS);
-        if let Some(style) = styles.iter_mut().find(same_name) {
-            if !marked {
-                style.marker = None;
-            }
+    for series in chart.panels.iter().flat_map(|panel| &panel.series) {
+        if let Some(style) = styles.iter_mut().find(|style| style.name == series.name) {
+            style.marker = style.marker.filter(|_| series.markers);
             continue;
         }
         let index = styles.len();
+        let marker = Marker::ALL[index % Marker::ALL.len()];
         styles.push(Style {
-            name: series.name.clone(),
-            colour: series.colour.unwrap_or(PALETTE[index % PALETTE.len()]),
-            line: series.line,
-            marker: marked.then_some(Marker::ALL[index % Marker::ALL.len()]),
+            name: &series.name,
+            stroke: Stroke {
+                colour: series.colour.unwrap_or(PALETTE[index % PALETTE.len()]),
+                width: 1.8,
+                dash: (series.line == Line::Dashed).then_some([6.0, 3.5]),
+            },
+            marker: series.markers.then_some(marker),
         });
     }
     styles
 }
 
-/// Draws the legend in as many rows as it needs and returns where the panels begin.
-fn legend(styles: &[Style], width: f64, top: f64, items: &mut Vec<Item>) -> f64 {
-    let named: Vec<&Style> = styles.iter().filter(|s| !s.name.is_empty()).collect();
-    let entry =
-        |style: &Style| SAMPLE + LEGEND_GAPS[0] + LEGEND.width(&style.name) + LEGEND_GAPS[1];
-    let room = width - 2.0 * MARGIN + LEGEND_GAPS[1];
-    let row_width = |row: &[&Style]| row.iter().map(|style| entry(style)).sum::<f64>();
-    // As many in each row as in the others, and as few rows as that allows.
-    let per_row = (1..=named.len())
-        .map(|rows| named.len().div_ceil(rows))
-        .find(|&count| count == 1 || named.chunks(count).all(|row| row_width(row) <= room));
-    let rows: Vec<&[&Style]> = named.chunks(per_row.unwrap_or(1)).collect();
-    let mut bottom = top;
-    for row in &rows {
-        let mut left = 0.5 * (width - (row_width(row) - LEGEND_GAPS[1]));
-        let middle = bottom + 0.5 * LEGEND_ROW;
-        for style in *row {
-            if let Some(stroke) = style.stroke() {
-                items.push(Item::Line {
-                    points: vec![(left, middle), (left + SAMPLE, middle)],
-                    stroke,
-                    clip: None,
-                });
-            }
-            if let Some(shape) = style.marker {
-                items.push(Item::Marker {
-                    centre: (left + 0.5 * SAMPLE, middle),
-                    shape,
-                    colour: style.colour,
-                });
-            }
-            items.push(Item::Text(Text {
-                text: style.name.clone(),
-                at: (left + SAMPLE + LEGEND_GAPS[0], middle + 0.36 * LEGEND.size),
-                face: LEGEND,
-                anchor: Anchor::Start,
-                upward: false,
-            }));
-            left += entry(style);
-        }
-        bottom += LEGEND_ROW;
-    }
-    if rows.is_empty() { top } else { bottom + 8.0 }
+#[derive(Debug, Clone, Copy)]
+enum Marker {
+    Circle,
+    Square,
+    Triangle,
+    Diamond,
 }
 
-fn draw_panel(panel: &Panel, styles: &[Style], area: Area, items: &mut Vec<Item>) {
-    let points = || panel.series.iter().flat_map(|series| &series.points);
-    let x_range = Range::new(&panel.x, points().map(|point| point.0));
-    let y_range = Range::new(&panel.y, panel.series.iter().flat_map(heights));
-    let title_room = if panel.title.is_empty() { 4.0 } else { 22.0 };
-    let label_room = |label: &str| if label.is_empty() { 0.0 } else { 19.0 };
-    let height = area.height - title_room - TICK.size - 9.0 - label_room(&panel.x.label);
-    let y_ticks = y_range.ticks((height / 45.0) as usize);
-    let widest = labels_width(&y_ticks);
-    let left = area.left + label_room(&panel.y.label) + widest + 8.0;
-    // Room on the right for half of a last label.
-    let width = (area.right() - left - 8.0).max(1.0);
-    let plot = Area {
-        left,
-        top: area.top + title_room,
-        width,
-        height: height.max(1.0),
-    };
-    let x_ticks = x_range.ticks((width / 60.0) as usize);
-    let mut text = |text: &str, at, face, anchor, upward| {
+impl Marker {
+    const ALL: [Self; 4] = [Self::Circle, Self::Square, Self::Triangle, Self::Diamond];
+
+    /// The outline around a centre. All markers have about the same area.
+    fn outline(self, (x, y): Point) -> Outline {
+        let corners: &[Point] = match self {
+            Self::Circle => return Outline::Circle((x, y), MARKER_RADIUS),
+            Self::Square => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
+            Self::Triangle => &[(0.0, -1.25), (1.15, 0.8), (-1.15, 0.8)],
+            Self::Diamond => &[(0.0, -1.3), (1.1, 0.0), (0.0, 1.3), (-1.1, 0.0)],
+        };
+        let corner = |(dx, dy): &Point| (x + MARKER_RADIUS * dx, y + MARKER_RADIUS * dy);
+        Outline::Polygon(corners.iter().map(corner).collect())
+    }
+}
+
+/// The visible part of a panel.
+struct Plot {
+    area: Area,
+    x: Range,
+    y: Range,
+}
+
+impl Plot {
+    /// Position of a point, if the axes can show it.
+    fn place(&self, (x, y): Point) -> Option<Point> {
+        let (x, y) = self.area.at(self.x.place(x)?, self.y.place(y)?);
+        Some((x.clamp(-FAR, FAR), y.clamp(-FAR, FAR)))
+    }
+}
+
+impl Scene {
+    fn text(&mut self, text: &str, font: Font, at: Point, anchor: Anchor) {
         if !text.is_empty() {
-            items.push(Item::Text(Text {
+            self.items.push(Item::Text(Text {
                 text: text.into(),
+                font,
                 at,
-                face,
                 anchor,
-                upward,
             }));
         }
-    };
-    let middle = (plot.left + 0.5 * plot.width, plot.top + 0.5 * plot.height);
-    let title_at = (middle.0, area.top + 14.0);
-    text(&panel.title, title_at, PANEL_TITLE, Anchor::Middle, false);
-    let x_at = (middle.0, area.bottom() - 3.0);
-    text(&panel.x.label, x_at, LABEL, Anchor::Middle, false);
-    let y_at = (area.left + LABEL.size - 1.0, middle.1);
-    text(&panel.y.label, y_at, LABEL, Anchor::Middle, true);
-    for tick in &x_ticks {
-        let at = (
-            plot.left + tick.place * plot.width,
-            plot.bottom() + TICK.size + 4.0,
-        );
-        let label = tick.label.as_deref().unwrap_or_default();
-        text(label, at, TICK, Anchor::Middle, false);
     }
-    for tick in &y_ticks {
-        let y = plot.bottom() - tick.place * plot.height + 0.36 * TICK.size;
-        let label = tick.label.as_deref().unwrap_or_default();
-        text(label, (plot.left - 5.0, y), TICK, Anchor::End, false);
+
+    fn line(&mut self, points: Vec<Point>, stroke: Stroke, clip: Option<Area>) {
+        self.items.push(Item::Shape(Shape {
+            outline: Outline::Line(points),
+            fill: None,
+            stroke: Some(stroke),
+            clip,
+        }));
     }
-    if !points().any(|&(x, y)| x_range.place(x).and(y_range.place(y)).is_some()) {
-        text("no data", middle, LABEL, Anchor::Middle, false);
+
+    fn marker(&mut self, marker: Marker, centre: Point, colour: [u8; 3]) {
+        let rim = Stroke {
+            colour: WHITE,
+            width: 0.8,
+            dash: None,
+        };
+        self.items.push(Item::Shape(Shape {
+            outline: marker.outline(centre),
+            fill: Some((colour, 1.0)),
+            stroke: Some(rim),
+            clip: None,
+        }));
     }
-    grid(&x_ticks, &y_ticks, plot, items);
-    let place = |(x, y): Point| {
-        let (x, y) = (x_range.place(x)?, y_range.place(y)?);
-        let bounded = |v: f64| v.clamp(-FAR, FAR);
-        Some((
-            bounded(plot.left + x * plot.width),
-            bounded(plot.bottom() - y * plot.height),
-        ))
-    };
-    for series in &panel.series {
-        band(series, style_of(styles, series), plot, place, items);
+
+    /// Adds the legend below the present scene, in as many rows as it needs.
+    fn legend(&mut self, styles: &[Style]) {
+        let named: Vec<&Style> = styles.iter().filter(|s| !s.name.is_empty()).collect();
+        let entry = |style: &Style| {
+            SAMPLE + LEGEND_GAPS[0] + text_width(style.name, LEGEND) + LEGEND_GAPS[1]
+        };
+        let row_width = |row: &[&Style]| row.iter().map(|s| entry(s)).sum::<f64>();
+        let room = self.width - 2.0 * MARGIN + LEGEND_GAPS[1];
+        // The fewest rows of equally many entries.
+        let per_row = (1..=named.len())
+            .map(|rows| named.len().div_ceil(rows))
+            .find(|&count| count == 1 || named.chunks(count).all(|row| row_width(row) <= room));
+        for row in named.chunks(per_row.unwrap_or(1)) {
+            let mut left = 0.5 * (self.width - row_width(row) + LEGEND_GAPS[1]);
+            let middle = self.height + 0.5 * LEGEND_ROW;
+            for style in row {
+                let right = left + SAMPLE;
+                self.line(vec![(left, middle), (right, middle)], style.stroke, None);
+                if let Some(marker) = style.marker {
+                    self.marker(marker, (left + 0.5 * SAMPLE, middle), style.stroke.colour);
+                }
+                let at = (right + LEGEND_GAPS[0], middle + 0.36 * LEGEND.size);
+                self.text(style.name, LEGEND, at, Anchor::Start);
+                left += entry(style);
+            }
+            self.height += LEGEND_ROW;
+        }
+        if !named.is_empty() {
+            self.height += 8.0;
+        }
     }
-    for series in &panel.series {
-        draw_series(series, style_of(styles, series), plot, place, items);
+
+    fn panel(&mut self, panel: &Panel, styles: &[Style], area: Area) {
+        let points = || panel.series.iter().flat_map(|series| &series.points);
+        let x = Range::new(&panel.x, points().map(|point| point.0));
+        let y = Range::new(&panel.y, panel.series.iter().flat_map(heights));
+        let title_height = if panel.title.is_empty() { 4.0 } else { 22.0 };
+        let label_height = |label: &str| if label.is_empty() { 0.0 } else { 19.0 };
+        let below = TICK.size + 9.0 + label_height(&panel.x.label);
+        let height = (area.height - title_height - below).max(1.0);
+        let y_ticks = y.ticks((height / 45.0) as usize);
+        let widths = labelled(&y_ticks).map(|(_, label)| text_width(label, TICK));
+        let left = area.left + label_height(&panel.y.label) + widths.fold(0.0, f64::max) + 8.0;
+        let inner = Area {
+            left,
+            top: area.top + title_height,
+            // Half of the last tick label may protrude on the right.
+            width: (area.right() - left - 8.0).max(1.0),
+            height,
+        };
+        let x_ticks = x.ticks((inner.width / 60.0) as usize);
+        self.grid(&x_ticks, &y_ticks, inner);
+
+        let (middle, centre) = inner.at(0.5, 0.5);
+        let above = (middle, area.top + 14.0);
+        self.text(&panel.title, PANEL_TITLE, above, Anchor::Middle);
+        let below = (middle, area.bottom() - 3.0);
+        self.text(&panel.x.label, LABEL, below, Anchor::Middle);
+        let beside = (area.left + LABEL.size - 1.0, centre);
+        self.text(&panel.y.label, LABEL, beside, Anchor::MiddleUpward);
+        for (place, label) in labelled(&x_ticks) {
+            let (x, y) = inner.at(place, 0.0);
+            self.text(label, TICK, (x, y + TICK.size + 4.0), Anchor::Middle);
+        }
+        for (place, label) in labelled(&y_ticks) {
+            let (x, y) = inner.at(0.0, place);
+            self.text(label, TICK, (x - 5.0, y + 0.36 * TICK.size), Anchor::End);
+        }
+
+        let plot = Plot { area: inner, x, y };
+        if !points().any(|&point| plot.place(point).is_some()) {
+            self.text("no data", LABEL, (middle, centre), Anchor::Middle);
+        }
+        let style = |series: &Series| styles.iter().find(|style| style.name == series.name);
+        let styled = || panel.series.iter().filter_map(|s| Some((s, style(s)?)));
+        styled().for_each(|(series, style)| self.band(series, style, &plot));
+        styled().for_each(|(series, style)| self.series(series, style, &plot));
+    }
+
+    /// Adds grid lines at the ticks, and a frame.
+    fn grid(&mut self, x_ticks: &[Tick], y_ticks: &[Tick], area: Area) {
+        let stroke = |colour| Stroke {
+            colour,
+            width: 0.8,
+            dash: None,
+        };
+        for (major, colour) in [(false, MINOR_GRID), (true, GRID)] {
+            let of_kind = |tick: &&Tick| tick.label.is_some() == major;
+            for tick in x_ticks.iter().filter(of_kind) {
+                let ends = [0.0, 1.0].map(|y| area.at(tick.place, y));
+                self.line(ends.to_vec(), stroke(colour), None);
+            }
+            for tick in y_ticks.iter().filter(of_kind) {
+                let ends = [0.0, 1.0].map(|x| area.at(x, tick.place));
+                self.line(ends.to_vec(), stroke(colour), None);
+            }
+        }
+        let corners = [(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0), (0.0, 0.0)];
+        let frame = corners.map(|(x, y)| area.at(x, y)).to_vec();
+        self.line(frame, stroke(FRAME), None);
+    }
+
+    fn band(&mut self, series: &Series, style: &Style, plot: &Plot) {
+        let ends = |(&(x, y), &half): (&Point, &f64)| {
+            let upper = plot.place((x, y + half))?;
+            // A lower end that the axis cannot show is below everything visible.
+            let lower = plot.place((x, y - half)).unwrap_or((upper.0, FAR));
+            (half >= 0.0).then_some((upper, lower))
+        };
+        let ends: Vec<_> = series.points.iter().zip(&series.band).map(ends).collect();
+        for piece in ends.split(Option::is_none).filter(|piece| piece.len() > 1) {
+            let upper = piece.iter().flatten().map(|(upper, _)| *upper);
+            let lower = piece.iter().flatten().map(|(_, lower)| *lower);
+            self.items.push(Item::Shape(Shape {
+                outline: Outline::Polygon(upper.chain(lower.rev()).collect()),
+                fill: Some((style.stroke.colour, BAND_OPACITY)),
+                stroke: None,
+                clip: Some(plot.area),
+            }));
+        }
+    }
+
+    fn series(&mut self, series: &Series, style: &Style, plot: &Plot) {
+        let places: Vec<_> = series
+            .points
+            .iter()
+            .map(|&point| plot.place(point))
+            .collect();
+        let pieces = || {
+            places
+                .split(Option::is_none)
+                .map(|piece| piece.iter().flatten().copied())
+        };
+        for piece in pieces() {
+            if piece.clone().count() > 1 {
+                self.line(piece.collect(), style.stroke, Some(plot.area));
+            }
+        }
+        for piece in pieces() {
+            // A point between two gaps is visible by its marker only.
+            let alone = piece.clone().count() == 1;
+            if let Some(marker) = style.marker.or(alone.then_some(Marker::Circle)) {
+                for point in piece.filter(|point| plot.area.contains(*point)) {
+                    self.marker(marker, point, style.stroke.colour);
+                }
+            }
+        }
     }
 }
 
-/// All heights that a series reaches. Lower ends of a band that have no place, such as those below
-/// zero on a logarithmic axis, are left out by the range.
+/// All heights that a series reaches, with its band.
 fn heights(series: &Series) -> impl Iterator<Item = f64> + '_ {
     let halves = series.band.iter().copied().chain(std::iter::repeat(0.0));
     let each = series.points.iter().zip(halves);
@@ -241,123 +329,8 @@ fn heights(series: &Series) -> impl Iterator<Item = f64> + '_ {
     })
 }
 
-fn labels_width(ticks: &[Tick]) -> f64 {
-    let labels = ticks.iter().filter_map(|tick| tick.label.as_deref());
-    labels.map(|label| TICK.width(label)).fold(0.0, f64::max)
-}
-
-fn style_of<'a>(styles: &'a [Style], series: &Series) -> Option<&'a Style> {
-    styles.iter().find(|style| style.name == series.name)
-}
-
-/// Lines across the plot at ticks, and its frame.
-fn grid(x_ticks: &[Tick], y_ticks: &[Tick], plot: Area, items: &mut Vec<Item>) {
-    let mut line = |points: Vec<Point>, colour| {
-        items.push(Item::Line {
-            points,
-            stroke: Stroke {
-                colour,
-                width: 0.8,
-                dash: None,
-            },
-            clip: None,
-        });
-    };
-    for labelled in [false, true] {
-        let colour = if labelled { GRID } else { FAINT_GRID };
-        let of_kind = |tick: &&Tick| tick.label.is_some() == labelled;
-        for tick in x_ticks.iter().filter(of_kind) {
-            let x = plot.left + tick.place * plot.width;
-            line(vec![(x, plot.top), (x, plot.bottom())], colour);
-        }
-        for tick in y_ticks.iter().filter(of_kind) {
-            let y = plot.bottom() - tick.place * plot.height;
-            line(vec![(plot.left, y), (plot.right(), y)], colour);
-        }
-    }
-    let (left, right, top, bottom) = (plot.left, plot.right(), plot.top, plot.bottom());
-    line(
-        vec![
-            (left, top),
-            (right, top),
-            (right, bottom),
-            (left, bottom),
-            (left, top),
-        ],
-        FRAME,
-    );
-}
-
-fn band(
-    series: &Series,
-    style: Option<&Style>,
-    plot: Area,
-    place: impl Fn(Point) -> Option<Point>,
-    items: &mut Vec<Item>,
-) {
-    let ends = series
-        .points
+fn labelled(ticks: &[Tick]) -> impl Iterator<Item = (f64, &str)> {
+    ticks
         .iter()
-        .zip(&series.band)
-        .map(|(&(x, y), &half)| {
-            let upper = place((x, y + half))?;
-            // A lower end without a place lies below all that is shown.
-            let lower = place((x, y - half)).unwrap_or((upper.0, FAR));
-            (half >= 0.0).then_some((upper, lower))
-        });
-    let ends: Vec<Option<(Point, Point)>> = ends.collect();
-    for piece in ends.split(Option::is_none) {
-        let upper = piece.iter().flatten().map(|(upper, _)| *upper);
-        let lower = piece.iter().flatten().map(|(_, lower)| *lower);
-        if piece.len() > 1 {
-            items.push(Item::Polygon {
-                points: upper.chain(lower.rev()).collect(),
-                colour: style.map_or(BLACK, |style| style.colour),
-                opacity: BAND_OPACITY,
-                clip: Some(plot),
-            });
-        }
-    }
-}
-
-fn draw_series(
-    series: &Series,
-    style: Option<&Style>,
-    plot: Area,
-    place: impl Fn(Point) -> Option<Point>,
-    items: &mut Vec<Item>,
-) {
-    let Some(style) = style else {
-        return;
-    };
-    let places: Vec<Option<Point>> = series.points.iter().map(|&point| place(point)).collect();
-    if let Some(stroke) = style.stroke() {
-        for piece in places
-            .split(Option::is_none)
-            .filter(|piece| piece.len() > 1)
-        {
-            items.push(Item::Line {
-                points: piece.iter().flatten().copied().collect(),
-                stroke,
-                clip: Some(plot),
-            });
-        }
-    }
-    // A point between two gaps would not be seen without one.
-    let alone = |index: usize| {
-        let gap = |place: Option<&Option<Point>>| place.is_none_or(Option::is_none);
-        gap(places.get(index + 1)) && gap(index.checked_sub(1).and_then(|i| places.get(i)))
-    };
-    for (index, place) in places.iter().enumerate() {
-        let shape = style.marker.or(alone(index).then_some(Marker::Circle));
-        if let (Some(centre), Some(shape)) = (*place, shape)
-            && plot.holds(centre)
-        {
-            items.push(Item::Marker {
-                centre,
-                shape,
-                colour: style.colour,
-            });
-        }
-    }
+        .filter_map(|tick| Some((tick.place, tick.label.as_deref()?)))
 }

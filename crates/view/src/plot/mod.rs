@@ -1,9 +1,8 @@
-//! Line charts: one description, two outputs, SVG and PNG.
+//! Line charts, written as SVG and as PNG.
 //!
-//! A [`Chart`] is a grid of [`Panel`]s, a panel is two [`Axis`]es and some [`Series`]. Series of the same
-//! name look the same in all panels, and one legend above the panels names them all. Neither output
-//! needs a display or a font file: the PNG draws text with strokes of its own. The same chart gives
-//! the same bytes.
+//! A [`Chart`] is a grid of [`Panel`]s. A panel has two [`Axis`]es and any number of [`Series`]. Series of the
+//! same name have the same style in all panels and share one entry of the legend, which stands above the
+//! panels. Drawing needs neither a display nor an installed font. The same chart gives the same bytes.
 //!
 //! ```
 //! use gemcnn_view::plot::{Axis, Chart, Panel, Series};
@@ -20,92 +19,90 @@
 mod axis;
 mod font;
 mod layout;
-mod png;
+mod raster;
 mod scene;
 mod svg;
 
-pub use axis::{Axis, Scale};
-pub use scene::Colour;
+pub use axis::Axis;
 
 use std::path::{Path, PathBuf};
 
-/// Colours that people with any kind of colour vision tell apart on white, after Okabe and Ito.
-pub const PALETTE: [Colour; 7] = [
-    Colour(0x00, 0x72, 0xb2),
-    Colour(0xd5, 0x5e, 0x00),
-    Colour(0x00, 0x9e, 0x73),
-    Colour(0xcc, 0x79, 0xa7),
-    Colour(0xe6, 0x9f, 0x00),
-    Colour(0x56, 0xb4, 0xe9),
-    Colour(0x33, 0x33, 0x33),
+/// Default colours of series, as sRGB: the palette of Okabe and Ito, which is distinguishable with any
+/// colour vision.
+pub const PALETTE: [[u8; 3]; 7] = [
+    [0x00, 0x72, 0xb2],
+    [0xd5, 0x5e, 0x00],
+    [0x00, 0x9e, 0x73],
+    [0xcc, 0x79, 0xa7],
+    [0xe6, 0x9f, 0x00],
+    [0x56, 0xb4, 0xe9],
+    [0x33, 0x33, 0x33],
 ];
 
-/// Panels in a grid, a title and a legend above them.
+/// A title, a legend and a grid of panels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
     title: String,
     columns: usize,
-    width: f64,
-    panel_height: f64,
+    width: u32,
+    panel_height: u32,
     panels: Vec<Panel>,
 }
 
 impl Chart {
-    /// A chart without panels, 800 units wide. An empty title takes no room.
+    /// A chart without panels, 800 units wide. An empty title takes no space.
     pub fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
             columns: 2,
-            width: 800.0,
-            panel_height: 270.0,
+            width: 800,
+            panel_height: 270,
             panels: Vec::new(),
         }
     }
 
-    /// Adds a panel: from left to right, then from top to bottom.
+    /// Adds a panel. Panels are placed row by row, from left to right.
     pub fn panel(mut self, panel: Panel) -> Self {
         self.panels.push(panel);
         self
     }
 
-    /// How many panels stand side by side; 2 unless there is only one.
+    /// Panels per row, at least 1 (default 2).
     pub fn columns(mut self, columns: usize) -> Self {
         self.columns = columns.max(1);
         self
     }
 
-    /// Width of the chart in units, of which the PNG has two pixels each; between 200 and 4,000.
-    pub fn width(mut self, width: f64) -> Self {
-        self.width = bounded(width, 200.0, 4000.0);
+    /// Width of the chart in units, clamped to 200 to 4,000 (default 800). A unit is two pixels of the PNG.
+    pub fn width(mut self, width: u32) -> Self {
+        self.width = width.clamp(200, 4000);
         self
     }
 
-    /// Height of a panel with its title and axis in units, 270 by default; between 100 and 2,000.
-    pub fn panel_height(mut self, height: f64) -> Self {
-        self.panel_height = bounded(height, 100.0, 2000.0);
+    /// Height of a panel with its title and axis in units, clamped to 100 to 2,000 (default 270).
+    pub fn panel_height(mut self, height: u32) -> Self {
+        self.panel_height = height.clamp(100, 2000);
         self
     }
 
-    /// The chart as the content of an SVG file, with its text as text.
+    /// The content of an SVG file. Text stays text.
     pub fn to_svg(&self) -> String {
         svg::write(&layout::lay_out(self))
     }
 
-    /// The chart as the content of a PNG file.
+    /// The content of a PNG file, with two pixels per unit.
     pub fn to_png(&self) -> Vec<u8> {
-        png::draw(&layout::lay_out(self))
+        raster::draw(&layout::lay_out(self))
     }
 
-    /// Writes `stem.png` and `stem.svg`, whole or not at all, and returns their paths.
+    /// Writes `stem.png` and `stem.svg` atomically and returns their paths.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A file cannot be written.
     pub fn write(&self, stem: &Path) -> Result<[PathBuf; 2], WriteError> {
         let paths = ["png", "svg"].map(|extension| stem.with_added_extension(extension));
-        for (path, bytes) in paths
-            .iter()
-            .zip([self.to_png(), self.to_svg().into_bytes()])
-        {
+        let files = [self.to_png(), self.to_svg().into_bytes()];
+        for (path, bytes) in paths.iter().zip(files) {
             gemcnn_mesh::write_atomically(path, |file| file.write_all(&bytes)).map_err(
                 |source| WriteError {
                     path: path.clone(),
@@ -127,12 +124,7 @@ pub struct WriteError {
     pub source: std::io::Error,
 }
 
-/// `value` brought into a range; the lower end if it is not a number.
-fn bounded(value: f64, low: f64, high: f64) -> f64 {
-    if value >= low { value.min(high) } else { low }
-}
-
-/// Series over two axes.
+/// Two axes and the series between them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
     title: String,
@@ -142,7 +134,7 @@ pub struct Panel {
 }
 
 impl Panel {
-    /// A panel without series.
+    /// A panel without series. An empty title takes no space.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Self {
             title: title.into(),
@@ -152,75 +144,76 @@ impl Panel {
         }
     }
 
-    /// Adds a series, drawn over those before.
+    /// Adds a series on top of the previous ones.
     pub fn series(mut self, series: Series) -> Self {
         self.series.push(series);
         self
     }
 }
 
-/// A line through points, with its name in the legend. Points that are not finite, or not positive
-/// on a logarithmic axis, are gaps.
+/// A line through points. A point that is not finite, or not positive on a logarithmic axis, interrupts the
+/// line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     name: String,
     points: Vec<(f64, f64)>,
     /// Half the height of the band at each point.
     band: Vec<f64>,
-    colour: Option<Colour>,
+    colour: Option<[u8; 3]>,
     line: Line,
-    markers: Option<bool>,
+    markers: bool,
 }
 
-/// How a line is drawn.
+/// Style of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Line {
-    /// Without gaps.
+    /// A continuous line.
     #[default]
     Solid,
-    /// In dashes.
+    /// Dashes.
     Dashed,
-    /// In dots.
-    Dotted,
-    /// Not at all: markers alone.
-    None,
 }
 
 impl Series {
-    /// A solid line in a colour of its own, with markers if there are few points.
+    /// Series with more points than this have no markers by default.
+    const MOST_MARKERS: usize = 30;
+
+    /// A solid line, with markers if it has at most 30 points. A series with an empty name is not in the
+    /// legend.
     pub fn new(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let points: Vec<_> = points.into_iter().collect();
         Self {
             name: name.into(),
-            points: points.into_iter().collect(),
             band: Vec::new(),
             colour: None,
             line: Line::Solid,
-            markers: None,
+            markers: points.len() <= Self::MOST_MARKERS,
+            points,
         }
     }
 
-    /// A band around the line, such as a standard error: so far above and below each point. Points
-    /// beyond the end of `half_heights` have none.
+    /// Adds a band around the line, for example a standard error. `half_heights` holds its extent above and
+    /// below each point. Points beyond the end of `half_heights` have no band.
     pub fn band(mut self, half_heights: impl IntoIterator<Item = f64>) -> Self {
         self.band = half_heights.into_iter().collect();
         self
     }
 
-    /// The colour; without it, series take those of the [`PALETTE`] in turn.
-    pub fn colour(mut self, colour: Colour) -> Self {
+    /// Colour as sRGB. By default the series of a chart cycle through [`PALETTE`].
+    pub fn colour(mut self, colour: [u8; 3]) -> Self {
         self.colour = Some(colour);
         self
     }
 
-    /// How the line is drawn.
+    /// Style of the line (default solid).
     pub fn line(mut self, line: Line) -> Self {
         self.line = line;
         self
     }
 
-    /// Whether points have markers; without this, those of series of at most 30 points do.
-    pub fn markers(mut self, markers: bool) -> Self {
-        self.markers = Some(markers);
+    /// Draws the line without markers.
+    pub fn without_markers(mut self) -> Self {
+        self.markers = false;
         self
     }
 }

@@ -1,28 +1,34 @@
-//! A scene as SVG. Text stays text, in whatever sans-serif font the reader has.
+//! A scene as SVG. Text stays text, in a sans-serif font of the reader.
 
-use super::scene::{
-    Anchor, Area, BLACK, Colour, Item, MARKER_RADIUS, MARKER_RIM, Marker, Point, RAISED_BY,
-    RAISED_SIZE, Scene, Text, runs,
-};
+use super::scene::{Anchor, Area, BLACK, Item, Outline, Point, Scene, Shape, Text};
 use std::fmt::Write;
 
 pub(super) fn write(scene: &Scene) -> String {
-    let (width, height) = (number(scene.width), number(scene.height));
     let mut clips: Vec<Area> = Vec::new();
     let mut body = String::new();
     for item in &scene.items {
-        body.push_str(&element(item, &mut clips));
+        body += &match item {
+            Item::Shape(shape) => shape_element(shape, &mut clips),
+            Item::Text(text) => text_element(text),
+        };
         body.push('\n');
     }
+    let size = format!(
+        "width=\"{}\" height=\"{}\"",
+        number(scene.width),
+        number(scene.height)
+    );
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\" font-family=\"Helvetica, Arial, sans-serif\" fill=\"{}\">\n\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" {size} viewBox=\"0 0 {} {}\" \
+         font-family=\"DejaVu Sans, Verdana, Helvetica, Arial, sans-serif\" fill=\"{}\">\n\
+         <rect {size} fill=\"#ffffff\"/>\n",
+        number(scene.width),
+        number(scene.height),
         hex(BLACK)
     );
     for (index, clip) in clips.iter().enumerate() {
         let [x, y, w, h] = [clip.left, clip.top, clip.width, clip.height].map(number);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             svg,
             "<clipPath id=\"plot{index}\"><rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\"/></clipPath>"
@@ -31,150 +37,90 @@ pub(super) fn write(scene: &Scene) -> String {
     svg + &body + "</svg>\n"
 }
 
-fn element(item: &Item, clips: &mut Vec<Area>) -> String {
-    let mut clipped = |clip: &Option<Area>| match clip {
-        None => String::new(),
-        Some(area) => {
-            let known = clips.iter().position(|known| known == area);
-            let index = known.unwrap_or_else(|| {
-                clips.push(*area);
-                clips.len() - 1
-            });
-            format!(" clip-path=\"url(#plot{index})\"")
+fn shape_element(shape: &Shape, clips: &mut Vec<Area>) -> String {
+    let mut element = match &shape.outline {
+        Outline::Line(points) => format!("<polyline points=\"{}\"", list(points)),
+        Outline::Polygon(points) => format!("<polygon points=\"{}\"", list(points)),
+        Outline::Circle((x, y), radius) => {
+            let [x, y, r] = [*x, *y, *radius].map(number);
+            format!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{r}\"")
         }
     };
-    match item {
-        Item::Line {
-            points,
-            stroke,
-            clip,
-        } => {
-            let dash = match stroke.dash {
-                None => String::new(),
-                Some([dash, gap]) => {
-                    format!(" stroke-dasharray=\"{} {}\"", number(dash), number(gap))
-                }
-            };
+    element += &match shape.fill {
+        None => " fill=\"none\"".into(),
+        Some((colour, 1.0)) => format!(" fill=\"{}\"", hex(colour)),
+        Some((colour, opacity)) => {
             format!(
-                "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\" \
-                 stroke-linejoin=\"round\"{dash}{}/>",
-                list(points),
-                hex(stroke.colour),
-                number(stroke.width),
-                clipped(clip)
+                " fill=\"{}\" fill-opacity=\"{}\"",
+                hex(colour),
+                number(opacity)
             )
         }
-        Item::Polygon {
-            points,
-            colour,
-            opacity,
-            clip,
-        } => format!(
-            "<polygon points=\"{}\" fill=\"{}\" fill-opacity=\"{}\"{}/>",
-            list(points),
-            hex(*colour),
-            number(*opacity),
-            clipped(clip)
-        ),
-        Item::Marker {
-            centre,
-            shape,
-            colour,
-        } => {
-            let style = format!(
-                "fill=\"{}\" stroke=\"#ffffff\" stroke-width=\"{}\"",
-                hex(*colour),
-                number(MARKER_RIM)
-            );
-            match shape {
-                Marker::Circle => format!(
-                    "<circle cx=\"{}\" cy=\"{}\" r=\"{}\" {style}/>",
-                    number(centre.0),
-                    number(centre.1),
-                    number(MARKER_RADIUS)
-                ),
-                _ => format!(
-                    "<polygon points=\"{}\" {style}/>",
-                    list(&shape.corners(*centre))
-                ),
-            }
+    };
+    if let Some(stroke) = shape.stroke {
+        let (colour, width) = (hex(stroke.colour), number(stroke.width));
+        element +=
+            &format!(" stroke=\"{colour}\" stroke-width=\"{width}\" stroke-linejoin=\"round\"");
+        if let Some([dash, gap]) = stroke.dash.map(|lengths| lengths.map(number)) {
+            element += &format!(" stroke-dasharray=\"{dash} {gap}\"");
         }
-        Item::Text(text) => text_element(text),
     }
+    if let Some(area) = shape.clip {
+        let index = clips.iter().position(|known| *known == area);
+        let index = index.unwrap_or_else(|| {
+            clips.push(area);
+            clips.len() - 1
+        });
+        element += &format!(" clip-path=\"url(#plot{index})\"");
+    }
+    element + "/>"
 }
 
 fn text_element(text: &Text) -> String {
-    let (x, y) = (number(text.at.0), number(text.at.1));
+    let [x, y, size] = [text.at.0, text.at.1, text.font.size].map(number);
     let anchor = match text.anchor {
         Anchor::Start => "start",
-        Anchor::Middle => "middle",
+        Anchor::Middle | Anchor::MiddleUpward => "middle",
         Anchor::End => "end",
     };
-    let weight = if text.face.bold {
+    let weight = if text.font.bold {
         " font-weight=\"bold\""
     } else {
         ""
     };
-    let turn = match text.upward {
-        true => format!(" transform=\"rotate(-90 {x} {y})\""),
-        false => String::new(),
+    let rotation = match text.anchor {
+        Anchor::MiddleUpward => format!(" transform=\"rotate(-90 {x} {y})\""),
+        _ => String::new(),
     };
-    let mut content = String::new();
-    let mut was_raised = false;
-    for run in runs(&text.text) {
-        let rise = RAISED_BY * text.face.size;
-        let shift = match (was_raised, run.raised) {
-            (false, true) => -rise,
-            (true, false) => rise,
-            _ => 0.0,
-        };
-        let size = if run.raised { RAISED_SIZE } else { 1.0 } * text.face.size;
-        let plain = escaped(run.text);
-        content += &match shift == 0.0 {
-            true => plain,
-            false => format!(
-                "<tspan dy=\"{}\" font-size=\"{}\">{plain}</tspan>",
-                number(shift),
-                number(size)
-            ),
-        };
-        was_raised = run.raised;
-    }
+    let content = escaped(&text.text);
     format!(
-        "<text x=\"{x}\" y=\"{y}\" font-size=\"{}\" text-anchor=\"{anchor}\"{weight}{turn}>{content}</text>",
-        number(text.face.size)
+        "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" text-anchor=\"{anchor}\"{weight}{rotation}>{content}</text>"
     )
 }
 
-/// Text that XML can hold: its own signs escaped, control characters as spaces.
+/// Text for XML: special characters are escaped, control characters become spaces.
 fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            control if control.is_control() => escaped.push(' '),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+    let text = text
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;");
+    text.replace(char::is_control, " ")
 }
 
 fn list(points: &[Point]) -> String {
-    let texts = points
+    let pairs = points
         .iter()
         .map(|(x, y)| format!("{},{}", number(*x), number(*y)));
-    texts.collect::<Vec<_>>().join(" ")
+    pairs.collect::<Vec<_>>().join(" ")
 }
 
-/// Two decimals at most.
+/// A number with at most two decimals.
 fn number(value: f64) -> String {
     let text = format!("{value:.2}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0" } else { text }.to_owned()
 }
 
-fn hex(Colour(red, green, blue): Colour) -> String {
+fn hex([red, green, blue]: [u8; 3]) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }

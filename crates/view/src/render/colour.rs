@@ -1,13 +1,13 @@
-//! Colours: the sRGB curve, a map for numbers and a palette for labels.
+//! Colours: the sRGB curve, a colour map for numbers and a palette for labels.
 //!
-//! Light adds up in linear RGB, so pictures are shaded and averaged there. Maps and palettes are
-//! formulas in Oklab, where equal steps look about equally large.
+//! Shading and averaging are done in linear RGB, where light is additive. The colour map and the palette are
+//! formulas in Oklab, where equal distances look about equal.
 
 use std::f32::consts::TAU;
 
 use glam::Vec3;
 
-/// Linear light of every sRGB byte.
+/// Linear intensity of every sRGB byte.
 pub(super) fn linear_table() -> [f32; 256] {
     std::array::from_fn(|byte| {
         let value = byte as f32 / 255.0;
@@ -19,7 +19,7 @@ pub(super) fn linear_table() -> [f32; 256] {
     })
 }
 
-/// sRGB byte of an amount of linear light, clamped to what can be shown.
+/// sRGB byte of a linear intensity, which is clamped to 0 to 1.
 pub(super) fn srgb_byte(linear: f32) -> u8 {
     let linear = linear.clamp(0.0, 1.0);
     let value = if linear <= 0.003_130_8 {
@@ -30,10 +30,10 @@ pub(super) fn srgb_byte(linear: f32) -> u8 {
     (255.0 * value).round() as u8
 }
 
-/// A colour for a number from 0 to 1: dark violet-blue over teal and green to bright yellow.
+/// The colour of a number from 0 to 1, as sRGB: from dark violet-blue over teal and green to bright yellow.
 ///
-/// Lightness rises evenly, so that the map reads in grey too. Numbers outside are clamped; NaN is
-/// grey.
+/// Lightness increases evenly, so the map also works in greyscale. Numbers outside of 0 to 1 are clamped. NaN
+/// is grey.
 ///
 /// ```
 /// use gemcnn_view::render::colour_map;
@@ -52,32 +52,32 @@ pub fn colour_map(t: f64) -> [u8; 3] {
     oklch(lightness, chroma, hue)
 }
 
-/// A colour for a label: neighbouring labels differ strongly, and the first forty are all distinct.
+/// The colour of a label, as sRGB. Consecutive labels differ strongly, and the first forty are all distinct.
 ///
 /// ```
 /// use gemcnn_view::render::label_colour;
 /// assert_ne!(label_colour(0), label_colour(1));
 /// ```
 pub fn label_colour(label: u32) -> [u8; 3] {
-    // Steps of the golden ratio of a turn never come back to a hue; where they come close, after 8,
-    // 13, 21 or 34 of them, the lightness is another.
-    const GOLDEN_TURN: f64 = 0.618_033_988_749_894_9;
+    // Hues at multiples of the golden ratio never repeat. Where they come close, after 8, 13, 21 or 34
+    // steps, the lightness differs.
+    const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
     const LIGHTNESS: [f32; 5] = [0.66, 0.82, 0.49, 0.74, 0.57];
-    let turn = (f64::from(label) * GOLDEN_TURN + 0.72).fract() as f32;
-    oklch(LIGHTNESS[label as usize % 5], 0.15, TAU * turn)
+    let hue = (f64::from(label) * GOLDEN_RATIO + 0.72).fract() as f32;
+    oklch(LIGHTNESS[label as usize % 5], 0.15, TAU * hue)
 }
 
-/// sRGB of a colour in Oklab's polar form, with as much of the chroma as the screen can show.
+/// sRGB of a colour in the polar form of Oklab. Chroma is reduced until the colour is in the sRGB gamut.
 fn oklch(lightness: f32, chroma: f32, hue: f32) -> [u8; 3] {
     let linear = |chroma: f32| oklab_to_linear(lightness, chroma * hue.cos(), chroma * hue.sin());
-    let shows = |rgb: Vec3| rgb.min_element() >= 0.0 && rgb.max_element() <= 1.0;
+    let in_gamut = |rgb: Vec3| rgb.min_element() >= 0.0 && rgb.max_element() <= 1.0;
     let mut most = chroma;
-    if !shows(linear(chroma)) {
-        // Bisection between grey, which shows, and the wanted chroma, which does not.
+    if !in_gamut(linear(chroma)) {
+        // Bisection between grey, which is in the gamut, and the requested chroma, which is not.
         let (mut low, mut high) = (0.0, chroma);
         for _ in 0..16 {
             most = 0.5 * (low + high);
-            if shows(linear(most)) {
+            if in_gamut(linear(most)) {
                 low = most;
             } else {
                 high = most;
@@ -87,7 +87,7 @@ fn oklch(lightness: f32, chroma: f32, hue: f32) -> [u8; 3] {
     linear(most).to_array().map(srgb_byte)
 }
 
-/// Oklab to linear RGB, by Oklab's published matrices.
+/// Oklab to linear RGB, by the published matrices.
 fn oklab_to_linear(lightness: f32, a: f32, b: f32) -> Vec3 {
     let l = (lightness + 0.396_337_78 * a + 0.215_803_76 * b).powi(3);
     let m = (lightness - 0.105_561_346 * a - 0.063_854_17 * b).powi(3);

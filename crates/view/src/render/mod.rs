@@ -1,8 +1,8 @@
-//! Pictures of meshes without a display: a z-buffer rasteriser in plain Rust.
+//! Pictures of meshes: a z-buffer rasteriser on the CPU, which needs no display.
 //!
-//! The mesh is seen in parallel projection, fitted to the picture, under a soft light from above the
-//! viewer's shoulder. Both sides of every face are lit alike, so that open and inconsistently
-//! oriented meshes look right. The same input gives the same pixels on any number of threads.
+//! The projection is orthographic and fits the mesh to the picture. The main light comes from the upper left.
+//! Both sides of a face are lit alike, so open and inconsistently oriented meshes look right. The same input
+//! gives the same pixels on any number of threads.
 //!
 //! ```
 //! use gemcnn_view::render::{RenderOptions, colour_map, render};
@@ -30,57 +30,57 @@ use glam::DVec3;
 use gemcnn_mesh::Mesh;
 use soup::Soup;
 
-/// Most pixels along either side of a picture.
+/// Largest width and height of a picture in pixels.
 pub const MAX_SIDE: u32 = 16384;
 
-/// How faces are lit.
+/// How normals vary over a face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Shading {
-    /// Each face in one plane: shows the polygons.
+    /// Each face has one normal, so that the polygons are visible.
     Flat,
-    /// Rounded over gentle edges; edges that turn by more than 50 degrees stay sharp.
+    /// Normals are interpolated across edges. Edges with an angle of more than 50 degrees stay sharp.
     #[default]
     Smooth,
 }
 
-/// An arrow to draw with a mesh, such as a tangent vector or an axis of a frame.
+/// An arrow in the space of a mesh, for example a tangent vector or an axis of a frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Arrow {
-    /// Where it starts.
+    /// Start point.
     pub from: DVec3,
-    /// Where its tip is.
+    /// Tip.
     pub to: DVec3,
-    /// Its colour, as sRGB.
+    /// Colour, as sRGB.
     pub colour: [u8; 3],
 }
 
-/// How a picture is made.
+/// Options of [`render`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct RenderOptions {
-    /// Pixels from left to right, 1 to [`MAX_SIDE`].
+    /// Width in pixels, from 1 to [`MAX_SIDE`] (default 1024).
     pub width: u32,
-    /// Pixels from top to bottom, 1 to [`MAX_SIDE`].
+    /// Height in pixels, from 1 to [`MAX_SIDE`] (default 768).
     pub height: u32,
-    /// Where the mesh is seen from.
+    /// Viewing direction (default: three quarters from the front, y up).
     pub view: View,
-    /// Colour behind the mesh: sRGB and opacity.
+    /// Background as sRGB and opacity (default opaque white).
     pub background: [u8; 4],
-    /// Colour of a mesh without colours of its own, as sRGB.
+    /// Colour of a mesh without vertex colours, as sRGB (default light blue).
     pub surface: [u8; 3],
-    /// How faces are lit.
+    /// Flat or smooth shading (default smooth).
     pub shading: Shading,
-    /// Whether the edges of the faces are drawn.
+    /// Draws the edges of the faces (default off).
     pub wireframe: bool,
-    /// Colour of the edges, as sRGB.
+    /// Colour of the edges, as sRGB (default dark grey).
     pub wire_colour: [u8; 3],
-    /// Width of the edges in pixels.
+    /// Width of the edges in pixels (default 0.8).
     pub wire_width: f64,
-    /// Thickness of the arrows' shafts in pixels.
+    /// Width of the shafts of arrows in pixels (default 3).
     pub arrow_width: f64,
-    /// Space left around the mesh on every side, as a share of the picture's smaller side; from 0
-    /// to under 0.5.
+    /// Margin around the mesh as a fraction of the smaller side of the picture, at least 0 and less than 0.5
+    /// (default 0.05).
     pub margin: f64,
-    /// Samples along each side of a pixel, 1 to 4: more give smoother outlines.
+    /// Samples along each side of a pixel for antialiasing, from 1 to 4 (default 3).
     pub supersampling: u32,
 }
 
@@ -103,45 +103,45 @@ impl Default for RenderOptions {
     }
 }
 
-/// Why a picture cannot be made.
+/// Errors of [`render`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RenderError {
-    /// An option is outside of what is allowed.
+    /// An option is out of range.
     #[error("{option} is {value}, but must be {allowed}")]
     Option {
         /// Name of the option.
         option: &'static str,
-        /// The value it was given.
+        /// Its value.
         value: String,
-        /// The values that are allowed.
+        /// Description of the allowed values.
         allowed: &'static str,
     },
-    /// There is not one colour for each vertex.
-    #[error("there are {colours} colours for {vertices} vertices: give one colour for each vertex")]
+    /// The number of colours differs from the number of vertices.
+    #[error("{colours} colours for {vertices} vertices: give one colour per vertex")]
     Colours {
-        /// How many colours were given.
+        /// Number of colours.
         colours: usize,
-        /// How many vertices the mesh has.
+        /// Number of vertices.
         vertices: usize,
     },
-    /// An arrow has an end that is NaN or infinite.
-    #[error("arrow {arrow} has an end that is not finite")]
+    /// An end of an arrow is NaN or infinite.
+    #[error("arrow {arrow}: both ends must be finite")]
     Arrow {
         /// Index of the arrow, from 0.
         arrow: usize,
     },
-    /// Mesh and arrows together have more corners than 32-bit indices can address.
-    #[error("mesh and {arrows} arrows are too much to draw at once: give fewer arrows")]
+    /// The triangles of the mesh and the arrows exceed 32-bit indices.
+    #[error("{arrows} arrows together with the mesh have too many triangles: draw fewer arrows")]
     TooManyArrows {
-        /// How many arrows were given.
+        /// Number of arrows.
         arrows: usize,
     },
 }
 
 impl RenderOptions {
     fn check(&self) -> Result<(), RenderError> {
-        let side = "from 1 to 16384 pixels";
-        let width = "a finite number of pixels, 0 or more";
+        let side = "from 1 to 16384";
+        let width = "finite and at least 0";
         let sides = 1..=MAX_SIDE;
         let is_width = |value: f64| value.is_finite() && value >= 0.0;
         let direction = |v: DVec3| v.is_finite() && v != DVec3::ZERO;
@@ -168,7 +168,7 @@ impl RenderOptions {
                 (0.0..0.5).contains(&self.margin),
                 "margin",
                 self.margin.to_string(),
-                "from 0 to under 0.5",
+                "at least 0 and less than 0.5",
             ),
             (
                 is_width(self.wire_width),
@@ -184,13 +184,13 @@ impl RenderOptions {
             ),
             (
                 direction(self.view.towards_eye),
-                "direction towards the eye",
+                "view.towards_eye",
                 self.view.towards_eye.to_string(),
                 "finite and not zero",
             ),
             (
                 direction(self.view.up),
-                "up direction",
+                "view.up",
                 self.view.up.to_string(),
                 "finite and not zero",
             ),
@@ -207,14 +207,13 @@ impl RenderOptions {
     }
 }
 
-/// Draws a mesh, with a colour for each vertex if given, and arrows.
+/// Draws a mesh and arrows. `colours` holds one sRGB colour per vertex, interpolated over the faces.
 ///
-/// Faces without area are not drawn; a mesh without faces gives a picture of the background and the
-/// arrows.
+/// Faces of zero area are invisible.
 ///
 /// # Errors
-/// An option that is out of range, a number of colours that is not that of the vertices, or an arrow
-/// that is not finite.
+/// An option is out of range, the number of colours differs from the number of vertices, an arrow is not
+/// finite, or there are too many arrows.
 pub fn render(
     mesh: &Mesh,
     colours: Option<&[[u8; 3]]>,

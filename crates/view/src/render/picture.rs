@@ -1,6 +1,6 @@
-//! A finished picture.
+//! Raster images.
 
-/// Pixels in rows from the top left, as sRGB and opacity.
+/// An image: pixels as sRGB and opacity, row by row from the top left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
     width: u32,
@@ -9,7 +9,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// A picture of `width * height` pixels, neither of them zero.
+    /// An image of `width * height` pixels. Neither side is zero.
     pub(super) fn new(width: u32, height: u32, pixels: Vec<[u8; 4]>) -> Self {
         debug_assert_eq!(pixels.len(), width as usize * height as usize);
         Self {
@@ -19,35 +19,24 @@ impl Picture {
         }
     }
 
-    /// Pixels from left to right.
+    /// Width in pixels.
     pub fn width(&self) -> u32 {
         self.width
     }
 
-    /// Pixels from top to bottom.
+    /// Height in pixels.
     pub fn height(&self) -> u32 {
         self.height
     }
 
-    /// All pixels, row after row from the top.
+    /// All pixels, row by row from the top left.
     pub fn pixels(&self) -> &[[u8; 4]] {
         &self.pixels
     }
 
-    /// The picture as the content of a PNG file.
+    /// The content of a PNG file.
     pub fn encode_png(&self) -> Vec<u8> {
-        let mut file = Vec::new();
-        let mut encoder = png::Encoder::new(&mut file, self.width, self.height);
-        encoder.set_color(png::ColorType::Rgba);
-        encoder.set_depth(png::BitDepth::Eight);
-        encoder.set_source_srgb(png::SrgbRenderingIntent::Perceptual);
-        encoder
-            .write_header()
-            .and_then(|mut writer| {
-                writer.write_image_data(self.pixels.as_flattened())?;
-                writer.finish()
-            })
-            .expect("a picture has pixels, and memory takes them all");
-        file
+        let bytes = self.pixels.as_flattened();
+        crate::encode_png(self.width, self.height, png::ColorType::Rgba, bytes, |_| ())
     }
 }

@@ -1,4 +1,4 @@
-//! The rasteriser: bands of rows in parallel, each with its own samples and depths.
+//! The rasteriser. Bands of rows are drawn in parallel, each with its own depth buffer.
 
 use glam::{DVec2, Vec3};
 use rayon::prelude::*;
@@ -7,20 +7,20 @@ use super::colour::{linear_table, srgb_byte};
 use super::soup::{Soup, Triangle};
 use super::{Picture, RenderOptions};
 
-/// Rows of pixels in a band.
+/// Rows of pixels per band.
 const BAND: u32 = 16;
-/// Barycentric coordinates down to this count as inside, so that rounding leaves no gap between
-/// neighbours.
+/// Smallest barycentric coordinate of a point inside. It is negative so that rounding leaves no gaps between
+/// adjacent triangles.
 const TOLERANCE: f64 = -1e-7;
 
 /// Tint of the key light.
 const WARM: Vec3 = Vec3::new(1.05, 1.0, 0.93);
 /// Tint of the ambient light.
 const COOL: Vec3 = Vec3::new(0.88, 0.98, 1.16);
-/// How much of the surface an edge hides.
+/// Opacity of edges over the surface.
 const WIRE_OPACITY: f32 = 0.7;
 
-/// Draws the triangles; of two at the same depth the earlier stays.
+/// Draws the triangles. Of two at the same depth the first one is visible.
 pub(super) fn draw(soup: &Soup, options: &RenderOptions) -> Picture {
     let bands = Bands::sort(soup, options);
     let painter = Painter::new(options);
@@ -40,7 +40,7 @@ pub(super) fn draw(soup: &Soup, options: &RenderOptions) -> Picture {
     Picture::new(width, height, pixels)
 }
 
-/// The triangles that reach into each band, in their order.
+/// The triangles that overlap each band, in their order, as compressed rows.
 struct Bands {
     starts: Vec<usize>,
     triangles: Vec<u32>,
@@ -54,7 +54,7 @@ impl Bands {
             let ys = soup.positions_of(triangle).map(|position| position.y);
             let low = ys.into_iter().fold(f32::INFINITY, f32::min);
             let high = ys.into_iter().fold(f32::NEG_INFINITY, f32::max);
-            // No sample row lies between: too small to be seen.
+            // The triangle covers no row of samples.
             if (low - 0.5).ceil() > (high - 0.5).floor() {
                 return 0..0;
             }
@@ -86,10 +86,10 @@ impl Bands {
     }
 }
 
-/// The light, and the edges' look.
+/// Lights, and the style of edges.
 struct Painter {
     wire_colour: Vec3,
-    /// Distance from an edge, in samples, up to which it is drawn; negative for none.
+    /// Half the width of an edge in samples. Negative if edges are not drawn.
     wire_reach: f64,
     key_light: Vec3,
     halfway: Vec3,
@@ -111,8 +111,8 @@ impl Painter {
         }
     }
 
-    /// Light that a surface of this colour sends to the eye: a warm key light from the upper left, a
-    /// weaker one at the eye, a cool ambient that is stronger from above, and a faint gloss.
+    /// Colour of a lit surface: a warm key light from the upper left, a weaker light at the eye, a cool ambient
+    /// light that is stronger from above, and a faint highlight.
     fn light(&self, normal: Vec3, colour: Vec3) -> Vec3 {
         let normal = normal.try_normalize().unwrap_or(Vec3::Z);
         let key = 0.80 * normal.dot(self.key_light).max(0.0);
@@ -123,11 +123,11 @@ impl Painter {
     }
 }
 
-/// Depth and colour of the samples of one band.
+/// Depths and colours of the samples of one band.
 struct Samples {
     columns: usize,
     rows: usize,
-    /// The row of samples in the picture that is row 0 here.
+    /// Row of samples in the picture where the band starts.
     first_row: usize,
     depths: Vec<f32>,
     colours: Vec<Vec3>,
@@ -151,7 +151,7 @@ impl Samples {
     fn draw(&mut self, soup: &Soup, triangle: &Triangle, painter: &Painter) {
         let positions = soup.positions_of(triangle);
         let [a, b, c] = positions.map(|p| p.truncate().as_dvec2());
-        // y points down, so a triangle that faces the eye turns right here.
+        // y points down here, so a triangle that faces the eye is clockwise.
         let twice_area = (c - a).perp_dot(b - a);
         if twice_area.abs() < 1e-12 {
             return;
@@ -160,7 +160,7 @@ impl Samples {
         let normals = soup.normals_of(triangle).map(|normal| side * normal);
         let colours = soup.colours_of(triangle);
         let depths = positions.map(|position| position.z);
-        // Distance from the side opposite a corner is the barycentric coordinate times the height.
+        // The distance from the side opposite a corner is the barycentric coordinate times the height.
         let heights = [c - b, a - c, b - a].map(|edge| twice_area.abs() / edge.length());
 
         let low = a.min(b).min(c);
@@ -203,7 +203,7 @@ impl Samples {
         }
     }
 
-    /// Averages the samples of each pixel over the background.
+    /// Averages the samples of each pixel and blends them with the background.
     fn average(&self, pixels: &mut [[u8; 4]], options: &RenderOptions) {
         let linear = linear_table();
         let [red, green, blue, opacity] = options.background;
@@ -239,7 +239,7 @@ impl Samples {
     }
 }
 
-/// The samples, of `count` in a line, whose centres lie from `low` to `high`.
+/// Indices, out of `count` samples in a line, of those with centres from `low` to `high`.
 fn covered(low: f64, high: f64, count: usize) -> std::ops::Range<usize> {
     let first = (low - 0.5).ceil().max(0.0) as usize;
     let end = ((high - 0.5).floor() + 1.0).max(0.0) as usize;

@@ -1,4 +1,4 @@
-//! What is drawn, as triangles in sample coordinates: the faces of the mesh and the arrows.
+//! The faces of the mesh and the arrows as triangles in sample coordinates.
 
 use glam::{DVec3, Vec3};
 use rayon::prelude::*;
@@ -8,17 +8,16 @@ use super::view::Camera;
 use super::{Arrow, RenderError, RenderOptions, Shading};
 use gemcnn_mesh::{Mesh, triangulate, vector_area};
 
-/// Faces whose planes differ by more than this (cosine of 50 degrees) are not rounded into each
-/// other.
+/// Cosine of 50 degrees. Adjacent faces with a larger angle between their planes meet in a sharp edge.
 const CREASE: f32 = 0.642_787_6;
-/// Sides of the tube and cone of an arrow.
+/// Number of sides of the tube and the cone of an arrow.
 const ARROW_SIDES: usize = 16;
 
-/// Triangles that share vertices (place and colour) and have a normal at each corner.
+/// Triangles with shared vertices (position and colour) and one normal per corner.
 pub(super) struct Soup {
-    /// Samples: x to the right, y down, z towards the eye.
+    /// Sample coordinates: x to the right, y down, z towards the eye.
     pub(super) positions: Vec<Vec3>,
-    /// Linear colour of every vertex.
+    /// Linear RGB of every vertex.
     colours: Vec<Vec3>,
     /// Vertex of every corner.
     corner_vertex: Vec<u32>,
@@ -27,12 +26,12 @@ pub(super) struct Soup {
     pub(super) triangles: Vec<Triangle>,
 }
 
-/// Three corners, turning left around their normals.
+/// Three corners, counterclockwise around their normals.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Triangle {
     corners: [u32; 3],
-    /// Whether the side opposite each corner is an edge of the mesh, rather than a cut through a
-    /// face or part of an arrow.
+    /// True if the side opposite the corner is an edge of the mesh. False for diagonals of a triangulated face
+    /// and for arrows.
     pub(super) edges: [bool; 3],
 }
 
@@ -68,7 +67,7 @@ impl Soup {
             corner_normal: corner_normals(mesh, &places, options.shading),
             triangles: Vec::new(),
         };
-        soup.cut_faces(mesh, &places);
+        soup.triangulate_faces(mesh, &places);
         soup.positions = places.iter().map(|place| place.as_vec3()).collect();
 
         let corners = arrows.len().saturating_mul(Arrow3d::CORNERS);
@@ -85,7 +84,7 @@ impl Soup {
             }
         }
 
-        // From the middle of the picture with y up to the upper left corner with y down.
+        // Move the origin from the centre to the top left corner, and let y point down.
         let samples = options.supersampling as f32;
         let middle = 0.5 * samples * Vec3::new(options.width as f32, options.height as f32, 0.0);
         for position in &mut soup.positions {
@@ -94,29 +93,29 @@ impl Soup {
         Ok(soup)
     }
 
-    /// Positions of a triangle's corners.
+    /// Positions of the corners of a triangle.
     pub(super) fn positions_of(&self, triangle: &Triangle) -> [Vec3; 3] {
         triangle
             .corners
             .map(|corner| self.positions[self.corner_vertex[corner as usize] as usize])
     }
 
-    /// Normals at a triangle's corners.
+    /// Normals at the corners of a triangle.
     pub(super) fn normals_of(&self, triangle: &Triangle) -> [Vec3; 3] {
         triangle
             .corners
             .map(|corner| self.corner_normal[corner as usize])
     }
 
-    /// Colours at a triangle's corners.
+    /// Colours at the corners of a triangle.
     pub(super) fn colours_of(&self, triangle: &Triangle) -> [Vec3; 3] {
         triangle
             .corners
             .map(|corner| self.colours[self.corner_vertex[corner as usize] as usize])
     }
 
-    /// Appends the triangles of every face.
-    fn cut_faces(&mut self, mesh: &Mesh, places: &[DVec3]) {
+    /// Triangulates every face.
+    fn triangulate_faces(&mut self, mesh: &Mesh, places: &[DVec3]) {
         let faces = mesh.faces();
         self.triangles
             .reserve(faces.corners().len().saturating_sub(2 * faces.len()));
@@ -152,11 +151,10 @@ impl Soup {
     }
 }
 
-/// Unit normal at every corner of every face, on the side that the face turns left on.
+/// Unit normal at every corner of every face, on the side from which the face is counterclockwise.
 ///
-/// Smooth normals are the area-weighted mean over the faces at the vertex that continue this one
-/// without a crease, each turned to the side of this one: neighbours that are oriented the other way
-/// do no harm.
+/// A smooth normal is the area-weighted mean over the faces around the vertex that meet this face without a
+/// crease. Their normals are flipped to the side of this face, so inconsistent orientation has no effect.
 fn corner_normals(mesh: &Mesh, places: &[DVec3], shading: Shading) -> Vec<Vec3> {
     let faces = mesh.faces();
     let (units, areas): (Vec<Vec3>, Vec<f32>) = (0..faces.len())
@@ -196,7 +194,7 @@ fn corner_normals(mesh: &Mesh, places: &[DVec3], shading: Shading) -> Vec<Vec3> 
         .collect()
 }
 
-/// For every vertex the faces that have it as a corner, as compressed rows: starts and faces.
+/// The faces around every vertex, as compressed rows: starts and faces.
 fn faces_around_vertices(mesh: &Mesh) -> (Vec<u32>, Vec<u32>) {
     let corners = mesh.faces().corners();
     let mut starts = vec![0_u32; mesh.vertex_count() + 1];
@@ -218,28 +216,28 @@ fn faces_around_vertices(mesh: &Mesh) -> (Vec<u32>, Vec<u32>) {
     (starts, around)
 }
 
-/// A tube with a cone at its end.
+/// An arrow in sample coordinates: a tube with a cone at its end.
 struct Arrow3d {
     from: DVec3,
     neck: DVec3,
     tip: DVec3,
-    /// Unit vectors across the arrow.
+    /// Orthonormal vectors perpendicular to the arrow.
     across: [DVec3; 2],
     radius: f64,
 }
 
 impl Arrow3d {
-    /// Width of the cone over that of the tube.
+    /// Radius of the cone divided by the radius of the tube.
     const HEAD: f64 = 2.6;
-    /// Corners of the triangles of one arrow.
+    /// Number of triangle corners per arrow.
     const CORNERS: usize = 6 * 3 * ARROW_SIDES;
 
-    /// The arrow between two places, pulled towards the eye by its own thickness so that one that
-    /// touches the surface lies on it. `None` if it is too short to have a direction.
+    /// The arrow between two points. It is shifted towards the eye by its thickness, so that a tangent arrow is
+    /// not hidden by its surface. `None` if it is too short to have a direction.
     fn new([from, to]: [DVec3; 2], radius: f64) -> Option<Self> {
         let length = from.distance(to);
         let along = (to - from).try_normalize()?;
-        // A short arrow is thinner, so that half of it at most is head.
+        // A short arrow is thinner, so that the head takes at most half of it.
         let radius = radius.min(length / 12.0);
         let across = along.any_orthonormal_vector();
         let forward = DVec3::Z * (Self::HEAD * radius);
@@ -252,7 +250,7 @@ impl Arrow3d {
         })
     }
 
-    /// Gives the positions and normals of every triangle.
+    /// Passes the positions and normals of every triangle to `push`.
     fn triangles(&self, mut push: impl FnMut([DVec3; 3], [DVec3; 3])) {
         let along = (self.tip - self.from).normalize();
         let around = |side: usize| {
@@ -260,7 +258,7 @@ impl Arrow3d {
             angle.cos() * self.across[0] + angle.sin() * self.across[1]
         };
         let head = Self::HEAD * self.radius;
-        // The cone's normal leans forward by its half angle.
+        // The normals of the cone lean forward by its half angle.
         let slope = head / self.neck.distance(self.tip);
         for side in 0..ARROW_SIDES {
             let [a, b] = [around(side), around((side + 1) % ARROW_SIDES)];

@@ -1,24 +1,24 @@
-//! Where a mesh is seen from, and how it is fitted to the picture.
+//! Viewing directions, and the projection that fits a mesh to the picture.
 
 use glam::{DVec2, DVec3};
 
 use super::RenderOptions;
 
-/// Which axis of the mesh's coordinates points up in the picture.
+/// The coordinate axis that points up in the picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Up {
-    /// +y is up; azimuth 0 looks from +z.
+    /// +y is up. The eye is on the +z side at azimuth 0.
     Y,
-    /// +z is up; azimuth 0 looks from -y.
+    /// +z is up. The eye is on the -y side at azimuth 0.
     Z,
 }
 
-/// Where a mesh is seen from.
+/// A viewing direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct View {
-    /// Direction from the mesh towards the eye, of any length.
+    /// Direction from the mesh towards the eye. Its length does not matter.
     pub towards_eye: DVec3,
-    /// Direction that is up in the picture; if it points at the eye, some other one is.
+    /// Direction that points up in the picture. If it is parallel to `towards_eye`, another one is chosen.
     pub up: DVec3,
 }
 
@@ -30,7 +30,7 @@ impl Default for View {
 }
 
 impl View {
-    /// The view from `azimuth` degrees around the up axis, towards +x, and `elevation` degrees above
+    /// The eye at `azimuth` degrees around the up axis, increasing towards +x, and `elevation` degrees above
     /// the horizon.
     ///
     /// ```
@@ -53,7 +53,7 @@ impl View {
         }
     }
 
-    /// The directions right, up and towards the eye, orthonormal.
+    /// Orthonormal directions: right, up and towards the eye.
     fn axes(&self) -> [DVec3; 3] {
         let eye = unit(self.towards_eye);
         let right = unit(self.up)
@@ -64,23 +64,23 @@ impl View {
     }
 }
 
-/// Direction of a finite vector that is not zero, without overflow or underflow.
+/// Unit vector of a finite nonzero vector, without overflow or underflow.
 fn unit(v: DVec3) -> DVec3 {
     (v / v.abs().max_element()).normalize()
 }
 
-/// The map from the mesh's space to samples: x to the right, y up, z towards the eye, all in
-/// samples, with the middle of what is drawn at the origin.
+/// The projection from the space of the mesh to sample coordinates: x to the right, y up, z towards the eye.
+/// The unit is a sample, and the centre of everything visible is at the origin.
 pub(super) struct Camera {
     axes: [DVec3; 3],
-    /// Coordinates are divided by this first, so that no size overflows.
+    /// Coordinates are divided by this first, to avoid overflow.
     magnitude: f64,
     centre: DVec3,
     scale: f64,
 }
 
 impl Camera {
-    /// The camera that fits all of these points into the picture.
+    /// The camera that fits all points into the picture.
     pub(super) fn fit(
         points: impl Iterator<Item = DVec3> + Clone,
         options: &RenderOptions,
@@ -115,7 +115,7 @@ impl Camera {
         camera
     }
 
-    /// Where a point of the mesh's space is.
+    /// Projects a point.
     pub(super) fn place(&self, point: DVec3) -> DVec3 {
         let point = point / self.magnitude;
         let [right, up, eye] = self.axes;

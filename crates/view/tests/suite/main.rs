@@ -1,5 +1,4 @@
-//! Charts and pictures through the public interface. One program, because generic code is compiled anew in
-//! each.
+//! Charts and pictures through the public API. One program, so that generic code is compiled once.
 
 mod plot;
 mod render;

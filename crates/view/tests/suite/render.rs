@@ -1,4 +1,4 @@
-//! Pictures: what is where, in which colour, in front of what.
+//! Rendering: position, colour, visibility and shading.
 
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, Faces, Mesh};
@@ -347,23 +347,32 @@ fn png_gives_back_the_pixels() {
 #[test]
 fn bad_requests_are_refused() {
     let mesh = shapes::icosahedron();
-    let error = |options: &RenderOptions| {
-        render(&mesh, None, &[], options)
-            .expect_err("should be refused")
-            .to_string()
-    };
-    let with = |change: fn(&mut RenderOptions)| {
+    let refused = |change: fn(&mut RenderOptions)| {
         let mut options = RenderOptions::default();
         change(&mut options);
-        error(&options)
+        match render(&mesh, None, &[], &options) {
+            Err(RenderError::Option { option, value, .. }) => (option, value),
+            other => panic!("{other:?}"),
+        }
     };
-    assert!(with(|o| o.width = 0).contains("width is 0, but must be from 1 to 16384"));
-    assert!(with(|o| o.height = MAX_SIDE + 1).contains("height is 16385"));
-    assert!(with(|o| o.supersampling = 5).contains("supersampling is 5"));
-    assert!(with(|o| o.margin = 0.5).contains("margin is 0.5"));
-    assert!(with(|o| o.wire_width = f64::NAN).contains("wire_width is NaN"));
-    assert!(with(|o| o.view = View::orbit(f64::NAN, 0.0, Up::Y)).contains("towards the eye"));
-    assert!(with(|o| o.view.up = DVec3::ZERO).contains("up direction"));
+    let named = |option, value: &str| (option, value.to_owned());
+    assert_eq!(refused(|o| o.width = 0), named("width", "0"));
+    assert_eq!(
+        refused(|o| o.height = MAX_SIDE + 1),
+        named("height", "16385")
+    );
+    assert_eq!(
+        refused(|o| o.supersampling = 5),
+        named("supersampling", "5")
+    );
+    assert_eq!(refused(|o| o.margin = 0.5), named("margin", "0.5"));
+    assert_eq!(
+        refused(|o| o.wire_width = f64::NAN),
+        named("wire_width", "NaN")
+    );
+    let (option, _) = refused(|o| o.view = View::orbit(f64::NAN, 0.0, Up::Y));
+    assert_eq!(option, "view.towards_eye");
+    assert_eq!(refused(|o| o.view.up = DVec3::ZERO).0, "view.up");
     assert_eq!(
         render(&mesh, Some(&[[0; 3]; 3]), &[], &RenderOptions::default()),
         Err(RenderError::Colours {
