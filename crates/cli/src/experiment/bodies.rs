@@ -10,22 +10,23 @@ use gemcnn_experiments::bodies::{Row, Settings, run};
 use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, DataConfig};
 use std::path::PathBuf;
 
-/// Train the networks of the paper's table of shape correspondence, and test them on bodies without and with
-/// random rotations.
+/// Train the networks of the paper's table of shape correspondence, and test each on bodies in their
+/// original pose and randomly rotated.
 ///
 /// Writes table.md, results.json and a directory for each run to OUT. Finished runs are not repeated and
-/// interrupted ones continue: after Ctrl-C or a crash, run the same command again.
+/// interrupted runs resume: after Ctrl-C or a crash, give the same command again.
 #[derive(Args)]
 pub struct BodiesCommand {
-    /// Folder of FAUST, or of other bodies in correspondence with a dataset.toml [default: synthetic bodies]
+    /// Directory of FAUST, or of other bodies in correspondence with a dataset.toml [default: synthetic
+    /// bodies]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["bodies", "vertices"])]
     data: Option<PathBuf>,
 
-    /// One run of GEM-CNN on positions, unless --rows or --seeds is given.
+    /// Run GEM-CNN on positions once, unless --rows or --seeds are given.
     #[arg(long)]
     quick: bool,
 
-    /// Rows of the table, separated by commas: graph-xyz, graph-shot, angular-xyz, angular-shot, gem,
+    /// Rows of the table, comma-separated: graph-xyz, graph-shot, angular-xyz, angular-shot, gem,
     /// gem-broken, gem-matrix, gem-reltan [default: all]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     rows: Option<Vec<Row>>,
@@ -34,11 +35,11 @@ pub struct BodiesCommand {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
 
-    /// Passes over the training part [default: 100]
+    /// Number of epochs [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     epochs: Option<u64>,
 
-    /// Number of synthetic bodies; a fifth is for testing [default: 100]
+    /// Number of synthetic bodies, a fifth of them for testing [default: 100]
     #[arg(long, value_name = "N")]
     bodies: Option<usize>,
 
@@ -69,7 +70,7 @@ impl BodiesCommand {
         let report = run(&settings, &directory, &cache, &device, &mut progress, &stop);
         drop(progress);
         let Some(report) = report.map_err(Failure::input)? else {
-            let message = "stopped; the state is saved, run the same command again to continue";
+            let message = "stopped; everything is saved, and the same command resumes from here";
             return Err(Failure::Interrupted(message.into()));
         };
         let file = |name: &str| directory.join(name).display().to_string();
@@ -81,7 +82,7 @@ impl BodiesCommand {
         ))?;
         match report.has_failures() {
             true => Err(Failure::input(format!(
-                "some runs failed; see {}",
+                "some runs failed; {} says why",
                 file("results.json")
             ))),
             false => Ok(()),

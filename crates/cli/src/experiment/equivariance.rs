@@ -1,4 +1,4 @@
-//! `gemcnn experiment equivariance`: equivariance errors of networks.
+//! `gemcnn experiment equivariance`: how much outputs depend on frames, pose and symmetry.
 
 use super::files;
 use crate::failure::Failure;
@@ -11,18 +11,18 @@ use gemcnn_experiments::equivariance::{
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Measure the equivariance errors of networks, as in the paper's appendix.
+/// Measure equivariance errors: the paper's appendix on equivariance.
 ///
-/// Networks with random weights on the icosahedron and on a deformed one, under random frames, rotations
-/// and translations, and the 60 symmetries of the icosahedron; over depth and over the samples of the
-/// regular nonlinearity, in f32 and f64. Writes results.json and figures to OUT.
+/// Runs networks with random weights on the icosahedron and on a deformed icosahedron, and changes frames,
+/// pose (rotation and translation) and vertices (the 60 symmetries of the icosahedron). Varies the depth and
+/// the number of samples of the regular nonlinearity, in f32 and f64. Writes results.json and figures to OUT.
 #[derive(Args)]
 pub struct EquivarianceCommand {
     /// Directory for results and figures [default: runs/equivariance; with --quick runs/equivariance-quick]
     #[arg(long, value_name = "OUT")]
     out: Option<PathBuf>,
 
-    /// A trial of a few seconds: fewer networks, transforms, depths and samples.
+    /// Run a trial of a few seconds with fewer networks, transforms, depths and samples.
     #[arg(long)]
     quick: bool,
 
@@ -49,7 +49,7 @@ impl EquivarianceCommand {
     }
 }
 
-/// Errors at the depth of the sweep over samples and the samples of the sweep over depth.
+/// A table of errors at the settings' fixed depth and number of samples.
 fn table(report: &Report) -> String {
     let Settings {
         depth,

@@ -11,11 +11,11 @@ use gemcnn_nn::ProductMode;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Measure time and memory of the regular nonlinearity, as in the paper's table.
+/// Measure the cost of the regular nonlinearity: the paper's table of time and memory.
 ///
-/// Trains the correspondence network with batches of one mesh for a few steps, without the nonlinearity and with
-/// several numbers of samples, and times the nonlinearity alone by matrices and by Fourier transforms. Writes
-/// results.json and figures to OUT.
+/// Trains the correspondence network for a few steps with a batch of one mesh, without the nonlinearity and
+/// with several numbers of samples. Then times the nonlinearity alone, by matrices and by Fourier
+/// transforms. Writes results.json and figures to OUT.
 #[derive(Args)]
 pub struct NonlinearityCostCommand {
     /// Directory for results and figures [default: runs/nonlinearity-cost; with --quick
@@ -23,7 +23,7 @@ pub struct NonlinearityCostCommand {
     #[arg(long, value_name = "OUT")]
     out: Option<PathBuf>,
 
-    /// A trial of a few seconds on a small mesh.
+    /// Run a trial of a few seconds on a small mesh.
     #[arg(long)]
     quick: bool,
 

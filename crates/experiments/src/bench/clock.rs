@@ -1,20 +1,21 @@
-//! Repeated timing of a call, with the wall clock or with CUDA events.
+//! Repeated timing of calls, by the wall clock or by events of a GPU.
 
 use gemcnn_kernels::cuda::Timer;
 use gemcnn_nn::{Device, NnError};
 use std::time::Instant;
 
-/// Smallest and largest number of repeats.
+/// Minimum number of repeats.
 const FEWEST: usize = 3;
+/// Maximum number of repeats.
 const MOST: usize = 100;
-/// Untimed calls on a GPU. They compile kernels, fill memory pools and record CUDA graphs.
-const WARM_UP: usize = 3;
-/// Duration of a group of calls on a GPU. Groups are timed as a whole, so that the synchronisation at the end
-/// carries no weight.
+/// Warm-up calls on a GPU: they compile kernels, fill memory pools and capture steps.
+const FIRST_CALLS: usize = 3;
+/// Duration of a group of calls. On a GPU a repeat is a group, so that the synchronisation at its end
+/// does not count.
 const GROUP_SECONDS: f64 = 2e-3;
 const LARGEST_GROUP: usize = 100;
 
-/// Statistics of the time of one call, in seconds.
+/// Seconds per call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Timing {
     pub median: f64,
@@ -48,8 +49,7 @@ impl Clock {
         }
     }
 
-    /// Times `call` for about `budget` seconds, at least three times. The argument of `call` counts the calls
-    /// from 0.
+    /// Repeats `call` for about `budget` seconds, at least three times. It is given the number of the call.
     pub fn measure(
         &mut self,
         budget: f64,
@@ -66,7 +66,7 @@ impl Clock {
                 1
             }
             Self::Cuda(_) => {
-                (0..WARM_UP).try_for_each(|_| next())?;
+                (0..FIRST_CALLS).try_for_each(|_| next())?;
                 let single = self.seconds(&mut next)?;
                 ((GROUP_SECONDS / single) as usize).clamp(1, LARGEST_GROUP)
             }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_numbered_and_the_first_is_not_counted() {
+    fn calls_are_numbered_and_the_first_is_a_warm_up() {
         let mut numbers = Vec::new();
         let call = |number| {
             numbers.push(number);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_fails_ends_it() {
+    fn a_failing_call_ends_the_measurement() {
         let mut calls = 0;
         let failed = Clock::Wall.measure(1.0, |_| {
             calls += 1;

@@ -1,4 +1,4 @@
-//! The machine of a benchmark and its rates.
+//! The machine of a benchmark and its limits.
 
 use super::Work;
 use gemcnn_kernels::machine;
@@ -7,34 +7,34 @@ use gemcnn_tasks::TaskError;
 use serde::Serialize;
 use std::fs;
 
-/// Description of a machine.
+/// The machine of a benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Machine {
-    /// Model of the CPU, if the operating system reports it.
+    /// Model of the processor, if the system reports it.
     pub cpu: Option<String>,
-    /// Number of logical cores available to the process.
+    /// Processors that this process may use.
     pub cores: usize,
-    /// Number of threads of the thread pool.
+    /// Worker threads.
     pub threads: usize,
-    /// The GPU, if the benchmark uses one.
+    /// The GPU, if the benchmark runs on one.
     pub gpu: Option<Gpu>,
 }
 
 /// A GPU and its driver.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Gpu {
-    /// Name of the device.
+    /// Name of the card.
     pub name: String,
-    /// Version of the driver, if the operating system reports it.
+    /// Version of the driver, if the system reports it.
     pub driver: Option<String>,
-    /// Newest version of CUDA that the driver supports.
+    /// Latest CUDA version that the driver supports.
     pub cuda: String,
-    /// Memory of the device in bytes.
+    /// Bytes of memory on the card.
     pub memory_bytes: usize,
 }
 
 impl Machine {
-    /// The present machine, with the GPU if `device` is one.
+    /// Describes this machine, with the GPU if `device` is one.
     pub fn new(device: &Device) -> Self {
         let cores = std::thread::available_parallelism();
         Self {
@@ -64,31 +64,31 @@ impl Gpu {
     }
 }
 
-/// Model of the CPU in the content of `/proc/cpuinfo`.
+/// Finds the processor in the text of `/proc/cpuinfo`.
 fn model_name(text: &str) -> Option<String> {
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     let (_, name) = fields.find(|(key, _)| key.trim() == "model name")?;
     Some(name.trim().to_owned())
 }
 
-/// Rates of a device, measured in the same run.
+/// Rates of a device, measured in the same run: the limits that work is compared with.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Limits {
     /// The device: `cpu` or `cuda:N`.
     pub device: String,
     /// Precision of matrix products: `f32` or `tf32`.
     pub matmul: &'static str,
-    /// Rate of a large copy in bytes per second, reads and writes together.
+    /// Bytes per second of a large copy, reads and writes together.
     pub copy_bytes_per_s: f64,
-    /// Rate of a large square matrix product in floating point operations per second.
+    /// Operations per second of a large square product.
     pub product_flops_per_s: f64,
 }
 
 impl Limits {
-    /// Measures the rates of a device.
+    /// Measures the limits.
     ///
     /// # Errors
-    /// A GPU operation fails or runs out of memory.
+    /// Work on a GPU that failed, or too little memory.
     pub fn measure(device: &Device) -> Result<Self, TaskError> {
         let (copy, product) = match device {
             Device::Cpu => (
@@ -108,8 +108,7 @@ impl Limits {
         })
     }
 
-    /// Smallest possible time of `work` in seconds: that of its memory traffic or of its products, whichever is
-    /// larger.
+    /// Least time for some work in seconds: that of its bytes or of its products, whichever is longer.
     pub fn seconds(&self, work: Work) -> f64 {
         let copy = work.bytes as f64 / self.copy_bytes_per_s;
         let product = work.flops as f64 / self.product_flops_per_s;
@@ -140,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_processor_is_found_in_what_the_system_says() {
+    fn the_processor_is_found() {
         let text =
             "processor\t: 0\nmodel\t\t: 143\nmodel name\t: Some CPU @ 2.80GHz\nflags : a b\n";
         assert_eq!(model_name(text).as_deref(), Some("Some CPU @ 2.80GHz"));
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearer_limit_counts() {
+    fn the_tighter_limit_counts() {
         let limits = Limits {
             device: "cpu".into(),
             matmul: "f32",

@@ -1,7 +1,8 @@
-//! The benchmark of `gemcnn bench`: geometry, one convolution, inference and training steps.
+//! Benchmark: from geometry to whole training steps.
 //!
-//! A [`Row`] holds the time of one case and the minimal memory traffic and arithmetic of that case ([`Work`]).
-//! It compares them with the rates of a large copy and a large matrix product in the same run ([`Limits`]).
+//! Every row is one piece of work with its time, the least number of bytes and operations that it needs
+//! ([`Work`]), and the fraction of the machine's limit that it reaches: the rates of a large copy and of a
+//! large matrix product ([`Limits`]), measured in the same run.
 
 mod clock;
 mod convolution;
@@ -17,29 +18,30 @@ pub use work::Work;
 
 use clock::{Clock, Timing};
 use gemcnn_mesh::shapes::{Cells, torus};
-use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh};
-use gemcnn_nn::{Device, GraphBatch, NnError};
+use gemcnn_mesh::{GaugeGraph, GeometryOptions, Hierarchy, Mesh};
+use gemcnn_nn::{Device, GraphBatch, HierarchyBatch, NnError};
 use gemcnn_tasks::TaskError;
+use gemcnn_tasks::data::Preparation;
+use gemcnn_tasks::models::{Model, UNetModel};
 use gemcnn_view::plot::{Axis, Chart, Panel, Series};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
 
-/// Extent of a benchmark.
+/// How much to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Extent {
-    /// One mesh and few repeats. Takes a few seconds.
+    /// One mesh and few repeats: some seconds.
     Quick,
-    /// Batches of one and of eight meshes. Takes less than a minute on two cores.
+    /// Batches of one and of eight meshes: about a minute on two cores.
     #[default]
     Standard,
-    /// Also meshes of 1e3 to 1e6 vertices, and of 1e7 vertices on a GPU. The largest needs at least 20 GB of main
-    /// memory.
+    /// Also meshes of 1e3 to 1e6 vertices, and of 1e7 on a GPU, which needs at least 20 GB of main memory.
     Large,
 }
 
 impl Extent {
-    /// Time per row in seconds.
+    /// Seconds for a row.
     fn budget(self) -> f64 {
         match self {
             Self::Quick => 0.2,
@@ -55,7 +57,7 @@ impl Extent {
         }
     }
 
-    /// Segments around and along tori of about 1e3 to 1e6 vertices, and of 1e7 vertices on a GPU.
+    /// Segments of tori of about 1e3 to 1e6 vertices, and 1e7 on a GPU.
     fn growing_tori(self, device: &Device) -> &'static [(usize, usize)] {
         const TORI: [(usize, usize); 5] =
             [(50, 20), (160, 63), (500, 200), (1582, 632), (5000, 2000)];
@@ -67,21 +69,25 @@ impl Extent {
     }
 }
 
-/// A case of the benchmark.
+/// The kinds of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Case {
-    /// The gauge graph of a mesh, on the CPU.
+    /// From vertices and faces to the gauge graph, on the CPU.
     Geometry,
-    /// Forward pass of a convolution from `16x(0,1,2)` to the same type, with self term and bias.
+    /// A convolution `16x(0,1,2)` to the same, with self term and bias.
     ConvolutionForward,
-    /// Forward and backward pass of the same convolution.
+    /// The same with its backward pass.
     ConvolutionForwardBackward,
-    /// A training step of the correspondence network: forward pass, backward pass and Adam.
+    /// A training step of the correspondence network: forward, backward and Adam.
     TrainingStep,
-    /// The same step as a CUDA graph, recorded once and replayed.
+    /// The same on a GPU, captured once as a CUDA graph and replayed.
     ReplayedTrainingStep,
-    /// Forward pass of six convolutions `16x(0,1,2)`, each with a nonlinearity.
+    /// A training step of the default U-net for correspondence.
+    UnetTrainingStep,
+    /// The same on a GPU, captured once as a CUDA graph and replayed.
+    ReplayedUnetTrainingStep,
+    /// The forward pass of six convolutions `16x(0,1,2)`, each with a nonlinearity.
     Inference,
 }
 
@@ -93,40 +99,42 @@ impl fmt::Display for Case {
             Self::ConvolutionForwardBackward => "convolution, forward + backward",
             Self::TrainingStep => "training step",
             Self::ReplayedTrainingStep => "training step, replayed",
+            Self::UnetTrainingStep => "U-net training step",
+            Self::ReplayedUnetTrainingStep => "U-net training step, replayed",
             Self::Inference => "inference, 6 layers",
         })
     }
 }
 
-/// The measurements of one case.
+/// One measured piece of work.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// The case.
+    /// Kind of work.
     pub work: Case,
     /// Device: `cpu` or `cuda:N`.
     pub device: String,
-    /// Number of vertices of all meshes together.
+    /// Vertices of all meshes of the batch.
     pub vertices: usize,
-    /// Number of timings. On a GPU each timing is the mean of a group of calls.
+    /// Number of timings. On a GPU each is the mean of a group of calls.
     pub repeats: usize,
-    /// Median time in milliseconds.
+    /// Median of the times.
     pub median_ms: f64,
-    /// Minimum time in milliseconds.
+    /// Minimum of the times.
     pub minimum_ms: f64,
-    /// Median time per vertex in nanoseconds.
+    /// Median time per vertex.
     pub ns_per_vertex: f64,
-    /// Minimal memory traffic in bytes.
+    /// Least number of bytes to move; 0 if not counted.
     pub bytes: u64,
-    /// Floating point operations of the matrix products.
+    /// Least number of operations; 0 if not counted.
     pub flops: u64,
-    /// `bytes` divided by the median time in seconds.
+    /// Bytes per second at the median time.
     pub bytes_per_s: f64,
-    /// `flops` divided by the median time in seconds.
+    /// Operations per second at the median time.
     pub flops_per_s: f64,
-    /// Smallest possible time at the rates of the machine, as a fraction of the median time.
+    /// Least time that the limits of the machine allow, as a fraction of the median.
     pub limit_fraction: f64,
-    /// Peak memory of training steps: of the process on the CPU, if the operating system reports it, and of the
-    /// memory pool of the device on a GPU.
+    /// Peak memory of training steps: of the process on the CPU, if the system reports it, and of the memory
+    /// pool on a GPU.
     pub peak_bytes: Option<usize>,
 }
 
@@ -154,18 +162,18 @@ impl Row {
 /// Results of a benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// Version of `gemcnn`.
+    /// Version of this library.
     pub version: &'static str,
     /// The machine.
     pub machine: Machine,
-    /// Rates of the CPU, and of the GPU if the benchmark used one.
+    /// Limits of each device: the CPU, and the GPU if one is measured.
     pub limits: Vec<Limits>,
-    /// Measurements, one row per case and mesh size.
+    /// One row for each piece of work.
     pub rows: Vec<Row>,
 }
 
 impl Report {
-    /// Chart of the time per vertex over the number of vertices. A horizontal line means linear cost.
+    /// A plot of the time per vertex against the number of vertices. A horizontal line means linear time.
     pub fn figure(&self) -> Chart {
         let panel = Panel::new(
             format!("{}, {} threads", self.name(), self.machine.threads),
@@ -196,10 +204,10 @@ impl Report {
     }
 }
 
-/// Runs the benchmark: geometry on the CPU, everything else on `device` with its precision of products.
+/// Measures geometry on the CPU, and everything else on `device`, with matrix products in its present mode.
 ///
 /// # Errors
-/// A GPU operation fails or runs out of memory.
+/// Work on a GPU that failed, or too little memory there.
 pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
     let cpu = Bench::new(&Device::Cpu, extent)?;
     let (mesh, graph) = body()?;
@@ -208,11 +216,14 @@ pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
         Device::Cpu => cpu.clone(),
         Device::Cuda(_) => Bench::new(device, extent)?,
     };
+    let hierarchy = hierarchy(&mesh)?;
     for &meshes in extent.batches() {
-        let batch = Arc::new(GraphBatch::<f32>::new(vec![&graph; meshes])?);
-        rows.extend(convolution::rows(&bench, &batch)?);
-        rows.push(network::inference(&bench, &batch)?);
-        rows.extend(network::training_steps(&bench, batch)?);
+        let graphs = Arc::new(HierarchyBatch::from(GraphBatch::new(vec![&graph; meshes])?));
+        rows.extend(convolution::rows(&bench, &graphs)?);
+        rows.push(network::inference(&bench, &graphs)?);
+        rows.extend(network::correspondence_steps(&bench, graphs)?);
+        let hierarchies = HierarchyBatch::new(vec![&*hierarchy; meshes])?;
+        rows.extend(network::unet_steps(&bench, hierarchies.into())?);
     }
     for &(around, along) in extent.growing_tori(device) {
         let mesh = closed_mesh(around, along)?;
@@ -220,10 +231,10 @@ pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
         if bench.device == Device::Cpu {
             rows.push(geometry(&cpu, &mesh, &graph)?);
         }
-        let batch = Arc::new(GraphBatch::<f32>::new([&graph])?);
+        let graphs = Arc::new(HierarchyBatch::from(GraphBatch::new([&graph])?));
         drop((mesh, graph));
-        rows.extend(convolution::rows(&bench, &batch)?);
-        rows.push(network::inference(&bench, &batch)?);
+        rows.extend(convolution::rows(&bench, &graphs)?);
+        rows.push(network::inference(&bench, &graphs)?);
     }
     let mut limits = vec![cpu.limits];
     if bench.device != Device::Cpu {
@@ -237,12 +248,12 @@ pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
     })
 }
 
-/// Device and time budget of the measurements.
+/// The device, its limits and the time for a row.
 #[derive(Debug, Clone)]
 struct Bench {
     device: Device,
     limits: Limits,
-    /// Time per row in seconds.
+    /// Seconds for a row.
     budget: f64,
 }
 
@@ -255,7 +266,7 @@ impl Bench {
         })
     }
 
-    /// Times `call`, whose argument counts the calls from 0.
+    /// Times `call`, which is given its number.
     fn row(
         &self,
         case: Case,
@@ -268,7 +279,7 @@ impl Bench {
     }
 }
 
-/// A torus with the 6,890 vertices of a FAUST registration.
+/// A closed mesh of the size of a scanned body: 6,890 vertices.
 fn body() -> Result<(Mesh, GaugeGraph), TaskError> {
     let mesh = closed_mesh(130, 53)?;
     let graph = gauge_graph(&mesh)?;
@@ -278,6 +289,16 @@ fn body() -> Result<(Mesh, GaugeGraph), TaskError> {
 fn closed_mesh(around: usize, along: usize) -> Result<Mesh, TaskError> {
     torus(around, along, 1.0, 0.4, Cells::Triangles)
         .map_err(|error| TaskError::setting("benchmark mesh", error.to_string()))
+}
+
+/// The coarser graphs that the U-net needs.
+fn hierarchy(mesh: &Mesh) -> Result<Arc<Hierarchy>, TaskError> {
+    let preparation = Preparation {
+        hierarchy: UNetModel::default().hierarchy(),
+        ..Preparation::default()
+    };
+    let prepared = preparation.prepare("torus", mesh)?;
+    (prepared.hierarchy).ok_or_else(|| TaskError::setting("hierarchy", "the U-net has none"))
 }
 
 fn gauge_graph(mesh: &Mesh) -> Result<GaugeGraph, NnError> {
@@ -299,7 +320,7 @@ fn graph_size(batch: &GraphBatch<f32>) -> work::GraphSize {
     }
 }
 
-/// Deterministic test data in [-1, 1].
+/// Varied numbers in [-1, 1].
 fn numbers(count: usize) -> Vec<f32> {
     let number = |place: usize| ((place * 7919) % 1009) as f32 / 504.0 - 1.0;
     (0..count).map(number).collect()
@@ -310,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_how_near_the_limit_is() {
+    fn a_row_gives_its_fraction_of_the_limit() {
         let limits = Limits {
             device: "cpu".into(),
             matmul: "f32",
@@ -327,7 +348,7 @@ mod tests {
             repeats: 5,
         };
         let row = Row::new(Case::ConvolutionForward, &limits, 1000, work, timing);
-        // The product takes at least 2 ms, the copy at least 1 ms.
+        // The product needs at least 2 ms, the copy 1 ms.
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9 * b;
         assert!(near(row.limit_fraction, 0.5), "{row:?}");
         assert!(near(row.bytes_per_s, 2.5e8) && near(row.flops_per_s, 5e10));
