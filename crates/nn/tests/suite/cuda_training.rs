@@ -61,7 +61,7 @@ fn labels(rows: usize) -> Vec<u32> {
     (0..rows).map(|row| ((row * 7) % CLASSES) as u32).collect()
 }
 
-fn size(values: &[f64]) -> f64 {
+pub fn size(values: &[f64]) -> f64 {
     values.iter().map(|v| v * v).sum::<f64>().sqrt()
 }
 

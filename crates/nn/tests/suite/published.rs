@@ -80,8 +80,8 @@ fn check_conv(mesh: &str, edges: &str, rings: usize) {
     let x = to_layout(conv.input(), &golden.numbers("x")).unwrap();
     let cotangent = to_layout(conv.output(), &golden.numbers("c")).unwrap();
 
-    // The tape borrows it, so it has to be dropped after the tape.
-    let target;
+    // The tape borrows it, so it has to outlive the tape.
+    let mut target = Vec::new();
     let mut workspace = Workspace::default();
     let mut tape = Tape::training(&mut workspace, &mut parameters, STREAM);
     let x = tape.tracked_input(conv.input().clone(), &x).unwrap();
@@ -95,9 +95,7 @@ fn check_conv(mesh: &str, edges: &str, rings: usize) {
     let rows = y.rows() as f64;
     let found = y.values().unwrap();
     let shifted = found.iter().zip(&cotangent);
-    target = shifted
-        .map(|(y, c)| y - 0.5 * rows * c)
-        .collect::<Vec<f64>>();
+    target.extend(shifted.map(|(y, c)| y - 0.5 * rows * c));
     let loss = tape.mean_square(y, &target).unwrap();
     let gradients = tape.backward_to(&loss, &[&x]).unwrap();
     let found = from_layout(conv.input(), &gradients[0]).unwrap();
