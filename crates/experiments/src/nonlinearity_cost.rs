@@ -1,9 +1,9 @@
-//! What the regular nonlinearity costs: the paper's table of time and memory over the number of samples,
-//! and matrices against Fourier transforms.
+//! Cost of the regular nonlinearity: the paper's table of time and memory against the number of samples, and
+//! a comparison of matrices with Fourier transforms.
 //!
-//! The network is the default [`GemModel`] for shape correspondence, trained with Adam at a batch of one
-//! mesh. An epoch is 80 training steps and 20 forward passes, as with the paper's data; it is not run
-//! but put together from the fastest step and the fastest pass of a few.
+//! The network is the default [`GemModel`] for shape correspondence, trained with Adam and a batch of one mesh.
+//! An epoch is 80 training steps and 20 forward passes, as with the paper's data. Its time is computed from the
+//! fastest step and the fastest forward pass of a few.
 
 use crate::random::Draws;
 use gemcnn_kernels::KernelError;
@@ -11,36 +11,36 @@ use gemcnn_kernels::regular::{self, Method, Plan};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions};
 use gemcnn_nn::{
-    Activation, Device, FeatureType, GraphBatch, Network, NetworkConfig, NnError, Optimiser,
-    Parameters, Rows, Stream, Tape, Targets, Workspace,
+    Activation, Device, FeatureType, GraphBatch, Levels, Module, NnError, Optimiser, Parameters,
+    Rows, Stream, Tape, Targets, Workspace,
 };
-use gemcnn_tasks::models::{GemModel, NonlinearityChoice};
-use gemcnn_tasks::{Task, TaskError};
+use gemcnn_tasks::models::{GemModel, ModelSpec, NonlinearityChoice};
+use gemcnn_tasks::{ModelConfig, Task, TaskError};
 use gemcnn_view::plot::{Axis, Chart, Line, PALETTE, Panel, Series};
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Training steps and forward passes in an epoch.
+/// Training steps in an epoch.
 const TRAINING_MESHES: f64 = 80.0;
+/// Forward passes in an epoch.
 const TEST_MESHES: f64 = 20.0;
 /// Channels of each order of hidden features.
 const CHANNELS: usize = 16;
 
-/// What is measured.
+/// Settings of the experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Segments of the torus that stands for a body, around its axis and around its tube; 130 and 53:
-    /// 6,890 vertices.
+    /// Segments of the torus, around its axis and around its tube (default 130 and 53: 6,890 vertices, as
+    /// many as a body has).
     pub segments: (usize, usize),
-    /// Numbers of samples; none is the network without the nonlinearity and the batch normalisation
-    /// inside it.
+    /// Numbers of samples. `None` leaves out the nonlinearity and the batch normalisation inside it.
     pub samples: Vec<Option<usize>>,
-    /// How often each is measured; 3.
+    /// Repeats of each measurement (default 3).
     pub repeats: usize,
     /// Band limits and numbers of samples of the nonlinearity alone.
     pub methods: Vec<(usize, usize)>,
-    /// Rows of 16 channels of the nonlinearity alone; 200.
+    /// Rows of 16 channels for the nonlinearity alone (default 200).
     pub method_rows: usize,
 }
 
@@ -62,7 +62,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// A small mesh and few sizes, in a few seconds.
+    /// A trial of a few seconds: a small mesh and few sizes.
     pub fn quick() -> Self {
         Self {
             segments: (20, 10),
@@ -77,11 +77,11 @@ impl Settings {
 /// A row of the paper's table, measured on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PaperRow {
-    /// Samples; none without the nonlinearity.
+    /// Number of samples; `None` without the nonlinearity.
     pub samples: Option<usize>,
     /// Time per epoch.
     pub seconds: f64,
-    /// Most memory at once.
+    /// Peak memory.
     pub gigabytes: f64,
 }
 
@@ -108,7 +108,7 @@ impl PaperRow {
 /// The network at one number of samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EpochRow {
-    /// Samples; none without the nonlinearity.
+    /// Number of samples; `None` without the nonlinearity.
     pub samples: Option<usize>,
     /// Fastest training step.
     pub step_seconds: f64,
@@ -116,45 +116,45 @@ pub struct EpochRow {
     pub inference_seconds: f64,
     /// 80 steps and 20 passes.
     pub epoch_seconds: f64,
-    /// Most memory at once. On the CPU that of features, gradients of features and working memory of
-    /// operators; on a GPU all memory there, with weights and optimiser.
+    /// Peak memory. On the CPU: features, their gradients and scratch memory of operators. On a GPU: all
+    /// memory, including weights and optimiser.
     pub memory_bytes: usize,
 }
 
-/// The nonlinearity alone, forward, in f32 on the CPU, fastest of the repeats.
+/// The forward pass of the nonlinearity alone, in f32 on the CPU; the fastest of the repeats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MethodRow {
     /// Highest order.
     pub band_limit: usize,
     /// Samples.
     pub samples: usize,
-    /// By two small matrices.
+    /// Time by two small matrices.
     pub matrices_seconds: f64,
-    /// By Fourier transforms.
+    /// Time by Fourier transforms.
     pub fft_seconds: f64,
 }
 
 /// All measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// What was measured.
+    /// Settings of the experiment.
     pub settings: Settings,
-    /// Vertices of the mesh, and classes.
+    /// Number of vertices of the mesh, and of classes.
     pub vertices: usize,
-    /// Where the networks ran.
+    /// Device of the networks.
     pub device: String,
     /// Threads of the CPU.
     pub threads: usize,
-    /// Networks.
+    /// Results of the network.
     pub epochs: Vec<EpochRow>,
-    /// The nonlinearity alone.
+    /// Results of the nonlinearity alone.
     pub methods: Vec<MethodRow>,
 }
 
-/// Measures everything, networks on the device.
+/// Measures everything, networks on `device`.
 ///
 /// # Errors
-/// Settings that make no sense, or a device that fails.
+/// Settings out of range, or work on a GPU that failed.
 pub fn run(settings: &Settings, device: &Device) -> Result<Report, TaskError> {
     let mesh = shapes::torus(
         settings.segments.0,
@@ -177,7 +177,7 @@ pub fn run(settings: &Settings, device: &Device) -> Result<Report, TaskError> {
         labels: (0..mesh.vertex_count() as u32).collect(),
     };
     let mut epochs: Vec<EpochRow> = Vec::new();
-    // One after the other and around again: what else the machine does meets all of them alike.
+    // Repeats are interleaved, so that other work on the machine affects all rows alike.
     for _ in 0..settings.repeats.max(1) {
         for &samples in &settings.samples {
             let measured = Trainee::new(samples, &data, device)?.measure()?;
@@ -215,7 +215,7 @@ impl EpochRow {
         }
     }
 
-    /// Takes over what was faster.
+    /// Keeps the faster times and the larger memory.
     fn improve(&mut self, other: &Self) {
         *self = Self::new(
             self.samples,
@@ -226,17 +226,17 @@ impl EpochRow {
     }
 }
 
-/// A network with all that a step of its training needs.
+/// A network and everything that a training step needs.
 struct Trainee<'d> {
     samples: Option<usize>,
-    network: Network<f32>,
+    network: Box<dyn Module<f32>>,
     parameters: Parameters<f32>,
     optimiser: Optimiser<f32>,
     workspace: Workspace<f32>,
     data: &'d Data,
 }
 
-/// A mesh, its positions, and its vertices as labels.
+/// A mesh with its positions, and a class for each vertex.
 struct Data {
     batch: GraphBatch<f32>,
     positions: Vec<f32>,
@@ -253,23 +253,23 @@ impl Data {
     }
 }
 
-/// The network, with a class for each vertex.
-fn correspondence(samples: Option<usize>, classes: usize) -> Result<NetworkConfig, TaskError> {
-    let model = GemModel {
-        nonlinearity: match samples {
-            None => NonlinearityChoice::None,
-            Some(_) => NonlinearityChoice::Regular,
-        },
-        samples,
-        ..GemModel::default()
-    };
-    let (input, outputs) = (FeatureType::scalars(3), FeatureType::scalars(classes));
-    model.network(&input, Task::Correspondence, &outputs)
-}
-
 impl<'d> Trainee<'d> {
+    /// The network with a class for each vertex.
     fn new(samples: Option<usize>, data: &'d Data, device: &Device) -> Result<Self, TaskError> {
-        let (network, parameters) = correspondence(samples, data.labels.len())?.init(1)?;
+        let model = GemModel {
+            nonlinearity: match samples {
+                None => NonlinearityChoice::None,
+                Some(_) => NonlinearityChoice::Regular,
+            },
+            samples,
+            ..GemModel::default()
+        };
+        let spec = ModelSpec {
+            input: FeatureType::scalars(3),
+            task: Task::Correspondence,
+            outputs: FeatureType::scalars(data.labels.len()),
+        };
+        let (network, parameters) = ModelConfig::from(model).init(&spec, 1)?;
         Ok(Self {
             samples,
             network,
@@ -280,7 +280,7 @@ impl<'d> Trainee<'d> {
         })
     }
 
-    /// Times a step and a pass after one of each, which find room in memory.
+    /// Times a step and a forward pass, each after a warm-up.
     fn measure(&mut self) -> Result<EpochRow, NnError> {
         if let Device::Cuda(cuda) = self.workspace.device() {
             cuda.reset_peak_memory();
@@ -299,7 +299,7 @@ impl<'d> Trainee<'d> {
         Ok(EpochRow::new(self.samples, step, inference, memory))
     }
 
-    /// How long some work takes, all that it queues on a GPU included.
+    /// Seconds that some work takes, including the work that it queues on a GPU.
     fn seconds(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<(), NnError>,
@@ -317,10 +317,8 @@ impl<'d> Trainee<'d> {
         let stream = Stream { seed: 1, step };
         let mut tape = Tape::training(&mut self.workspace, &mut self.parameters, stream);
         let x = tape.input(self.network.input().clone(), &self.data.positions)?;
-        let targets = self.data.targets();
-        let loss =
-            self.network
-                .classify(&mut tape, &self.data.batch, x, targets, Rows::default())?;
+        let (graph, targets) = (Levels::from(&self.data.batch), self.data.targets());
+        let loss = (self.network).classify(&mut tape, graph, x, targets, Rows::default())?;
         tape.backward(&loss)?;
         self.optimiser.step(&mut self.parameters, 1e-3)
     }
@@ -333,9 +331,8 @@ impl<'d> Trainee<'d> {
         };
         let mut tape = Tape::inference(&mut self.workspace, &self.parameters);
         let x = tape.input(self.network.input().clone(), &self.data.positions)?;
-        let targets = self.data.targets();
-        self.network
-            .classify(&mut tape, &self.data.batch, x, targets, rows)?;
+        let (graph, targets) = (Levels::from(&self.data.batch), self.data.targets());
+        self.network.classify(&mut tape, graph, x, targets, rows)?;
         black_box(predictions);
         Ok(())
     }
@@ -375,7 +372,7 @@ fn measure_methods(
 }
 
 impl Report {
-    /// All figures with the stems of their file names.
+    /// All figures and their file names without extension.
     pub fn figures(&self) -> Vec<(&'static str, Chart)> {
         vec![
             ("nonlinearity-cost", self.cost_figure()),
@@ -383,7 +380,7 @@ impl Report {
         ]
     }
 
-    /// Both relative to the network without the nonlinearity, so that machines compare.
+    /// Time and memory relative to the network without the nonlinearity, so that machines can be compared.
     fn cost_figure(&self) -> Chart {
         let relative = |title: &str, here: fn(&EpochRow) -> f64, paper: fn(&PaperRow) -> f64| {
             let own = relative_to_none(self.epochs.iter().map(|row| (row.samples, here(row))));
@@ -391,7 +388,7 @@ impl Report {
             Panel::new(
                 title,
                 Axis::linear("samples N"),
-                // From zero, so that small differences look small.
+                // The axis starts at zero, so that small differences look small.
                 Axis::linear("relative to none").limits(0.0, 1.5),
             )
             .series(Series::new("here", own))
@@ -436,7 +433,7 @@ impl Report {
     }
 }
 
-/// Values over samples as multiples of the value without the nonlinearity.
+/// Values against samples, as multiples of the value without the nonlinearity.
 fn relative_to_none(rows: impl Iterator<Item = (Option<usize>, f64)> + Clone) -> Vec<(f64, f64)> {
     let none = rows.clone().find(|(samples, _)| samples.is_none());
     let none = none.map_or(f64::NAN, |(_, value)| value);

@@ -1,4 +1,4 @@
-//! Seeded draws that experiments share.
+//! Seeded random numbers.
 
 use gemcnn_mesh::DVec3;
 use glam::DQuat;
@@ -6,34 +6,34 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::f64::consts::TAU;
 
-/// Draws from a seed and a stream of its own.
+/// A random number generator with a seed and a stream.
 pub(super) struct Draws(ChaCha8Rng);
 
 impl Draws {
-    /// Different streams of one seed are independent.
+    /// Seeds the generator. Different streams of one seed are independent.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(stream);
         Self(random)
     }
 
-    /// Uniform in [low, high).
+    /// A uniform number in [low, high).
     pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.0.random::<f64>()
     }
 
-    /// Uniform in [0, 2 pi).
+    /// A uniform angle in [0, 2 pi).
     pub fn angle(&mut self) -> f64 {
         self.uniform(0.0, TAU)
     }
 
-    /// Standard normal, by the method of Box and Muller.
+    /// A standard normal number, by the Box-Muller method.
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.0.random::<f64>()).ln()).sqrt();
         radius * self.angle().cos()
     }
 
-    /// Uniform among all rotations.
+    /// A uniformly distributed rotation.
     pub fn rotation(&mut self) -> DQuat {
         let [x, y, z, w] = std::array::from_fn(|_| self.normal());
         let quaternion = DQuat::from_xyzw(x, y, z, w);
@@ -43,7 +43,7 @@ impl Draws {
         }
     }
 
-    /// Standard normal in each coordinate.
+    /// A translation with standard normal coordinates.
     pub fn shift(&mut self) -> DVec3 {
         DVec3::new(self.normal(), self.normal(), self.normal())
     }

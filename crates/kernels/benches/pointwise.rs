@@ -1,5 +1,5 @@
-//! Per-vertex operators on a map of 6,890 vertices with 16x0 + 16x1 + 16x2 in f32, on one thread,
-//! beside a copy of the map, which is the least that any of them can cost.
+//! Per-vertex operators on features `16x0 + 16x1 + 16x2` of 6,890 vertices, in f32 on one thread. A copy of
+//! the features is the lower bound of their time.
 //!
 //! `cargo bench -p gemcnn-kernels --bench pointwise`
 
@@ -8,20 +8,20 @@ use gemcnn_kernels::batch_norm::{self, BatchNorm, NormGradients, NormGroups, Nor
 use gemcnn_kernels::dropout::{self, Dropout, DropoutUnit};
 use gemcnn_kernels::norm_gate::{self, NormNonlinearity};
 use gemcnn_kernels::random::Stream;
-use gemcnn_kernels::regular::{self, Method, Plan, Regular};
+use gemcnn_kernels::regular::{self, Plan, Regular};
 use gemcnn_kernels::{Activation, FeatureType, Scratch};
 
 const VERTICES: usize = 6890;
 const SAMPLES: [usize; 3] = [5, 7, 101];
 
 fn main() {
-    // The thread that measures is the one that works: nothing has to be woken up.
+    // The measuring thread does the work itself: no other thread has to wake up.
     let one_thread = rayon::ThreadPoolBuilder::new()
         .num_threads(1)
         .use_current_thread();
     one_thread
         .build_global()
-        .expect("no thread pool stands yet");
+        .expect("no global thread pool exists yet");
     divan::main();
 }
 
@@ -29,7 +29,7 @@ fn hidden() -> FeatureType {
     FeatureType::uniform(16, 2)
 }
 
-/// Numbers in [-1, 1), from the generator of the dropout.
+/// Features in [-1, 1), from the random number generator of dropout.
 fn map(kind: &FeatureType, vertices: usize, seed: u64) -> Vec<f32> {
     let mut words = vec![0; vertices * kind.dimension()];
     Stream { seed, step: 0 }.fill(0, &mut words);
@@ -150,46 +150,4 @@ fn dropout_forward(bencher: Bencher) {
     let x = map(&hidden(), VERTICES, 1);
     let mut y = x.clone();
     bencher.bench_local(|| dropout::forward(&config, stream, VERTICES, &x, &mut y).unwrap());
-}
-
-/// Band limit and samples: matrices against Fourier transforms, 16 channels, 200 vertices.
-const SIZES: [(usize, usize); 12] = [
-    (2, 101),
-    (2, 128),
-    (2, 1024),
-    (8, 32),
-    (8, 1024),
-    (16, 64),
-    (16, 1024),
-    (32, 128),
-    (32, 1024),
-    (64, 129),
-    (64, 256),
-    (64, 1024),
-];
-
-#[divan::bench(args = SIZES.map(|(b, n)| format!("B={b} N={n}")))]
-fn matrices(bencher: Bencher, size: &str) {
-    by_method(bencher, size, Method::Matrices);
-}
-
-#[divan::bench(args = SIZES.map(|(b, n)| format!("B={b} N={n}")))]
-fn transforms(bencher: Bencher, size: &str) {
-    by_method(bencher, size, Method::Fft);
-}
-
-fn by_method(bencher: Bencher, size: &str, method: Method) {
-    let (band_limit, samples) = SIZES
-        .into_iter()
-        .find(|(b, n)| size == format!("B={b} N={n}"))
-        .expect("names come from the same list");
-    let kind = FeatureType::uniform(16, band_limit);
-    let config = Regular {
-        method,
-        ..Regular::new(kind.clone(), samples, Activation::Relu)
-    };
-    let plan = Plan::new(&config).unwrap();
-    let x = map(&kind, 200, 1);
-    let mut y = x.clone();
-    bencher.bench_local(|| regular::forward(&plan, 200, &x, &mut y).unwrap());
 }

@@ -1,10 +1,11 @@
-//! Times operators on a GPU that `gemcnn bench` has only inside whole steps (aggregation, nonlinearity,
-//! classifier), beside what the card reaches in a copy and in a large product.
+//! Times single operators on a GPU: aggregation, nonlinearity and classifier, which `gemcnn bench` measures
+//! only as parts of whole steps. Prints each time with the rates of a large copy and a large product.
 //!
-//! Times are medians of 15 groups of 10 calls each, between two events on the stream, after a warm-up; a
-//! group goes through four sets of buffers in turn, so that they do not all stay in the cache. With
-//! `--profile` every operator runs a few times with its default settings, for a profiler to look at; the times
-//! are not measured then.
+//! `cargo run --release -p gemcnn-kernels --example cuda_bench [-- --profile]`
+//!
+//! A time is the median of 15 groups of 10 calls after a warm-up, between two events on the stream. Calls
+//! cycle through four sets of buffers, so that these do not stay in the cache. With `--profile` every operator
+//! runs a few times with its default settings and nothing is timed: for use under a profiler.
 
 use gemcnn_kernels::batch_norm::{BatchNorm, NormGroups};
 use gemcnn_kernels::cross_entropy::{Targets, cuda::DeviceTargets};
@@ -17,7 +18,7 @@ use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions};
 use std::error::Error;
 
-/// Buffers that calls take in turn.
+/// Sets of buffers that calls cycle through.
 const SETS: usize = 4;
 const CALLS: usize = 10;
 const GROUPS: usize = 15;
@@ -77,7 +78,7 @@ fn tori(device: &CudaDevice, count: usize) -> Result<CudaGraph, Box<dyn Error>> 
     Ok(CudaGraph::new(device, &arrays)?)
 }
 
-/// Numbers in [-1, 1) without a pattern that could be faster than others.
+/// Pseudo-random numbers in [-1, 1).
 fn noise(device: &CudaDevice, count: usize, seed: u32) -> Result<DeviceBuffer<f32>, CudaError> {
     let mut state = seed.wrapping_mul(747_796_405).wrapping_add(1);
     let values: Vec<f32> = (0..count)
@@ -105,7 +106,7 @@ struct Bench {
     profile: bool,
 }
 
-/// What a call must move and compute at the least.
+/// The least that a call has to move and compute.
 #[derive(Clone, Copy, Default)]
 struct Work {
     bytes: f64,
@@ -113,7 +114,7 @@ struct Work {
 }
 
 impl Bench {
-    /// Median milliseconds of one call; `call` is told which set of buffers to take.
+    /// Median milliseconds of one call; `call` is given the number of a set of buffers.
     fn time(
         &mut self,
         mut call: impl FnMut(usize) -> Result<(), CudaError>,
@@ -150,7 +151,7 @@ impl Bench {
         );
     }
 
-    /// What the card reaches.
+    /// Measures the rates of a large copy and a large product.
     fn ceilings(&mut self) -> Result<(), CudaError> {
         self.copy = machine::cuda::copy_rate(&self.device)?;
         println!("copy: {:.0} GB/s", self.copy / 1e9);
@@ -185,7 +186,7 @@ impl Bench {
                 + 20.0 * graph.edge_count() as f64,
             operations: (graph.edge_count() * 2 * 80 * 5) as f64,
         };
-        // Features that start at other places are loaded by fewer channels at a time.
+        // Features at less aligned offsets are loaded with fewer channels at a time.
         for (first, channels) in [(0, 4), (2, 2), (1, 1)] {
             let time = self.time(|set| {
                 let x = x[set].view().slice(first..first + vertices * 80);

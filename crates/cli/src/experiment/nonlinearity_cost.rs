@@ -11,19 +11,19 @@ use gemcnn_nn::ProductMode;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Measure what the regular nonlinearity costs: the paper's table of time and memory.
+/// Measure the cost of the regular nonlinearity: the paper's table of time and memory.
 ///
-/// Trains the correspondence network at a batch of one mesh for a few steps without the nonlinearity and
-/// with several numbers of samples, and times the nonlinearity alone by matrices and by Fourier
-/// transforms. Leaves results.json and figures in OUT.
+/// Trains the correspondence network for a few steps with a batch of one mesh, without the nonlinearity and
+/// with several numbers of samples. Then times the nonlinearity alone, by matrices and by Fourier
+/// transforms. Writes results.json and figures to OUT.
 #[derive(Args)]
 pub struct NonlinearityCostCommand {
-    /// Directory for results and figures; runs/nonlinearity-cost, or runs/nonlinearity-cost-quick with
-    /// --quick, if not given.
+    /// Directory for results and figures [default: runs/nonlinearity-cost; with --quick
+    /// runs/nonlinearity-cost-quick]
     #[arg(long, value_name = "OUT")]
     out: Option<PathBuf>,
 
-    /// A trial of a few seconds on a small mesh.
+    /// Run a trial of a few seconds on a small mesh.
     #[arg(long)]
     quick: bool,
 

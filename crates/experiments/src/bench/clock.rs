@@ -1,20 +1,21 @@
-//! Repeated timing of a call, by the clock of the machine or of a GPU.
+//! Repeated timing of calls, by the wall clock or by events of a GPU.
 
 use gemcnn_kernels::cuda::Timer;
 use gemcnn_nn::{Device, NnError};
 use std::time::Instant;
 
-/// Fewest and most repeats.
+/// Minimum number of repeats.
 const FEWEST: usize = 3;
+/// Maximum number of repeats.
 const MOST: usize = 100;
-/// Calls before the first repeat on a GPU: they compile kernels, fill pools and record steps.
+/// Warm-up calls on a GPU: they compile kernels, fill memory pools and capture steps.
 const FIRST_CALLS: usize = 3;
-/// Repeats on a GPU are groups of calls that take this long together, so that the wait at the end of each
-/// group does not count.
+/// Duration of a group of calls. On a GPU a repeat is a group, so that the synchronisation at its end
+/// does not count.
 const GROUP_SECONDS: f64 = 2e-3;
 const LARGEST_GROUP: usize = 100;
 
-/// Seconds of one call.
+/// Seconds per call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Timing {
     pub median: f64,
@@ -22,7 +23,7 @@ pub(super) struct Timing {
     pub repeats: usize,
 }
 
-/// Measures the calls of one device.
+/// The clock of a device.
 #[derive(Debug)]
 pub(super) enum Clock {
     Wall,
@@ -48,7 +49,7 @@ impl Clock {
         }
     }
 
-    /// Repeats `call` for about `budget` seconds, at least three times; it is told its number.
+    /// Repeats `call` for about `budget` seconds, at least three times. It is given the number of the call.
     pub fn measure(
         &mut self,
         budget: f64,
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_numbered_and_the_first_is_not_counted() {
+    fn calls_are_numbered_and_the_first_is_a_warm_up() {
         let mut numbers = Vec::new();
         let call = |number| {
             numbers.push(number);
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_fails_ends_it() {
+    fn a_failing_call_ends_the_measurement() {
         let mut calls = 0;
         let failed = Clock::Wall.measure(1.0, |_| {
             calls += 1;

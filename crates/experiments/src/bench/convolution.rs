@@ -1,20 +1,22 @@
-//! One convolution by itself, on plain buffers.
+//! One convolution on plain buffers, without a tape.
 
 use super::work::LayerWork;
 use super::{Bench, Case, Row, graph_size, numbers};
 use gemcnn_kernels::Scratch;
 use gemcnn_kernels::cuda::{CudaGraph, DeviceBuffer};
-use gemcnn_kernels::gauge_conv::{self, GaugeConv};
-use gemcnn_nn::{CudaDevice, CudaError, Device, FeatureType, GraphBatch, NnError};
+use gemcnn_kernels::gauge_conv::{self, GaugeConv, Weights};
+use gemcnn_nn::{CudaDevice, CudaError, Device, FeatureType, HierarchyBatch, Levels, NnError};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// Sets of features that calls take in turn, so that they do not all stay in a cache; large ones do not anyway.
+/// Number of feature sets that successive calls cycle through, so that small inputs do not stay in a cache.
 const SETS: usize = 4;
+/// Inputs of at least this many vertices do not fit in a cache: one set is enough.
 const LARGE: usize = 100_000;
 
-/// Forward, and forward with backward, of `16x(0,1,2)` to the same.
-pub(super) fn rows(bench: &Bench, batch: &Arc<GraphBatch<f32>>) -> Result<[Row; 2], NnError> {
+/// Forward pass, and forward with backward pass, of `16x(0,1,2)` to the same.
+pub(super) fn rows(bench: &Bench, graphs: &Arc<HierarchyBatch<f32>>) -> Result<[Row; 2], NnError> {
+    let batch = Levels::from(&**graphs).graph()?;
     let hidden = FeatureType::uniform(16, 2);
     let op = GaugeConv::new(hidden.clone(), hidden);
     let (layer, size) = (LayerWork::convolution(&op), graph_size(batch));
@@ -26,7 +28,7 @@ pub(super) fn rows(bench: &Bench, batch: &Arc<GraphBatch<f32>>) -> Result<[Row; 
     let mut convolution = convolution(
         &op,
         &bench.device,
-        batch,
+        graphs,
         counts.map(numbers),
         vec![(rows(&op.input), rows(&op.output)); sets],
     )?;
@@ -46,58 +48,70 @@ pub(super) fn rows(bench: &Bench, batch: &Arc<GraphBatch<f32>>) -> Result<[Row; 
     ])
 }
 
-/// A convolution on a device with all its buffers: weights for neighbours, for the vertex itself, and as bias,
-/// and sets of an input and a gradient of the output each.
+/// Allocates a convolution on the finest graph, on a device. `weights` are neighbour weights, self weights and biases; each of
+/// `sets` is an input and a gradient of the output.
 ///
 /// # Errors
 /// Too little memory on a GPU.
 pub fn convolution(
     op: &GaugeConv,
     device: &Device,
-    batch: &Arc<GraphBatch<f32>>,
+    graphs: &Arc<HierarchyBatch<f32>>,
     weights: [Vec<f32>; 3],
     sets: Vec<(Vec<f32>, Vec<f32>)>,
 ) -> Result<Box<dyn Convolution>, NnError> {
     Ok(match device {
-        Device::Cpu => Box::new(OnCpu::new(op, batch, weights, sets)),
-        Device::Cuda(device) => Box::new(OnCuda::new(op, device, batch, weights, sets)?),
+        Device::Cpu => {
+            let Ok(buffers) = Buffers::new(weights, sets, Ok::<_, Infallible>);
+            Box::new(OnCpu {
+                op: op.clone(),
+                graphs: Arc::clone(graphs),
+                buffers,
+                scratch: Scratch::new(),
+            })
+        }
+        Device::Cuda(device) => Box::new(OnCuda {
+            op: op.clone(),
+            graph: CudaGraph::new(device, Levels::from(&**graphs).graph()?.arrays())?,
+            buffers: Buffers::new(weights, sets, |values| device.upload(&values))?,
+            device: device.clone(),
+        }),
     })
 }
 
-/// A convolution with all its buffers on some device.
+/// A convolution with all its buffers on a device.
 pub trait Convolution {
-    /// Of one set of features.
+    /// Runs the forward pass on one set of features.
     ///
     /// # Errors
     /// Buffers that do not fit, or work on a GPU that failed.
     fn forward(&mut self, set: usize) -> Result<(), NnError>;
 
-    /// Of the same set.
+    /// Runs the backward pass on one set of features.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
     fn backward(&mut self, set: usize) -> Result<(), NnError>;
 
-    /// What was computed of a set.
+    /// Reads the results of one set.
     ///
     /// # Errors
     /// Work on a GPU that failed.
     fn results(&self, set: usize) -> Result<ConvolutionResults, NnError>;
 }
 
-/// What a convolution and its backward pass give.
+/// Results of a convolution and its backward pass.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConvolutionResults {
-    /// The output.
+    /// Output.
     pub y: Vec<f32>,
-    /// Gradient by the input.
+    /// Gradient of the input.
     pub dx: Vec<f32>,
-    /// Gradients by the weights (for neighbours, for the vertex itself, and of the bias), summed over all
-    /// backward passes.
+    /// Gradients of neighbour weights, self weights and biases, summed over all backward passes.
     pub weights: [Vec<f32>; 3],
 }
 
-/// Features of one set in buffers of a device.
+/// The buffers of one set of features.
 struct Set<B> {
     x: B,
     y: B,
@@ -151,60 +165,42 @@ impl<B> Buffers<B> {
     }
 }
 
-struct OnCpu {
-    op: GaugeConv,
-    batch: Arc<GraphBatch<f32>>,
-    buffers: Buffers<Vec<f32>>,
-    scratch: Scratch<f32>,
+fn weights<S>([neighbour, self_term, bias]: [S; 3]) -> Weights<S> {
+    Weights {
+        neighbour,
+        self_term,
+        bias,
+    }
 }
 
-impl OnCpu {
-    fn new(
-        op: &GaugeConv,
-        batch: &Arc<GraphBatch<f32>>,
-        weights: [Vec<f32>; 3],
-        sets: Vec<(Vec<f32>, Vec<f32>)>,
-    ) -> Self {
-        let Ok(buffers) = Buffers::new(weights, sets, Ok::<_, Infallible>);
-        Self {
-            buffers,
-            op: op.clone(),
-            batch: Arc::clone(batch),
-            scratch: Scratch::new(),
-        }
-    }
+struct OnCpu {
+    op: GaugeConv,
+    graphs: Arc<HierarchyBatch<f32>>,
+    buffers: Buffers<Vec<f32>>,
+    scratch: Scratch<f32>,
 }
 
 impl Convolution for OnCpu {
     fn forward(&mut self, set: usize) -> Result<(), NnError> {
         let Set { x, y, .. } = &mut self.buffers.sets[set];
-        let [neighbour, self_term, bias] = &self.buffers.weights;
-        let weights = gauge_conv::Weights {
-            neighbour,
-            self_term,
-            bias,
-        };
-        let graph = self.batch.arrays();
+        let weights = weights(self.buffers.weights.each_ref().map(Vec::as_slice));
+        let graph = Levels::from(&*self.graphs).graph()?.arrays();
         gauge_conv::forward(&self.op, graph, x, weights, y, &mut self.scratch)?;
         Ok(())
     }
 
     fn backward(&mut self, set: usize) -> Result<(), NnError> {
-        let Set { x, dy, dx, .. } = &mut self.buffers.sets[set];
-        let [neighbour, self_term, bias] = &self.buffers.weights;
-        let weights = gauge_conv::Weights {
-            neighbour,
-            self_term,
-            bias,
-        };
-        let [neighbour, self_term, bias] = &mut self.buffers.gradients;
-        let gradients = gauge_conv::WeightGradients {
-            neighbour,
-            self_term,
-            bias,
-        };
-        let (op, graph, scratch) = (&self.op, self.batch.arrays(), &mut self.scratch);
-        gauge_conv::backward(op, graph, x, weights, dy, Some(dx), gradients, scratch)?;
+        let Buffers {
+            sets,
+            weights: values,
+            gradients,
+        } = &mut self.buffers;
+        let Set { x, dy, dx, .. } = &mut sets[set];
+        let values = weights(values.each_ref().map(Vec::as_slice));
+        let gradients = weights(gradients.each_mut().map(Vec::as_mut_slice));
+        let graph = Levels::from(&*self.graphs).graph()?.arrays();
+        let (op, scratch) = (&self.op, &mut self.scratch);
+        gauge_conv::backward(op, graph, x, values, dy, Some(dx), gradients, scratch)?;
         Ok(())
     }
 
@@ -223,56 +219,27 @@ struct OnCuda {
     buffers: Buffers<DeviceBuffer<f32>>,
 }
 
-impl OnCuda {
-    fn new(
-        op: &GaugeConv,
-        device: &CudaDevice,
-        batch: &GraphBatch<f32>,
-        weights: [Vec<f32>; 3],
-        sets: Vec<(Vec<f32>, Vec<f32>)>,
-    ) -> Result<Self, CudaError> {
-        let upload = |values: Vec<f32>| device.upload(&values);
-        Ok(Self {
-            graph: CudaGraph::new(device, batch.arrays())?,
-            buffers: Buffers::new(weights, sets, upload)?,
-            device: device.clone(),
-            op: op.clone(),
-        })
-    }
-}
-
 impl Convolution for OnCuda {
     fn forward(&mut self, set: usize) -> Result<(), NnError> {
         let Set { x, y, .. } = &mut self.buffers.sets[set];
-        let [neighbour, self_term, bias] = self.buffers.weights.each_ref().map(DeviceBuffer::view);
-        let weights = gauge_conv::cuda::Weights {
-            neighbour,
-            self_term,
-            bias,
-        };
+        let weights = weights(self.buffers.weights.each_ref().map(DeviceBuffer::view));
         let (op, graph, y) = (&self.op, &self.graph, y.view_mut());
         gauge_conv::cuda::forward(&self.device, op, graph, x.view(), weights, y)?;
         Ok(())
     }
 
     fn backward(&mut self, set: usize) -> Result<(), NnError> {
-        let Set { x, dy, dx, .. } = &mut self.buffers.sets[set];
-        let [neighbour, self_term, bias] = self.buffers.weights.each_ref().map(DeviceBuffer::view);
-        let weights = gauge_conv::cuda::Weights {
-            neighbour,
-            self_term,
-            bias,
-        };
-        let [neighbour, self_term, bias] =
-            (self.buffers.gradients.each_mut()).map(DeviceBuffer::view_mut);
-        let gradients = gauge_conv::cuda::WeightGradients {
-            neighbour,
-            self_term,
-            bias,
-        };
+        let Buffers {
+            sets,
+            weights: values,
+            gradients,
+        } = &mut self.buffers;
+        let Set { x, dy, dx, .. } = &mut sets[set];
+        let values = weights(values.each_ref().map(DeviceBuffer::view));
+        let gradients = weights(gradients.each_mut().map(DeviceBuffer::view_mut));
         let (device, op, graph) = (&self.device, &self.op, &self.graph);
         let (x, dy, dx) = (x.view(), dy.view(), Some(dx.view_mut()));
-        gauge_conv::cuda::backward(device, op, graph, x, weights, dy, dx, gradients)?;
+        gauge_conv::cuda::backward(device, op, graph, x, values, dy, dx, gradients)?;
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What a bench runs on, and what that machine reaches.
+//! The machine of a benchmark and its limits.
 
 use super::Work;
 use gemcnn_kernels::machine;
@@ -7,34 +7,34 @@ use gemcnn_tasks::TaskError;
 use serde::Serialize;
 use std::fs;
 
-/// The machine of a bench.
+/// The machine of a benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Machine {
-    /// Model of the processor, where the system tells it.
+    /// Model of the processor, if the system reports it.
     pub cpu: Option<String>,
     /// Processors that this process may use.
     pub cores: usize,
-    /// Threads that compute.
+    /// Worker threads.
     pub threads: usize,
-    /// The GPU, if the bench runs on one.
+    /// The GPU, if the benchmark runs on one.
     pub gpu: Option<Gpu>,
 }
 
-/// A GPU and what drives it.
+/// A GPU and its driver.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Gpu {
     /// Name of the card.
     pub name: String,
-    /// Version of the driver, where the system tells it.
+    /// Version of the driver, if the system reports it.
     pub driver: Option<String>,
-    /// Newest version of CUDA that the driver supports.
+    /// Latest CUDA version that the driver supports.
     pub cuda: String,
     /// Bytes of memory on the card.
     pub memory_bytes: usize,
 }
 
 impl Machine {
-    /// This machine, with a GPU if that is the device.
+    /// Describes this machine, with the GPU if `device` is one.
     pub fn new(device: &Device) -> Self {
         let cores = std::thread::available_parallelism();
         Self {
@@ -64,28 +64,28 @@ impl Gpu {
     }
 }
 
-/// The processor in the text of `/proc/cpuinfo`.
+/// Finds the processor in the text of `/proc/cpuinfo`.
 fn model_name(text: &str) -> Option<String> {
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     let (_, name) = fields.find(|(key, _)| key.trim() == "model name")?;
     Some(name.trim().to_owned())
 }
 
-/// Rates that a device reaches in the same run, which work is compared with.
+/// Rates of a device, measured in the same run: the limits that work is compared with.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Limits {
     /// The device: `cpu` or `cuda:N`.
     pub device: String,
-    /// How products are made: `f32` or `tf32`.
+    /// Precision of matrix products: `f32` or `tf32`.
     pub matmul: &'static str,
-    /// Bytes per second, read and written together, of a large copy.
+    /// Bytes per second of a large copy, reads and writes together.
     pub copy_bytes_per_s: f64,
     /// Operations per second of a large square product.
     pub product_flops_per_s: f64,
 }
 
 impl Limits {
-    /// Measures them.
+    /// Measures the limits.
     ///
     /// # Errors
     /// Work on a GPU that failed, or too little memory.
@@ -108,7 +108,7 @@ impl Limits {
         })
     }
 
-    /// The least seconds that work can take: those of its bytes or of its products, whatever is longer.
+    /// Least time for some work in seconds: that of its bytes or of its products, whichever is longer.
     pub fn seconds(&self, work: Work) -> f64 {
         let copy = work.bytes as f64 / self.copy_bytes_per_s;
         let product = work.flops as f64 / self.product_flops_per_s;
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_processor_is_found_in_what_the_system_says() {
+    fn the_processor_is_found() {
         let text =
             "processor\t: 0\nmodel\t\t: 143\nmodel name\t: Some CPU @ 2.80GHz\nflags : a b\n";
         assert_eq!(model_name(text).as_deref(), Some("Some CPU @ 2.80GHz"));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearer_limit_counts() {
+    fn the_tighter_limit_counts() {
         let limits = Limits {
             device: "cpu".into(),
             matmul: "f32",

@@ -1,19 +1,19 @@
-//! The most memory that work takes.
+//! Peak memory.
 
 use gemcnn_nn::Device;
 use std::fs;
 
-/// Watches memory from its making on.
+/// Watches the peak memory of a device.
 #[derive(Debug)]
 pub struct PeakMemory {
     device: Device,
 }
 
 impl PeakMemory {
-    /// Makes what is in use now the peak, so far as the system allows it.
+    /// Resets the peak to the memory in use now, if the system allows it.
     pub fn watch(device: &Device) -> Self {
         match device {
-            // Where this cannot be written, the peak is that of the process so far.
+            // If this cannot be written, the peak is that of the whole process so far.
             Device::Cpu => drop(fs::write("/proc/self/clear_refs", "5")),
             Device::Cuda(device) => device.reset_peak_memory(),
         }
@@ -22,7 +22,8 @@ impl PeakMemory {
         }
     }
 
-    /// Bytes: of the whole process on the CPU, where the system tells it, and of the device's pool on a GPU.
+    /// Peak in bytes: of the whole process on the CPU, if the system reports it, and of the memory pool on a
+    /// GPU.
     pub fn bytes(&self) -> Option<usize> {
         match &self.device {
             Device::Cpu => resident_peak(&fs::read_to_string("/proc/self/status").ok()?),
@@ -31,7 +32,7 @@ impl PeakMemory {
     }
 }
 
-/// The largest resident size in the text of `/proc/self/status`.
+/// Finds the peak resident size in the text of `/proc/self/status`.
 fn resident_peak(text: &str) -> Option<usize> {
     let size = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kibibytes: usize = size.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_peak_is_found_in_what_the_system_says() {
+    fn the_peak_is_found() {
         let text = "Name:\tgemcnn\nVmPeak:\t  999 kB\nVmHWM:\t  141312 kB\nVmRSS:\t 12 kB\n";
         assert_eq!(resident_peak(text), Some(141_312 * 1024));
         assert_eq!(resident_peak("Name:\tgemcnn\n"), None);
@@ -51,7 +52,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn memory_that_is_used_shows() {
+    fn used_memory_is_reported() {
         let watch = PeakMemory::watch(&Device::Cpu);
         let before = watch.bytes().unwrap();
         let touched = std::hint::black_box(vec![1u8; 64 << 20]);

@@ -1,8 +1,8 @@
-//! Measuring speed: from geometry to whole training steps, beside what the machine itself reaches.
+//! Benchmark: from geometry to whole training steps.
 //!
-//! Every row is one piece of work with its time, the bytes and operations that it cannot do without
-//! ([`Work`]), and how near that comes to the machine's own rates in a large copy and a large product
-//! ([`Limits`]).
+//! Every row is one piece of work with its time, the least number of bytes and operations that it needs
+//! ([`Work`]), and the fraction of the machine's limit that it reaches: the rates of a large copy and of a
+//! large matrix product ([`Limits`]), measured in the same run.
 
 mod clock;
 mod convolution;
@@ -18,28 +18,30 @@ pub use work::Work;
 
 use clock::{Clock, Timing};
 use gemcnn_mesh::shapes::{Cells, torus};
-use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh};
-use gemcnn_nn::{Device, GraphBatch, NnError};
+use gemcnn_mesh::{GaugeGraph, GeometryOptions, Hierarchy, Mesh};
+use gemcnn_nn::{Device, GraphBatch, HierarchyBatch, NnError};
 use gemcnn_tasks::TaskError;
+use gemcnn_tasks::data::Preparation;
+use gemcnn_tasks::models::{Model, UNetModel};
 use gemcnn_view::plot::{Axis, Chart, Panel, Series};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
 
-/// How much is measured.
+/// How much to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Extent {
-    /// One mesh, few repeats: some seconds.
+    /// One mesh and few repeats: some seconds.
     Quick,
-    /// One mesh and eight: less than a minute on two cores.
+    /// Batches of one and of eight meshes: about a minute on two cores.
     #[default]
     Standard,
-    /// Also meshes of 1e3 to 1e6 vertices, and 1e7 on a GPU, which takes 20 GB of main memory or more.
+    /// Also meshes of 1e3 to 1e6 vertices, and of 1e7 on a GPU, which needs at least 20 GB of main memory.
     Large,
 }
 
 impl Extent {
-    /// Seconds to spend on a row.
+    /// Seconds for a row.
     fn budget(self) -> f64 {
         match self {
             Self::Quick => 0.2,
@@ -47,7 +49,7 @@ impl Extent {
         }
     }
 
-    /// Numbers of meshes that batches are made of.
+    /// Batch sizes.
     fn batches(self) -> &'static [usize] {
         match self {
             Self::Quick => &[1],
@@ -55,7 +57,7 @@ impl Extent {
         }
     }
 
-    /// Segments around and along meshes of growing size: near 1e3 to 1e6 vertices, and 1e7 on a GPU.
+    /// Segments of tori of about 1e3 to 1e6 vertices, and 1e7 on a GPU.
     fn growing_tori(self, device: &Device) -> &'static [(usize, usize)] {
         const TORI: [(usize, usize); 5] =
             [(50, 20), (160, 63), (500, 200), (1582, 632), (5000, 2000)];
@@ -67,7 +69,7 @@ impl Extent {
     }
 }
 
-/// What is measured.
+/// The kinds of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Case {
@@ -79,9 +81,13 @@ pub enum Case {
     ConvolutionForwardBackward,
     /// A training step of the correspondence network: forward, backward and Adam.
     TrainingStep,
-    /// The same on a GPU, recorded once and replayed.
+    /// The same on a GPU, captured once as a CUDA graph and replayed.
     ReplayedTrainingStep,
-    /// Six convolutions `16x(0,1,2)`, each with a nonlinearity, forward alone.
+    /// A training step of the default U-net for correspondence.
+    UnetTrainingStep,
+    /// The same on a GPU, captured once as a CUDA graph and replayed.
+    ReplayedUnetTrainingStep,
+    /// The forward pass of six convolutions `16x(0,1,2)`, each with a nonlinearity.
     Inference,
 }
 
@@ -93,6 +99,8 @@ impl fmt::Display for Case {
             Self::ConvolutionForwardBackward => "convolution, forward + backward",
             Self::TrainingStep => "training step",
             Self::ReplayedTrainingStep => "training step, replayed",
+            Self::UnetTrainingStep => "U-net training step",
+            Self::ReplayedUnetTrainingStep => "U-net training step, replayed",
             Self::Inference => "inference, 6 layers",
         })
     }
@@ -101,32 +109,32 @@ impl fmt::Display for Case {
 /// One measured piece of work.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// What it is.
+    /// Kind of work.
     pub work: Case,
-    /// Where it ran: `cpu` or `cuda:N`.
+    /// Device: `cpu` or `cuda:N`.
     pub device: String,
-    /// Vertices of all meshes together.
+    /// Vertices of all meshes of the batch.
     pub vertices: usize,
-    /// How often it was timed; on a GPU each time is the mean of a group of calls.
+    /// Number of timings. On a GPU each is the mean of a group of calls.
     pub repeats: usize,
     /// Median of the times.
     pub median_ms: f64,
-    /// Least of the times.
+    /// Minimum of the times.
     pub minimum_ms: f64,
-    /// Median time of one vertex.
+    /// Median time per vertex.
     pub ns_per_vertex: f64,
-    /// Bytes that have to be moved.
+    /// Least number of bytes to move; 0 if not counted.
     pub bytes: u64,
-    /// Operations that have to be made.
+    /// Least number of operations; 0 if not counted.
     pub flops: u64,
-    /// Such bytes per second, in the median.
+    /// Bytes per second at the median time.
     pub bytes_per_s: f64,
-    /// Such operations per second, in the median.
+    /// Operations per second at the median time.
     pub flops_per_s: f64,
-    /// The least time that the machine's own rates allow, as a part of the median.
+    /// Least time that the limits of the machine allow, as a fraction of the median.
     pub limit_fraction: f64,
-    /// For training steps, the most memory in use: of the process on the CPU, where the system tells it, and of
-    /// the device's pool on a GPU.
+    /// Peak memory of training steps: of the process on the CPU, if the system reports it, and of the memory
+    /// pool on a GPU.
     pub peak_bytes: Option<usize>,
 }
 
@@ -151,22 +159,21 @@ impl Row {
     }
 }
 
-/// All that a bench measured.
+/// Results of a benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// Version of this library.
     pub version: &'static str,
-    /// What it ran on.
+    /// The machine.
     pub machine: Machine,
-    /// What each device reaches: the CPU, and the GPU if there is one.
+    /// Limits of each device: the CPU, and the GPU if one is measured.
     pub limits: Vec<Limits>,
-    /// One for each piece of work.
+    /// One row for each piece of work.
     pub rows: Vec<Row>,
 }
 
 impl Report {
-    /// Time of one vertex over the number of vertices: a level line is work that grows with the mesh and no
-    /// faster.
+    /// A plot of the time per vertex against the number of vertices. A horizontal line means linear time.
     pub fn figure(&self) -> Chart {
         let panel = Panel::new(
             format!("{}, {} threads", self.name(), self.machine.threads),
@@ -190,14 +197,14 @@ impl Report {
         Chart::new("Time per vertex over the size of the mesh").panel(panel)
     }
 
-    /// What the networks ran on.
+    /// Name of the device that ran the networks.
     fn name(&self) -> &str {
         let gpu = self.machine.gpu.as_ref().map(|gpu| gpu.name.as_str());
         gpu.or(self.machine.cpu.as_deref()).unwrap_or("CPU")
     }
 }
 
-/// Measures geometry on the CPU, and everything else on the device, with products in its mode.
+/// Measures geometry on the CPU, and everything else on `device`, with matrix products in its present mode.
 ///
 /// # Errors
 /// Work on a GPU that failed, or too little memory there.
@@ -209,11 +216,14 @@ pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
         Device::Cpu => cpu.clone(),
         Device::Cuda(_) => Bench::new(device, extent)?,
     };
+    let hierarchy = hierarchy(&mesh)?;
     for &meshes in extent.batches() {
-        let batch = Arc::new(GraphBatch::<f32>::new(vec![&graph; meshes])?);
-        rows.extend(convolution::rows(&bench, &batch)?);
-        rows.push(network::inference(&bench, &batch)?);
-        rows.extend(network::training_steps(&bench, batch)?);
+        let graphs = Arc::new(HierarchyBatch::from(GraphBatch::new(vec![&graph; meshes])?));
+        rows.extend(convolution::rows(&bench, &graphs)?);
+        rows.push(network::inference(&bench, &graphs)?);
+        rows.extend(network::correspondence_steps(&bench, graphs)?);
+        let hierarchies = HierarchyBatch::new(vec![&*hierarchy; meshes])?;
+        rows.extend(network::unet_steps(&bench, hierarchies.into())?);
     }
     for &(around, along) in extent.growing_tori(device) {
         let mesh = closed_mesh(around, along)?;
@@ -221,10 +231,10 @@ pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
         if bench.device == Device::Cpu {
             rows.push(geometry(&cpu, &mesh, &graph)?);
         }
-        let batch = Arc::new(GraphBatch::<f32>::new([&graph])?);
+        let graphs = Arc::new(HierarchyBatch::from(GraphBatch::new([&graph])?));
         drop((mesh, graph));
-        rows.extend(convolution::rows(&bench, &batch)?);
-        rows.push(network::inference(&bench, &batch)?);
+        rows.extend(convolution::rows(&bench, &graphs)?);
+        rows.push(network::inference(&bench, &graphs)?);
     }
     let mut limits = vec![cpu.limits];
     if bench.device != Device::Cpu {
@@ -238,7 +248,7 @@ pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
     })
 }
 
-/// Where to measure, and how long.
+/// The device, its limits and the time for a row.
 #[derive(Debug, Clone)]
 struct Bench {
     device: Device,
@@ -256,7 +266,7 @@ impl Bench {
         })
     }
 
-    /// Times `call`, which is told its number.
+    /// Times `call`, which is given its number.
     fn row(
         &self,
         case: Case,
@@ -278,7 +288,17 @@ fn body() -> Result<(Mesh, GaugeGraph), TaskError> {
 
 fn closed_mesh(around: usize, along: usize) -> Result<Mesh, TaskError> {
     torus(around, along, 1.0, 0.4, Cells::Triangles)
-        .map_err(|error| TaskError::setting("mesh of the bench", error.to_string()))
+        .map_err(|error| TaskError::setting("benchmark mesh", error.to_string()))
+}
+
+/// The coarser graphs that the U-net needs.
+fn hierarchy(mesh: &Mesh) -> Result<Arc<Hierarchy>, TaskError> {
+    let preparation = Preparation {
+        hierarchy: UNetModel::default().hierarchy(),
+        ..Preparation::default()
+    };
+    let prepared = preparation.prepare("torus", mesh)?;
+    (prepared.hierarchy).ok_or_else(|| TaskError::setting("hierarchy", "the U-net has none"))
 }
 
 fn gauge_graph(mesh: &Mesh) -> Result<GaugeGraph, NnError> {
@@ -300,7 +320,7 @@ fn graph_size(batch: &GraphBatch<f32>) -> work::GraphSize {
     }
 }
 
-/// Numbers in [-1, 1] that are not all alike.
+/// Varied numbers in [-1, 1].
 fn numbers(count: usize) -> Vec<f32> {
     let number = |place: usize| ((place * 7919) % 1009) as f32 / 504.0 - 1.0;
     (0..count).map(number).collect()
@@ -311,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_how_near_the_limit_is() {
+    fn a_row_gives_its_fraction_of_the_limit() {
         let limits = Limits {
             device: "cpu".into(),
             matmul: "f32",
@@ -328,7 +348,7 @@ mod tests {
             repeats: 5,
         };
         let row = Row::new(Case::ConvolutionForward, &limits, 1000, work, timing);
-        // The product takes 2 ms at the least, the copy 1 ms.
+        // The product needs at least 2 ms, the copy 1 ms.
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9 * b;
         assert!(near(row.limit_fraction, 0.5), "{row:?}");
         assert!(near(row.bytes_per_s, 2.5e8) && near(row.flops_per_s, 5e10));

@@ -1,25 +1,23 @@
-//! What a piece of work must move and compute at the least, counted from its sizes.
+//! The least that a piece of work has to move and compute, counted from its sizes.
 //!
-//! Operations are those of the matrix products that decide the speed, two for each multiply-add; sums over
-//! neighbours, nonlinearities and normalisations are left out. Bytes are those that have to come from or
-//! go to memory once, in f32: for each layer the rows of its input and output, its weights, and for
-//! convolutions the edges. What is computed on the way and could stay near (gathered neighbours, logits) is
-//! left out.
+//! Operations are those of the matrix products, two for each multiply-add. Sums over neighbours,
+//! nonlinearities and normalisations are not counted. Bytes are those that memory has to deliver or take
+//! once, in f32: for each layer the rows of its input and output, its weights, and the edges if it is a
+//! convolution. Intermediate values that can stay in a cache (gathered neighbours, logits) are not counted.
 
 use gemcnn_kernels::gauge_conv::GaugeConv;
-use gemcnn_kernels::self_map::SelfMap;
+use gemcnn_kernels::self_map;
 use gemcnn_mesh::{Frame, GaugeGraph, Mesh};
-use gemcnn_nn::layers::{Kernel, Nonlinearity, ResidualBlockConfig};
-use gemcnn_nn::{ConvConfig, FeatureType, LayerConfig, NetworkConfig, irrep_dimension};
-use gemcnn_tasks::TaskError;
+use gemcnn_nn::{FeatureType, irrep_dimension};
+use gemcnn_tasks::models::GemModel;
 use std::ops::Add;
 
-/// Bytes that have to be moved, and operations that have to be made.
+/// Bytes to move and operations to compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Work {
     /// Bytes read and written.
     pub bytes: u64,
-    /// Operations of products, two for each multiply-add.
+    /// Operations of matrix products, two for each multiply-add.
     pub flops: u64,
 }
 
@@ -48,30 +46,32 @@ const EDGE: u64 = 4 + 4 * NUMBER;
 /// all but the gradient.
 const ADAM: u64 = 7;
 
-/// The sizes of a graph.
+/// Sizes of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GraphSize {
     pub vertices: u64,
     pub edges: u64,
 }
 
-/// What one layer has to do.
+/// The work of one layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct LayerWork {
-    /// Numbers that are read and written for each vertex.
+    /// Numbers read for each vertex.
     inputs: u64,
+    /// Numbers written for each vertex.
     outputs: u64,
     weights: u64,
     /// Multiply-adds for each vertex.
     products: u64,
     reads_edges: bool,
-    /// Whether its input is data, of which nobody wants the gradient.
+    /// True if its input is data, which needs no gradient.
     on_data: bool,
 }
 
 impl LayerWork {
-    /// Each order of the output is the product of its weights with the sums of the neighbours over the
-    /// cosine and, above order 0, the sine of that order, and with the vertex's own features of that order.
+    /// A gauge convolution. Each output order is a product of weights with the neighbour sums (weighted by
+    /// the cosine and, above order 0, the sine of that order) and with the vertex's own features of that
+    /// order.
     pub fn convolution(op: &GaugeConv) -> Self {
         let products = op.output.orders().map(|(order, _)| {
             let neighbours = op.rings * irrep_dimension(order) * op.input.dimension();
@@ -92,23 +92,18 @@ impl LayerWork {
         }
     }
 
-    /// The way around the convolutions of a residual block. Its result is added to theirs in place, so it
-    /// is not counted as written.
-    fn way_around(input: &FeatureType, output: &FeatureType) -> Self {
+    /// The skip connection of a residual block. Its result is added to that of the convolutions in place,
+    /// so it is not counted as written.
+    fn skip(input: &FeatureType, output: &FeatureType) -> Self {
         let mut layer = Self {
             inputs: input.dimension() as u64,
             ..Self::default()
         };
         if input != output {
-            let map = SelfMap {
-                input: input.clone(),
-                output: output.clone(),
-                bias: false,
-            };
             let products = output
                 .orders()
                 .map(|(order, _)| output.range(order).len() * input.range(order).len());
-            layer.weights = map.parameter_count() as u64;
+            layer.weights = self_map::parameter_count(input, output) as u64;
             layer.products = products.sum::<usize>() as u64;
         }
         layer
@@ -124,11 +119,11 @@ impl LayerWork {
         }
     }
 
-    /// A function of each vertex by itself, with a normalisation or not.
-    fn pointwise(input: &FeatureType, output: &FeatureType) -> Self {
+    /// A function of each number by itself.
+    fn pointwise(width: usize) -> Self {
         Self {
-            inputs: input.dimension() as u64,
-            outputs: output.dimension() as u64,
+            inputs: width as u64,
+            outputs: width as u64,
             ..Self::default()
         }
     }
@@ -149,8 +144,8 @@ impl LayerWork {
         }
     }
 
-    /// Reads input, gradient of the output, weights and edges; writes the gradients of the input, if it is
-    /// wanted, and of the weights. One product for each of these gradients.
+    /// Reads input, gradient of the output, weights and edges; writes the gradient of the weights, and that
+    /// of the input unless it is data. One product for each gradient.
     pub fn backward(&self, graph: GraphSize) -> Work {
         let gradients = if self.on_data { 1 } else { 2 };
         let rows = graph.vertices * (gradients * self.inputs + self.outputs);
@@ -161,133 +156,75 @@ impl LayerWork {
     }
 }
 
-/// The work of a network, layer by layer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NetworkWork {
-    layers: Vec<LayerWork>,
-}
-
-impl NetworkWork {
-    /// # Errors
-    /// Layers that are not counted: pooling, normalisation by itself, and kernels that are not gauge
-    /// equivariant.
-    pub fn new(config: &NetworkConfig) -> Result<Self, TaskError> {
-        let mut kind = config.input().clone();
-        let mut layers = Vec::new();
-        for layer in config.layers() {
-            let on_data = layers.is_empty();
-            kind = add_layer(&mut layers, layer, kind, on_data)?;
-        }
-        Ok(Self { layers })
-    }
-
-    /// A pass without gradients.
-    pub fn inference(&self, graph: GraphSize) -> Work {
-        self.layers.iter().map(|layer| layer.forward(graph)).sum()
-    }
-
-    /// Forward and backward pass of a classification of each vertex, and Adam. The last layer gives
-    /// logits, which are not counted as written or read.
-    pub fn classification_step(&self, graph: GraphSize) -> Work {
-        let layers = self.layers.iter().enumerate().map(|(place, &layer)| {
-            let outputs = match place + 1 == self.layers.len() {
-                true => 0,
-                false => layer.outputs,
-            };
-            LayerWork { outputs, ..layer }
-        });
-        let weights: u64 = self.layers.iter().map(|layer| layer.weights).sum();
-        let passes: Work = layers
-            .map(|layer| layer.forward(graph) + layer.backward(graph))
-            .sum();
-        let optimiser = Work {
-            bytes: NUMBER * ADAM * weights,
-            flops: 0,
-        };
-        passes + optimiser
-    }
-}
-
-/// Adds the parts of a layer and gives the type that comes out of it.
-fn add_layer(
-    layers: &mut Vec<LayerWork>,
-    layer: &LayerConfig,
-    input: FeatureType,
-    on_data: bool,
-) -> Result<FeatureType, TaskError> {
-    let convolution = |conv: &ConvConfig, input: &FeatureType, output: &FeatureType, on_data| {
-        if conv.kernel != Kernel::Gauge {
-            return Err(not_counted(
-                "convolutions without a gauge equivariant kernel",
-            ));
-        }
-        let op = GaugeConv {
-            rings: conv.rings,
-            ..GaugeConv::new(input.clone(), output.clone())
-        };
-        Ok(LayerWork {
-            on_data,
-            ..LayerWork::convolution(&op)
-        })
+/// The layers of the correspondence network.
+pub(super) fn correspondence_layers(
+    model: &GemModel,
+    input: &FeatureType,
+    classes: usize,
+) -> Vec<LayerWork> {
+    let hidden = FeatureType::uniform(model.channels, model.band_limit);
+    let mut types = vec![input.clone()];
+    types.extend(vec![hidden.clone(); model.blocks - 1]);
+    types.push(FeatureType::scalars(model.scalars));
+    let convolution = |input: &FeatureType, output: &FeatureType| {
+        LayerWork::convolution(&GaugeConv::new(input.clone(), output.clone()))
     };
-    let nonlinearity = |act: &Nonlinearity, output: &FeatureType| {
-        (*act != Nonlinearity::None).then(|| LayerWork::pointwise(&act.input(output), output))
+    let mut layers = Vec::new();
+    for (index, ends) in types.windows(2).enumerate() {
+        let [input, output] = [&ends[0], &ends[1]];
+        let on_data = index == 0;
+        layers.extend([
+            LayerWork {
+                on_data,
+                ..convolution(input, &hidden)
+            },
+            LayerWork::pointwise(hidden.dimension()),
+            convolution(&hidden, output),
+            LayerWork {
+                on_data,
+                ..LayerWork::skip(input, output)
+            },
+            LayerWork::pointwise(output.dimension()),
+        ]);
+    }
+    // Between the linear layers of the head there are an activation and a dropout.
+    layers.extend([
+        LayerWork::linear(model.scalars, model.head),
+        LayerWork::pointwise(model.head),
+        LayerWork::pointwise(model.head),
+        LayerWork::linear(model.head, classes),
+    ]);
+    layers
+}
+
+/// A forward pass of several convolutions of one type, each with a nonlinearity.
+pub(super) fn inference(convolutions: usize, kind: &FeatureType, graph: GraphSize) -> Work {
+    let convolution = LayerWork::convolution(&GaugeConv::new(kind.clone(), kind.clone()));
+    let layers = [convolution, LayerWork::pointwise(kind.dimension())];
+    let one: Work = layers.iter().map(|layer| layer.forward(graph)).sum();
+    std::iter::repeat_n(one, convolutions).sum()
+}
+
+/// Forward and backward pass of a classification of each vertex, and Adam. The last layer gives logits,
+/// which are not counted as written or read.
+pub(super) fn classification_step(layers: &[LayerWork], graph: GraphSize) -> Work {
+    let passes = layers.iter().enumerate().map(|(place, &layer)| {
+        let outputs = match place + 1 == layers.len() {
+            true => 0,
+            false => layer.outputs,
+        };
+        let layer = LayerWork { outputs, ..layer };
+        layer.forward(graph) + layer.backward(graph)
+    });
+    let weights: u64 = layers.iter().map(|layer| layer.weights).sum();
+    let optimiser = Work {
+        bytes: NUMBER * ADAM * weights,
+        flops: 0,
     };
-    Ok(match layer {
-        LayerConfig::Conv { output, conv } => {
-            layers.push(convolution(conv, &input, output, on_data)?);
-            output.clone()
-        }
-        LayerConfig::Residual {
-            output,
-            middle,
-            nonlinearity: act,
-            conv,
-        } => {
-            let standard = ResidualBlockConfig::new(input.clone(), output.clone());
-            let middle = middle.clone().unwrap_or(standard.middle);
-            let [inner, sum] = [&middle, output].map(|after| act.input(after));
-            layers.push(convolution(conv, &input, &inner, on_data)?);
-            layers.extend(nonlinearity(act, &middle));
-            layers.push(convolution(conv, &middle, &sum, false)?);
-            layers.push(LayerWork {
-                on_data,
-                ..LayerWork::way_around(&input, &sum)
-            });
-            layers.extend(nonlinearity(act, output));
-            output.clone()
-        }
-        LayerConfig::Nonlinearity(act) => {
-            let output = act.output(&input)?;
-            layers.extend(nonlinearity(act, &output));
-            output
-        }
-        LayerConfig::Activation(_) | LayerConfig::Dropout { .. } => {
-            layers.push(LayerWork::pointwise(&input, &input));
-            input
-        }
-        LayerConfig::Linear { outputs } => {
-            layers.push(LayerWork {
-                on_data,
-                ..LayerWork::linear(input.dimension(), *outputs)
-            });
-            FeatureType::scalars(*outputs)
-        }
-        LayerConfig::BreakSymmetry => FeatureType::scalars(input.dimension()),
-        LayerConfig::EquivariantLinear { .. } | LayerConfig::Norm => {
-            return Err(not_counted("maps and normalisations by themselves"));
-        }
-        LayerConfig::Down | LayerConfig::Up | LayerConfig::GlobalPool(_) => {
-            return Err(not_counted("pooling"));
-        }
-    })
+    passes.sum::<Work>() + optimiser
 }
 
-fn not_counted(what: &str) -> TaskError {
-    TaskError::setting("network of the bench", format!("{what} are not counted"))
-}
-
-/// Geometry of a mesh, in f64: reads positions and faces, and writes the graph.
+/// The geometry of a mesh, in f64: reads positions and faces, writes the graph.
 pub(super) fn geometry(mesh: &Mesh, graph: &GaugeGraph) -> Work {
     let index = size_of::<u32>();
     let read = size_of_val(mesh.vertices()) + size_of_val(mesh.faces().corners());
@@ -304,8 +241,8 @@ pub(super) fn geometry(mesh: &Mesh, graph: &GaugeGraph) -> Work {
 mod tests {
     use super::*;
     use gemcnn_mesh::{GeometryOptions, shapes};
-    use gemcnn_nn::Network;
-    use gemcnn_nn::layers::Regular;
+    use gemcnn_tasks::Task;
+    use gemcnn_tasks::models::ModelSpec;
 
     /// A graph small enough for counting by hand.
     const GRAPH: GraphSize = GraphSize {
@@ -317,10 +254,6 @@ mod tests {
 
     fn kind(text: &str) -> FeatureType {
         text.parse().unwrap()
-    }
-
-    fn counted(config: NetworkConfig) -> NetworkWork {
-        NetworkWork::new(&config).unwrap()
     }
 
     #[test]
@@ -341,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_unequal_ends_and_rings_count_order_by_order() {
+    fn different_types_and_rings_count_order_by_order() {
         let op = GaugeConv {
             rings: 2,
             ..GaugeConv::new(kind("3x0"), kind("2x0 + 1x1"))
@@ -357,79 +290,90 @@ mod tests {
     }
 
     #[test]
-    fn nobody_wants_the_gradient_of_data() {
-        let one = counted(Network::builder(kind("1x0")).linear(2));
-        let two = counted(Network::builder(kind("1x0")).linear(2).linear(2));
-        // Logits are not counted as written. Forward reads x and weights; backward reads x and writes
+    fn data_needs_no_gradient() {
+        let layer = LayerWork::linear(1, 2);
+        let first = LayerWork {
+            on_data: true,
+            ..layer
+        };
+        // Logits are not counted as written. Forward reads x and weights; backward reads x and writes the
         // gradients of 4 weights; Adam moves 7 numbers for each.
         assert_eq!(
-            one.classification_step(GRAPH),
+            classification_step(&[first], GRAPH),
             Work {
                 bytes: 4 * (10 + 4) + 4 * (10 + 4) + 4 * 7 * 4,
                 flops: 2 * 2 * 10 * 2,
             }
         );
-        // The first map writes 2 numbers and reads their gradients; the second makes that of its input.
-        let first = 4 * (10 * 3 + 4) + 4 * (10 * 3 + 4) + 4 * 7 * 4;
-        let second = 4 * (10 * 2 + 6) + 4 * (10 * 4 + 2 * 6) + 4 * 7 * 6;
+        // The first layer writes 2 numbers and reads their gradients; the second writes the gradient of its
+        // input.
+        let one = 4 * (10 * 3 + 4) + 4 * (10 * 3 + 4) + 4 * 7 * 4;
+        let two = 4 * (10 * 2 + 6) + 4 * (10 * 4 + 2 * 6) + 4 * 7 * 6;
         assert_eq!(
-            two.classification_step(GRAPH),
+            classification_step(&[first, LayerWork::linear(2, 2)], GRAPH),
             Work {
-                bytes: first + second,
+                bytes: one + two,
                 flops: 2 * 10 * (2 * 2 + 3 * 4),
             }
         );
     }
 
     #[test]
-    fn a_block_is_two_convolutions_two_functions_and_the_way_around() {
-        let (input, output) = (kind("3x0"), kind("2x0 + 2x1"));
-        let block = Network::builder(input.clone()).residual(&output, Regular::relu(3));
-        let counted = counted(block);
-        let conv = |from: &FeatureType| {
-            LayerWork::convolution(&GaugeConv::new(from.clone(), output.clone())).forward(GRAPH)
+    fn a_block_is_two_convolutions_two_nonlinearities_and_a_skip_connection() {
+        let input = kind("3x0");
+        let model = GemModel {
+            blocks: 1,
+            channels: 2,
+            band_limit: 1,
+            scalars: 5,
+            ..GemModel::default()
         };
-        let functions = 2 * 4 * 10 * (6 + 6);
-        // 3 numbers to the 2 of order 0; nothing of order 1 comes from scalars.
-        let around = Work {
-            bytes: 4 * (10 * 3 + 6),
-            flops: 2 * 10 * 6,
+        let layers = correspondence_layers(&model, &input, 10);
+        let on_data: Vec<bool> = layers.iter().map(|layer| layer.on_data).collect();
+        assert_eq!(on_data[..5], [true, false, false, true, false]);
+        let conv = |from: &str, to: &str| {
+            LayerWork::convolution(&GaugeConv::new(kind(from), kind(to))).forward(GRAPH)
         };
-        let rest = Work {
-            bytes: functions,
+        let nonlinearities = Work {
+            bytes: 4 * 10 * (6 + 6) + 4 * 10 * (5 + 5),
             flops: 0,
         };
-        assert_eq!(
-            counted.inference(GRAPH),
-            conv(&input) + conv(&output) + around + rest
-        );
-        let on_data: Vec<bool> = counted.layers.iter().map(|layer| layer.on_data).collect();
-        assert_eq!(on_data, [true, false, false, true, false]);
+        let skip = Work {
+            bytes: 4 * (10 * 3 + 3 * 5),
+            flops: 2 * 10 * 3 * 5,
+        };
+        let block: Work = layers[..5].iter().map(|layer| layer.forward(GRAPH)).sum();
+        let convolutions = conv("3x0", "2x0 + 2x1") + conv("2x0 + 2x1", "5x0");
+        assert_eq!(block, convolutions + nonlinearities + skip);
     }
 
     #[test]
-    fn every_weight_of_a_network_is_counted() {
-        let hidden = kind("4x0 + 4x1");
-        let config = Network::builder(kind("3x0"))
-            .residual(&hidden, Regular::relu(5))
-            .residual(&FeatureType::scalars(8), Regular::relu(5))
-            .head(16, 10);
-        let weights: u64 = (counted(config.clone()).layers.iter())
-            .map(|layer| layer.weights)
-            .sum();
-        assert_eq!(weights, config.parameter_count().unwrap() as u64);
+    fn every_weight_of_the_correspondence_network_is_counted() {
+        let model = GemModel {
+            batch_norm: false,
+            ..GemModel::default()
+        };
+        let spec = ModelSpec {
+            input: kind("3x0"),
+            task: Task::Correspondence,
+            outputs: FeatureType::scalars(10),
+        };
+        let layers = correspondence_layers(&model, &spec.input, 10);
+        let weights: u64 = layers.iter().map(|layer| layer.weights).sum();
+        let (_, parameters) = model.network(&spec).unwrap().init(1).unwrap();
+        assert_eq!(weights, parameters.trained_count() as u64);
     }
 
     #[test]
-    fn layers_that_are_not_counted_are_refused() {
-        let pooled = Network::builder(kind("3x0")).down();
-        let plain = Network::builder(kind("3x0"))
-            .kernel(Kernel::Graph)
-            .conv(&kind("2x0"));
-        for config in [pooled, plain] {
-            let message = NetworkWork::new(&config).unwrap_err().to_string();
-            assert!(message.contains("not counted"), "{message}");
-        }
+    fn inference_is_convolutions_and_nonlinearities() {
+        let hidden = kind("2x0 + 2x1");
+        let conv = LayerWork::convolution(&GaugeConv::new(hidden.clone(), hidden.clone()));
+        let nonlinearity = Work {
+            bytes: 4 * 10 * 12,
+            flops: 0,
+        };
+        let one = conv.forward(GRAPH) + nonlinearity;
+        assert_eq!(inference(2, &hidden, GRAPH), one + one);
     }
 
     #[test]

@@ -1,21 +1,22 @@
-//! The paper's table of shape correspondence: several networks on registered bodies, each from a few
-//! seeds, tested on other bodies as they are and turned at random.
+//! The paper's table of shape correspondence: several networks, each with a few seeds, trained on registered
+//! bodies and tested on other bodies in their original pose and randomly rotated.
 //!
-//! Every run has a directory of its own. What is finished is not done again and what was interrupted goes
-//! on, so that the experiment can be stopped at any moment and started again.
+//! Every run has its own directory. Finished runs are not repeated and interrupted runs resume, so the
+//! experiment can be stopped at any time and started again.
 
 mod report;
 mod row;
 
-pub use report::{Report, RowReport, RunReport, Spread};
+pub use report::{Report, RowReport, RunReport};
 pub use row::{PaperResult, Row};
 
 use gemcnn_nn::Device;
 use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig, Dataset};
 use gemcnn_tasks::evaluation::{Evaluation, EvaluationOptions, evaluate};
+use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{
     Event, Observer, Outcome, Precision, RunConfig, RunDirectory, StopFlag, TrainedModel,
-    TrainingConfig, read_metrics, train,
+    TrainingConfig, read_metrics,
 };
 use gemcnn_tasks::{Task, TaskError};
 use std::path::Path;
@@ -23,18 +24,18 @@ use std::path::Path;
 /// Seed of the rotations of test bodies.
 pub const ROTATION: u64 = 1;
 
-/// What is trained.
+/// Settings of the experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Registered bodies; 100 synthetic ones of 6,890 vertices.
+    /// Registered bodies (default: 100 synthetic bodies of 6,890 vertices).
     pub data: DataConfig,
-    /// The networks; all.
+    /// Rows of the table (default: all).
     pub rows: Vec<Row>,
-    /// Runs of each, with seeds from 1; 3.
+    /// Runs of each row, with seeds from 1 (default 3).
     pub seeds: u64,
-    /// Passes over the training part; 100.
+    /// Number of epochs (default 100).
     pub epochs: u64,
-    /// Matrix products on a GPU.
+    /// Precision of matrix products on a GPU (default: tf32).
     pub precision: Precision,
 }
 
@@ -52,7 +53,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// One run of the paper's network.
+    /// A single run of the paper's network.
     pub fn quick() -> Self {
         Self {
             rows: vec![Row::Gem],
@@ -61,7 +62,7 @@ impl Settings {
         }
     }
 
-    /// Configuration of a run.
+    /// The configuration of a run.
     pub fn config(&self, row: Row, seed: u64) -> RunConfig {
         RunConfig {
             data: self.data.clone(),
@@ -71,7 +72,7 @@ impl Settings {
                 epochs: self.epochs,
                 seed,
                 precision: self.precision,
-                // Enough for a learning curve.
+                // Ten points are enough for a learning curve.
                 evaluate_every: self.epochs.div_ceil(10),
                 ..Default::default()
             },
@@ -80,12 +81,12 @@ impl Settings {
     }
 }
 
-/// Trains and tests all rows, and writes `results.json` and `table.md` to the directory after each run. None
-/// if it was asked to stop: the same call goes on from there.
+/// Trains and tests all rows, and writes `results.json` and `table.md` to the directory after each run.
+/// Returns `None` if `stop` is requested; the same call then resumes.
 ///
 /// # Errors
-/// Settings or data that make no sense, or a directory with runs of other settings. A run that diverges is
-/// noted in the report, and the others go on.
+/// Invalid settings or data, or a directory with runs of other settings. A run that diverges is noted in the
+/// report and does not stop the others.
 pub fn run(
     settings: &Settings,
     directory: &Path,
@@ -95,7 +96,10 @@ pub fn run(
     stop: &StopFlag,
 ) -> Result<Option<Report>, TaskError> {
     if settings.rows.is_empty() || settings.seeds == 0 {
-        return Err(TaskError::setting("experiment", "there is nothing to run"));
+        return Err(TaskError::setting(
+            "experiment",
+            "there are no rows or no seeds to run",
+        ));
     }
     let dataset = Dataset::open_for(&settings.data, Task::Correspondence)?;
     let mut report = Report::new(settings, device);
@@ -111,8 +115,8 @@ pub fn run(
             let config = settings.config(row, seed);
             let outcome = match trained(&config, &path, cache, device, observer, stop) {
                 Ok(Some((model, seconds))) => {
-                    let [still, turned] = test(&model, &dataset, &path, cache, device)?;
-                    let run = RunReport::new(seed, seconds, &still, &turned);
+                    let [original, rotated] = test(&model, &dataset, &path, cache, device)?;
+                    let run = RunReport::new(seed, seconds, &original, &rotated);
                     observer.observe(Event::Note(&run.to_string()));
                     Ok(run)
                 }
@@ -130,7 +134,7 @@ pub fn run(
     Ok(Some(report))
 }
 
-/// The model of a run and the seconds that its training took; none if it was asked to stop.
+/// The model of a run and its training time in seconds; `None` if `stop` is requested.
 fn trained(
     config: &RunConfig,
     path: &Path,
@@ -149,7 +153,7 @@ fn trained(
     if model.config != config.clone().anchored()? {
         return Err(TaskError::setting(
             path.display().to_string(),
-            "the run in it has other settings; name another directory, or remove it",
+            "the directory holds a run with other settings; choose another directory or remove this one",
         ));
     }
     let records = read_metrics(&run.metrics())?;
@@ -157,7 +161,7 @@ fn trained(
     Ok(Some((model, seconds)))
 }
 
-/// Tests a model on bodies as they are and turned at random, unless that was done before.
+/// Tests a model on bodies in their original pose and randomly rotated, or reads earlier results.
 fn test(
     model: &TrainedModel,
     dataset: &Dataset,

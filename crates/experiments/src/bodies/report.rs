@@ -1,6 +1,7 @@
-//! What comes out of the experiment: numbers for programs and a table for readers.
+//! Results of the experiment: numbers as JSON and a table as Markdown.
 
 use super::{PaperResult, Row, Settings};
+use crate::Estimate;
 use gemcnn_mesh::write_atomically;
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
@@ -14,66 +15,70 @@ use std::path::Path;
 /// All results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// What was trained on.
+    /// The data.
     pub data: DataConfig,
-    /// Passes over the training part.
+    /// Number of epochs.
     pub epochs: u64,
     /// Runs of each row.
     pub seeds: u64,
-    /// What computed.
+    /// Name of the device.
     pub device: String,
-    /// One for each network, as far as runs are done.
+    /// One for each network with at least one run.
     pub rows: Vec<RowReport>,
 }
 
-/// Results of a network.
+/// Results of one row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RowReport {
     /// The network and its features.
     pub row: Row,
-    /// Its runs that ended well.
+    /// Successful runs.
     pub runs: Vec<RunReport>,
-    /// Why others did not.
+    /// Reasons of failed runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
-    /// Share of vertices of test bodies that are right.
-    pub accuracy: Option<Spread>,
-    /// The same with test bodies turned at random.
-    pub accuracy_rotated: Option<Spread>,
-    /// Seconds of training, without preparation, evaluations and checkpoints.
-    pub training_seconds: Option<Spread>,
-    /// What the paper reports on FAUST.
+    /// Fraction of the vertices of test bodies with the right prediction.
+    pub accuracy: Option<Estimate>,
+    /// The same with randomly rotated test bodies.
+    pub accuracy_rotated: Option<Estimate>,
+    /// Training time in seconds, without preparation, evaluations and checkpoints.
+    pub training_seconds: Option<Estimate>,
+    /// The paper's accuracy on FAUST.
     pub paper: Option<PaperResult>,
 }
 
 /// Results of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
-    /// Where its randomness came from.
+    /// Seed of the run.
     pub seed: u64,
-    /// Share of vertices of test bodies that are right.
+    /// Fraction of the vertices of test bodies with the right prediction.
     pub accuracy: f64,
-    /// The same with test bodies turned at random.
+    /// The same with randomly rotated test bodies.
     pub accuracy_rotated: f64,
-    /// Mean geodesic error in roots of the template's area.
+    /// Mean geodesic error, in units of the square root of the template's area.
     pub geodesic_error: Option<f64>,
-    /// The same with test bodies turned at random.
+    /// The same with randomly rotated test bodies.
     pub geodesic_error_rotated: Option<f64>,
-    /// Seconds of training, without preparation, evaluations and checkpoints.
+    /// Training time in seconds, without preparation, evaluations and checkpoints.
     pub training_seconds: f64,
 }
 
 impl RunReport {
-    /// From the seed, the seconds of training, and tests on bodies as they are and turned at random.
-    pub(super) fn new(seed: u64, seconds: f64, still: &Evaluation, turned: &Evaluation) -> Self {
+    pub(super) fn new(
+        seed: u64,
+        seconds: f64,
+        original: &Evaluation,
+        rotated: &Evaluation,
+    ) -> Self {
         let accuracy = |evaluation: &Evaluation| evaluation.scores.accuracy.unwrap_or(0.0);
         let geodesic = |evaluation: &Evaluation| evaluation.geodesic.as_ref().map(|g| g.mean);
         Self {
             seed,
-            accuracy: accuracy(still),
-            accuracy_rotated: accuracy(turned),
-            geodesic_error: geodesic(still),
-            geodesic_error_rotated: geodesic(turned),
+            accuracy: accuracy(original),
+            accuracy_rotated: accuracy(rotated),
+            geodesic_error: geodesic(original),
+            geodesic_error_rotated: geodesic(rotated),
             training_seconds: seconds,
         }
     }
@@ -83,42 +88,11 @@ impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "test accuracy {:.2} %, turned at random {:.2} %, after {:.1} s of training",
+            "test accuracy {:.2} %, randomly rotated {:.2} %, after {:.1} s of training",
             100.0 * self.accuracy,
             100.0 * self.accuracy_rotated,
             self.training_seconds
         )
-    }
-}
-
-/// Mean and standard error of the mean.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// The mean.
-    pub mean: f64,
-    /// Standard error of the mean; none for a single value.
-    pub standard_error: Option<f64>,
-}
-
-impl Spread {
-    /// Of some values; none of none.
-    pub fn of(values: &[f64]) -> Option<Self> {
-        let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        (!values.is_empty()).then(|| Self {
-            mean,
-            standard_error: (values.len() > 1).then(|| (squares / (count - 1.0) / count).sqrt()),
-        })
-    }
-
-    /// Mean and error times a factor, as in `99.85 ± 0.02`.
-    fn show(&self, factor: f64, digits: usize) -> String {
-        let mean = format!("{:.digits$}", factor * self.mean);
-        match self.standard_error {
-            Some(error) => format!("{mean} ± {:.digits$}", factor * error),
-            None => mean,
-        }
     }
 }
 
@@ -155,15 +129,15 @@ impl Report {
             Ok(run) => report.runs.push(run),
             Err(reason) => report.failures.push(format!("seed {seed}: {reason}")),
         }
-        let spread = |value: fn(&RunReport) -> f64| {
-            Spread::of(&report.runs.iter().map(value).collect::<Vec<f64>>())
+        let estimate = |value: fn(&RunReport) -> f64| {
+            Estimate::of(&report.runs.iter().map(value).collect::<Vec<f64>>())
         };
-        report.accuracy = spread(|run| run.accuracy);
-        report.accuracy_rotated = spread(|run| run.accuracy_rotated);
-        report.training_seconds = spread(|run| run.training_seconds);
+        report.accuracy = estimate(|run| run.accuracy);
+        report.accuracy_rotated = estimate(|run| run.accuracy_rotated);
+        report.training_seconds = estimate(|run| run.training_seconds);
     }
 
-    /// Whether some run failed.
+    /// True if any run failed.
     pub fn has_failures(&self) -> bool {
         self.rows.iter().any(|row| !row.failures.is_empty())
     }
@@ -180,15 +154,15 @@ impl Report {
             DataConfig::Folder(folder) | DataConfig::Faust(folder) => folder.display().to_string(),
         };
         let mut text = format!(
-            "Shape correspondence: share of vertices of test bodies whose template vertex is found \
-             exactly.\n\n{data}; {} epochs, {} seed(s), mean ± standard error, {}. Training time is without preparation, \
-             evaluations and checkpoints. The paper's numbers are on FAUST.\n\n\
-             | network | features | accuracy (%) | turned at random (%) | training (s) | paper (%) |\n\
+            "Shape correspondence: percentage of the vertices of test bodies whose template vertex is predicted \
+             exactly.\n\n{data}; {} epochs, {} seed(s), mean ± standard error, {}. Training time excludes preparation, \
+             evaluations and checkpoints. The paper's numbers are for FAUST.\n\n\
+             | network | features | accuracy (%) | randomly rotated (%) | training (s) | paper (%) |\n\
              | --- | --- | --- | --- | --- | --- |\n",
             self.epochs, self.seeds, self.device
         );
-        let show = |spread: &Option<Spread>, factor: f64, digits: usize| match spread {
-            Some(spread) => spread.show(factor, digits),
+        let show = |estimate: &Option<Estimate>, factor: f64, digits: usize| match estimate {
+            Some(estimate) => estimate.show(factor, digits),
             None => "-".into(),
         };
         for row in &self.rows {
@@ -228,17 +202,6 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spreads_are_means_with_standard_errors() {
-        assert_eq!(Spread::of(&[]), None);
-        let one = Spread::of(&[0.5]).unwrap();
-        assert_eq!((one.mean, one.standard_error), (0.5, None));
-        // Deviations -1, 0, 1: variance 1, over three values.
-        let three = Spread::of(&[1.0, 2.0, 3.0]).unwrap();
-        assert!((three.standard_error.unwrap() - (1f64 / 3.0).sqrt()).abs() < 1e-12);
-        assert_eq!(three.show(100.0, 1), "200.0 ± 57.7");
-    }
 
     #[test]
     fn failed_runs_show_and_do_not_count() {

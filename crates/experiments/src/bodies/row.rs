@@ -1,7 +1,8 @@
-//! The rows of the table: networks and what they see.
+//! The rows of the table: networks and their input features.
 
+use gemcnn_tasks::features::{Matrix, Reltan, Shot, Xyz};
 use gemcnn_tasks::models::{AngularModel, GemModel, GraphModel};
-use gemcnn_tasks::{FeatureConfig, FeatureKind, ModelConfig, TaskError};
+use gemcnn_tasks::{FeatureConfig, ModelConfig, TaskError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +21,7 @@ pub enum Row {
     AngularShot,
     /// The paper's network on positions.
     Gem,
-    /// The same, its last features read as scalars.
+    /// The paper's network on positions, with its last features read as scalars.
     GemBroken,
     /// The paper's network on matrix features. Not in the paper.
     GemMatrix,
@@ -38,7 +39,7 @@ pub struct PaperResult {
 }
 
 impl Row {
-    /// All of them, in the order of the table.
+    /// All rows, in the order of the table.
     pub const ALL: [Self; 8] = [
         Self::GraphXyz,
         Self::GraphShot,
@@ -63,7 +64,7 @@ impl Row {
         }
     }
 
-    /// What the paper calls the network.
+    /// Name of the network in the paper.
     pub fn network_name(self) -> &'static str {
         match self {
             Self::GraphXyz | Self::GraphShot => "Graph CNN",
@@ -73,13 +74,13 @@ impl Row {
         }
     }
 
-    /// What the features are called.
+    /// Name of the input features.
     pub fn features_name(self) -> &'static str {
-        match self.feature_kind() {
-            FeatureKind::Xyz => "XYZ",
-            FeatureKind::Shot => "SHOT",
-            FeatureKind::Matrix => "matrix",
-            FeatureKind::Reltan => "RelTan",
+        match self {
+            Self::GraphXyz | Self::AngularXyz | Self::Gem | Self::GemBroken => "XYZ",
+            Self::GraphShot | Self::AngularShot => "SHOT",
+            Self::GemMatrix => "matrix",
+            Self::GemReltan => "RelTan",
         }
     }
 
@@ -88,34 +89,33 @@ impl Row {
         format!("{}, {}", self.network_name(), self.features_name())
     }
 
-    fn feature_kind(self) -> FeatureKind {
-        match self {
-            Self::GraphXyz | Self::AngularXyz | Self::Gem | Self::GemBroken => FeatureKind::Xyz,
-            Self::GraphShot | Self::AngularShot => FeatureKind::Shot,
-            Self::GemMatrix => FeatureKind::Matrix,
-            Self::GemReltan => FeatureKind::Reltan,
-        }
-    }
-
-    /// What the network sees.
+    /// The input features.
     pub fn features(self) -> FeatureConfig {
-        FeatureConfig::new(self.feature_kind())
+        match self {
+            Self::GraphXyz | Self::AngularXyz | Self::Gem | Self::GemBroken => {
+                Xyz::default().into()
+            }
+            Self::GraphShot | Self::AngularShot => Shot::default().into(),
+            Self::GemMatrix => Matrix::default().into(),
+            Self::GemReltan => Reltan::default().into(),
+        }
     }
 
     /// The network.
     pub fn model(self) -> ModelConfig {
         match self {
-            Self::GraphXyz | Self::GraphShot => ModelConfig::Graph(GraphModel::default()),
-            Self::AngularXyz | Self::AngularShot => ModelConfig::Angular(AngularModel::default()),
-            Self::Gem | Self::GemMatrix | Self::GemReltan => ModelConfig::Gem(GemModel::default()),
-            Self::GemBroken => ModelConfig::Gem(GemModel {
+            Self::GraphXyz | Self::GraphShot => GraphModel::default().into(),
+            Self::AngularXyz | Self::AngularShot => AngularModel::default().into(),
+            Self::Gem | Self::GemMatrix | Self::GemReltan => GemModel::default().into(),
+            Self::GemBroken => GemModel {
                 broken_symmetry: true,
-                ..Default::default()
-            }),
+                ..GemModel::default()
+            }
+            .into(),
         }
     }
 
-    /// What the paper reports, on FAUST (its table of shape correspondence).
+    /// The accuracy that the paper reports on FAUST, in its table of shape correspondence.
     pub fn paper(self) -> Option<PaperResult> {
         let (accuracy, standard_error) = match self {
             Self::GraphXyz => (1.40, 0.5),

@@ -1,19 +1,19 @@
-//! What can go wrong with the digits.
+//! Errors of the digits.
 
 use std::path::PathBuf;
 
-/// Why the digits cannot be read or fetched.
+/// An error while reading or downloading the digits.
 #[derive(Debug, thiserror::Error)]
 pub enum MnistError {
-    /// Files that are not there.
+    /// Missing files.
     #[error(
-        "{directory}: no {} (nor with .gz): fetch the digits with `gemcnn data fetch mnist {directory}`",
+        "{directory}: no {} (plain or .gz): download the digits with `gemcnn data fetch mnist {directory}`",
         .files.join(", ")
     )]
     Missing {
-        /// Where they were looked for.
+        /// The directory.
         directory: PathBuf,
-        /// Their names.
+        /// Names of the missing files.
         files: Vec<&'static str>,
     },
     /// A file that cannot be read or written.
@@ -21,41 +21,41 @@ pub enum MnistError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A file that is not in the IDX format, or holds something else.
+    /// A file that is not in the IDX format, or has other contents.
     #[error("{path}: {problem}")]
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong.
         problem: String,
     },
-    /// A file that is not the published one.
+    /// A file that differs from the published one.
     #[error(
-        "{path}: not the published file: {found}, expected {expected}: delete it and fetch it again with `gemcnn data fetch mnist`"
+        "{path}: not the published file: {found}, expected {expected}; delete it and download it again with `gemcnn data fetch mnist`"
     )]
     Different {
         /// The file.
         path: PathBuf,
-        /// Size or SHA-256 of the published one, uncompressed.
+        /// Size or SHA-256 of the published file, uncompressed.
         expected: String,
-        /// That of this one.
+        /// Size or SHA-256 of this file.
         found: String,
     },
-    /// A download that failed; what has come is kept, and the next try goes on from there.
+    /// A failed download. The received part is kept, and the next attempt resumes from it.
     #[error("{url}: {problem}")]
     Download {
         /// The address.
         url: String,
-        /// What went wrong, and what may help.
+        /// What went wrong, and what to try.
         problem: String,
     },
 }
 
 impl MnistError {
-    /// For `map_err` on what the system says of a file.
+    /// Wraps an I/O error of a file, for `map_err`.
     pub(super) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         |source| Self::File { path, source }

@@ -1,7 +1,7 @@
-//! Fetching the digits from the net.
+//! Download of the digits.
 //!
-//! A file comes in as `NAME.gz.part` and is renamed when it is whole and its checksum is right. What is
-//! there of a part after an interruption stays, and the next try asks for the rest only.
+//! A file is received as `NAME.gz.part` and renamed when it is complete and its checksum is right. After an
+//! interruption the received part stays, and the next attempt requests only the rest.
 
 use super::files::Content;
 use super::{DataFile, FILES, MnistError};
@@ -12,53 +12,53 @@ use std::time::Duration;
 use ureq::Agent;
 use ureq::http::{StatusCode, header};
 
-/// Where the files are fetched from unless another address is given.
+/// Default address of the files.
 pub const BASE_URL: &str = "https://ossci-datasets.s3.amazonaws.com/mnist";
 
-/// How often a file is asked for before giving up.
+/// Attempts for a file before giving up.
 const TRIES: usize = 3;
 /// Bytes read at once.
 const PIECE: usize = 1 << 16;
-/// No gzipped file of the data set is as large; more is not taken.
+/// Upper limit for a file; all gzipped files of the data set are smaller.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// How fetching goes on, for whoever watches.
+/// Progress of the download.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Download<'d> {
-    /// A file is there already.
+    /// A file exists already.
     Present {
-        /// Where.
+        /// Its path.
         path: &'d Path,
     },
-    /// Bytes of a file have come.
+    /// Bytes of a file have arrived.
     Progress {
         /// Name of the file.
         name: &'d str,
-        /// Bytes so far, those of an earlier try included.
+        /// Bytes so far, including earlier attempts.
         received: u64,
-        /// Bytes in all, if the server says.
+        /// Total number of bytes, if the server reports it.
         total: Option<u64>,
     },
-    /// A try failed and another one follows.
+    /// An attempt failed and another one follows.
     Again {
         /// Name of the file.
         name: &'d str,
-        /// Why.
+        /// Reason of the failure.
         problem: &'d str,
     },
-    /// A file is whole and right.
+    /// A file is complete and verified.
     Done {
-        /// Where.
+        /// Its path.
         path: &'d Path,
     },
 }
 
-/// Fetches what is missing of the four files into a directory, from `base_url` with the names
-/// `train-images-idx3-ubyte.gz` and so on.
+/// Downloads the missing files of the four into a directory, from `base_url` with names such as
+/// `train-images-idx3-ubyte.gz`.
 ///
 /// # Errors
-/// A directory that cannot be written, a server that does not give the files, or files whose checksums
-/// are wrong: of a file that was there already, too.
+/// A directory that cannot be written, a server that does not have the files, or a wrong checksum, also of
+/// a file that existed before.
 pub fn fetch(
     directory: &Path,
     base_url: &str,
@@ -103,7 +103,7 @@ fn fetch_files(
     Ok(())
 }
 
-/// One file on its way.
+/// The download of one file.
 struct Fetcher<'f> {
     agent: &'f Agent,
     file: &'f DataFile,
@@ -137,7 +137,7 @@ impl Fetcher<'_> {
         std::fs::rename(&self.part, path).map_err(MnistError::file(path))
     }
 
-    /// Asks for what is missing of the part, and appends it.
+    /// Requests the missing rest of the part and appends it.
     fn download(&self, observer: &mut dyn FnMut(Download<'_>)) -> Result<(), MnistError> {
         let refuse = |problem: String| MnistError::Download {
             url: self.url.clone(),
@@ -158,11 +158,11 @@ impl Fetcher<'_> {
             {
                 have
             }
-            // The part is whole, or not of this file: its checksum tells.
+            // The part is complete or belongs to another file; the checksum decides.
             StatusCode::RANGE_NOT_SATISFIABLE if have > 0 => return Ok(()),
             status => {
                 return Err(refuse(format!(
-                    "the server answers {status}: is this the address of the data set? --base-url gives another"
+                    "the server answers {status}; check the address of the data set (--base-url)"
                 )));
             }
         };
@@ -180,7 +180,9 @@ impl Fetcher<'_> {
             }
             received += count as u64;
             if received > MOST_BYTES {
-                return Err(refuse(format!("over {MOST_BYTES} bytes, too many for it")));
+                return Err(refuse(format!(
+                    "more than {MOST_BYTES} bytes, too many for this file"
+                )));
             }
             part.write_all(&piece[..count])
                 .map_err(MnistError::file(&self.part))?;
@@ -198,7 +200,7 @@ impl Fetcher<'_> {
         }
     }
 
-    /// Fails unless the part is the published file; a part that is not is removed.
+    /// Checks that the part is the published file, and removes it if not.
     fn verify(&self) -> Result<(), MnistError> {
         let bytes = std::fs::read(&self.part).map_err(MnistError::file(&self.part))?;
         let verified =
@@ -210,7 +212,7 @@ impl Fetcher<'_> {
     }
 }
 
-/// The part, to be written from byte `start` on.
+/// Opens the part for writing from byte `start`.
 fn open_part(path: &Path, start: u64) -> std::io::Result<File> {
     match start {
         0 => File::create(path),
@@ -225,7 +227,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::sync::{Arc, Mutex};
 
-    /// The digits for testing that come with the project, as if they were all.
+    /// The test digits of the fixtures, in place of the whole files.
     const IMAGES: DataFile = DataFile {
         name: "t10k-images-idx3-ubyte",
         size: 156_816,
@@ -242,21 +244,20 @@ mod tests {
         std::fs::read(format!("{folder}{}", file.gzipped_name())).unwrap()
     }
 
-    /// How the server answers one request.
+    /// Answer of the server to one request.
     enum Answer {
-        /// All of it, or the range that is asked for.
+        /// The whole file, or the requested range.
         Well,
-        /// All of it, whatever range is asked for.
+        /// The whole file, whatever range is requested.
         WithoutRanges,
-        /// The first bytes of what is asked for, then the connection breaks.
+        /// The first bytes of what is requested, then the connection breaks.
         Until(usize),
-        /// As well, but with one byte changed.
+        /// As `Well`, with one byte changed.
         Damaged,
         NotFound,
     }
 
-    /// A server that gives the file as these answers say, one after the other, and notes the ranges that
-    /// are asked for.
+    /// A server that gives these answers in order and records the requested ranges.
     struct Server {
         url: String,
         ranges: Arc<Mutex<Vec<Option<usize>>>>,
@@ -287,7 +288,7 @@ mod tests {
         }
     }
 
-    /// First line of a request, and the byte from which on it asks.
+    /// First line of a request, and the first byte that it requests.
     fn request(stream: &TcpStream) -> (String, Option<usize>) {
         let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
         let first = lines.next().unwrap();
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_fetched_once_and_then_left_alone() {
+    fn a_file_is_downloaded_once() {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::new(&LABELS, [Answer::Well]);
         let seen = fetched(LABELS, &server, folder.path()).unwrap();
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_download_goes_on_where_it_was() {
+    fn a_broken_download_resumes() {
         let folder = tempfile::tempdir().unwrap();
         let answers = [Answer::Until(10_000), Answer::Until(5_000), Answer::Well];
         let server = Server::new(&IMAGES, answers);
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn so_does_one_that_was_given_up() {
+    fn an_abandoned_download_resumes() {
         let folder = tempfile::tempdir().unwrap();
         let broken = Server::new(&IMAGES, (0..TRIES).map(|_| Answer::Until(100)));
         let error = fetched(IMAGES, &broken, folder.path()).unwrap_err();
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_ranges_gives_all_again() {
+    fn a_server_without_ranges_sends_everything_again() {
         let folder = tempfile::tempdir().unwrap();
         let answers = [Answer::Until(10_000), Answer::WithoutRanges];
         let server = Server::new(&IMAGES, answers);
@@ -393,12 +394,12 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_damaged_or_was_is_fetched_anew() {
+    fn damaged_files_are_downloaded_again() {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::new(&IMAGES, [Answer::Damaged, Answer::Well]);
         fetched(IMAGES, &server, folder.path()).unwrap();
         assert_eq!(server.ranges(), [None, None]);
-        // A whole part of something else: there is nothing after it, and its checksum is wrong.
+        // A part of another file: there is nothing after it, and its checksum is wrong.
         let folder = tempfile::tempdir().unwrap();
         let part = folder.path().join("t10k-images-idx3-ubyte.gz.part");
         std::fs::write(part, [0; 40_000]).unwrap();
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_wrong_is_ever_kept_under_the_name_of_the_file() {
+    fn a_wrong_file_never_gets_the_final_name() {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::new(&IMAGES, (0..TRIES).map(|_| Answer::Damaged));
         let error = fetched(IMAGES, &server, folder.path())
@@ -424,13 +425,11 @@ mod tests {
             error.contains("404") && error.contains("--base-url"),
             "{error}"
         );
-        // One that was there before is told of and left.
+        // A wrong file that existed before is reported and kept.
         let path = folder.path().join(LABELS.name);
         std::fs::write(&path, [0; 208]).unwrap();
-        let error = fetched(LABELS, &server, folder.path())
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("not the published file: SHA-256"), "{error}");
+        let error = fetched(LABELS, &server, folder.path()).unwrap_err();
+        assert!(matches!(error, MnistError::Different { .. }), "{error}");
         assert!(path.exists());
     }
 }

@@ -1,4 +1,4 @@
-//! The four files of the data set, and how a copy of one is told to be right.
+//! The four files of the data set and their verification.
 
 use super::MnistError;
 use flate2::read::GzDecoder;
@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 /// One file of the published data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataFile {
-    /// Its name, uncompressed.
+    /// Name of the uncompressed file.
     pub name: &'static str,
-    /// Its size in bytes, uncompressed.
+    /// Size of the uncompressed file in bytes.
     pub size: usize,
-    /// Its SHA-256, uncompressed, as hexadecimal digits.
+    /// SHA-256 of the uncompressed file, in hexadecimal.
     pub sha256: &'static str,
 }
 
-/// Images and labels to learn from, images and labels to test with.
+/// Training images and labels, test images and labels.
 pub const FILES: [DataFile; 4] = [
     DataFile {
         name: "train-images-idx3-ubyte",
@@ -43,19 +43,19 @@ pub const FILES: [DataFile; 4] = [
 ];
 
 impl DataFile {
-    /// Its name, gzipped: the form in which it is published.
+    /// Name of the gzipped file, as it is published.
     pub fn gzipped_name(&self) -> String {
         format!("{}.gz", self.name)
     }
 
-    /// The copy in a directory, as it is or gzipped.
+    /// Path of the copy in a directory, uncompressed or gzipped.
     pub fn find(&self, directory: &Path) -> Option<PathBuf> {
         let names = [self.name.to_owned(), self.gzipped_name()];
         let paths = names.iter().map(|name| directory.join(name));
         paths.into_iter().find(|path| path.is_file())
     }
 
-    /// The copy in a directory, after a check that it is the published file.
+    /// Reads the copy in a directory and verifies it.
     pub(super) fn read(&self, directory: &Path) -> Result<Content, MnistError> {
         let path = self.find(directory).ok_or_else(|| MnistError::Missing {
             directory: directory.into(),
@@ -70,7 +70,7 @@ impl DataFile {
         Ok(content)
     }
 
-    /// Fails unless the content is that of the published file.
+    /// Checks that the content is that of the published file.
     pub(super) fn verify(&self, Content { path, bytes }: &Content) -> Result<(), MnistError> {
         let different = |expected: String, found: String| {
             Err(MnistError::Different {
@@ -104,7 +104,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Fails unless all four files are in the directory, naming those that are not.
+/// Checks that all four files are in the directory; the error names the missing ones.
 pub(super) fn check_present(directory: &Path) -> Result<(), MnistError> {
     let missing = FILES.iter().filter(|file| file.find(directory).is_none());
     let files: Vec<&'static str> = missing.map(|file| file.name).collect();
@@ -117,17 +117,17 @@ pub(super) fn check_present(directory: &Path) -> Result<(), MnistError> {
     }
 }
 
-/// The bytes of a file, uncompressed.
+/// The uncompressed bytes of a file.
 #[derive(Debug)]
 pub(super) struct Content {
-    /// For messages.
+    /// Path, for messages.
     pub path: PathBuf,
     pub bytes: Vec<u8>,
 }
 
 impl Content {
-    /// That of a gzipped file. No file of the data set is larger than the first; what inflates to more
-    /// is cut off there, and no checksum fits it.
+    /// Decompresses a gzipped file. The first file of the data set is the largest; longer content is cut off
+    /// and fails the checksum.
     pub fn inflated(path: impl Into<PathBuf>, gzipped: &[u8]) -> Result<Self, MnistError> {
         let path = path.into();
         let largest = FILES.iter().map(|file| file.size).max().unwrap_or(0) as u64;
@@ -139,7 +139,7 @@ impl Content {
             Ok(_) => Ok(Self { path, bytes }),
             Err(error) => Err(MnistError::Format {
                 path,
-                problem: format!("not a whole gzip file: {error}"),
+                problem: format!("not a complete gzip file: {error}"),
             }),
         }
     }

@@ -1,18 +1,19 @@
-//! The IDX format, as far as the digits need it: big-endian sizes, then bytes.
+//! The part of the IDX format that the digits use: big-endian sizes, then bytes.
 
 use super::files::Content;
 use super::{CLASSES, MnistError};
 
-/// Rows of a digit, and columns.
+/// Rows and columns of a digit.
 pub const SIDE: usize = 28;
 /// Pixels of a digit.
 pub const PIXELS: usize = SIDE * SIDE;
 
-/// First word of a file of bytes in three dimensions, and in one.
+/// First word of a file of images (three-dimensional bytes).
 const IMAGES: u32 = 0x0000_0803;
+/// First word of a file of labels (one-dimensional bytes).
 const LABELS: u32 = 0x0000_0801;
 
-/// Pictures of digits, each with its label.
+/// Images of digits with their labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digits {
     pixels: Vec<u8>,
@@ -20,7 +21,7 @@ pub struct Digits {
 }
 
 impl Digits {
-    /// The digits in a file of images and a file of labels.
+    /// Parses a file of images and a file of labels.
     pub(super) fn parse(images: &Content, labels: &Content) -> Result<Self, MnistError> {
         let refuse = |problem: String| MnistError::Format {
             path: labels.path.clone(),
@@ -39,7 +40,7 @@ impl Digits {
         }
         if let Some(place) = names.iter().position(|&l| usize::from(l) >= CLASSES) {
             return Err(refuse(format!(
-                "label {place} is {}, which is no digit",
+                "label {place} is {}, which is not a digit",
                 names[place]
             )));
         }
@@ -49,22 +50,22 @@ impl Digits {
         })
     }
 
-    /// How many there are.
+    /// Number of digits.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no digits.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 
-    /// What each digit is, 0 to 9.
+    /// Labels, 0 to 9.
     pub fn labels(&self) -> &[u8] {
         &self.labels
     }
 
-    /// The pixels of one digit, row by row from the top, 0 for paper to 255 for ink.
+    /// Pixels of one digit, row by row from the top, from 0 (paper) to 255 (ink).
     ///
     /// # Panics
     /// If there is no such digit.
@@ -72,7 +73,12 @@ impl Digits {
         &self.pixels[digit * PIXELS..(digit + 1) * PIXELS]
     }
 
-    /// The digits of a range of places, cut to those there are.
+    /// Pixels of all digits, one digit after the other.
+    pub fn pixels(&self) -> &[u8] {
+        &self.pixels
+    }
+
+    /// Copies a range of digits, clipped to those that exist.
     pub fn range(&self, range: std::ops::Range<usize>) -> Self {
         let end = range.end.min(self.len());
         let start = range.start.min(end);
@@ -83,7 +89,7 @@ impl Digits {
     }
 }
 
-/// What follows a header of this first word, a number of items and these sizes of each.
+/// Checks the header of a file (first word, number of items, size of each item) and returns the rest.
 fn items<'c>(
     Content { path, bytes }: &'c Content,
     first: u32,
@@ -103,7 +109,7 @@ fn items<'c>(
         && found != first
     {
         return Err(bad(format!(
-            "not such an IDX file: it starts with {found:#010x}, expected {first:#010x}"
+            "not an IDX file of this kind: it starts with {found:#010x}, expected {first:#010x}"
         )));
     }
     let (Some(&count), Some(found_sizes)) = (words.get(1), words.get(2..header / 4)) else {
@@ -132,19 +138,19 @@ fn items<'c>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn file(words: &[u32], content: &[u8]) -> Vec<u8> {
         let words = words.iter().flat_map(|word| word.to_be_bytes());
         words.chain(content.iter().copied()).collect()
     }
 
-    fn parse(images: &[u8], labels: &[u8]) -> Result<Digits, String> {
+    fn parse(images: &[u8], labels: &[u8]) -> Result<Digits, MnistError> {
         let content = |path: &str, bytes: &[u8]| Content {
             path: path.into(),
             bytes: bytes.to_vec(),
         };
         Digits::parse(&content("images", images), &content("labels", labels))
-            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -161,33 +167,36 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_the_file() {
+    fn errors_name_the_file_and_the_numbers() {
         let images = file(&[IMAGES, 1, 28, 28], &[0; PIXELS]);
         let labels = file(&[LABELS, 1], &[3]);
-        for (images, labels, message) in [
-            (&images[..15], &labels[..], "images: 15 bytes are too few"),
-            (&labels, &labels, "images: not such an IDX file"),
-            (&images[..700], &labels, "images: 684 bytes follow"),
-            (&images, &labels[..8], "labels: 0 bytes follow"),
-            (&images, &file(&[LABELS, 1], &[10]), "label 0 is 10"),
-            (
-                &images,
-                &file(&[LABELS, 2], &[1, 2]),
-                "labels: 2 labels, but images holds 1",
-            ),
+        for (images, labels, at, number) in [
+            (&images[..15], &labels[..], "images", "15"),
+            (&labels, &labels, "images", "0x00000803"),
+            (&images[..700], &labels, "images", "684"),
+            (&images, &labels[..8], "labels", "0"),
+            (&images, &file(&[LABELS, 1], &[10]), "labels", "10"),
+            (&images, &file(&[LABELS, 2], &[1, 2]), "labels", "2"),
             (
                 &file(&[IMAGES, 1, 32, 32], &[0; 1024]),
                 &labels,
-                "sizes [32, 32], expected [28, 28]",
+                "images",
+                "[32, 32]",
             ),
             (
                 &file(&[IMAGES, u32::MAX, 28, 28], &[]),
                 &labels,
-                "images: 0 bytes follow",
+                "images",
+                "4294967295",
             ),
         ] {
-            let error = parse(images, labels).unwrap_err();
-            assert!(error.contains(message), "{error}");
+            match parse(images, labels).unwrap_err() {
+                MnistError::Format { path, problem } => {
+                    assert_eq!(path, Path::new(at));
+                    assert!(problem.contains(number), "{problem}");
+                }
+                other => panic!("{other}"),
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The MNIST digits: their four IDX files, gzipped or not, from a directory or from the net.
+//! The MNIST digits: four IDX files, gzipped or not, from a directory or downloaded.
 //!
 //! ```
 //! use gemcnn_experiments::digits::Mnist;
@@ -21,10 +21,10 @@ pub use idx::{Digits, PIXELS, SIDE};
 use files::Content;
 use std::path::Path;
 
-/// Classes of the digits.
+/// Number of classes.
 pub const CLASSES: usize = 10;
 
-/// The first digits of both parts of the data set, for tests and first trials.
+/// The first digits of both parts of the data set, for tests and trials.
 const FEW: [(&str, &[u8]); 4] = [
     (
         "train-images",
@@ -47,18 +47,18 @@ const FEW: [(&str, &[u8]); 4] = [
 /// The data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mnist {
-    /// Digits to learn from; 60,000 of them.
+    /// Training digits: 60,000.
     pub train: Digits,
-    /// Digits to test with; 10,000 of them.
+    /// Test digits: 10,000.
     pub test: Digits,
 }
 
 impl Mnist {
-    /// Reads the four files from a directory, each gzipped (with the ending `.gz`) or not, and
-    /// compares their SHA-256 with that of the published data set.
+    /// Reads the four files from a directory, each gzipped (with the extension `.gz`) or not, and checks
+    /// their SHA-256 against the published data set.
     ///
     /// # Errors
-    /// A file that is missing, cannot be read, or is not the published one.
+    /// A file that is missing or unreadable, or differs from the published one.
     pub fn open(directory: &Path) -> Result<Self, MnistError> {
         files::check_present(directory)?;
         let [images, labels, test_images, test_labels] = FILES.map(|file| file.read(directory));
@@ -68,10 +68,10 @@ impl Mnist {
         })
     }
 
-    /// The first 600 digits to learn from and the first 200 to test with, which come with the program.
+    /// The first 600 training digits and the first 200 test digits, which come with the program.
     ///
     /// # Errors
-    /// None, unless the program was built from a damaged copy of its files.
+    /// Only if the program was built from damaged files.
     pub fn few() -> Result<Self, MnistError> {
         let [images, labels, test_images, test_labels] =
             FEW.map(|(name, bytes)| Content::inflated(name, bytes));

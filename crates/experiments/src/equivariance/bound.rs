@@ -1,4 +1,4 @@
-//! The theorem's bound on the error of the regular nonlinearity, beside the error itself.
+//! The theorem's bound on the error of the regular nonlinearity, and the error itself.
 
 use super::{BOUND_STREAM, Draws, Settings};
 use gemcnn_kernels::regular::{self, Plan, Regular};
@@ -12,8 +12,8 @@ use std::f64::consts::PI;
 /// Band limit of input and output.
 const BAND_LIMIT: usize = 2;
 
-/// Error and bound at one number of samples, in the 1-norm over the 5 coefficients of a channel, for
-/// coefficients and angles at random.
+/// Error and bound at one number of samples, for random coefficients and angles, in the 1-norm over the 5
+/// coefficients of a channel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BoundRow {
     /// Samples `N`.
@@ -24,12 +24,12 @@ pub struct BoundRow {
     pub largest_error: f64,
     /// Mean of the bounds.
     pub mean_bound: f64,
-    /// Largest ratio of an error to its own bound: at most 1 says the theorem.
+    /// Largest ratio of an error to its bound. The theorem says that it is at most 1.
     pub largest_share: f64,
 }
 
-/// `(4 pi L / N) ((2B' + 1/2) |dx|_1 + B'(B'+1) |x|_1)` for a channel of coefficients `x_0, x_a(1), x_b(1),
-/// ...`, with Lipschitz constant `L` 1 and output of the same band limit.
+/// The bound `(4 pi L / N) ((2B' + 1/2) |dx|_1 + B'(B'+1) |x|_1)` for a channel of coefficients `x_0, x_a(1),
+/// x_b(1), ...`, with Lipschitz constant `L = 1` and the same band limit `B'` of input and output.
 ///
 /// ```
 /// use gemcnn_experiments::equivariance::theorem_bound;
@@ -68,15 +68,15 @@ fn measure_at(
 ) -> Result<BoundRow, gemcnn_kernels::KernelError> {
     let config = Regular::new(kind.clone(), samples, Activation::Relu);
     let plan = Plan::<f64>::new(&config)?;
-    let turned = |x: &[f64]| {
-        let mut turned = vec![0.0; x.len()];
-        elementwise::rotate(kind, angles, x, &mut turned).map(|()| turned)
+    let rotated = |x: &[f64]| {
+        let mut rotated = vec![0.0; x.len()];
+        elementwise::rotate(kind, angles, x, &mut rotated).map(|()| rotated)
     };
     let applied = |x: &[f64]| {
         let mut y = vec![0.0; x.len()];
         regular::forward(&plan, angles.len(), x, &mut y).map(|()| y)
     };
-    let (found, expected) = (applied(&turned(x)?)?, turned(&applied(x)?)?);
+    let (found, expected) = (applied(&rotated(x)?)?, rotated(&applied(x)?)?);
     let width = kind.dimension();
     let differences = found.chunks_exact(width).zip(expected.chunks_exact(width));
     let errors: Vec<f64> = differences

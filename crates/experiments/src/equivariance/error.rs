@@ -2,13 +2,13 @@
 
 use gemcnn_nn::Real;
 
-/// The outputs of one network, as far as the error needs them. Sums are in f64 and of differences, so that
-/// an error at the level of rounding is not lost beside the outputs themselves.
+/// Sums over the outputs of one network. They are sums of differences in f64, so that an error of the size of
+/// rounding is not lost next to large outputs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outputs {
-    /// What other outputs are compared with; the first one if there is nothing else.
+    /// The output that others are compared with; by default the first one.
     reference: Vec<f64>,
-    /// Whether the scatter around the mean counts, or the distance from the reference.
+    /// True if the variance around the mean counts, false for the distance from the reference.
     scatter: bool,
     count: f64,
     /// Sums over outputs of the differences and of their squares, by component.
@@ -28,7 +28,7 @@ impl Outputs {
         }
     }
 
-    /// Outputs that should equal this one.
+    /// Outputs that should all equal `reference`.
     pub fn about<T: Real>(reference: &[T]) -> Self {
         let reference: Vec<f64> = reference.iter().map(|v| v.as_f64()).collect();
         Self {
@@ -56,7 +56,7 @@ impl Outputs {
         }
     }
 
-    /// Mean over components of the variance over outputs, or of the mean squared distance.
+    /// Variance over outputs, or mean squared distance, averaged over components.
     fn mean_error(&self) -> f64 {
         let components = self.sums.iter().zip(&self.squares);
         let errors = components.map(|(sum, square)| match self.scatter {
@@ -67,7 +67,7 @@ impl Outputs {
     }
 }
 
-/// Root of the mean error of all networks over the variance of all reference outputs.
+/// Square root of the mean error of all networks divided by the variance of all reference outputs.
 pub(super) fn relative_error<'a>(networks: impl Iterator<Item = &'a Outputs> + Clone) -> f64 {
     let errors = networks.clone().map(Outputs::mean_error);
     let error = errors.sum::<f64>() / networks.clone().count() as f64;
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scatter_is_the_variance_over_outputs_relative_to_that_over_all() {
+    fn variance_over_outputs_is_relative_to_that_over_components() {
         let mut outputs = Outputs::alike();
         for output in [[1.0, 10.0], [3.0, 10.0], [2.0, 13.0]] {
             outputs.add(&output);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn distance_is_from_the_given_output() {
+    fn distance_is_from_the_reference() {
         let mut outputs = Outputs::about(&[1.0, 10.0]);
         outputs.add(&[2.0, 10.0]);
         outputs.add(&[4.0, 12.0]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding_beside_large_outputs_is_seen() {
+    fn rounding_next_to_large_outputs_is_seen() {
         let mut outputs = Outputs::alike();
         outputs.add(&[1.0, 2.0]);
         outputs.add(&[1.0 + 1e-15, 2.0]);

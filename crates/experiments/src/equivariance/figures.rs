@@ -1,10 +1,10 @@
-//! The figures, arranged as in the paper: error over depth on the left, over samples on the right.
+//! The figures, arranged as in the paper: error against depth on the left, against samples on the right.
 
 use super::{Model, Precision, Report, Row, Surface, Transform};
 use gemcnn_view::plot::{Axis, Chart, Colour, Line, PALETTE, Panel, Series};
 
 impl Report {
-    /// All figures with the stems of their file names.
+    /// All figures and their file names without extension.
     pub fn figures(&self) -> Vec<(&'static str, Chart)> {
         vec![
             (
@@ -24,7 +24,7 @@ impl Report {
         ]
     }
 
-    /// In f64 above, in f32 below.
+    /// One figure: f64 above, f32 below.
     fn figure(&self, transform: Transform, title: &str) -> Chart {
         let chart = Chart::new(title);
         [(Precision::F64, "f64"), (Precision::F32, "f32")]
@@ -53,7 +53,7 @@ impl Report {
     fn over_samples(&self, transform: Transform, precision: Precision, name: &str) -> Panel {
         let settings = &self.settings;
         let axis = match transform {
-            // Multiples of 5 are told apart by eye on equal steps only.
+            // The dips at multiples of 5 show only on a linear axis.
             Transform::Isometry => Axis::linear("samples N"),
             _ => Axis::log("samples N"),
         };
@@ -67,7 +67,7 @@ impl Report {
             let rows = rows.filter(|row| row.depth == settings.depth);
             panel.series(
                 curve.series(match curve.model {
-                    // Has no samples: the same everywhere.
+                    // It has no samples: a constant.
                     Model::Shot => rows
                         .flat_map(|row| {
                             let ends = [settings.samples.first(), settings.samples.last()];
@@ -167,7 +167,7 @@ impl Curve {
     }
 }
 
-/// All of them. Those on the deformed mesh are drawn later and in dashes, so that others are seen below.
+/// All curves. Those on the deformed mesh are dashed and drawn last, so that the others stay visible.
 fn curves() -> impl Iterator<Item = Curve> {
     use Surface::{DeformedIcosahedron, Icosahedron};
     let curves = [
@@ -196,7 +196,7 @@ fn curves() -> impl Iterator<Item = Curve> {
     })
 }
 
-/// Samples of a model where depth varies.
+/// Number of samples of a model where the depth varies.
 fn row_samples(model: Model, most: usize) -> Option<usize> {
     match model {
         Model::Gem => Some(most),

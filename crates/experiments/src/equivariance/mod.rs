@@ -1,8 +1,9 @@
-//! How equivariant the networks are: the measurements of the paper's appendix.
+//! Equivariance errors of networks: the measurements of the paper's appendix.
 //!
-//! Networks with random weights get random scalars on the icosahedron, or on a deformed one, and one of
-//! three things is changed that should not change the output ([`Transform`]). What changes all the same is
-//! set in relation to how much outputs differ between vertices, channels, inputs and weights:
+//! Networks with random weights take random scalars on the icosahedron or on a deformed icosahedron. A
+//! [`Transform`] changes the frames, the pose or the input in a way that should leave the output unchanged.
+//! The error is the remaining change, relative to the variance of outputs over vertices, channels, inputs and
+//! weights:
 //!
 //! ```text
 //! gauge, ambient:  sqrt( E_model E_p,c Var_g(y_g) / Var_model,p,c(y_g0) )
@@ -41,7 +42,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use transform::Changes;
 
-/// Motions are measured at every so many of the numbers of samples.
+/// Motions are measured at every fifth number of samples.
 const AMBIENT_STRIDE: usize = 5;
 
 /// Number format of a network.
@@ -54,27 +55,27 @@ pub enum Precision {
     F64,
 }
 
-/// What is measured.
+/// Settings of the experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Random networks, each with an input of its own; 10.
+    /// Random networks, each with its own input (default 10).
     pub models: usize,
-    /// Random choices of frames for each network; 16.
+    /// Random gauge transformations for each network (default 16).
     pub gauges: usize,
-    /// Random rotations and translations; 300.
+    /// Random rotations and translations (default 300).
     pub motions: usize,
-    /// Numbers of layers, at [`most_samples`](Self::most_samples) samples; 1 to 10.
+    /// Numbers of layers, with [`most_samples`](Self::most_samples) samples (default 1 to 10).
     pub depths: Vec<usize>,
-    /// Numbers of samples, at [`depth`](Self::depth) layers; 1 to 101. Motions are measured at every fifth
-    /// of them.
+    /// Numbers of samples, with [`depth`](Self::depth) layers (default 1 to 101). Motions are measured at
+    /// every fifth of them.
     pub samples: Vec<usize>,
-    /// Layers where samples vary; 7.
+    /// Number of layers where samples vary (default 7).
     pub depth: usize,
-    /// Samples where layers vary; 101.
+    /// Number of samples where layers vary (default 101).
     pub most_samples: usize,
-    /// Random inputs of the nonlinearity alone, for the theorem's bound; 2,000.
+    /// Random inputs of the nonlinearity alone, for the theorem's bound (default 2,000).
     pub bound_draws: usize,
-    /// Everything is drawn from this; 1.
+    /// Seed of all random numbers (default 1).
     pub seed: u64,
 }
 
@@ -95,7 +96,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The same laws in a few seconds: fewer networks, changes, depths and samples.
+    /// A trial of a few seconds: fewer networks, transforms, depths and samples.
     pub fn quick() -> Self {
         Self {
             models: 4,
@@ -131,7 +132,7 @@ impl Settings {
         Ok(())
     }
 
-    /// All networks in one precision.
+    /// The networks to measure.
     fn plans(&self) -> Vec<Plan> {
         let plan = |model, depth, samples| Plan {
             model,
@@ -158,14 +159,14 @@ impl Settings {
         plans
     }
 
-    /// Whether a change is measured on a network.
+    /// True if a transform is measured on a network.
     fn is_measured(&self, plan: Plan, mesh: Surface, transform: Transform) -> bool {
         if plan.model.is_for_samples_only() {
             return (mesh, transform) == (Surface::Icosahedron, Transform::Gauge);
         }
         let over_depth = self.depths.contains(&plan.depth)
             && (plan.model != Model::Gem || plan.samples == Some(self.most_samples));
-        // Rounding is all that motions change, whatever the samples, and there are many motions.
+        // Motions change results only by rounding, whatever the samples, and there are many motions.
         let mut few = self.samples.iter().step_by(AMBIENT_STRIDE);
         transform != Transform::Ambient || over_depth || few.any(|&n| plan.samples == Some(n))
     }
@@ -174,17 +175,17 @@ impl Settings {
 /// One measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// On what.
+    /// The mesh.
     pub mesh: Surface,
-    /// Of what.
+    /// The network.
     pub model: Model,
-    /// What was changed.
+    /// The transform.
     pub transform: Transform,
     /// Number of convolutions.
     pub depth: usize,
-    /// Samples of the regular nonlinearity; none where there is no such nonlinearity.
+    /// Samples of the regular nonlinearity; `None` for other nonlinearities.
     pub samples: Option<usize>,
-    /// In which the network computed.
+    /// Precision of the network.
     pub precision: Precision,
     /// The relative error.
     pub error: f64,
@@ -193,18 +194,18 @@ pub struct Row {
 /// All measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// What was measured.
+    /// Settings of the experiment.
     pub settings: Settings,
-    /// Errors of networks.
+    /// Errors of the networks.
     pub rows: Vec<Row>,
-    /// Errors of the nonlinearity alone beside the theorem's bound.
+    /// Errors of the nonlinearity alone and the theorem's bound.
     pub bound: Vec<BoundRow>,
 }
 
 /// Measures everything, on all threads.
 ///
 /// # Errors
-/// Settings that make no sense.
+/// Settings out of range.
 pub fn run(settings: &Settings) -> Result<Report, TaskError> {
     settings.check()?;
     let mut rows = measure::<f64>(settings, Precision::F64)?;
@@ -242,7 +243,7 @@ fn measure<T: Real>(settings: &Settings, precision: Precision) -> Result<Vec<Row
     Ok(rows.into_iter().flatten().collect())
 }
 
-/// What network number `index` of a plan makes of its input under each of the changes.
+/// Outputs of network number `index` of a plan under each transform.
 fn network_outputs<T: Real>(
     settings: &Settings,
     plan: Plan,
@@ -263,7 +264,7 @@ fn network_outputs<T: Real>(
     Ok(outputs.collect::<Result<_, NnError>>()?)
 }
 
-/// Streams of random numbers of a seed: what one draws does not depend on how many another does.
+/// Streams of the random number generator, one for each purpose.
 const INPUT_STREAM: u64 = 1;
 const GAUGE_STREAM: u64 = 2;
 const MOTION_STREAM: u64 = 3;

@@ -1,11 +1,11 @@
-//! The two meshes.
+//! The meshes.
 
 use super::{DEFORMATION_STREAM, Draws};
 use gemcnn_mesh::{Mesh, shapes};
 use gemcnn_tasks::TaskError;
 use serde::{Deserialize, Serialize};
 
-/// Standard deviation of the factors of the deformed icosahedron: a variance of 0.01.
+/// Standard deviation of the deformation (variance 0.01).
 const DEVIATION: f64 = 0.1;
 
 /// A mesh to measure on.
@@ -14,18 +14,18 @@ const DEVIATION: f64 = 0.1;
 pub enum Surface {
     /// All 12 vertices at distance 1 from the centre.
     Icosahedron,
-    /// Each vertex moved along its ray from the centre, by factors drawn from the normal distribution
-    /// of mean 1 and variance 0.01 (standard deviation 0.1).
+    /// Each vertex scaled from the centre by a normally distributed factor of mean 1 and standard deviation
+    /// 0.1.
     DeformedIcosahedron,
 }
 
 impl Surface {
     pub(super) const ALL: [Self; 2] = [Self::Icosahedron, Self::DeformedIcosahedron];
 
-    /// The mesh; the deformation is drawn from the seed.
+    /// Makes the mesh. The seed decides the deformation.
     ///
     /// # Errors
-    /// A deformation that gives no mesh, which no seed is known to.
+    /// A deformation without a valid mesh; no such seed is known.
     pub fn mesh(self, seed: u64) -> Result<Mesh, TaskError> {
         let mesh = shapes::icosahedron();
         match self {

@@ -1,4 +1,4 @@
-//! The symmetries of a mesh that keep its orientation, found from its faces.
+//! Orientation-preserving symmetries of a mesh, found from its faces.
 
 use gemcnn_mesh::Mesh;
 use std::collections::HashMap;
@@ -6,13 +6,13 @@ use std::collections::HashMap;
 /// Largest relative difference of the lengths of an edge and its image.
 const TOLERANCE: f64 = 1e-9;
 
-/// All permutations of the vertices that map faces to faces of the same orientation and keep the lengths
-/// of edges, the identity among them: vertex `v` goes to `permutation[v]`.
+/// Finds all permutations of the vertices that map faces to faces of the same orientation and preserve edge
+/// lengths, including the identity. Vertex `v` moves to `permutation[v]`.
 ///
-/// On a connected surface such a map is known as soon as the image of one directed edge is: the face on
-/// its left goes to the face on the left of the image, and so on across all edges. Trying every edge as
-/// the image of the first finds them all, in the time of edges squared. A mesh without faces, with
-/// vertices outside of its first component, or with two faces on the same side of an edge, has none.
+/// On a connected surface the image of one directed edge determines the permutation: the face on its left
+/// maps to the face on the left of the image, and so on across all edges. Trying every edge as the image of the
+/// first finds all of them, in time quadratic in the number of edges. The result is empty for a mesh without
+/// faces, with vertices outside of its first component, or with two faces on the same side of an edge.
 ///
 /// ```
 /// use gemcnn_mesh::shapes;
@@ -34,15 +34,15 @@ pub fn rotational_symmetries(mesh: &Mesh) -> Vec<Vec<u32>> {
 
 type Edge = (u32, u32);
 
-/// Which vertex follows a directed edge in the face on its left.
+/// The vertex that follows each directed edge in the face on its left.
 struct Corners {
-    /// Every directed edge that has a face on its left, face by face.
+    /// Every directed edge with a face on its left, face by face.
     edges: Vec<Edge>,
     next: HashMap<Edge, u32>,
 }
 
 impl Corners {
-    /// None if two faces claim the same side of an edge.
+    /// `None` if two faces are on the same side of an edge.
     fn new(mesh: &Mesh) -> Option<Self> {
         let mut edges = Vec::new();
         let mut next = HashMap::new();
@@ -59,7 +59,7 @@ impl Corners {
         Some(Self { edges, next })
     }
 
-    /// The symmetry that takes one edge to another, if there is one.
+    /// The symmetry that maps one edge to another, if it exists.
     fn extend(&self, mesh: &Mesh, edge: Edge, image: Edge) -> Option<Vec<u32>> {
         let mut map = vec![None; mesh.vertex_count()];
         let mut met = vec![false; mesh.vertex_count()];
@@ -117,7 +117,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn those_of_the_icosahedron_are_a_group_of_sixty_isometries() {
+    fn the_icosahedron_has_a_group_of_sixty_isometries() {
         let mesh = shapes::icosahedron();
         let all = rotational_symmetries(&mesh);
         let set: HashSet<&Vec<u32>> = all.iter().collect();
@@ -128,7 +128,7 @@ mod tests {
                 let both: Vec<u32> = a.iter().map(|&v| b[v as usize]).collect();
                 assert!(set.contains(&both), "closed");
             }
-            // Five of them keep any vertex where it is.
+            // Five of them fix any vertex.
             assert_eq!(all.iter().filter(|b| b[3] == a[3]).count(), 5);
             let at = |v: usize| mesh.vertices()[v];
             let image = |v: usize| mesh.vertices()[a[v] as usize];
@@ -138,17 +138,17 @@ mod tests {
                     assert!(change.abs() < 1e-12);
                 }
             }
-            // Rotations and no reflections.
+            // Rotations, not reflections.
             let volume = |at: &dyn Fn(usize) -> DVec3| at(0).dot(at(1).cross(at(5)));
             assert!(volume(&at) * volume(&image) > 0.0);
         }
     }
 
     #[test]
-    fn other_meshes_have_as_many_as_they_should() {
+    fn other_meshes_have_their_symmetries() {
         let count = |mesh: &Mesh| rotational_symmetries(mesh).len();
         assert_eq!(count(&shapes::icosphere(1).unwrap()), 60);
-        // Half a turn of a rectangle; quarter turns of a square; a cut diagonal leaves half a turn.
+        // Rotations of a rectangle by pi; of a square by pi/2; with its diagonals, by pi again.
         assert_eq!(count(&shapes::grid(3, 4, Cells::Quads).unwrap()), 2);
         assert_eq!(count(&shapes::grid(3, 3, Cells::Quads).unwrap()), 4);
         assert_eq!(count(&shapes::grid(3, 3, Cells::Triangles).unwrap()), 2);

@@ -1,4 +1,4 @@
-//! What is changed between two runs of a network, made ready once for all networks.
+//! The transforms, prepared once for all networks.
 
 use super::error::Outputs;
 use super::{Draws, GAUGE_STREAM, MOTION_STREAM, Settings, Surface, model, rotational_symmetries};
@@ -8,20 +8,20 @@ use gemcnn_nn::{GraphBatch, NnError, Real};
 use gemcnn_tasks::TaskError;
 use serde::{Deserialize, Serialize};
 
-/// Radius of the support of SHOT frames, in mean lengths of edges: a vertex and its neighbours.
+/// Radius of the support of SHOT frames, in mean edge lengths: a vertex and its neighbours.
 const SHOT_RADIUS: f64 = 1.4;
 
-/// What is changed and should not change the output.
+/// A change that should leave the output of an equivariant network unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transform {
-    /// The frame of every vertex, by random angles. SHOT frames are turned too.
+    /// Rotates the frame of every vertex by a random angle, SHOT frames too.
     Gauge,
-    /// All positions, by a random rotation and translation; frames are computed anew. Positions are
+    /// Moves all positions by a random rotation and translation and recomputes the frames. Positions are
     /// rounded to the precision of the network.
     Ambient,
-    /// The input, carried along by each of the 60 rotations of the icosahedron onto itself; the output
-    /// should be carried along. The deformed icosahedron has lost these symmetries and gets the same
+    /// Permutes the input by each of the 60 rotational symmetries of the icosahedron; the output should be
+    /// permuted in the same way. The deformed icosahedron lacks these symmetries but uses the same
     /// permutations.
     Isometry,
 }
@@ -30,12 +30,12 @@ impl Transform {
     pub(super) const ALL: [Self; 3] = [Self::Gauge, Self::Ambient, Self::Isometry];
 }
 
-/// How frames are chosen.
+/// The choice of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Frames {
     /// Towards the first neighbour.
     Neighbour,
-    /// By SHOT, from the positions of the neighbours.
+    /// SHOT frames, from the positions of the neighbours.
     Shot,
 }
 
@@ -74,8 +74,7 @@ fn mean_edge_length(mesh: &Mesh) -> f64 {
     length / count.max(1.0)
 }
 
-/// The graphs of a mesh for one transform and one choice of frames, or the permutations of its
-/// vertices.
+/// The transformed graphs of a mesh, or the permutations of its vertices, for one choice of frames.
 pub(super) struct Changes<T> {
     pub surface: Surface,
     pub transform: Transform,
@@ -85,11 +84,11 @@ pub(super) struct Changes<T> {
 }
 
 enum Made<T> {
-    /// For each network the changed graphs.
+    /// Transformed graphs for each network.
     OfEach(Vec<Vec<GraphBatch<T>>>),
-    /// The same changed graphs for all networks.
+    /// Transformed graphs that all networks share.
     ForAll(Vec<GraphBatch<T>>),
-    /// One graph, whose vertices go elsewhere.
+    /// One graph and permutations of its vertices.
     Permuted {
         graph: GraphBatch<T>,
         permutations: Vec<Vec<u32>>,
@@ -97,7 +96,7 @@ enum Made<T> {
 }
 
 impl<T: Real> Changes<T> {
-    /// Those of all meshes, transforms and frames.
+    /// Prepares all meshes, transforms and frames.
     pub fn all(settings: &Settings) -> Result<Vec<Self>, TaskError> {
         let mut all = Vec::new();
         for surface in Surface::ALL {
@@ -122,15 +121,15 @@ impl<T: Real> Changes<T> {
             Transform::Gauge => {
                 let graph = frames.graph(&mesh)?;
                 let mut draws = Draws::new(settings.seed, GAUGE_STREAM);
-                let mut turned = || {
+                let mut rotated = || {
                     let angles: Vec<f64> = mesh.vertices().iter().map(|_| draws.angle()).collect();
-                    let turned = graph.clone().gauge_transform(&angles);
-                    single(&turned.map_err(|source| TaskError::Geometry {
+                    let rotated = graph.clone().gauge_transform(&angles);
+                    single(&rotated.map_err(|source| TaskError::Geometry {
                         name: "icosahedron".into(),
                         source,
                     })?)
                 };
-                let mut of_each = || (0..settings.gauges).map(|_| turned()).collect();
+                let mut of_each = || (0..settings.gauges).map(|_| rotated()).collect();
                 let all = (0..settings.models).map(|_| of_each());
                 Made::OfEach(all.collect::<Result<_, TaskError>>()?)
             }
@@ -138,7 +137,7 @@ impl<T: Real> Changes<T> {
                 let mut draws = Draws::new(settings.seed, MOTION_STREAM);
                 let mut moved = || {
                     let (rotation, shift) = (draws.rotation(), draws.shift());
-                    // As a mesh of the same precision holds them.
+                    // A mesh of this precision would hold rounded positions.
                     let rounded = |v: f64| T::of(v).as_f64();
                     let moved = mesh.map_vertices(|p| (rotation * p + shift).map(rounded));
                     let moved =
@@ -162,7 +161,7 @@ impl<T: Real> Changes<T> {
         })
     }
 
-    /// What network number `index` makes of the changed input, changed back.
+    /// Outputs of network number `index` under the transform, permuted back.
     pub fn outputs(
         &self,
         index: usize,
@@ -179,8 +178,8 @@ impl<T: Real> Changes<T> {
                 let plain = apply(graph, input)?;
                 let mut outputs = Outputs::about(&plain);
                 for permutation in permutations {
-                    let moved = apply(graph, &carried(permutation, input))?;
-                    outputs.add(&carried_back(permutation, &moved));
+                    let moved = apply(graph, &permuted(permutation, input))?;
+                    outputs.add(&permuted_back(permutation, &moved));
                 }
                 return Ok(outputs);
             }
@@ -193,18 +192,18 @@ impl<T: Real> Changes<T> {
     }
 }
 
-/// Row `v` of the features goes to row `permutation[v]`.
-fn carried<T: Real>(permutation: &[u32], features: &[T]) -> Vec<T> {
-    let mut carried = features.to_vec();
+/// Moves row `v` of the features to row `permutation[v]`.
+fn permuted<T: Real>(permutation: &[u32], features: &[T]) -> Vec<T> {
+    let mut permuted = features.to_vec();
     let rows = features.chunks_exact(model::CHANNELS);
     for (row, &to) in rows.zip(permutation) {
-        carried[to as usize * model::CHANNELS..][..model::CHANNELS].copy_from_slice(row);
+        permuted[to as usize * model::CHANNELS..][..model::CHANNELS].copy_from_slice(row);
     }
-    carried
+    permuted
 }
 
-/// The inverse of [`carried`].
-fn carried_back<T: Real>(permutation: &[u32], features: &[T]) -> Vec<T> {
+/// The inverse of [`permuted`].
+fn permuted_back<T: Real>(permutation: &[u32], features: &[T]) -> Vec<T> {
     let row = |&to: &u32| &features[to as usize * model::CHANNELS..][..model::CHANNELS];
     permutation.iter().flat_map(row).copied().collect()
 }
@@ -214,12 +213,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn carrying_back_undoes_carrying() {
+    fn permuting_back_is_the_inverse() {
         let mesh = Surface::Icosahedron.mesh(1).unwrap();
         let features: Vec<f64> = (0..12 * model::CHANNELS).map(|i| i as f64).collect();
         for permutation in rotational_symmetries(&mesh) {
-            let moved = carried(&permutation, &features);
-            assert_eq!(carried_back(&permutation, &moved), features);
+            let moved = permuted(&permutation, &features);
+            assert_eq!(permuted_back(&permutation, &moved), features);
         }
     }
 }

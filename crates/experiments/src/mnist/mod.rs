@@ -1,65 +1,66 @@
-//! Embedded MNIST: digits on grids whose geometry varies, and how networks carry over from one geometry
-//! to another.
+//! Embedded MNIST: digits on grids of different geometry, and how networks generalise from one geometry to
+//! another.
 //!
-//! An [`Experiment`] is a list of runs: a network trained on one setting of grids from one seed, and
-//! then tested on all settings. Each run has a folder of its own with a checkpoint after every epoch and
-//! its result; finished runs are skipped and interrupted ones go on where they were.
+//! An [`Experiment`] is a list of runs. A run trains a network on one geometry with one seed and tests it on
+//! all geometries. Each run has its own directory with a checkpoint after every epoch, its model and its
+//! result. Finished runs are skipped and interrupted runs resume.
 
 mod evaluation;
 mod model;
 mod report;
-mod score;
-mod slots;
+mod samples;
+mod settings;
 mod surface;
-mod training;
 
 pub use evaluation::{Isometry, Test};
 pub use model::Model;
-pub use report::{Estimate, Report};
+pub use report::Report;
+pub use settings::{RateRule, RunSettings};
 pub use surface::{GridOptions, Part, Surface};
-pub use training::{EpochRecord, RateRule, RunSettings};
 
-use crate::digits::Mnist;
+use crate::digits::{CLASSES, Mnist};
 use evaluation::Evaluator;
-use gemcnn_nn::Device;
+use gemcnn_nn::{Device, Objective};
 use gemcnn_tasks::TaskError;
+use gemcnn_tasks::train::{
+    self, Problem, Record, RunDirectory, StepReport, StopFlag, Trainer, device_name,
+};
+use samples::{DigitSamples, Grids};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::path::Path;
-use training::{Run, check_same};
 
-/// Files of a run.
-const CHECKPOINT: &str = "checkpoint.safetensors";
-const METRICS: &str = "metrics.csv";
+/// The result in the directory of a finished run.
 const RESULT: &str = "result.json";
 
-/// What is to be run. The defaults are the paper's, where it says them.
+/// The runs of an experiment. Defaults are the paper's where it gives them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
-    /// Settings to train on.
+    /// Training geometries.
     pub train: Vec<Surface>,
-    /// Settings to test on.
+    /// Test geometries.
     pub test: Vec<Surface>,
     /// Networks to train.
     pub models: Vec<Model>,
-    /// Seeds to train each from.
+    /// Seeds for each network and geometry.
     pub seeds: Vec<u64>,
-    /// How grids are made.
+    /// Construction of the grids.
     pub grids: GridOptions,
-    /// Passes over the training digits.
+    /// Number of epochs.
     pub epochs: usize,
-    /// Digits in a step.
+    /// Digits in a batch.
     pub batch: usize,
-    /// The learning rate at its highest.
+    /// Base learning rate.
     pub rate: f64,
-    /// How the learning rate changes.
+    /// Schedule of the learning rate.
     pub schedule: RateRule,
-    /// Pull of all weights towards zero.
+    /// Weight decay of all weights.
     pub weight_decay: f64,
-    /// Digits to learn from, the first ones; all but those for validation if not given.
+    /// Number of training digits: the first ones of the data set. `None` takes all but the validation digits.
     pub training_digits: Option<usize>,
-    /// Digits for validation, those that follow.
+    /// Number of validation digits: those that follow the training digits.
     pub validation_digits: usize,
-    /// Digits to test with, the first ones; all of the data set if not given.
+    /// Number of test digits: the first ones of the test set. `None` takes all.
     pub test_digits: Option<usize>,
 }
 
@@ -84,14 +85,14 @@ impl Default for Experiment {
 }
 
 impl Experiment {
-    /// A short trial on the few digits of [`Mnist::few`]: trained on the flat grid, tested on all.
+    /// A short trial with the digits of [`Mnist::few`]: trained on the flat grid, tested on all geometries.
     pub fn quick() -> Self {
         Self {
             train: vec![Surface::Flat],
             seeds: vec![1],
             epochs: 3,
             batch: 25,
-            // With so few steps there is no time to rise and fall.
+            // There are too few steps for a cycle.
             schedule: RateRule::Plateau,
             validation_digits: 100,
             ..Self::default()
@@ -99,78 +100,91 @@ impl Experiment {
     }
 }
 
-/// What became of a run.
+/// Result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
-    /// What was run.
+    /// Settings of the run.
     pub settings: RunSettings,
-    /// How many numbers were trained.
+    /// Number of trained parameters.
     pub parameters: usize,
-    /// Where it was tested, and mostly trained.
+    /// Device of the tests, and of at least the last part of the training.
     pub device: String,
-    /// Its epochs.
-    pub history: Vec<EpochRecord>,
-    /// Its tests.
+    /// One record for each epoch. The held-out samples are the validation digits.
+    pub history: Vec<Record>,
+    /// Results on the test geometries.
     pub tests: Vec<Test>,
-    /// Flat and bent grids compared, if it was tested on both.
+    /// Comparison of flat and isometric grids, if both were tested.
     pub isometry: Option<Isometry>,
 }
 
-/// What happens in an experiment, for whoever watches.
+/// Progress of an experiment.
 #[derive(Debug)]
 pub enum Event<'e> {
-    /// A run begins, or goes on after the epochs it has.
+    /// A run starts, or resumes from its checkpoint.
     Started {
         /// The run.
         settings: &'e RunSettings,
-        /// Epochs that its checkpoint has.
+        /// Number of epochs in the checkpoint.
         epochs: usize,
     },
-    /// A run was finished before.
+    /// The run was finished before.
     Skipped {
         /// The run.
         settings: &'e RunSettings,
     },
-    /// A step was queued.
+    /// A training step is queued.
     Step {
         /// The run.
         settings: &'e RunSettings,
-        /// From 1.
-        epoch: usize,
-        /// From 1.
-        step: usize,
-        /// Steps of the epoch.
-        steps: usize,
+        /// Progress of the epoch.
+        report: &'e StepReport,
     },
-    /// An epoch is done.
+    /// An epoch is finished and validated.
     Epoch {
         /// The run.
         settings: &'e RunSettings,
-        /// What it came to.
-        record: &'e EpochRecord,
+        /// Its losses and accuracies.
+        record: &'e Record,
     },
-    /// A trained network was tested on one setting.
+    /// A trained network was tested on one geometry.
     Test {
         /// The run.
         settings: &'e RunSettings,
-        /// What came out.
+        /// The result.
         test: &'e Test,
     },
-    /// A run is done.
+    /// A run is finished.
     Finished {
-        /// What came out.
+        /// Its result.
         result: &'e RunResult,
     },
 }
 
-/// Watches an experiment.
-pub type Observer<'o> = dyn FnMut(Event<'_>) + 'o;
+/// Receives the progress of an experiment.
+pub type Observer<'o> = dyn FnMut(Event<'_>) + Send + 'o;
+
+/// Passes the events of a training run to the observer of the experiment.
+struct Relay<'r, 'o> {
+    settings: &'r RunSettings,
+    observer: &'r mut Observer<'o>,
+}
+
+impl train::Observer for Relay<'_, '_> {
+    fn observe(&mut self, event: train::Event<'_>) {
+        let settings = self.settings;
+        match event {
+            train::Event::StepDone(report) => (self.observer)(Event::Step { settings, report }),
+            train::Event::EpochDone(record) => (self.observer)(Event::Epoch { settings, record }),
+            _ => {}
+        }
+    }
+}
 
 impl Experiment {
-    /// The runs, all geometries and models of one seed before the next seed.
+    /// Lists the runs: all geometries and models of one seed before the next seed.
     ///
     /// # Errors
-    /// Settings that make no sense with so much data.
+    /// Settings out of range for the data.
     pub fn runs(&self, data: &Mnist) -> Result<Vec<RunSettings>, TaskError> {
         let validation_digits = self.validation_digits;
         let most = data.train.len().saturating_sub(validation_digits);
@@ -179,7 +193,7 @@ impl Experiment {
             return Err(TaskError::setting(
                 "training digits",
                 format!(
-                    "{training_digits} and {validation_digits} for validation, but there are {}",
+                    "{training_digits} and {validation_digits} for validation, but the data set has {}",
                     data.train.len()
                 ),
             ));
@@ -209,11 +223,11 @@ impl Experiment {
         Ok(runs)
     }
 
-    /// Runs what is not yet finished in a folder, and returns the results of all its runs.
+    /// Runs everything that is not finished in a directory, and returns the results of all runs.
     ///
     /// # Errors
-    /// Settings that make no sense or differ from those that a run was begun with, files that cannot be
-    /// read or written, a loss that is no longer finite, or work on a GPU that failed.
+    /// Settings out of range, a directory with a run of other settings, files that cannot be read or written,
+    /// a loss that is not finite, or work on a GPU that failed.
     pub fn run(
         &self,
         data: &Mnist,
@@ -240,38 +254,63 @@ impl Experiment {
         device: &Device,
         observer: &mut Observer<'_>,
     ) -> Result<RunResult, TaskError> {
-        let folder = folder.join(settings.name());
-        std::fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
-        let result_path = folder.join(RESULT);
-        if let Some(result) = read_result(&result_path)? {
-            check_same(settings, &result.settings, &result_path)?;
-            if result.has_tested(&self.test, data.test.len()) {
-                observer(Event::Skipped { settings });
-                return Ok(result);
-            }
+        let run = RunDirectory::open_or_create(&folder.join(settings.name()))?;
+        let result_path = run.path().join(RESULT);
+        if let Some(result) = read_result(&result_path)?
+            && result.settings == *settings
+            && result.has_tested(&self.test, data.test.len())
+        {
+            observer(Event::Skipped { settings });
+            return Ok(result);
         }
-        let mut run = Run::open(settings, data, &folder.join(CHECKPOINT))?;
+        let RunSettings {
+            training_digits,
+            validation_digits,
+            ..
+        } = *settings;
+        let grids = Grids::new(settings.grids.graphs(settings.train, Part::Train)?);
+        let samples = |range| DigitSamples {
+            digits: data.train.range(range),
+            grids: &grids,
+        };
+        let network = settings.model.network(&settings.grids);
+        let problem = Problem {
+            training: &samples(0..training_digits),
+            held_out: &samples(training_digits..training_digits + validation_digits),
+            model: &|builder| Ok(Box::new(network.build(builder)?)),
+            objective: &Objective::Classes {
+                count: CLASSES,
+                weights: None,
+            },
+            classes: None,
+            config: &settings.training(device),
+            settings: &to_json(settings)?,
+        };
+        let mut trainer = Trainer::new(problem, &run, device, &mut train::Silent)?;
         observer(Event::Started {
             settings,
-            epochs: run.history.len(),
+            epochs: trainer.history().len(),
         });
-        run.train(&folder, device, observer)?;
+        trainer.run(&mut Relay { settings, observer }, &StopFlag::new())?;
+        trainer.model()?.write(run.model())?;
+        let history = trainer.history().to_vec();
+        let (network, parameters) = trainer.into_model();
         let evaluator = Evaluator {
             settings,
-            network: &run.network,
-            parameters: &run.parameters,
+            network: &*network,
+            parameters: &parameters,
             device,
             digits: &data.test,
         };
         let (tests, isometry) = evaluator.evaluate(&self.test, observer)?;
         let result = RunResult {
             settings: settings.clone(),
-            parameters: run.parameters.trained_count(),
+            parameters: parameters.trained_count(),
             device: match device {
                 Device::Cpu => format!("CPU, {} threads", rayon::current_num_threads()),
-                Device::Cuda(cuda) => cuda.name().to_owned(),
+                Device::Cuda(_) => device_name(device),
             },
-            history: run.history,
+            history,
             tests,
             isometry,
         };
@@ -282,7 +321,7 @@ impl Experiment {
 }
 
 impl RunResult {
-    /// Whether all these settings were tested with so many digits.
+    /// True if all these geometries were tested with so many digits.
     fn has_tested(&self, surfaces: &[Surface], digits: usize) -> bool {
         surfaces.iter().all(|surface| {
             let mut tests = self.tests.iter();
@@ -290,13 +329,13 @@ impl RunResult {
         })
     }
 
-    /// The test on one setting.
+    /// The result on one test geometry.
     pub fn test(&self, surface: Surface) -> Option<&Test> {
         self.tests.iter().find(|test| test.surface == surface)
     }
 }
 
-/// The result in a file; none if there is no such file.
+/// Reads a result; `None` if the file does not exist.
 fn read_result(path: &Path) -> Result<Option<RunResult>, TaskError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -306,9 +345,14 @@ fn read_result(path: &Path) -> Result<Option<RunResult>, TaskError> {
     serde_json::from_str(&text).map(Some).map_err(|error| {
         TaskError::setting(
             path.display().to_string(),
-            format!("not the result of a run: {error}: delete it to run again"),
+            format!("not the result of a run: {error}; delete it to repeat the tests"),
         )
     })
+}
+
+fn to_json(settings: &RunSettings) -> Result<Value, TaskError> {
+    serde_json::to_value(settings)
+        .map_err(|error| TaskError::setting("settings", error.to_string()))
 }
 
 fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TaskError> {
@@ -317,7 +361,7 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TaskError> {
     write_text(path, &format!("{text}\n"))
 }
 
-/// Writes a whole file or leaves what was there.
+/// Replaces a file atomically.
 fn write_text(path: &Path, text: &str) -> Result<(), TaskError> {
     gemcnn_mesh::write_atomically(path, |file| file.write_all(text.as_bytes()))
         .map_err(TaskError::file(path))

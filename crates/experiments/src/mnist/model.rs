@@ -13,32 +13,32 @@ use std::str::FromStr;
 const SAMPLES: usize = 7;
 /// Highest order of features between the blocks.
 const ORDER: usize = 3;
-/// Share of irreps dropped after each block.
+/// Dropout probability of irreps after each block.
 const DROPOUT: f64 = 0.1;
-/// Scalars that the last block gives and pooling takes.
+/// Scalars of the last block, which are pooled.
 const POOLED: usize = 64;
 
-/// Which network.
+/// The networks.
 ///
-/// All have seven blocks of convolution, nonlinearity with batch normalisation inside, and dropout;
-/// then the maximum over the grid and a linear map to the ten digits.
+/// Each has seven blocks of convolution, nonlinearity with batch normalisation inside, and dropout, then a
+/// maximum over the grid and a linear layer to the ten digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
-    /// The types that the paper gives: `M x (0+1+2+3)` with M = 4, 8, 12, 16, 24, 32; 99,978 parameters.
+    /// The paper's feature types: `M x (0+1+2+3)` with M = 4, 8, 12, 16, 24, 32; 99,978 parameters.
     PaperTypes,
-    /// Those multiplicities times 1.3, for the 163k parameters that the paper gives: 162,705.
+    /// 1.3 times these multiplicities, for the paper's 163k parameters: 162,705.
     PaperSize,
-    /// Scalars only, whose kernels can only be isotropic: a graph network that sees who is whose
-    /// neighbour, but not where. About as many parameters as in `PaperSize`: 163,033.
+    /// Scalars only, whose equivariant kernels are isotropic: a graph network that does not see the direction
+    /// of neighbours. About as many parameters as `PaperSize`: 163,033.
     Graph,
 }
 
 impl Model {
-    /// All of them.
+    /// All models.
     pub const ALL: [Self; 3] = [Self::PaperTypes, Self::PaperSize, Self::Graph];
 
-    /// Types between the blocks.
+    /// Feature types between the blocks.
     fn hidden(self) -> [FeatureType; 6] {
         let scaled = |factor: f64| {
             [4.0, 8.0, 12.0, 16.0, 24.0, 32.0].map(|m: f64| (factor * m).round() as usize)
@@ -51,11 +51,11 @@ impl Model {
         }
     }
 
-    /// The network for such grids.
-    pub fn network(self, grids: &GridOptions) -> NetworkConfig {
+    /// The network for these grids.
+    pub fn network(self, grids: &GridOptions) -> NetworkConfig<f32> {
         let samples = match self {
             Self::PaperTypes | Self::PaperSize => SAMPLES,
-            // All samples of a scalar are the same.
+            // All samples of a scalar are equal.
             Self::Graph => 1,
         };
         let blocks = (self.hidden().into_iter()).chain([FeatureType::scalars(POOLED)]);
@@ -66,7 +66,7 @@ impl Model {
             .fold(start, |network, kind| {
                 network
                     .conv(&kind)
-                    .regular(Regular::relu(samples).with_batch_norm())
+                    .nonlinearity(Regular::relu(samples).with_batch_norm())
                     .dropout(DROPOUT)
             })
             .global_pool(GlobalPool::Max)
@@ -74,8 +74,8 @@ impl Model {
     }
 }
 
-/// Multiplies the paper's multiplicities to give the graph network as many parameters as
-/// [`Model::PaperSize`] has.
+/// Factor of the paper's multiplicities that gives the graph network as many parameters as
+/// [`Model::PaperSize`].
 const GRAPH_FACTOR: f64 = 6.71;
 
 impl fmt::Display for Model {
@@ -98,7 +98,7 @@ impl FromStr for Model {
         named.ok_or_else(|| {
             TaskError::setting(
                 "model",
-                format!("`{text}` is none of paper-types, paper-size and graph"),
+                format!("`{text}` is not one of paper-types, paper-size, graph"),
             )
         })
     }
@@ -109,22 +109,19 @@ mod tests {
     use super::*;
 
     fn parameters(model: Model) -> usize {
-        let (_, parameters) = model
-            .network(&GridOptions::default())
-            .init::<f32>(1)
-            .unwrap();
+        let (_, parameters) = model.network(&GridOptions::default()).init(1).unwrap();
         parameters.trained_count()
     }
 
     #[test]
-    fn the_models_have_the_parameters_they_should() {
+    fn parameter_counts() {
         assert_eq!(parameters(Model::PaperTypes), 99_978);
         assert_eq!(parameters(Model::PaperSize), 162_705);
         assert_eq!(parameters(Model::Graph), 163_033);
     }
 
     #[test]
-    fn names_are_read_and_written() {
+    fn names_parse_and_print() {
         for model in Model::ALL {
             assert_eq!(model.to_string().parse::<Model>().unwrap(), model);
         }

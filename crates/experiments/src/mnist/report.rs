@@ -1,11 +1,13 @@
-//! What an experiment comes to: one file of all results, tables, the figure and pictures of the grids.
+//! The report of an experiment: all results in one file, tables, the figure and pictures of the grids.
 
 use super::{
     GridOptions, Isometry, Model, Part, RESULT, RunResult, Surface, read_result, write_json,
     write_text,
 };
+use crate::Estimate;
 use crate::digits::Mnist;
 use gemcnn_tasks::TaskError;
+use gemcnn_tasks::train::Record;
 use gemcnn_view::plot::{Axis, Chart, Panel, Series};
 use gemcnn_view::render::{RenderOptions, Shading, Up, View, render};
 use std::fmt;
@@ -17,58 +19,23 @@ const TABLE: &str = "table.md";
 const FIGURE: &str = "errors";
 const GRIDS: &str = "grids";
 
-/// What the paper's text gives, in percent: test error on the flat grid after training on it, and that of
-/// its isotropic network on all grids; each with its standard error over 6 runs.
+/// The paper's test error in percent after training and testing on the flat grid, with its standard error over
+/// 6 runs.
 const PAPER_FLAT: (f64, f64) = (0.60, 0.05);
+/// The same for the paper's isotropic network, on all grids.
 const PAPER_GRAPH: (f64, f64) = (19.80, 3.43);
 
-/// Mean and standard error of the mean.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
-    /// The mean.
-    pub mean: f64,
-    /// Standard error of the mean; none of a single value.
-    pub standard_error: Option<f64>,
-}
-
-impl Estimate {
-    /// Of these values; none of no values.
-    pub fn of(values: &[f64]) -> Option<Self> {
-        let count = values.len();
-        if count == 0 {
-            return None;
-        }
-        let mean = values.iter().sum::<f64>() / count as f64;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let standard_error = || (squares / (count - 1) as f64 / count as f64).sqrt();
-        Some(Self {
-            mean,
-            standard_error: (count > 1).then(standard_error),
-        })
-    }
-}
-
-impl fmt::Display for Estimate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.2}", self.mean)?;
-        match self.standard_error {
-            Some(error) => write!(f, " +- {error:.2}"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The finished runs of an experiment, ready to be shown: as text, tables in Markdown.
+/// The finished runs of an experiment. Displays as tables in Markdown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     results: Vec<RunResult>,
 }
 
 impl Report {
-    /// The finished runs in a folder.
+    /// Reads the finished runs in a directory.
     ///
     /// # Errors
-    /// A folder that cannot be read, or a file in it that is no result.
+    /// A directory that cannot be read, or a file that is not a result.
     pub fn read(folder: &Path) -> Result<Self, TaskError> {
         let mut paths = Vec::new();
         for entry in std::fs::read_dir(folder).map_err(TaskError::file(folder))? {
@@ -86,8 +53,8 @@ impl Report {
         })
     }
 
-    /// Writes `results.json`, `table.md`, `errors.png` and `errors.svg`, and pictures of the grids with a
-    /// digit on each.
+    /// Writes `results.json`, `table.md`, `errors.png`, `errors.svg`, and pictures of the grids with a digit on
+    /// each.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -101,12 +68,12 @@ impl Report {
         write_grids(&folder.join(GRIDS), &grids.unwrap_or_default())
     }
 
-    /// The results, by the names of their runs.
+    /// The results, sorted by the names of their runs.
     pub fn results(&self) -> &[RunResult] {
         &self.results
     }
 
-    /// Test error in percent over the seeds.
+    /// Mean test error in percent over the seeds.
     pub fn error(&self, model: Model, train: Surface, test: Surface) -> Option<Estimate> {
         let errors: Vec<f64> = self
             .runs(model, train)
@@ -126,19 +93,20 @@ impl Report {
         Model::ALL.into_iter().filter(has).collect()
     }
 
-    /// What a model was trained on, from flat to rough.
+    /// Training geometries of a model, from flat to rough.
     fn trained_on(&self, model: Model) -> Vec<Surface> {
         let of_model = self.results.iter().filter(|r| r.settings.model == model);
         in_order(of_model.map(|result| result.settings.train))
     }
 
-    /// What was tested on, from flat to rough.
+    /// Test geometries, from flat to rough.
     fn tested_on(&self) -> Vec<Surface> {
         let tests = self.results.iter().flat_map(|result| &result.tests);
         in_order(tests.map(|test| test.surface))
     }
 
-    /// Test error over test geometry: a panel for each model, a curve for each training geometry.
+    /// A plot of the test error against the test geometry: a panel for each model, a curve for each training
+    /// geometry.
     pub fn chart(&self) -> Chart {
         let tested = self.tested_on();
         let chart = Chart::new("Embedded MNIST: test error by geometry, with standard errors");
@@ -200,11 +168,7 @@ impl Report {
                 Model::Graph => PAPER_GRAPH,
             };
             if let Some(error) = self.error(model, Surface::Flat, Surface::Flat) {
-                writeln!(
-                    f,
-                    "| {model} | {error} | {:.2} +- {:.2} |",
-                    paper.0, paper.1
-                )?;
+                writeln!(f, "| {model} | {error} | {:.2} ± {:.2} |", paper.0, paper.1)?;
             }
         }
         writeln!(f)
@@ -213,7 +177,7 @@ impl Report {
     fn write_isometry(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "| run | answers that differ between flat and isometric grids | largest difference of a logit | largest logit |"
+            "| run | predictions that differ between flat and isometric grids | largest difference of a logit | largest logit |"
         )?;
         writeln!(f, "| --- | --- | --- | --- |")?;
         for result in &self.results {
@@ -237,17 +201,14 @@ impl Report {
     fn write_times(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "| run | device | epochs | seconds an epoch, median | validation error in % |"
+            "| run | device | epochs | seconds per epoch, median | validation error in % |"
         )?;
         writeln!(f, "| --- | --- | --- | --- | --- |")?;
         for result in &self.results {
-            let mut seconds: Vec<f64> = result.history.iter().map(|e| e.seconds).collect();
-            seconds.sort_by(f64::total_cmp);
-            let median = seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN);
-            let error = result
-                .history
-                .last()
-                .map_or(f64::NAN, |e| e.validation_error);
+            let validation = result.history.last().and_then(|record| record.held_out);
+            let accuracy = validation.and_then(|scores| scores.accuracy);
+            let error = accuracy.map_or(f64::NAN, |accuracy| 1.0 - accuracy);
+            let median = median_epoch_seconds(&result.history);
             writeln!(
                 f,
                 "| {} | {} | {} | {median:.2} | {:.2} |",
@@ -278,7 +239,16 @@ impl fmt::Display for Report {
     }
 }
 
-/// Surfaces without repeats: flat, isometric, then by roughness.
+/// Median training time of an epoch in seconds, without validation.
+fn median_epoch_seconds(history: &[Record]) -> f64 {
+    let ends = history.iter().map(|record| record.seconds);
+    let starts = [0.0].into_iter().chain(ends.clone());
+    let mut seconds: Vec<f64> = ends.zip(starts).map(|(end, start)| end - start).collect();
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Distinct geometries: flat, isometric, then by roughness.
 fn in_order(surfaces: impl Iterator<Item = Surface>) -> Vec<Surface> {
     let mut all: Vec<Surface> = surfaces.collect();
     let place = |surface: &Surface| match surface {
@@ -291,7 +261,7 @@ fn in_order(surfaces: impl Iterator<Item = Surface>) -> Vec<Surface> {
     all
 }
 
-/// The cells of a row of a table.
+/// Cells of a row of a table.
 fn cells(surfaces: &[Surface]) -> String {
     surfaces
         .iter()
@@ -299,7 +269,7 @@ fn cells(surfaces: &[Surface]) -> String {
         .collect()
 }
 
-/// Pictures of one test grid of each kind that the paper shows, with a digit on it.
+/// Draws one test grid of each geometry that the paper shows, with a digit on it.
 fn write_grids(folder: &Path, grids: &GridOptions) -> Result<(), TaskError> {
     std::fs::create_dir_all(folder).map_err(TaskError::file(folder))?;
     let digits = Mnist::few()
@@ -365,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_with_their_standard_errors() {
+    fn errors_have_standard_errors() {
         let report = Report {
             results: vec![
                 result(Model::PaperTypes, Surface::Rough(1.0), 1, [8, 100]),
@@ -378,15 +348,15 @@ mod tests {
         let flat = report
             .error(Model::PaperTypes, Surface::Flat, Surface::Flat)
             .unwrap();
-        // 1, 2 and 3 %: standard deviation 1, over the root of 3.
-        assert_eq!(flat.to_string(), "2.00 +- 0.58");
+        // 1, 2 and 3 %: standard deviation 1, divided by the square root of 3.
+        assert_eq!(flat.to_string(), "2.00 ± 0.58");
         let text = report.to_string();
         for line in [
             "| trained on | seeds | flat | 2.25 |",
-            "| flat | 3 | 2.00 +- 0.58 | 5.00 +- 0.00 |",
+            "| flat | 3 | 2.00 ± 0.58 | 5.00 ± 0.00 |",
             "| 1 | 1 | 4.00 | 50.00 |",
-            "| paper-types | 2.00 +- 0.58 | 0.60 +- 0.05 |",
-            "| graph | 25.00 | 19.80 +- 3.43 |",
+            "| paper-types | 2.00 ± 0.58 | 0.60 ± 0.05 |",
+            "| graph | 25.00 | 19.80 ± 3.43 |",
         ] {
             assert!(text.contains(line), "{text}");
         }

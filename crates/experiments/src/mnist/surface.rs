@@ -11,20 +11,20 @@ use std::f64::consts::{PI, SQRT_2};
 use std::fmt;
 use std::str::FromStr;
 
-/// One setting of the experiment: the shape of the grids.
+/// The geometry of the grids.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Surface {
     /// The pixel grid in its plane.
     Flat,
-    /// The pixel grid, bent in different ways: every cell stays a square.
+    /// The pixel grid, bent without stretching: every cell stays a square.
     Isometric,
-    /// Curved grids of this roughness, at least 0 and below 3.
+    /// Curved grids of a given roughness, at least 0 and below 3.
     Rough(f64),
 }
 
 impl Surface {
-    /// What the paper trains on.
+    /// The paper's training geometries.
     pub const TRAIN: [Self; 6] = [
         Self::Flat,
         Self::Rough(1.0),
@@ -33,7 +33,7 @@ impl Surface {
         Self::Rough(2.25),
         Self::Rough(2.5),
     ];
-    /// What the paper tests on.
+    /// The paper's test geometries.
     pub const TEST: [Self; 10] = [
         Self::Flat,
         Self::Isometric,
@@ -46,7 +46,7 @@ impl Surface {
         Self::Rough(2.25),
         Self::Rough(2.5),
     ];
-    /// What the paper shows pictures of.
+    /// The geometries that the paper shows.
     pub const PICTURED: [Self; 8] = [
         Self::Flat,
         Self::Isometric,
@@ -81,7 +81,7 @@ impl FromStr for Surface {
                 TaskError::setting(
                     "geometry",
                     format!(
-                        "`{text}` is none of flat, isometric and a roughness of at least 0 and below 3"
+                        "`{text}` is not one of flat, isometric, or a roughness of at least 0 and below 3"
                     ),
                 )
             }),
@@ -103,24 +103,25 @@ impl TryFrom<String> for Surface {
     }
 }
 
-/// Which of the two disjoint sets of grids of a setting.
+/// The two disjoint sets of grids of a geometry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Those to learn on; validation uses them too.
+    /// Grids for training and validation.
     Train,
-    /// Those to test on.
+    /// Grids for testing.
     Test,
 }
 
-/// How grids are made, the same for all settings of an experiment.
+/// Construction of the grids, the same for all geometries of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct GridOptions {
-    /// Whether each cell is cut into two triangles. Then vertices have six neighbours instead of four,
-    /// and bent grids are no longer exactly like the flat one.
+    /// Splits each cell into two triangles (default false). Vertices then have six neighbours instead of four,
+    /// and bent grids are no longer exactly isometric to the flat one.
     pub triangles: bool,
-    /// Displacements of rough grids before smoothing are uniform up to this many pixels either way.
+    /// Largest displacement of the vertices of rough grids before smoothing, in pixels (default 5).
+    /// Displacements are uniform between its negative and itself.
     pub amplitude: f64,
-    /// How many different grids each part of a setting has; there is only one flat grid.
+    /// Number of grids in each part of a geometry (default 32); there is only one flat grid.
     pub count: usize,
 }
 
@@ -135,7 +136,7 @@ impl Default for GridOptions {
 }
 
 impl GridOptions {
-    /// Neighbours of a vertex that is not at the border.
+    /// Number of neighbours of an interior vertex.
     pub fn degree(&self) -> f64 {
         match self.triangles {
             false => 4.0,
@@ -150,7 +151,7 @@ impl GridOptions {
         }
     }
 
-    /// One grid of a setting, with edges of mean length 1.
+    /// One grid of a geometry, with mean edge length 1.
     ///
     /// # Errors
     /// An amplitude that is negative or huge.
@@ -179,13 +180,13 @@ impl GridOptions {
         let mesh = mesh.map_err(refuse)?;
         let scale = match surface {
             Surface::Flat | Surface::Isometric => 1.0 / self.unscaled_edge_length(),
-            // Made with this length.
+            // Rough grids are made with this length.
             Surface::Rough(_) => 1.0,
         };
         (mesh.map_vertices(|place| scale * place)).map_err(|error| refuse(ShapeError::Mesh(error)))
     }
 
-    /// Mean length of the edges of the flat grid with cells of length 1, and of bent ones.
+    /// Mean edge length of flat and bent grids with cells of side 1.
     fn unscaled_edge_length(&self) -> f64 {
         let (along_axes, diagonals) = match self.triangles {
             false => (1.0, 0.0),
@@ -194,8 +195,8 @@ impl GridOptions {
         (along_axes + diagonals * SQRT_2) / (along_axes + diagonals)
     }
 
-    /// The geometry of one grid. All frames look up: the first axis points to the vertex above, and in
-    /// the top row away from the vertex below. So on the flat grid all frames are parallel.
+    /// The gauge graph of one grid. All frames point up: the first axis points to the vertex above, and in the
+    /// top row away from the vertex below. On the flat grid all frames are parallel.
     ///
     /// # Errors
     /// As [`mesh`](Self::mesh).
@@ -219,14 +220,14 @@ impl GridOptions {
             gauge: Gauge::Neighbours((0..vertices).map(|v| reference(v) as u32).collect()),
             ..GeometryOptions::default()
         };
-        let turn = |vertex: usize| if vertex < SIDE { PI } else { 0.0 };
-        let turns: Vec<f64> = (0..vertices).map(turn).collect();
+        let angle = |vertex: usize| if vertex < SIDE { PI } else { 0.0 };
+        let angles: Vec<f64> = (0..vertices).map(angle).collect();
         GaugeGraph::new(&mesh, &options)
-            .and_then(|graph| graph.gauge_transform(&turns))
+            .and_then(|graph| graph.gauge_transform(&angles))
             .map_err(refuse)
     }
 
-    /// The geometries of one part of a setting.
+    /// The gauge graphs of one part of a geometry.
     ///
     /// # Errors
     /// As [`mesh`](Self::mesh).
@@ -245,7 +246,7 @@ fn name(surface: Surface, index: usize) -> String {
     format!("grid {index} of geometry {surface}")
 }
 
-/// Seed of a grid, another one for each setting (roughness in hundredths), part and index.
+/// Seed of a grid: different for each geometry (roughness in hundredths), part and index.
 fn seed(surface: Surface, part: Part, index: usize) -> u64 {
     let family = match surface {
         Surface::Flat => 0,
@@ -265,18 +266,17 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn settings_are_read_and_written() {
+    fn geometries_parse_and_print() {
         for surface in Surface::TEST {
             assert_eq!(surface.to_string().parse::<Surface>().unwrap(), surface);
         }
         for text in ["", "bent", "3", "-1", "nan", "inf"] {
-            let message = text.parse::<Surface>().unwrap_err().to_string();
-            assert!(message.contains("below 3"), "{message}");
+            assert!(text.parse::<Surface>().is_err(), "{text}");
         }
     }
 
     #[test]
-    fn all_grids_of_all_settings_differ() {
+    fn all_grids_of_all_geometries_differ() {
         let options = GridOptions::default();
         let mut seen = HashSet::new();
         for surface in Surface::TEST {
@@ -310,7 +310,7 @@ mod tests {
                 .iter()
                 .fold(0.0, |m: f64, g| m.max(g.abs()));
             assert!(largest < 1e-12, "{largest}");
-            // The vertex to the right lies a quarter turn clockwise of up, also in the top row.
+            // The vertex to the right is at -pi/2 from up, also in the top row.
             for vertex in [0, 5, 28 * 14 + 14] {
                 let right = flat
                     .row(vertex)
