@@ -134,7 +134,7 @@ impl Case {
                     samples: 5,
                     batch_norm: false,
                 };
-                (hidden(), [conv(hidden()), regular].repeat(6))
+                (hidden(), vec![[conv(hidden()), regular]; 6].concat())
             }
             Work::Blocks => (hidden(), vec![residual(hidden()); 3]),
             Work::Correspondence => (

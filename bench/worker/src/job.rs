@@ -78,6 +78,7 @@ impl Forward {
         let mut workspace = Workspace::new(device.clone());
         let mut tape = Tape::inference(&mut workspace, &parameters);
         let x = tape.input(network.input().clone(), &archive.tensor("x")?)?;
+        drop(tape);
         Ok(Self {
             network,
             parameters,

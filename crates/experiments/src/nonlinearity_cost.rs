@@ -1,22 +1,18 @@
-//! Cost of the regular nonlinearity: the paper's table of time and memory against the number of samples, and
-//! a comparison of matrices with Fourier transforms.
+//! Cost of the regular nonlinearity: the paper's table of time and memory against the number of samples.
 //!
 //! The network is the default [`GemModel`] for shape correspondence, trained with Adam and a batch of one mesh.
 //! An epoch is 80 training steps and 20 forward passes, as with the paper's data. Its time is computed from the
 //! fastest step and the fastest forward pass of a few.
 
-use crate::random::Draws;
-use gemcnn_kernels::KernelError;
-use gemcnn_kernels::regular::{self, Method, Plan};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions};
 use gemcnn_nn::{
-    Activation, Device, FeatureType, GraphBatch, Levels, Module, NnError, Optimiser, Parameters,
+    Device, FeatureType, GraphBatch, Levels, Module, NnError, Optimiser, Parameters,
     Rows, Stream, Tape, Targets, Workspace,
 };
 use gemcnn_tasks::models::{GemModel, ModelSpec, NonlinearityChoice};
 use gemcnn_tasks::{ModelConfig, Task, TaskError};
-use gemcnn_view::plot::{Axis, Chart, Line, PALETTE, Panel, Series};
+use gemcnn_view::plot::{Axis, Chart, Line, Panel, Series};
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::time::Instant;
@@ -25,8 +21,6 @@ use std::time::Instant;
 const TRAINING_MESHES: f64 = 80.0;
 /// Forward passes in an epoch.
 const TEST_MESHES: f64 = 20.0;
-/// Channels of each order of hidden features.
-const CHANNELS: usize = 16;
 
 /// Settings of the experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,25 +32,14 @@ pub struct Settings {
     pub samples: Vec<Option<usize>>,
     /// Repeats of each measurement (default 3).
     pub repeats: usize,
-    /// Band limits and numbers of samples of the nonlinearity alone.
-    pub methods: Vec<(usize, usize)>,
-    /// Rows of 16 channels for the nonlinearity alone (default 200).
-    pub method_rows: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        let samples = [5, 9, 17, 33, 65, 101, 201, 501, 1001];
-        let pairs = [2, 8, 32].map(|band_limit| {
-            let enough = samples.into_iter().filter(move |&n| n > 2 * band_limit);
-            enough.map(move |n| (band_limit, n))
-        });
         Self {
             segments: (130, 53),
             samples: PAPER.map(|row| row.samples).to_vec(),
             repeats: 3,
-            methods: pairs.into_iter().flatten().collect(),
-            method_rows: 200,
         }
     }
 }
@@ -67,8 +50,6 @@ impl Settings {
         Self {
             segments: (20, 10),
             repeats: 1,
-            methods: vec![(2, 5), (2, 101), (8, 101)],
-            method_rows: 20,
             ..Self::default()
         }
     }
@@ -121,19 +102,6 @@ pub struct EpochRow {
     pub memory_bytes: usize,
 }
 
-/// The forward pass of the nonlinearity alone, in f32 on the CPU; the fastest of the repeats.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct MethodRow {
-    /// Highest order.
-    pub band_limit: usize,
-    /// Samples.
-    pub samples: usize,
-    /// Time by two small matrices.
-    pub matrices_seconds: f64,
-    /// Time by Fourier transforms.
-    pub fft_seconds: f64,
-}
-
 /// All measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -147,8 +115,6 @@ pub struct Report {
     pub threads: usize,
     /// Results of the network.
     pub epochs: Vec<EpochRow>,
-    /// Results of the nonlinearity alone.
-    pub methods: Vec<MethodRow>,
 }
 
 /// Measures everything, networks on `device`.
@@ -187,7 +153,6 @@ pub fn run(settings: &Settings, device: &Device) -> Result<Report, TaskError> {
             }
         }
     }
-    let methods = settings.methods.iter();
     Ok(Report {
         settings: settings.clone(),
         vertices: mesh.vertex_count(),
@@ -197,10 +162,6 @@ pub fn run(settings: &Settings, device: &Device) -> Result<Report, TaskError> {
         },
         threads: rayon::current_num_threads(),
         epochs,
-        methods: methods
-            .map(|&(band_limit, samples)| measure_methods(settings, band_limit, samples))
-            .collect::<Result<_, KernelError>>()
-            .map_err(NnError::from)?,
     })
 }
 
@@ -338,46 +299,10 @@ impl<'d> Trainee<'d> {
     }
 }
 
-fn measure_methods(
-    settings: &Settings,
-    band_limit: usize,
-    samples: usize,
-) -> Result<MethodRow, KernelError> {
-    let kind = FeatureType::uniform(CHANNELS, band_limit);
-    let mut draws = Draws::new(1, 0);
-    let x: Vec<f32> = (0..settings.method_rows * kind.dimension())
-        .map(|_| draws.normal() as f32)
-        .collect();
-    let mut y = vec![0.0; x.len()];
-    let mut fastest = |method| {
-        let config = regular::Regular {
-            method,
-            ..regular::Regular::new(kind.clone(), samples, Activation::Relu)
-        };
-        let plan = Plan::<f32>::new(&config)?;
-        let mut fastest = f64::INFINITY;
-        for _ in 0..=2 * settings.repeats {
-            let start = Instant::now();
-            regular::forward(&plan, settings.method_rows, black_box(&x), &mut y)?;
-            fastest = fastest.min(start.elapsed().as_secs_f64());
-        }
-        Ok(fastest)
-    };
-    Ok(MethodRow {
-        band_limit,
-        samples,
-        matrices_seconds: fastest(Method::Matrices)?,
-        fft_seconds: fastest(Method::Fft)?,
-    })
-}
-
 impl Report {
     /// All figures and their file names without extension.
     pub fn figures(&self) -> Vec<(&'static str, Chart)> {
-        vec![
-            ("nonlinearity-cost", self.cost_figure()),
-            ("nonlinearity-methods", self.methods_figure()),
-        ]
+        vec![("nonlinearity-cost", self.cost_figure())]
     }
 
     /// Time and memory relative to the network without the nonlinearity, so that machines can be compared.
@@ -405,31 +330,6 @@ impl Report {
                 |row| row.memory_bytes as f64,
                 |row| row.gigabytes,
             ))
-    }
-
-    fn methods_figure(&self) -> Chart {
-        let mut band_limits: Vec<usize> = self.methods.iter().map(|row| row.band_limit).collect();
-        band_limits.dedup();
-        let mut panel = Panel::new("", Axis::log("samples N"), Axis::log("milliseconds"));
-        for (name, line) in [("matrices", Line::Solid), ("transforms", Line::Dashed)] {
-            let seconds = |row: &MethodRow| match line {
-                Line::Solid => row.matrices_seconds,
-                _ => row.fft_seconds,
-            };
-            for (index, &band_limit) in band_limits.iter().enumerate() {
-                let rows = self.methods.iter();
-                let points = rows
-                    .filter(|row| row.band_limit == band_limit)
-                    .map(|row| (row.samples as f64, 1e3 * seconds(row)));
-                let series = Series::new(format!("{name}, B = {band_limit}"), points)
-                    .line(line)
-                    .colour(PALETTE[index % PALETTE.len()]);
-                panel = panel.series(series);
-            }
-        }
-        Chart::new("Matrices against Fourier transforms")
-            .width(640)
-            .panel(panel)
     }
 }
 

@@ -79,24 +79,5 @@ fn tables(report: &Report) -> String {
             paper.map_or(String::new(), |paper| format!("{:.2} GB", paper.gigabytes)),
         );
     }
-    let _ = writeln!(
-        text,
-        "\nThe nonlinearity alone, {} rows of 16 channels\n\n{:>10} {:>7} {:>11} {:>11}",
-        grouped(report.settings.method_rows),
-        "band limit",
-        "samples",
-        "matrices",
-        "transforms"
-    );
-    for row in &report.methods {
-        let _ = writeln!(
-            text,
-            "{:>10} {:>7} {:>8.3} ms {:>8.3} ms",
-            row.band_limit,
-            row.samples,
-            1e3 * row.matrices_seconds,
-            1e3 * row.fft_seconds
-        );
-    }
     text
 }

@@ -3,7 +3,7 @@
 use super::work::LayerWork;
 use super::{Bench, Case, Row, graph_size, numbers};
 use gemcnn_kernels::Scratch;
-use gemcnn_kernels::cuda::{CudaGraph, DeviceBuffer};
+use gemcnn_kernels::cuda::{DeviceGraph, DeviceBuffer};
 use gemcnn_kernels::gauge_conv::{self, GaugeConv, Weights};
 use gemcnn_nn::{CudaDevice, CudaError, Device, FeatureType, HierarchyBatch, Levels, NnError};
 use std::convert::Infallible;
@@ -72,7 +72,7 @@ pub fn convolution(
         }
         Device::Cuda(device) => Box::new(OnCuda {
             op: op.clone(),
-            graph: CudaGraph::new(device, Levels::from(&**graphs).graph()?.arrays())?,
+            graph: DeviceGraph::new(device, Levels::from(&**graphs).graph()?.arrays().view())?,
             buffers: Buffers::new(weights, sets, |values| device.upload(&values))?,
             device: device.clone(),
         }),
@@ -184,7 +184,7 @@ impl Convolution for OnCpu {
     fn forward(&mut self, set: usize) -> Result<(), NnError> {
         let Set { x, y, .. } = &mut self.buffers.sets[set];
         let weights = weights(self.buffers.weights.each_ref().map(Vec::as_slice));
-        let graph = Levels::from(&*self.graphs).graph()?.arrays();
+        let graph = Levels::from(&*self.graphs).graph()?.arrays().view();
         gauge_conv::forward(&self.op, graph, x, weights, y, &mut self.scratch)?;
         Ok(())
     }
@@ -198,7 +198,7 @@ impl Convolution for OnCpu {
         let Set { x, dy, dx, .. } = &mut sets[set];
         let values = weights(values.each_ref().map(Vec::as_slice));
         let gradients = weights(gradients.each_mut().map(Vec::as_mut_slice));
-        let graph = Levels::from(&*self.graphs).graph()?.arrays();
+        let graph = Levels::from(&*self.graphs).graph()?.arrays().view();
         let (op, scratch) = (&self.op, &mut self.scratch);
         gauge_conv::backward(op, graph, x, values, dy, Some(dx), gradients, scratch)?;
         Ok(())
@@ -215,7 +215,7 @@ impl Convolution for OnCpu {
 struct OnCuda {
     op: GaugeConv,
     device: CudaDevice,
-    graph: CudaGraph,
+    graph: DeviceGraph,
     buffers: Buffers<DeviceBuffer<f32>>,
 }
 
@@ -223,7 +223,7 @@ impl Convolution for OnCuda {
     fn forward(&mut self, set: usize) -> Result<(), NnError> {
         let Set { x, y, .. } = &mut self.buffers.sets[set];
         let weights = weights(self.buffers.weights.each_ref().map(DeviceBuffer::view));
-        let (op, graph, y) = (&self.op, &self.graph, y.view_mut());
+        let (op, graph, y) = (&self.op, self.graph.view(), y.view_mut());
         gauge_conv::cuda::forward(&self.device, op, graph, x.view(), weights, y)?;
         Ok(())
     }
@@ -237,7 +237,7 @@ impl Convolution for OnCuda {
         let Set { x, dy, dx, .. } = &mut sets[set];
         let values = weights(values.each_ref().map(DeviceBuffer::view));
         let gradients = weights(gradients.each_mut().map(DeviceBuffer::view_mut));
-        let (device, op, graph) = (&self.device, &self.op, &self.graph);
+        let (device, op, graph) = (&self.device, &self.op, self.graph.view());
         let (x, dy, dx) = (x.view(), dy.view(), Some(dx.view_mut()));
         gauge_conv::cuda::backward(device, op, graph, x, values, dy, dx, gradients)?;
         Ok(())

@@ -360,7 +360,7 @@ mod tests {
         };
         let layers = correspondence_layers(&model, &spec.input, 10);
         let weights: u64 = layers.iter().map(|layer| layer.weights).sum();
-        let (_, parameters) = model.network(&spec).unwrap().init(1).unwrap();
+        let (_, parameters) = model.network::<f32>(&spec).unwrap().init(1).unwrap();
         assert_eq!(weights, parameters.trained_count() as u64);
     }
 
