@@ -7,8 +7,8 @@
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions};
 use gemcnn_nn::{
-    Device, FeatureType, GraphBatch, Levels, Module, NnError, Optimiser, Parameters,
-    Rows, Stream, Tape, Targets, Workspace,
+    Device, FeatureType, GraphBatch, Levels, Module, NnError, Optimiser, Parameters, Rows, Stream,
+    Tape, Targets, Workspace,
 };
 use gemcnn_tasks::models::{GemModel, ModelSpec, NonlinearityChoice};
 use gemcnn_tasks::{ModelConfig, Task, TaskError};

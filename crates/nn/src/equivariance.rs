@@ -7,8 +7,8 @@
 //! - a rigid motion of the mesh in space, after which the geometry is computed again: coefficients do not change;
 //! - an isometry of the mesh onto itself, given as a permutation of its vertices: features move with the vertices.
 
-use crate::NnError;
 use crate::error::check_size;
+use crate::{GraphBatch, Module, NnError, Parameters, Tape, Workspace};
 use gemcnn_kernels::{FeatureType, Real, elementwise};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
 use rand::{RngExt, SeedableRng};
@@ -202,6 +202,33 @@ fn assert_at_seeds<T: Real>(
         };
         assert_error(&trial, symmetry, most, &mut *apply);
     }
+}
+
+/// Checks the frame and motion equivariance of a module in inference, on one mesh at several seeds.
+///
+/// # Panics
+/// With the error that was found, if it is above the [`tolerance`] of the precision.
+pub fn assert_module_equivariant<T: Real>(
+    module: &dyn Module<T>,
+    parameters: &Parameters<T>,
+    mesh: &Mesh,
+    options: &GeometryOptions,
+) {
+    let trial = Trial {
+        mesh,
+        options,
+        input: module.input(),
+        output: module.output(),
+        seed: 1,
+    };
+    assert_gauge_equivariant(&trial, |graph, x: &[T]| {
+        let batch = GraphBatch::new([graph])?;
+        let mut workspace = Workspace::default();
+        let mut tape = Tape::inference(&mut workspace, parameters);
+        let x = tape.input(module.input().clone(), x)?;
+        let y = module.forward(&mut tape, (&batch).into(), x)?;
+        Ok(y.values()?.into_owned())
+    });
 }
 
 fn assert_error<T: Real>(

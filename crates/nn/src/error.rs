@@ -119,7 +119,7 @@ impl NnError {
     }
 
     /// An [`NnError::Setting`].
-    pub(crate) fn setting(what: impl Into<String>, problem: impl Into<String>) -> Self {
+    pub fn setting(what: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Setting {
             what: what.into(),
             problem: problem.into(),

@@ -170,6 +170,13 @@ impl<T: Real> Context<'_, T> {
         batch.edge_count()
     }
 
+    /// Declares that the operator reads data of the batch beside features, graphs and clusters. Training steps
+    /// with such an operator are not captured as a CUDA graph, because a replay would read the data of the
+    /// batch that was captured.
+    pub fn reads_fixed_data(&mut self) {
+        self.workspace.has_fixed_data = true;
+    }
+
     /// Where to run: the CPU with its scratch memory, or the GPU.
     pub fn executor(&mut self) -> Executor<'_, T> {
         self.workspace.executor()

@@ -120,7 +120,7 @@ impl<T: Real> Stepper<T> {
         settings: StepSettings,
     ) -> Result<Loss, NnError> {
         let capturable = match workspace.device() {
-            Device::Cuda(device) if !self.never_captures => {
+            Device::Cuda(device) if !self.never_captures && !workspace.has_fixed_data => {
                 Some((device.clone(), batch.shape(workspace.has_edge_rows)))
             }
             _ => None,

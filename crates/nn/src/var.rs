@@ -89,6 +89,21 @@ impl<T: Real> Var<T> {
         }
     }
 
+    /// The same numbers as features of another type of the same dimension: the inverse of
+    /// [`into_scalars`](Self::into_scalars), for maps that are equivariant as a whole, such as a linear map of
+    /// features in the frame of an edge.
+    ///
+    /// # Errors
+    /// [`NnError::Size`] for a type of another dimension.
+    pub fn with_kind(self, kind: FeatureType) -> Result<Self, NnError> {
+        check_size(
+            "dimension of the type",
+            self.kind.dimension(),
+            kind.dimension(),
+        )?;
+        Ok(Self { kind, ..self })
+    }
+
     /// Checks the type of the features.
     ///
     /// # Errors

@@ -22,6 +22,8 @@ pub struct Workspace<T> {
     random: Option<(Arc<DeviceStream>, Stream)>,
     /// True if an operator has made features with a row for each edge.
     pub(crate) has_edge_rows: bool,
+    /// True if an operator has read data of the batch that a captured step cannot replace.
+    pub(crate) has_fixed_data: bool,
 }
 
 impl<T: Real> Workspace<T> {
@@ -34,6 +36,7 @@ impl<T: Real> Workspace<T> {
             wide_scratch: Scratch::new(),
             random: None,
             has_edge_rows: false,
+            has_fixed_data: false,
         }
     }
 

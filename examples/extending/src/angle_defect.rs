@@ -30,7 +30,7 @@ impl Feature for AngleDefect {
         let points = surface.mesh.vertices();
         let mut defect = vec![TAU; points.len()];
         let mut area = vec![0.0; points.len()];
-        for face in surface.mesh.faces() {
+        for face in surface.mesh.faces().iter() {
             for (place, &vertex) in face.iter().enumerate() {
                 let corner = |step: usize| points[face[(place + step) % face.len()] as usize];
                 let (a, b) = (corner(1) - corner(0), corner(face.len() - 1) - corner(0));

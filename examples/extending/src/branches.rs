@@ -1,5 +1,5 @@
-//! A model with two branches: a gauge convolution sees the neighbours, a map of each vertex does not. What
-//! both say is concatenated for the head.
+//! A model with two branches: a gauge convolution sees the neighbours, a map of each vertex does not. Their
+//! outputs are concatenated for the head.
 
 use crate::softsign::Softsign;
 use crate::tanh_norm::TanhNorm;
@@ -107,7 +107,7 @@ impl Module<f32> for BranchesModel {
     }
 
     fn output(&self) -> &FeatureType {
-        self.head.output()
+        Module::<f32>::output(&self.head)
     }
 
     fn forward<'a>(

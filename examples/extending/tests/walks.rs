@@ -8,11 +8,9 @@ use gemcnn_mesh::{
     AttributeValues, GaugeGraph, GeometryOptions, NormalWeighting, VertexAttribute, WriteOptions,
     shapes, write_mesh,
 };
-use gemcnn_nn::equivariance::{Trial, assert_gauge_equivariant};
+use gemcnn_nn::equivariance::assert_module_equivariant;
 use gemcnn_nn::layers::Nonlinearity;
-use gemcnn_nn::{
-    Builder, Device, FeatureType, GraphBatch, Parameters, Real, Stream, Tape, Var, Workspace,
-};
+use gemcnn_nn::{Builder, Device, FeatureType, Parameters, Real, Stream, Tape, Var, Workspace};
 use gemcnn_tasks::data::Cache;
 use gemcnn_tasks::features::{Feature, Surface};
 use gemcnn_tasks::run::train;
@@ -38,23 +36,8 @@ fn the_nonlinearity_is_equivariant() {
     let layer = TanhNorm
         .init("act", &kind, &mut Builder::new(&mut parameters, 1))
         .unwrap();
-    let trial = Trial {
-        mesh: &shapes::icosphere(1).unwrap(),
-        options: &GeometryOptions::default(),
-        input: &kind,
-        output: &kind,
-        seed: 1,
-    };
-    assert_gauge_equivariant(&trial, |graph, x: &[f64]| {
-        let batch = GraphBatch::new([graph])?;
-        let mut workspace = Workspace::default();
-        let mut tape = Tape::inference(&mut workspace, &parameters);
-        let x = tape.input(kind.clone(), x)?;
-        Ok(layer
-            .forward(&mut tape, (&batch).into(), x)?
-            .values()?
-            .to_vec())
-    });
+    let mesh = shapes::icosphere(1).unwrap();
+    assert_module_equivariant(&*layer, &parameters, &mesh, &GeometryOptions::default());
 }
 
 /// The value of the operator and the gradient of the mean square of its output.

@@ -3,7 +3,7 @@
 use super::work::LayerWork;
 use super::{Bench, Case, Row, graph_size, numbers};
 use gemcnn_kernels::Scratch;
-use gemcnn_kernels::cuda::{DeviceGraph, DeviceBuffer};
+use gemcnn_kernels::cuda::{DeviceBuffer, DeviceGraph};
 use gemcnn_kernels::gauge_conv::{self, GaugeConv, Weights};
 use gemcnn_nn::{CudaDevice, CudaError, Device, FeatureType, HierarchyBatch, Levels, NnError};
 use std::convert::Infallible;

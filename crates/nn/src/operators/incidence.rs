@@ -46,6 +46,7 @@ macro_rules! incidence_map {
                 context: &mut Context<'_, T>,
                 [x]: [Var<T>; 1],
             ) -> Result<(Var<T>, Self::Saved), NnError> {
+                context.reads_fixed_data();
                 let kind = x.kind().clone();
                 if !self.incidence.has_angles() {
                     x.expect_scalars(concat!("the input of an ", $label))?;

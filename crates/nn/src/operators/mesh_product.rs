@@ -45,6 +45,7 @@ impl<T: Real> Operator<T> for Project<'_, T> {
         context: &mut Context<'_, T>,
         [x]: [Var<T>; 1],
     ) -> Result<(Var<T>, Self::Saved), NnError> {
+        context.reads_fixed_data();
         let kind = x.kind().clone();
         let config = self.0.product("the input of a projection", &x)?;
         x.expect_rows("the input of a projection", self.0.vertex_count())?;
@@ -99,6 +100,7 @@ impl<T: Real> Operator<T> for Expand<'_, T> {
         context: &mut Context<'_, T>,
         [y]: [Var<T>; 1],
     ) -> Result<(Var<T>, Self::Saved), NnError> {
+        context.reads_fixed_data();
         let kind = y.kind().clone();
         let config = self.0.product("the input of an expansion", &y)?;
         y.expect_rows("the input of an expansion", self.0.row_count())?;

@@ -1,6 +1,6 @@
 //! An operator with a CPU and a CUDA version: `y = x / (1 + |x|)` of each scalar.
 
-mod cuda;
+pub mod cuda;
 
 use gemcnn_kernels::{KernelError, dispatch};
 use gemcnn_nn::{Context, NnError, Operator, Real, Storage, Var};
