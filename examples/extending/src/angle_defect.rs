@@ -1,9 +1,8 @@
 //! An input feature: the angle defect of each vertex, a discrete Gaussian curvature.
 
-use gemcnn_mesh::GeometryError;
 use gemcnn_nn::FeatureType;
 use gemcnn_tasks::Settings;
-use gemcnn_tasks::features::{Feature, Surface};
+use gemcnn_tasks::features::{Feature, FeatureError, Surface};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
@@ -26,7 +25,7 @@ impl Feature for AngleDefect {
         FeatureType::scalars(1)
     }
 
-    fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, GeometryError> {
+    fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError> {
         let points = surface.mesh.vertices();
         let mut defect = vec![TAU; points.len()];
         let mut area = vec![0.0; points.len()];

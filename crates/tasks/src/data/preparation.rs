@@ -148,7 +148,19 @@ impl Preparation {
             graph: &graph,
             normals: self.geometry.normals,
         };
-        let features = self.features.compute(surface).map_err(geometry)?;
+        let kind = self.features.name();
+        let features = self.features.compute(surface);
+        let features = features.map_err(|source| TaskError::Features {
+            name: name.into(),
+            kind,
+            source,
+        })?;
+        let expected = mesh.vertex_count() * self.features.kind().dimension();
+        if features.len() != expected {
+            let found = features.len();
+            let problem = format!("features `{kind}` gave {found} numbers instead of {expected}");
+            return Err(TaskError::setting(name, problem));
+        }
         Ok(Prepared {
             features: features.iter().map(|&value| value as f32).collect(),
             graph: Arc::new(graph),

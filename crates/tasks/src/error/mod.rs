@@ -22,6 +22,16 @@ pub enum TaskError {
         /// The cause.
         source: GeometryError,
     },
+    /// Features that cannot be computed.
+    #[error("{name}: features `{kind}`: {source}")]
+    Features {
+        /// The mesh.
+        name: String,
+        /// Kind of the features.
+        kind: &'static str,
+        /// The cause.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// Coarser levels that cannot be computed.
     #[error("{name}: {source}")]
     Hierarchy {

@@ -1,8 +1,7 @@
 //! Matrix features.
 
-use super::{Feature, Surface};
+use super::{Feature, FeatureError, Surface};
 use crate::Settings;
-use gemcnn_mesh::GeometryError;
 use gemcnn_mesh::features::{MatrixOptions, matrix_features};
 use gemcnn_nn::FeatureType;
 use serde::{Deserialize, Serialize};
@@ -21,7 +20,7 @@ impl Feature for Matrix {
         FeatureType::uniform(7, 2)
     }
 
-    fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, GeometryError> {
+    fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError> {
         let Surface { mesh, graph, .. } = surface;
         Ok(matrix_features(mesh, graph, &MatrixOptions::default())?.values)
     }

@@ -11,7 +11,7 @@ pub use shot::Shot;
 pub use xyz::Xyz;
 
 use crate::registry::{Choice, Chosen, Registry, Settings, filled, parser};
-use gemcnn_mesh::{GaugeGraph, GeometryError, Mesh, NormalWeighting};
+use gemcnn_mesh::{GaugeGraph, Mesh, NormalWeighting};
 use gemcnn_nn::FeatureType;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -27,18 +27,24 @@ pub struct Surface<'a> {
     pub normals: NormalWeighting,
 }
 
+/// Why features cannot be computed: any error.
+pub type FeatureError = Box<dyn std::error::Error + Send + Sync>;
+
 /// A kind of input features: a function of the surface.
 pub trait Feature: fmt::Debug + Send + Sync {
     /// Type of the features of each vertex.
     fn kind(&self) -> FeatureType;
 
-    /// Features of all vertices, row after row.
+    /// Features of all vertices, row after row in the order of the vertices. The mesh is as in its file, after the
+    /// random rotation if there is one. Meshes are prepared in parallel. The same mesh must give the same bits
+    /// on any number of threads.
     ///
     /// # Errors
     /// A mesh for which the features are not defined.
-    fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, GeometryError>;
+    fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError>;
 
-    /// Radius of the support in units of the mesh, if the features have one. SHOT frames use the same.
+    /// Radius of the support in units of the mesh, which SHOT frames then share. Other features leave the
+    /// default.
     fn support_radius(&self) -> Option<f64> {
         None
     }
@@ -64,9 +70,8 @@ impl Chosen for dyn Feature {
 /// Makes a kind of features available to configurations.
 ///
 /// ```
-/// # use gemcnn_mesh::GeometryError;
 /// # use gemcnn_nn::FeatureType;
-/// use gemcnn_tasks::features::{self, Feature, Surface};
+/// use gemcnn_tasks::features::{self, Feature, FeatureError, Surface};
 /// use gemcnn_tasks::{FeatureConfig, Settings};
 ///
 /// /// Number of neighbours of each vertex.
@@ -82,7 +87,7 @@ impl Chosen for dyn Feature {
 ///         FeatureType::scalars(1)
 ///     }
 ///
-///     fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, GeometryError> {
+///     fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError> {
 ///         let vertices = 0..surface.graph.vertex_count();
 ///         Ok(vertices.map(|v| surface.graph.row(v).len() as f64).collect())
 ///     }

@@ -1,8 +1,7 @@
 //! Relative tangential features.
 
-use super::{Feature, Surface};
+use super::{Feature, FeatureError, Surface};
 use crate::Settings;
-use gemcnn_mesh::GeometryError;
 use gemcnn_mesh::features::{RelativeTangentialOptions, relative_tangential};
 use gemcnn_nn::FeatureType;
 use serde::{Deserialize, Serialize};
@@ -41,7 +40,7 @@ impl Feature for Reltan {
         FeatureType::new(&[scalars, vectors])
     }
 
-    fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, GeometryError> {
+    fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError> {
         let options = RelativeTangentialOptions {
             powers: self.powers.clone(),
             normal_part: self.normal_part,

@@ -1,8 +1,7 @@
 //! SHOT descriptors.
 
-use super::{Feature, Surface};
+use super::{Feature, FeatureError, Surface};
 use crate::Settings;
-use gemcnn_mesh::GeometryError;
 use gemcnn_mesh::features::shot::{DESCRIPTOR_LENGTH, ShotOptions, descriptors};
 use gemcnn_nn::FeatureType;
 use serde::{Deserialize, Serialize};
@@ -25,7 +24,7 @@ impl Feature for Shot {
         FeatureType::scalars(DESCRIPTOR_LENGTH)
     }
 
-    fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, GeometryError> {
+    fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError> {
         let options = ShotOptions {
             radius: self.radius,
             normals: surface.normals,

@@ -1,8 +1,7 @@
 //! Positions.
 
-use super::{Feature, Surface};
+use super::{Feature, FeatureError, Surface};
 use crate::Settings;
-use gemcnn_mesh::GeometryError;
 use gemcnn_mesh::features::positions;
 use gemcnn_nn::FeatureType;
 use serde::{Deserialize, Serialize};
@@ -21,7 +20,7 @@ impl Feature for Xyz {
         FeatureType::scalars(3)
     }
 
-    fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, GeometryError> {
+    fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError> {
         Ok(positions(surface.mesh).values)
     }
 }
