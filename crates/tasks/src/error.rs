@@ -3,6 +3,7 @@
 use crate::data::DataError;
 use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
 use gemcnn_nn::NnError;
+use gemcnn_view::plot::WriteError;
 use std::path::PathBuf;
 
 /// Why a data set, a run or an experiment cannot go on.
@@ -105,8 +106,8 @@ impl TaskError {
     }
 }
 
-impl From<gemcnn_view::plot::WriteError> for TaskError {
-    fn from(gemcnn_view::plot::WriteError { path, source }: gemcnn_view::plot::WriteError) -> Self {
+impl From<WriteError> for TaskError {
+    fn from(WriteError { path, source }: WriteError) -> Self {
         Self::File { path, source }
     }
 }
