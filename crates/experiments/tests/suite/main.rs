@@ -1,4 +1,4 @@
-//! Experiments through the public interface. One program, because generic code is compiled anew in each.
+//! Experiments through the public API. One program, so that generic code is compiled once.
 
 mod equivariance;
 mod mnist;

@@ -6,6 +6,7 @@ pub use data::DataError;
 
 use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
 use gemcnn_nn::NnError;
+use gemcnn_view::plot::WriteError;
 use std::path::PathBuf;
 
 /// An error of a data set, a run or an evaluation.
@@ -118,8 +119,8 @@ impl TaskError {
     }
 }
 
-impl From<gemcnn_view::plot::WriteError> for TaskError {
-    fn from(gemcnn_view::plot::WriteError { path, source }: gemcnn_view::plot::WriteError) -> Self {
+impl From<WriteError> for TaskError {
+    fn from(WriteError { path, source }: WriteError) -> Self {
         Self::File { path, source }
     }
 }

@@ -1,5 +1,4 @@
-//! Data, models and training through the public interface. One program, because generic code is
-//! compiled anew in each.
+//! Data, models and training through the public API. One program, so that generic code is compiled once.
 
 mod data;
 mod extension;
