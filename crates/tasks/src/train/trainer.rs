@@ -6,52 +6,28 @@
 //! for them, from time to time and before every checkpoint.
 
 use super::batches::{BatchPlan, BatchSource, GraphCache, Prefetch, PreparedBatch};
-use super::checkpoint::{Checkpoint, Identity, Progress, WEIGHTS, Written};
+use super::checkpoint::{Checkpoint, Progress, WEIGHTS, Written};
 use super::evaluate::{evaluate, names};
+use super::identity::Identity;
 use super::metrics::{MetricsLog, Record, Scores, Tally};
 use super::model;
 use super::objective::BatchLoss;
 use super::observer::{Event, Observer, StepReport};
+use super::problem::Problem;
 use super::run_directory::RunDirectory;
 use super::scaled::Scaled;
-use super::settings::TrainingConfig;
 use super::stop::StopFlag;
-use crate::data::Classes;
 use crate::{FeatureScaling, SampleSource, TaskError};
 use gemcnn_nn::{
     Archive, Builder, Device, Module, NnError, Objective, Optimiser, Parameters, Schedule,
     StepSettings, Stepper, Stream, Workspace,
 };
-use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Largest number of GPU losses that are not read yet, and the longest time.
 const UNREAD: usize = 64;
 const UNREAD_FOR: Duration = Duration::from_millis(500);
-
-/// Adds the parameters of a network to a builder and returns the network.
-pub type BuildModel<'a> =
-    dyn Fn(&mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> + 'a;
-
-/// A training problem: data, model and objective.
-#[derive(Clone, Copy)]
-pub struct Problem<'a> {
-    /// Samples to train on.
-    pub training: &'a dyn SampleSource,
-    /// Held-out samples to evaluate on; may be empty.
-    pub held_out: &'a dyn SampleSource,
-    /// Builds the model.
-    pub model: &'a BuildModel<'a>,
-    /// The objective.
-    pub objective: &'a Objective<f32>,
-    /// The classes, stored with the model.
-    pub classes: Option<&'a Classes>,
-    /// Settings of the training loop.
-    pub config: &'a TrainingConfig,
-    /// The whole configuration. A checkpoint can be resumed only with the same settings.
-    pub settings: &'a Value,
-}
 
 /// Outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -173,13 +149,7 @@ impl<'a> Trainer<'a> {
         };
         let mut trainer = Self {
             objective: Arc::new(problem.objective.clone()),
-            identity: Identity {
-                settings: problem.settings.clone(),
-                training: checksum(problem.training)?,
-                held_out: checksum(problem.held_out)?,
-                classes: checksum_of_classes(problem.classes)?,
-                device: device_name(device),
-            },
+            identity: Identity::new(problem, device)?,
             plan,
             schedule: config.schedule.factors(config.epochs * plan.steps()),
             progress: Progress {
@@ -620,29 +590,6 @@ impl Progress {
             targets: self.target_scaling.as_ref(),
         }
     }
-}
-
-/// Name of a device, for messages and files.
-pub fn device_name(device: &Device) -> String {
-    match device {
-        Device::Cpu => "CPU".into(),
-        Device::Cuda(device) => device.name().into(),
-    }
-}
-
-/// Checksum of all samples.
-fn checksum(source: &dyn SampleSource) -> Result<String, TaskError> {
-    let mut hasher = blake3::Hasher::new();
-    for index in 0..source.len() {
-        hasher.update(&source.checksum(index)?);
-    }
-    Ok(hasher.finalize().to_hex().to_string())
-}
-
-fn checksum_of_classes(classes: Option<&Classes>) -> Result<String, TaskError> {
-    let text = serde_json::to_vec(&classes)
-        .map_err(|error| TaskError::setting("classes", error.to_string()))?;
-    Ok(blake3::hash(&text).to_hex().to_string())
 }
 
 /// Error if the loading threads ended too early.
