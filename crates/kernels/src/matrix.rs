@@ -109,30 +109,34 @@ pub fn product<T: Real>(
         return;
     }
     let add = destination == Destination::Add;
+    // The kernels prefer columns that are contiguous. The rows of `c` are, so the transposed product is
+    // computed: C^T = B^T A^T.
+    let view = |m: &Matrix<'_, T>| (m.data.as_ptr(), m.row_stride as isize, m.column_stride as isize);
+    let ((lhs, lhs_columns, lhs_rows), (rhs, rhs_columns, rhs_rows)) = (view(&b), view(&a));
     // SAFETY: `Matrix::new` and `MatrixMut::new` checked that every entry of each view lies in its
     // slice, the shapes agree, `c` is borrowed mutably and so overlaps neither `a` nor `b`, and its
     // rows do not overlap each other.
     unsafe {
-        gemm::gemm(
-            c.rows,
+        T::gemm()(
             c.columns,
+            c.rows,
             a.columns,
             c.data.as_mut_ptr(),
-            1,
             c.row_stride as isize,
+            1,
             add,
-            a.data.as_ptr(),
-            a.column_stride as isize,
-            a.row_stride as isize,
-            b.data.as_ptr(),
-            b.column_stride as isize,
-            b.row_stride as isize,
+            lhs,
+            lhs_columns,
+            lhs_rows,
+            rhs,
+            rhs_columns,
+            rhs_rows,
             if add { T::one() } else { T::zero() },
             T::one(),
             false,
             false,
             false,
-            gemm::Parallelism::None,
+            gemm_common::Parallelism::None,
         );
     }
 }

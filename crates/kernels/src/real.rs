@@ -7,6 +7,31 @@ use std::fmt::{Debug, Display};
 use std::iter::Sum;
 use std::ops::{AddAssign, DivAssign, MulAssign, SubAssign};
 
+/// A matrix product of the `gemm` crates: sizes `m`, `n`, `k`; destination with its column and row stride,
+/// and whether it is read; both factors with their strides; factors of the destination and of the product;
+/// conjugations, which mean nothing here; parallelism.
+pub type Gemm<T> = unsafe fn(
+    usize,
+    usize,
+    usize,
+    *mut T,
+    isize,
+    isize,
+    bool,
+    *const T,
+    isize,
+    isize,
+    *const T,
+    isize,
+    isize,
+    T,
+    T,
+    bool,
+    bool,
+    bool,
+    gemm_common::Parallelism,
+);
+
 /// f32 or f64.
 pub trait Real:
     Float
@@ -37,6 +62,9 @@ pub trait Real:
     /// `exp(x)` for `x <= 0`, within two units in the last place, branch-free so that loops over it
     /// vectorise. Results below the normal numbers are 0; NaN stays NaN.
     fn exp_of_negative(self) -> Self;
+
+    #[doc(hidden)]
+    fn gemm() -> Gemm<Self>;
 
     #[doc(hidden)]
     fn power_and_rest(self) -> (Self, Self);
@@ -115,6 +143,10 @@ macro_rules! exponentials_of_negative {
 impl Real for f32 {
     const NAME: &'static str = "f32";
 
+    fn gemm() -> Gemm<Self> {
+        gemm_f32::gemm::f32::get_gemm_fn()
+    }
+
     #[inline(always)]
     fn of(value: f64) -> Self {
         value as f32
@@ -137,6 +169,10 @@ impl Real for f32 {
 
 impl Real for f64 {
     const NAME: &'static str = "f64";
+
+    fn gemm() -> Gemm<Self> {
+        gemm_f64::gemm::f64::get_gemm_fn()
+    }
 
     #[inline(always)]
     fn of(value: f64) -> Self {
