@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn bad_settings_are_named() {
         for (text, part) in [
-            ("epoch = 3", "unknown field `epoch`"),
+            ("epoch = 3", "`epoch`"),
             ("schedule = { kind = 'cosine', steps = 3 }", "steps"),
             (
                 "schedule = { kind = 'cosine', last = 2.0 }",
