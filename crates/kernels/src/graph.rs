@@ -95,9 +95,26 @@ impl<T: Real> GraphArrays<T> {
     /// # Errors
     /// [`KernelError::Graph`] for arrays that do not fit together, or a union too large for 32-bit indices.
     pub fn union(graphs: &[GraphParts<'_>]) -> Result<Self, KernelError> {
-        let total = |count: fn(&GraphParts<'_>) -> usize| graphs.iter().map(count).sum::<usize>();
-        let vertices = total(|graph| graph.offsets.len().saturating_sub(1));
-        let edges = total(|graph| graph.neighbours.len());
+        let mut converted = Vec::with_capacity(graphs.len());
+        for (index, graph) in graphs.iter().enumerate() {
+            graph.check().map_err(|problem| KernelError::Graph {
+                problem: format!("graph {index}: {problem}"),
+            })?;
+            converted.push(Self::from_checked(graph));
+        }
+        match converted.len() {
+            1 => Ok(converted.remove(0)),
+            _ => Self::join(&converted.iter().map(Self::view).collect::<Vec<_>>()),
+        }
+    }
+
+    /// The disjoint union of graphs that have been converted already: copies and additions only.
+    ///
+    /// # Errors
+    /// [`KernelError::Graph`] for a union too large for 32-bit indices.
+    pub fn join(graphs: &[GraphView<'_, T>]) -> Result<Self, KernelError> {
+        let vertices: usize = graphs.iter().map(GraphView::vertex_count).sum();
+        let edges: usize = graphs.iter().map(GraphView::edge_count).sum();
         if vertices.max(edges) >= u32::MAX as usize {
             return Err(KernelError::Graph {
                 problem: format!(
@@ -111,35 +128,42 @@ impl<T: Real> GraphArrays<T> {
             reverse: Vec::with_capacity(edges),
             phases: Vec::with_capacity(edges),
             radius: Vec::with_capacity(edges),
-            mesh_offsets: Vec::with_capacity(graphs.len() + 1),
+            mesh_offsets: vec![0],
         };
         union.offsets.push(0);
-        union.mesh_offsets.push(0);
-        for (index, graph) in graphs.iter().enumerate() {
-            graph.check().map_err(|problem| KernelError::Graph {
-                problem: format!("graph {index}: {problem}"),
-            })?;
+        for graph in graphs {
             let first_vertex = union.offsets.len() as u32 - 1;
             let first_edge = union.neighbours.len() as u32;
-            let later =
-                |values: &[u32], by: u32| values.iter().map(move |v| v + by).collect::<Vec<_>>();
-            union.offsets.extend(later(&graph.offsets[1..], first_edge));
-            union
-                .neighbours
-                .extend(later(graph.neighbours, first_vertex));
-            union.reverse.extend(later(graph.reverse, first_edge));
-            union.radius.extend(graph.radius.iter().map(|&r| T::of(r)));
-            let angles = graph.theta.iter().zip(graph.transport);
-            union.phases.extend(angles.map(|(&theta, &transport)| {
-                let pair = |angle: f64| [T::of(angle.cos()), T::of(angle.sin())];
-                EdgePhases {
-                    angle: pair(theta),
-                    transport: pair(transport - theta),
-                }
-            }));
-            union.mesh_offsets.push(union.offsets.len() as u32 - 1);
+            let shifted = |values: &[u32], to: &mut Vec<u32>, by: u32| {
+                to.extend(values.iter().map(|value| value + by));
+            };
+            shifted(&graph.offsets()[1..], &mut union.offsets, first_edge);
+            shifted(graph.neighbours(), &mut union.neighbours, first_vertex);
+            shifted(graph.reverse(), &mut union.reverse, first_edge);
+            shifted(&graph.mesh_offsets()[1..], &mut union.mesh_offsets, first_vertex);
+            union.radius.extend_from_slice(graph.radius());
+            union.phases.extend_from_slice(graph.phases());
         }
         Ok(union)
+    }
+
+    /// A single graph in the precision of the operators.
+    fn from_checked(graph: &GraphParts<'_>) -> Self {
+        let pair = |angle: f64| [T::of(angle.cos()), T::of(angle.sin())];
+        let angles = graph.theta.iter().zip(graph.transport);
+        Self {
+            offsets: graph.offsets.to_vec(),
+            neighbours: graph.neighbours.to_vec(),
+            reverse: graph.reverse.to_vec(),
+            phases: angles
+                .map(|(&theta, &transport)| EdgePhases {
+                    angle: pair(theta),
+                    transport: pair(transport - theta),
+                })
+                .collect(),
+            radius: graph.radius.iter().map(|&r| T::of(r)).collect(),
+            mesh_offsets: vec![0, graph.offsets.len() as u32 - 1],
+        }
     }
 
     /// The arrays as operators take them.

@@ -284,6 +284,36 @@ impl<T: Real> HierarchyBatch<T> {
         })
     }
 
+    /// Joins batches of the same number of levels. This is faster than [`new`](Self::new), which converts
+    /// angles: batches of single meshes are worth keeping.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn join(batches: &[&Self]) -> Result<Self, NnError> {
+        let depth = batches.first().map_or(0, |batch| batch.levels.len());
+        for (index, batch) in batches.iter().enumerate() {
+            check_size(format!("levels of batch {index}"), depth, batch.levels.len())?;
+        }
+        let level = |depth: usize| {
+            let views: Vec<_> = batches.iter().map(|b| b.levels[depth].arrays.view()).collect();
+            Ok::<_, NnError>(GraphBatch {
+                arrays: GraphArrays::join(&views)?,
+                sent: Sent::default(),
+            })
+        };
+        let clusters = |depth: usize| {
+            let views: Vec<_> = batches.iter().map(|b| b.clusters[depth].arrays.view()).collect();
+            Ok::<_, NnError>(ClusterBatch {
+                arrays: ClusterArrays::join(&views)?,
+                sent: Sent::default(),
+            })
+        };
+        Ok(Self {
+            levels: (0..depth).map(level).collect::<Result<_, _>>()?,
+            clusters: (1..depth).map(|depth| clusters(depth - 1)).collect::<Result<_, _>>()?,
+        })
+    }
+
     /// The graphs from fine to coarse.
     pub fn levels(&self) -> &[GraphBatch<T>] {
         &self.levels

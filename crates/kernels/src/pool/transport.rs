@@ -75,9 +75,32 @@ impl<T: Real> ClusterArrays<T> {
     /// # Errors
     /// [`KernelError::Graph`] for arrays that do not fit together, or a union too large for 32-bit indices.
     pub fn union(graphs: &[ClusterParts<'_>]) -> Result<Self, KernelError> {
-        let vertices: usize = graphs.iter().map(|graph| graph.members.len()).sum();
-        let clusters: usize = graphs.iter().map(|graph| graph.offsets.len()).sum();
-        if vertices.max(clusters) >= u32::MAX as usize {
+        let mut converted = Vec::with_capacity(graphs.len());
+        for (index, graph) in graphs.iter().enumerate() {
+            graph.check().map_err(|problem| KernelError::Graph {
+                problem: format!("clusters of graph {index}: {problem}"),
+            })?;
+            let phase = |&g: &f64| [T::of(g.cos()), T::of(g.sin())];
+            converted.push(Self {
+                offsets: graph.offsets.to_vec(),
+                members: graph.members.to_vec(),
+                cluster_of: graph.cluster_of.to_vec(),
+                phases: graph.transport.iter().map(phase).collect(),
+            });
+        }
+        match converted.len() {
+            1 => Ok(converted.remove(0)),
+            _ => Self::join(&converted.iter().map(Self::view).collect::<Vec<_>>()),
+        }
+    }
+
+    /// The union of clusters that have been converted already: copies and additions only.
+    ///
+    /// # Errors
+    /// [`KernelError::Graph`] for a union too large for 32-bit indices.
+    pub fn join(clusters: &[ClusterView<'_, T>]) -> Result<Self, KernelError> {
+        let vertices: usize = clusters.iter().map(ClusterView::fine_count).sum();
+        if vertices >= u32::MAX as usize {
             return Err(KernelError::Graph {
                 problem: format!("{vertices} clustered vertices are too many for 32-bit indices"),
             });
@@ -88,22 +111,15 @@ impl<T: Real> ClusterArrays<T> {
             cluster_of: Vec::with_capacity(vertices),
             phases: Vec::with_capacity(vertices),
         };
-        for (index, graph) in graphs.iter().enumerate() {
-            graph.check().map_err(|problem| KernelError::Graph {
-                problem: format!("clusters of graph {index}: {problem}"),
-            })?;
+        for part in clusters {
             let (vertex, cluster) = (union.fine_count() as u32, union.coarse_count() as u32);
-            union
-                .offsets
-                .extend(graph.offsets[1..].iter().map(|o| o + vertex));
-            union
-                .members
-                .extend(graph.members.iter().map(|f| f + vertex));
-            union
-                .cluster_of
-                .extend(graph.cluster_of.iter().map(|c| c + cluster));
-            let phase = |&g: &f64| [T::of(g.cos()), T::of(g.sin())];
-            union.phases.extend(graph.transport.iter().map(phase));
+            let shifted = |values: &[u32], to: &mut Vec<u32>, by: u32| {
+                to.extend(values.iter().map(|value| value + by));
+            };
+            shifted(&part.offsets()[1..], &mut union.offsets, vertex);
+            shifted(part.members(), &mut union.members, vertex);
+            shifted(part.cluster_of(), &mut union.cluster_of, cluster);
+            union.phases.extend_from_slice(part.phases());
         }
         Ok(union)
     }

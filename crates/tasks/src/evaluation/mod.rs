@@ -248,7 +248,7 @@ fn run(
         shuffle: None,
         drop_last: false,
     };
-    let (objective, cache) = (Arc::new(objective), GraphCache::default());
+    let (objective, cache) = (Arc::new(objective), GraphCache::off());
     let mut workspace = Workspace::new(device.clone());
     let mut tally = Tally::default();
     std::thread::scope(|scope| {

@@ -15,8 +15,8 @@ use std::thread::Scope;
 
 /// Number of batches that each thread prepares ahead.
 const READY: usize = 2;
-/// Limit of the edges of graphs that stay on the device for the next epoch: about 2 GB.
-const KEPT_EDGES: usize = 64 << 20;
+/// Limit of the edges of graphs that stay on the device for the next epoch: about 0.5 GB.
+const KEPT_EDGES: usize = 16 << 20;
 
 /// How samples are divided into batches.
 #[derive(Debug, Clone, Copy)]
@@ -73,10 +73,22 @@ pub(crate) struct PreparedBatch {
     pub batch: TrainingBatch<f32>,
 }
 
-/// Graphs of batches of one sample, which stay on the GPU for the next epoch.
-#[derive(Debug, Default)]
+/// Graphs of single samples in the form of the operators, for the next epoch. Those of batches of one sample
+/// stay on the GPU.
+#[derive(Debug)]
 pub(crate) struct GraphCache {
     kept: Mutex<KeptGraphs>,
+    /// Largest number of edges to keep.
+    most_edges: usize,
+}
+
+impl Default for GraphCache {
+    fn default() -> Self {
+        Self {
+            kept: Mutex::default(),
+            most_edges: KEPT_EDGES,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -87,19 +99,37 @@ struct KeptGraphs {
 }
 
 impl GraphCache {
-    /// Joins the graphs of samples. The result is cached for batches of one sample.
+    /// A cache that keeps nothing, for samples that are used once.
+    pub fn off() -> Self {
+        Self {
+            most_edges: 0,
+            ..Self::default()
+        }
+    }
+
+    /// The joined graphs of samples, from those of each.
     fn join(&self, samples: &[Sample]) -> Result<Arc<HierarchyBatch<f32>>, TaskError> {
-        let [sample] = samples else {
-            return Ok(Arc::new(join_graphs(samples)?));
-        };
+        let singles: Vec<_> = samples
+            .iter()
+            .map(|sample| self.of(sample))
+            .collect::<Result<_, _>>()?;
+        if let [single] = &singles[..] {
+            return Ok(Arc::clone(single));
+        }
+        let singles: Vec<&HierarchyBatch<f32>> = singles.iter().map(|graphs| &**graphs).collect();
+        Ok(Arc::new(HierarchyBatch::join(&singles)?))
+    }
+
+    /// The graphs of one sample.
+    fn of(&self, sample: &Sample) -> Result<Arc<HierarchyBatch<f32>>, TaskError> {
         let key = Arc::as_ptr(&sample.graph).addr();
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, graphs)) = kept().graphs.get(&key) {
             return Ok(Arc::clone(graphs));
         }
-        let graphs = Arc::new(join_graphs(samples)?);
+        let graphs = Arc::new(join_graphs(std::slice::from_ref(sample))?);
         let mut kept = kept();
-        if kept.edges + sample.graph.edge_count() <= KEPT_EDGES {
+        if kept.edges + sample.graph.edge_count() <= self.most_edges {
             kept.edges += sample.graph.edge_count();
             let entry = (Arc::clone(&sample.graph), Arc::clone(&graphs));
             kept.graphs.insert(key, entry);
