@@ -53,12 +53,12 @@ pub trait Model: fmt::Debug + Send + Sync {
         builder: &mut Builder<'_, f32>,
     ) -> Result<Box<dyn Module<f32>>, TaskError>;
 
-    /// The coarser graphs that the model needs, if it pools.
+    /// The coarser graphs that the model needs, if it pools (default: none).
     fn hierarchy(&self) -> Option<HierarchySettings> {
         None
     }
 
-    /// The frames that the model needs.
+    /// The frames that the model needs (default: the first axis points to the first neighbour).
     fn gauge(&self) -> GaugeChoice {
         GaugeChoice::FirstNeighbour
     }
@@ -81,7 +81,7 @@ impl Chosen for dyn Model {
     }
 }
 
-/// Makes a kind of model available to configurations.
+/// Registers a kind of model, so that configurations can name it.
 pub fn register<M: Model + Settings>() {
     <dyn Model>::registry().add(M::KIND, parser!(M, dyn Model));
 }
