@@ -46,7 +46,7 @@ pub trait Model: fmt::Debug + Send + Sync {
     /// Adds the parameters of the network to the builder and returns the network.
     ///
     /// # Errors
-    /// Settings, types and tasks that do not fit together; the message says what to change.
+    /// Incompatible settings, types and tasks; the message says what to change.
     fn build(
         &self,
         spec: &ModelSpec,
