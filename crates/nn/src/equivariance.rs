@@ -74,7 +74,7 @@ pub fn tolerance<T: Real>(symmetry: &Symmetry) -> f64 {
 /// ```
 ///
 /// # Errors
-/// Errors of the function, an output of the wrong size, or a permutation that is no isometry.
+/// Errors of the function, an output of the wrong size, or a permutation that is not an isometry.
 pub fn equivariance_error<T: Real>(
     trial: &Trial<'_>,
     symmetry: &Symmetry,
@@ -147,13 +147,13 @@ fn measure<T: Real>(
     })
 }
 
-/// Checks the equivariance of a function to gauge transformations and motions with several seeds.
+/// Checks that a function commutes with gauge transformations and rigid motions, with several seeds.
 ///
 /// A regular nonlinearity with ReLU is only approximately equivariant, and its error grows as the number of samples
 /// falls: use [`assert_gauge_equivariant_within`] or [`equivariance_error`] for networks with one.
 ///
 /// # Panics
-/// With the error that was found, if it is above the [`tolerance`] of the precision.
+/// If the error is above the [`tolerance`] of the precision; the message states the error.
 pub fn assert_gauge_equivariant<T: Real>(
     trial: &Trial<'_>,
     mut apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
@@ -163,10 +163,10 @@ pub fn assert_gauge_equivariant<T: Real>(
     }
 }
 
-/// As [`assert_gauge_equivariant`], with the largest relative error that is accepted.
+/// As [`assert_gauge_equivariant`], with `most` as the largest accepted relative error.
 ///
 /// # Panics
-/// With the error that was found, if it is above `most`.
+/// If the error is above `most`; the message states the error.
 pub fn assert_gauge_equivariant_within<T: Real>(
     trial: &Trial<'_>,
     most: f64,
@@ -177,10 +177,10 @@ pub fn assert_gauge_equivariant_within<T: Real>(
     }
 }
 
-/// Checks the equivariance of a function to one symmetry.
+/// Checks that a function commutes with one symmetry.
 ///
 /// # Panics
-/// With the error that was found, if it is above the [`tolerance`] of the precision.
+/// If the error is above the [`tolerance`] of the precision; the message states the error.
 pub fn assert_symmetry<T: Real>(
     trial: &Trial<'_>,
     symmetry: &Symmetry,
@@ -204,10 +204,11 @@ fn assert_at_seeds<T: Real>(
     }
 }
 
-/// Checks the frame and motion equivariance of a module in inference, on one mesh at several seeds.
+/// Checks that a module commutes with gauge transformations and rigid motions, in inference, on one mesh and with
+/// several seeds. The module runs on one graph; use [`hierarchy_error`] for modules that pool.
 ///
 /// # Panics
-/// With the error that was found, if it is above the [`tolerance`] of the precision.
+/// If the error is above the [`tolerance`] of the precision; the message states the error.
 pub fn assert_module_equivariant<T: Real>(
     module: &dyn Module<T>,
     parameters: &Parameters<T>,

@@ -16,10 +16,10 @@ use std::fmt;
 /// [`Builder`](crate::Builder). Its forward pass composes operators and other modules on a [`Tape`].
 /// Training, evaluation, prediction and the equivariance tester take any module.
 pub trait Module<T: Real>: fmt::Debug + Send + Sync {
-    /// Type of the rows that it takes.
+    /// Type of the input rows.
     fn input(&self) -> &FeatureType;
 
-    /// Type of the rows that it gives.
+    /// Type of the output rows.
     fn output(&self) -> &FeatureType;
 
     /// Runs the module.
@@ -37,18 +37,23 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         x: Var<T>,
     ) -> Result<Var<T>, NnError>;
 
-    /// Number of graphs, from fine to coarse, that the forward pass needs.
+    /// Number of graphs, from fine to coarse, that the forward pass needs (default 1).
     fn levels(&self) -> usize {
         1
     }
 
     /// The body and the last layer of a model that ends with a linear layer, so that a classification
-    /// loss can be fused with that layer. `None` for all other modules.
+    /// loss can be fused with that layer. The default is `None`: the loss is computed from all logits.
     fn split_head(&self) -> Option<(&dyn Module<T>, Head<'_>)> {
         None
     }
 
-    /// The parts that [`Display`](fmt::Display) lists, one line each.
+    /// The lines that [`Display`](fmt::Display) prints: name, types and number of trained parameters of each part.
+    /// A last line has the total.
+    ///
+    /// The default is one line with the types of the module, an empty name and 0 parameters, since a module does not
+    /// know the sizes of its parameters. Models implement it; the difference of
+    /// [`Builder::trained_count`](crate::Builder::trained_count) before and after a part is its number of parameters.
     fn parts(&self) -> Vec<Part> {
         vec![Part {
             name: String::new(),
@@ -58,14 +63,14 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         }]
     }
 
-    /// Cross-entropy of the outputs against labels. The last linear layer is fused with the loss, so that
-    /// `rows x classes` logits never exist at once.
+    /// Cross-entropy between outputs and labels. If there is a head ([`split_head`](Self::split_head)), it is fused
+    /// with the loss, and the `rows x classes` logits are never stored at once.
     ///
     /// # Shapes
     /// As [`forward`](Module::forward), with one label for each row of the output.
     ///
     /// # Errors
-    /// Features of another type or number of rows, too few levels, or a label that names no class.
+    /// Features of another type or number of rows, too few levels, or a label out of range.
     fn classify<'a>(
         &self,
         tape: &mut Tape<'a, T>,
@@ -120,8 +125,8 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         }
     }
 
-    /// The class with the largest output for each row, the lower one in ties. As in
-    /// [`classify`](Self::classify), the logits never exist all at once.
+    /// The class with the largest output for each row; ties go to the lower class. As in
+    /// [`classify`](Self::classify), a head is fused, and the logits are never stored at once.
     ///
     /// # Shapes
     /// `x` as in [`forward`](Module::forward); result: one class for each row of the output.
@@ -182,7 +187,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
     }
 }
 
-/// The linear layer that a model ends with.
+/// The last layer of a model, if it is linear.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'m> {
     /// Name of the layer.
@@ -255,7 +260,7 @@ fn classify_any<'a, T: Real>(
     if rows.ranks.is_some() {
         return Err(NnError::setting(
             "ranks",
-            "only a model that ends with a linear layer gives them",
+            "only a model that ends with a linear layer can compute them",
         ));
     }
     if let Some(predictions) = rows.predictions {

@@ -1,4 +1,4 @@
-//! The tape: a forward pass, recorded so that it can be run backward.
+//! The tape: records the operators of a forward pass and runs their backward pass.
 //!
 //! [`Tape::apply`] runs any [`Operator`] on features ([`Var`]) and returns new features. A [`Var`] shares
 //! its buffer; clone it to use it twice. A buffer returns to the memory pool as soon as neither a `Var` nor
@@ -28,23 +28,23 @@ struct Node<'a, T: Real> {
     step: Step<'a, T>,
     /// Nodes of its inputs; `None` for inputs without gradient.
     inputs: Vec<Option<usize>>,
-    /// Gradient of the loss by its output, summed up so far.
+    /// Gradient of the loss with respect to its output, accumulated so far.
     gradient: Option<Gradient<T>>,
 }
 
 enum Step<'a, T: Real> {
-    /// Data whose gradient is wanted.
+    /// Data whose gradient is requested.
     Input,
     Operator(Box<dyn Recorded<T> + 'a>),
 }
 
-/// Gradient by the output of a node: features, or the weight of a loss.
+/// Gradient with respect to the output of a node: features, or the weight of a loss.
 enum Gradient<T: Real> {
     Features(Storage<T>),
     Loss(f64),
 }
 
-/// An operator of any type with what it saved.
+/// An operator of any type and what it saved.
 trait Recorded<T: Real> {
     fn backward(
         self: Box<Self>,
@@ -89,7 +89,7 @@ impl<T: Real, const N: usize, O: LossOperator<T, N>> Recorded<T> for RecordedLos
     }
 }
 
-/// A forward pass over operators, and its backward pass.
+/// Records the operators of a forward pass and runs their backward pass.
 ///
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
@@ -120,7 +120,7 @@ pub struct Tape<'a, T: Real> {
 }
 
 impl<'a, T: Real> Tape<'a, T> {
-    /// A tape that records, for training. Dropout draws from `randomness`: one seed for a run, one
+    /// A tape for training, which records operators. Dropout draws from `randomness`: one seed for a run, one
     /// step number for each training step.
     pub fn training(
         workspace: &'a mut Workspace<T>,
@@ -136,7 +136,7 @@ impl<'a, T: Real> Tape<'a, T> {
         )
     }
 
-    /// A tape that records nothing: normalisations use their running statistics, dropout is off, and
+    /// A tape for inference, which records nothing. Normalisations use their running statistics, dropout is off, and
     /// features are freed as soon as their last [`Var`] is dropped.
     pub fn inference(workspace: &'a mut Workspace<T>, parameters: &'a Parameters<T>) -> Self {
         Self::new(workspace, Access::Inference(parameters))
@@ -161,17 +161,17 @@ impl<'a, T: Real> Tape<'a, T> {
         }
     }
 
-    /// True if it records.
+    /// True if the tape records operators for a backward pass.
     pub fn is_training(&self) -> bool {
         matches!(self.access, Access::Training { .. })
     }
 
-    /// Device it runs on.
+    /// Device of the tape.
     pub fn device(&self) -> &Device {
         self.workspace.device()
     }
 
-    /// Copies data to the device of the tape: rows of `kind`.
+    /// Copies data, rows of type `kind`, to the device of the tape.
     ///
     /// # Errors
     /// A number of values that is not a multiple of the type's dimension.
@@ -208,7 +208,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies an operator.
     ///
     /// # Errors
-    /// Inputs of another tape, and those of the operator.
+    /// Inputs of another tape, and errors of the operator.
     pub fn apply<O, const N: usize>(
         &mut self,
         operator: O,
@@ -228,10 +228,10 @@ impl<'a, T: Real> Tape<'a, T> {
         Ok(output.with_node(self.push(Step::Operator(step), nodes)))
     }
 
-    /// Applies a loss operator: the end of a forward pass.
+    /// Applies a loss operator, which ends a forward pass.
     ///
     /// # Errors
-    /// Inputs of another tape, and those of the operator.
+    /// Inputs of another tape, and errors of the operator.
     pub fn apply_loss<O, const N: usize>(
         &mut self,
         operator: O,
@@ -265,7 +265,7 @@ impl<'a, T: Real> Tape<'a, T> {
         Loss::new(value, node)
     }
 
-    /// Runs everything that `loss` depends on backward and adds to the parameters' gradients.
+    /// Runs the backward pass of `loss` and adds to the gradients of the parameters.
     ///
     /// # Errors
     /// An inference tape, or a loss of another tape.
@@ -281,7 +281,8 @@ impl<'a, T: Real> Tape<'a, T> {
         self.run_backward(losses, &[]).map(drop)
     }
 
-    /// As [`backward`](Self::backward); also returns the gradients by tracked inputs.
+    /// As [`backward`](Self::backward); also returns the gradients with respect to tracked inputs, in the order of
+    /// `inputs`.
     ///
     /// # Errors
     /// An inference tape, or a loss or an input of another tape.

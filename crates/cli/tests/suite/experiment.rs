@@ -89,10 +89,7 @@ fn nonlinearity_cost_leaves_a_table_and_figures() {
     ];
     let text = succeed(&arguments, directory.path());
     assert!(text.contains("none") && text.contains("21.2 s"), "{text}");
-    let report = results(
-        &directory.path().join("costs"),
-        &["nonlinearity-cost", "nonlinearity-methods"],
-    );
+    let report = results(&directory.path().join("costs"), &["nonlinearity-cost"]);
     assert_eq!(report["epochs"].as_array().unwrap().len(), 6);
     assert_eq!(
         (&report["device"], &report["threads"]),

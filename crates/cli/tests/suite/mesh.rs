@@ -43,9 +43,11 @@ fn info_tells_a_sound_mesh_in_text_and_json() {
     let spot = format!("{MESHES}/spot.obj");
     let text = succeed(&["mesh", "info", &spot]);
     for part in [
-        "2,930 vertices, 5,856 triangles, 8,784 edges",
-        "1 component, closed, orientable, manifold, genus 0 (Euler characteristic 2)",
-        "verdict    sound",
+        "2,930 vertices",
+        "5,856 triangles",
+        "8,784 edges",
+        "genus 0",
+        "Euler characteristic 2",
     ] {
         assert!(text.contains(part), "{text}");
     }
@@ -98,18 +100,19 @@ fn info_goes_on_after_a_bad_file_and_says_so_in_its_status() {
 fn info_names_trouble_and_the_command_it_suggests_repairs_it() {
     let vierbein = format!("{MESHES}/trouble/triple_vierbein.obj");
     let text = succeed(&["mesh", "info", &vierbein]);
-    assert!(
-        text.contains("20 edges with more than two faces: 0-1"),
-        "{text}"
-    );
-    assert!(text.contains("not sound, but usable as it is"), "{text}");
+    // The number and the first examples of edges with more than two faces.
+    let mut lines = text.lines();
+    assert!(lines.any(|line| line.contains(" 20 ") && line.contains(": 0-1, ")));
+    assert_eq!(info(&vierbein)["nonmanifold_edges"], 20);
+    assert_eq!(info(&vierbein)["sound"], false);
+    assert_eq!(info(&vierbein)["geometry"], true);
     let repair = text.lines().find(|line| line.contains("--repair")).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let out = path(directory.path(), "out.ply");
     let words = repair.replace("OUT.ply", &out);
     let arguments: Vec<&str> = words.split_whitespace().skip(2).collect();
     let said = succeed(&arguments);
-    assert!(said.contains("orient: turned 10 of 108 faces"), "{said}");
+    assert!(said.contains("10 of 108 faces"), "{said}");
     assert_eq!(info(&vierbein)["inconsistent_edges"], 3);
     assert_eq!(info(&out)["inconsistent_edges"], 0);
 }
@@ -176,10 +179,9 @@ fn geometry_says_which_vertices_have_no_tangent_plane_and_writes_nothing() {
     let output = gemcnn(&["mesh", "geometry", &flat, "-o", &out]);
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
-    assert!(
-        said.contains("flat.off: 3 vertices have no tangent plane: vertex 0"),
-        "{said}"
-    );
+    for part in ["flat.off", "3 vertices", "vertex 0"] {
+        assert!(said.contains(part), "{said}");
+    }
     assert!(!Path::new(&out).exists());
 }
 
@@ -283,8 +285,9 @@ fn convert_keeps_values_in_ply_and_warns_where_it_cannot() {
         "--ply",
         "ascii",
     ]);
-    assert!(said.contains("weld: merged 5 vertices into 4"), "{said}");
-    assert!(said.contains("isolated: dropped 1 of 4 vertices"), "{said}");
+    let steps: Vec<&str> = said.lines().collect();
+    assert!(steps[0].starts_with("weld:") && steps[0].contains('5') && steps[0].contains('4'));
+    assert!(steps[1].starts_with("isolated:") && steps[1].contains("1 of 4"));
     let file = gemcnn_mesh::read_mesh(&out).unwrap();
     assert_eq!(file.attributes[0].name, "label");
     assert_eq!(
@@ -296,13 +299,17 @@ fn convert_keeps_values_in_ply_and_warns_where_it_cannot() {
     let obj = path(directory.path(), "out.obj");
     let output = gemcnn(&["mesh", "convert", &labelled, &obj]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(stderr(&output).contains("cannot hold the vertex values label"));
+    let warning = stderr(&output);
+    assert!(
+        warning.contains("out.obj") && warning.contains("label"),
+        "{warning}"
+    );
     assert_eq!(gemcnn_mesh::Mesh::read(&obj).unwrap().vertex_count(), 5);
-    assert_eq!(
-        succeed(&["mesh", "convert", &out, &obj, "--repair", "all"])
-            .lines()
-            .next(),
-        Some("nothing to repair")
+    // No repair is needed, and no step is reported but the written file.
+    let said = succeed(&["mesh", "convert", &out, &obj, "--repair", "all"]);
+    assert!(
+        !said.contains("weld:") && !said.contains("isolated:"),
+        "{said}"
     );
 }
 
@@ -321,7 +328,11 @@ fn pictures_are_png_files_and_colours_come_from_the_values() {
     );
     let output = gemcnn(&["mesh", "picture", &spot, "-o", &out, "--colour", "label"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("has no vertex value `label`; it has: none"));
+    let said = stderr(&output);
+    assert!(
+        said.contains("spot.obj") && said.contains("`label`"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl AngularConvConfig {
     }
 
     /// Adds the parameters `self_weight` `[outputs, inputs]` and `weight`
-    /// `[outputs, 2B+1, inputs]`: `(2B+2) inputs outputs` numbers in all.
+    /// `[outputs, 2B+1, inputs]`: `(2B+2) inputs outputs` values in total.
     ///
     /// # Errors
     /// A name that is taken.
@@ -97,8 +97,8 @@ impl AngularConvConfig {
 /// y_p = w_0 f_p + s_p sum_q (w_1 + sum_{n=1..B} w_2n cos(n theta_pq) + w_2n+1 sin(n theta_pq)) f_q
 /// ```
 ///
-/// Features are numbers that do not rotate with the frames, so the result depends on the choice of frames. It is
-/// the baseline for gauge equivariant convolutions.
+/// Features are scalars, but the kernel depends on the angle in the frame, so the result depends on the choice of
+/// frames. It is a baseline for gauge equivariant convolutions.
 #[derive(Debug, Clone)]
 pub struct AngularConv {
     name: String,

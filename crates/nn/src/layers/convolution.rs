@@ -1,4 +1,4 @@
-//! Convolutions of any kernel, with common settings.
+//! Convolutions with any kernel, and their common settings.
 
 use super::{AngularConvConfig, GemConvConfig, GraphConvConfig};
 use crate::error::expect_scalars;
@@ -7,11 +7,16 @@ use gemcnn_kernels::{Aggregation, FeatureType, Real};
 use std::fmt;
 use std::sync::Arc;
 
-/// The kernel of a convolution: what its weights depend on. Implement it to use a convolution of your own in blocks
-/// and networks ([`NetworkConfig::kernel`](crate::NetworkConfig::kernel)).
+/// The kernel of a convolution: which properties of a neighbour its weights depend on. Implement it to use a
+/// convolution of your own in blocks and networks ([`NetworkConfig::kernel`](crate::NetworkConfig::kernel)).
 pub trait Kernel<T: Real>: fmt::Debug + Send + Sync {
-    /// Adds the parameters of a convolution between two types. `moments` are as
-    /// [`GemConvConfig::input_moments`].
+    /// Adds the parameters of a convolution and returns it. `types` are those of input and output, and `moments` are
+    /// the [`GemConvConfig::input_moments`].
+    ///
+    /// Parameters are added with `builder.within(name, ...)`, so that their names are unique. The module may use the
+    /// graph: the convolutions and blocks of a network refuse features of whole meshes
+    /// ([`Stage::pooled`](crate::Stage::pooled)). A [`LayerConfig`](crate::LayerConfig) that uses a kernel must check
+    /// it.
     ///
     /// # Errors
     /// A name that is taken, or types or settings that the kernel does not support.
@@ -44,7 +49,7 @@ impl<T: Real, K: Kernel<T> + ?Sized> Kernel<T> for Arc<K> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Gauge;
 
-/// Weights depend on nothing: an isotropic convolution of scalars ([`GraphConvConfig`]).
+/// All neighbours share the same weights: an isotropic convolution of scalars ([`GraphConvConfig`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Isotropic;
 
@@ -65,7 +70,7 @@ pub struct ConvConfig<T> {
     pub aggregation: Aggregation,
     /// Number of radial rings of a gauge kernel. With 1, the default, it does not depend on the distance.
     pub rings: usize,
-    /// Radius of the last ring, a fixed number of the data set; not used with one ring.
+    /// Radius of the last ring, in units of the mesh and the same for all meshes; unused with one ring.
     pub max_radius: f64,
     /// Number of neighbours that the initialisation assumes (default 6).
     pub degree: f64,
@@ -91,7 +96,7 @@ impl<T: Real> Default for ConvConfig<T> {
 }
 
 impl<T: Real> ConvConfig<T> {
-    /// Adds the parameters of a convolution between two types, as [`Kernel::init`].
+    /// Adds the parameters of a convolution and returns it, as [`Kernel::init`].
     ///
     /// # Errors
     /// As [`Kernel::init`].

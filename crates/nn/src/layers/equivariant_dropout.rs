@@ -46,8 +46,8 @@ impl EquivariantDropoutConfig {
     }
 }
 
-/// Dropout of whole irreps. In training, dropped irreps are zero and the others are scaled up; in inference it is
-/// the identity.
+/// Dropout of whole irreps. In training, dropped irreps are zero and the others are divided by the probability of
+/// being kept. In inference it is the identity.
 #[derive(Debug, Clone)]
 pub struct EquivariantDropout {
     name: String,

@@ -1,4 +1,4 @@
-//! The equivariant linear layer, which acts on each vertex.
+//! The equivariant linear layer, which acts on each row.
 
 use crate::operators::LinearWeights;
 use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation};
@@ -60,8 +60,8 @@ impl EquivariantLinearConfig {
     }
 }
 
-/// A linear map of each vertex that commutes with gauge transformations. It mixes channels of the same order, by
-/// numbers for scalars and by scaled rotations for higher orders. Orders that only the output has are zero.
+/// A linear map of each row that commutes with gauge transformations. It mixes channels of the same order, with
+/// a real factor for scalars and a scaled rotation for higher orders. Orders that only the output has are zero.
 #[derive(Debug, Clone)]
 pub struct EquivariantLinear {
     name: String,

@@ -17,9 +17,9 @@ pub struct GemConvConfig {
     pub aggregation: Aggregation,
     /// Number of radial rings. With 1, the default, the kernel does not depend on the distance.
     pub rings: usize,
-    /// Radius of the last ring, a fixed number of the data set; not used with one ring.
+    /// Radius of the last ring, in units of the mesh and the same for all meshes; unused with one ring.
     pub max_radius: f64,
-    /// Adds a term of the vertex itself (default true).
+    /// Adds a linear map of the vertex itself (default true).
     pub self_term: bool,
     /// Adds a bias to scalars (default true). It is initialised to zero.
     pub bias: bool,

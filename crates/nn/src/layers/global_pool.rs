@@ -1,10 +1,10 @@
-//! Pooling of whole meshes.
+//! Global pooling: one row for each mesh.
 
 use crate::{Levels, Module, NnError, Tape, Var};
 use gemcnn_kernels::{FeatureType, Real};
 use serde::{Deserialize, Serialize};
 
-/// How the scalars of the vertices of a mesh become one row.
+/// Reduction over the vertices of a mesh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GlobalPool {
@@ -14,7 +14,7 @@ pub enum GlobalPool {
     Max,
 }
 
-/// One row for each mesh of a batch, from the scalars of its vertices.
+/// Global pooling of scalars: one row for each mesh of a batch.
 #[derive(Debug, Clone)]
 pub struct GlobalPooling {
     pool: GlobalPool,

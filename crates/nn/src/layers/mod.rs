@@ -1,7 +1,7 @@
-//! Layers: one file each, in the order settings with their defaults, initialisation, forward pass.
+//! Layers, one file each: settings with their defaults, initialisation, forward pass.
 //!
-//! The `init(name, builder)` of a configuration adds the parameters of a layer under its name and returns
-//! the layer, a [`Module`](crate::Module) that holds their ids.
+//! The `init(name, builder)` of a configuration adds the parameters of the layer in the scope `name` and returns
+//! the layer, a [`Module`](crate::Module) that holds the ids of its parameters.
 
 mod angular_conv;
 mod convolution;

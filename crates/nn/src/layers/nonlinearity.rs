@@ -17,32 +17,36 @@ use std::sync::Arc;
 /// # Ok::<(), gemcnn_nn::ParseTypeError>(())
 /// ```
 pub trait Nonlinearity<T: Real>: fmt::Debug + Send + Sync {
-    /// First part of the name of the layer in a network, such as `regular`.
+    /// First part of the name of the layer in a network, such as `regular`. Its position is the second part.
     fn word(&self) -> &'static str;
 
-    /// Type of the input for an output of type `output`.
+    /// Type of the input for an output of type `output` (default: the same type).
     fn input(&self, output: &FeatureType) -> FeatureType {
         output.clone()
     }
 
-    /// Type of the output for an input of type `input`.
+    /// Type of the output for an input of type `input` (default: the same type).
     ///
     /// # Errors
-    /// A type that it cannot take.
+    /// An unsupported type.
     fn output(&self, input: &FeatureType) -> Result<FeatureType, NnError> {
         Ok(input.clone())
     }
 
     /// Mean square of an output component of each order for standard normal input, for the initialisation
-    /// of the layer that follows; 1 for orders that are not listed.
+    /// of the next layer; 1 for orders that are not listed (default: none listed).
     fn moments(&self, _output: &FeatureType) -> Vec<f64> {
         Vec::new()
     }
 
-    /// Adds the parameters of the layer that gives features of type `output`.
+    /// Adds the parameters of the layer and returns it. `output` is the type of its output.
+    ///
+    /// Parameters are added with `builder.within(name, ...)`, so that their names are unique. The layer acts on each
+    /// row and may follow a global pooling, so it must not use the graph. A layer that needs vertices is a
+    /// [`LayerConfig`](crate::LayerConfig), which must check [`Stage::pooled`](crate::Stage::pooled).
     ///
     /// # Errors
-    /// A name that is taken, or a type that it cannot handle.
+    /// A name that is taken, or an unsupported type.
     fn init(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! The nonlinearity of norms.
+//! The norm nonlinearity.
 
 use super::nonlinearity::single_channels;
 use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};

@@ -1,4 +1,4 @@
-//! The regular nonlinearity, with batch normalisation inside on request.
+//! The regular nonlinearity, with optional batch normalisation of its samples.
 
 use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
 use crate::initialisation::{DRAWS, drawn_moments};
@@ -8,12 +8,13 @@ use gemcnn_kernels::regular::{self, Plan};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 use std::sync::Arc;
 
-/// Samples the signal of each channel around the circle, applies a function, projects back. Exactly
-/// equivariant for angles that are multiples of `2 pi / samples`, approximately for others.
+/// The regular nonlinearity: samples the signal of each channel around the circle, applies a pointwise function and
+/// projects back. It is exactly equivariant for angles that are multiples of `2 pi / samples`, approximately for
+/// others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Regular {
-    /// Number of samples around the circle: at least twice the band limit plus one for the identity to
-    /// stay the identity. More samples reduce the equivariance error.
+    /// Number of samples around the circle. With fewer than `2 band_limit + 1` samples orders alias. More samples
+    /// reduce the equivariance error.
     pub samples: usize,
     /// The pointwise function.
     pub activation: Activation,
@@ -64,8 +65,8 @@ impl<T: Real> Nonlinearity<T> for Regular {
         })
     }
 
-    /// Adds the parameters of the normalisation `norm`, if there is one. All orders of the type up to the
-    /// highest need the same multiplicity.
+    /// Adds the parameters of the normalisation `norm`, if there is one. All orders up to the highest must have
+    /// the same multiplicity.
     fn init(
         &self,
         name: &str,

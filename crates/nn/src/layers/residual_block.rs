@@ -15,7 +15,7 @@ pub struct ResidualBlockConfig<T> {
     /// Type between the convolutions. By default the largest multiplicity of the output, for all orders
     /// up to the highest of input and output.
     pub middle: FeatureType,
-    /// Both convolutions.
+    /// Settings of both convolutions.
     pub conv: ConvConfig<T>,
     /// Both nonlinearities (default: ReLU of 5 samples).
     pub nonlinearity: Arc<dyn Nonlinearity<T>>,
@@ -42,7 +42,7 @@ impl<T: Real> ResidualBlockConfig<T> {
     /// any, and of the map `skip` if the types at the ends of the skip connection differ.
     ///
     /// # Errors
-    /// A name that is taken, or types that the kernel or the nonlinearity cannot handle.
+    /// A name that is taken, or types that the kernel or the nonlinearity does not support.
     pub fn init(
         &self,
         name: &str,

@@ -1,9 +1,9 @@
-//! Layers of scalars without parameters.
+//! Layers without parameters: pointwise functions of scalars, and components as scalars.
 
 use crate::{Levels, Module, NnError, Tape, Var};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 
-/// A function of each scalar.
+/// A pointwise function of scalars.
 #[derive(Debug, Clone)]
 pub struct ActivationLayer {
     function: Activation,
@@ -39,7 +39,7 @@ impl<T: Real> Module<T> for ActivationLayer {
     }
 }
 
-/// Reads all values as scalars. The layers that follow depend on the choice of frames, so the network is no longer
+/// Treats all components as scalars. The layers that follow depend on the choice of frames, so the network is no longer
 /// gauge equivariant.
 #[derive(Debug, Clone)]
 pub struct BreakSymmetry {

@@ -21,20 +21,25 @@ pub enum WeightDecay {
     /// The weights of all layers; not biases, scales and shifts.
     #[default]
     All,
-    /// The weights of [`Linear`] layers alone, as in the paper.
+    /// Only the weights of [`Linear`] layers, as in the paper.
     Linear,
 }
 
-/// A layer of a [`NetworkConfig`]. Implement it to add a layer of your own with
+/// Settings of a layer in a [`NetworkConfig`]. Implement it to add a layer of your own with
 /// [`NetworkConfig::layer`].
 pub trait LayerConfig<T: Real>: fmt::Debug + Send + Sync {
-    /// First part of the layer's name; its position in the network is the second.
+    /// First part of the name of the layer, such as `conv`. Its position in the network is the second part: `conv1`.
     fn word(&self) -> &'static str;
 
-    /// Adds the parameters of the layer under `name` and updates `stage` to what it gives.
+    /// Adds the parameters of the layer and returns it.
+    ///
+    /// `stage` describes the input; the implementation updates it to the output with [`Stage::move_to`]. Parameters are
+    /// added with `builder.within(name, ...)`, so that their names are unique. A layer that needs vertices must check
+    /// [`Stage::pooled`] and return an error if it is true.
     ///
     /// # Errors
-    /// A type that the layer cannot take.
+    /// An unsupported input type, features of whole meshes for a layer that needs vertices, or a name that is taken.
+    /// [`NnError::in_layer`] adds `name` to the message.
     fn init(
         &self,
         name: &str,
@@ -50,15 +55,15 @@ pub struct Stage {
     pub kind: FeatureType,
     /// Expected mean squares of components by order; 1 for orders that are not listed.
     pub moments: Vec<f64>,
-    /// True if there is a row for each mesh, no longer for each vertex.
+    /// True after a global pooling: there is one row for each mesh instead of one for each vertex.
     pub pooled: bool,
     /// Weights of linear layers so far.
     linear_weights: Vec<ParameterId>,
-    /// The layer itself if it is linear: the last one becomes the head of the network.
+    /// The layer itself if it is linear: the last layer becomes the head of the network.
     linear: Option<Linear>,
 }
 
-/// Makes a layer; the name comes first.
+/// Builds a layer from its name, the stage and the builder.
 type Init<T> = dyn Fn(&str, &mut Stage, &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError>
     + Send
     + Sync;
@@ -165,7 +170,7 @@ impl<T: Real> NetworkConfig<T> {
         self
     }
 
-    /// Adds any layer.
+    /// Adds a layer of any kind, for example one of your own.
     pub fn layer(mut self, layer: impl LayerConfig<T> + 'static) -> Self {
         self.layers.push(Arc::new(layer));
         self
@@ -188,7 +193,7 @@ impl<T: Real> NetworkConfig<T> {
         })
     }
 
-    /// Adds a convolution.
+    /// Adds a convolution with the settings given before.
     pub fn conv(self, output: &FeatureType) -> Self {
         let (conv, output) = (self.conv.clone(), output.clone());
         self.built_in("conv", true, move |name, stage, builder| {
@@ -197,7 +202,7 @@ impl<T: Real> NetworkConfig<T> {
         })
     }
 
-    /// Adds a residual block.
+    /// Adds a residual block of two convolutions with the settings given before.
     pub fn residual(
         self,
         output: &FeatureType,
@@ -239,7 +244,8 @@ impl<T: Real> NetworkConfig<T> {
         })
     }
 
-    /// Adds a nonlinearity. Gates take the last scalars ([`Nonlinearity::input`]).
+    /// Adds a nonlinearity. [`Gates`](crate::layers::Gates) use the last scalars of their input as gates
+    /// ([`Nonlinearity::input`]).
     pub fn nonlinearity(self, nonlinearity: impl Nonlinearity<T> + 'static) -> Self {
         self.built_in(nonlinearity.word(), false, move |name, stage, builder| {
             let output = nonlinearity.output(&stage.kind);
@@ -250,7 +256,7 @@ impl<T: Real> NetworkConfig<T> {
         })
     }
 
-    /// Adds an equivariant linear map of each vertex.
+    /// Adds an equivariant linear map of each row.
     pub fn equivariant_linear(self, output: &FeatureType) -> Self {
         let output = output.clone();
         self.built_in("map", false, move |name, stage, builder| {
@@ -270,7 +276,7 @@ impl<T: Real> NetworkConfig<T> {
         })
     }
 
-    /// Adds dropout of irreps; of single scalars where there are only scalars.
+    /// Adds dropout of whole irreps, which are single values for scalars.
     pub fn dropout(self, probability: f64) -> Self {
         self.built_in("dropout", false, move |name, stage, _| {
             let config = EquivariantDropoutConfig {
@@ -297,7 +303,7 @@ impl<T: Real> NetworkConfig<T> {
         })
     }
 
-    /// Adds a function of each scalar.
+    /// Adds a pointwise function of scalars.
     pub fn activation(self, activation: Activation) -> Self {
         self.built_in("activation", false, move |name, stage, _| {
             expect_scalars("input", &stage.kind).map_err(|error| error.in_layer(name))?;
@@ -314,7 +320,7 @@ impl<T: Real> NetworkConfig<T> {
         })
     }
 
-    /// Adds pooling of each mesh to one row.
+    /// Adds global pooling of scalars: one row for each mesh.
     pub fn global_pool(self, pool: GlobalPool) -> Self {
         self.built_in("pool", true, move |name, stage, _| {
             expect_scalars("input", &stage.kind).map_err(|error| error.in_layer(name))?;
@@ -323,7 +329,7 @@ impl<T: Real> NetworkConfig<T> {
         })
     }
 
-    /// Reads all values as scalars from here on: the network is no longer gauge equivariant.
+    /// Treats all components as scalars from here on: the network is no longer gauge equivariant.
     pub fn break_symmetry(self) -> Self {
         self.built_in("break", false, |_, stage, _| {
             let scalars = FeatureType::scalars(stage.kind.dimension());
@@ -339,17 +345,17 @@ impl<T: Real> NetworkConfig<T> {
             .linear(classes)
     }
 
-    /// Makes the network and its parameters, initialised from `seed`.
+    /// Builds the network and its parameters, initialised from `seed`.
     ///
     /// # Errors
-    /// A layer that cannot take the type that the one before gives.
+    /// A layer whose input type does not match the output of the layer before it, or invalid settings.
     pub fn init(&self, seed: u64) -> Result<(Network<T>, Parameters<T>), NnError> {
         let mut parameters = Parameters::new();
         let network = self.build(&mut Builder::new(&mut parameters, seed))?;
         Ok((network, parameters))
     }
 
-    /// Makes the network as a part of a larger model, in the scope of `builder`.
+    /// Builds the network as a part of a larger model, in the scope of `builder`.
     ///
     /// # Errors
     /// As [`init`](Self::init).
@@ -403,7 +409,7 @@ impl<T: Real> NetworkConfig<T> {
 }
 
 impl Stage {
-    /// Sets type and moments; returns those from before.
+    /// Sets type and moments; returns the previous ones. Empty moments mean unit scale in all orders.
     pub fn move_to(&mut self, kind: FeatureType, moments: Vec<f64>) -> (FeatureType, Vec<f64>) {
         (
             std::mem::replace(&mut self.kind, kind),

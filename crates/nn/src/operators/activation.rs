@@ -1,4 +1,4 @@
-//! A function of each scalar.
+//! Pointwise functions of scalars.
 
 use crate::{Context, NnError, Operator, Storage, Tape, Var};
 use gemcnn_kernels::{Activation, Real, activation, dispatch};

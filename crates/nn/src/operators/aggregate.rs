@@ -1,4 +1,4 @@
-//! Gauge aggregation.
+//! Gauge aggregation: the sums over neighbours of a convolution.
 
 use crate::{Context, GraphBatch, NnError, Operator, Storage, Tape, Var};
 use gemcnn_kernels::aggregate::{self, Aggregate};
@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// nothing.
 ///
 /// # Shapes
-/// `x`: one row of `config.input` for each vertex; `y`: `config.dimension()` numbers as scalars, by ring,
-/// harmonic and input component.
+/// `x`: one row of `config.input` for each vertex; `y`: one row of `config.dimension()` scalars,
+/// ordered by ring, harmonic and input component.
 #[derive(Debug)]
 pub struct GaugeAggregate<'a, T> {
     /// Type, harmonics, rings and aggregation.
@@ -65,7 +65,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`GaugeAggregate`].
     ///
     /// # Errors
-    /// Types or sizes that do not fit.
+    /// Input of another type or number of rows.
     pub fn aggregate(
         &mut self,
         config: &Arc<Aggregate>,

@@ -6,7 +6,7 @@ use gemcnn_kernels::batch_norm::{self, BatchNorm, NormGradients, Normalisation, 
 use gemcnn_kernels::{OnDevice, Real, Resolve, View, dispatch};
 use std::sync::Arc;
 
-/// A batch normalisation: its settings and parameters.
+/// Settings and parameters of a batch normalisation.
 #[derive(Debug, Clone)]
 pub struct NormWeights {
     /// The settings.
@@ -21,7 +21,7 @@ pub struct NormWeights {
     pub variance: ParameterId,
 }
 
-/// Mean and variance that a normalisation used.
+/// The mean and variance used by a normalisation.
 pub(super) type UsedStatistics = OnDevice<Statistics, DeviceStatistics>;
 
 impl NormWeights {
@@ -29,8 +29,8 @@ impl NormWeights {
         [Some(self.gamma), Some(self.beta)]
     }
 
-    /// The statistics to normalise with: those of the rows in training, where the running ones move
-    /// towards them, else the running ones.
+    /// The statistics to normalise with: in training those of the rows, which also update the running statistics;
+    /// otherwise the running statistics.
     pub(super) fn statistics<T: Real>(
         &self,
         context: &mut Context<'_, T>,
@@ -98,11 +98,11 @@ impl NormWeights {
     }
 }
 
-/// Batch normalisation. In training it uses the statistics of the rows and updates the running ones; in
-/// inference it uses the running ones. Saves `x` and the statistics.
+/// Batch normalisation. In training it uses the statistics of the rows and updates the running statistics. In
+/// inference it uses the running statistics. Saves `x` and the statistics.
 ///
 /// # Shapes
-/// `x` and `y`: rows of the normalisation's type.
+/// `x` and `y`: rows of the type of the normalisation.
 #[derive(Debug, Clone)]
 pub struct BatchNormalise(pub NormWeights);
 
@@ -158,7 +158,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`BatchNormalise`].
     ///
     /// # Errors
-    /// Types that do not fit.
+    /// Input of another type.
     pub fn batch_norm(&mut self, weights: &NormWeights, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(BatchNormalise(weights.clone()), [x])
     }

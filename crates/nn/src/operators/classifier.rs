@@ -1,4 +1,4 @@
-//! The fused classifier: a linear map to classes and softmax cross-entropy in one.
+//! The fused classifier: a linear map to logits and softmax cross-entropy in one operator.
 
 use super::LinearWeights;
 use super::combine::scaled;
@@ -36,7 +36,7 @@ impl<'t, T: Real> AnyTargets<'t, T> {
         }
     }
 
-    /// On a GPU; copied there from the host if need be.
+    /// The labels on a GPU, copied from the host if necessary.
     pub fn on(&self, device: &CudaDevice) -> Result<Arc<DeviceTargets>, NnError> {
         Ok(match &self.0 {
             OnDevice::Host(targets) => {
@@ -57,7 +57,7 @@ impl<'t, T: Real> AnyTargets<'t, T> {
 /// The backward pass of a classifier whose gradients were computed with its loss.
 struct ClassifierLoss(LinearWeights);
 
-/// Gradients for a loss of weight 1: by the features, the weight and the bias.
+/// Gradients of a loss of weight 1 with respect to the features, the weight and the bias.
 type KnownGradients<T> = [Storage<T>; 3];
 
 impl<T: Real> LossOperator<T> for ClassifierLoss {
@@ -94,7 +94,7 @@ impl<T: Real> LossOperator<T> for ClassifierLoss {
     }
 }
 
-/// Numbers for each row that are wanted on the host.
+/// Values of each row that are requested on the host.
 struct DeviceRows<'r> {
     numbers: DeviceBuffer<u32>,
     wanted: &'r mut [u32],
@@ -110,7 +110,7 @@ impl<'r> DeviceRows<'r> {
     }
 }
 
-/// Runs the classifier; gradients are computed where there is a place for them.
+/// Runs the classifier; a gradient is computed if it has a buffer.
 fn run<T: Real>(
     context: &mut Context<'_, T>,
     weights: LinearWeights,
@@ -175,14 +175,14 @@ fn run<T: Real>(
 }
 
 impl<'a, T: Real> Tape<'a, T> {
-    /// A last linear map and softmax cross-entropy in one: `rows x classes` logits never exist at once.
-    /// In training the gradients are computed along with the loss and saved.
+    /// A last linear map fused with softmax cross-entropy: the `rows x classes` logits are never stored at once.
+    /// In training the gradients are computed with the loss and saved.
     ///
     /// # Shapes
     /// `features`: one row of scalars for each label; weight `[classes, channels]`, bias `[classes]`.
     ///
     /// # Errors
-    /// Types or sizes that do not fit, a map without bias, or a label that names no class.
+    /// Another type or number of rows, a map without bias, or a label out of range.
     pub fn classifier(
         &mut self,
         weights: LinearWeights,

@@ -1,11 +1,11 @@
-//! Sums, multiples, and joining and selecting channels.
+//! Sums, multiples, and concatenation and selection of channels.
 
 use crate::{Context, NnError, Operator, Storage, Tape, Var};
 use gemcnn_kernels::elementwise::{self, Slice};
 use gemcnn_kernels::{FeatureType, Real, dispatch};
 use std::sync::Arc;
 
-/// Sum of two features, in place where nobody else holds one of them. Saves nothing.
+/// Sum of two features, computed in place if no other variable shares one of them. Saves nothing.
 ///
 /// # Shapes
 /// Both inputs and the output: as many rows of the same type.
@@ -60,7 +60,7 @@ impl<T: Real> Operator<T, 2> for Add {
     }
 }
 
-/// Features times a constant. Saves nothing.
+/// Product of features with a constant. Saves nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale(pub f64);
 
@@ -106,7 +106,7 @@ impl<T: Real> Operator<T> for Scale {
     }
 }
 
-/// A gradient for a loss of weight 1 as that for another weight.
+/// Scales the gradient of a loss of weight 1 to another weight.
 pub(super) fn scaled<T: Real>(
     context: &mut Context<'_, T>,
     weight: f64,
@@ -118,7 +118,7 @@ pub(super) fn scaled<T: Real>(
     }
 }
 
-/// Channels of two features side by side, order by order. Saves the types.
+/// Concatenation of the channels of two features, order by order. Saves the types.
 ///
 /// # Shapes
 /// Inputs: as many rows of any types; output: rows of
@@ -168,7 +168,7 @@ impl<T: Real> Operator<T, 2> for Concatenate {
     }
 }
 
-/// A range of channels of each order. Saves nothing.
+/// Selection of a range of channels of each order. Saves nothing.
 ///
 /// # Shapes
 /// `x`: rows of `slice.kind`; `y`: as many rows of `slice.output()`.
@@ -212,7 +212,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`Add`].
     ///
     /// # Errors
-    /// Types or sizes that differ.
+    /// Different types or numbers of rows.
     pub fn add(&mut self, a: Var<T>, b: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(Add, [a, b])
     }
@@ -228,7 +228,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`Concatenate`].
     ///
     /// # Errors
-    /// Sizes that differ.
+    /// Different numbers of rows.
     pub fn concatenate(&mut self, a: Var<T>, b: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(Concatenate, [a, b])
     }
@@ -236,7 +236,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`SelectChannels`].
     ///
     /// # Errors
-    /// Features of another type, or channels that it does not have.
+    /// Features of another type, or channels out of range.
     pub fn slice(&mut self, slice: &Arc<Slice>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(SelectChannels(Arc::clone(slice)), [x])
     }

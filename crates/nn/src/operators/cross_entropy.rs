@@ -17,7 +17,7 @@ pub struct CrossEntropy<'a, T> {
 }
 
 impl<'a, T: Real> CrossEntropy<'a, T> {
-    /// Compares logits with these labels.
+    /// The loss between logits and these labels.
     pub fn new(targets: Targets<'a, T>) -> Self {
         Self {
             targets: OnDevice::Host(targets).into(),
@@ -94,7 +94,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`CrossEntropy`].
     ///
     /// # Errors
-    /// Types or sizes that do not fit, or a label that names no class.
+    /// Another type or number of rows, or a label out of range.
     pub fn cross_entropy(
         &mut self,
         logits: Var<T>,

@@ -6,10 +6,11 @@ use gemcnn_kernels::dropout::{self, Dropout};
 use gemcnn_kernels::{OnDevice, Real, View, ViewMut, dispatch};
 use std::sync::Arc;
 
-/// Dropout of whole irreps or channels, in training only. Saves its random stream: the mask is drawn again.
+/// Dropout of whole irreps or channels, in training only. Saves its random stream; the backward pass generates the
+/// mask again.
 ///
 /// # Shapes
-/// `x` and `y`: rows of the dropout's type.
+/// `x` and `y`: rows of the type of the dropout.
 #[derive(Debug, Clone)]
 pub struct DropIrreps(pub Arc<Dropout>);
 
@@ -77,7 +78,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`DropIrreps`].
     ///
     /// # Errors
-    /// Types or settings that do not fit.
+    /// Input of another type, or settings out of range.
     pub fn dropout(&mut self, config: &Arc<Dropout>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(DropIrreps(Arc::clone(config)), [x])
     }

@@ -2,7 +2,7 @@
 //!
 //! Features of edges are rows in the order of the edges of the graph. In the frame of the vertex
 //! ([`EdgeFrame::Vertex`]) they keep their type. In the frame of the edge ([`EdgeFrame::Edge`]) they do not
-//! depend on the gauge, so they count as scalars, on which any function may act.
+//! depend on the gauge, so their type is scalar and any function may act on them.
 
 use crate::{Context, GraphBatch, NnError, Operator, Storage, Tape, Var};
 use gemcnn_kernels::edges::{self, EdgeFrame, Reduce};
@@ -17,7 +17,7 @@ fn kind_at_edges(frame: EdgeFrame, kind: &FeatureType) -> FeatureType {
     }
 }
 
-/// Features of the neighbour `q` at each edge `p <- q`, transported to `p`. Saves the type.
+/// Gathers the features of the neighbour `q` at each edge `p <- q`, transported to `p`. Saves the type.
 ///
 /// # Shapes
 /// `x`: one row for each vertex; `y`: one row for each edge, of the same type in the frame of the vertex and
@@ -30,7 +30,7 @@ pub struct GatherEdges<'a, T> {
     pub batch: &'a GraphBatch<T>,
 }
 
-/// Features of the vertex `p` at each of its edges `p <- q`. Saves the type.
+/// Copies the features of the vertex `p` to each of its edges `p <- q`. Saves the type.
 ///
 /// # Shapes
 /// As [`GatherEdges`].
@@ -91,13 +91,13 @@ macro_rules! to_edges {
 to_edges!(GatherEdges, "edge gather", gather, gather_backward);
 to_edges!(SpreadEdges, "edge spread", spread, spread_backward);
 
-/// Sum or mean over the edges of each vertex, of values or of values times weights. Saves the weights and the
-/// values that their gradient needs.
+/// Sum or mean of values over the edges of each vertex, optionally with weights. With weights it saves both inputs,
+/// otherwise nothing.
 ///
 /// # Shapes
-/// Values: one row for each edge, of `config.features` in the frame of the vertex and of as many scalars in
-/// the frame of the edge; weights, if there is a second input: one row of `config.heads` scalars for each
-/// edge; result: one row of `config.features` for each vertex.
+/// Values: one row for each edge, of type `config.features` in the frame of the vertex, or of the same number of
+/// scalars in the frame of the edge. Weights, if there is a second input: one row of `config.heads` scalars for each
+/// edge. Result: one row of `config.features` for each vertex.
 #[derive(Debug, Clone)]
 pub struct ReduceEdges<'a, T> {
     /// Type, frame, aggregation and heads.

@@ -6,14 +6,14 @@ use gemcnn_kernels::gauge_conv::{self, GaugeConv, Weights};
 use gemcnn_kernels::{Real, Resolve, dispatch, irrep_dimension};
 use std::sync::Arc;
 
-/// Parameters of a gauge convolution; absent where its settings leave them out.
+/// Parameters of a gauge convolution; `None` if its settings omit them.
 #[derive(Debug, Clone, Copy)]
 pub struct ConvWeights {
     /// `K(0)` of each ring, `[rings, D_out, D_in]`.
     pub neighbour: ParameterId,
-    /// Self weights.
+    /// Weights of the self term.
     pub self_term: Option<ParameterId>,
-    /// One number for each scalar output.
+    /// One value for each scalar of the output.
     pub bias: Option<ParameterId>,
 }
 
@@ -107,7 +107,7 @@ impl<T: Real> Operator<T> for GaugeConvolve<'_, T> {
     }
 }
 
-/// Divides the output of each order, and the weights that make it, by its root mean square.
+/// Divides the output of each order, and the weights that compute it, by its root mean square.
 fn calibrate<T: Real>(
     config: &GaugeConv,
     weights: ConvWeights,
@@ -161,7 +161,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`GaugeConvolve`].
     ///
     /// # Errors
-    /// Types or sizes that do not fit.
+    /// Input of another type or number of rows.
     pub fn gauge_conv(
         &mut self,
         config: &Arc<GaugeConv>,

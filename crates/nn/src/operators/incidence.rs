@@ -3,12 +3,12 @@
 use crate::{Context, IncidenceBatch, NnError, Operator, Storage, Tape, Var};
 use gemcnn_kernels::{Aggregation, FeatureType, Real, dispatch, incidence};
 
-/// Sum or mean over each row of an incidence of the features of its columns, transported to the row. Saves
-/// the type.
+/// Sum or mean of the features of the columns in each row of an incidence, transported to the row. Saves the
+/// type.
 ///
 /// # Shapes
-/// `x`: one row of features for each column; `y`: one of the same type for each row. Features of orders above
-/// 0 need an incidence with angles.
+/// `x`: features of each column of the incidence; `y`: features of the same type of each row. Features of order
+/// above 0 need an incidence with angles.
 #[derive(Debug, Clone, Copy)]
 pub struct ApplyIncidence<'a, T> {
     /// Scale of the sum.
@@ -17,12 +17,12 @@ pub struct ApplyIncidence<'a, T> {
     pub incidence: &'a IncidenceBatch<T>,
 }
 
-/// Sum or mean over each column of an incidence of the features of its rows, transported to the column. Saves
-/// the type.
+/// Sum or mean of the features of the rows in each column of an incidence, transported to the column. Saves the
+/// type.
 ///
 /// # Shapes
-/// `x`: one row of features for each row; `y`: one of the same type for each column. Features of orders above
-/// 0 need an incidence with angles.
+/// `x`: features of each row of the incidence; `y`: features of the same type of each column. Features of order
+/// above 0 need an incidence with angles.
 #[derive(Debug, Clone, Copy)]
 pub struct ApplyIncidenceTransposed<'a, T> {
     /// Scale of the sum.

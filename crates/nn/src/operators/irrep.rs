@@ -7,7 +7,7 @@ use gemcnn_kernels::{FeatureType, Real, dispatch};
 /// Norm `sqrt(|x|^2 + epsilon)` of each irrep. Saves `x`.
 ///
 /// # Shapes
-/// `x`: rows of any type; `y`: as many rows of one scalar for each irrep, in rising order.
+/// `x`: rows of any type; `y`: the same number of rows, with one scalar for each irrep in ascending order.
 #[derive(Debug, Clone, Copy)]
 pub struct IrrepNorm {
     /// Keeps the gradient finite at zero; positive.
@@ -54,7 +54,7 @@ impl<T: Real> Operator<T> for IrrepNorm {
 /// Dot products of the irreps, or of the heads, of two features. Saves both.
 ///
 /// # Shapes
-/// Both inputs: as many rows of the same type; `y`: as many rows of [`Grouping::count`] scalars.
+/// Both inputs: the same number of rows of the same type; `y`: as many rows of [`Grouping::count`] scalars.
 #[derive(Debug, Clone, Copy)]
 pub struct IrrepDot(pub Grouping);
 
@@ -171,7 +171,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`IrrepDot`].
     ///
     /// # Errors
-    /// Types or sizes that differ, or heads that do not divide the multiplicities.
+    /// Different types or numbers of rows, or heads that do not divide the multiplicities.
     pub fn irrep_dot(
         &mut self,
         grouping: Grouping,
@@ -184,7 +184,8 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`IrrepScale`].
     ///
     /// # Errors
-    /// Factors that are not the scalars of `x`, or heads that do not divide the multiplicities.
+    /// Factors that are not [`Grouping::count`] scalars for each row of `x`, or heads that do not divide the
+    /// multiplicities.
     pub fn irrep_scale(
         &mut self,
         grouping: Grouping,

@@ -6,9 +6,9 @@ use gemcnn_kernels::{FeatureType, Real, dispatch};
 
 /// Projection on the basis of each mesh, `y = B^H (w x)`. Saves the type.
 ///
-/// The type is kept. A real basis takes scalars. A complex basis takes features of a single order above 0:
-/// the coefficients do not depend on the gauge, and their type says that they rotate with the phase of each
-/// column, which eigenvectors leave open.
+/// The type does not change. A real basis takes scalars. A complex basis takes features of a single order above 0.
+/// The coefficients do not depend on the gauge. They keep their order, because they rotate with the phase of each
+/// column, which is arbitrary for eigenvectors.
 ///
 /// # Shapes
 /// `x`: one row for each vertex; `y`: one row for each column of the basis of each mesh.
@@ -137,7 +137,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`Project`].
     ///
     /// # Errors
-    /// A type that the basis cannot take, or another number of rows than vertices.
+    /// A type that the basis does not support, or another number of rows than vertices.
     pub fn project(&mut self, basis: &'a BasisBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(Project(basis), [x])
     }
@@ -145,7 +145,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`Expand`].
     ///
     /// # Errors
-    /// A type that the basis cannot take, or another number of rows than columns.
+    /// A type that the basis does not support, or another number of rows than columns.
     pub fn expand(&mut self, basis: &'a BasisBatch<T>, y: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(Expand(basis), [y])
     }

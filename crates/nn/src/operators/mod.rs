@@ -1,4 +1,4 @@
-//! The operators of this crate, one file each. Each file ends with a short form as a method of
+//! The operators of this crate. Each file ends with the short forms of its operators, as methods of
 //! [`Tape`](crate::Tape).
 
 mod activation;

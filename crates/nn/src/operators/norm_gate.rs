@@ -1,11 +1,11 @@
-//! Nonlinearities of norms, and gates.
+//! The norm and the gated nonlinearity.
 
 use crate::{Context, NnError, Operator, ParameterId, Storage, Tape, Var};
 use gemcnn_kernels::norm_gate::{self, GatedNonlinearity, NormNonlinearity};
 use gemcnn_kernels::{Real, dispatch};
 use std::sync::Arc;
 
-/// Nonlinearity of the norms of irreps. Saves `x`.
+/// The norm nonlinearity. Saves `x`.
 ///
 /// # Shapes
 /// `x` and `y`: rows of `config.kind`.
@@ -64,7 +64,7 @@ impl<T: Real> Operator<T> for NormActivate {
     }
 }
 
-/// Irreps scaled by gates. Saves `x`.
+/// The gated nonlinearity: irreps times the sigmoid of their gates. Saves `x`.
 ///
 /// # Shapes
 /// `x`: rows of `config.input()`, the gates after the other scalars; `y`: as many rows of
@@ -113,7 +113,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`NormActivate`].
     ///
     /// # Errors
-    /// Types that do not fit.
+    /// Input of another type.
     pub fn norm_nonlinearity(
         &mut self,
         config: &Arc<NormNonlinearity>,
@@ -127,7 +127,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`Gate`].
     ///
     /// # Errors
-    /// Types that do not fit.
+    /// Input of another type.
     pub fn gated_nonlinearity(
         &mut self,
         config: &Arc<GatedNonlinearity>,

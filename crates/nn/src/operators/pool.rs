@@ -1,4 +1,4 @@
-//! Pooling: whole meshes to one row, and clusters of vertices to one vertex and back.
+//! Pooling: from vertices to whole meshes, and between vertices and clusters.
 
 use crate::{ClusterBatch, Context, Device, GraphBatch, NnError, Operator, Storage, Tape, Var};
 use gemcnn_kernels::cuda::DeviceBuffer;
@@ -46,7 +46,7 @@ impl<T: Real> Operator<T> for GlobalMean<'_, T> {
     }
 }
 
-/// Maximum over the vertices of each mesh. Saves the vertices that have it.
+/// Maximum over the vertices of each mesh. Saves the vertices of the maxima.
 ///
 /// # Shapes
 /// `x`: one row of scalars for each vertex; `y`: one row for each mesh.

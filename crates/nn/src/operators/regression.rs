@@ -1,4 +1,4 @@
-//! Penalties on the difference from target values.
+//! Regression losses.
 
 use crate::device::single_slice;
 use crate::error::check_size;
@@ -38,15 +38,15 @@ pub(crate) struct HostValues<'a, T> {
     mask: Option<&'a [bool]>,
 }
 
-/// Mean over the rows that a mask counts (all without a mask) of a penalty on the difference from target
-/// values; gauge invariant for features of any type. Saves the prediction.
+/// Mean penalty on the difference from target values, over the rows selected by a mask (all rows without a mask).
+/// It is gauge invariant for features of any type. Saves the prediction.
 #[derive(Debug)]
 pub struct RegressionLoss<'a, T> {
     pub(crate) values: OnDevice<HostValues<'a, T>, Arc<DeviceValues>>,
 }
 
 impl<'a, T: Real> RegressionLoss<'a, T> {
-    /// Compares a prediction with a row of its type in `target` for each row of it.
+    /// The loss between a prediction and `target`, which has one row of the same type for each row of the prediction.
     pub fn new(penalty: Penalty, target: &'a [T], mask: Option<&'a [bool]>) -> Self {
         Self {
             values: OnDevice::Host(HostValues {
@@ -148,7 +148,7 @@ impl<T: Real> LossOperator<T> for RegressionLoss<'_, T> {
 }
 
 impl<'a, T: Real> Tape<'a, T> {
-    /// Mean over rows of the squared length of the difference from `target`.
+    /// Mean squared length of the difference from `target`, over all rows.
     ///
     /// # Errors
     /// A target of another size.

@@ -1,4 +1,4 @@
-//! The regular nonlinearity, with batch normalisation of its samples on request.
+//! The regular nonlinearity, with optional batch normalisation of its samples.
 
 use super::NormWeights;
 use super::batch_norm::UsedStatistics;
@@ -8,8 +8,7 @@ use gemcnn_kernels::regular::{self, Plan};
 use gemcnn_kernels::{Real, dispatch};
 use std::sync::Arc;
 
-/// Regular nonlinearity, after a batch normalisation of the samples where one is given. Saves `x` and the
-/// statistics.
+/// Regular nonlinearity, after an optional batch normalisation of the samples. Saves `x` and the statistics.
 ///
 /// # Shapes
 /// `x`: rows of the plan's input; `y`: as many rows of its output.
@@ -17,7 +16,7 @@ use std::sync::Arc;
 pub struct RegularActivate<T: Real> {
     /// Samples and function.
     pub plan: Arc<Plan<T>>,
-    /// The batch normalisation.
+    /// The batch normalisation, if there is one.
     pub norm: Option<NormWeights>,
 }
 
@@ -96,7 +95,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`RegularActivate`].
     ///
     /// # Errors
-    /// Types that do not fit.
+    /// Input of another type.
     pub fn regular(
         &mut self,
         plan: &Arc<Plan<T>>,

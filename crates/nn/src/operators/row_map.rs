@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct LinearWeights {
     /// The matrix.
     pub weight: ParameterId,
-    /// Added to the result.
+    /// The bias, if there is one.
     pub bias: Option<ParameterId>,
 }
 
@@ -27,7 +27,7 @@ impl LinearWeights {
 /// `x`: rows of `config.input`; `y`: as many rows of `config.output`.
 #[derive(Debug, Clone)]
 pub struct EquivariantMap {
-    /// Types.
+    /// Input and output types.
     pub config: Arc<SelfMap>,
     /// The parameters.
     pub weights: LinearWeights,
@@ -39,13 +39,13 @@ pub struct EquivariantMap {
 /// `x`: rows of `config.inputs` scalars; `y`: as many rows of `config.outputs` scalars.
 #[derive(Debug, Clone, Copy)]
 pub struct LinearMap {
-    /// Sizes.
+    /// Numbers of inputs and outputs.
     pub config: Linear,
     /// The parameters.
     pub weights: LinearWeights,
 }
 
-/// Both maps take the same arguments but for the scratch memory of the forward pass.
+/// Both maps take the same arguments, except for the scratch memory of the forward pass.
 macro_rules! row_map {
     ($name:ident, $operator:ident, $label:literal, $types:expr $(, $scratch:ident)?) => {
         impl<T: Real> Operator<T> for $name {
@@ -119,7 +119,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`EquivariantMap`].
     ///
     /// # Errors
-    /// Types or sizes that do not fit.
+    /// Input of another type or number of rows.
     pub fn self_map(
         &mut self,
         config: &Arc<SelfMap>,
@@ -133,7 +133,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`LinearMap`].
     ///
     /// # Errors
-    /// Types or sizes that do not fit.
+    /// Input of another type or number of rows.
     pub fn linear(
         &mut self,
         config: Linear,

@@ -11,11 +11,11 @@ use gemcnn_nn::{
 use serde::{Deserialize, Serialize};
 
 /// Settings of the model `angular`. Its output depends on the frames, and it needs those of
-/// [`GaugeChoice::Shot`]. Features of order above 0 are read as their components in these frames.
+/// [`GaugeChoice::Shot`]. Components of order above 0 are treated as scalars in these frames.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AngularModel {
-    /// Number of convolutions, each with batch normalisation and ReLU (default 7).
+    /// Convolutions, each followed by ReLU (default 7).
     pub layers: usize,
     /// Scalar channels of each convolution (default 128).
     pub channels: usize,

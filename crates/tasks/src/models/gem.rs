@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GemModel {
-    /// Number of residual blocks, each of two convolutions (default 3).
+    /// Residual blocks of two convolutions (default 3).
     pub blocks: usize,
     /// Channels of each order, between and inside blocks (default 16).
     pub channels: usize,
@@ -32,8 +32,8 @@ pub struct GemModel {
     pub samples: Option<usize>,
     /// Batch normalisation inside nonlinearities (default true).
     pub batch_norm: bool,
-    /// Keeps all orders in the last block and reads all components as scalars in the head (default false).
-    /// The output then depends on the frames, which helps where all meshes have the same connectivity.
+    /// Keeps all orders in the last block and treats all components as scalars in the head (default false).
+    /// This helps if all meshes have the same connectivity, but the output then depends on the frames.
     pub broken_symmetry: bool,
     /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
     pub head: usize,
@@ -61,7 +61,7 @@ pub enum NonlinearityChoice {
 }
 
 impl NonlinearityChoice {
-    /// The nonlinearity with its settings.
+    /// The nonlinearity with the given settings. `samples` is used by `Regular` only.
     pub fn with<T: Real>(
         self,
         band_limit: usize,

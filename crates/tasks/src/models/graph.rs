@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GraphModel {
-    /// Number of residual blocks, each of two convolutions (default 3).
+    /// Residual blocks of two convolutions (default 3).
     pub blocks: usize,
-    /// Scalar channels between and inside blocks. The default brings the number of parameters closest to
-    /// that of the [`GemModel`] with the same blocks, scalars and head, and otherwise default settings.
+    /// Scalar channels between and inside blocks. By default it is chosen so that the number of parameters is closest
+    /// to that of the [`GemModel`] with the same blocks, scalars and head, and otherwise default settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub width: Option<usize>,
     /// Scalar channels of the last block (default 64).
@@ -39,7 +39,7 @@ impl Default for GraphModel {
 }
 
 impl GraphModel {
-    /// The same architecture, without a width.
+    /// The same architecture with the default width.
     fn like(gem: &GemModel) -> Self {
         Self {
             blocks: gem.blocks,
@@ -53,7 +53,7 @@ impl GraphModel {
         }
     }
 
-    /// The model with the architecture of a [`GemModel`] and the width that brings the number of parameters
+    /// The model with the architecture of a [`GemModel`] and the width for which the number of parameters is
     /// closest to it, for an input type.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl GraphModel {
             }
         }
         let mut nearest = (usize::MAX, low);
-        // The count is not monotonic: a width equal to that of the input needs no shortcut layer.
+        // The count is not monotonic: a width equal to that of the input needs no linear map in the skip connection.
         for width in low.saturating_sub(2).max(1)..=low + 1 {
             let distance = count(width)?.abs_diff(target);
             nearest = nearest.min((distance, width));

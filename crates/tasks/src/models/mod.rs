@@ -46,19 +46,19 @@ pub trait Model: fmt::Debug + Send + Sync {
     /// Adds the parameters of the network to the builder and returns the network.
     ///
     /// # Errors
-    /// Settings, types and tasks that do not fit together; the message says what to change.
+    /// Incompatible settings, types and tasks; the message says what to change.
     fn build(
         &self,
         spec: &ModelSpec,
         builder: &mut Builder<'_, f32>,
     ) -> Result<Box<dyn Module<f32>>, TaskError>;
 
-    /// The coarser graphs that the model needs, if it pools.
+    /// The coarser graphs that the model needs, if it pools (default: none).
     fn hierarchy(&self) -> Option<HierarchySettings> {
         None
     }
 
-    /// The frames that the model needs.
+    /// The frames that the model needs (default: the first axis points to the first neighbour).
     fn gauge(&self) -> GaugeChoice {
         GaugeChoice::FirstNeighbour
     }
@@ -81,7 +81,7 @@ impl Chosen for dyn Model {
     }
 }
 
-/// Makes a kind of model available to configurations.
+/// Registers a kind of model, so that configurations can name it.
 pub fn register<M: Model + Settings>() {
     <dyn Model>::registry().add(M::KIND, parser!(M, dyn Model));
 }

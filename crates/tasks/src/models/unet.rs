@@ -1,4 +1,4 @@
-//! The U-net: residual blocks on successively coarser graphs, and back.
+//! The U-net: an encoder and a decoder of residual blocks over coarser graphs.
 
 use super::head::rotates_with_frames;
 use super::{Head, Model, ModelSpec, NonlinearityChoice, ORDERS, WIDTHS, within};
@@ -15,18 +15,18 @@ use serde::{Deserialize, Serialize};
 /// radii.
 const COARSE_DEGREE: f64 = 8.0;
 
-/// Settings of the model `unet`: a residual block on each graph on the way down, and one on each finer
-/// graph on the way up, where the features from the way down are concatenated. Classification of whole
-/// meshes leaves out the way up and pools the coarsest graph.
+/// Settings of the model `unet`. The encoder has one residual block on each graph, from fine to coarse. The decoder has
+/// one on each finer graph, and skip connections concatenate the features of the encoder. Classification of whole
+/// meshes has no decoder and pools the coarsest graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UNetModel {
-    /// Channels of each order on each graph, from fine to coarse (default 16, 32, 64).
+    /// Channels of each order on each graph, from fine to coarse (default `[16, 32, 64]`).
     pub channels: Vec<usize>,
-    /// For each coarser graph, the fraction of the vertices of the previous graph (default 0.25, 0.25).
+    /// For each coarser graph, the fraction of the vertices of the previous graph (default `[0.25, 0.25]`).
     pub ratios: Vec<f64>,
-    /// Radius of the neighbourhoods on each coarser graph, in mean edge lengths of the mesh (default 3
-    /// and 6, which gives about 8 neighbours on an even mesh).
+    /// Radius of the neighbourhoods on each coarser graph, in mean edge lengths of the mesh (default `[3, 6]`,
+    /// which gives about 8 neighbours on an even mesh).
     pub radii: Vec<f64>,
     /// Largest number of neighbours on the coarser graphs (default 32).
     pub neighbour_limit: usize,
