@@ -109,7 +109,7 @@ fn info_names_trouble_and_the_command_it_suggests_repairs_it() {
     let words = repair.replace("OUT.ply", &out);
     let arguments: Vec<&str> = words.split_whitespace().skip(2).collect();
     let said = succeed(&arguments);
-    assert!(said.contains("orient: turned 10 of 108 faces"), "{said}");
+    assert!(said.contains("10 of 108 faces"), "{said}");
     assert_eq!(info(&vierbein)["inconsistent_edges"], 3);
     assert_eq!(info(&out)["inconsistent_edges"], 0);
 }
