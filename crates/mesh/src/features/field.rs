@@ -12,8 +12,7 @@ use crate::geometry::check_length;
 /// use gemcnn_mesh::features::FeatureField;
 /// let field = FeatureField { kind: vec![(2, 0), (1, 1)], values: vec![5.0, 6.0, 1.0, 0.0] };
 /// assert_eq!(field.dimension(), 4);
-/// // Seen from a frame turned by a quarter, a vector along the old first axis points backwards along
-/// // the second.
+/// // In a frame rotated by pi / 2, a vector along the old first axis points against the second axis.
 /// let turned = field.gauge_transform(&[std::f64::consts::FRAC_PI_2])?;
 /// assert!((turned.values[3] + 1.0).abs() < 1e-15);
 /// # Ok::<(), gemcnn_mesh::GeometryError>(())

@@ -73,7 +73,7 @@ pub fn default_radius(mesh: &Mesh) -> f64 {
 /// use gemcnn_mesh::features::shot::{self, ShotOptions};
 /// use gemcnn_mesh::shapes;
 /// let frames = shot::frames(&shapes::icosahedron(), &ShotOptions::default())?;
-/// // Five neighbours all alike: nothing tells x from y.
+/// // The five neighbours are equivalent: x and y are ambiguous.
 /// assert!(frames.iter().all(|frame| frame.reliability < 1e-12));
 /// # Ok::<(), gemcnn_mesh::GeometryError>(())
 /// ```
