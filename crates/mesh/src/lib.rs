@@ -1,7 +1,8 @@
-//! Surface meshes in, gauge geometry out.
+//! Surface meshes and their gauge geometry.
 //!
-//! Read a mesh file ([`Mesh::read`]), see what it is ([`MeshReport`]), mend it ([`repair()`]), and
-//! compute what a gauge equivariant network needs to know of it ([`GaugeGraph`]).
+//! [`Mesh::read`] reads a mesh file, [`MeshReport`] reports size, topology and defects,
+//! [`repair()`] repairs the mesh, and [`GaugeGraph`] holds the geometry that a gauge equivariant
+//! network needs.
 
 mod attribute;
 mod classes;

@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let template = family.template();
     print_degrees(template)?;
-    println!("| | least | 1 % | median | 99 % | most |");
+    println!("| quantity | minimum | 1 % | median | 99 % | maximum |");
     println!("|---|---|---|---|---|---|");
     let all = || bodies.iter();
     let one = || std::iter::once(template);
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let ratios = areas(body).zip(areas(template));
         ratios.map(|(posed, rest)| posed / rest)
     });
-    print_row("triangle's area over the template's", ratios, 1.0);
+    print_row("triangle area relative to the template", ratios, 1.0);
     let heights = all().map(|body| body.vertices().iter().map(|v| v.y).fold(0.0, f64::max));
     print_row("height as posed (m)", heights, 1.0);
     let upright = BodyFamily::new(&BodyOptions {

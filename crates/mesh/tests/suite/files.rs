@@ -631,10 +631,13 @@ fn ply_headers_that_lie_are_refused_at_their_line() {
         assert_refused!("a.ply", text, 7, FileProblem::CountTooLarge { .. });
     }
     let error = refuse("a.ply", PLY.replace("vertex 3", "vertex 353535235358"));
-    assert_eq!(
-        error.to_string(),
-        "a.ply:3: 353535235358 elements 'vertex' are declared, but the file of 191 bytes has room \
-         for at most 4; the file is cut short or its header is wrong: copy or export it again"
+    assert!(
+        matches!(
+            &error.problem,
+            FileProblem::CountTooLarge { element, declared: 353_535_235_358, room: 4, file_size: 191 }
+                if element == "vertex"
+        ),
+        "{error}"
     );
     type Check = fn(&FileProblem) -> bool;
     let bad: Check = |problem| matches!(problem, FileProblem::BadHeader { .. });
