@@ -140,7 +140,11 @@ impl<T: Real> GraphArrays<T> {
             shifted(&graph.offsets()[1..], &mut union.offsets, first_edge);
             shifted(graph.neighbours(), &mut union.neighbours, first_vertex);
             shifted(graph.reverse(), &mut union.reverse, first_edge);
-            shifted(&graph.mesh_offsets()[1..], &mut union.mesh_offsets, first_vertex);
+            shifted(
+                &graph.mesh_offsets()[1..],
+                &mut union.mesh_offsets,
+                first_vertex,
+            );
             union.radius.extend_from_slice(graph.radius());
             union.phases.extend_from_slice(graph.phases());
         }

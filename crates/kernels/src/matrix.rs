@@ -111,7 +111,13 @@ pub fn product<T: Real>(
     let add = destination == Destination::Add;
     // The kernels prefer columns that are contiguous. The rows of `c` are, so the transposed product is
     // computed: C^T = B^T A^T.
-    let view = |m: &Matrix<'_, T>| (m.data.as_ptr(), m.row_stride as isize, m.column_stride as isize);
+    let view = |m: &Matrix<'_, T>| {
+        (
+            m.data.as_ptr(),
+            m.row_stride as isize,
+            m.column_stride as isize,
+        )
+    };
     let ((lhs, lhs_columns, lhs_rows), (rhs, rhs_columns, rhs_rows)) = (view(&b), view(&a));
     // SAFETY: `Matrix::new` and `MatrixMut::new` checked that every entry of each view lies in its
     // slice, the shapes agree, `c` is borrowed mutably and so overlaps neither `a` nor `b`, and its

@@ -292,17 +292,27 @@ impl<T: Real> HierarchyBatch<T> {
     pub fn join(batches: &[&Self]) -> Result<Self, NnError> {
         let depth = batches.first().map_or(0, |batch| batch.levels.len());
         for (index, batch) in batches.iter().enumerate() {
-            check_size(format!("levels of batch {index}"), depth, batch.levels.len())?;
+            check_size(
+                format!("levels of batch {index}"),
+                depth,
+                batch.levels.len(),
+            )?;
         }
         let level = |depth: usize| {
-            let views: Vec<_> = batches.iter().map(|b| b.levels[depth].arrays.view()).collect();
+            let views: Vec<_> = batches
+                .iter()
+                .map(|b| b.levels[depth].arrays.view())
+                .collect();
             Ok::<_, NnError>(GraphBatch {
                 arrays: GraphArrays::join(&views)?,
                 sent: Sent::default(),
             })
         };
         let clusters = |depth: usize| {
-            let views: Vec<_> = batches.iter().map(|b| b.clusters[depth].arrays.view()).collect();
+            let views: Vec<_> = batches
+                .iter()
+                .map(|b| b.clusters[depth].arrays.view())
+                .collect();
             Ok::<_, NnError>(ClusterBatch {
                 arrays: ClusterArrays::join(&views)?,
                 sent: Sent::default(),
@@ -310,7 +320,9 @@ impl<T: Real> HierarchyBatch<T> {
         };
         Ok(Self {
             levels: (0..depth).map(level).collect::<Result<_, _>>()?,
-            clusters: (1..depth).map(|depth| clusters(depth - 1)).collect::<Result<_, _>>()?,
+            clusters: (1..depth)
+                .map(|depth| clusters(depth - 1))
+                .collect::<Result<_, _>>()?,
         })
     }
 

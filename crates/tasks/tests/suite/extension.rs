@@ -1,13 +1,12 @@
 //! A model and a feature from outside the crate, from a configuration to predictions.
 
 use super::data::{labelled, sphere};
-use gemcnn_mesh::GeometryError;
 use gemcnn_nn::layers::{Linear, LinearConfig, Regular};
 use gemcnn_nn::{
     Archive, Builder, Device, FeatureType, Levels, Module, Network, NnError, Tape, Var, Workspace,
 };
 use gemcnn_tasks::data::Cache;
-use gemcnn_tasks::features::{self, Feature, Surface};
+use gemcnn_tasks::features::{self, Feature, FeatureError, Surface};
 use gemcnn_tasks::models::{self, Model, ModelSpec};
 use gemcnn_tasks::predict::Prediction;
 use gemcnn_tasks::run::train;
@@ -31,7 +30,7 @@ impl Feature for Height {
         FeatureType::scalars(2)
     }
 
-    fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, GeometryError> {
+    fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError> {
         let vertices = surface.mesh.vertices().iter().enumerate();
         let row = |(v, point): (usize, &gemcnn_mesh::DVec3)| {
             [point[self.axis], surface.graph.row(v).len() as f64]
