@@ -167,13 +167,15 @@ impl<'e, T: Real> Executor<'e, T> {
 /// CPU version takes. Errors are returned with `?`.
 ///
 /// ```
-/// use gemcnn_kernels::{Executor, HostScratch, OnDevice, Scratch, dispatch, elementwise};
+/// use gemcnn_kernels::{Executor, HostScratch, OnDevice, Scratch, View, ViewMut, dispatch, elementwise};
 ///
 /// let (mut narrow, mut wide) = (Scratch::<f32>::new(), Scratch::new());
 /// let run = Executor::Host(HostScratch { narrow: &mut narrow, wide: &mut wide });
 /// let mut y = [0.0f32; 2];
-/// let (a, b) = (OnDevice::Host(&[1.0, 2.0][..]), OnDevice::Host(&[3.0, 4.0][..]));
-/// dispatch!(run, elementwise::add(; a, b, OnDevice::Host(&mut y[..])));
+/// let a: View<'_, f32> = OnDevice::Host(&[1.0, 2.0]);
+/// let b: View<'_, f32> = OnDevice::Host(&[3.0, 4.0]);
+/// let result: ViewMut<'_, f32> = OnDevice::Host(&mut y);
+/// dispatch!(run, elementwise::add(; a, b, result));
 /// assert_eq!(y, [4.0, 6.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

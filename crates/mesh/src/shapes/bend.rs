@@ -1,7 +1,7 @@
 //! Isometric bends: the flat grid, bent about lines parallel to one of its axes.
 //!
-//! In the direction across these lines, the sheet follows a polyline whose segments all have length
-//! 1. The segment between two adjacent lines points along the heading angle of the profile at the
+//! In the direction across these lines, the sheet follows a polyline whose segments all have unit
+//! length. The segment between two adjacent lines points along the heading angle of the profile at the
 //! middle of the segment. Every cell therefore stays a planar unit square, and the sheet is exactly
 //! isometric to the flat grid, not only in the limit of fine grids.
 
