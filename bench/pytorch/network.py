@@ -166,14 +166,14 @@ def weighted(parts: list[Tensor], weights) -> Tensor:
 class Block(nn.Module):
     """act2(conv2(act1(conv1(x))) + skip(x))"""
 
-    def __init__(self, form: str, input: Kind, middle: Kind, output: Kind, settings: dict):
+    def __init__(self, form: str, input: Kind, middle: Kind, output: Kind, samples: int):
         super().__init__()
         self.conv1 = Convolution(form, input, middle)
-        self.act1 = Regular(form, middle, settings["samples"], settings["batch_norm"])
+        self.act1 = Regular(form, middle, samples, norm=True)
         self.conv2 = Convolution(form, middle, output)
         if input != output:
             self.skip = Skip(form, input, output)
-        self.act2 = Regular(form, output, settings["samples"], settings["batch_norm"])
+        self.act2 = Regular(form, output, samples, norm=True)
 
     def forward(self, x, tables):
         inner = self.act1(self.conv1(x, tables), tables)
@@ -234,47 +234,35 @@ class MaxPool(nn.Module):
 class Network(nn.Module):
     """All layers, named as in the case files."""
 
-    def __init__(self, settings: dict, form: str, meshes: int):
+    def __init__(self, description: dict, form: str, meshes: int):
         super().__init__()
-        self.input = kind = parse_kind(settings["input"])
-        self.aggregation = None
-        for place, layer in enumerate(settings["layers"], 1):
+        self.input = kind = parse_kind(description["input"])
+        self.aggregation = "mean" if description["mean"] else "sum"
+        for place, layer in enumerate(description["layers"], 1):
             (word, value), = [(layer, None)] if isinstance(layer, str) else layer.items()
-            if word in ("conv", "residual"):
-                self.check(value["conv"])
-                output = parse_kind(value["output"])
             match word:
                 case "conv":
+                    output = parse_kind(value["output"])
                     self.add_module(f"conv{place}", Convolution(form, kind, output))
                     kind = output
                 case "residual":
-                    band = max(kind.band, output.band)
-                    middle = parse_kind(value["middle"]) if "middle" in value else Kind(output.channels, band)
-                    self.add_module(f"block{place}", Block(form, kind, middle, output, regular(value["nonlinearity"])))
+                    middle, output = parse_kind(value["middle"]), parse_kind(value["output"])
+                    self.add_module(f"block{place}", Block(form, kind, middle, output, value["samples"]))
                     kind = output
-                case "nonlinearity":
-                    value = regular(value)
+                case "regular":
                     self.add_module(f"regular{place}", Regular(form, kind, value["samples"], value["batch_norm"]))
                 case "dropout":
                     self.add_module(f"dropout{place}", Dropout(form, kind, value["probability"]))
                 case "linear":
                     self.add_module(f"linear{place}", Linear(kind.dimension, value["outputs"]))
                     kind = Kind(value["outputs"], 0)
-                case "activation" if value == "relu":
+                case "relu":
                     self.add_module(f"activation{place}", Relu())
-                case "global_pool" if value == "max":
+                case "max_pool":
                     self.add_module(f"pool{place}", MaxPool(meshes))
                 case _:
-                    raise ValueError(f"layer {place} is of a sort that this network does not have: {layer}")
+                    raise ValueError(f"layer {place} is unknown: {layer}")
         self.output = kind
-
-    def check(self, settings: dict):
-        """All convolutions of a network aggregate alike, with one ring."""
-        if settings["kernel"] != "gauge" or settings["rings"] != 1:
-            raise ValueError(f"a convolution that this network does not have: {settings}")
-        if self.aggregation not in (None, settings["aggregation"]):
-            raise ValueError("all convolutions need the same aggregation")
-        self.aggregation = settings["aggregation"]
 
     def types(self) -> list[tuple[Kind, Kind]]:
         """Input and output of each convolution."""
@@ -284,11 +272,3 @@ class Network(nn.Module):
         for layer in self.children():
             x = layer(x, tables)
         return x
-
-
-def regular(settings: dict) -> dict:
-    """Settings of a regular nonlinearity with ReLU, the only one that there is here."""
-    value = settings.get("regular", {})
-    if value.get("activation") != "relu":
-        raise ValueError(f"a nonlinearity that this network does not have: {settings}")
-    return value

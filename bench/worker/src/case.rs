@@ -1,20 +1,19 @@
-//! A piece of work: what it works on and with, in a file that both sides read.
+//! Cases: a piece of work with its data and weights, in a file that both sides read.
 
 use crate::Failure;
+use crate::network::{Description, Layer};
+use gemcnn_experiments::mnist;
 use gemcnn_mesh::shapes::{Cells, torus};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh};
-use gemcnn_nn::layers::Regular;
-use gemcnn_nn::{Aggregation, Archive, FeatureType, GraphBatch, Network, NetworkConfig};
-use gemcnn_tasks::experiments::mnist;
-use gemcnn_tasks::{ModelConfig, Task};
+use gemcnn_nn::{Archive, FeatureType, GraphBatch, Module};
 use serde::{Deserialize, Serialize};
 
-/// Classes of the correspondence network, as many as a body has vertices.
+/// Classes of the correspondence network: the vertices of a body.
 const BODY: usize = 6890;
 /// Classes of digits.
 const DIGITS: usize = 10;
 
-/// What is done.
+/// The kinds of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -22,7 +21,7 @@ pub enum Work {
     Geometry,
     /// A convolution `16x(0,1,2)` to the same, with self term and bias.
     ConvolutionForward,
-    /// The same, with the gradients of input and weights.
+    /// The same with its backward pass: gradients of input and weights.
     ConvolutionBackward,
     /// Six such convolutions, each with a regular nonlinearity.
     Inference,
@@ -34,19 +33,19 @@ pub enum Work {
     Mnist,
 }
 
-/// A piece of work of some size.
+/// A piece of work and its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
-    /// What is done.
+    /// The kind of work.
     pub work: Work,
-    /// Vertices of a mesh, about; grids of digits have 784.
+    /// Approximate number of vertices of a mesh. Grids of digits have 784.
     pub vertices: usize,
-    /// Meshes at once.
+    /// Meshes in a batch.
     pub meshes: usize,
 }
 
 impl Case {
-    /// Everything about it: meshes, features, labels and weights.
+    /// The case file: meshes, features, labels and weights.
     pub fn archive(self) -> Result<Archive, Failure> {
         let mut archive = Archive::new();
         let graph = self.graph()?;
@@ -56,7 +55,7 @@ impl Case {
             ..self
         };
         archive.set_json("case", &real)?;
-        let Some(config) = self.network()? else {
+        let Some(description) = self.network() else {
             let mesh = self.mesh()?;
             let vertices: Vec<f64> = mesh.vertices().iter().flat_map(|v| v.to_array()).collect();
             archive.set_tensor("vertices", &[mesh.vertex_count(), 3], &vertices)?;
@@ -65,8 +64,8 @@ impl Case {
             return Ok(archive);
         };
         store_graph(&mut archive, &graph, self.meshes)?;
-        let (network, parameters) = config.init::<f32>(1)?;
-        network.store(&mut archive, &parameters)?;
+        description.store(&mut archive)?;
+        let network = description.network(true)?;
         let rows = |kind: &FeatureType| [batch.vertex_count(), kind.dimension()];
         let input = rows(network.input());
         archive.set_tensor("x", &input, &numbers(input[0] * input[1], 1))?;
@@ -81,9 +80,9 @@ impl Case {
         Ok(archive)
     }
 
-    /// The mesh that all meshes are, without that of digits.
+    /// The mesh that the batch repeats; not for digits.
     pub fn mesh(&self) -> Result<Mesh, Failure> {
-        // A body's numbers have these factors; otherwise the nearest to 5 : 2.
+        // These are the factors of 6,890; other sizes have a ratio of about 5 : 2.
         let (around, along) = match self.vertices {
             BODY => (130, 53),
             vertices => {
@@ -106,7 +105,7 @@ impl Case {
         gauge_graph(&self.mesh()?)
     }
 
-    /// All meshes.
+    /// The joined graph of the batch.
     pub fn graphs(&self) -> Result<GraphBatch<f32>, Failure> {
         self.batch(&self.graph()?)
     }
@@ -115,28 +114,69 @@ impl Case {
         Ok(GraphBatch::new(vec![graph; self.meshes])?)
     }
 
-    /// The network; none for geometry.
-    fn network(&self) -> Result<Option<NetworkConfig>, Failure> {
-        let hidden = FeatureType::uniform(16, 2);
-        let start = Network::builder(hidden.clone()).aggregation(Aggregation::Mean);
-        Ok(Some(match self.work {
-            Work::Geometry => return Ok(None),
-            Work::ConvolutionForward | Work::ConvolutionBackward => start.conv(&hidden),
-            Work::Inference => (0..6).fold(start, |network, _| {
-                network.conv(&hidden).regular(Regular::relu(5))
-            }),
-            Work::Blocks => (0..3).fold(start, |network, _| {
-                network.residual(&hidden, Regular::relu(5).with_batch_norm())
-            }),
-            Work::Correspondence => {
-                let (input, classes) = (FeatureType::scalars(3), FeatureType::scalars(BODY));
-                ModelConfig::default().network(&input, Task::Correspondence, &classes)?
+    /// The network; `None` for geometry.
+    fn network(&self) -> Option<Description> {
+        let hidden = || FeatureType::uniform(16, 2).to_string();
+        let scalars = |count| FeatureType::scalars(count).to_string();
+        let conv = |output| Layer::Conv { output };
+        let residual = |output| Layer::Residual {
+            middle: hidden(),
+            output,
+            samples: 5,
+        };
+        let (input, layers) = match self.work {
+            Work::Geometry => return None,
+            Work::ConvolutionForward | Work::ConvolutionBackward => {
+                (hidden(), vec![conv(hidden())])
             }
-            Work::Mnist => mnist::Model::PaperTypes.network(&mnist::GridOptions::default()),
-        }))
+            Work::Inference => {
+                let regular = Layer::Regular {
+                    samples: 5,
+                    batch_norm: false,
+                };
+                (hidden(), vec![[conv(hidden()), regular]; 6].concat())
+            }
+            Work::Blocks => (hidden(), vec![residual(hidden()); 3]),
+            Work::Correspondence => (
+                scalars(3),
+                vec![
+                    residual(hidden()),
+                    residual(hidden()),
+                    residual(scalars(64)),
+                    Layer::Linear { outputs: 256 },
+                    Layer::Relu,
+                    Layer::Dropout { probability: 0.5 },
+                    Layer::Linear { outputs: BODY },
+                ],
+            ),
+            Work::Mnist => {
+                let types = [4, 8, 12, 16, 24, 32].map(|m| FeatureType::uniform(m, 3).to_string());
+                let mut layers: Vec<Layer> = (types.into_iter().chain([scalars(64)]))
+                    .flat_map(|output| {
+                        let regular = Layer::Regular {
+                            samples: 7,
+                            batch_norm: true,
+                        };
+                        [conv(output), regular, Layer::Dropout { probability: 0.1 }]
+                    })
+                    .collect();
+                layers.extend([Layer::MaxPool, Layer::Linear { outputs: DIGITS }]);
+                (scalars(1), layers)
+            }
+        };
+        let is_mnist = self.work == Work::Mnist;
+        Some(Description {
+            input,
+            mean: !is_mnist,
+            degree: match is_mnist {
+                true => mnist::GridOptions::default().degree(),
+                false => 6.0,
+            },
+            layers,
+        })
     }
 
-    /// How many classes there are, and rows that have one.
+    /// Number of classes, and number of rows with a label.
     pub fn labels(&self, batch: &GraphBatch<f32>) -> Option<(usize, usize)> {
         match self.work {
             Work::Correspondence => Some((BODY, batch.vertex_count())),
@@ -146,13 +186,13 @@ impl Case {
     }
 }
 
-/// With the default settings.
+/// The gauge graph with default settings.
 pub fn gauge_graph(mesh: &Mesh) -> Result<GaugeGraph, Failure> {
     GaugeGraph::new(mesh, &GeometryOptions::default())
         .map_err(|error| Failure::Case(error.to_string()))
 }
 
-/// Edges of a graph, as rows of one vertex after the other.
+/// Stores the edges of a batch of one graph in CSR form.
 pub fn store_graph(
     archive: &mut Archive,
     graph: &GaugeGraph,
@@ -184,11 +224,11 @@ fn whole(values: &[u32]) -> Vec<f64> {
     values.iter().map(|&value| f64::from(value)).collect()
 }
 
-/// Numbers in [-1, 1] without a pattern that meshes have.
+/// Pseudo-random numbers in [-1, 1].
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed;
     let mut next = || {
-        // The constants of Knuth's linear congruential generator; the upper half is random enough.
+        // Knuth's linear congruential generator; the upper bits are random enough.
         state = state
             .wrapping_mul(6364136223846793005)
             .wrapping_add(1442695040888963407);

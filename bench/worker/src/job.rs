@@ -2,26 +2,28 @@
 
 use crate::Failure;
 use crate::case::{Case, Work, gauge_graph, store_graph};
+use crate::network::Description;
+use gemcnn_experiments::bench::{Convolution, convolution};
 use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_mesh::Mesh;
 use gemcnn_nn::{
-    Aggregation, Archive, BatchTarget, Device, GraphBatch, LayerConfig, Method, Network, Optimiser,
-    Parameters, Penalty, StepSettings, Stepper, Stream, Tape, TrainingBatch, Var, Workspace,
+    Aggregation, Archive, Device, GraphBatch, HierarchyBatch, Method, Module, Network, Objective,
+    Optimiser, Parameters, Penalty, StepSettings, Stepper, Stream, Tape, Target, TrainingBatch,
+    Var, Workspace,
 };
-use gemcnn_tasks::bench::{Convolution, convolution};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Rate of the optimiser.
+/// Learning rate.
 const RATE: f64 = 1e-3;
 
-/// Something that can be done again and again.
+/// A piece of work that can be repeated.
 pub trait Job {
-    /// Does it; on a GPU it may only be queued.
+    /// Does the work once. On a GPU it may only queue it.
     fn call(&mut self) -> Result<(), Failure>;
 
-    /// What one call gives with the weights of the case and without dropout.
+    /// Results of one call with the weights of the case and without dropout.
     fn result(&mut self) -> Result<Archive, Failure>;
 }
 
@@ -60,7 +62,7 @@ impl Job for Geometry {
     }
 }
 
-/// A network without gradients. Its input is on the device from the start.
+/// A forward pass. The input is on the device before the first call.
 struct Forward {
     network: Network<f32>,
     parameters: Parameters<f32>,
@@ -71,10 +73,12 @@ struct Forward {
 
 impl Forward {
     fn new(archive: &Archive, case: Case, device: &Device) -> Result<Self, Failure> {
-        let (network, parameters) = Network::from_archive(archive)?;
+        let (description, parameters) = Description::read(archive)?;
+        let network = description.network(true)?;
         let mut workspace = Workspace::new(device.clone());
         let mut tape = Tape::inference(&mut workspace, &parameters);
         let x = tape.input(network.input().clone(), &archive.tensor("x")?)?;
+        drop(tape);
         Ok(Self {
             network,
             parameters,
@@ -86,9 +90,8 @@ impl Forward {
 
     fn output(&mut self) -> Result<Var<f32>, Failure> {
         let mut tape = Tape::inference(&mut self.workspace, &self.parameters);
-        Ok(self
-            .network
-            .forward(&mut tape, &self.graph, self.x.clone())?)
+        let (graph, x) = ((&self.graph).into(), self.x.clone());
+        Ok(self.network.forward(&mut tape, graph, x)?)
     }
 }
 
@@ -106,10 +109,10 @@ impl Job for Forward {
     }
 }
 
-/// A convolution and its gradients, on plain buffers.
+/// A convolution and its backward pass, on plain buffers.
 struct ForwardBackward {
     convolution: Box<dyn Convolution>,
-    /// Its parameters, for their names and shapes.
+    /// Names and shapes of the weights.
     parameters: Parameters<f32>,
     vertices: usize,
     called: bool,
@@ -117,20 +120,23 @@ struct ForwardBackward {
 
 impl ForwardBackward {
     fn new(archive: &Archive, case: Case, device: &Device) -> Result<Self, Failure> {
-        let (network, parameters) = Network::<f32>::from_archive(archive)?;
+        let (description, parameters) = Description::read(archive)?;
+        let network = description.network(true)?;
         let op = GaugeConv {
             aggregation: Aggregation::Mean,
             ..GaugeConv::new(network.input().clone(), network.output().clone())
         };
-        let graph = Arc::new(case.graphs()?);
+        let graph = case.graphs()?;
+        let vertices = graph.vertex_count();
+        let graphs = Arc::new(HierarchyBatch::from(graph));
         let weights: Vec<Vec<f32>> = parameters.iter().map(|p| p.value().to_vec()).collect();
         let weights = <[Vec<f32>; 3]>::try_from(weights)
             .map_err(|weights| Failure::Case(format!("{} weights", weights.len())))?;
         let set = (archive.tensor("x")?, archive.tensor("dy")?);
         Ok(Self {
-            convolution: convolution(&op, device, &graph, weights, vec![set])?,
+            convolution: convolution(&op, device, &graphs, weights, vec![set])?,
             parameters,
-            vertices: graph.vertex_count(),
+            vertices,
             called: false,
         })
     }
@@ -163,8 +169,9 @@ impl Job for ForwardBackward {
     }
 }
 
-/// Forward and backward pass, and Adam.
+/// A training step: forward and backward pass, and Adam.
 struct Training {
+    description: Description,
     network: Network<f32>,
     parameters: Parameters<f32>,
     optimiser: Optimiser<f32>,
@@ -177,27 +184,31 @@ struct Training {
 
 impl Training {
     fn new(archive: &Archive, case: Case, device: &Device, path: &Path) -> Result<Self, Failure> {
-        let (network, parameters) = Network::from_archive(archive)?;
+        let (description, parameters) = Description::read(archive)?;
+        let network = description.network(true)?;
         let graph = case.graphs()?;
-        let target = match case.labels(&graph) {
-            Some((classes, _)) => BatchTarget::Classes {
-                classes,
-                labels: (archive.tensor::<f64>("labels")?.into_iter())
-                    .map(|label| label as u32)
-                    .collect(),
-                weights: None,
-            },
-            None => BatchTarget::Values {
-                kind: network.output().clone(),
-                penalty: Penalty::MeanSquare,
-                values: vec![0.0; graph.vertex_count() * network.output().dimension()],
-                known: None,
-            },
+        let (objective, target) = match case.labels(&graph) {
+            Some((count, _)) => {
+                let labels = archive.tensor::<f64>("labels")?.into_iter();
+                let weights = None;
+                (
+                    Objective::Classes { count, weights },
+                    Target::Labels(labels.map(|label| label as u32).collect()),
+                )
+            }
+            None => {
+                let kind = network.output().clone();
+                let zeros = vec![0.0; graph.vertex_count() * kind.dimension()];
+                let penalty = Penalty::MeanSquare;
+                (Objective::Values { kind, penalty }, Target::Values(zeros))
+            }
         };
-        let x = archive.tensor("x")?;
-        let batch = TrainingBatch::new(graph, network.input().clone(), x, target)?;
+        let (kind, x) = (network.input().clone(), archive.tensor("x")?);
+        let graphs = HierarchyBatch::from(graph);
+        let batch = TrainingBatch::new(graphs, kind, x, objective, target)?;
         Ok(Self {
             optimiser: Optimiser::new(Method::adam(), &parameters)?,
+            description,
             network,
             parameters,
             workspace: Workspace::new(device.clone()),
@@ -206,20 +217,6 @@ impl Training {
             step: 0,
             path: path.into(),
         })
-    }
-
-    /// The network without dropout; its parameters have the same names.
-    fn without_dropout(&self) -> Result<Network<f32>, Failure> {
-        let config = self.network.config();
-        let start = Network::builder(config.input().clone());
-        let layers = config.layers().iter().cloned();
-        let config = layers.fold(start, |network, layer| {
-            network.layer(match layer {
-                LayerConfig::Dropout { .. } => LayerConfig::Dropout { probability: 0.0 },
-                other => other,
-            })
-        });
-        Ok(config.init(0)?.0)
     }
 }
 
@@ -246,8 +243,8 @@ impl Job for Training {
     }
 
     fn result(&mut self) -> Result<Archive, Failure> {
-        let network = self.without_dropout()?;
-        let (_, mut parameters) = Network::<f32>::from_archive(&Archive::read(&self.path)?)?;
+        let network = self.description.network(false)?;
+        let (_, mut parameters) = Description::read(&Archive::read(&self.path)?)?;
         let randomness = Stream { seed: 1, step: 0 };
         let mut tape = Tape::training(&mut self.workspace, &mut parameters, randomness);
         let loss = network.loss(&mut tape, &self.batch)?;

@@ -1,13 +1,14 @@
-//! Our side of `bench/compare`: reads requests from standard input, one JSON object on each line, and
-//! answers each with one line.
+//! The side of `bench/compare` that runs this library. It reads requests from standard input, one JSON
+//! object per line, and answers each with one line.
 
 mod case;
 mod job;
+mod network;
 
 use case::Case;
+use gemcnn_experiments::bench::PeakMemory;
 use gemcnn_nn::{Device, DeviceChoice, NnError, ProductMode};
 use gemcnn_tasks::TaskError;
-use gemcnn_tasks::bench::PeakMemory;
 use job::Job;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Why a request is refused, or nothing is served at all.
+/// Errors of a request, or of the start.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("{0}; use: gemcnn-compare-worker [--threads N] [--device cpu|cuda|cuda:N]")]
@@ -29,7 +30,7 @@ enum Failure {
     Request(#[from] serde_json::Error),
     #[error("{0}")]
     Case(String),
-    #[error("no case is loaded: ask to load one first")]
+    #[error("no case is loaded: send a `load` request first")]
     NothingLoaded,
 }
 
@@ -39,7 +40,7 @@ impl From<NnError> for Failure {
     }
 }
 
-/// What can be asked for.
+/// Requests.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 enum Request {
@@ -49,13 +50,13 @@ enum Request {
         case: Case,
         path: PathBuf,
     },
-    /// Read one, and forget the one before.
+    /// Load a case in place of the one before.
     Load { case: PathBuf, matmul: Matmul },
     /// Do the work.
     Run { calls: usize },
-    /// Do it once, with the weights of the case and without dropout, and write what comes out.
+    /// Do the work once with the weights of the case and without dropout, and write the results.
     Result { path: PathBuf },
-    /// Say how much memory was taken.
+    /// Report the peak memory.
     Memory,
 }
 
@@ -99,12 +100,12 @@ fn serve() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the options and starts the threads.
+/// Parses the options, starts the threads and opens the device.
 fn open_device(mut arguments: impl Iterator<Item = String>) -> Result<Device, Failure> {
     let mut device = DeviceChoice::Cpu;
     while let Some(name) = arguments.next() {
         let value = arguments.next().unwrap_or_default();
-        let bad = || Failure::Usage(format!("`{name} {value}` makes no sense"));
+        let bad = || Failure::Usage(format!("invalid option `{name} {value}`"));
         match name.as_str() {
             "--device" => device = value.parse().map_err(|_| bad())?,
             "--threads" => rayon::ThreadPoolBuilder::new()
@@ -119,9 +120,9 @@ fn open_device(mut arguments: impl Iterator<Item = String>) -> Result<Device, Fa
 
 struct Server {
     device: Device,
-    /// In use before anything was loaded.
+    /// Memory in use before anything was loaded.
     start_bytes: Option<usize>,
-    /// Watched since the last case was loaded.
+    /// Peak memory since the last case was loaded.
     memory: PeakMemory,
     loaded: Option<Box<dyn Job>>,
 }

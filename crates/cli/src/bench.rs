@@ -1,23 +1,24 @@
-//! `gemcnn bench`: speed, beside the limits of the machine.
+//! `gemcnn bench`: speed, compared with the limits of the machine.
 
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::output::{grouped, print};
 use crate::progress;
 use clap::Args;
+use gemcnn_experiments::bench::{self, Extent, Limits, Machine, Report, Row};
 use gemcnn_nn::ProductMode;
-use gemcnn_tasks::bench::{self, Extent, Limits, Machine, Report, Row};
 use std::fmt::Write;
 use std::path::PathBuf;
 
 /// Options of `gemcnn bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// One mesh and few repeats: some seconds instead of most of a minute.
+    /// Measure one mesh with few repeats, in some seconds instead of about a minute.
     #[arg(long)]
     quick: bool,
 
-    /// Also meshes of 1e3 to 1e6 vertices, and on a GPU 1e7, with 20 GB of main memory or more.
+    /// Also measure meshes of 1e3 to 1e6 vertices, and of 1e7 on a GPU, which needs at least 20 GB of main
+    /// memory.
     #[arg(long, conflicts_with = "quick")]
     large: bool,
 
@@ -25,7 +26,7 @@ pub struct BenchArgs {
     #[arg(long)]
     json: bool,
 
-    /// Draw the time per vertex over the number of vertices, to STEM.png and STEM.svg.
+    /// Plot the time per vertex against the number of vertices, to STEM.png and STEM.svg.
     #[arg(long, value_name = "STEM")]
     figure: Option<PathBuf>,
 
@@ -45,7 +46,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     let report = report.map_err(Failure::input)?;
     print(&match args.json {
         true => serde_json::to_string(&report).map_err(Failure::input)? + "\n",
-        false => in_words(&report),
+        false => table(&report),
     })?;
     if let Some(stem) = &args.figure {
         report.figure().write(stem).map_err(Failure::input)?;
@@ -53,7 +54,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn in_words(report: &Report) -> String {
+fn table(report: &Report) -> String {
     let mut text = format!("gemcnn {}\n", report.version);
     text += &machine(&report.machine);
     for limits in &report.limits {
@@ -110,17 +111,22 @@ fn cells(row: &Row) -> [String; 10] {
         short(row.median_ms),
         short(row.minimum_ms),
         short(row.ns_per_vertex),
-        short(row.bytes_per_s / 1e9),
-        match row.flops {
-            0 => String::new(),
-            _ => short(row.flops_per_s / 1e9),
-        },
-        format!("{:.0} %", 100.0 * row.limit_fraction),
+        counted(row.bytes, short(row.bytes_per_s / 1e9)),
+        counted(row.flops, short(row.flops_per_s / 1e9)),
+        counted(row.bytes, format!("{:.0} %", 100.0 * row.limit_fraction)),
         (row.peak_bytes).map_or_else(String::new, |bytes| short(bytes as f64 / 1e6)),
     ]
 }
 
-/// A positive number to about three digits, in thousands if it is large.
+/// A rate, or nothing if the amount behind it is not counted.
+fn counted(amount: u64, rate: String) -> String {
+    match amount {
+        0 => String::new(),
+        _ => rate,
+    }
+}
+
+/// A positive number to about three digits, with separators of thousands.
 fn short(value: f64) -> String {
     match value {
         100.0.. => grouped(value.round() as usize),
@@ -130,7 +136,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// Columns side by side: the first two to the left, numbers to the right.
+/// Aligned columns: the first two to the left, numbers to the right.
 fn aligned(lines: &[[String; 10]]) -> String {
     let width = |column: usize| {
         let cells = lines.iter().map(|line| line[column].chars().count());

@@ -1,4 +1,4 @@
-//! Where a command computes.
+//! Device options.
 
 use crate::failure::Failure;
 use crate::output::say;
@@ -8,7 +8,7 @@ use gemcnn_nn::{Device, DeviceChoice, ProductMode};
 /// Options of every command that runs networks.
 #[derive(Debug, Args)]
 pub struct DeviceArgs {
-    /// Where to compute: auto (a GPU if one works, else the CPU), cpu, cuda or cuda:N.
+    /// Device: auto (a GPU if there is one, otherwise the CPU), cpu, cuda or cuda:N.
     #[arg(
         long,
         value_name = "DEVICE",
@@ -17,8 +17,8 @@ pub struct DeviceArgs {
     )]
     device: DeviceChoice,
 
-    /// Matrix products on a GPU: tf32 uses its tensor cores with 10 bits of mantissa, f32 is exact to
-    /// rounding [default: tf32; for a trained model that of its run]
+    /// Precision of matrix products on a GPU: tf32 (tensor cores, 10 bits of mantissa) or f32 [default: tf32, or
+    /// that of the run of a trained model]
     #[arg(long, value_enum, help_heading = "Device")]
     matmul: Option<Matmul>,
 }
@@ -30,19 +30,19 @@ enum Matmul {
 }
 
 impl DeviceArgs {
-    /// The device, after one line on standard error that says what it is and why.
+    /// Opens the device, and prints its name and the reason for the choice to standard error.
     pub fn open(&self, default: ProductMode) -> Result<Device, Failure> {
         let (device, reason) = self.choose(default)?;
         say(reason);
         Ok(device)
     }
 
-    /// The device, without a word.
+    /// Opens the device without a message.
     pub fn open_quietly(&self, default: ProductMode) -> Result<Device, Failure> {
         Ok(self.choose(default)?.0)
     }
 
-    /// The device, and one line that says what it is and why.
+    /// Opens the device, and returns the message about it.
     fn choose(&self, default: ProductMode) -> Result<(Device, String), Failure> {
         let (device, reason) = self.device.open().map_err(Failure::input)?;
         if let Device::Cuda(cuda) = &device {
@@ -51,7 +51,7 @@ impl DeviceArgs {
         Ok((device, reason))
     }
 
-    /// How matrix products are to be computed, if that was said.
+    /// The precision of matrix products, if it was given.
     pub fn products(&self) -> Option<ProductMode> {
         self.matmul.map(|matmul| match matmul {
             Matmul::Tf32 => ProductMode::Tf32,

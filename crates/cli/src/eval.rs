@@ -1,4 +1,4 @@
-//! `gemcnn eval`: how well a trained model does.
+//! `gemcnn eval`: evaluation of a trained model.
 
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
@@ -13,19 +13,19 @@ use gemcnn_tasks::train::TrainedModel;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Most classes for a table of all of them.
+/// Largest number of classes for which all are listed.
 const FEW_CLASSES: usize = 16;
-/// Classes that are shown where there are more.
+/// Number of classes that are listed otherwise.
 const WORST_CLASSES: usize = 8;
 
 /// Options of `gemcnn eval`.
 #[derive(Debug, Args)]
 pub struct EvalArgs {
-    /// Directory of a run, or a file with a model such as best.safetensors.
+    /// Run directory, or a model file such as best.safetensors.
     #[arg(value_name = "RUN")]
     run: PathBuf,
 
-    /// Folder of meshes with targets; the data of the run, if not given.
+    /// Folder of meshes with targets [default: the data of the run]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
@@ -33,7 +33,7 @@ pub struct EvalArgs {
     #[arg(long, value_enum, default_value_t)]
     part: PartName,
 
-    /// Turn each mesh at random before anything else, by a rotation that depends on this seed.
+    /// Apply a random rotation to each mesh before geometry and features are computed, with this seed.
     #[arg(long, value_name = "SEED")]
     rotate: Option<u64>,
 
@@ -86,7 +86,7 @@ impl EvalArgs {
             && !folder.exists()
         {
             return Err(Failure::input(format!(
-                "{}: the data of the run are no longer there; say with --data where they are",
+                "{}: the data of the run do not exist any more; give their folder with --data",
                 folder.display()
             )));
         }
@@ -95,7 +95,7 @@ impl EvalArgs {
             evaluate(&model, &dataset, options, &self.cache.open(), &device)
         })
         .map_err(Failure::input)?;
-        // What was found out is shown even where it cannot be written.
+        // The scores are printed even if they cannot be written.
         let files = evaluation.write(&self.stem());
         print(&match self.json {
             true => serde_json::to_string(&evaluation).map_err(Failure::input)? + "\n",
@@ -108,7 +108,7 @@ impl EvalArgs {
         }
     }
 
-    /// Where results go: beside the model, named by what is evaluated.
+    /// Path of the results without extension: next to the model, named after part, model file, data and rotation.
     fn stem(&self) -> PathBuf {
         let folder = match self.run.is_dir() {
             true => self.run.as_path(),
@@ -120,7 +120,7 @@ impl EvalArgs {
         {
             let _ = write!(name, "-{}", model.to_string_lossy());
         }
-        // In full, so that `.` has a name too.
+        // The absolute path, so that `.` has a name too.
         let data = self.data.as_ref().and_then(|data| data.canonicalize().ok());
         if let Some(data) = data.as_deref().and_then(Path::file_name) {
             let _ = write!(name, "-{}", data.to_string_lossy());
@@ -132,7 +132,7 @@ impl EvalArgs {
     }
 }
 
-/// A line that names files.
+/// A line with the paths of written files.
 fn written(paths: &[PathBuf]) -> String {
     let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
     format!("  written    {}\n", names.join("\n             "))
@@ -145,12 +145,12 @@ fn in_words(evaluation: &Evaluation, task: Task) -> String {
         Task::Classification => count(counted, "mesh", "meshes"),
         _ => count(counted, "vertex", "vertices"),
     };
-    let turned = match evaluation.rotation {
-        Some(seed) => format!(", turned at random with seed {seed}"),
+    let rotated = match evaluation.rotation {
+        Some(seed) => format!(", random rotations with seed {seed}"),
         None => String::new(),
     };
     let mut text = format!(
-        "{} ({task}), {} part: {}{turned}\n  loss       {:.4}\n",
+        "{} ({task}), {} part: {}{rotated}\n  loss       {:.4}\n",
         evaluation.data,
         evaluation.part,
         count(evaluation.meshes, "mesh", "meshes"),
@@ -171,14 +171,14 @@ fn in_words(evaluation: &Evaluation, task: Task) -> String {
             let _ = writeln!(text, "  explained  {share} of the variance of the targets");
         }
         if let Some(angle) = regression.mean_angle {
-            let _ = writeln!(text, "  angle      {angle:.2} degrees on average");
+            let _ = writeln!(text, "  angle      mean {angle:.2} degrees");
         }
     }
     if let Some(geodesic) = &evaluation.geodesic {
         let within = |radius| percent(geodesic.share_within(radius));
         let _ = writeln!(
             text,
-            "  geodesic   {:.5} roots of the template's area on average; within 0.01: {}, 0.05: {}, \
+            "  geodesic   mean {:.5} square roots of the template's area; within 0.01: {}, 0.05: {}, \
              0.1: {}",
             geodesic.mean,
             within(0.01),
@@ -187,7 +187,10 @@ fn in_words(evaluation: &Evaluation, task: Task) -> String {
         );
         if geodesic.unreachable > 0 {
             let far = grouped(geodesic.unreachable as usize);
-            let _ = writeln!(text, "  apart      {far} on another piece of the template");
+            let _ = writeln!(
+                text,
+                "  apart      {far} on another connected component of the template"
+            );
         }
     }
     if let Some(classes) = &evaluation.classes {
@@ -196,19 +199,19 @@ fn in_words(evaluation: &Evaluation, task: Task) -> String {
     text
 }
 
-/// All classes and what they are taken for where they are few, else the worst.
+/// All classes with their confusion matrix if they are few, otherwise the worst classes.
 fn class_table(scores: &ClassScores) -> String {
     let few = scores.classes.len() <= FEW_CLASSES;
     let mut text = String::new();
     if few {
         let _ = writeln!(
             text,
-            "  classes    {} accuracy, {} intersection over union, on average",
+            "  classes    mean accuracy {}, mean intersection over union {}",
             percent(scores.mean_accuracy()),
             percent(scores.mean_intersection_over_union())
         );
     }
-    let mut rows = vec![vec!["class".to_string(), "right".into(), "of".into()]];
+    let mut rows = vec![vec!["class".to_string(), "correct".into(), "of".into()]];
     let shown = match few {
         true => scores.classes.iter().collect(),
         false => {

@@ -1,26 +1,26 @@
-//! How a command ends badly, and the exit status that says so.
+//! Failures of commands and their exit status.
 
-use crate::output::say;
 use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
 
-/// Why a command stopped.
+/// A failure of a command.
 #[derive(Debug)]
 pub enum Failure {
-    /// An input was bad: status 1.
+    /// An error in the input or the work: status 1.
     Input(String),
-    /// The command was: status 2.
+    /// A wrong command line: status 2.
     Usage(String),
-    /// Everything was said already, one message for each bad input: status 1.
+    /// All errors are reported already: status 1.
     Reported,
-    /// The user stopped it: status 130, as shells have it for Ctrl-C.
+    /// Stopped by the user: status 130, the convention for Ctrl-C.
     Interrupted(String),
-    /// Whoever read the output has gone: no message, status 0.
+    /// Standard output was closed: no message, status 0.
     OutputClosed,
 }
 
 impl Failure {
-    /// Status of a command that the user stopped.
+    /// Exit status of a command that the user stopped.
     pub const INTERRUPTED: u8 = 130;
 
     pub fn input(message: impl Display) -> Self {
@@ -31,15 +31,19 @@ impl Failure {
         Self::Usage(message.to_string())
     }
 
-    /// Says it on standard error.
+    /// Prints the message to standard error, unless it was reported already.
     pub fn report(&self) {
-        match self {
-            Self::Input(message) | Self::Usage(message) => say(format_args!("error: {message}")),
-            Self::Interrupted(message) => say(message),
-            Self::Reported | Self::OutputClosed => {}
-        }
+        // Errors of standard error are ignored.
+        let _ = match self {
+            Self::Input(message) | Self::Usage(message) => {
+                writeln!(std::io::stderr(), "error: {message}")
+            }
+            Self::Interrupted(message) => writeln!(std::io::stderr(), "{message}"),
+            Self::Reported | Self::OutputClosed => Ok(()),
+        };
     }
 
+    /// Exit status of the command.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Input(_) | Self::Reported => ExitCode::from(1),

@@ -1,4 +1,4 @@
-//! What commands write: standard output that may be closed early, and files that are whole or absent.
+//! Output of commands: standard output, standard error, files and tables.
 
 use crate::failure::Failure;
 use std::fmt::{Display, Write as _};
@@ -17,12 +17,12 @@ pub fn print(text: &str) -> Result<(), Failure> {
         })
 }
 
-/// A line on standard error. It is lost where nobody reads that any more, and the work goes on.
+/// Prints a line to standard error. Errors are ignored.
 pub fn say(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// A line of standard output for each finished piece of longer work, which goes on when the reader has gone.
+/// Prints a line to standard output during longer work, which continues if standard output is closed.
 pub fn print_on(line: &str) -> Result<(), Failure> {
     match print(line) {
         Err(Failure::OutputClosed) => Ok(()),
@@ -30,13 +30,13 @@ pub fn print_on(line: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes a whole file or leaves what was there.
+/// Writes a file completely, or leaves the existing one.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     gemcnn_mesh::write_atomically(path, |file| file.write_all(bytes))
         .map_err(|error| Failure::input(format!("{}: cannot write: {error}", path.display())))
 }
 
-/// A whole number with its thousands set apart: 13,776.
+/// An integer with thousands separators: 13,776.
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -58,7 +58,7 @@ pub fn count(number: usize, one: &str, many: &str) -> String {
     )
 }
 
-/// Columns of equal width, the first to the left and the others to the right.
+/// Aligned columns, the first to the left and the others to the right.
 pub fn table(rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));

@@ -1,43 +1,43 @@
-//! `gemcnn predict`: a trained model on any meshes, one after the other.
+//! `gemcnn predict`: a trained model on meshes.
 
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::mesh::UpAxis;
 use crate::output::{print, print_on, say};
 use clap::Args;
-use gemcnn_mesh::render::{RenderOptions, View};
 use gemcnn_mesh::{Mesh, write_atomically};
 use gemcnn_nn::Workspace;
 use gemcnn_tasks::data::{csv_cell, is_mesh, mesh_files};
 use gemcnn_tasks::predict::{Prediction, PredictionFiles, UniqueNames};
 use gemcnn_tasks::train::TrainedModel;
 use gemcnn_tasks::{Sample, Task, TaskError};
+use gemcnn_view::render::{RenderOptions, View};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 
-/// The table of classes of whole meshes.
+/// File name of the table of classes of whole meshes.
 const CLASSES: &str = "classes.csv";
 
 /// Options of `gemcnn predict`.
 #[derive(Debug, Args)]
 pub struct PredictArgs {
-    /// Directory of a run, or a file with a model such as best.safetensors.
+    /// Run directory, or a model file such as best.safetensors.
     #[arg(value_name = "RUN")]
     run: PathBuf,
 
-    /// Mesh files, and folders of them.
+    /// Mesh files, and folders of mesh files.
     #[arg(value_name = "MESH", required = true)]
     meshes: Vec<PathBuf>,
 
-    /// Directory for the results: new, empty, or with earlier ones, which are replaced.
+    /// Directory for the results: new, empty, or with earlier results, which are replaced.
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 
-    /// Draw no pictures, which take longer than all else.
+    /// Do not render pictures, which take most of the time.
     #[arg(long)]
     no_pictures: bool,
 
-    /// The axis that points up in pictures.
+    /// Axis that points up in pictures.
     #[arg(long, value_enum, default_value_t)]
     up: UpAxis,
 
@@ -49,7 +49,7 @@ impl PredictArgs {
     pub fn run(self) -> Result<(), Failure> {
         let model = TrainedModel::read(&self.run).map_err(|error| match is_mesh(&self.run) {
             true => Failure::usage(format!(
-                "{} is a mesh; the directory of a run comes first, then meshes",
+                "{} is a mesh; give the run directory first, then meshes",
                 self.run.display()
             )),
             false => Failure::input(error),
@@ -80,7 +80,7 @@ impl PredictArgs {
         }
     }
 
-    /// The meshes that were named, each with a name for its results, and how many names were bad.
+    /// The meshes of the command line with names for their results, and the number of arguments with errors.
     fn inputs(&self) -> Result<(Vec<Input>, usize), Failure> {
         let mut paths = Vec::new();
         let mut bad = 0;
@@ -93,7 +93,7 @@ impl PredictArgs {
                 Ok(found) => {
                     if found.is_empty() {
                         say(format_args!(
-                            "error: {}: there is no mesh in it",
+                            "error: {}: the folder has no meshes",
                             named.display()
                         ));
                         bad += 1;
@@ -108,8 +108,8 @@ impl PredictArgs {
         }
         if let Some(path) = paths.iter().find(|path| lies_in(path, &self.output)) {
             return Err(Failure::usage(format!(
-                "{} lies in {}: results there could replace meshes and their labels; choose another \
-                 directory for results",
+                "{} is in {}: results could replace meshes and their labels; choose another \
+                 directory",
                 path.display(),
                 self.output.display()
             )));
@@ -123,13 +123,13 @@ impl PredictArgs {
     }
 }
 
-/// A mesh file and a name for its results that no other has.
+/// A mesh file and the unique name of its results.
 struct Input {
     path: PathBuf,
     name: String,
 }
 
-/// A mesh that is ready for the model.
+/// A mesh and its sample.
 struct Loaded {
     mesh: Mesh,
     sample: Sample,
@@ -143,11 +143,11 @@ impl Input {
     }
 }
 
-/// A model at work.
+/// A model with its workspace.
 struct Session<'a> {
     model: &'a TrainedModel,
     workspace: Workspace<f32>,
-    /// Meshes that were reported and passed over.
+    /// Number of meshes that were reported and skipped.
     bad: usize,
 }
 
@@ -163,7 +163,7 @@ impl Session<'_> {
         })
     }
 
-    /// Writes a row for each mesh: its file, its class, and the probability of each class.
+    /// Writes a row for each mesh: file, class, and the probability of each class.
     fn write_table(&mut self, inputs: &[Input], path: &Path) -> Result<(), Failure> {
         let classes = self.model.classes.clone();
         let name = |class: usize| match &classes {
@@ -195,7 +195,7 @@ impl Session<'_> {
                 print_on(&format!("{mesh}: {class}\n"))
             });
             let complete = match rows {
-                // Each mesh was reported; the table of an earlier time stays.
+                // Each mesh was reported; an earlier table stays.
                 0 => streamed.and(Err(Failure::Reported)),
                 _ => streamed,
             };
@@ -211,8 +211,8 @@ impl Session<'_> {
         }
     }
 
-    /// Does something with what the model says of each mesh, while the next one is read and prepared. Meshes
-    /// that cannot be used are reported and counted.
+    /// Calls `act` with the prediction for each mesh, while the next one is read and prepared. Meshes that cannot be
+    /// used are reported and counted.
     fn each(
         &mut self,
         inputs: &[Input],
@@ -220,7 +220,7 @@ impl Session<'_> {
     ) -> Result<(), Failure> {
         let model = self.model;
         std::thread::scope(|scope| {
-            // Without room, so that one mesh waits and no more.
+            // Without a buffer, so that at most one mesh waits.
             let (sender, receiver) = sync_channel(0);
             scope.spawn(move || {
                 for input in inputs {
@@ -247,7 +247,7 @@ impl Session<'_> {
     }
 }
 
-/// Whether a file, or what it is a link to, is in a folder.
+/// True if a file, or the target of a link, is in a folder.
 fn lies_in(file: &Path, folder: &Path) -> bool {
     let Ok(folder) = folder.canonicalize() else {
         return false;

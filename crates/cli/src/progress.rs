@@ -1,4 +1,4 @@
-//! A sign of life for work that takes longer than a second.
+//! A progress message for work that takes longer than a second.
 
 use crate::output::say;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -6,11 +6,11 @@ use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Silence before the first sign.
+/// Time before the message.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Does `work`; if that takes longer than a second, says on standard error what is being done: a
-/// spinner with the time on a terminal, else one plain line.
+/// Runs `work`. If it takes longer than a second, prints `what` to standard error: with a spinner and the time on a
+/// terminal, otherwise as one line.
 pub fn during<R>(what: &str, work: impl FnOnce() -> R) -> R {
     std::thread::scope(|scope| {
         let (done, watch) = channel::<()>();
@@ -28,7 +28,7 @@ pub fn during<R>(what: &str, work: impl FnOnce() -> R) -> R {
             }
             spinner.set_elapsed(PATIENCE);
             spinner.enable_steady_tick(Duration::from_millis(100));
-            // Ends when the sender is dropped, be it by a panic in the work.
+            // Ends when the sender is dropped, also by a panic in `work`.
             let _ = watch.recv();
             spinner.finish_and_clear();
         });

@@ -1,7 +1,9 @@
-//! The fused classifier on the sizes of shape correspondence: 6,890 vertices, 6,890 classes.
+//! The fused classifier at the sizes of shape correspondence: 6,890 vertices, 6,890 classes.
 //!
-//! `plain_product` is the matrix product of the same logits, all stored: the rate that the fused
-//! operator is measured against. The counter is multiply-adds times two.
+//! `cargo bench -p gemcnn-kernels --bench classifier`
+//!
+//! `plain_product` computes and stores the same logits by one matrix product: the rate to compare with. The
+//! counter is two operations for each multiply-add.
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
@@ -83,9 +85,9 @@ fn training(bencher: Bencher, threads: usize) {
         .bench_local(|| {
             pool.install(|| {
                 let gradients = Gradients {
-                    features: &mut dh,
-                    weight: &mut dw,
-                    bias: &mut db,
+                    features: &mut dh[..],
+                    weight: &mut dw[..],
+                    bias: &mut db[..],
                 };
                 let rows = Rows::default();
                 loss_and_gradients(

@@ -8,7 +8,7 @@ use gemcnn_kernels::batch_norm::{self, BatchNorm, NormGradients, NormGroups, Nor
 use gemcnn_kernels::dropout::{self, Dropout, DropoutUnit};
 use gemcnn_kernels::norm_gate::{self, NormNonlinearity};
 use gemcnn_kernels::random::Stream;
-use gemcnn_kernels::regular::{self, Method, Plan, Regular};
+use gemcnn_kernels::regular::{self, Plan, Regular};
 use gemcnn_kernels::{Activation, FeatureType, Scratch};
 
 const VERTICES: usize = 6890;
@@ -73,10 +73,10 @@ fn normalised_forward(bencher: Bencher, samples: usize) {
         let normalisation = Normalisation {
             config: &config,
             statistics: &statistics,
-            gamma: &[1.0; 16],
-            beta: &[0.0; 16],
+            gamma: &[1.0; 16][..],
+            beta: &[0.0; 16][..],
         };
-        regular::forward_normalised(&plan, &normalisation, VERTICES, &x, &mut y).unwrap();
+        regular::forward_normalised(&plan, normalisation, VERTICES, &x, &mut y).unwrap();
     });
 }
 
@@ -91,19 +91,19 @@ fn normalised_backward(bencher: Bencher, samples: usize) {
     let normalisation = Normalisation {
         config: &config,
         statistics: &statistics,
-        gamma: &[1.0; 16],
-        beta: &[0.0; 16],
+        gamma: &[1.0; 16][..],
+        beta: &[0.0; 16][..],
     };
     let (mut dgamma, mut dbeta) = ([0.0; 16], [0.0; 16]);
     bencher.bench_local(|| {
-        let gradients = &mut NormGradients {
-            gamma: &mut dgamma,
-            beta: &mut dbeta,
+        let gradients = NormGradients {
+            gamma: &mut dgamma[..],
+            beta: &mut dbeta[..],
         };
         let (x, dy, dx) = (&x, &dy, &mut dx);
         regular::backward_normalised(
             &plan,
-            &normalisation,
+            normalisation,
             VERTICES,
             x,
             dy,
@@ -152,7 +152,7 @@ fn dropout_forward(bencher: Bencher) {
     bencher.bench_local(|| dropout::forward(&config, stream, VERTICES, &x, &mut y).unwrap());
 }
 
-/// Band limit and samples: matrices against Fourier transforms, 16 channels, 200 vertices.
+/// Band limits and numbers of samples, for 16 channels and 200 vertices.
 const SIZES: [(usize, usize); 12] = [
     (2, 101),
     (2, 128),
@@ -169,25 +169,13 @@ const SIZES: [(usize, usize); 12] = [
 ];
 
 #[divan::bench(args = SIZES.map(|(b, n)| format!("B={b} N={n}")))]
-fn matrices(bencher: Bencher, size: &str) {
-    by_method(bencher, size, Method::Matrices);
-}
-
-#[divan::bench(args = SIZES.map(|(b, n)| format!("B={b} N={n}")))]
-fn transforms(bencher: Bencher, size: &str) {
-    by_method(bencher, size, Method::Fft);
-}
-
-fn by_method(bencher: Bencher, size: &str, method: Method) {
+fn regular_sizes(bencher: Bencher, size: &str) {
     let (band_limit, samples) = SIZES
         .into_iter()
         .find(|(b, n)| size == format!("B={b} N={n}"))
         .expect("names come from the same list");
     let kind = FeatureType::uniform(16, band_limit);
-    let config = Regular {
-        method,
-        ..Regular::new(kind.clone(), samples, Activation::Relu)
-    };
+    let config = Regular::new(kind.clone(), samples, Activation::Relu);
     let plan = Plan::new(&config).unwrap();
     let x = map(&kind, 200, 1);
     let mut y = x.clone();

@@ -3,12 +3,12 @@
 //!
 //! Times are medians of 15 groups of 10 calls each, between two events on the stream, after a warm-up; a
 //! group goes through four sets of buffers in turn, so that they do not all stay in the cache. With
-//! `--profile` every operator runs a few times with its default settings, for a profiler to look at; the times
-//! are not measured then.
+//! `--profile` every operator runs a few times with its default settings, for a profiler to look at; the
+//! times are not measured then.
 
 use gemcnn_kernels::batch_norm::{BatchNorm, NormGroups};
 use gemcnn_kernels::cross_entropy::{Targets, cuda::DeviceTargets};
-use gemcnn_kernels::cuda::{CudaDevice, CudaError, CudaGraph, DeviceBuffer, ProductMode, Timer};
+use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceGraph, ProductMode, Timer};
 use gemcnn_kernels::{
     Activation, Aggregation, FeatureType, GraphArrays, GraphParts, aggregate, batch_norm,
     classifier, machine, regular,
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Disjoint tori of 6,890 vertices each.
-fn tori(device: &CudaDevice, count: usize) -> Result<CudaGraph, Box<dyn Error>> {
+fn tori(device: &CudaDevice, count: usize) -> Result<DeviceGraph, Box<dyn Error>> {
     let mesh = shapes::torus(106, 65, 1.0, 0.4, Cells::Triangles)?;
     let graph = GaugeGraph::new(&mesh, &GeometryOptions::default())?;
     let parts = GraphParts {
@@ -74,7 +74,7 @@ fn tori(device: &CudaDevice, count: usize) -> Result<CudaGraph, Box<dyn Error>> 
         radius: graph.radius(),
     };
     let arrays = GraphArrays::union(&vec![parts; count])?;
-    Ok(CudaGraph::new(device, &arrays)?)
+    Ok(DeviceGraph::new(device, arrays.view())?)
 }
 
 /// Numbers in [-1, 1) without a pattern that could be faster than others.
@@ -168,7 +168,7 @@ impl Bench {
         Ok(())
     }
 
-    fn aggregate(&mut self, graph: &CudaGraph) -> Result<(), CudaError> {
+    fn aggregate(&mut self, graph: &DeviceGraph) -> Result<(), CudaError> {
         let op = aggregate::Aggregate {
             input: FeatureType::uniform(16, 2),
             highest_order: 2,
@@ -189,7 +189,7 @@ impl Bench {
         for (first, channels) in [(0, 4), (2, 2), (1, 1)] {
             let time = self.time(|set| {
                 let x = x[set].view().slice(first..first + vertices * 80);
-                aggregate::cuda::forward(&device, &op, graph, x, a.view_mut())
+                aggregate::cuda::forward(&device, &op, graph.view(), x, a.view_mut())
             })?;
             let label =
                 format!("aggregate 16x(0,1,2), {vertices} vertices, by {channels} channels");
@@ -225,7 +225,7 @@ impl Bench {
             work(1.0),
         );
         let statistics = batch_norm::cuda::statistics(&device, &norm, vertices, x[0].view())?;
-        let normalisation = batch_norm::cuda::Normalisation {
+        let normalisation = batch_norm::Normalisation {
             config: &norm,
             statistics: &statistics,
             gamma: gamma.view(),
@@ -233,24 +233,24 @@ impl Bench {
         };
         let time = self.time(|set| {
             let (x, y) = (x[set].view(), y[set].view_mut());
-            regular::cuda::forward_normalised(&device, &plan, &normalisation, vertices, x, y)
+            regular::cuda::forward_normalised(&device, &plan, normalisation, vertices, x, y)
         })?;
         let label = format!("normalised regular nonlinearity, {vertices} vertices");
         self.line(&format!("{label}, forward"), time, work(2.0));
         let time = self.time(|set| {
-            let gradients = batch_norm::cuda::NormGradients {
+            let gradients = batch_norm::NormGradients {
                 gamma: dgamma.view_mut(),
                 beta: dbeta.view_mut(),
             };
             regular::cuda::backward_normalised(
                 &device,
                 &plan,
-                &normalisation,
+                normalisation,
                 vertices,
                 x[set].view(),
                 dy[set].view(),
                 dx[set].view_mut(),
-                &gradients,
+                gradients,
             )
         })?;
         self.line(&format!("{label}, backward"), time, work(3.0));
@@ -294,7 +294,7 @@ impl Bench {
                 }
                 device.set_tile_bytes(tile << 20);
                 let time = self.time(|_| {
-                    let gradients = classifier::cuda::Gradients {
+                    let gradients = classifier::Gradients {
                         features: dh.view_mut(),
                         weight: dweight.view_mut(),
                         bias: dbias.view_mut(),

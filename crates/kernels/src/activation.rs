@@ -1,7 +1,7 @@
-//! Pointwise functions: inside the nonlinearities, and as operators on scalars.
+//! Activation functions: inside the nonlinearities, and as operators on scalars.
 //!
-//! Each one is a function of one number, applied to every number of a buffer. Nothing is saved but
-//! the input; the backward pass evaluates the slope again.
+//! An activation is applied to every value of a buffer. The backward pass needs the input only and
+//! evaluates the derivative again.
 
 pub mod cuda;
 
@@ -10,12 +10,12 @@ use crate::{KernelError, Real};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// A function of one number.
+/// An activation function.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Activation {
     /// `x`.
     Identity,
-    /// `max(x, 0)`, with slope 0 at 0.
+    /// `max(x, 0)`, with derivative 0 at 0.
     #[default]
     Relu,
     /// `x` above 0, `exp(x) - 1` below.
@@ -31,7 +31,7 @@ pub enum Activation {
 const GELU_CUBE: f64 = 0.044715;
 
 impl Activation {
-    /// The value at one number.
+    /// The value at `x`.
     ///
     /// ```
     /// use gemcnn_kernels::Activation;
@@ -68,7 +68,7 @@ impl Activation {
         }
     }
 
-    /// The slope at one number.
+    /// The derivative at `x`.
     #[inline]
     pub fn slope<T: Real>(&self, x: T) -> T {
         let one = T::one();
@@ -129,7 +129,7 @@ impl Activation {
         }
     }
 
-    /// `gradient` times the slope, in every lane.
+    /// `gradient` times the derivative, in every lane.
     #[inline(always)]
     pub(crate) fn slopes_times<T: Real, S: Simd>(
         &self,
@@ -158,9 +158,9 @@ impl Activation {
         }
     }
 
-    /// The value of each number, in place, for the functions made of exponentials. Called through
-    /// `vectorize`, which keeps it out of the loops around it: next to exponentials a call costs
-    /// little, and each copy of them costs build time.
+    /// Replaces each `x` by its value, for the functions that use exponentials. Called through `vectorize`,
+    /// so that it is not inlined: next to exponentials a call is cheap, and each copy of them costs build
+    /// time.
     #[inline(always)]
     fn value_each<T: Real>(&self, lanes: &mut [T]) {
         match self {
@@ -178,7 +178,7 @@ impl Activation {
         }
     }
 
-    /// The slope at each number, in place, likewise.
+    /// Replaces each `x` by its derivative, likewise.
     #[inline(always)]
     fn slope_each<T: Real>(&self, lanes: &mut [T]) {
         let one = T::one();
@@ -212,10 +212,10 @@ fn gelu_inner<T: Real>(x: T) -> (T, T) {
     )
 }
 
-/// Numbers that one task works on.
+/// Values of one task.
 const BLOCK: usize = 1 << 12;
 
-/// `y = f(x)`, number by number.
+/// `y = f(x)` for every value.
 ///
 /// # Errors
 /// `y` of another length than `x`.
@@ -227,7 +227,7 @@ pub fn forward<T: Real>(activation: &Activation, x: &[T], y: &mut [T]) -> Result
     Ok(())
 }
 
-/// `dx = f'(x) dy`, number by number.
+/// `dx = f'(x) dy` for every value.
 ///
 /// # Errors
 /// `dy` or `dx` of another length than `x`.
@@ -253,7 +253,7 @@ pub fn backward<T: Real>(
     Ok(())
 }
 
-/// Applies an activation to a run of numbers.
+/// Applies an activation to consecutive values.
 pub(crate) struct Values<'a, T> {
     pub(crate) activation: &'a Activation,
     pub(crate) x: &'a [T],
@@ -273,7 +273,7 @@ impl<T: Real> WithSimd for Values<'_, T> {
     }
 }
 
-/// Multiplies a run of gradients by the slopes of an activation.
+/// Multiplies consecutive gradients by the derivatives of an activation.
 pub(crate) struct Slopes<'a, T> {
     pub(crate) activation: &'a Activation,
     pub(crate) x: &'a [T],
@@ -312,7 +312,7 @@ pub(crate) fn examples() -> [Activation; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{check_close, check_gradient, check_threads, random};
+    use crate::testing::{check_close, check_gradient, check_threads, random, wrong_length};
 
     #[test]
     fn values_follow_their_definitions() {
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn lengths_are_checked() {
         let error = forward(&Activation::Relu, &[1f32], &mut []).unwrap_err();
-        assert!(error.to_string().contains("`y` has 0 numbers, but needs 1"));
+        assert_eq!(wrong_length(error), ("y", 0, 1));
         assert!(backward(&Activation::Relu, &[1f32], &[], &mut [0.0]).is_err());
     }
 }

@@ -31,7 +31,7 @@ pub struct FeatureType {
     multiplicities: Vec<usize>,
 }
 
-/// Why a text is not a feature type.
+/// The error of parsing a feature type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a feature type: {problem}; write for example `16x0 + 16x1 + 16x2`")]
 pub struct ParseTypeError {
@@ -66,7 +66,7 @@ impl FeatureType {
         &self.multiplicities
     }
 
-    /// How often an order occurs.
+    /// Multiplicity of an order.
     pub fn multiplicity(&self, order: usize) -> usize {
         self.multiplicities.get(order).copied().unwrap_or(0)
     }
@@ -85,12 +85,12 @@ impl FeatureType {
             .filter(|&(_, multiplicity)| multiplicity > 0)
     }
 
-    /// Numbers in one feature vector.
+    /// Length of a feature vector.
     pub fn dimension(&self) -> usize {
         self.range_start(self.multiplicities.len())
     }
 
-    /// Where the block of an order lies in a feature vector.
+    /// Range of the block of an order in a feature vector.
     pub fn range(&self, order: usize) -> Range<usize> {
         self.range_start(order)..self.range_start(order + 1)
     }
@@ -100,19 +100,19 @@ impl FeatureType {
         below.map(|(n, m)| irrep_dimension(n) * m).sum()
     }
 
-    /// Whether there are only scalars.
+    /// True if all features are scalars.
     pub fn is_scalar(&self) -> bool {
         self.multiplicities.len() <= 1
     }
 
-    /// The multiplicity that all orders up to the highest share, if they do.
+    /// The common multiplicity of all orders up to the highest, if they have one.
     pub fn uniform_multiplicity(&self) -> Option<usize> {
         let first = *self.multiplicities.first()?;
         let same = self.multiplicities.iter().all(|&m| m == first);
         same.then_some(first)
     }
 
-    /// Channels of both types side by side, order by order.
+    /// The direct sum of both types.
     pub fn concatenated(&self, other: &Self) -> Self {
         let orders = self.multiplicities.len().max(other.multiplicities.len());
         let sums: Vec<usize> = (0..orders)
@@ -122,7 +122,7 @@ impl FeatureType {
     }
 }
 
-/// 1 for order 0, else 2.
+/// Dimension of the irrep of an order: 1 for order 0, else 2.
 pub const fn irrep_dimension(order: usize) -> usize {
     if order == 0 { 1 } else { 2 }
 }

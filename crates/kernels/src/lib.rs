@@ -1,10 +1,9 @@
-//! The operators that decide the speed of a gauge equivariant mesh network, forward and backward,
-//! on plain buffers.
+//! The operators of gauge equivariant mesh networks, forward and backward, on plain buffers.
 //!
-//! Features of a graph with `V` vertices are `V` rows of [`FeatureType::dimension`] numbers. An
-//! operator is a folder: its readable reference version beside the fast one, and the tests that
-//! compare them. Sizes are checked at the door ([`KernelError`]); inside, loops are branch-free.
-//! Work is spread over the current rayon pool, and results do not depend on the number of threads.
+//! Features of a graph with `V` vertices are `V` rows of [`FeatureType::dimension`] values. An operator is a
+//! folder with a readable reference version, a fast CPU version, a CUDA version, and tests that compare them.
+//! Every operator checks the sizes of its arguments ([`KernelError`]). On the CPU, work runs on the current
+//! rayon pool, and results do not depend on the number of threads.
 
 pub mod activation;
 pub mod aggregate;
@@ -13,14 +12,18 @@ pub mod classifier;
 pub mod cross_entropy;
 pub mod cuda;
 pub mod dropout;
+pub mod edges;
 pub mod elementwise;
 mod error;
 mod feature_type;
 pub mod gauge_conv;
 mod graph;
+pub mod incidence;
+pub mod irrep;
 pub mod linear;
 pub mod machine;
 mod matrix;
+pub mod mesh_product;
 mod narrow;
 pub mod norm_gate;
 mod parallel;
@@ -30,17 +33,22 @@ pub mod random;
 mod real;
 pub mod regression;
 pub mod regular;
+mod rotated_sum;
 mod scratch;
 pub mod self_map;
 mod simd;
+mod sources;
 #[cfg(test)]
 mod testing;
+mod view;
 
 pub use activation::Activation;
 pub use aggregate::Aggregation;
-pub use error::KernelError;
+pub use error::{KernelError, check_length};
 pub use feature_type::{FeatureType, ParseTypeError, irrep_dimension};
-pub use graph::{EdgePhases, GraphArrays, GraphParts};
+pub use graph::{EdgePhases, GraphArrays, GraphParts, GraphSlices, GraphView};
 pub use matrix::{Destination, Matrix, MatrixMut, product};
 pub use real::Real;
 pub use scratch::Scratch;
+pub use sources::kernel_sources;
+pub use view::{Executor, HostScratch, OnDevice, Resolve, View, ViewMut};

@@ -13,10 +13,10 @@ pub struct Matrix<'a, T> {
 }
 
 impl<'a, T> Matrix<'a, T> {
-    /// `rows` rows of `columns` numbers each, one row every `row_stride` numbers.
+    /// A matrix of `rows` rows and `columns` columns, with `row_stride` values from one row to the next.
     ///
     /// # Panics
-    /// If the buffer does not hold the last entry: operators check sizes before.
+    /// If the buffer is too short. Operators check sizes before.
     pub fn new(data: &'a [T], rows: usize, columns: usize, row_stride: usize) -> Self {
         check_extent(data.len(), rows, columns, row_stride);
         Self {
@@ -40,7 +40,7 @@ impl<'a, T> Matrix<'a, T> {
     }
 }
 
-/// A matrix in a buffer that is written to; rows are contiguous.
+/// A matrix in a buffer for writing; rows are contiguous.
 #[derive(Debug)]
 pub struct MatrixMut<'a, T> {
     data: &'a mut [T],
@@ -50,10 +50,10 @@ pub struct MatrixMut<'a, T> {
 }
 
 impl<'a, T> MatrixMut<'a, T> {
-    /// `rows` rows of `columns` numbers each, one row every `row_stride` numbers.
+    /// A matrix of `rows` rows and `columns` columns, with `row_stride` values from one row to the next.
     ///
     /// # Panics
-    /// If the buffer does not hold the last entry: operators check sizes before.
+    /// If the buffer is too short. Operators check sizes before.
     pub fn new(data: &'a mut [T], rows: usize, columns: usize, row_stride: usize) -> Self {
         check_extent(data.len(), rows, columns, row_stride);
         assert!(row_stride >= columns || rows <= 1, "rows overlap");
@@ -76,7 +76,7 @@ fn check_extent(length: usize, rows: usize, columns: usize, row_stride: usize) {
     }
 }
 
-/// What becomes of the numbers in the destination of a product.
+/// What a product does with its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
     /// Overwritten.
@@ -88,7 +88,7 @@ pub enum Destination {
 /// `c = a b` or `c += a b`, on the calling thread.
 ///
 /// # Panics
-/// If the shapes do not fit: operators check sizes before.
+/// If the shapes do not agree. Operators check sizes before.
 pub fn product<T: Real>(
     c: &mut MatrixMut<'_, T>,
     destination: Destination,
@@ -109,30 +109,40 @@ pub fn product<T: Real>(
         return;
     }
     let add = destination == Destination::Add;
+    // The kernels prefer columns that are contiguous. The rows of `c` are, so the transposed product is
+    // computed: C^T = B^T A^T.
+    let view = |m: &Matrix<'_, T>| {
+        (
+            m.data.as_ptr(),
+            m.row_stride as isize,
+            m.column_stride as isize,
+        )
+    };
+    let ((lhs, lhs_columns, lhs_rows), (rhs, rhs_columns, rhs_rows)) = (view(&b), view(&a));
     // SAFETY: `Matrix::new` and `MatrixMut::new` checked that every entry of each view lies in its
     // slice, the shapes agree, `c` is borrowed mutably and so overlaps neither `a` nor `b`, and its
     // rows do not overlap each other.
     unsafe {
-        gemm::gemm(
-            c.rows,
+        T::gemm()(
             c.columns,
+            c.rows,
             a.columns,
             c.data.as_mut_ptr(),
-            1,
             c.row_stride as isize,
+            1,
             add,
-            a.data.as_ptr(),
-            a.column_stride as isize,
-            a.row_stride as isize,
-            b.data.as_ptr(),
-            b.column_stride as isize,
-            b.row_stride as isize,
+            lhs,
+            lhs_columns,
+            lhs_rows,
+            rhs,
+            rhs_columns,
+            rhs_rows,
             if add { T::one() } else { T::zero() },
             T::one(),
             false,
             false,
             false,
-            gemm::Parallelism::None,
+            gemm_common::Parallelism::None,
         );
     }
 }

@@ -1,14 +1,14 @@
 //! Products of a tile of rows with a matrix of few columns, without packing.
 //!
-//! The general product of the `gemm` crate copies its operands into panels first. Here the right
-//! operand already lies as panels need it (contiguous rows, a few vectors wide) and stays in the
-//! first-level cache, so a block of the result is kept in registers and the left operand is read
-//! where it lies, by rows (`tile x weights`) or by columns (`tile^T x features`).
+//! The general product of the `gemm` crate first copies its operands into panels. Here the right operand
+//! already has the layout of a panel (contiguous rows, a few vectors wide) and stays in the first-level
+//! cache. A block of the result stays in registers, and the left operand is read in place, by rows (`tile x
+//! weights`) or by columns (`tile^T x features`).
 
 use crate::{Destination, Real};
 use pulp::{Simd, WithSimd};
 
-/// A matrix that is read number by number: entry `(i, j)` is at `i * row_stride + j * column_stride`.
+/// A matrix that is read entry by entry: entry `(i, j)` is at `i * row_stride + j * column_stride`.
 #[derive(Clone, Copy)]
 pub(crate) struct Left<'a, T> {
     pub data: &'a [T],
@@ -108,7 +108,7 @@ impl<T: Real> WithSimd for NarrowProduct<'_, T> {
     }
 }
 
-/// Where a strip of columns of the product lies.
+/// Addresses of a strip of columns of the product.
 #[derive(Clone, Copy)]
 struct Place<T> {
     c: *mut T,

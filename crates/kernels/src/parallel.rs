@@ -1,18 +1,19 @@
-//! Spreading work over the current rayon pool so that results do not depend on its size.
+//! Parallel loops on the current rayon pool whose results do not depend on its size.
 
 use crate::Real;
+use pulp::Arch;
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
-/// Vertices that are worked on together: their working memory stays in the second-level cache, and
-/// the number divides well into the blocks of rows of every instruction set.
+/// Vertices of a tile. Its working memory fits in the second-level cache, and it is a multiple of the row
+/// blocks of every instruction set.
 pub(crate) const TILE: usize = 72;
 
-/// Most partial sums that a reduction over vertices is split into.
+/// Largest number of partial sums of a reduction over vertices.
 const MOST_PARTIAL_SUMS: usize = 32;
 
-/// Vertices for each partial sum of a reduction: a multiple of the row blocks, and a function of
-/// the number of vertices alone, so that sums are the same on any number of threads.
+/// Vertices of each partial sum of a reduction: a multiple of the row blocks. Depends only on the number of
+/// vertices, so that sums are the same for any number of threads.
 pub(crate) fn reduction_block(vertices: usize) -> usize {
     vertices
         .div_ceil(MOST_PARTIAL_SUMS)
@@ -20,22 +21,44 @@ pub(crate) fn reduction_block(vertices: usize) -> usize {
         .max(TILE)
 }
 
-/// Most pieces that [`piece_length`] cuts a loop into.
+/// Largest number of pieces of [`piece_length`].
 const MOST_PIECES: usize = 64;
 
-/// Length of the pieces that a loop over `count` items is cut into: at least `least` (and 1), and so
-/// that there are at most 64. A function of the sizes alone, so that sums over the pieces, added in
-/// their order, are the same on any number of threads.
+/// Length of the pieces of a loop over `count` items: at least `least` (and 1), and such that there are at
+/// most 64 pieces. Depends only on the sizes, so that sums over the pieces, added in order, are the same
+/// for any number of threads.
 pub(crate) fn piece_length(count: usize, least: usize) -> usize {
     count.div_ceil(MOST_PIECES).max(least).max(1)
 }
 
-/// Threads that have something to do when there are `items` pieces of work.
+/// Fewest rows worth a task of their own.
+const LEAST_ROWS: usize = 64;
+
+/// Calls `work(row, y_row)` for every row of `width` numbers of `y`.
+pub(crate) fn for_rows<T: Real>(y: &mut [T], width: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+    if y.is_empty() {
+        return;
+    }
+    let piece = piece_length(y.len() / width, LEAST_ROWS);
+    let pieces = y.par_chunks_mut(piece * width).enumerate();
+    pieces.for_each(|(index, rows)| {
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for (place, y) in rows.chunks_exact_mut(width).enumerate() {
+                    work(index * piece + place, y);
+                }
+            },
+        );
+    });
+}
+
+/// Number of threads used for `items` pieces of work.
 pub(crate) fn worker_count(items: usize) -> usize {
     rayon::current_num_threads().min(items).max(1)
 }
 
-/// Runs every item of `work` on whichever worker is free, each worker with its own memory.
+/// Runs every item of `work` on a free worker. Each worker has its own memory.
 pub(crate) fn spread<M: Send, I: Send>(
     memories: impl Iterator<Item = M> + Send,
     work: impl Iterator<Item = I> + Send,
@@ -58,7 +81,7 @@ pub(crate) fn spread<M: Send, I: Send>(
     });
 }
 
-/// Adds up equally long partial sums, in their order; the total ends up in the first.
+/// Adds partial sums of equal length in order. The total overwrites the first.
 pub(crate) fn sum_partials<T: Real>(partials: &mut [T], length: usize) -> &[T] {
     if length == 0 || partials.is_empty() {
         return &[];

@@ -1,4 +1,4 @@
-//! Random numbers as a function of their place: the same on every device and number of threads.
+//! A counter-based random number generator: the same numbers on every device and for any number of threads.
 //!
 //! The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as
 //! 1, 2, 3, 2011). Word `i` of the stream of a `seed` and a `step` is word `i mod 4` of
@@ -8,14 +8,14 @@
 //! counter = (i/4 low, i/4 high, step low, step high),   key = (seed low, seed high).
 //! ```
 //!
-//! This definition is stable: saved seeds keep their meaning.
+//! The definition is stable: a seed gives the same numbers in all versions.
 
-/// The words of one seed and step.
+/// The stream of random words of one seed and step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
-    /// Chooses the sequence, one for each layer and run.
+    /// Seed: one for each layer and run.
     pub seed: u64,
-    /// Chooses the place in the sequence, one for each training step.
+    /// Step: one for each training step.
     pub step: u64,
 }
 
@@ -23,7 +23,7 @@ const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
-/// Counters that [`Stream::fill`] turns into words at a time, side by side in vectors.
+/// Counters that [`Stream::fill`] processes at a time, as lanes of vectors.
 const SIDE_BY_SIDE: usize = 16;
 
 /// Four words from a counter and a key.

@@ -1,4 +1,4 @@
-//! The numbers that operators work on: f32 and f64.
+//! The number types of operators: f32 and f64.
 
 use crate::simd::Lanes;
 use bytemuck::Pod;
@@ -6,6 +6,31 @@ use num_traits::Float;
 use std::fmt::{Debug, Display};
 use std::iter::Sum;
 use std::ops::{AddAssign, DivAssign, MulAssign, SubAssign};
+
+/// A matrix product of the `gemm` crates: sizes `m`, `n`, `k`; destination with its column and row stride,
+/// and whether it is read; both factors with their strides; factors of the destination and of the product;
+/// conjugations, which mean nothing here; parallelism.
+pub type Gemm<T> = unsafe fn(
+    usize,
+    usize,
+    usize,
+    *mut T,
+    isize,
+    isize,
+    bool,
+    *const T,
+    isize,
+    isize,
+    *const T,
+    isize,
+    isize,
+    T,
+    T,
+    bool,
+    bool,
+    bool,
+    gemm_common::Parallelism,
+);
 
 /// f32 or f64.
 pub trait Real:
@@ -39,6 +64,9 @@ pub trait Real:
     fn exp_of_negative(self) -> Self;
 
     #[doc(hidden)]
+    fn gemm() -> Gemm<Self>;
+
+    #[doc(hidden)]
     fn power_and_rest(self) -> (Self, Self);
 
     /// `exp(x) - 1` for `x <= 0`, within three units in the last place, likewise branch-free.
@@ -54,8 +82,8 @@ pub trait Real:
 }
 
 mod sealed {
-    /// What the operators need of f32 and f64 beyond arithmetic.
-    pub trait Sealed: crate::simd::Lanes + crate::regular::Transforms {}
+    /// Requirements of the operators beyond arithmetic.
+    pub trait Sealed: crate::simd::Lanes {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
 }
@@ -94,7 +122,7 @@ macro_rules! exponentials_of_negative {
                 }
                 inverse
             };
-            // Not `max`, which would swallow NaN.
+            // Not `max`, which would drop NaN.
             let x = if self < $lowest { $lowest } else { self };
             let rounded: $float = x * std::$float::consts::LOG2_E + $round;
             let n = rounded - $round;
@@ -114,6 +142,10 @@ macro_rules! exponentials_of_negative {
 
 impl Real for f32 {
     const NAME: &'static str = "f32";
+
+    fn gemm() -> Gemm<Self> {
+        gemm_f32::gemm::f32::get_gemm_fn()
+    }
 
     #[inline(always)]
     fn of(value: f64) -> Self {
@@ -137,6 +169,10 @@ impl Real for f32 {
 
 impl Real for f64 {
     const NAME: &'static str = "f64";
+
+    fn gemm() -> Gemm<Self> {
+        gemm_f64::gemm::f64::get_gemm_fn()
+    }
 
     #[inline(always)]
     fn of(value: f64) -> Self {

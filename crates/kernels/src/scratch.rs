@@ -1,23 +1,22 @@
-//! Working memory that operators are handed, so that they allocate none themselves.
+//! Working memory of operators.
 
 use crate::Real;
 
 const CACHE_LINE_BYTES: usize = 64;
 
-/// Memory that is kept from call to call and grows to the largest need it has met.
+/// Working memory that is passed to operators and reused. It grows to the largest size requested.
 #[derive(Debug, Default)]
 pub struct Scratch<T> {
     buffer: Vec<T>,
 }
 
 impl<T: Real> Scratch<T> {
-    /// No memory yet.
+    /// An empty scratch buffer.
     pub fn new() -> Self {
         Self { buffer: Vec::new() }
     }
 
-    /// `length` numbers of unspecified value, starting on a cache line, so that no vector in a row
-    /// of them straddles two.
+    /// `length` values of unspecified content, aligned to a cache line.
     pub fn take(&mut self, length: usize) -> &mut [T] {
         let line = CACHE_LINE_BYTES / size_of::<T>();
         if self.buffer.len() < length + line {
@@ -31,7 +30,7 @@ impl<T: Real> Scratch<T> {
         &mut self.buffer[start..start + length]
     }
 
-    /// Bytes held.
+    /// Allocated bytes.
     pub fn bytes(&self) -> usize {
         self.buffer.capacity() * size_of::<T>()
     }

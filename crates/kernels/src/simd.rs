@@ -1,9 +1,9 @@
-//! Vectors of f32 or f64 lanes, as wide as the CPU has them, for loops generic over both.
+//! SIMD vectors of f32 or f64, as wide as the CPU supports, for loops generic over both.
 
 use bytemuck::Pod;
 use pulp::Simd;
 
-/// The vector operations that the operators use, for one kind of number.
+/// The vector operations that the operators use, for one number type.
 pub trait Lanes: Pod {
     /// A vector on the instruction set `S`.
     type Vector<S: Simd>: Pod;
@@ -14,9 +14,9 @@ pub trait Lanes: Pod {
         size_of::<Self::Vector<S>>() / size_of::<Self>()
     }
 
-    /// The same number in every lane.
+    /// The same value in every lane.
     fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
-    /// At most [`Lanes::count`] numbers, and zero in the lanes after them.
+    /// Loads at most [`Lanes::count`] values; the remaining lanes are zero.
     fn load<S: Simd>(simd: S, values: &[Self]) -> Self::Vector<S>;
     /// Stores the first lanes.
     fn store<S: Simd>(simd: S, values: &mut [Self], vector: Self::Vector<S>);
@@ -136,7 +136,7 @@ macro_rules! lanes {
             }
             #[inline(always)]
             fn without_negative<S: Simd>(simd: S, vector: S::$vector) -> S::$vector {
-                // Compared this way round, NaN stays NaN: trouble must not look like a dead unit.
+                // With this comparison NaN stays NaN, and is not hidden as a zero.
                 let zero = simd.$splat(0.0);
                 simd.$select(simd.$greater(zero, vector), zero, vector)
             }

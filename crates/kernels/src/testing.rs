@@ -1,6 +1,6 @@
 //! What the tests of several operators share.
 
-use crate::{FeatureType, GraphArrays, GraphParts, Real};
+use crate::{FeatureType, GraphArrays, GraphParts, KernelError, Real};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh};
 use rand::{RngExt, SeedableRng};
@@ -83,6 +83,19 @@ pub(crate) fn difference<T: Real>(a: &[T], b: &[T]) -> f64 {
         most.max(difference)
     };
     a.iter().zip(b).fold(0.0, largest) / size
+}
+
+/// `(buffer, found, expected)` of a length error.
+pub(crate) fn wrong_length(error: KernelError) -> (&'static str, usize, usize) {
+    match error {
+        KernelError::Length {
+            buffer,
+            found,
+            expected,
+            ..
+        } => (buffer, found, expected),
+        other => panic!("{other}"),
+    }
 }
 
 /// `<a, b>` in f64.

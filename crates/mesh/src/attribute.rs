@@ -1,6 +1,6 @@
-//! Scalars that a file keeps for each vertex beside its position: labels, colours, features.
+//! Scalar attributes of vertices: labels, colours, features.
 
-/// A named column with one value for each vertex.
+/// A named column with one value per vertex.
 ///
 /// Colours are by convention three or four `u8` columns: `red`, `green`, `blue` and `alpha`.
 ///
@@ -12,14 +12,14 @@
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct VertexAttribute {
-    /// Name, as the property of a PLY file.
+    /// Name of the attribute; in a PLY file, the name of the property.
     pub name: String,
-    /// One value for each vertex.
+    /// One value per vertex.
     pub values: AttributeValues,
 }
 
 impl VertexAttribute {
-    /// A column of that name.
+    /// Creates an attribute with the given name and values.
     pub fn new(name: impl Into<String>, values: AttributeValues) -> Self {
         Self {
             name: name.into(),
@@ -43,13 +43,13 @@ pub enum AttributeValues {
     I32(Vec<i32>),
     /// 32-bit unsigned integers.
     U32(Vec<u32>),
-    /// Single precision numbers.
+    /// Single-precision numbers.
     F32(Vec<f32>),
-    /// Double precision numbers.
+    /// Double-precision numbers.
     F64(Vec<f64>),
 }
 
-/// Evaluates `$body` with `$values` bound to the vector inside, whatever its type.
+/// Evaluates `$body` with `$values` bound to the inner vector of any type.
 macro_rules! with_values {
     ($attribute:expr, $values:ident => $body:expr) => {
         match $attribute {
@@ -72,12 +72,12 @@ impl AttributeValues {
         with_values!(self, values => values.len())
     }
 
-    /// Whether there are no values.
+    /// True if there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value of one vertex; every type fits in f64 exactly.
+    /// The value of one vertex. Every type converts to f64 exactly.
     ///
     /// # Panics
     /// If there is no such vertex.
@@ -86,16 +86,16 @@ impl AttributeValues {
         with_values!(self, values => f64::from(values[vertex]))
     }
 
-    /// All values in order.
+    /// All values in vertex order.
     pub fn iter_f64(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
         (0..self.len()).map(|vertex| self.to_f64(vertex))
     }
 
-    /// The values of the given vertices, in that order: what carries a column over when vertices
-    /// are dropped, merged or reordered.
+    /// Gathers the values of the given vertices, in that order. Use this to transfer a column when
+    /// vertices are dropped, merged or reordered.
     ///
     /// # Panics
-    /// If one of the vertices does not exist.
+    /// If a vertex index is out of range.
     pub fn gather(&self, vertices: &[u32]) -> Self {
         macro_rules! gather {
             ($($variant:ident)*) => {

@@ -1,14 +1,13 @@
-//! Two small tools of linear-time topology: classes of things joined in pairs, and sorting into
-//! buckets.
+//! Tools for linear-time topology: union-find and bucket sort.
 
-/// A partition of `0..len` that grows coarser by joining (union-find). The representative of a class
-/// is its lowest member, so that it does not depend on the order of the joins.
+/// A partition of `0..len` into classes that can be joined (union-find). The representative of a
+/// class is its lowest member, so it does not depend on the order of the joins.
 pub(crate) struct Classes {
     parent: Vec<u32>,
 }
 
 impl Classes {
-    /// Every number below `len` in a class of its own.
+    /// Creates a partition with every number below `len` in its own class.
     pub(crate) fn new(len: usize) -> Self {
         Self {
             parent: (0..len as u32).collect(),
@@ -28,20 +27,20 @@ impl Classes {
         }
     }
 
-    /// Makes one class of the classes of `a` and `b`.
+    /// Joins the classes of `a` and `b`.
     pub(crate) fn join(&mut self, a: u32, b: u32) {
         let (a, b) = (self.find(a), self.find(b));
         self.parent[a.max(b) as usize] = a.min(b);
     }
 }
 
-/// Items grouped by a small integer key, in their first order within a group: the items of key `k`
+/// Groups items by a small integer key and keeps their order within a group. The items of key `k`
 /// are `items[offsets[k]..offsets[k + 1]]`. There must be fewer than `u32::MAX` items.
 pub(crate) fn bucket<T: Copy + Default>(
     keys: usize,
     items: impl Iterator<Item = (u32, T)> + Clone,
 ) -> (Vec<u32>, Vec<T>) {
-    // Counted two places up, so that filling moves each count to the start of its bucket.
+    // Counts are stored two places up, so that filling moves each count to the start of its bucket.
     let mut offsets = vec![0u32; keys + 2];
     for (key, _) in items.clone() {
         offsets[key as usize + 2] += 1;

@@ -1,5 +1,5 @@
-//! Troubles of single faces and vertices that the report counts and the repairs remove: degenerate
-//! faces, duplicate faces, coincident vertices.
+//! Defects of single faces and vertices: degenerate faces, duplicate faces and coincident vertices.
+//! The report counts them and the repairs remove them.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::classes::bucket;
 use crate::mesh::{Faces, Mesh};
 use crate::polygon::{is_negligible_area, vector_area};
 
-/// Whether a face names one vertex more than once.
+/// True if a face contains one vertex more than once.
 pub(crate) fn has_repeated_corner(corners: &[u32]) -> bool {
     if corners.len() <= 8 {
         return (1..corners.len()).any(|i| corners[..i].contains(&corners[i]));
@@ -19,7 +19,7 @@ pub(crate) fn has_repeated_corner(corners: &[u32]) -> bool {
     sorted.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-/// Whether a face repeats a vertex or has no area beyond rounding; and the area.
+/// Whether a face is degenerate (a repeated vertex, or zero area up to rounding), and its area.
 pub(crate) fn degeneracy_and_area(mesh: &Mesh, face: usize) -> (bool, f64) {
     let area = vector_area(mesh.face_positions(face));
     let degenerate =
@@ -27,15 +27,15 @@ pub(crate) fn degeneracy_and_area(mesh: &Mesh, face: usize) -> (bool, f64) {
     (degenerate, area.length())
 }
 
-/// The faces that repeat an earlier one up to the start and the direction of their corner cycle:
-/// pairs of the first such face and the repetition, in the order of the latter.
+/// Faces that repeat an earlier face up to the first corner and the orientation. Each entry is a
+/// pair of the first such face and the repetition, sorted by the repetition.
 pub(crate) fn duplicate_faces(mesh: &Mesh) -> Vec<[u32; 2]> {
     let faces = mesh.faces();
     let mut canonical = Faces::with_capacity(faces.len(), faces.corners().len());
     for corners in faces.iter() {
         push_canonical(&mut canonical, corners);
     }
-    // A canonical cycle starts with its lowest vertex, so duplicates fall into the same bucket.
+    // A canonical cycle starts at its lowest vertex, so duplicates share a bucket.
     let by_lowest = canonical
         .iter()
         .enumerate()
@@ -54,7 +54,7 @@ pub(crate) fn duplicate_faces(mesh: &Mesh) -> Vec<[u32; 2]> {
     duplicates
 }
 
-/// Appends the lexicographically least of all rotations of a cycle and of its reverse.
+/// Appends the lexicographically smallest rotation of a cycle or its reverse.
 fn push_canonical(list: &mut Faces, corners: &[u32]) {
     let count = corners.len();
     let forward = |i: usize| corners[i % count];
@@ -71,9 +71,9 @@ fn push_canonical(list: &mut Faces, corners: &[u32]) {
     list.close_face();
 }
 
-/// Where the lexicographically least rotation of a cycle starts, in linear time: two candidates are
-/// compared, and the one that loses after `same` equal entries skips as many starts, none of which
-/// can be the least.
+/// Start of the lexicographically smallest rotation of a cycle, in linear time. Two candidates are
+/// compared; the one that loses after `same` equal entries skips all `same + 1` starts that cannot
+/// be the smallest.
 fn least_rotation(count: usize, entry: impl Fn(usize) -> u32) -> usize {
     let (mut best, mut rival, mut same) = (0, 1, 0);
     while best < count && rival < count && same < count {
@@ -93,13 +93,13 @@ fn least_rotation(count: usize, entry: impl Fn(usize) -> u32) -> usize {
     best.min(rival)
 }
 
-/// A key that equal positions share; 0.0 and -0.0 are equal.
+/// A hash key of a position. Equal positions have equal keys; 0.0 and -0.0 are equal.
 pub(crate) fn position_key(position: DVec3) -> [u64; 3] {
-    // Adding 0.0 turns -0.0 into 0.0 and leaves every other number alone.
+    // Adding 0.0 maps -0.0 to 0.0 and does not change any other number.
     position.to_array().map(|x| (x + 0.0).to_bits())
 }
 
-/// For every point the first one at exactly its position.
+/// For every point, the first point at exactly the same position.
 pub(crate) fn first_at_same_position(points: &[DVec3]) -> Vec<u32> {
     let mut first = HashMap::with_capacity(points.len());
     points
@@ -151,7 +151,7 @@ mod tests {
     fn the_same_corners_in_another_cycle_are_no_duplicate() {
         let faces = [[3, 1, 2, 0], [0, 1, 2, 3], [0, 2, 1, 3], [3, 2, 1, 0]];
         let mesh = Mesh::new(vec![DVec3::ZERO; 4], faces.iter().collect()).unwrap();
-        // 3 1 2 0 is 0 2 1 3 read backwards; 0 1 2 3 is 3 2 1 0 read backwards.
+        // 3 1 2 0 is the reverse of 0 2 1 3; 0 1 2 3 is the reverse of 3 2 1 0.
         assert_eq!(duplicate_faces(&mesh), [[0, 2], [1, 3]]);
     }
 

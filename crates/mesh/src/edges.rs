@@ -1,24 +1,24 @@
-//! The edges of a mesh: every undirected edge once, with the face sides that lie on it.
+//! Edge table of a mesh: every undirected edge once, with its face sides.
 
 use crate::classes::bucket;
 use crate::defects::has_repeated_corner;
 use crate::mesh::Mesh;
 
-/// One side of a face: the step from a corner to the next.
+/// One side of a face: a directed edge from one corner to the next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Side {
     /// The face.
     pub(crate) face: u32,
-    /// The corner it starts from, counted through all faces.
+    /// Corner at which the side starts, as an index into the corners of all faces.
     pub(crate) tail: u32,
-    /// The corner it leads to.
+    /// Corner at which the side ends.
     pub(crate) head: u32,
-    /// Whether it runs from the lower to the higher vertex of its edge.
+    /// True if the side runs from the lower to the higher vertex index.
     pub(crate) forward: bool,
 }
 
 impl Side {
-    /// Its corners at the lower and at the higher vertex of the edge.
+    /// Corners of the side at the lower and at the higher vertex of the edge.
     pub(crate) fn corners(&self) -> [u32; 2] {
         if self.forward {
             [self.tail, self.head]
@@ -28,13 +28,13 @@ impl Side {
     }
 }
 
-/// All edges of the faces that repeat no vertex, sorted by their vertices.
+/// All edges of the faces without repeated vertices, sorted by their vertices.
 pub(crate) struct EdgeTable {
-    /// Whether a face takes part: it repeats no vertex.
+    /// For each face, true if it has no repeated vertex.
     takes_part: Vec<bool>,
     /// The lower and the higher vertex of each edge.
     ends: Vec<[u32; 2]>,
-    /// Start of each edge in `sides`, and its length at the end.
+    /// Start of each edge in `sides`, followed by the length of `sides`.
     offsets: Vec<u32>,
     sides: Vec<Side>,
 }
@@ -45,7 +45,8 @@ impl EdgeTable {
         let corners = faces.corners();
         let takes_part: Vec<bool> = faces.iter().map(|f| !has_repeated_corner(f)).collect();
 
-        // Sides grouped by the lower vertex of their edge; each group is then sorted by the higher.
+        // Sides are grouped by the lower vertex of their edge; each group is sorted by the higher
+        // one.
         let sides_by_lower = faces
             .offsets()
             .windows(2)
@@ -87,7 +88,7 @@ impl EdgeTable {
         }
     }
 
-    /// Whether a face takes part in the topology: it repeats no vertex.
+    /// True if the face is part of the topology, that is, if it has no repeated vertex.
     pub(crate) fn takes_part(&self, face: usize) -> bool {
         self.takes_part[face]
     }
@@ -102,7 +103,7 @@ impl EdgeTable {
         &self.ends
     }
 
-    /// Every edge: its vertices and its sides, by face.
+    /// Iterates over the edges: the two vertices and the sides, in face order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = ([u32; 2], &[Side])> {
         self.ends
             .iter()
@@ -110,7 +111,7 @@ impl EdgeTable {
             .map(|(&ends, bounds)| (ends, &self.sides[bounds[0] as usize..bounds[1] as usize]))
     }
 
-    /// Every edge with exactly two sides.
+    /// Iterates over the edges with exactly two sides.
     pub(crate) fn two_sided(&self) -> impl Iterator<Item = ([u32; 2], &[Side; 2])> {
         self.iter()
             .filter_map(|(ends, sides)| Some((ends, sides.try_into().ok()?)))
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn every_edge_stands_once_with_its_sides() {
-        // A square 0 1 2 3, a triangle across its side 1 2, and a face that repeats vertex 0.
+        // A square 0 1 2 3, a triangle on its side 1 2, and a face that repeats vertex 0.
         let faces = [vec![0, 1, 2, 3], vec![0, 0, 4], vec![4, 2, 1]];
         let mesh = Mesh::new(vec![DVec3::ZERO; 5], faces.iter().collect()).unwrap();
         let edges = EdgeTable::new(&mesh);
@@ -141,7 +142,7 @@ mod tests {
         assert!(sides[0].forward && !sides[1].forward);
         let shared: Vec<_> = edges.two_sided().map(|(ends, _)| ends).collect();
         assert_eq!(shared, [[1, 2]]);
-        // The side that closes the square leads from its last corner to its first.
+        // The last side of the square runs from its last corner to its first.
         let closing = edges.iter().nth(1).unwrap().1[0];
         assert_eq!((closing.tail, closing.head, closing.forward), (3, 0, false));
     }

@@ -1,9 +1,10 @@
-//! Graph hierarchies: coarser and coarser gauge graphs of a mesh, with the clusters that lead from one
-//! to the next.
+//! Graph hierarchies: increasingly coarse gauge graphs of a mesh, and the clusters that map each
+//! level to the next.
 //!
-//! A coarser level keeps some vertices of the level before, chosen by farthest-point sampling, with
-//! their frames. Its neighbourhoods are balls in space, since the faces are lost; every vertex of the
-//! level before joins the cluster of its nearest representative, and knows the transport to it.
+//! A coarser level keeps some vertices of the previous level, chosen by farthest-point sampling,
+//! together with their frames. Its neighbourhoods are balls in space, because a coarser level has
+//! no faces. Every vertex of the previous level belongs to the cluster of its nearest
+//! representative and stores the parallel transport to it.
 
 use crate::classes::bucket;
 use crate::geometry::atan2;
@@ -11,27 +12,27 @@ use crate::{
     Adjacency, DVec3, Frame, GaugeGraph, GeometryError, GeometryOptions, Mesh, PointIndex,
 };
 
-/// Slack in `ratio * count`, so that 0.1 of 30 vertices is 3 whatever the rounding.
+/// Tolerance in `ratio * count`, so that 0.1 of 30 vertices is 3 despite rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// How to make a [`Hierarchy`].
+/// Options of a [`Hierarchy`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct HierarchyOptions {
-    /// Geometry of the finest level, which has all vertices of the mesh; its frames are those of all
-    /// levels.
+    /// Geometry of the finest level, which contains all vertices of the mesh. All levels use its
+    /// frames.
     pub geometry: GeometryOptions,
-    /// For each coarser level the part of the vertices of the level before that it keeps, above 0 and
-    /// at most 1. The number of vertices is rounded up.
+    /// For each coarser level, the fraction of the vertices of the previous level to keep, in (0,
+    /// 1]. The number of vertices is rounded up.
     pub ratios: Vec<f64>,
-    /// Radius of the neighbourhoods on each coarser level.
+    /// Neighbourhood radius of each coarser level, in the units of the mesh.
     pub radii: Vec<f64>,
-    /// Most neighbours on the coarser levels, as in
+    /// Maximum number of neighbours on the coarser levels, as in
     /// [`Neighbourhood::Radius`](crate::Neighbourhood::Radius).
     pub neighbour_limit: usize,
 }
 
 impl Default for HierarchyOptions {
-    /// The finest level only, and no limit.
+    /// Only the finest level, and no neighbour limit.
     fn default() -> Self {
         Self {
             geometry: GeometryOptions::default(),
@@ -42,66 +43,64 @@ impl Default for HierarchyOptions {
     }
 }
 
-/// Why there is no hierarchy.
+/// Error of the functions that build a [`Hierarchy`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum HierarchyError {
-    /// A mesh without vertices, where every level would be empty.
+    /// The mesh has no vertices.
     #[error("a mesh without vertices has no hierarchy")]
     NoVertices,
-    /// Not one radius for each ratio.
-    #[error(
-        "{ratios} ratio(s) and {radii} radius(es) were given; each coarser level needs one of each"
-    )]
+    /// The numbers of ratios and radii differ.
+    #[error("{ratios} ratio(s) and {radii} radius(es) given; each coarser level needs one of each")]
     Unpaired {
-        /// How many ratios were given.
+        /// Number of ratios.
         ratios: usize,
-        /// How many radii were given.
+        /// Number of radii.
         radii: usize,
     },
-    /// A ratio that is not above 0 and at most 1.
+    /// A ratio is outside (0, 1].
     #[error("the ratio of level {level} is {ratio}, but must be above 0 and at most 1")]
     BadRatio {
-        /// The level; 0 is the finest.
+        /// Level index; 0 is the finest level.
         level: usize,
-        /// The ratio that was given for it.
+        /// The invalid ratio.
         ratio: f64,
     },
-    /// Positions of other vertices than those of the graph.
+    /// The number of positions differs from the number of vertices of the graph.
     #[error("the graph has {vertices} vertices, but {positions} positions were given")]
     Positions {
-        /// Vertices of the graph.
+        /// Number of vertices of the graph.
         vertices: usize,
-        /// Positions that were given.
+        /// Number of positions.
         positions: usize,
     },
-    /// No geometry on one of the levels.
+    /// The gauge geometry of a level cannot be computed.
     #[error("level {level}: {source}")]
     Geometry {
-        /// The level; 0 is the finest.
+        /// Level index; 0 is the finest level.
         level: usize,
-        /// What is wrong there.
+        /// Error of the geometry of that level.
         source: GeometryError,
     },
-    /// Levels or clusters, put together from parts, that do not fit.
-    #[error("levels that do not fit together: {problem}")]
+    /// Levels or clusters given as parts are inconsistent.
+    #[error("inconsistent levels: {problem}")]
     BadLevels {
-        /// What does not hold, and where.
+        /// The inconsistency and its location.
         problem: String,
     },
 }
 
-/// One graph of a [`Hierarchy`].
+/// One level of a [`Hierarchy`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Level {
-    /// The vertices of this level and their neighbourhoods.
+    /// Gauge graph of the vertices of this level.
     pub graph: GaugeGraph,
-    /// Which vertices of the mesh they are, in rising order.
+    /// Indices of these vertices in the mesh, in ascending order.
     pub vertices: Vec<u32>,
-    /// How the vertices of the level before gather into those of this one; `None` on the finest level.
+    /// Clusters of the vertices of the previous level; `None` on the finest level.
     pub clusters: Option<Clusters>,
 }
 
-/// Clusters of the vertices of a finer level, one for each vertex of the coarser one.
+/// Clusters of the vertices of a finer level, one for each vertex of the coarser level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clusters {
     offsets: Vec<u32>,
@@ -110,7 +109,7 @@ pub struct Clusters {
     transport: Vec<f64>,
 }
 
-/// Gauge graphs of a mesh from fine to coarse.
+/// A hierarchy of gauge graphs of a mesh, from fine to coarse.
 ///
 /// ```
 /// use gemcnn_mesh::{Hierarchy, HierarchyOptions, shapes};
@@ -130,21 +129,22 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Makes the finest level from the mesh, and each coarser one from the level before.
+    /// Computes the finest level from the mesh and each coarser level from the previous one.
     ///
     /// # Errors
-    /// No vertices, a ratio outside (0, 1], not as many radii as ratios, or no geometry.
+    /// The mesh has no vertices, a ratio is outside (0, 1], the numbers of radii and ratios differ,
+    /// or the geometry of a level cannot be computed.
     pub fn new(mesh: &Mesh, options: &HierarchyOptions) -> Result<Self, HierarchyError> {
         let graph = GaugeGraph::new(mesh, &options.geometry)
             .map_err(|source| HierarchyError::Geometry { level: 0, source })?;
         Self::over(graph, mesh.vertices(), options)
     }
 
-    /// Takes a graph as the finest level, whatever its frames, with the positions of its vertices, and
-    /// makes each coarser level from the one before. The geometry in `options` is not used.
+    /// Uses a given graph with any frames, and the positions of its vertices, as the finest level,
+    /// and computes each coarser level from the previous one. `options.geometry` is ignored.
     ///
     /// # Errors
-    /// As [`new`](Self::new), or another number of positions than vertices.
+    /// As [`new`](Self::new), or the numbers of positions and vertices differ.
     pub fn over(
         graph: GaugeGraph,
         points: &[DVec3],
@@ -179,12 +179,11 @@ impl Hierarchy {
         Ok(Self { levels })
     }
 
-    /// Puts a hierarchy together from its levels, as [`new`](Self::new) makes them or as they were
-    /// stored.
+    /// Creates a hierarchy from its levels, as computed by [`new`](Self::new) or read from a file.
     ///
     /// # Errors
-    /// [`HierarchyError::NoVertices`] without levels, [`HierarchyError::BadLevels`] where one does not
-    /// fit to the one before.
+    /// [`HierarchyError::NoVertices`] if there are no levels, [`HierarchyError::BadLevels`] if a
+    /// level is inconsistent with the previous one.
     pub fn from_levels(levels: Vec<Level>) -> Result<Self, HierarchyError> {
         let bad = |level: usize, what: &str| HierarchyError::BadLevels {
             problem: format!("level {level} {what}"),
@@ -194,14 +193,17 @@ impl Hierarchy {
         };
         let all = 0..finest.graph.vertex_count() as u32;
         if finest.clusters.is_some() || !finest.vertices.iter().copied().eq(all) {
-            return Err(bad(0, "does not have all vertices"));
+            return Err(bad(0, "does not contain all vertices"));
         }
         for (index, level) in levels.iter().enumerate() {
             if level.vertices.is_empty() {
                 return Err(HierarchyError::NoVertices);
             }
             if level.vertices.len() != level.graph.vertex_count() {
-                return Err(bad(index, "has a graph of another size"));
+                return Err(bad(
+                    index,
+                    "has a graph with a different number of vertices",
+                ));
             }
         }
         for (index, pair) in levels.windows(2).enumerate() {
@@ -212,7 +214,7 @@ impl Hierarchy {
             if !rising || !coarser.vertices.iter().all(kept) {
                 return Err(bad(
                     level,
-                    "has vertices that the level before does not have",
+                    "has vertices that the previous level does not have",
                 ));
             }
             let fits = coarser.clusters.as_ref().is_some_and(|clusters| {
@@ -220,13 +222,13 @@ impl Hierarchy {
                     && clusters.cluster_of.len() == finer.vertices.len()
             });
             if !fits {
-                return Err(bad(level, "has no clusters of the level before"));
+                return Err(bad(level, "has no clusters of the previous level"));
             }
         }
         Ok(Self { levels })
     }
 
-    /// The levels from fine to coarse; none of them is empty.
+    /// The levels from fine to coarse. No level is empty.
     pub fn levels(&self) -> &[Level] {
         &self.levels
     }
@@ -254,7 +256,7 @@ impl HierarchyOptions {
     }
 }
 
-/// The next level and the positions of its vertices.
+/// Computes the next level and the positions of its vertices.
 fn coarsen(
     finer: &Level,
     points: &[DVec3],
@@ -277,7 +279,7 @@ fn coarsen(
     Ok((level, kept))
 }
 
-/// The values of the given vertices.
+/// Gathers the values of the given vertices.
 fn select<T: Copy>(values: &[T], vertices: &[u32]) -> Vec<T> {
     vertices
         .iter()
@@ -286,8 +288,9 @@ fn select<T: Copy>(values: &[T], vertices: &[u32]) -> Vec<T> {
 }
 
 impl Clusters {
-    /// Every point with its nearest representative, the lower one in ties; a representative is in its
-    /// own cluster even where another lies on top of it, so that no cluster is empty.
+    /// Assigns every point to its nearest representative, the lower one in ties. A representative
+    /// belongs to its own cluster even if another one has the same position, so that no cluster is
+    /// empty.
     fn nearest(points: &[DVec3], frames: &[Frame], representatives: &[u32]) -> Self {
         let index = PointIndex::new(&select(points, representatives));
         let mut cluster_of: Vec<u32> = points
@@ -317,12 +320,12 @@ impl Clusters {
         }
     }
 
-    /// Clusters from their parts: the cluster of each vertex of the finer level, and its transport to the
-    /// representative.
+    /// Creates clusters from the cluster index of each vertex of the finer level and the transport
+    /// angle from that vertex to the representative.
     ///
     /// # Errors
-    /// [`HierarchyError::BadLevels`] for a cluster that does not exist or has no vertices, and for
-    /// transports that are not one finite number for each vertex.
+    /// [`HierarchyError::BadLevels`] if a cluster index is out of range, a cluster is empty, or the
+    /// transport is not one finite angle per vertex.
     pub fn new(
         count: usize,
         cluster_of: Vec<u32>,
@@ -330,10 +333,12 @@ impl Clusters {
     ) -> Result<Self, HierarchyError> {
         let bad = |problem: String| Err(HierarchyError::BadLevels { problem });
         if let Some(other) = cluster_of.iter().find(|&&of| of as usize >= count) {
-            return bad(format!("there is no cluster {other}, only {count}"));
+            return bad(format!(
+                "cluster index {other} is out of range: there are {count} clusters"
+            ));
         }
         if transport.len() != cluster_of.len() || !transport.iter().all(|t| t.is_finite()) {
-            return bad("clusters need one finite transport for each vertex".into());
+            return bad("clusters need one finite transport angle per vertex".into());
         }
         let by_cluster = cluster_of.iter().copied().zip(0u32..);
         let (offsets, members) = bucket(count, by_cluster);
@@ -353,17 +358,18 @@ impl Clusters {
         self.offsets.len() - 1
     }
 
-    /// Whether there are no clusters.
+    /// True if there are no clusters.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Start of each cluster in [`members`](Self::members), and the number of finer vertices at the end.
+    /// Start of each cluster in [`members`](Self::members), followed by the number of finer
+    /// vertices.
     pub fn offsets(&self) -> &[u32] {
         &self.offsets
     }
 
-    /// Vertices of the finer level, cluster after cluster and rising within each.
+    /// Vertices of the finer level, grouped by cluster and ascending within each cluster.
     pub fn members(&self) -> &[u32] {
         &self.members
     }
@@ -373,15 +379,16 @@ impl Clusters {
         &self.cluster_of
     }
 
-    /// Transport from each vertex of the finer level to the representative of its cluster.
+    /// Transport angle from each vertex of the finer level to the representative of its cluster.
     pub fn transport(&self) -> &[f64] {
         &self.transport
     }
 }
 
-/// `count` of the points, or all if there are fewer: first `start` (the last point, if there are fewer),
-/// then always the one farthest from those chosen, the lower index in ties. No point is chosen twice,
-/// even where points coincide.
+/// Farthest-point sampling: the indices of `count` points, or of all points if there are fewer. The
+/// first sample is `start`, clamped to the last point; each further sample is the point farthest
+/// from those chosen so far, the lower index in ties. No point is chosen twice, even if points
+/// coincide.
 ///
 /// ```
 /// use gemcnn_mesh::{DVec3, farthest_points};
@@ -389,7 +396,7 @@ impl Clusters {
 /// assert_eq!(farthest_points(&points, 3, 0), [0, 3, 2]);
 /// ```
 pub fn farthest_points(points: &[DVec3], count: usize, start: usize) -> Vec<u32> {
-    /// Below every squared distance.
+    /// Marks a chosen point; less than every squared distance.
     const CHOSEN: f64 = -1.0;
     let count = count.min(points.len());
     let mut chosen = Vec::with_capacity(count);

@@ -1,7 +1,8 @@
-//! Surface meshes in, gauge geometry out.
+//! Surface meshes and their gauge geometry.
 //!
-//! Read a mesh file ([`Mesh::read`]), see what it is ([`MeshReport`]), mend it ([`repair()`]), and
-//! compute what a gauge equivariant network needs to know of it ([`GaugeGraph`]).
+//! [`Mesh::read`] reads a mesh file, [`MeshReport`] reports size, topology and defects,
+//! [`repair()`] repairs the mesh, and [`GaugeGraph`] holds the geometry that a gauge equivariant
+//! network needs.
 
 mod attribute;
 mod classes;
@@ -16,7 +17,6 @@ mod mesh;
 mod orientation;
 mod points;
 mod polygon;
-pub mod render;
 mod repair;
 mod report;
 pub mod shapes;
@@ -38,5 +38,7 @@ pub use io::{
 };
 pub use mesh::{Faces, Mesh, MeshError};
 pub use points::{Found, PointIndex};
+pub use polygon::vector_area;
 pub use repair::{Repair, RepairError, RepairStep, Repaired, repair};
 pub use report::{MeshReport, TroubleExamples};
+pub use triangulate::triangulate;

@@ -1,8 +1,8 @@
-//! The mesh type: vertices in f64 and polygonal faces, checked once at construction.
+//! The mesh type: vertices in f64 and polygonal faces, validated at construction.
 
 use glam::DVec3;
 
-/// Why vertices and faces do not make a [`Mesh`].
+/// Error of [`Mesh::new`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MeshError {
     /// A coordinate is NaN or infinite.
@@ -13,16 +13,16 @@ pub enum MeshError {
         /// Its position.
         position: DVec3,
     },
-    /// A face names a vertex that does not exist.
+    /// A face refers to a vertex that does not exist.
     #[error(
-        "face {face} names vertex {index}, but there are only {vertices} vertices (indices count from 0)"
+        "face {face} refers to vertex {index}, but there are only {vertices} vertices (indices start at 0)"
     )]
     IndexOutOfRange {
         /// Index of the face, from 0.
         face: usize,
-        /// The vertex index it names.
+        /// The invalid vertex index.
         index: u32,
-        /// How many vertices there are.
+        /// Number of vertices.
         vertices: usize,
     },
     /// A face has fewer than three corners.
@@ -30,23 +30,20 @@ pub enum MeshError {
     ShortFace {
         /// Index of the face, from 0.
         face: usize,
-        /// How many corners it has.
+        /// Number of corners.
         corners: usize,
     },
     /// More vertices or corners than a 32-bit index can address.
-    #[error(
-        "{count} {what} are more than the {} that 32-bit indices can address",
-        u32::MAX
-    )]
+    #[error("{count} {what}: 32-bit indices can address at most {}", u32::MAX)]
     TooMany {
-        /// What there are too many of.
+        /// Kind of item: vertices or face corners.
         what: &'static str,
-        /// How many there are.
+        /// Number of items.
         count: usize,
     },
 }
 
-/// A list of polygons, stored as one run of corners with an offset for each face.
+/// A list of polygons: one array of corners and the offset of each face in it.
 ///
 /// ```
 /// use gemcnn_mesh::Faces;
@@ -58,7 +55,7 @@ pub enum MeshError {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Faces {
-    /// Start of each face in `corners`, and its length at the end: `len + 1` numbers.
+    /// Start of each face in `corners`, followed by the length of `corners`: `len + 1` entries.
     offsets: Vec<u32>,
     /// Vertex index of every corner.
     corners: Vec<u32>,
@@ -71,12 +68,12 @@ impl Default for Faces {
 }
 
 impl Faces {
-    /// No faces.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::with_capacity(0, 0)
     }
 
-    /// No faces yet, with room for `faces` faces of `corners` corners in all.
+    /// Creates an empty list with capacity for `faces` faces with `corners` corners in total.
     pub fn with_capacity(faces: usize, corners: usize) -> Self {
         let mut offsets = Vec::with_capacity(faces + 1);
         offsets.push(0);
@@ -92,14 +89,14 @@ impl Faces {
         self.close_face();
     }
 
-    /// Appends one corner to the face that [`close_face`](Self::close_face) will end.
+    /// Appends one corner to the current face. [`close_face`](Self::close_face) completes the face.
     pub fn push_corner(&mut self, vertex: u32) {
         self.corners.push(vertex);
     }
 
-    /// Ends the face made of the corners pushed since the last face.
+    /// Completes the face that consists of the corners pushed since the previous face.
     pub fn close_face(&mut self) {
-        // Past u32::MAX the offset saturates; `Mesh::new` then refuses the whole list.
+        // The offset saturates above u32::MAX; `Mesh::new` then rejects the list.
         self.offsets
             .push(u32::try_from(self.corners.len()).unwrap_or(u32::MAX));
     }
@@ -109,7 +106,7 @@ impl Faces {
         self.offsets.len() - 1
     }
 
-    /// Whether there are no faces.
+    /// True if there are no faces.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -129,12 +126,12 @@ impl Faces {
             .map(|bounds| &self.corners[bounds[0] as usize..bounds[1] as usize])
     }
 
-    /// Vertex index of every corner, face after face.
+    /// Vertex index of every corner, in face order.
     pub fn corners(&self) -> &[u32] {
         &self.corners
     }
 
-    /// Start of each face in [`corners`](Self::corners), and its length at the end.
+    /// Start of each face in [`corners`](Self::corners), followed by the length of that array.
     pub fn offsets(&self) -> &[u32] {
         &self.offsets
     }
@@ -150,11 +147,11 @@ impl<F: AsRef<[u32]>> FromIterator<F> for Faces {
     }
 }
 
-/// A polygon mesh: vertices in R^3 and faces of three or more corners.
+/// A polygon mesh: vertices in R^3 and faces with three or more corners.
 ///
 /// Every face index is in range, every coordinate is finite and every face has at least three
-/// corners. Nothing else is promised: faces may be degenerate, edges may be shared by many faces,
-/// vertices may be unused; [`MeshReport`](crate::MeshReport) tells.
+/// corners. There are no other guarantees: faces may be degenerate, more than two faces may share
+/// an edge, and vertices may be unused. [`MeshReport`](crate::MeshReport) counts such defects.
 ///
 /// ```
 /// use gemcnn_mesh::{DVec3, Mesh};
@@ -172,11 +169,11 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// Makes a mesh of vertices and faces, which are checked.
+    /// Creates a mesh from vertices and faces and validates them.
     ///
     /// # Errors
-    /// A coordinate that is not finite, an index out of range, a face of fewer than three corners,
-    /// or more vertices or corners than 32-bit indices can address.
+    /// A coordinate is not finite, an index is out of range, a face has fewer than three corners,
+    /// or there are more vertices or corners than 32-bit indices can address.
     pub fn new(vertices: Vec<DVec3>, faces: Faces) -> Result<Self, MeshError> {
         for (what, count) in [
             ("vertices", vertices.len()),
@@ -246,10 +243,10 @@ impl Mesh {
         self.face(face).iter().map(|&v| self.vertices[v as usize])
     }
 
-    /// The mesh with every vertex moved by `place`; connectivity and order stay.
+    /// The mesh with every vertex position mapped by `place`. Faces and vertex order do not change.
     ///
     /// # Errors
-    /// `place` gives a coordinate that is not finite.
+    /// `place` returns a coordinate that is not finite.
     pub fn map_vertices(&self, place: impl FnMut(DVec3) -> DVec3) -> Result<Self, MeshError> {
         Self::new(
             self.vertices.iter().copied().map(place).collect(),
@@ -257,7 +254,7 @@ impl Mesh {
         )
     }
 
-    /// Takes the mesh apart.
+    /// Splits the mesh into its vertices and faces.
     pub fn into_parts(self) -> (Vec<DVec3>, Faces) {
         (self.vertices, self.faces)
     }

@@ -1,30 +1,32 @@
-//! Consistent orientation: which faces to turn so that neighbours agree, and where that cannot be.
+//! Consistent orientation: which faces to reverse so that adjacent faces agree, and which patches
+//! are not orientable.
 //!
-//! Two faces agree across an edge that exactly the two of them share when they run along it in
-//! opposite directions. A patch is a class of faces connected through such edges.
+//! Two faces that share an edge with no third face agree if they traverse it in opposite
+//! directions. A patch is a set of faces connected through such edges.
 
 use crate::classes::Classes;
 use crate::edges::{EdgeTable, Side};
 
-/// Whether two sides run along their edge in the same direction, so that their faces disagree.
+/// True if two sides traverse their edge in the same direction, so that their faces disagree.
 pub(crate) fn disagree(sides: &[Side; 2]) -> bool {
     sides[0].forward == sides[1].forward
 }
 
-/// How the faces of a mesh can be brought to agree.
+/// Result of the orientation of a mesh.
 pub(crate) struct Orientation {
-    /// The faces to turn, ascending: in every orientable patch the smaller of the two sides that
-    /// disagree, and of two equal sides the one without the first face.
+    /// Faces to reverse, ascending: in every orientable patch the smaller of the two parts that
+    /// disagree; of two equal parts, the one without the first face.
     pub(crate) turn: Vec<u32>,
-    /// The first face of every patch that cannot be oriented.
+    /// The first face of every non-orientable patch.
     pub(crate) nonorientable: Vec<u32>,
 }
 
 impl Orientation {
     pub(crate) fn new(faces: usize, edges: &EdgeTable) -> Self {
-        // The orientation double cover: sheet 2f is face f as it is, sheet 2f + 1 is face f turned.
-        // A patch is orientable if its cover falls into two classes, not orientable if into one.
-        // With f the first face of the patch, these are named 2f and 2f + 1, or 2f alone.
+        // The orientation double cover: sheet 2f is face f as given, sheet 2f + 1 is face f
+        // reversed. The cover of an orientable patch has two classes, that of a non-orientable
+        // patch has one. If f is the first face of the patch, their representatives are 2f and 2f +
+        // 1, or 2f alone.
         let mut sheets = Classes::new(2 * faces);
         for (_, sides) in edges.two_sided() {
             let (a, b) = (2 * sides[0].face, 2 * sides[1].face);

@@ -1,13 +1,14 @@
-//! A spatial index over points: nearest neighbours and neighbours within a radius.
+//! A spatial index of points: nearest neighbours and neighbours within a radius.
 //!
-//! A k-d tree split at the median by rank, so coincident points, flat and collinear sets build and
-//! answer like any other. Ties in distance go to the lower index: answers are reproducible.
+//! The index is a k-d tree that splits at the median rank, so coincident, coplanar and collinear
+//! points need no special treatment. Ties in distance go to the lower index, so results are
+//! reproducible.
 
 use glam::DVec3;
 
-/// Points left in a leaf, which is scanned.
+/// Maximum number of points in a leaf, which is scanned linearly.
 const LEAF: usize = 16;
-/// Subtrees of at least this many points are built in parallel.
+/// Minimum number of points of a subtree that is built in parallel.
 const PARALLEL: usize = 1 << 13;
 
 /// A k-d tree over a list of points.
@@ -22,25 +23,25 @@ const PARALLEL: usize = 1 << 13;
 /// ```
 #[derive(Debug, Clone)]
 pub struct PointIndex {
-    /// Points in tree order: the range of a node is split at its middle.
+    /// Points in tree order; each node splits its range at the middle.
     points: Vec<DVec3>,
-    /// Original index of each of them.
+    /// Original index of each point.
     original: Vec<u32>,
-    /// Split axis of the node whose middle is here.
+    /// Split axis of the node with its middle at this position.
     axes: Vec<u8>,
 }
 
 /// A point found by a query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
-    /// Squared distance to the query.
+    /// Squared distance to the query point.
     pub squared_distance: f64,
-    /// Index of the point in the list that the index was made of.
+    /// Index of the point in the list passed to [`PointIndex::new`].
     pub point: u32,
 }
 
 impl Found {
-    /// Nearer first, then the lower index.
+    /// Ordering by distance, then by index.
     fn order(&self, other: &Self) -> std::cmp::Ordering {
         self.squared_distance
             .total_cmp(&other.squared_distance)
@@ -49,7 +50,8 @@ impl Found {
 }
 
 impl PointIndex {
-    /// Builds the index; the points must be finite and fewer than `u32::MAX`, as a mesh's are.
+    /// Builds the index. The points must be finite and fewer than `u32::MAX`, as in a
+    /// [`Mesh`](crate::Mesh).
     pub fn new(points: &[DVec3]) -> Self {
         let mut original: Vec<u32> = (0..points.len() as u32).collect();
         let mut axes = vec![0; points.len()];
@@ -61,15 +63,15 @@ impl PointIndex {
         }
     }
 
-    /// The point nearest to `centre`, if there is any.
+    /// The point nearest to `centre`; `None` if the index is empty.
     pub fn nearest(&self, centre: DVec3) -> Option<Found> {
         let mut found = Vec::with_capacity(2);
         self.within(centre, f64::INFINITY, 1, &mut found);
         found.pop()
     }
 
-    /// Replaces the content of `found` with the points at most `radius` away from `centre`, nearest
-    /// first, and of these at most `limit`.
+    /// Replaces the contents of `found` by the points at most `radius` away from `centre`, nearest
+    /// first. At most `limit` points are returned.
     pub fn within(&self, centre: DVec3, radius: f64, limit: usize, found: &mut Vec<Found>) {
         found.clear();
         if limit == 0 || radius.is_nan() || radius < 0.0 {
@@ -121,10 +123,10 @@ fn build(points: &[DVec3], order: &mut [u32], axes: &mut [u8]) {
 struct Query<'a> {
     index: &'a PointIndex,
     centre: DVec3,
-    /// Squared distance beyond which nothing is of interest any more.
+    /// Squared distance beyond which points are ignored.
     bound: f64,
     limit: usize,
-    /// Sorted when there is a limit.
+    /// Sorted by distance if there is a limit.
     found: &'a mut Vec<Found>,
 }
 
@@ -211,7 +213,7 @@ mod tests {
             (700, true, 4.0),
             (20_000, true, 9.0),
         ] {
-            // Coordinates on a lattice of `steps` values: few steps make many coincident points.
+            // Coordinates on a lattice of `steps` values: few steps give many coincident points.
             let mut draw = || (rng.random::<f64>() * steps).floor() / steps;
             let points: Vec<DVec3> = (0..count)
                 .map(|_| DVec3::new(draw(), draw(), if flat { 0.25 } else { draw() }))

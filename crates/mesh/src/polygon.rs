@@ -1,15 +1,15 @@
-//! Area and degeneracy of one polygon: the single definition that the report, the repairs and the
-//! geometry share.
+//! Area and degeneracy of a polygon. The report, the repairs and the geometry share these
+//! definitions.
 
 use glam::DVec3;
 
-/// Vector area of a polygon, by fanning from its first corner: its direction is the normal (by the
-/// right-hand rule over the corner order), its length the area. For a polygon that is not planar it
-/// is the area vector of its boundary, independent of any triangulation.
+/// Vector area of a polygon. Its direction is the normal, by the right-hand rule over the corner
+/// order; its length is the area. For a non-planar polygon it is the vector area of the boundary,
+/// which does not depend on a triangulation.
 ///
-/// Differences are taken before products, so that a small polygon far from the origin keeps its
-/// digits.
-pub(crate) fn vector_area(corners: impl IntoIterator<Item = DVec3>) -> DVec3 {
+/// The polygon is fanned from its first corner. Differences are computed before products, so that a
+/// small polygon far from the origin does not lose precision.
+pub fn vector_area(corners: impl IntoIterator<Item = DVec3>) -> DVec3 {
     let mut corners = corners.into_iter();
     let (Some(first), Some(second)) = (corners.next(), corners.next()) else {
         return DVec3::ZERO;
@@ -24,8 +24,9 @@ pub(crate) fn vector_area(corners: impl IntoIterator<Item = DVec3>) -> DVec3 {
     0.5 * twice_area
 }
 
-/// Whether an area vector is nothing but the rounding of its corners' coordinates, so that it has
-/// no direction: zero, or as small as what one unit in the last place of each coordinate can make.
+/// True if an area vector is within the rounding error of the corner coordinates, so that it has no
+/// direction: it is zero, or no larger than a change of one unit in the last place of each
+/// coordinate can produce.
 pub(crate) fn is_negligible_area(area: DVec3, corners: impl IntoIterator<Item = DVec3>) -> bool {
     let mut corners = corners.into_iter();
     let Some(first) = corners.next() else {
@@ -37,7 +38,7 @@ pub(crate) fn is_negligible_area(area: DVec3, corners: impl IntoIterator<Item = 
         extent = extent.max((corner - first).abs().max_element());
         magnitude = magnitude.max(corner.abs().max_element());
     }
-    // Each edge is uncertain by about eps * magnitude, hence the area by that times the extent.
+    // Each edge has an error of about eps * magnitude, so the area has that times the extent.
     area.length() <= 4.0 * f64::EPSILON * magnitude * extent
 }
 
@@ -51,7 +52,8 @@ mod tests {
         assert_eq!(vector_area(square), DVec3::Z);
         let reversed = square.iter().rev().copied();
         assert_eq!(vector_area(reversed), -DVec3::Z);
-        // An L shape: fanning from the first corner passes outside it, and still adds up.
+        // An L shape: the fan from the first corner leaves the polygon, but signed areas still add
+        // up.
         let l = [
             (0.0, 0.0),
             (2.0, 0.0),
@@ -73,7 +75,10 @@ mod tests {
         let line =
             [0.1, 0.3, 0.7].map(|t| DVec3::new(1.0, 3.0, 0.1) * t + DVec3::new(9.0, 7.0, 3.0));
         let area = vector_area(line);
-        assert!(area != DVec3::ZERO, "rounding should leave something here");
+        assert!(
+            area != DVec3::ZERO,
+            "the rounded area should not be exactly zero here"
+        );
         assert!(is_negligible_area(area, line));
         let sliver = [DVec3::ZERO, DVec3::X, DVec3::new(0.5, 1e-9, 0.0)];
         assert!(!is_negligible_area(vector_area(sliver), sliver));

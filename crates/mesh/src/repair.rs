@@ -1,5 +1,5 @@
-//! Repairs, each explicit and reported: weld, drop degenerate and duplicate faces, drop isolated
-//! vertices, orient.
+//! Mesh repairs: weld vertices, drop degenerate faces, duplicate faces and isolated vertices, and
+//! orient faces. Each repair is requested explicitly and reports its effect.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,8 +13,8 @@ use crate::mesh::{Faces, Mesh, MeshError};
 use crate::orientation::Orientation;
 use crate::points::PointIndex;
 
-/// One change that makes a mesh sounder. It is written and read as a word: `weld`, `weld=1e-6`,
-/// `degenerate`, `duplicates`, `isolated`, `orient`.
+/// A mesh repair. `Display` and `FromStr` use one word: `weld`, `weld=1e-6`, `degenerate`,
+/// `duplicates`, `isolated`, `orient`.
 ///
 /// ```
 /// use gemcnn_mesh::Repair;
@@ -25,31 +25,30 @@ use crate::points::PointIndex;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Repair {
-    /// `weld`: merges vertices that are at most `tolerance` apart; 0 merges those at exactly the
-    /// same position.
+    /// `weld`: merges vertices at most `tolerance` apart. 0 merges vertices at exactly the same
+    /// position.
     ///
-    /// Greedy in the order of the vertices: a vertex goes to the lowest vertex within the tolerance
-    /// that was itself kept, and is kept if there is none. Kept vertices stay where they are, and
-    /// are more than the tolerance apart. Faces are renumbered; some may collapse and become
-    /// degenerate.
+    /// The algorithm is greedy in vertex order: a vertex merges into the lowest kept vertex within
+    /// the tolerance, and is kept if there is none. Kept vertices do not move and are more than the
+    /// tolerance apart. Faces are renumbered; some may collapse and become degenerate.
     Weld {
-        /// The largest distance at which vertices merge, in the units of the mesh.
+        /// Largest distance at which vertices merge, in the units of the mesh.
         tolerance: f64,
     },
-    /// `degenerate`: drops faces that repeat a vertex or have no area beyond rounding. The vertices
-    /// stay.
+    /// `degenerate`: drops faces with a repeated vertex or with zero area up to rounding. Vertices
+    /// are kept.
     DropDegenerateFaces,
-    /// `duplicates`: drops faces that repeat an earlier one up to the start and the direction of
-    /// their corner cycle.
+    /// `duplicates`: drops faces that repeat an earlier face up to the first corner and the
+    /// orientation.
     DropDuplicateFaces,
-    /// `isolated`: drops vertices that are in no face.
+    /// `isolated`: drops vertices that no face uses.
     DropIsolatedVertices,
-    /// `orient`: turns faces so that any two that share an edge with no third agree about what is
-    /// up.
+    /// `orient`: reverses faces so that any two faces that share an edge with no third face have
+    /// consistent orientations.
     ///
-    /// In every patch of faces connected through such edges the smaller part is turned, and of two
-    /// equal parts the one without the first face. A patch that cannot be oriented is left alone.
-    /// A turned face keeps its first corner.
+    /// In every patch of faces connected through such edges, the smaller part is reversed; of two
+    /// equal parts, the one without the first face. A non-orientable patch is not changed. A
+    /// reversed face keeps its first corner.
     Orient,
 }
 
@@ -93,24 +92,24 @@ impl Serialize for Repair {
     }
 }
 
-/// Why a repair cannot be done.
+/// Error of [`repair()`] and of parsing a [`Repair`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RepairError {
     /// A weld tolerance is negative, infinite or NaN.
-    #[error("weld tolerance {tolerance} is not a distance: give a finite number, 0 or more")]
+    #[error("weld tolerance {tolerance} is not a distance: use a finite number of at least 0")]
     Tolerance {
-        /// The tolerance.
+        /// The invalid tolerance.
         tolerance: f64,
     },
-    /// A word names no repair.
+    /// A word is not the name of a repair.
     #[error(
-        "'{word}' names no repair: use weld, weld=DISTANCE, degenerate, duplicates, isolated or orient"
+        "'{word}' is not a repair: use weld, weld=DISTANCE, degenerate, duplicates, isolated or orient"
     )]
     Unknown {
         /// The word.
         word: String,
     },
-    /// The repaired parts do not make a mesh.
+    /// The repaired vertices and faces are not a valid mesh.
     #[error(transparent)]
     Mesh(#[from] MeshError),
 }
@@ -123,30 +122,31 @@ fn check_tolerance(tolerance: f64) -> Result<(), RepairError> {
     }
 }
 
-/// A repaired mesh, and how its vertices relate to those of the mesh it was made from.
+/// A repaired mesh and the relation of its vertices to those of the original mesh.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Repaired {
-    /// The mesh.
+    /// The repaired mesh.
     pub mesh: Mesh,
-    /// For each new vertex the old one it came from; ascending.
+    /// For each new vertex, the old vertex it comes from; ascending.
     pub vertex_origin: Vec<u32>,
-    /// For each old vertex the new one it became (several may become one), none if it was dropped.
+    /// For each old vertex, its new index, or `None` if it was removed. Several old vertices may
+    /// share one new index.
     pub vertex_map: Vec<Option<u32>>,
-    /// What each repair did, in order.
+    /// Effect of each repair, in order.
     pub steps: Vec<RepairStep>,
 }
 
-/// What one repair did. Its [`Display`](fmt::Display) is a sentence such as
-/// `weld: merged 24 vertices into 8`.
+/// The effect of one repair. Its [`Display`](fmt::Display) is a line such as `weld: merged 24
+/// vertices into 8`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RepairStep {
     /// The repair.
     pub repair: Repair,
-    /// How many vertices it removed (weld, isolated), or how many faces it dropped or turned.
+    /// Number of vertices removed (weld, isolated), or of faces dropped or reversed.
     pub changed: usize,
-    /// How many vertices or faces, respectively, there were before.
+    /// Number of vertices (weld, isolated) or faces before the repair.
     pub total: usize,
-    /// How many patches of faces [`Repair::Orient`] left alone because they cannot be oriented.
+    /// Number of non-orientable patches that [`Repair::Orient`] did not change.
     pub nonorientable: usize,
 }
 
@@ -170,20 +170,17 @@ impl fmt::Display for RepairStep {
                 write!(f, "dropped {changed} of {total} faces")
             }
             Repair::DropIsolatedVertices => write!(f, "dropped {changed} of {total} vertices"),
-            Repair::Orient => write!(f, "turned {changed} of {total} faces"),
+            Repair::Orient => write!(f, "reversed {changed} of {total} faces"),
         }?;
         match nonorientable {
             0 => Ok(()),
-            1 => f.write_str("; left 1 non-orientable patch as it is"),
-            _ => write!(
-                f,
-                "; left {nonorientable} non-orientable patches as they are"
-            ),
+            1 => f.write_str("; 1 non-orientable patch unchanged"),
+            _ => write!(f, "; {nonorientable} non-orientable patches unchanged"),
         }
     }
 }
 
-/// Applies repairs in the order given. What is not repaired stays as it is and in its order.
+/// Applies repairs in the given order. Other vertices and faces are kept, in their order.
 ///
 /// ```
 /// use gemcnn_mesh::{DVec3, Mesh, Repair, repair};
@@ -200,7 +197,7 @@ impl fmt::Display for RepairStep {
 /// ```
 ///
 /// # Errors
-/// A weld tolerance that is negative, infinite or NaN; nothing is done then.
+/// A weld tolerance is negative, infinite or NaN. No repair is applied then.
 pub fn repair(mesh: &Mesh, repairs: &[Repair]) -> Result<Repaired, RepairError> {
     for repair in repairs {
         if let Repair::Weld { tolerance } = *repair {
@@ -266,8 +263,8 @@ impl Repaired {
         Ok(())
     }
 
-    /// Replaces every vertex by `target` of it, which is itself or a lower vertex that is its own
-    /// target, or drops it where there is none. Returns how many went.
+    /// Replaces every vertex by its `target`, or drops it if there is none. A target is the vertex
+    /// itself or a lower vertex that is its own target. Returns the number of vertices removed.
     fn merge_vertices(
         &mut self,
         target: impl Fn(u32) -> Option<u32>,
@@ -307,7 +304,7 @@ impl Repaired {
         Ok(gone)
     }
 
-    /// Drops the marked faces and returns how many there were.
+    /// Drops the marked faces and returns their number.
     fn drop_faces(&mut self, drop: &[bool]) -> Result<usize, RepairError> {
         let faces = self.mesh.faces();
         let kept: Faces = faces
@@ -321,7 +318,7 @@ impl Repaired {
         Ok(gone)
     }
 
-    /// Reverses the listed faces, ascending, about their first corners.
+    /// Reverses the listed faces, given in ascending order, about their first corners.
     fn turn_faces(&mut self, turn: &[u32]) -> Result<(), RepairError> {
         let faces = self.mesh.faces();
         let mut turned = Faces::with_capacity(faces.len(), faces.corners().len());
@@ -342,7 +339,7 @@ impl Repaired {
     }
 }
 
-/// For every point the lowest kept point within the tolerance, itself if it is kept.
+/// For every point, the lowest kept point within the tolerance; a kept point is its own target.
 fn weld_targets(points: &[DVec3], tolerance: f64) -> Vec<u32> {
     if tolerance == 0.0 {
         return first_at_same_position(points);
@@ -350,8 +347,8 @@ fn weld_targets(points: &[DVec3], tolerance: f64) -> Vec<u32> {
     let index = PointIndex::new(points);
     let mut target: Vec<Option<u32>> = vec![None; points.len()];
     let mut near = Vec::new();
-    // Kept points are more than the tolerance apart, so that only a few of them can reach the same
-    // point: all searches together find a bounded number of points for each point.
+    // Kept points are more than the tolerance apart, so only a few of them are within reach of a
+    // point: all queries together return O(n) points.
     for (point, &position) in (0u32..).zip(points) {
         if target[point as usize].is_some() {
             continue;

@@ -1,7 +1,6 @@
-//! The verdict on a mesh: its size, its topology and every kind of trouble, counted.
+//! The mesh report: size, topology and the number of defects of each kind.
 //!
-//! The words are defined in the field docs of [`MeshReport`] and, at more length, in
-//! `docs/report.md`.
+//! The field docs of [`MeshReport`] define the terms; `docs/report.md` gives more detail.
 
 use glam::DVec3;
 use rayon::prelude::*;
@@ -14,13 +13,13 @@ use crate::mesh::Mesh;
 use crate::orientation::{Orientation, disagree};
 use crate::repair::Repair;
 
-/// How many examples of each kind of trouble a report keeps.
+/// Number of examples of each kind of defect in a report.
 const EXAMPLES: usize = 5;
 
-/// What a mesh is and what is wrong with it.
+/// Size, topology and defects of a mesh.
 ///
-/// A face that repeats a vertex takes no part in the topology: it has no edges, bounds nothing and
-/// connects nothing. The others are called proper here.
+/// A face with a repeated vertex is not part of the topology: it has no edges and connects nothing.
+/// All other faces are called proper.
 ///
 /// ```
 /// use gemcnn_mesh::{DVec3, Mesh, MeshReport};
@@ -35,105 +34,107 @@ const EXAMPLES: usize = 5;
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeshReport {
-    /// All vertices, used or not.
+    /// Number of vertices, including unused ones.
     pub vertices: usize,
-    /// All faces, proper or not.
+    /// Number of faces, including improper ones.
     pub faces: usize,
-    /// Undirected edges of the proper faces.
+    /// Number of undirected edges of the proper faces.
     pub edges: usize,
-    /// Faces of three corners.
+    /// Faces with three corners.
     pub triangles: usize,
-    /// Faces of four corners.
+    /// Faces with four corners.
     pub quads: usize,
-    /// Faces of more than four corners.
+    /// Faces with more than four corners.
     pub polygons: usize,
 
-    /// Connected components of the proper faces; sharing a vertex connects.
+    /// Connected components of the proper faces; a shared vertex connects two faces.
     pub components: usize,
-    /// Euler characteristic: vertices of proper faces - edges + proper faces. Vertices in no proper
-    /// face do not enter.
+    /// Euler characteristic: vertices of proper faces - edges + proper faces. Vertices outside the
+    /// proper faces are not counted.
     pub euler: i64,
     /// Number of handles, summed over the components: half of `2 * components - euler -
-    /// boundary_loops`. Only where it is defined: there is a proper face, and the surface is
-    /// manifold and orientable.
+    /// boundary_loops`. `None` if there is no proper face, or if the surface is not manifold or not
+    /// orientable.
     pub genus: Option<usize>,
     /// Edges with exactly one face side.
     pub boundary_edges: usize,
-    /// Closed curves that the boundary edges form: classes of boundary edges, joined where two meet
-    /// at a vertex in the same fan (see [`nonmanifold_vertices`](Self::nonmanifold_vertices)).
+    /// Number of closed curves formed by the boundary edges. Two boundary edges belong to the same
+    /// curve if they meet at a vertex in the same fan (see
+    /// [`nonmanifold_vertices`](Self::nonmanifold_vertices)).
     pub boundary_loops: usize,
 
     /// Edges with more than two face sides.
     pub nonmanifold_edges: usize,
-    /// Pinched vertices: those with more than one fan. A fan is a class of the proper faces around
-    /// a vertex, connected through edges at that vertex that they share. The ends of a non-manifold
-    /// edge are not counted for that alone.
+    /// Pinched vertices: vertices with more than one fan. A fan is a set of proper faces around a
+    /// vertex that are connected through shared edges at that vertex. A non-manifold edge alone
+    /// does not make its end points pinched.
     pub nonmanifold_vertices: usize,
-    /// Edges with exactly two sides that run along it in the same direction: their faces disagree
-    /// about what is up.
+    /// Edges with exactly two sides that run in the same direction: the orientations of the two
+    /// faces are inconsistent.
     pub inconsistent_edges: usize,
-    /// Faces that [`Repair::Orient`] would turn.
+    /// Faces that [`Repair::Orient`] would reverse.
     pub misoriented_faces: usize,
-    /// Components whose faces cannot be turned so that no edge is inconsistent, such as a Möbius
-    /// strip.
+    /// Components that cannot be oriented consistently, such as a Möbius strip.
     pub nonorientable_components: usize,
-    /// Vertices in no face at all.
+    /// Vertices that no face uses.
     pub isolated_vertices: usize,
-    /// Faces that repeat a vertex or have no area beyond rounding. The latter are proper.
+    /// Faces with a repeated vertex or with zero area up to rounding. Faces of the second kind are
+    /// proper.
     pub degenerate_faces: usize,
-    /// Faces that repeat an earlier one up to the start and the direction of their corner cycle.
+    /// Faces that repeat an earlier face up to the first corner and the orientation.
     pub duplicate_faces: usize,
-    /// Vertices at exactly the position of an earlier one.
+    /// Vertices at exactly the position of an earlier vertex.
     pub coincident_vertices: usize,
 
-    /// Whether the faces can be turned so that no edge is inconsistent.
+    /// True if the faces can be oriented so that no edge is inconsistent.
     pub orientable: bool,
-    /// Whether no edge is inconsistent as it is.
+    /// True if no edge is inconsistent.
     pub consistently_oriented: bool,
-    /// Whether there is a proper face and no boundary edge.
+    /// True if there is a proper face and no boundary edge.
     pub closed: bool,
-    /// Whether there are no non-manifold edges and vertices.
+    /// True if there are no non-manifold edges or vertices.
     pub manifold: bool,
 
-    /// Sum of the areas of the faces; for one that is not planar, the length of its vector area.
+    /// Sum of the areas of the faces. The area of a non-planar face is the length of its vector
+    /// area.
     pub area: f64,
-    /// Lowest and highest coordinates of all vertices; none without vertices.
+    /// Minimum and maximum coordinates over all vertices; `None` without vertices.
     pub bounds: Option<[[f64; 3]; 2]>,
-    /// Mean length of the edges; like the next two, 0 without edges.
+    /// Mean edge length; this and the next two fields are 0 without edges.
     pub mean_edge_length: f64,
     /// Length of the shortest edge.
     pub min_edge_length: f64,
     /// Length of the longest edge.
     pub max_edge_length: f64,
 
-    /// Where to look: the first of each kind of trouble.
+    /// The first few defects of each kind.
     pub examples: TroubleExamples,
 }
 
-/// The first five of each kind of trouble, by index from 0; edges as pairs of vertices.
+/// The first five defects of each kind. Indices start at 0; an edge is a pair of vertices.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct TroubleExamples {
-    /// Edges with one side.
+    /// Edges with exactly one side.
     pub boundary_edges: Vec<[u32; 2]>,
     /// Edges with more than two sides.
     pub nonmanifold_edges: Vec<[u32; 2]>,
     /// Pinched vertices.
     pub nonmanifold_vertices: Vec<u32>,
-    /// Edges along which two faces disagree.
+    /// Edges between two faces with inconsistent orientations.
     pub inconsistent_edges: Vec<[u32; 2]>,
     /// The lowest vertex of each non-orientable component.
     pub nonorientable_components: Vec<u32>,
-    /// Vertices in no face.
+    /// Vertices that no face uses.
     pub isolated_vertices: Vec<u32>,
-    /// Faces that repeat a vertex or have no area.
+    /// Faces with a repeated vertex or without area.
     pub degenerate_faces: Vec<u32>,
-    /// Pairs of a face and a later one that repeats it.
+    /// Pairs of a face and a later face that repeats it.
     pub duplicate_faces: Vec<[u32; 2]>,
-    /// Pairs of a vertex and a later one at the same position.
+    /// Pairs of a vertex and a later vertex at the same position.
     pub coincident_vertices: Vec<[u32; 2]>,
 }
 
-/// A count with its first few examples.
+/// A count with the first few examples.
 struct Tally<T> {
     count: usize,
     examples: Vec<T>,
@@ -151,7 +152,7 @@ impl<T> FromIterator<T> for Tally<T> {
 }
 
 impl MeshReport {
-    /// Examines a mesh, in time about linear in its size.
+    /// Analyses a mesh in time about linear in its size.
     pub fn new(mesh: &Mesh) -> Self {
         let (topology, (duplicates, coincident)) = rayon::join(
             || Topology::new(mesh),
@@ -222,9 +223,9 @@ impl MeshReport {
         }
     }
 
-    /// Whether nothing is wrong: there are faces, the surface is manifold and consistently oriented,
-    /// and there are no isolated or coincident vertices and no degenerate or duplicate faces. A
-    /// boundary is nothing wrong.
+    /// True if the mesh has no defects: it has faces, it is manifold and consistently oriented, and
+    /// it has no isolated or coincident vertices and no degenerate or duplicate faces. A boundary
+    /// is not a defect.
     pub fn is_sound(&self) -> bool {
         self.faces > 0
             && self.manifold
@@ -235,13 +236,13 @@ impl MeshReport {
             && self.coincident_vertices == 0
     }
 
-    /// The repairs that remove what can be removed, in the order in which to apply them.
+    /// The applicable repairs, in the order in which to apply them.
     ///
-    /// A repair that may uncover other trouble is followed by the repairs for that: welding can
-    /// collapse faces, make two of them equal and join two that disagree; dropping faces can leave
-    /// vertices unused and edges with two sides that disagree. After these repairs nothing is
-    /// suggested any more. Non-manifold edges and vertices and non-orientable components have no
-    /// repair.
+    /// A repair that may expose another defect is followed by the repair for that defect. Welding
+    /// can collapse faces, create duplicate faces and join faces with inconsistent orientations.
+    /// Dropping faces can leave vertices unused and edges with two inconsistent sides. After these
+    /// repairs, no repair is suggested any more. There is no repair for non-manifold edges and
+    /// vertices and for non-orientable components.
     pub fn suggested_repairs(&self) -> Vec<Repair> {
         let weld = self.coincident_vertices > 0;
         let degenerate = weld || self.degenerate_faces > 0;
@@ -261,12 +262,12 @@ impl MeshReport {
     }
 }
 
-/// What follows from the faces' indices alone.
+/// Properties that depend on the face indices only.
 struct Topology {
     edges: EdgeTable,
-    /// Proper faces.
+    /// Number of proper faces.
     faces: usize,
-    /// Vertices of proper faces.
+    /// Number of vertices of proper faces.
     vertices: usize,
     components: usize,
     boundary_loops: usize,
@@ -364,8 +365,8 @@ impl Topology {
     }
 }
 
-/// The fans as classes of corners: two corners at a vertex are in one fan if a chain of faces, each
-/// sharing an edge at that vertex with the next, leads from one to the other.
+/// Fans as classes of corners: two corners at a vertex are in one fan if they are connected by a
+/// chain of faces in which consecutive faces share an edge at that vertex.
 fn fans(corners: usize, edges: &EdgeTable) -> Classes {
     let mut fans = Classes::new(corners);
     for (_, sides) in edges.iter() {
@@ -379,8 +380,8 @@ fn fans(corners: usize, edges: &EdgeTable) -> Classes {
     fans
 }
 
-/// Boundary edges meet in fans, so they make a graph over the fans; its components that have an edge
-/// are the loops.
+/// Number of boundary loops. The boundary edges form a graph whose nodes are the fans; the loops
+/// are its components with at least one edge.
 fn boundary_loops(mut fans: Classes, corners: usize, edges: &EdgeTable) -> usize {
     let mut loops = Classes::new(corners);
     let mut starts = Vec::new();
@@ -416,7 +417,7 @@ fn degenerate_faces_and_area(mesh: &Mesh) -> (Tally<u32>, f64) {
         .filter(|(_, (degenerate, _))| *degenerate)
         .map(|(face, _)| face)
         .collect();
-    // Summed in face order, so that the result does not depend on the threads.
+    // Sum in face order, so that the result does not depend on the number of threads.
     (
         degenerate,
         faces.iter().fold(0.0, |sum, (_, area)| sum + area),

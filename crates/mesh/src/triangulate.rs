@@ -1,14 +1,15 @@
-//! Polygons into triangles.
+//! Triangulation of polygons.
 
 use glam::{DVec2, DVec3};
 
-/// Polygons with more corners than this are fanned: ear clipping takes quadratic time or worse.
+/// Maximum number of corners for ear clipping, which takes at least quadratic time. Larger polygons
+/// are fanned.
 const MOST_CORNERS_CLIPPED: usize = 256;
 
-/// Cuts a polygon with this area vector into triangles that turn the same way, given by the places
-/// of their corners in `corners`. Convex polygons are fanned from their first corner, others clipped
-/// ear by ear; a polygon that crosses itself gives triangles too, of no particular shape.
-pub(crate) fn triangulate(corners: &[DVec3], area: DVec3, triangles: &mut Vec<[usize; 3]>) {
+/// Triangulates a polygon with the given vector area. Each triangle has the orientation of the
+/// polygon and is given by indices into `corners`. Convex polygons are fanned from their first
+/// corner, others are ear-clipped. The triangles of a self-intersecting polygon are arbitrary.
+pub fn triangulate(corners: &[DVec3], area: DVec3, triangles: &mut Vec<[usize; 3]>) {
     triangles.clear();
     if corners.len() > 3 && corners.len() <= MOST_CORNERS_CLIPPED {
         let flat = flatten(corners, area);
@@ -24,7 +25,7 @@ pub(crate) fn triangulate(corners: &[DVec3], area: DVec3, triangles: &mut Vec<[u
     triangles.extend((1..corners.len().saturating_sub(1)).map(|i| [0, i, i + 1]));
 }
 
-/// The polygon in the coordinate plane that its area vector is closest to, turning left.
+/// Projects the polygon onto the coordinate plane most parallel to it, counterclockwise.
 fn flatten(corners: &[DVec3], area: DVec3) -> Vec<DVec2> {
     let size = area.abs();
     let plane: fn(DVec3) -> (f64, f64, f64) = if size.x >= size.y && size.x >= size.z {
@@ -44,7 +45,7 @@ fn flatten(corners: &[DVec3], area: DVec3) -> Vec<DVec2> {
         .collect()
 }
 
-/// Cuts off one corner after the other that sticks out and has no other corner in its triangle.
+/// Ear clipping: repeatedly cuts off a convex corner whose triangle contains no other corner.
 fn clip_ears(flat: &[DVec2], triangles: &mut Vec<[usize; 3]>) {
     let mut left: Vec<usize> = (0..flat.len()).collect();
     while left.len() > 3 {
@@ -56,7 +57,7 @@ fn clip_ears(flat: &[DVec2], triangles: &mut Vec<[usize; 3]>) {
                     [a, b, c].contains(&other) || !inside(flat[other], [flat[a], flat[b], flat[c]])
                 })
         });
-        // A polygon that crosses itself may have no ear left; any corner then does.
+        // A self-intersecting polygon may have no ear left; any corner is cut off then.
         let i = ear.unwrap_or(1);
         triangles.push([left[(i + n - 1) % n], left[i], left[(i + 1) % n]]);
         left.remove(i);
@@ -64,12 +65,12 @@ fn clip_ears(flat: &[DVec2], triangles: &mut Vec<[usize; 3]>) {
     triangles.push([left[0], left[1], left[2]]);
 }
 
-/// Twice the signed area of a triangle: positive when `a`, `b`, `c` turn left.
+/// Twice the signed area of a triangle; positive if `a`, `b`, `c` are counterclockwise.
 fn turn(a: DVec2, b: DVec2, c: DVec2) -> f64 {
     (b - a).perp_dot(c - a)
 }
 
-/// Whether a point lies in a triangle that turns left, or on its border.
+/// True if a point lies inside a counterclockwise triangle or on its border.
 fn inside(point: DVec2, [a, b, c]: [DVec2; 3]) -> bool {
     turn(a, b, point) >= 0.0 && turn(b, c, point) >= 0.0 && turn(c, a, point) >= 0.0
 }
@@ -100,7 +101,7 @@ mod tests {
                 let mut triangles = Vec::new();
                 triangulate(&corners, area, &mut triangles);
                 assert_eq!(triangles.len(), 6);
-                // No triangle is turned over, and together they have the area of the star.
+                // No triangle is inverted, and their areas add up to the area of the star.
                 let areas = triangles
                     .iter()
                     .map(|t| vector_area(t.map(|i| corners[i])).dot(area.normalize()));

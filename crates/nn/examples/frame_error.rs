@@ -10,7 +10,7 @@ use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
 use gemcnn_nn::equivariance::{Symmetry, Trial, equivariance_error};
 use gemcnn_nn::layers::Regular;
 use gemcnn_nn::{
-    Activation, FeatureType, GraphBatch, Network, NnError, Parameters, Tape, Workspace,
+    Activation, FeatureType, GraphBatch, Module, Network, NnError, Parameters, Tape, Workspace,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,11 +29,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut errors = Vec::new();
         for output in ["4x0", "2x1"] {
             let output: FeatureType = output.parse()?;
-            let (network, parameters) = Network::builder(input.clone())
+            let (network, parameters) = Network::<f64>::builder(input.clone())
                 .residual(&hidden, nonlinearity.clone())
                 .residual(&hidden, nonlinearity.clone())
                 .conv(&output)
-                .init::<f64>(1)?;
+                .init(1)?;
             let mut worst: f64 = 0.0;
             for seed in 0..5 {
                 let trial = Trial {
@@ -66,7 +66,7 @@ fn predict(
     let mut tape = Tape::inference(&mut workspace, parameters);
     let x = tape.input(network.input().clone(), x)?;
     Ok(network
-        .forward(&mut tape, &batch, x)?
+        .forward(&mut tape, (&batch).into(), x)?
         .values()?
         .into_owned())
 }

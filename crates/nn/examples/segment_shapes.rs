@@ -14,8 +14,8 @@ use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh};
 use gemcnn_nn::layers::Regular;
 use gemcnn_nn::{
-    Aggregation, FeatureType, GraphBatch, Method, Network, Optimiser, Parameters, Rows, Schedule,
-    Stream, Tape, Targets, Workspace,
+    Aggregation, FeatureType, GraphBatch, Method, Module, Network, Optimiser, Parameters, Rows,
+    Schedule, Stream, Tape, Targets, Workspace,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -51,19 +51,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let test = batches(&samples(TEST_SHAPES, &mut random)?)?;
     let hidden = FeatureType::uniform(8, 2);
     let regular = || Regular::relu(5).with_batch_norm();
-    let (network, mut parameters) = Network::builder(INPUT.parse()?)
+    let (network, mut parameters) = Network::<f32>::builder(INPUT.parse()?)
         .aggregation(Aggregation::Mean)
         .residual(&hidden, regular())
         .residual(&hidden, regular())
         .residual(&FeatureType::scalars(16), regular())
         .head(32, CLASSES.len())
-        .init::<f32>(1)?;
+        .init(1)?;
     println!("{network}\n");
 
     let mut workspace = Workspace::default();
     let mut epoch_batches = batches(&training)?;
     if let Some(first) = epoch_batches.first() {
-        let (graph, features) = (&first.graph, &first.features);
+        let (graph, features) = ((&first.graph).into(), &first.features);
         network.calibrate(&mut workspace, &mut parameters, graph, features)?;
     }
     let mut optimiser = Optimiser::new(Method::adam(), &parameters)?;
@@ -83,7 +83,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
             let x = tape.input(INPUT.parse()?, &batch.features)?;
             let targets = batch.targets();
-            let loss = network.classify(&mut tape, &batch.graph, x, targets, Rows::default())?;
+            let loss = network.classify(
+                &mut tape,
+                (&batch.graph).into(),
+                x,
+                targets,
+                Rows::default(),
+            )?;
             tape.backward(&loss)?;
             parameters.clip_gradients(1.0)?;
             optimiser.step(&mut parameters, 0.01 * schedule.factor(step))?;
@@ -134,7 +140,13 @@ fn accuracy(
         let mut tape = Tape::inference(workspace, parameters);
         let x = tape.input(INPUT.parse()?, &batch.features)?;
         let targets = batch.targets();
-        let loss = network.classify(&mut tape, &batch.graph, x, targets, Rows::default())?;
+        let loss = network.classify(
+            &mut tape,
+            (&batch.graph).into(),
+            x,
+            targets,
+            Rows::default(),
+        )?;
         let score = loss.score()?.unwrap_or_default();
         correct += score.correct;
         counted += score.counted;

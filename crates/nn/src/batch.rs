@@ -1,17 +1,22 @@
 //! Batches of meshes of unequal size: a disjoint union with an offset table.
 
-use crate::NnError;
 use crate::device::{Sent, single};
 use crate::error::check_size;
-use gemcnn_kernels::cuda::{CudaDevice, CudaGraph};
-use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts};
-use gemcnn_kernels::{GraphArrays, GraphParts, Real};
+use crate::{Device, NnError};
+use gemcnn_kernels::cuda::{CudaDevice, DeviceGraph, DeviceGraphView};
+use gemcnn_kernels::pool::cuda::{DeviceClusterView, DeviceClusters};
+use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts, ClusterView};
+use gemcnn_kernels::{GraphArrays, GraphParts, GraphView, OnDevice, Real};
 use gemcnn_mesh::{GaugeGraph, Hierarchy, Level};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The gauge graphs of a batch as one graph, the vertices of each mesh after those of the one
-/// before. Features of a batch are the rows of all its vertices in this order.
+/// Room for more edges in the graphs of a captured step: an eighth, and some more for small graphs.
+const SPARE_PART: usize = 8;
+const SPARE_EDGES: usize = 1024;
+
+/// The gauge graphs of a batch as one graph: a disjoint union, in the order of the meshes. Features of a batch
+/// have one row for each vertex in this order.
 ///
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
@@ -27,7 +32,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq)]
 pub struct GraphBatch<T> {
     arrays: GraphArrays<T>,
-    sent: Sent<CudaGraph>,
+    sent: Sent<DeviceGraph>,
 }
 
 impl<T: Real> GraphBatch<T> {
@@ -58,20 +63,41 @@ impl<T: Real> GraphBatch<T> {
         &self.arrays
     }
 
-    /// The arrays on a GPU, sent there by the first operator that needs them.
-    pub(crate) fn on(&self, device: &CudaDevice) -> Result<Arc<CudaGraph>, NnError> {
+    /// The graph where a device reads it. It is copied to a GPU once, by the first operator that needs it.
+    ///
+    /// # Errors
+    /// Too little memory on the GPU, or another precision than f32 there.
+    pub fn on(&self, device: &Device) -> Result<GraphOn<'_, T>, NnError> {
+        Ok(GraphOn(match device {
+            Device::Cpu => OnDevice::Host(&self.arrays),
+            Device::Cuda(device) => OnDevice::Cuda(self.on_cuda(device)?),
+        }))
+    }
+
+    pub(crate) fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<DeviceGraph>, NnError> {
         self.sent.to(device, || {
-            Ok(CudaGraph::new(device, single(&self.arrays)?)?)
+            Ok(DeviceGraph::new(
+                device,
+                single::<GraphArrays<f32>, _>(&self.arrays)?.view(),
+            )?)
         })
     }
 
-    /// The same batch with arrays of its own on a GPU.
+    /// The same batch with arrays of its own on a GPU, for a captured step.
     pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
-        let copy = self.on(device)?.duplicate(device)?;
+        let spare = self.arrays.view().edge_count() / SPARE_PART + SPARE_EDGES;
+        let copy = self.on_cuda(device)?.duplicate(device, spare)?;
         Ok(Self {
             arrays: self.arrays.clone(),
             sent: Sent::holding(device, copy),
         })
+    }
+
+    /// Copies another graph with the same numbers of vertices over this one, on a GPU.
+    pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
+        Ok(self
+            .on_cuda(device)?
+            .overwrite(device, &*with.on_cuda(device)?)?)
     }
 
     /// Vertices of all meshes together.
@@ -79,7 +105,12 @@ impl<T: Real> GraphBatch<T> {
         self.arrays.vertex_count()
     }
 
-    /// How many meshes there are.
+    /// Directed edges of all meshes together.
+    pub fn edge_count(&self) -> usize {
+        self.arrays.edge_count()
+    }
+
+    /// Number of meshes.
     pub fn mesh_count(&self) -> usize {
         self.arrays.mesh_count()
     }
@@ -95,16 +126,131 @@ impl<T: Real> GraphBatch<T> {
 
     /// Mean number of neighbours of a vertex.
     pub fn mean_degree(&self) -> f64 {
-        self.arrays.edge_count() as f64 / self.vertex_count().max(1) as f64
+        self.edge_count() as f64 / self.vertex_count().max(1) as f64
+    }
+}
+
+/// A graph on the device of a tape, for operators.
+#[derive(Debug)]
+pub struct GraphOn<'g, T>(OnDevice<&'g GraphArrays<T>, Arc<DeviceGraph>>);
+
+impl<T: Real> GraphOn<'_, T> {
+    /// The whole graph.
+    pub fn view(&self) -> OnDevice<GraphView<'_, T>, DeviceGraphView<'_>> {
+        match &self.0 {
+            OnDevice::Host(graph) => OnDevice::Host(graph.view()),
+            OnDevice::Cuda(graph) => OnDevice::Cuda(graph.view()),
+        }
+    }
+
+    /// The ranges of its meshes.
+    pub fn meshes(&self) -> OnDevice<&[u32], DeviceGraphView<'_>> {
+        match &self.0 {
+            OnDevice::Host(graph) => OnDevice::Host(graph.view().mesh_offsets()),
+            OnDevice::Cuda(graph) => OnDevice::Cuda(graph.view()),
+        }
+    }
+}
+
+/// The clusters of a batch between two levels of its hierarchies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterBatch<T> {
+    arrays: ClusterArrays<T>,
+    sent: Sent<DeviceClusters>,
+}
+
+/// Clusters on the device of a tape, for operators.
+#[derive(Debug)]
+pub struct ClustersOn<'c, T>(OnDevice<&'c ClusterArrays<T>, Arc<DeviceClusters>>);
+
+impl<T: Real> ClustersOn<'_, T> {
+    /// All clusters.
+    pub fn view(&self) -> OnDevice<ClusterView<'_, T>, DeviceClusterView<'_>> {
+        match &self.0 {
+            OnDevice::Host(clusters) => OnDevice::Host(clusters.view()),
+            OnDevice::Cuda(clusters) => OnDevice::Cuda(clusters.view()),
+        }
+    }
+}
+
+impl<T: Real> ClusterBatch<T> {
+    /// Joins the clusters of several meshes.
+    ///
+    /// # Errors
+    /// Arrays that do not fit together, or more vertices than 32-bit indices can address.
+    pub fn new(parts: &[ClusterParts<'_>]) -> Result<Self, NnError> {
+        Ok(Self {
+            arrays: ClusterArrays::union(parts)?,
+            sent: Sent::default(),
+        })
+    }
+
+    /// The arrays that operators read.
+    pub fn arrays(&self) -> &ClusterArrays<T> {
+        &self.arrays
+    }
+
+    /// Vertices of the finer level.
+    pub fn fine_count(&self) -> usize {
+        self.arrays.fine_count()
+    }
+
+    /// Clusters: vertices of the coarser level.
+    pub fn coarse_count(&self) -> usize {
+        self.arrays.coarse_count()
+    }
+
+    /// The clusters where a device reads them. They are copied to a GPU once, by the first operator that
+    /// needs them.
+    ///
+    /// # Errors
+    /// Too little memory on the GPU, or another precision than f32 there.
+    pub fn on(&self, device: &Device) -> Result<ClustersOn<'_, T>, NnError> {
+        Ok(ClustersOn(match device {
+            Device::Cpu => OnDevice::Host(&self.arrays),
+            Device::Cuda(device) => OnDevice::Cuda(self.on_cuda(device)?),
+        }))
+    }
+
+    fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<DeviceClusters>, NnError> {
+        self.sent.to(device, || {
+            Ok(DeviceClusters::new(
+                device,
+                single::<ClusterArrays<f32>, _>(&self.arrays)?.view(),
+            )?)
+        })
+    }
+
+    fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
+        let copy = self.on_cuda(device)?.duplicate(device)?;
+        Ok(Self {
+            arrays: self.arrays.clone(),
+            sent: Sent::holding(device, copy),
+        })
+    }
+
+    fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
+        Ok(self
+            .on_cuda(device)?
+            .overwrite(device, &*with.on_cuda(device)?)?)
     }
 }
 
 /// The hierarchies of a batch of meshes: a graph for each level from fine to coarse, and the clusters
-/// between one level and the next.
+/// between one level and the next. A single graph is a hierarchy of one level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HierarchyBatch<T> {
     levels: Vec<GraphBatch<T>>,
-    clusters: Vec<ClusterArrays<T>>,
+    clusters: Vec<ClusterBatch<T>>,
+}
+
+impl<T> From<GraphBatch<T>> for HierarchyBatch<T> {
+    fn from(graph: GraphBatch<T>) -> Self {
+        Self {
+            levels: vec![graph],
+            clusters: Vec::new(),
+        }
+    }
 }
 
 impl<T: Real> HierarchyBatch<T> {
@@ -130,11 +276,53 @@ impl<T: Real> HierarchyBatch<T> {
                     transport: clusters.transport(),
                 })
                 .collect();
-            ClusterArrays::union(&parts)
+            ClusterBatch::new(&parts)
         };
         Ok(Self {
             levels: (0..depth).map(graphs).collect::<Result<_, _>>()?,
             clusters: (1..depth).map(clusters).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Joins batches of the same number of levels. This is faster than [`new`](Self::new), which converts
+    /// angles: batches of single meshes are worth keeping.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn join(batches: &[&Self]) -> Result<Self, NnError> {
+        let depth = batches.first().map_or(0, |batch| batch.levels.len());
+        for (index, batch) in batches.iter().enumerate() {
+            check_size(
+                format!("levels of batch {index}"),
+                depth,
+                batch.levels.len(),
+            )?;
+        }
+        let level = |depth: usize| {
+            let views: Vec<_> = batches
+                .iter()
+                .map(|b| b.levels[depth].arrays.view())
+                .collect();
+            Ok::<_, NnError>(GraphBatch {
+                arrays: GraphArrays::join(&views)?,
+                sent: Sent::default(),
+            })
+        };
+        let clusters = |depth: usize| {
+            let views: Vec<_> = batches
+                .iter()
+                .map(|b| b.clusters[depth].arrays.view())
+                .collect();
+            Ok::<_, NnError>(ClusterBatch {
+                arrays: ClusterArrays::join(&views)?,
+                sent: Sent::default(),
+            })
+        };
+        Ok(Self {
+            levels: (0..depth).map(level).collect::<Result<_, _>>()?,
+            clusters: (1..depth)
+                .map(|depth| clusters(depth - 1))
+                .collect::<Result<_, _>>()?,
         })
     }
 
@@ -143,13 +331,58 @@ impl<T: Real> HierarchyBatch<T> {
         &self.levels
     }
 
-    /// Number `i` leads from level `i` to level `i + 1`.
-    pub fn clusters(&self) -> &[ClusterArrays<T>] {
+    /// The clusters between levels: number `i` leads from level `i` to level `i + 1`.
+    pub fn clusters(&self) -> &[ClusterBatch<T>] {
         &self.clusters
+    }
+
+    /// Copies all graphs and clusters to a GPU, except those that are there already.
+    pub(crate) fn send(&self, device: &CudaDevice) -> Result<(), NnError> {
+        for graph in &self.levels {
+            graph.on_cuda(device)?;
+        }
+        for clusters in &self.clusters {
+            clusters.on_cuda(device)?;
+        }
+        Ok(())
+    }
+
+    /// The same batch with arrays of its own on a GPU, for a captured step.
+    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
+        let (levels, clusters) = (self.levels.iter(), self.clusters.iter());
+        Ok(Self {
+            levels: levels
+                .map(|l| l.place_on(device))
+                .collect::<Result<_, _>>()?,
+            clusters: clusters
+                .map(|c| c.place_on(device))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// True if another batch with the same numbers of vertices can be copied over this one on a GPU.
+    pub(crate) fn can_hold(&self, device: &CudaDevice, other: &Self) -> Result<bool, NnError> {
+        for (to, from) in self.levels.iter().zip(&other.levels) {
+            if from.arrays.edge_count() > to.on_cuda(device)?.edge_capacity() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Copies another batch with the same numbers of vertices over this one, on a GPU.
+    pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
+        for (to, from) in self.levels.iter().zip(&with.levels) {
+            to.overwrite(device, from)?;
+        }
+        for (to, from) in self.clusters.iter().zip(&with.clusters) {
+            to.overwrite(device, from)?;
+        }
+        Ok(())
     }
 }
 
-/// What a network runs on: one graph, or the graphs of a hierarchy for networks that pool.
+/// The levels that a module runs on: graphs from fine to coarse, and the clusters between them.
 ///
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
@@ -162,27 +395,44 @@ impl<T: Real> HierarchyBatch<T> {
 #[derive(Debug)]
 pub struct Levels<'a, T> {
     graphs: &'a [GraphBatch<T>],
-    clusters: &'a [ClusterArrays<T>],
+    clusters: &'a [ClusterBatch<T>],
 }
 
 impl<'a, T> Levels<'a, T> {
-    /// How many graphs there are.
+    /// Number of graphs.
     pub fn count(self) -> usize {
         self.graphs.len()
     }
 
-    /// The graphs from fine to coarse.
-    pub fn graphs(self) -> &'a [GraphBatch<T>] {
-        self.graphs
+    /// The finest graph.
+    ///
+    /// # Errors
+    /// [`NnError::Levels`] if there is none.
+    pub fn graph(self) -> Result<&'a GraphBatch<T>, NnError> {
+        self.graphs.first().ok_or(NnError::Levels {
+            needed: 1,
+            found: 0,
+        })
     }
 
-    /// Number `i` leads from graph `i` to graph `i + 1`.
-    pub fn clusters(self) -> &'a [ClusterArrays<T>] {
-        self.clusters
+    /// The clusters that lead to the next coarser graph, and the levels from that graph on.
+    ///
+    /// # Errors
+    /// [`NnError::Levels`] if there is no coarser graph.
+    pub fn coarser(self) -> Result<(&'a ClusterBatch<T>, Self), NnError> {
+        match (self.clusters.split_first(), self.graphs.get(1..)) {
+            (Some((first, clusters)), Some(graphs)) if !graphs.is_empty() => {
+                Ok((first, Self { graphs, clusters }))
+            }
+            _ => Err(NnError::Levels {
+                needed: self.graphs.len() + 1,
+                found: self.graphs.len(),
+            }),
+        }
     }
 }
 
-// Derived ones would ask for numbers that can be copied.
+// A derived implementation would require `T: Clone`.
 impl<T> Clone for Levels<'_, T> {
     fn clone(&self) -> Self {
         *self

@@ -1,4 +1,4 @@
-//! Making parameters: names by scope, first values from a seed.
+//! Creating parameters: scoped names, and initial values from a seed.
 
 use crate::{NnError, ParameterId, Parameters, Role};
 use gemcnn_kernels::Real;
@@ -24,7 +24,7 @@ pub struct Builder<'p, T> {
 }
 
 impl<'p, T: Real> Builder<'p, T> {
-    /// Adds to `parameters`, with first values drawn from `seed`.
+    /// Adds to `parameters`, initialised from `seed`.
     pub fn new(parameters: &'p mut Parameters<T>, seed: u64) -> Self {
         Self {
             parameters,
@@ -33,7 +33,7 @@ impl<'p, T: Real> Builder<'p, T> {
         }
     }
 
-    /// Makes something whose parameter names begin with `name` and a dot.
+    /// Runs `make` in a scope: the names of its parameters begin with `name` and a dot.
     ///
     /// # Errors
     /// Those of `make`.
@@ -49,18 +49,28 @@ impl<'p, T: Real> Builder<'p, T> {
         made
     }
 
-    /// How many numbers are trained so far.
-    pub(crate) fn trained_count(&self) -> usize {
+    /// Number of trained parameters so far.
+    pub fn trained_count(&self) -> usize {
         self.parameters.trained_count()
     }
 
-    /// Name of the scope: that of the layer which is being made.
+    /// Lets weight decay act on these parameters alone, among those added so far.
+    pub fn decay_only(&mut self, ids: &[ParameterId]) {
+        let names: Vec<String> = ids
+            .iter()
+            .map(|&id| self.parameters.get(id).name().to_owned())
+            .collect();
+        self.parameters
+            .set_weight_decay(|name| names.iter().any(|decaying| decaying == name));
+    }
+
+    /// Name of the scope: the full name of the layer that is being made.
     pub fn scope(&self) -> &str {
         &self.scope
     }
 
-    /// Name of something in the scope.
-    pub(crate) fn path(&self, name: &str) -> String {
+    /// Full name of `name` in the scope.
+    pub fn path(&self, name: &str) -> String {
         if self.scope.is_empty() {
             name.into()
         } else {
@@ -68,8 +78,8 @@ impl<'p, T: Real> Builder<'p, T> {
         }
     }
 
-    /// A parameter with independent values, uniform around zero, with the variance that `variance`
-    /// gives for each place.
+    /// A parameter with independent values from a uniform distribution around zero, whose variance `variance`
+    /// gives for each position.
     ///
     /// # Errors
     /// A name that is taken.
@@ -111,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seeds_decide_values_and_variances_hold() {
+    fn seeds_determine_values_and_variances_hold() {
         let make = |seed| {
             let mut parameters = Parameters::<f64>::new();
             let id = Builder::new(&mut parameters, seed)
@@ -134,10 +144,7 @@ mod tests {
         let mut parameters = Parameters::<f32>::new();
         let mut builder = Builder::new(&mut parameters, 1);
         let failed: Result<(), _> = builder.within("a", |_| {
-            Err(NnError::setting(
-                "x",
-                "fails, and the scope ends all the same",
-            ))
+            Err(NnError::setting("x", "it fails, and the scope still ends"))
         });
         assert!(failed.is_err());
         builder

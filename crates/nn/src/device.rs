@@ -1,14 +1,14 @@
-//! Where features live and operators run, and how that is chosen.
+//! Devices: the CPU or an NVIDIA GPU, and how one is selected.
 
 use crate::NnError;
 use gemcnn_kernels::Real;
-use gemcnn_kernels::cuda::{CudaDevice, CudaError, Ready};
+use gemcnn_kernels::cuda::{CudaDevice, CudaError, Event};
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where features live and operators run.
+/// The device that stores features and runs operators.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Device {
     /// Main memory, and the threads of the current rayon pool.
@@ -19,7 +19,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// The first GPU if it works, else the CPU, and one line that says what was chosen and why.
+    /// The first GPU if it works, else the CPU, and one line that names the device and the reason.
     ///
     /// ```
     /// let (device, reason) = gemcnn_nn::Device::auto();
@@ -45,7 +45,7 @@ fn describe(device: &CudaDevice) -> String {
     format!("GPU {ordinal} ({name}, compute capability {major}.{minor}, {gigabytes:.0} GB)")
 }
 
-/// A wish for a device, as it is written on a command line: `auto`, `cpu`, `cuda` or `cuda:N`.
+/// A device selected on a command line: `auto`, `cpu`, `cuda` or `cuda:N`.
 ///
 /// ```
 /// use gemcnn_nn::DeviceChoice;
@@ -60,22 +60,22 @@ pub enum DeviceChoice {
     Auto,
     /// The CPU.
     Cpu,
-    /// The GPU of this number.
+    /// The GPU with this index.
     Cuda(usize),
 }
 
 impl DeviceChoice {
-    /// The device, and one line that says what it is and why.
+    /// The device, and one line that names it and the reason.
     ///
     /// # Errors
-    /// A GPU that was asked for and does not work: what is missing, and how to get it.
+    /// A requested GPU that does not work: what is missing, and how to install it.
     pub fn open(self) -> Result<(Device, String), NnError> {
         match self {
             Self::Auto => Ok(Device::auto()),
-            Self::Cpu => Ok((Device::Cpu, "CPU: as asked".into())),
+            Self::Cpu => Ok((Device::Cpu, "CPU: as requested".into())),
             Self::Cuda(ordinal) => {
                 let device = CudaDevice::new(ordinal)?;
-                let reason = format!("{}: as asked", describe(&device));
+                let reason = format!("{}: as requested", describe(&device));
                 Ok((Device::Cuda(device), reason))
             }
         }
@@ -95,7 +95,7 @@ impl FromStr for DeviceChoice {
         number.map(Self::Cuda).ok_or_else(|| {
             NnError::setting(
                 "device",
-                format!("`{text}` is none of auto, cpu, cuda and cuda:N with the number of a GPU"),
+                format!("`{text}` is not one of auto, cpu, cuda and cuda:N, where N is the index of a GPU"),
             )
         })
     }
@@ -111,20 +111,20 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// Something of `T` as that of f32, which is all that a GPU works in.
+/// A value of precision `T` as one of f32, the only precision on a GPU.
 pub(crate) fn single<S: Any, U: Any>(value: &U) -> Result<&S, NnError> {
     (value as &dyn Any)
         .downcast_ref()
         .ok_or_else(not_single_precision)
 }
 
-/// Numbers as f32.
+/// Values as f32.
 pub(crate) fn single_slice<T: Real>(values: &[T]) -> Result<&[f32], NnError> {
     expect_single::<T>()?;
     Ok(bytemuck::cast_slice(values))
 }
 
-/// Numbers as f32, to be written.
+/// Values as f32, to be written.
 pub(crate) fn single_slice_mut<T: Real>(values: &mut [T]) -> Result<&mut [f32], NnError> {
     expect_single::<T>()?;
     Ok(bytemuck::cast_slice_mut(values))
@@ -141,11 +141,11 @@ pub(crate) fn expect_single<T: Real>() -> Result<(), NnError> {
 fn not_single_precision() -> NnError {
     NnError::setting(
         "device",
-        "a GPU computes in f32 only; make the network in f32, or run on the CPU",
+        "a GPU computes in f32 only; build the model in f32, or run on the CPU",
     )
 }
 
-/// What was sent to a device once, kept for the next time; no part of what it belongs to.
+/// A cached copy of a value on a GPU. It does not take part in comparisons of its owner.
 #[derive(Debug)]
 pub(crate) struct Sent<V> {
     place: Mutex<Option<SentValue<V>>>,
@@ -155,11 +155,11 @@ pub(crate) struct Sent<V> {
 struct SentValue<V> {
     device: CudaDevice,
     value: Arc<V>,
-    /// The end of the copies, if they ran ahead: who uses the value has to wait for it.
-    ready: Option<Arc<Ready>>,
+    /// The end of asynchronous copies, which the first use has to wait for.
+    ready: Option<Arc<Event>>,
 }
 
-// A derived one would ask for values that can be copied.
+// A derived implementation would require `V: Clone`.
 impl<V> Clone for SentValue<V> {
     fn clone(&self) -> Self {
         Self {
@@ -171,7 +171,7 @@ impl<V> Clone for SentValue<V> {
 }
 
 impl<V> Sent<V> {
-    /// Something that is on a device already.
+    /// A value that is on a device already.
     pub fn holding(device: &CudaDevice, value: V) -> Self {
         Self {
             place: Mutex::new(Some(SentValue {
@@ -182,8 +182,8 @@ impl<V> Sent<V> {
         }
     }
 
-    /// What is on the device already, else what `send` sends there. What was sent ahead is waited for, by
-    /// the device, before its first use.
+    /// The value on the device, copied there by `send` if it is not there yet. The device waits for asynchronous
+    /// copies before the first use.
     pub fn to(
         &self,
         device: &CudaDevice,
@@ -203,7 +203,7 @@ impl<V> Sent<V> {
         }
         let value = Arc::new(send()?);
         let ready = match device.is_ahead() {
-            true => Some(Arc::new(device.ready()?)),
+            true => Some(Arc::new(device.event()?)),
             false => None,
         };
         *place = Some(SentValue {
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn choices_are_read_and_written() {
+    fn choices_are_parsed_and_printed() {
         for text in ["auto", "cpu", "cuda:0", "cuda:12"] {
             let choice: DeviceChoice = text.parse().unwrap();
             assert_eq!(choice.to_string(), text);
@@ -262,8 +262,8 @@ mod tests {
             DeviceChoice::Cuda(0)
         );
         for text in ["", "gpu", "CPU", "cuda:", "cuda:-1", "cuda:x"] {
-            let message = text.parse::<DeviceChoice>().unwrap_err().to_string();
-            assert!(message.contains("cuda:N"), "{message}");
+            let error = text.parse::<DeviceChoice>().unwrap_err();
+            assert!(matches!(error, NnError::Setting { .. }), "{error}");
         }
         assert_eq!(DeviceChoice::Cpu.open().unwrap().0, Device::Cpu);
     }
@@ -271,8 +271,7 @@ mod tests {
     #[test]
     fn only_f32_goes_to_a_gpu() {
         assert!(single_slice(&[1.0f32]).is_ok());
-        let message = single_slice(&[1.0f64]).unwrap_err().to_string();
-        assert!(message.contains("f32"), "{message}");
+        assert!(single_slice(&[1.0f64]).is_err());
         assert!(single::<Vec<f32>, _>(&vec![1.0f64]).is_err());
     }
 }

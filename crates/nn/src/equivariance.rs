@@ -1,54 +1,52 @@
-//! The equivariance tester: does a layer or a model commute with what it should commute with?
+//! The equivariance tester: checks that a layer or a model commutes with the symmetries of the data.
 //!
-//! Three kinds of change ([`Symmetry`]) are applied to a mesh and its features, and the output is
-//! compared with the changed output:
+//! One of three transformations ([`Symmetry`]) is applied to a mesh and its features. The output of the transformed
+//! input is compared with the transformed output:
 //!
-//! - other frames: `f_p -> rho(-a_p) f_p` for random angles `a_p`;
-//! - a rigid motion of the mesh in space, geometry computed anew: coefficients stay;
-//! - an isometry of the mesh onto itself, given as a permutation of its vertices: features are
-//!   carried along.
+//! - a gauge transformation, `f_p -> rho(-a_p) f_p` for random angles `a_p`;
+//! - a rigid motion of the mesh in space, after which the geometry is computed again: coefficients do not change;
+//! - an isometry of the mesh onto itself, given as a permutation of its vertices: features move with the vertices.
 
-use crate::NnError;
 use crate::error::check_size;
+use crate::{GraphBatch, Module, NnError, Parameters, Tape, Workspace};
 use gemcnn_kernels::{FeatureType, Real, elementwise};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::f64::consts::TAU;
 
-/// Largest disagreement of angles and relative lengths that a permutation may have and still
-/// count as an isometry.
+/// Largest difference of angles and relative lengths under a permutation that counts as an isometry.
 const ISOMETRY_TOLERANCE: f64 = 1e-6;
 
-/// What is changed.
+/// A transformation of a mesh and its features.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Symmetry {
-    /// The frame of every vertex turns by a random angle.
+    /// The frame of every vertex rotates by a random angle.
     Gauge,
-    /// The mesh is turned and moved in space by random amounts, and its geometry computed anew.
+    /// A random rigid motion of the mesh in space, after which its geometry is computed again.
     Motion,
-    /// Vertex `v` goes to `permutation[v]`, which must be an isometry that keeps orientation.
+    /// Vertex `v` is mapped to `permutation[v]`, an isometry that preserves the orientation.
     Isometry(Vec<u32>),
 }
 
-/// A mesh and the types to test a function on.
+/// A mesh and the feature types that a function is tested with.
 #[derive(Debug, Clone)]
 pub struct Trial<'a> {
     /// The mesh.
     pub mesh: &'a Mesh,
-    /// How its geometry is computed.
+    /// Options of its geometry.
     pub options: &'a GeometryOptions,
     /// Type of the input features, one row for each vertex.
     pub input: &'a FeatureType,
-    /// Type of the output features. One row for each vertex, or any other number of rows of scalars
-    /// that must not change at all.
+    /// Type of the output features: one row for each vertex, or any number of rows of scalars, which must be
+    /// invariant.
     pub output: &'a FeatureType,
     /// Seed of features, angles and motions.
     pub seed: u64,
 }
 
-/// Largest relative error that rounding explains: 1e-12 in f64 and 1e-4 in f32. For motions
-/// and isometries, whose geometry is itself only equal up to rounding, 1e-9 in f64.
+/// Largest relative error due to rounding: 1e-12 in f64 and 1e-4 in f32. It is 1e-9 in f64 for motions and
+/// isometries, where the geometry itself is only equal up to rounding.
 pub fn tolerance<T: Real>(symmetry: &Symmetry) -> f64 {
     match (size_of::<T>(), symmetry) {
         (4, _) => 1e-4,
@@ -57,8 +55,8 @@ pub fn tolerance<T: Real>(symmetry: &Symmetry) -> f64 {
     }
 }
 
-/// Largest difference between the output of the changed input and the changed output, divided by
-/// the largest number in the output.
+/// Largest difference between the output of the transformed input and the transformed output, divided by the
+/// largest absolute value of the output.
 ///
 /// ```
 /// use gemcnn_mesh::{GeometryOptions, shapes};
@@ -67,7 +65,7 @@ pub fn tolerance<T: Real>(symmetry: &Symmetry) -> f64 {
 /// let trial = Trial {
 ///     mesh: &mesh, options: &GeometryOptions::default(), input: &kind, output: &kind, seed: 1,
 /// };
-/// // Doubling commutes with turning frames, squaring components does not.
+/// // Doubling commutes with rotations of the frames, squaring components does not.
 /// let double = |_: &_, x: &[f64]| Ok(x.iter().map(|v| 2.0 * v).collect());
 /// assert!(equivariance_error(&trial, &Symmetry::Gauge, double)? < 1e-12);
 /// let square = |_: &_, x: &[f64]| Ok(x.iter().map(|v| v * v).collect());
@@ -76,7 +74,7 @@ pub fn tolerance<T: Real>(symmetry: &Symmetry) -> f64 {
 /// ```
 ///
 /// # Errors
-/// Errors of the function, an output of the wrong size, or a permutation that is no isometry.
+/// Errors of the function, an output of the wrong size, or a permutation that is not an isometry.
 pub fn equivariance_error<T: Real>(
     trial: &Trial<'_>,
     symmetry: &Symmetry,
@@ -85,12 +83,12 @@ pub fn equivariance_error<T: Real>(
     measure(trial, symmetry, |graph, _, x| apply(graph, x))
 }
 
-/// As [`equivariance_error`], for networks that pool: the hierarchy over the graph is made anew for the
-/// changed graph, by the `ratios`, `radii` and limit of `options`. The choice of coarse vertices does
-/// not follow an isometry of the mesh, so only frames and motions can be expected to give no error.
+/// As [`equivariance_error`], for modules that pool. The hierarchy is computed again for the transformed graph, with
+/// the `ratios`, `radii` and limit of `options`. The choice of coarse vertices is not equivariant to isometries of
+/// the mesh, so only gauge transformations and motions give no error.
 ///
 /// # Errors
-/// As [`equivariance_error`], or a hierarchy that cannot be made.
+/// As [`equivariance_error`], or a hierarchy that cannot be computed.
 pub fn hierarchy_error<T: Real>(
     trial: &Trial<'_>,
     options: &HierarchyOptions,
@@ -140,7 +138,7 @@ fn measure<T: Real>(
     let differences = found.iter().zip(&expected);
     let difference = differences
         .map(|(f, e)| (f.as_f64() - e.as_f64()).abs())
-        // `max` would pass over NaN.
+        // `max` would ignore NaN.
         .fold(0.0, |worst: f64, d| if d <= worst { worst } else { d });
     Ok(if largest > 0.0 {
         difference / largest
@@ -149,14 +147,13 @@ fn measure<T: Real>(
     })
 }
 
-/// Checks the frame and motion equivariance of a function at several seeds.
+/// Checks that a function commutes with gauge transformations and rigid motions, with several seeds.
 ///
-/// A regular nonlinearity with ReLU is only approximately equivariant, the more so the fewer samples it
-/// has: for networks with one use [`assert_gauge_equivariant_within`], or measure with
-/// [`equivariance_error`].
+/// A regular nonlinearity with ReLU is only approximately equivariant, and its error grows as the number of samples
+/// falls: use [`assert_gauge_equivariant_within`] or [`equivariance_error`] for networks with one.
 ///
 /// # Panics
-/// With the error that was found, if it is above the [`tolerance`] of the precision.
+/// If the error is above the [`tolerance`] of the precision; the message states the error.
 pub fn assert_gauge_equivariant<T: Real>(
     trial: &Trial<'_>,
     mut apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
@@ -166,10 +163,10 @@ pub fn assert_gauge_equivariant<T: Real>(
     }
 }
 
-/// As [`assert_gauge_equivariant`], with the largest relative error that is accepted.
+/// As [`assert_gauge_equivariant`], with `most` as the largest accepted relative error.
 ///
 /// # Panics
-/// With the error that was found, if it is above `most`.
+/// If the error is above `most`; the message states the error.
 pub fn assert_gauge_equivariant_within<T: Real>(
     trial: &Trial<'_>,
     most: f64,
@@ -180,10 +177,10 @@ pub fn assert_gauge_equivariant_within<T: Real>(
     }
 }
 
-/// Checks one kind of change.
+/// Checks that a function commutes with one symmetry.
 ///
 /// # Panics
-/// With the error that was found, if it is above the [`tolerance`] of the precision.
+/// If the error is above the [`tolerance`] of the precision; the message states the error.
 pub fn assert_symmetry<T: Real>(
     trial: &Trial<'_>,
     symmetry: &Symmetry,
@@ -207,6 +204,34 @@ fn assert_at_seeds<T: Real>(
     }
 }
 
+/// Checks that a module commutes with gauge transformations and rigid motions, in inference, on one mesh and with
+/// several seeds. The module runs on one graph; use [`hierarchy_error`] for modules that pool.
+///
+/// # Panics
+/// If the error is above the [`tolerance`] of the precision; the message states the error.
+pub fn assert_module_equivariant<T: Real>(
+    module: &dyn Module<T>,
+    parameters: &Parameters<T>,
+    mesh: &Mesh,
+    options: &GeometryOptions,
+) {
+    let trial = Trial {
+        mesh,
+        options,
+        input: module.input(),
+        output: module.output(),
+        seed: 1,
+    };
+    assert_gauge_equivariant(&trial, |graph, x: &[T]| {
+        let batch = GraphBatch::new([graph])?;
+        let mut workspace = Workspace::default();
+        let mut tape = Tape::inference(&mut workspace, parameters);
+        let x = tape.input(module.input().clone(), x)?;
+        let y = module.forward(&mut tape, (&batch).into(), x)?;
+        Ok(y.values()?.into_owned())
+    });
+}
+
 fn assert_error<T: Real>(
     trial: &Trial<'_>,
     symmetry: &Symmetry,
@@ -216,8 +241,8 @@ fn assert_error<T: Real>(
     match equivariance_error(trial, symmetry, apply) {
         Ok(error) => assert!(
             error <= most,
-            "{symmetry:?}, seed {}: relative error {error:.3e} in {}, allowed are {most:.0e} (a regular \
-             nonlinearity is exact only for polynomials with enough samples: with ReLU allow for its error)",
+            "{symmetry:?}, seed {}: relative error {error:.3e} in {}, above {most:.0e} (a regular nonlinearity is \
+             exact only for polynomials with enough samples; with ReLU accept a larger error)",
             trial.seed,
             T::NAME
         ),
@@ -225,14 +250,14 @@ fn assert_error<T: Real>(
     }
 }
 
-/// The changed graph, and how features go there.
+/// The transformed graph, and how features transform.
 struct Change {
     graph: GaugeGraph,
     /// Positions of its vertices.
     points: Vec<DVec3>,
-    /// The features of each vertex turn by this angle.
+    /// Rotation of the features of each vertex.
     angles: Vec<f64>,
-    /// Where each vertex goes.
+    /// Image of each vertex under a permutation.
     target: Option<Vec<u32>>,
 }
 
@@ -247,13 +272,13 @@ impl Change {
         let points = trial.mesh.vertices().to_vec();
         match symmetry {
             Symmetry::Gauge => {
-                let turns: Vec<f64> = (0..vertices)
+                let rotations: Vec<f64> = (0..vertices)
                     .map(|_| TAU * random.random::<f64>())
                     .collect();
                 Ok(Self {
-                    graph: graph.gauge_transform(&turns)?,
+                    graph: graph.gauge_transform(&rotations)?,
                     points,
-                    angles: turns.iter().map(|a| -a).collect(),
+                    angles: rotations.iter().map(|a| -a).collect(),
                     target: None,
                 })
             }
@@ -262,7 +287,7 @@ impl Change {
                 let mut vector = || DVec3::new(draw(), draw(), draw());
                 let (axis, shift) = (vector().normalize_or(DVec3::X), vector());
                 let angle = 3.0 * vector().x;
-                let moved = trial.mesh.map_vertices(|p| turn(p, axis, angle) + shift);
+                let moved = trial.mesh.map_vertices(|p| rotate(p, axis, angle) + shift);
                 let moved = moved.map_err(|e| NnError::setting("motion", e.to_string()))?;
                 Ok(Self {
                     graph: GaugeGraph::new(&moved, trial.options)?,
@@ -283,31 +308,31 @@ impl Change {
         }
     }
 
-    /// The features as the changed graph sees them.
+    /// The transformed features.
     fn carry<T: Real>(&self, kind: &FeatureType, features: &[T]) -> Result<Vec<T>, NnError> {
         let angles: Vec<T> = self.angles.iter().map(|&angle| T::of(angle)).collect();
-        let mut turned = features.to_vec();
-        elementwise::rotate(kind, &angles, features, &mut turned)?;
+        let mut rotated = features.to_vec();
+        elementwise::rotate(kind, &angles, features, &mut rotated)?;
         let Some(target) = &self.target else {
-            return Ok(turned);
+            return Ok(rotated);
         };
         let width = kind.dimension();
-        let mut moved = turned.clone();
+        let mut moved = rotated.clone();
         for (vertex, &to) in target.iter().enumerate() {
             let to = to as usize * width;
-            moved[to..to + width].copy_from_slice(&turned[vertex * width..][..width]);
+            moved[to..to + width].copy_from_slice(&rotated[vertex * width..][..width]);
         }
         Ok(moved)
     }
 }
 
 /// Rodrigues' rotation about a unit axis.
-fn turn(point: DVec3, axis: DVec3, angle: f64) -> DVec3 {
+fn rotate(point: DVec3, axis: DVec3, angle: f64) -> DVec3 {
     let (s, c) = angle.sin_cos();
     c * point + s * axis.cross(point) + (1.0 - c) * axis.dot(point) * axis
 }
 
-/// For every vertex `v` the angle of its carried first axis in the frame of `permutation[v]`.
+/// For every vertex `v` the angle of the image of its first axis in the frame of `permutation[v]`.
 fn frame_changes(graph: &GaugeGraph, permutation: &[u32]) -> Result<Vec<f64>, NnError> {
     let vertices = graph.vertex_count();
     let bad = |problem: String| Err(NnError::setting("isometry", problem));
@@ -327,7 +352,7 @@ fn frame_changes(graph: &GaugeGraph, permutation: &[u32]) -> Result<Vec<f64>, Nn
         let to = permutation[vertex] as usize;
         if graph.row(vertex).len() != graph.row(to).len() {
             return bad(format!(
-                "{vertex} and its image {to} have other numbers of neighbours"
+                "{vertex} and its image {to} have different numbers of neighbours"
             ));
         }
         for (place, edge) in graph.row(vertex).enumerate() {
@@ -355,7 +380,7 @@ fn frame_changes(graph: &GaugeGraph, permutation: &[u32]) -> Result<Vec<f64>, Nn
             let carried = graph.transport()[edge] + angles[vertex] - angles[neighbour];
             if differ(graph.transport()[images[edge]], carried) {
                 return bad(format!(
-                    "transport between {vertex} and {neighbour} is not kept"
+                    "transport between {vertex} and {neighbour} is not preserved"
                 ));
             }
         }
@@ -368,7 +393,7 @@ mod tests {
     use super::*;
     use gemcnn_mesh::shapes;
 
-    /// The mean over neighbours of transported vectors, turned by the neighbour angle: equivariant.
+    /// The sum over neighbours of transported vectors, which is equivariant.
     fn transported_mean(graph: &GaugeGraph, x: &[f64], transport: bool) -> Vec<f64> {
         let mut y = vec![0.0; x.len()];
         for p in 0..graph.vertex_count() {
@@ -388,14 +413,14 @@ mod tests {
     }
 
     /// A rotation of the icosahedron about an axis through its first vertex, as a permutation.
-    fn icosahedron_turn(mesh: &Mesh) -> Vec<u32> {
+    fn icosahedron_rotation(mesh: &Mesh) -> Vec<u32> {
         let axis = mesh.vertices()[0].normalize();
         let place = |p: DVec3| {
             let near = |q: &DVec3| (*q - p).length() < 1e-9;
             mesh.vertices().iter().position(near).unwrap() as u32
         };
-        let turned = |p: &DVec3| place(turn(*p, axis, TAU / 5.0));
-        mesh.vertices().iter().map(turned).collect()
+        let rotated = |p: &DVec3| place(rotate(*p, axis, TAU / 5.0));
+        mesh.vertices().iter().map(rotated).collect()
     }
 
     #[test]
@@ -410,7 +435,7 @@ mod tests {
             output: &kind,
             seed: 3,
         };
-        let isometry = Symmetry::Isometry(icosahedron_turn(&mesh));
+        let isometry = Symmetry::Isometry(icosahedron_rotation(&mesh));
         for symmetry in [Symmetry::Gauge, Symmetry::Motion, isometry] {
             assert_symmetry(&trial, &symmetry, |graph, x: &[f64]| {
                 Ok(transported_mean(graph, x, true))

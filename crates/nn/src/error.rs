@@ -1,82 +1,82 @@
-//! What can go wrong in a network, in the words of its layers.
+//! Errors of this crate.
 
 use gemcnn_kernels::cuda::CudaError;
 use gemcnn_kernels::{FeatureType, KernelError, ParseTypeError};
 use gemcnn_mesh::GeometryError;
 use std::path::PathBuf;
 
-/// Why a network, a tape or a file of weights refuses something.
+/// An error of a model, a tape, a device or an archive.
 #[derive(Debug, thiserror::Error)]
 pub enum NnError {
-    /// Features of another type than a layer was made for.
+    /// Features of a type that does not fit.
     #[error("{what}: expected features of type {expected}, found {found}")]
     Type {
-        /// Which operand of what.
+        /// The operand.
         what: String,
-        /// The type it should have.
+        /// The expected type.
         expected: FeatureType,
-        /// The type it has.
+        /// The type that was found.
         found: FeatureType,
     },
-    /// Another number of rows or numbers than the rest asks for.
+    /// A number of rows or values that does not fit.
     #[error("{what}: expected {expected}, found {found}")]
     Size {
         /// What was counted.
         what: String,
-        /// How many there should be.
+        /// The expected number.
         expected: usize,
-        /// How many there are.
+        /// The number that was found.
         found: usize,
     },
-    /// A network that pools more often than there are coarser graphs.
+    /// A module that needs more levels than there are.
     #[error(
-        "the network pools to {needed} levels, but runs on {found}; \
-         give it a hierarchy of {needed} levels (`HierarchyBatch`)"
+        "the module needs {needed} levels, but there are {found}; \
+         pass a hierarchy of {needed} levels (`HierarchyBatch`)"
     )]
     Levels {
-        /// Levels that the network needs.
+        /// Number of levels that the module needs.
         needed: usize,
-        /// Levels that there are.
+        /// Number of levels that it runs on.
         found: usize,
     },
-    /// A setting that makes no sense.
+    /// A setting that is out of range or does not fit.
     #[error("{what}: {problem}")]
     Setting {
-        /// Layer, optimiser or schedule.
+        /// The setting, or what it belongs to.
         what: String,
-        /// What is wrong with it, and what is allowed.
+        /// The problem, and what is allowed.
         problem: String,
     },
-    /// The same parameter name twice.
-    #[error("there are two parameters with the name `{name}`; give the layers different names")]
+    /// A parameter name that is used twice.
+    #[error("two parameters are named `{name}`; give the layers different names")]
     SameName {
         /// The name.
         name: String,
     },
-    /// A number that is NaN or infinite where training cannot go on.
+    /// A value that is NaN or infinite, so that training cannot continue.
     #[error("{what} is not finite; lower the learning rate or clip gradients")]
     NotFinite {
-        /// What is not finite.
+        /// The value.
         what: String,
     },
     /// An error inside a layer.
     #[error("{layer}: {source}")]
     Layer {
-        /// Name of the layer, with the names of the blocks it is in.
+        /// Full name of the layer, with the names of the enclosing blocks.
         layer: String,
-        /// What went wrong in it.
+        /// The error.
         source: Box<NnError>,
     },
-    /// An operator refused its arguments.
+    /// Arguments that an operator cannot take.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// A GPU that cannot be used, or work on it that failed.
+    /// A GPU that cannot be used, or a failed operation on it.
     #[error(transparent)]
     Cuda(CudaError),
     /// A mesh without usable geometry.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// A text that is no feature type.
+    /// A text that is not a feature type.
     #[error(transparent)]
     ParseType(#[from] ParseTypeError),
     /// A file that cannot be read or written.
@@ -84,33 +84,33 @@ pub enum NnError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// Bytes that are no archive of ours.
-    #[error("{path}: not a file of weights: {problem}")]
+    /// An archive that cannot be read or written.
+    #[error("{path}: not a valid archive: {problem}")]
     Archive {
-        /// The file, or a word for bytes from elsewhere.
+        /// The file, or `bytes`.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// Stored weights that do not fit the network.
-    #[error("the stored weights do not fit:\n  {}", .differences.join("\n  "))]
+    /// Stored parameters that do not fit the model.
+    #[error("the stored parameters do not fit:\n  {}", .differences.join("\n  "))]
     Mismatch {
         /// Everything that differs, one line each.
         differences: Vec<String>,
     },
-    /// Something that only a training tape can do.
+    /// An operation that needs a training tape.
     #[error("{what} needs a tape made by `Tape::training`")]
     NotTraining {
-        /// What was asked for.
+        /// The operation.
         what: &'static str,
     },
 }
 
 impl NnError {
-    /// The same error, with the name of the layer it happened in.
+    /// The same error with the name of the layer it occurred in.
     pub fn in_layer(self, layer: &str) -> Self {
         Self::Layer {
             layer: layer.into(),
@@ -118,8 +118,8 @@ impl NnError {
         }
     }
 
-    /// A setting that makes no sense.
-    pub(crate) fn setting(what: impl Into<String>, problem: impl Into<String>) -> Self {
+    /// An [`NnError::Setting`].
+    pub fn setting(what: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Setting {
             what: what.into(),
             problem: problem.into(),
@@ -139,7 +139,7 @@ pub(crate) fn expect_scalars(what: &str, found: &FeatureType) -> Result<(), NnEr
     }
 }
 
-/// Checks a count.
+/// Fails if two numbers differ.
 pub(crate) fn check_size(
     what: impl Into<String>,
     expected: usize,

@@ -1,20 +1,18 @@
-//! First values of weights: scaled so that features keep their scale from layer to layer. The
-//! reasoning stands in `docs/initialisation.md`.
+//! Initialisation of weights, scaled so that features keep their scale from layer to layer. The derivation is in
+//! `docs/initialisation.md`.
 
-use crate::layers::{GemConvConfig, Nonlinearity, Regular};
-use gemcnn_kernels::norm_gate::{self, GatedNonlinearity, NormNonlinearity, rotating_irreps};
-use gemcnn_kernels::regular::{self, Plan};
+use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_kernels::{Aggregation, FeatureType, KernelError, irrep_dimension};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::f64::consts::TAU;
 
-/// Share of the vertex's own term in the mean square of the output, where there is one.
+/// Share of the self term in the mean square of the output, where there is one.
 const SELF_SHARE: f64 = 0.5;
 /// Mean over the distance of the sum of squares of the radial hat functions.
 const RADIAL_MOMENT: f64 = 2.0 / 3.0;
-/// Rows drawn to find the moment of a nonlinearity.
-const DRAWS: usize = 2048;
+/// Number of random rows that the moments of a nonlinearity are estimated from.
+pub(crate) const DRAWS: usize = 2048;
 
 /// Square of the factor of the sum over neighbours.
 pub(crate) fn squared_scale(aggregation: Aggregation, degree: f64) -> f64 {
@@ -25,7 +23,7 @@ pub(crate) fn squared_scale(aggregation: Aggregation, degree: f64) -> f64 {
     }
 }
 
-/// Variances of the first weights of a convolution.
+/// Variances of the initial weights of a convolution.
 pub(crate) struct ConvVariances {
     /// By output component.
     neighbour: Vec<f64>,
@@ -46,11 +44,15 @@ impl ConvVariances {
     }
 }
 
-/// Half of an output's mean square comes from the vertex itself, where it can, the rest from the
+/// Half of the mean square of an output comes from the self term, where there is one, and the rest from the
 /// neighbours.
-pub(crate) fn conv_variances(config: &GemConvConfig) -> ConvVariances {
-    let moment = |order: usize| config.input_moments.get(order).copied().unwrap_or(1.0);
-    let degree = config.degree.max(1.0);
+pub(crate) fn conv_variances(
+    config: &GaugeConv,
+    degree: f64,
+    input_moments: &[f64],
+) -> ConvVariances {
+    let moment = |order: usize| input_moments.get(order).copied().unwrap_or(1.0);
+    let degree = degree.max(1.0);
     let rings = if config.rings > 1 { RADIAL_MOMENT } else { 1.0 };
     let scale = squared_scale(config.aggregation, degree) * rings;
     let power = |(order, channels): (usize, usize)| {
@@ -85,7 +87,7 @@ pub(crate) fn conv_variances(config: &GemConvConfig) -> ConvVariances {
     }
 }
 
-/// For each weight of an equivariant linear map the number of inputs that reach the same output.
+/// Fan-in of each weight of an equivariant linear map: the number of inputs of its output.
 pub(crate) fn self_fans(input: &FeatureType, output: &FeatureType) -> Vec<f64> {
     let fans = input.orders().flat_map(|(order, channels)| {
         let fan = channels * irrep_dimension(order);
@@ -96,8 +98,9 @@ pub(crate) fn self_fans(input: &FeatureType, output: &FeatureType) -> Vec<f64> {
 }
 
 /// Mean square of an output component of each order, for independent normal input of standard deviation
-/// `scale`, by drawing; all 1 for settings that the operator refuses, as the layer itself will.
-fn drawn_moments(
+/// `scale`, estimated from random rows. All 1 for settings that the operator refuses; the layer then refuses them
+/// too.
+pub(crate) fn drawn_moments(
     [input, output]: [&FeatureType; 2],
     scale: f64,
     apply: impl FnOnce(&[f64], &mut [f64]) -> Result<(), KernelError>,
@@ -123,47 +126,4 @@ fn drawn_moments(
         y.chunks_exact(width).map(block).sum::<f64>() / count
     };
     (0..=output.highest_order()).map(moment).collect()
-}
-
-impl Regular {
-    /// Mean square of an output component of each order, for independent standard normal input of a
-    /// type, by drawing. With batch normalisation the input is first scaled to samples of variance 1.
-    pub fn moments(&self, kind: &FeatureType) -> Vec<f64> {
-        let band_limit = kind.highest_order();
-        let single = FeatureType::uniform(1, band_limit);
-        let config = regular::Regular::new(single.clone(), self.samples, self.activation.clone());
-        let scale = match self.batch_norm {
-            true => (1.0 + band_limit as f64).sqrt().recip(),
-            false => 1.0,
-        };
-        drawn_moments([&single, &single], scale, |x, y| {
-            regular::forward(&Plan::new(&config)?, DRAWS, x, y)
-        })
-    }
-}
-
-impl Nonlinearity {
-    /// As [`Regular::moments`], of features of type `output`.
-    pub fn moments(&self, output: &FeatureType) -> Vec<f64> {
-        // One channel of each order that occurs tells those of the others.
-        let present: Vec<usize> = output.multiplicities().iter().map(|&m| m.min(1)).collect();
-        let single = FeatureType::new(&present);
-        let types = [&self.input(&single), &single];
-        match self {
-            Self::None => Vec::new(),
-            Self::Regular(regular) => regular.moments(output),
-            Self::Norm { activation, .. } => drawn_moments(types, 1.0, |x, y| {
-                let config = NormNonlinearity::new(single.clone(), activation.clone());
-                let bias = vec![0.0; rotating_irreps(&single)];
-                norm_gate::norm_forward(&config, DRAWS, x, &bias, y)
-            }),
-            Self::Gated { activation, .. } => drawn_moments(types, 1.0, |x, y| {
-                let config = GatedNonlinearity {
-                    output: single.clone(),
-                    activation: activation.clone(),
-                };
-                norm_gate::gated_forward(&config, DRAWS, x, y)
-            }),
-        }
-    }
 }

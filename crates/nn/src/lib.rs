@@ -1,31 +1,38 @@
-//! Gauge equivariant networks on meshes: tape, layers, optimisers, checkpoints and the
-//! equivariance tester.
+//! Gauge equivariant networks on meshes: tape and operators, modules and layers, optimisers, checkpoints
+//! and the equivariance tester.
+//!
+//! Everything is open: an [`Operator`] is a differentiable function for [`Tape::apply`], a [`Module`] is a
+//! layer or a model for training and testing. `docs/extending.md` walks through both.
 
 mod archive;
+mod basis_batch;
 mod batch;
 mod builder;
 mod device;
-mod device_parameters;
 pub mod equivariance;
 mod error;
+mod incidence_batch;
 mod initialisation;
-pub mod kernel_basis;
 pub mod layers;
+mod loss;
+mod module;
 mod network;
+mod operator;
+pub mod operators;
 mod optimiser;
 mod parameters;
 mod pool;
-pub mod published;
 mod schedule;
 mod stepper;
 mod storage;
 mod tape;
-mod text;
 mod training_batch;
+mod var;
 mod workspace;
 
 pub use archive::Archive;
-pub use batch::{GraphBatch, HierarchyBatch, Levels};
+pub use basis_batch::{BasisBatch, BasisOn, BasisParts};
+pub use batch::{ClusterBatch, ClustersOn, GraphBatch, GraphOn, HierarchyBatch, Levels};
 pub use builder::Builder;
 pub use device::{Device, DeviceChoice};
 pub use error::NnError;
@@ -34,22 +41,30 @@ pub use gemcnn_kernels::classifier::Rows;
 pub use gemcnn_kernels::cross_entropy::{IGNORE, Score, Targets};
 pub use gemcnn_kernels::cuda::{CudaDevice, CudaError, MemoryUse, ProductMode};
 pub use gemcnn_kernels::dropout::DropoutUnit;
+pub use gemcnn_kernels::edges::{EdgeFrame, Reduce};
 pub use gemcnn_kernels::elementwise::Slice;
+pub use gemcnn_kernels::incidence::{IncidenceArrays, IncidenceParts};
+pub use gemcnn_kernels::irrep::Grouping;
 pub use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts};
 pub use gemcnn_kernels::random::Stream;
 pub use gemcnn_kernels::regression::Penalty;
 pub use gemcnn_kernels::{
     Activation, Aggregation, FeatureType, KernelError, ParseTypeError, Real, irrep_dimension,
 };
-pub use layers::ConvConfig;
-pub use network::{LayerConfig, Network, NetworkConfig, WeightDecay};
+pub use incidence_batch::{IncidenceBatch, IncidenceOn};
+pub use loss::{Loss, LossOperator, LossValue};
+pub use module::{Head, Module, Part};
+pub use network::{LayerConfig, Network, NetworkConfig, Stage, WeightDecay};
+pub use operator::{Context, Operator, RandomStream};
 pub use optimiser::{Method, Optimiser};
 pub use parameters::{Parameter, ParameterId, Parameters, Role};
 pub use pool::{Buffer, Pool, PoolUsage};
 pub use schedule::{Plateau, Schedule};
 pub use stepper::{StepSettings, Stepper};
-pub use tape::{ConvWeights, LinearWeights, Loss, NormWeights, Tape, Var};
-pub use training_batch::{BatchTarget, TrainingBatch};
+pub use storage::Storage;
+pub use tape::Tape;
+pub use training_batch::{Objective, Target, TrainingBatch};
+pub use var::Var;
 pub use workspace::Workspace;
 
 /// Runs the code of the page on networks.

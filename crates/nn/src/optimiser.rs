@@ -1,8 +1,8 @@
-//! Optimisers: gradients in, better parameters out.
+//! Optimisers: SGD, Adam and AdamW.
 //!
-//! With gradient `g`, parameter `w`, learning rate `r` and weight decay `d` (where
-//! [`Parameter::decays`](crate::Parameter::decays) says so; by default on weights, not on biases or
-//! scales of normalisations):
+//! The update of a parameter `w` with gradient `g`, learning rate `r` and weight decay `d`. Weight decay is zero
+//! for parameters that do not decay ([`Parameter::decays`](crate::Parameter::decays)): by default biases, and
+//! scales and shifts of normalisations.
 //!
 //! | method | step |
 //! | --- | --- |
@@ -22,40 +22,40 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Numbers updated by one task.
+/// Number of values that one task updates.
 const BLOCK: usize = 1 << 14;
 
-/// The rule by which parameters change, with its settings.
+/// The update rule of an optimiser, with its settings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     /// Stochastic gradient descent.
     Sgd {
-        /// How much of the last step is kept, in [0, 1).
+        /// Momentum coefficient, in [0, 1).
         momentum: f64,
-        /// Strength of the pull towards zero.
+        /// Weight decay coefficient, at least 0.
         weight_decay: f64,
     },
-    /// Adam; weight decay is part of the gradient.
+    /// Adam; weight decay is added to the gradient.
     Adam {
-        /// Memory of the mean gradient, in [0, 1).
+        /// Decay rate of the first moment, in [0, 1).
         beta1: f64,
-        /// Memory of the mean squared gradient, in [0, 1).
+        /// Decay rate of the second moment, in [0, 1).
         beta2: f64,
-        /// Keeps the quotient finite.
+        /// Added to the denominator for numerical stability; positive.
         epsilon: f64,
-        /// Strength of the pull towards zero.
+        /// Weight decay coefficient, at least 0.
         weight_decay: f64,
     },
-    /// Adam with weight decay apart from the gradient.
+    /// Adam with decoupled weight decay.
     AdamW {
-        /// Memory of the mean gradient, in [0, 1).
+        /// Decay rate of the first moment, in [0, 1).
         beta1: f64,
-        /// Memory of the mean squared gradient, in [0, 1).
+        /// Decay rate of the second moment, in [0, 1).
         beta2: f64,
-        /// Keeps the quotient finite.
+        /// Added to the denominator for numerical stability; positive.
         epsilon: f64,
-        /// Strength of the pull towards zero.
+        /// Weight decay coefficient, at least 0.
         weight_decay: f64,
     },
 }
@@ -89,14 +89,14 @@ impl Method {
         }
     }
 
-    /// Looks for settings that make no sense.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// The first of them, with what is allowed.
+    /// The first setting that is out of range, and its range.
     pub fn check(&self) -> Result<(), NnError> {
         let bad = |problem: &str| Err(NnError::setting("optimiser", problem));
-        let memory = |value: f64| (0.0..1.0).contains(&value);
-        let (memories, epsilon, decay) = match *self {
+        let in_range = |value: f64| (0.0..1.0).contains(&value);
+        let (rates, epsilon, decay) = match *self {
             Self::Sgd {
                 momentum,
                 weight_decay,
@@ -114,7 +114,7 @@ impl Method {
                 weight_decay,
             } => ([beta1, beta2], epsilon, weight_decay),
         };
-        if !memories.into_iter().all(memory) {
+        if !rates.into_iter().all(in_range) {
             return bad("momentum and beta must be at least 0 and below 1");
         }
         if !(epsilon > 0.0 && epsilon.is_finite()) {
@@ -162,7 +162,7 @@ impl Method {
     }
 }
 
-/// A method with its memory of the steps so far.
+/// An update rule and its state: the number of steps and the moments of each parameter.
 ///
 /// ```
 /// use gemcnn_nn::{Method, Optimiser, Parameters, Role};
@@ -182,11 +182,11 @@ impl Method {
 pub struct Optimiser<T> {
     method: Method,
     steps: u64,
-    /// Mean gradient (or momentum) of each parameter; empty for statistics.
+    /// First moment (Adam) or momentum (SGD) of each parameter; empty for statistics.
     first: Vec<Vec<T>>,
-    /// Mean squared gradient of each parameter; empty for statistics and for SGD.
+    /// Second moment of each parameter; empty for statistics and for SGD.
     second: Vec<Vec<T>>,
-    /// The moments while the parameters are on a GPU; those above then wait.
+    /// The moments while the parameters are on a GPU; those above are then out of date.
     on_device: Option<DeviceMoments>,
 }
 
@@ -195,12 +195,12 @@ pub struct Optimiser<T> {
 struct DeviceMoments {
     device: CudaDevice,
     lengths: Vec<usize>,
-    /// An error is one of copying, met by whoever uses the copy.
+    /// An error of a clone, reported when the clone is used.
     optimiser: Result<DeviceOptimiser, CudaError>,
 }
 
 impl DeviceMoments {
-    /// First and second moments, after all work before.
+    /// First and second moments, after all queued work.
     fn read(&self) -> Result<[Vec<f32>; 2], CudaError> {
         let moments = self.optimiser.as_ref().map_err(Clone::clone)?.moments();
         let read = |moment| {
@@ -231,7 +231,7 @@ impl Clone for DeviceMoments {
     }
 }
 
-/// Copies one long run of numbers to the entries that it is made of.
+/// Splits concatenated values into entries.
 fn distribute<T: Real>(numbers: &[f32], entries: &mut [Vec<T>]) -> Result<(), NnError> {
     let mut rest = numbers;
     for entry in entries {
@@ -243,7 +243,7 @@ fn distribute<T: Real>(numbers: &[f32], entries: &mut [Vec<T>]) -> Result<(), Nn
 }
 
 impl<T: Real> Optimiser<T> {
-    /// No step made yet.
+    /// An optimiser before its first step.
     ///
     /// # Errors
     /// A setting out of range.
@@ -265,17 +265,17 @@ impl<T: Real> Optimiser<T> {
         })
     }
 
-    /// The rule and its settings.
+    /// The update rule.
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// How many steps it has made.
+    /// Number of steps so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Changes all trained parameters by their gradients, where the parameters are.
+    /// Updates all trained parameters from their gradients, on the device of the parameters.
     ///
     /// # Errors
     /// Parameters other than those it was made for, a learning rate that is negative or not finite, or
@@ -349,7 +349,7 @@ impl<T: Real> Optimiser<T> {
         Ok(())
     }
 
-    /// Sends what [`run_on_device`](Self::run_on_device) works with; the parameters are on a GPU.
+    /// Copies to the GPU what [`run_on_device`](Self::run_on_device) reads. The parameters are on a GPU.
     pub(crate) fn prepare_on_device(
         &mut self,
         parameters: &mut Parameters<T>,
@@ -389,7 +389,7 @@ impl<T: Real> Optimiser<T> {
         Ok(())
     }
 
-    /// The step that was prepared.
+    /// Runs the prepared step on the GPU.
     pub(crate) fn run_on_device(&mut self) -> Result<(), NnError> {
         if let Some(moments) = &mut self.on_device {
             let optimiser = moments.optimiser.as_mut().map_err(|error| error.clone())?;
@@ -399,15 +399,15 @@ impl<T: Real> Optimiser<T> {
         Ok(())
     }
 
-    /// Counts a step that was replayed.
+    /// Counts a step that a CUDA graph has run.
     pub(crate) fn count_step(&mut self) {
         self.steps += 1;
     }
 
-    /// Where its memory lies on a GPU.
+    /// Address of the moments on a GPU.
     pub(crate) fn place(&self) -> Option<u64> {
         let moments = self.on_device.as_ref()?.optimiser.as_ref().ok()?.moments();
-        Some(moments[0].place())
+        Some(moments[0].address())
     }
 
     /// The moments on a GPU.
@@ -429,7 +429,7 @@ impl<T: Real> Optimiser<T> {
         })
     }
 
-    /// Brings the moments back from a GPU.
+    /// Copies the moments back from a GPU.
     fn move_to_host(&mut self) -> Result<(), NnError> {
         if let Some(moments) = &self.on_device {
             let [first, second] = moments.read()?;
@@ -440,7 +440,7 @@ impl<T: Real> Optimiser<T> {
         Ok(())
     }
 
-    /// Puts the memory into an archive, under `group`.
+    /// Stores rule and state in an archive under `group`.
     ///
     /// # Errors
     /// Parameters other than those it was made for.
@@ -467,7 +467,7 @@ impl<T: Real> Optimiser<T> {
         Ok(())
     }
 
-    /// Takes the memory back from an archive, for the same parameters.
+    /// Loads rule and state for the same parameters.
     ///
     /// # Errors
     /// Everything that is missing or of another shape, at once.
@@ -501,17 +501,17 @@ fn sgd<T: Real>(
     gradient: &[T],
     momentum: &mut [T],
     rate: f64,
-    memory: f64,
+    coefficient: f64,
     decay: f64,
 ) {
-    let (rate, memory, decay) = (T::of(rate), T::of(memory), T::of(decay));
+    let (rate, coefficient, decay) = (T::of(rate), T::of(coefficient), T::of(decay));
     value
         .par_chunks_mut(BLOCK)
         .zip(gradient.par_chunks(BLOCK))
         .zip(momentum.par_chunks_mut(BLOCK))
         .for_each(|((value, gradient), momentum)| {
             for ((w, &g), m) in value.iter_mut().zip(gradient).zip(momentum) {
-                *m = memory * *m + (g + decay * *w);
+                *m = coefficient * *m + (g + decay * *w);
                 *w -= rate * *m;
             }
         });
@@ -520,7 +520,7 @@ fn sgd<T: Real>(
 struct AdamStep<T> {
     beta: [T; 2],
     rest: [T; 2],
-    /// Learning rate with the correction of the first moment.
+    /// Learning rate with the bias correction of the first moment.
     rate: T,
     second_scale: T,
     epsilon: T,
@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn weight_decay_acts_on_weights_alone_and_apart_in_adam_w() {
+    fn weight_decay_acts_on_weights_alone_and_is_decoupled_in_adam_w() {
         let (beta1, beta2, epsilon, weight_decay) = (0.9, 0.999, 1e-15, 0.5);
         // The first Adam step is the rate times the sign of the gradient, whatever its size.
         let adam = Method::Adam {
@@ -646,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn every_method_finds_the_bottom_of_a_quadratic() {
+    fn every_method_minimises_a_quadratic() {
         for (method, rate) in [
             (Method::sgd(0.0), 0.05),
             (Method::sgd(0.9), 0.01),
@@ -673,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_optimiser_goes_on_to_the_bit() {
+    fn a_restored_optimiser_continues_bitwise() {
         for method in [Method::sgd(0.9), Method::adam(), Method::adam_w(0.1)] {
             let (mut parameters, weight, _) = one(1.0);
             let mut optimiser = Optimiser::new(method, &parameters).unwrap();
@@ -702,7 +702,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_settings_and_foreign_parameters_are_refused() {
+    fn settings_out_of_range_and_other_parameters_are_refused() {
         let (mut parameters, ..) = one(1.0);
         assert!(Optimiser::new(Method::sgd(1.0), &parameters).is_err());
         assert!(Optimiser::new(Method::adam_w(-1.0), &parameters).is_err());

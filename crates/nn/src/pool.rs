@@ -1,16 +1,15 @@
-//! Memory that is used again: buffers return to their pool when they are dropped.
+//! A pool of buffers in main memory: buffers return to it when they are dropped.
 //!
-//! A training step asks for the same buffers as the step before, so after the first step the pool
-//! serves every request from what it holds. Meshes of other sizes are served by a buffer that is at
-//! most a quarter too large, else by a new one; what the pool holds stays below one and a half times
-//! the most that was ever in use at once.
+//! A training step requests the same buffers as the previous step, so after the first step the pool serves every
+//! request from idle buffers. A request is served by an idle buffer that is at most a quarter too large, else by a
+//! new allocation. The pool holds at most one and a half times the largest number of bytes ever in use at once.
 
 use gemcnn_kernels::Real;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A source of buffers in main memory; clones share it.
+/// A pool of buffers in main memory. Clones share the same buffers.
 ///
 /// ```
 /// use gemcnn_nn::Pool;
@@ -24,28 +23,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Pool<T> {
-    shelves: Arc<Mutex<Shelves<T>>>,
+    store: Arc<Mutex<Store<T>>>,
 }
 
-/// What a pool has handed out and what it holds.
+/// Memory use of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PoolUsage {
-    /// Bytes in buffers that somebody holds now.
+    /// Bytes of buffers in use.
     pub live_bytes: usize,
-    /// The most that `live_bytes` has been since the last [`Pool::reset_peak`].
+    /// Maximum of `live_bytes` since the last [`Pool::reset_peak`].
     pub peak_bytes: usize,
-    /// Bytes in buffers that wait to be used again.
+    /// Bytes of idle buffers.
     pub idle_bytes: usize,
-    /// How often memory was taken from the system.
+    /// Number of allocations.
     pub allocations: usize,
 }
 
 #[derive(Debug)]
-struct Shelves<T> {
+struct Store<T> {
     /// Idle buffers by capacity.
     idle: BTreeMap<usize, Vec<Vec<T>>>,
     usage: PoolUsage,
-    /// The most that was ever live: the measure of how much may be held.
+    /// Maximum of live bytes ever, which bounds the size of the pool.
     highest_live: usize,
 }
 
@@ -53,7 +52,7 @@ impl<T: Real> Pool<T> {
     /// An empty pool.
     pub fn new() -> Self {
         Self {
-            shelves: Arc::new(Mutex::new(Shelves {
+            store: Arc::new(Mutex::new(Store {
                 idle: BTreeMap::new(),
                 usage: PoolUsage::default(),
                 highest_live: 0,
@@ -61,7 +60,7 @@ impl<T: Real> Pool<T> {
         }
     }
 
-    /// A buffer of `length` numbers of unspecified value.
+    /// A buffer of `length` unspecified values.
     pub fn take(&self, length: usize) -> Buffer<T> {
         let mut values = self.lock().take(length);
         values.resize(length, T::zero());
@@ -78,34 +77,34 @@ impl<T: Real> Pool<T> {
         buffer
     }
 
-    /// A buffer that holds a copy of `values`.
+    /// A copy of `values`.
     pub fn copy(&self, values: &[T]) -> Buffer<T> {
         let mut buffer = self.take(values.len());
         buffer.copy_from_slice(values);
         buffer
     }
 
-    /// What is in use, what waits and how often memory was taken from the system.
+    /// Current memory use.
     pub fn usage(&self) -> PoolUsage {
         self.lock().usage
     }
 
-    /// Starts measuring the peak anew from what is in use now.
+    /// Resets the peak to the bytes in use now.
     pub fn reset_peak(&self) {
-        let mut shelves = self.lock();
-        shelves.usage.peak_bytes = shelves.usage.live_bytes;
+        let mut store = self.lock();
+        store.usage.peak_bytes = store.usage.live_bytes;
     }
 
-    /// Gives all waiting buffers back to the system.
+    /// Frees all idle buffers.
     pub fn release_idle(&self) {
-        let mut shelves = self.lock();
-        shelves.idle.clear();
-        shelves.usage.idle_bytes = 0;
+        let mut store = self.lock();
+        store.idle.clear();
+        store.usage.idle_bytes = 0;
     }
 
-    /// A panic elsewhere leaves the shelves sound, so a poisoned lock is taken all the same.
-    fn lock(&self) -> MutexGuard<'_, Shelves<T>> {
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The state is consistent after a panic of another thread, so a poisoned lock is ignored.
+    fn lock(&self) -> MutexGuard<'_, Store<T>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -119,7 +118,7 @@ fn bytes_of<T>(values: &Vec<T>) -> usize {
     values.capacity() * size_of::<T>()
 }
 
-impl<T> Shelves<T> {
+impl<T> Store<T> {
     fn take(&mut self, length: usize) -> Vec<T> {
         let fitting = self.idle.range(length..=length + length / 4).next();
         let values = match fitting.map(|(&capacity, _)| capacity) {
@@ -137,18 +136,18 @@ impl<T> Shelves<T> {
     }
 
     fn take_idle(&mut self, capacity: usize) -> Vec<T> {
-        let Some(shelf) = self.idle.get_mut(&capacity) else {
+        let Some(idle) = self.idle.get_mut(&capacity) else {
             return Vec::new();
         };
-        let values = shelf.pop().unwrap_or_default();
-        if shelf.is_empty() {
+        let values = idle.pop().unwrap_or_default();
+        if idle.is_empty() {
             self.idle.remove(&capacity);
         }
         self.usage.idle_bytes -= bytes_of(&values);
         values
     }
 
-    /// Drops idle buffers, the largest first, while a new one would let the pool grow too large.
+    /// Frees idle buffers, the largest first, until a new one of `bytes` fits into the bound.
     fn make_room(&mut self, bytes: usize) {
         let most = self.highest_live.max(self.usage.live_bytes + bytes);
         while self.usage.live_bytes + self.usage.idle_bytes + bytes > most + most / 2
@@ -168,7 +167,7 @@ impl<T> Shelves<T> {
     }
 }
 
-/// Numbers in main memory, which return to their pool when dropped.
+/// A buffer in main memory, which returns to its pool when dropped.
 #[derive(Debug)]
 pub struct Buffer<T: Real> {
     values: Vec<T>,
@@ -201,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_requests_again_allocate_nothing() {
+    fn repeated_requests_allocate_nothing() {
         let pool = Pool::<f32>::new();
         let step = || {
             let (a, b) = (pool.take(1000), pool.take(1000));
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn changing_sizes_do_not_pile_up() {
+    fn changing_sizes_do_not_accumulate() {
         let pool = Pool::<f64>::new();
         for round in 0..100 {
             let length = 1000 + 37 * ((round * 71) % 100);
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_much_larger_idle_buffer_is_left_alone() {
+    fn a_much_larger_idle_buffer_is_not_used() {
         let pool = Pool::<f32>::new();
         drop(pool.take(1000));
         let small = pool.take(10);

@@ -4,7 +4,8 @@ use crate::NnError;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
-/// A factor for every step, counted from 0. Past its last step a schedule keeps its last factor.
+/// A learning-rate schedule: a factor for every step, counted from 0. After its last step the factor stays
+/// constant.
 ///
 /// ```
 /// use gemcnn_nn::Schedule;
@@ -21,18 +22,18 @@ use std::f64::consts::PI;
 pub enum Schedule {
     /// Always 1.
     Constant,
-    /// Half a cosine from 1 down to `last`.
+    /// Half a cosine period from 1 to `last`.
     Cosine {
         /// Steps until the last factor.
         steps: u64,
         /// The last factor.
         last: f64,
     },
-    /// Half a cosine up from `first` to 1, then half a cosine down to `last`.
+    /// Half a cosine period from `first` to 1, then half a period from 1 to `last`.
     OneCycle {
-        /// Steps in all.
+        /// Total number of steps.
         steps: u64,
-        /// Share of the steps that go up, in [0, 1].
+        /// Fraction of the steps in which the factor rises, in [0, 1].
         rise: f64,
         /// The first factor.
         first: f64,
@@ -43,20 +44,20 @@ pub enum Schedule {
     Step {
         /// Steps between changes.
         every: u64,
-        /// What each change multiplies by.
+        /// Factor of each change.
         factor: f64,
     },
-    /// `1/steps, 2/steps, ...` up to 1, then another schedule from its beginning.
+    /// Linear warm-up `1/steps, 2/steps, ..., 1`, followed by another schedule.
     WarmUp {
-        /// Steps until the other schedule begins.
+        /// Length of the warm-up.
         steps: u64,
-        /// What follows.
+        /// The schedule that follows, from its step 0.
         then: Box<Schedule>,
     },
 }
 
 impl Schedule {
-    /// The factor in a step.
+    /// The factor of a step.
     pub fn factor(&self, step: u64) -> f64 {
         match self {
             Self::Constant => 1.0,
@@ -92,7 +93,7 @@ impl Schedule {
     }
 }
 
-/// From `start` at `done = 0` to `end` at `done = 1`.
+/// Half a cosine period from `start` at `done = 0` to `end` at `done = 1`.
 fn cosine(start: f64, end: f64, done: f64) -> f64 {
     end + (start - end) * 0.5 * (1.0 + (PI * done).cos())
 }
@@ -105,7 +106,7 @@ fn share(step: u64, steps: u64) -> f64 {
     }
 }
 
-/// A factor that shrinks whenever a metric that should fall has not fallen for a while.
+/// A learning-rate factor that is reduced when a metric has stopped decreasing.
 ///
 /// ```
 /// use gemcnn_nn::Plateau;
@@ -116,11 +117,11 @@ fn share(step: u64, steps: u64) -> f64 {
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plateau {
-    /// What the factor is multiplied by on a plateau.
+    /// Multiplier of the factor on a plateau.
     decrease: f64,
-    /// Observations without progress that are borne before the factor shrinks.
+    /// Number of observations without progress before the factor is reduced.
     patience: u32,
-    /// Progress is a value below `best * (1 - threshold)` (`best - threshold |best|`).
+    /// Progress is a value below `best - threshold |best|`.
     threshold: f64,
     best: Option<f64>,
     waited: u32,
@@ -128,10 +129,10 @@ pub struct Plateau {
 }
 
 impl Plateau {
-    /// Nothing observed yet: the factor is 1.
+    /// A plateau before its first observation, with the factor 1.
     ///
     /// # Errors
-    /// A decrease outside of (0, 1), or a threshold below 0 or not below 1.
+    /// A decrease outside (0, 1), or a threshold outside [0, 1).
     pub fn new(decrease: f64, patience: u32, threshold: f64) -> Result<Self, NnError> {
         if !(decrease > 0.0 && decrease < 1.0) {
             return Err(NnError::setting(
@@ -155,7 +156,7 @@ impl Plateau {
         })
     }
 
-    /// Halves after 10 observations without progress of one part in ten thousand.
+    /// Halves the factor after 10 observations without progress, with the threshold 1e-4.
     pub fn halving() -> Self {
         Self {
             decrease: 0.5,
@@ -167,8 +168,7 @@ impl Plateau {
         }
     }
 
-    /// Takes in one value of the metric (a loss that is not a number counts as no progress) and
-    /// returns the factor that now holds.
+    /// Observes one value of the metric and returns the current factor. NaN counts as no progress.
     pub fn observe(&mut self, metric: f64) -> f64 {
         let progress = match self.best {
             None => !metric.is_nan(),
@@ -187,7 +187,7 @@ impl Plateau {
         self.factor
     }
 
-    /// The factor that holds.
+    /// The current factor.
     pub fn factor(&self) -> f64 {
         self.factor
     }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn plateau_waits_for_its_patience_and_asks_for_real_progress() {
+    fn plateau_waits_for_its_patience_and_requires_the_threshold() {
         let mut plateau = Plateau::new(0.5, 2, 0.1).unwrap();
         let found: Vec<f64> = [10.0, 9.5, 9.2, 9.1, 8.0, f64::NAN, 7.9, 7.8, 7.0]
             .into_iter()

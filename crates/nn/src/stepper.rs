@@ -1,43 +1,43 @@
-//! Training steps: forward, backward and the optimiser's step, recorded on a GPU where shapes repeat.
+//! Training steps: forward, backward and the optimiser's step, captured as a CUDA graph where shapes repeat.
 //!
-//! A step of a small batch is hundreds of short kernels, and queueing them takes longer than running them.
-//! So the second step of a shape is recorded, with a place of its own for graph, features and targets, and
-//! every later batch of that shape is copied to this place and the recording replayed with one call. The
-//! numbers are those of plain steps, bit for bit.
+//! A step on a small batch is hundreds of short kernels, and launching them one by one takes longer than running
+//! them. So the second step of a shape is captured as a CUDA graph, with its own buffers for graphs, features and
+//! targets. Every later batch of that shape is copied to these buffers, and the CUDA graph is launched with one
+//! call. The results are bitwise equal to those of plain steps.
 
 use crate::training_batch::BatchShape;
 use crate::{
-    Device, GraphBatch, Loss, Network, NnError, Optimiser, Parameters, Tape, TrainingBatch,
+    Device, HierarchyBatch, Loss, Module, NnError, Optimiser, Parameters, Tape, TrainingBatch,
     Workspace,
 };
 use gemcnn_kernels::Real;
-use gemcnn_kernels::cuda::{CudaDevice, CudaError, ProductMode, Recording};
+use gemcnn_kernels::cuda::{CudaDevice, CudaError, CudaGraph, ProductMode};
 use gemcnn_kernels::random::Stream;
 use std::sync::Arc;
 
-/// What changes from step to step, and what does not.
+/// Settings of a training step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepSettings {
     /// Learning rate of this step.
     pub rate: f64,
-    /// Random numbers of this step.
+    /// Random number stream of this step.
     pub randomness: Stream,
-    /// Largest norm of all gradients together; none for any.
+    /// Largest norm of all gradients together; `None` for no clipping.
     pub clip: Option<f64>,
 }
 
-/// Makes training steps of one network.
+/// Runs the training steps of one model.
 ///
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
 /// use gemcnn_nn::{
-///     BatchTarget, FeatureType, GraphBatch, Method, Network, Optimiser, StepSettings, Stepper, Stream,
-///     TrainingBatch, Workspace,
+///     FeatureType, GraphBatch, HierarchyBatch, Method, Network, Objective, Optimiser, StepSettings, Stepper,
+///     Stream, Target, TrainingBatch, Workspace,
 /// };
 /// let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
-/// let target = BatchTarget::Classes { classes: 2, labels: vec![0; 12], weights: None };
-/// let graph = GraphBatch::<f32>::new([&graph])?;
-/// let batch = TrainingBatch::new(graph, FeatureType::scalars(1), vec![0.5; 12], target)?;
+/// let objective = Objective::Classes { count: 2, weights: None };
+/// let graphs = HierarchyBatch::from(GraphBatch::<f32>::new([&graph])?);
+/// let batch = TrainingBatch::new(graphs, FeatureType::scalars(1), vec![0.5; 12], objective, Target::Labels(vec![0; 12]))?;
 ///
 /// let (network, mut parameters) =
 ///     Network::builder(FeatureType::scalars(1)).conv(&FeatureType::scalars(2)).init(1)?;
@@ -57,29 +57,30 @@ pub struct StepSettings {
 /// ```
 #[derive(Debug, Default)]
 pub struct Stepper<T: Real> {
-    recorded: Option<RecordedStep<T>>,
-    /// Shape of the last plain step, and how many of them came one after the other.
-    plain: Option<(BatchShape, usize)>,
-    never: bool,
+    captured: Option<CapturedStep<T>>,
+    /// Shape of the last plain step, and the number of consecutive plain steps of that shape.
+    plain: Option<(BatchShape<T>, usize)>,
+    never_captures: bool,
 }
 
-/// Plain steps of one shape before one is recorded, and before one of another shape takes its place.
-const FIRST: usize = 1;
-const AGAIN: usize = 8;
+/// Consecutive plain steps of one shape before a step is captured.
+const BEFORE_FIRST_CAPTURE: usize = 1;
+/// The same while a step of another shape is captured, which is then dropped.
+const BEFORE_NEXT_CAPTURE: usize = 8;
 
-/// A step that can be replayed.
+/// A captured step.
 #[derive(Debug)]
-struct RecordedStep<T: Real> {
-    shape: BatchShape,
+struct CapturedStep<T: Real> {
+    shape: BatchShape<T>,
     places: Places,
-    step: Recording<Loss>,
-    /// Where it reads its batch.
+    step: CudaGraph<Loss>,
+    /// The batch whose buffers it reads.
     batch: TrainingBatch<T>,
-    /// The graph that was copied there last.
-    graph: Arc<GraphBatch<T>>,
+    /// The graphs that were last copied to these buffers.
+    graphs: Arc<HierarchyBatch<T>>,
 }
 
-/// What a recording is bound to beside its batch.
+/// What a captured step is bound to beside its batch: addresses and settings.
 #[derive(Debug, PartialEq)]
 struct Places {
     device: CudaDevice,
@@ -91,69 +92,67 @@ struct Places {
 }
 
 impl<T: Real> Stepper<T> {
-    /// A stepper that records nothing.
+    /// A stepper that captures nothing.
     pub fn plain() -> Self {
         Self {
-            never: true,
+            never_captures: true,
             ..Self::default()
         }
     }
 
-    /// Whether the last steps were replayed.
+    /// True if a step is captured.
     pub fn is_recorded(&self) -> bool {
-        self.recorded.is_some()
+        self.captured.is_some()
     }
 
-    /// One step of gradient descent on a batch, on the device of the workspace. Nothing waits for a GPU; the
-    /// loss says when it is read.
+    /// One training step on a batch, on the device of the workspace. Nothing waits for a GPU until the loss is
+    /// read.
     ///
     /// # Errors
-    /// A batch that does not fit the network, settings out of range, or work on a GPU that failed.
+    /// A batch that does not fit the model, settings out of range, or work on a GPU that failed.
     pub fn step(
         &mut self,
-        network: &Network<T>,
+        module: &dyn Module<T>,
         parameters: &mut Parameters<T>,
         optimiser: &mut Optimiser<T>,
         workspace: &mut Workspace<T>,
         batch: &TrainingBatch<T>,
         settings: StepSettings,
     ) -> Result<Loss, NnError> {
-        let recordable = match (workspace.device(), batch.shape()) {
-            (Device::Cuda(device), Some(shape)) if !self.never => Some((device.clone(), shape)),
+        let capturable = match workspace.device() {
+            Device::Cuda(device) if !self.never_captures && !workspace.has_fixed_data => {
+                Some((device.clone(), batch.shape(workspace.has_edge_rows)))
+            }
             _ => None,
         };
         let mut work = Work {
-            network,
+            module,
             parameters,
             optimiser,
             workspace,
             settings,
         };
-        let Some((device, shape)) = recordable else {
+        let Some((device, shape)) = capturable else {
             return work.plain(batch);
         };
-        if self
-            .recorded
-            .as_ref()
-            .is_some_and(|recorded| recorded.shape == shape)
-        {
+        if (self.captured.as_ref()).is_some_and(|captured| captured.shape == shape) {
             if let Some(loss) = self.replay(&device, &mut work, batch)? {
                 return Ok(loss);
             }
-            self.recorded = None;
+            self.captured = None;
         }
         let seen = match &self.plain {
             Some((last, count)) if *last == shape => *count,
             _ => 0,
         };
-        let enough = if self.recorded.is_some() {
-            AGAIN
+        let enough = if self.captured.is_some() {
+            BEFORE_NEXT_CAPTURE
         } else {
-            FIRST
+            BEFORE_FIRST_CAPTURE
         };
         if seen >= enough {
-            match self.record(&device, &mut work, batch, shape.clone()) {
-                Err(NnError::Cuda(CudaError::Recording { .. })) => self.never = true,
+            match self.capture(&device, &mut work, batch, shape.clone()) {
+                Err(NnError::Cuda(CudaError::Capture { .. })) => self.never_captures = true,
                 other => return other,
             }
         }
@@ -161,65 +160,62 @@ impl<T: Real> Stepper<T> {
         work.plain(batch)
     }
 
-    /// Replays the recorded step on another batch; none if it is bound to something that is no more.
+    /// Runs the captured step on another batch; `None` if something that it is bound to has changed.
     fn replay(
         &mut self,
         device: &CudaDevice,
         work: &mut Work<'_, T>,
         batch: &TrainingBatch<T>,
     ) -> Result<Option<Loss>, NnError> {
-        let Some(recorded) = &mut self.recorded else {
+        let Some(captured) = &mut self.captured else {
             return Ok(None);
         };
-        if work.places(device)? != recorded.places {
+        if work.places(device)? != captured.places {
             return Ok(None);
         }
-        let Some(graph) = batch.graph() else {
+        let (place, graphs) = (captured.batch.graphs(), batch.graphs());
+        if !place.can_hold(device, graphs)? {
             return Ok(None);
-        };
-        recorded.batch.overwrite_rows(device, batch)?;
-        if !Arc::ptr_eq(graph, &recorded.graph) {
-            recorded.batch.overwrite_graph(device, graph)?;
-            recorded.graph = Arc::clone(graph);
+        }
+        captured.batch.overwrite_rows(device, batch)?;
+        if !Arc::ptr_eq(graphs, &captured.graphs) {
+            place.overwrite(device, graphs)?;
+            captured.graphs = Arc::clone(graphs);
         }
         work.prepare(device)?;
-        recorded.step.replay()?;
+        captured.step.replay()?;
         work.optimiser.count_step();
-        Ok(Some(recorded.step.output().detached()?))
+        Ok(Some(captured.step.output().detached()?))
     }
 
-    /// Records a step on a batch and makes it.
-    fn record(
+    /// Captures a step on a batch and runs it.
+    fn capture(
         &mut self,
         device: &CudaDevice,
         work: &mut Work<'_, T>,
         batch: &TrainingBatch<T>,
-        shape: BatchShape,
+        shape: BatchShape<T>,
     ) -> Result<Loss, NnError> {
-        self.recorded = None;
-        let Some(graph) = batch.graph() else {
-            let what = "pooling to coarser graphs";
-            return Err(CudaError::Recording { what }.into());
-        };
-        let place = batch.place_on(device, graph)?;
+        self.captured = None;
+        let place = batch.place_on(device)?;
         work.prepare(device)?;
-        let step = device.record(|| work.recorded(&place))?;
+        let step = device.capture(|| work.captured(&place))?;
         step.replay()?;
         let loss = step.output().detached()?;
-        self.recorded = Some(RecordedStep {
+        self.captured = Some(CapturedStep {
             shape,
             places: work.places(device)?,
             step,
             batch: place,
-            graph: Arc::clone(graph),
+            graphs: Arc::clone(batch.graphs()),
         });
         Ok(loss)
     }
 }
 
-/// What a step works with.
+/// The arguments of a step.
 struct Work<'w, T: Real> {
-    network: &'w Network<T>,
+    module: &'w dyn Module<T>,
     parameters: &'w mut Parameters<T>,
     optimiser: &'w mut Optimiser<T>,
     workspace: &'w mut Workspace<T>,
@@ -227,14 +223,14 @@ struct Work<'w, T: Real> {
 }
 
 impl<T: Real> Work<'_, T> {
-    /// Forward and backward pass, up to the gradients.
+    /// Forward and backward pass, and clipping.
     fn gradients(&mut self, batch: &TrainingBatch<T>) -> Result<Loss, NnError> {
         let StepSettings {
             randomness, clip, ..
         } = self.settings;
         self.parameters.clear_gradients();
         let mut tape = Tape::training(self.workspace, self.parameters, randomness);
-        let loss = self.network.loss(&mut tape, batch)?;
+        let loss = self.module.loss(&mut tape, batch)?;
         tape.backward(&loss)?;
         if let Some(largest) = clip {
             self.parameters.clip_gradients(largest)?;
@@ -249,7 +245,7 @@ impl<T: Real> Work<'_, T> {
         Ok(loss)
     }
 
-    /// Sends what a recorded step reads beside its batch.
+    /// Copies to the GPU what a captured step reads beside its batch.
     fn prepare(&mut self, device: &CudaDevice) -> Result<(), NnError> {
         let StepSettings {
             rate, randomness, ..
@@ -258,8 +254,8 @@ impl<T: Real> Work<'_, T> {
         self.optimiser.prepare_on_device(self.parameters, rate)
     }
 
-    /// The part of a step that is recorded.
-    fn recorded(&mut self, batch: &TrainingBatch<T>) -> Result<Loss, NnError> {
+    /// The part of a step that is captured.
+    fn captured(&mut self, batch: &TrainingBatch<T>) -> Result<Loss, NnError> {
         let loss = self.gradients(batch)?;
         self.optimiser.run_on_device()?;
         Ok(loss)
@@ -272,7 +268,7 @@ impl<T: Real> Work<'_, T> {
             clip: self.settings.clip,
             parameters: self.parameters.on(device)?.place(),
             moments: self.optimiser.place(),
-            random: self.workspace.device_stream(device, randomness)?.place(),
+            random: self.workspace.device_stream(device, randomness)?.address(),
             device: device.clone(),
         })
     }

@@ -1,63 +1,77 @@
-//! The numbers of features, on the host or on a GPU.
+//! Buffers of numbers on the host or on a GPU.
 
 use crate::device::{expect_single, single_slice, single_slice_mut};
 use crate::{Buffer, NnError, Workspace};
-use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut};
-use gemcnn_kernels::{Real, elementwise};
+use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
+use gemcnn_kernels::{Executor, OnDevice, Real, View, ViewMut, dispatch, elementwise};
 use std::borrow::Cow;
 
-/// Numbers where their tape runs.
+/// A buffer on the device of its tape. It returns to its memory pool when dropped.
 #[derive(Debug)]
-pub(crate) enum Storage<T: Real> {
-    Host(Buffer<T>),
-    /// Only ever made for `T` = f32.
-    Cuda {
-        device: CudaDevice,
-        numbers: DeviceBuffer<f32>,
-    },
+pub struct Storage<T: Real> {
+    memory: OnDevice<Buffer<T>, CudaMemory>,
+}
+
+/// Only for `T` = f32.
+#[derive(Debug)]
+struct CudaMemory {
+    device: CudaDevice,
+    numbers: DeviceBuffer<f32>,
+}
+
+impl<T: Real> From<Buffer<T>> for Storage<T> {
+    fn from(buffer: Buffer<T>) -> Self {
+        Self {
+            memory: OnDevice::Host(buffer),
+        }
+    }
 }
 
 impl<T: Real> Storage<T> {
+    /// A buffer on a GPU.
+    pub(crate) fn on_cuda(device: &CudaDevice, numbers: DeviceBuffer<f32>) -> Self {
+        Self {
+            memory: OnDevice::Cuda(CudaMemory {
+                device: device.clone(),
+                numbers,
+            }),
+        }
+    }
+
+    /// Number of values.
     pub fn len(&self) -> usize {
-        match self {
-            Self::Host(values) => values.len(),
-            Self::Cuda { numbers, .. } => numbers.len(),
+        self.view().len()
+    }
+
+    /// True if there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The values, to be read by an operator.
+    pub fn view(&self) -> View<'_, T> {
+        match &self.memory {
+            OnDevice::Host(values) => OnDevice::Host(values),
+            OnDevice::Cuda(memory) => OnDevice::Cuda(memory.numbers.view()),
         }
     }
 
-    pub fn host(&self) -> Result<&[T], NnError> {
-        match self {
-            Self::Host(values) => Ok(values),
-            Self::Cuda { .. } => Err(elsewhere()),
+    /// The values, to be written by an operator.
+    pub fn view_mut(&mut self) -> ViewMut<'_, T> {
+        match &mut self.memory {
+            OnDevice::Host(values) => OnDevice::Host(values),
+            OnDevice::Cuda(memory) => OnDevice::Cuda(memory.numbers.view_mut()),
         }
     }
 
-    pub fn host_mut(&mut self) -> Result<&mut [T], NnError> {
-        match self {
-            Self::Host(values) => Ok(values),
-            Self::Cuda { .. } => Err(elsewhere()),
-        }
-    }
-
-    pub fn cuda(&self) -> Result<DeviceSlice<'_, f32>, NnError> {
-        match self {
-            Self::Host(_) => Err(elsewhere()),
-            Self::Cuda { numbers, .. } => Ok(numbers.view()),
-        }
-    }
-
-    pub fn cuda_mut(&mut self) -> Result<DeviceSliceMut<'_, f32>, NnError> {
-        match self {
-            Self::Host(_) => Err(elsewhere()),
-            Self::Cuda { numbers, .. } => Ok(numbers.view_mut()),
-        }
-    }
-
-    /// The numbers on the host; those of a GPU are copied, after all work before.
+    /// The values on the host. Values of a GPU are copied, after all queued work.
+    ///
+    /// # Errors
+    /// Work on the GPU that failed.
     pub fn read(&self) -> Result<Cow<'_, [T]>, NnError> {
-        match self {
-            Self::Host(values) => Ok(Cow::Borrowed(values)),
-            Self::Cuda { device, numbers } => {
+        match &self.memory {
+            OnDevice::Host(values) => Ok(Cow::Borrowed(values)),
+            OnDevice::Cuda(CudaMemory { device, numbers }) => {
                 let mut values = vec![T::zero(); numbers.len()];
                 numbers.read(device, single_slice_mut(&mut values)?)?;
                 Ok(Cow::Owned(values))
@@ -65,71 +79,72 @@ impl<T: Real> Storage<T> {
         }
     }
 
-    /// Adds other numbers.
-    pub fn add(&mut self, other: &Self) -> Result<(), NnError> {
-        match self {
-            Self::Host(values) => elementwise::accumulate(other.host()?, values)?,
-            Self::Cuda { device, numbers } => {
-                elementwise::cuda::accumulate(device, other.cuda()?, numbers.view_mut())?;
+    /// Copies other values of the same length over these on a GPU, for the batch that a captured step reads.
+    pub(crate) fn overwrite(&self, with: &Self) -> Result<(), NnError> {
+        match (&self.memory, &with.memory) {
+            (OnDevice::Cuda(to), OnDevice::Cuda(from)) => {
+                Ok(to.numbers.overwrite(&to.device, &from.numbers)?)
             }
+            _ => Err(gemcnn_kernels::KernelError::OtherDevice.into()),
         }
-        Ok(())
     }
 }
 
-fn elsewhere() -> NnError {
-    NnError::setting(
-        "tape",
-        "features of another device; put their numbers on this tape as input",
-    )
-}
-
 impl<T: Real> Workspace<T> {
-    /// Room for `length` numbers of unspecified value.
+    /// A buffer of `length` unspecified values.
     pub(crate) fn take(&self, length: usize) -> Result<Storage<T>, NnError> {
         Ok(match self.cuda() {
-            None => Storage::Host(self.pool.take(length)),
+            None => self.pool.take(length).into(),
             Some(device) => {
                 expect_single::<T>()?;
-                Storage::Cuda {
-                    device: device.clone(),
-                    numbers: device.buffer(length)?,
-                }
+                Storage::on_cuda(device, device.buffer(length)?)
             }
         })
     }
 
-    /// `length` zeros.
+    /// A buffer of `length` zeros.
     pub(crate) fn zeros(&self, length: usize) -> Result<Storage<T>, NnError> {
         let mut zeros = self.take(length)?;
-        match &mut zeros {
-            Storage::Host(values) => values.fill(T::zero()),
-            Storage::Cuda { device, numbers } => device.clear(numbers.view_mut())?,
+        match &mut zeros.memory {
+            OnDevice::Host(values) => values.fill(T::zero()),
+            OnDevice::Cuda(CudaMemory { device, numbers }) => device.clear(numbers.view_mut())?,
         }
         Ok(zeros)
     }
 
-    /// A copy of numbers of the host.
+    /// A copy of values of the host.
     pub(crate) fn put(&self, values: &[T]) -> Result<Storage<T>, NnError> {
         let mut copy = self.take(values.len())?;
-        match &mut copy {
-            Storage::Host(copy) => copy.copy_from_slice(values),
-            Storage::Cuda { device, numbers } => {
+        match &mut copy.memory {
+            OnDevice::Host(copy) => copy.copy_from_slice(values),
+            OnDevice::Cuda(CudaMemory { device, numbers }) => {
                 device.write(numbers.view_mut(), single_slice(values)?)?;
             }
         }
         Ok(copy)
     }
 
-    /// A copy where the numbers are.
+    /// A copy on the same device.
     pub(crate) fn duplicate(&self, values: &Storage<T>) -> Result<Storage<T>, NnError> {
         let mut copy = self.take(values.len())?;
-        match &mut copy {
-            Storage::Host(copy) => copy.copy_from_slice(values.host()?),
-            Storage::Cuda { device, numbers } => {
-                device.copy(values.cuda()?, numbers.view_mut())?;
+        match (&mut copy.memory, values.view()) {
+            (OnDevice::Host(copy), OnDevice::Host(values)) => copy.copy_from_slice(values),
+            (OnDevice::Cuda(CudaMemory { device, numbers }), OnDevice::Cuda(values)) => {
+                device.copy(values, numbers.view_mut())?;
             }
+            _ => return Err(gemcnn_kernels::KernelError::OtherDevice.into()),
         }
         Ok(copy)
+    }
+
+    /// Adds `other` to `sum`.
+    pub(crate) fn accumulate(
+        &mut self,
+        sum: &mut Storage<T>,
+        other: &Storage<T>,
+    ) -> Result<(), NnError> {
+        let run: Executor<'_, T> = self.executor();
+        dispatch!(run, elementwise::accumulate(; other.view(), sum.view_mut()));
+        Ok(())
     }
 }

@@ -1,58 +1,69 @@
-//! What a training step reads, kept together and sent to a GPU once.
+//! Training batches: graphs, features and targets, copied to a GPU once.
 
 use crate::device::{Sent, single_slice};
 use crate::error::check_size;
+use crate::operators::{DeviceValues, single_targets};
 use crate::storage::Storage;
-use crate::tape::{DeviceValues, single_targets};
-use crate::{Device, GraphBatch, HierarchyBatch, Levels, NnError, Penalty, Targets};
+use crate::{Device, GraphBatch, HierarchyBatch, IGNORE, Levels, NnError, Penalty, Targets};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
-use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
+use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::regression::Regression;
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
 
-/// What a network should say of a batch.
+/// What a module is trained for.
 #[derive(Debug, Clone, PartialEq)]
-pub enum BatchTarget<T> {
-    /// A class for each row of the output.
+pub enum Objective<T> {
+    /// A class for each row of the output, by cross-entropy.
     Classes {
-        /// How many classes there are.
-        classes: usize,
-        /// Class of each row, or [`IGNORE`](crate::IGNORE).
-        labels: Vec<u32>,
-        /// Weight of each class in the mean; 1 without.
+        /// Number of classes.
+        count: usize,
+        /// Weight of each class in the mean; `None` for 1.
         weights: Option<Vec<T>>,
     },
-    /// Values for each row of the output, of its type.
+    /// Values for each row of the output.
     Values {
         /// Type of each row.
         kind: FeatureType,
-        /// How a difference counts.
+        /// Penalty on the difference.
         penalty: Penalty,
-        /// Row after row.
-        values: Vec<T>,
-        /// Which rows count; all without.
-        known: Option<Vec<bool>>,
     },
 }
 
-/// The graphs of a batch.
-#[derive(Debug, Clone, PartialEq)]
-enum Graphs<T> {
-    One(Arc<GraphBatch<T>>),
-    Hierarchy(Arc<HierarchyBatch<T>>),
+impl<T> Objective<T> {
+    /// Type of the output of a module for it.
+    pub fn output(&self) -> FeatureType {
+        match self {
+            Self::Classes { count, .. } => FeatureType::scalars(*count),
+            Self::Values { kind, .. } => kind.clone(),
+        }
+    }
 }
 
-/// A batch ready for training steps: graphs, features and targets.
+/// What is known of the rows of an output, of one sample or of a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Target<T> {
+    /// Nothing.
+    Unknown,
+    /// Class of each row, or [`IGNORE`] where it is not known.
+    Labels(Vec<u32>),
+    /// Values of each row, row after row. A row that is not known has a NaN.
+    Values(Vec<T>),
+}
+
+/// A batch for training steps: graphs, features and targets.
 ///
-/// On a GPU it is sent once, by the first step or, better, ahead of it from another thread
-/// ([`send_ahead`](Self::send_ahead)), so that the copy runs beside the step before.
+/// It is copied to a GPU once: by the first step, or earlier from another thread
+/// ([`send_ahead`](Self::send_ahead)), so that the copy overlaps with the previous step.
 #[derive(Debug)]
 pub struct TrainingBatch<T: Real> {
-    graphs: Graphs<T>,
+    graphs: Arc<HierarchyBatch<T>>,
     kind: FeatureType,
     features: Vec<T>,
-    target: BatchTarget<T>,
+    objective: Arc<Objective<T>>,
+    target: Target<T>,
+    /// Which rows of values are known; all if `None`.
+    known: Option<Vec<bool>>,
     sent: Sent<SentBatch<T>>,
 }
 
@@ -69,73 +80,68 @@ pub(crate) enum SentTarget {
     Values(Arc<DeviceValues>),
 }
 
-/// What two batches have in common if one can be put in the place of the other.
+/// What two batches must have in common so that a step captured on one can be replayed on the other. Numbers
+/// of edges may differ, because captured graphs have spare capacity, unless there are features of edges.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct BatchShape {
-    mesh_offsets: Vec<u32>,
-    edges: usize,
+pub(crate) struct BatchShape<T> {
+    /// First vertex of each mesh, for each level.
+    mesh_offsets: Vec<Vec<u32>>,
+    /// Number of edges of each level, if it matters.
+    edges: Option<Vec<usize>>,
     kind: FeatureType,
-    target: TargetShape,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum TargetShape {
-    Classes(usize, usize, bool),
-    Values(FeatureType, Penalty, usize, bool),
+    objective: Arc<Objective<T>>,
+    rows: usize,
+    masked: bool,
 }
 
 impl<T: Real> TrainingBatch<T> {
-    /// A batch on one graph, which batches may share.
+    /// A batch on graphs, or on hierarchies for models that pool. Batches may share graphs.
     ///
     /// # Errors
-    /// Another number of features than the vertices need.
+    /// Another number of features than the vertices of the finest graph need, or a target that does not
+    /// fit the objective.
     pub fn new(
-        graph: impl Into<Arc<GraphBatch<T>>>,
+        graphs: impl Into<Arc<HierarchyBatch<T>>>,
         kind: FeatureType,
         features: Vec<T>,
-        target: BatchTarget<T>,
+        objective: impl Into<Arc<Objective<T>>>,
+        mut target: Target<T>,
     ) -> Result<Self, NnError> {
-        Self::on_graphs(Graphs::One(graph.into()), kind, features, target)
-    }
-
-    /// A batch on the graphs of a hierarchy, for networks that pool.
-    ///
-    /// # Errors
-    /// Another number of features than the vertices of the finest graph need.
-    pub fn on_hierarchy(
-        hierarchy: impl Into<Arc<HierarchyBatch<T>>>,
-        kind: FeatureType,
-        features: Vec<T>,
-        target: BatchTarget<T>,
-    ) -> Result<Self, NnError> {
-        Self::on_graphs(Graphs::Hierarchy(hierarchy.into()), kind, features, target)
-    }
-
-    fn on_graphs(
-        graphs: Graphs<T>,
-        kind: FeatureType,
-        features: Vec<T>,
-        target: BatchTarget<T>,
-    ) -> Result<Self, NnError> {
-        let batch = Self {
+        let (graphs, objective) = (graphs.into(), objective.into());
+        let vertices = (graphs.levels().first()).map_or(0, GraphBatch::vertex_count);
+        let expected = vertices * kind.dimension();
+        check_size("features of the batch", expected, features.len())?;
+        let known = match (&*objective, &mut target) {
+            (Objective::Classes { .. }, Target::Labels(_)) => None,
+            (Objective::Values { kind, .. }, Target::Values(values)) => {
+                known_rows(values, kind.dimension())
+            }
+            _ => {
+                return Err(NnError::setting(
+                    "batch",
+                    "its target is missing or does not fit the objective",
+                ));
+            }
+        };
+        Ok(Self {
             graphs,
             kind,
             features,
+            objective,
             target,
+            known,
             sent: Sent::default(),
-        };
-        let vertices = (batch.levels().graphs().first()).map_or(0, GraphBatch::vertex_count);
-        let expected = vertices * batch.kind.dimension();
-        check_size("features of the batch", expected, batch.features.len())?;
-        Ok(batch)
+        })
     }
 
-    /// Its graphs, from fine to coarse.
+    /// The graphs, from fine to coarse.
     pub fn levels(&self) -> Levels<'_, T> {
-        match &self.graphs {
-            Graphs::One(graph) => Levels::from(&**graph),
-            Graphs::Hierarchy(hierarchy) => Levels::from(&**hierarchy),
-        }
+        Levels::from(&*self.graphs)
+    }
+
+    /// The graphs, which batches may share.
+    pub fn graphs(&self) -> &Arc<HierarchyBatch<T>> {
+        &self.graphs
     }
 
     /// Type of the features of each vertex.
@@ -148,13 +154,54 @@ impl<T: Real> TrainingBatch<T> {
         &self.features
     }
 
-    /// What the network should say.
-    pub fn target(&self) -> &BatchTarget<T> {
+    /// What the module is trained for.
+    pub fn objective(&self) -> &Objective<T> {
+        &self.objective
+    }
+
+    /// What is known of its output. Rows of values that are not known are zero; see
+    /// [`known`](Self::known).
+    pub fn target(&self) -> &Target<T> {
         &self.target
     }
 
-    /// Sends everything to a GPU by copies that run beside its work, from whatever thread; does nothing on
-    /// the CPU. A step waits for them on the GPU.
+    /// Which rows of values are known; `None` if all are.
+    pub fn known(&self) -> Option<&[bool]> {
+        self.known.as_deref()
+    }
+
+    /// Number of rows whose target is known.
+    pub fn counted(&self) -> usize {
+        match (&self.target, &self.known) {
+            (Target::Unknown, _) => 0,
+            (Target::Labels(labels), _) => labels.iter().filter(|&&l| l != IGNORE).count(),
+            (Target::Values(_), Some(known)) => known.iter().filter(|&&known| known).count(),
+            (Target::Values(values), None) => {
+                let width = self.objective.output().dimension();
+                values.len().checked_div(width).unwrap_or(0)
+            }
+        }
+    }
+
+    /// Sum of the class weights of the known rows; their number where there are no weights.
+    pub fn weight(&self) -> f64 {
+        match (&*self.objective, &self.target) {
+            (
+                Objective::Classes {
+                    weights: Some(weights),
+                    ..
+                },
+                Target::Labels(labels),
+            ) => {
+                let known = labels.iter().filter_map(|&l| weights.get(l as usize));
+                known.map(|weight| weight.as_f64()).sum()
+            }
+            _ => self.counted() as f64,
+        }
+    }
+
+    /// Starts asynchronous copies of everything to a GPU, from any thread. The GPU waits for them before the step
+    /// that reads them. Does nothing on the CPU.
     ///
     /// # Errors
     /// Labels that name no class, or too little memory.
@@ -163,49 +210,39 @@ impl<T: Real> TrainingBatch<T> {
             return Ok(());
         };
         let ahead = device.ahead();
-        for graph in self.levels().graphs() {
-            graph.on(&ahead)?;
-        }
+        self.graphs.send(&ahead)?;
         self.on(&ahead).map(drop)
     }
 
     fn send(&self, device: &CudaDevice) -> Result<SentBatch<T>, NnError> {
-        let target = match &self.target {
-            BatchTarget::Classes {
-                classes,
-                labels,
-                weights,
-            } => {
+        let target = match (&*self.objective, &self.target) {
+            (Objective::Classes { count, weights }, Target::Labels(labels)) => {
                 let targets = Targets {
-                    classes: *classes,
+                    classes: *count,
                     labels,
                     class_weights: weights.as_deref(),
                 };
                 let targets = DeviceTargets::new(device, &single_targets(targets)?)?;
                 SentTarget::Classes(Arc::new(targets))
             }
-            BatchTarget::Values {
-                kind,
-                penalty,
-                values,
-                known,
-            } => {
+            (Objective::Values { kind, penalty }, Target::Values(values)) => {
                 let rows = values.len().checked_div(kind.dimension()).unwrap_or(0);
                 let regression = Regression {
                     features: kind,
                     penalty: *penalty,
-                    mask: known.as_deref(),
+                    mask: self.known.as_deref(),
                 };
                 let values = single_slice(values)?;
                 let values = DeviceValues::new(device, &regression, rows, values)?;
                 SentTarget::Values(Arc::new(values))
             }
+            _ => return Err(NnError::setting("batch", "it has no target")),
         };
         Ok(SentBatch {
-            features: Arc::new(Storage::Cuda {
-                device: device.clone(),
-                numbers: device.upload(single_slice(&self.features)?)?,
-            }),
+            features: Arc::new(Storage::on_cuda(
+                device,
+                device.upload(single_slice(&self.features)?)?,
+            )),
             target,
         })
     }
@@ -215,46 +252,26 @@ impl<T: Real> TrainingBatch<T> {
         self.sent.to(device, || self.send(device))
     }
 
-    /// What another batch must have in common to be put in its place; none for hierarchies.
-    pub(crate) fn shape(&self) -> Option<BatchShape> {
-        let Graphs::One(graph) = &self.graphs else {
-            return None;
-        };
-        let arrays = graph.arrays();
-        Some(BatchShape {
-            mesh_offsets: arrays.mesh_offsets().to_vec(),
-            edges: arrays.edge_count(),
+    /// The shape of the batch, with the numbers of edges if the model has features of edges.
+    pub(crate) fn shape(&self, has_edge_rows: bool) -> BatchShape<T> {
+        let offsets = |level: &GraphBatch<T>| level.arrays().mesh_offsets().to_vec();
+        BatchShape {
+            mesh_offsets: self.graphs.levels().iter().map(offsets).collect(),
+            edges: has_edge_rows
+                .then(|| (self.graphs.levels().iter().map(GraphBatch::edge_count)).collect()),
             kind: self.kind.clone(),
-            target: match &self.target {
-                BatchTarget::Classes {
-                    classes,
-                    labels,
-                    weights,
-                } => TargetShape::Classes(*classes, labels.len(), weights.is_some()),
-                BatchTarget::Values {
-                    kind,
-                    penalty,
-                    values,
-                    known,
-                } => TargetShape::Values(kind.clone(), *penalty, values.len(), known.is_some()),
+            objective: Arc::clone(&self.objective),
+            rows: match &self.target {
+                Target::Unknown => 0,
+                Target::Labels(labels) => labels.len(),
+                Target::Values(values) => values.len(),
             },
-        })
-    }
-
-    /// The graph, where there is one only.
-    pub(crate) fn graph(&self) -> Option<&Arc<GraphBatch<T>>> {
-        match &self.graphs {
-            Graphs::One(graph) => Some(graph),
-            Graphs::Hierarchy(_) => None,
+            masked: self.known.is_some(),
         }
     }
 
-    /// A batch whose numbers on a GPU are its own, to be overwritten.
-    pub(crate) fn place_on(
-        &self,
-        device: &CudaDevice,
-        graph: &GraphBatch<T>,
-    ) -> Result<Self, NnError> {
+    /// A batch whose buffers on a GPU are its own, to be overwritten.
+    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
         let sent = self.on(device)?;
         let target = match &sent.target {
             SentTarget::Classes(targets) => {
@@ -265,17 +282,17 @@ impl<T: Real> TrainingBatch<T> {
                 target: values.target.duplicate(device)?,
             })),
         };
-        let mut numbers: DeviceBuffer<f32> = device.buffer(sent.features.len())?;
-        device.copy(sent.features.cuda()?, numbers.view_mut())?;
-        let features = Arc::new(Storage::Cuda {
-            device: device.clone(),
-            numbers,
-        });
+        let numbers = device.buffer(sent.features.len())?;
+        let features: Storage<T> = Storage::on_cuda(device, numbers);
+        features.overwrite(&sent.features)?;
+        let features = Arc::new(features);
         Ok(Self {
-            graphs: Graphs::One(Arc::new(graph.place_on(device)?)),
+            graphs: Arc::new(self.graphs.place_on(device)?),
             kind: self.kind.clone(),
             features: Vec::new(),
+            objective: Arc::clone(&self.objective),
             target: self.target.clone(),
+            known: self.known.clone(),
             sent: Sent::holding(device, SentBatch { features, target }),
         })
     }
@@ -283,30 +300,17 @@ impl<T: Real> TrainingBatch<T> {
     /// Copies features and targets of another batch of the same shape over these, on the GPU.
     pub(crate) fn overwrite_rows(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
         let (place, from) = (self.on(device)?, with.on(device)?);
-        if let (Storage::Cuda { numbers: to, .. }, Storage::Cuda { numbers: from, .. }) =
-            (&*place.features, &*from.features)
-        {
-            to.overwrite(device, from)?;
-        }
+        place.features.overwrite(&from.features)?;
         match (&place.target, &from.target) {
             (SentTarget::Classes(to), SentTarget::Classes(from)) => Ok(to.overwrite(device, from)?),
             (SentTarget::Values(to), SentTarget::Values(from)) => {
                 to.regression.overwrite(device, &from.regression)?;
                 Ok(to.target.overwrite(device, &from.target)?)
             }
-            _ => Err(NnError::setting("batch", "a target of another form")),
-        }
-    }
-
-    /// Copies another graph of the same shape over this one, on the GPU.
-    pub(crate) fn overwrite_graph(
-        &self,
-        device: &CudaDevice,
-        with: &GraphBatch<T>,
-    ) -> Result<(), NnError> {
-        match self.graph() {
-            Some(graph) => Ok(graph.on(device)?.overwrite(device, &*with.on(device)?)?),
-            None => Ok(()),
+            _ => Err(NnError::setting(
+                "batch",
+                "the target differs in form from that of the captured step",
+            )),
         }
     }
 }
@@ -318,5 +322,84 @@ impl<T: Real> SentBatch<T> {
 
     pub fn target(&self) -> &SentTarget {
         &self.target
+    }
+}
+
+/// Which rows are known, unless all are. Unknown rows become zero.
+fn known_rows<T: Real>(values: &mut [T], width: usize) -> Option<Vec<bool>> {
+    let mut known = Vec::with_capacity(values.len() / width.max(1));
+    for row in values.chunks_mut(width.max(1)) {
+        let is_known = row.iter().all(|value| !value.is_nan());
+        if !is_known {
+            row.fill(T::zero());
+        }
+        known.push(is_known);
+    }
+    known.contains(&false).then_some(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
+
+    fn batch(
+        objective: Objective<f32>,
+        target: Target<f32>,
+    ) -> Result<TrainingBatch<f32>, NnError> {
+        let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
+        let graphs = HierarchyBatch::from(GraphBatch::new([&graph])?);
+        TrainingBatch::new(
+            graphs,
+            FeatureType::scalars(1),
+            vec![0.0; 12],
+            objective,
+            target,
+        )
+    }
+
+    #[test]
+    fn unknown_rows_of_values_are_masked_and_zero() {
+        let objective = || Objective::Values {
+            kind: FeatureType::scalars(2),
+            penalty: Penalty::MeanSquare,
+        };
+        let mut values = vec![1.0; 24];
+        let whole = batch(objective(), Target::Values(values.clone())).unwrap();
+        assert_eq!(
+            (whole.known(), whole.counted(), whole.weight()),
+            (None, 12, 12.0)
+        );
+        values[3] = f32::NAN;
+        let some = batch(objective(), Target::Values(values)).unwrap();
+        assert_eq!(some.known().unwrap()[..3], [true, false, true]);
+        assert_eq!(some.counted(), 11);
+        let Target::Values(values) = some.target() else {
+            panic!("no values")
+        };
+        assert_eq!(values[..4], [1.0, 1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn labels_that_are_not_known_have_no_weight() {
+        let mut labels = vec![IGNORE; 12];
+        labels[..3].copy_from_slice(&[0, 1, 1]);
+        let objective = Objective::Classes {
+            count: 2,
+            weights: Some(vec![2.0, 0.5]),
+        };
+        let batch = batch(objective, Target::Labels(labels)).unwrap();
+        assert_eq!((batch.counted(), batch.weight()), (3, 3.0));
+    }
+
+    #[test]
+    fn a_target_must_fit_its_objective() {
+        let classes = Objective::Classes {
+            count: 2,
+            weights: None,
+        };
+        for target in [Target::Unknown, Target::Values(vec![0.0; 12])] {
+            assert!(batch(classes.clone(), target).is_err());
+        }
     }
 }

@@ -1,24 +1,29 @@
-//! The memory that steps share.
+//! Memory that training steps share.
 
 use crate::{Device, NnError, Pool};
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::random::Stream;
-use gemcnn_kernels::{Real, Scratch};
+use gemcnn_kernels::{Executor, HostScratch, Real, Scratch};
 use std::sync::Arc;
 
-/// The pool of buffers and the working memory of operators, kept from step to step. Each
-/// [`Tape`](crate::Tape) borrows one, so that after the first step nothing large is allocated, and
-/// runs on its device. A GPU has a pool of its own ([`CudaDevice::memory`]).
+/// A device, a pool of buffers and the scratch memory of operators, kept from step to step.
+///
+/// Each [`Tape`](crate::Tape) borrows a workspace and runs on its device. After the first step nothing large is
+/// allocated. A GPU has its own pool ([`CudaDevice::memory`]).
 #[derive(Debug)]
 pub struct Workspace<T> {
     device: Device,
     pub(crate) pool: Pool<T>,
     pub(crate) scratch: Scratch<T>,
-    /// For statistics, which are summed up in f64 whatever the features are.
+    /// For statistics, which are summed in f64 in any precision.
     pub(crate) wide_scratch: Scratch<f64>,
-    /// Random numbers of the present step on the GPU, and which they are.
+    /// Random number stream of the current step on the GPU, and its copy on the host.
     random: Option<(Arc<DeviceStream>, Stream)>,
+    /// True if an operator has made features with a row for each edge.
+    pub(crate) has_edge_rows: bool,
+    /// True if an operator has read data of the batch that a captured step cannot replace.
+    pub(crate) has_fixed_data: bool,
 }
 
 impl<T: Real> Workspace<T> {
@@ -30,10 +35,12 @@ impl<T: Real> Workspace<T> {
             scratch: Scratch::new(),
             wide_scratch: Scratch::new(),
             random: None,
+            has_edge_rows: false,
+            has_fixed_data: false,
         }
     }
 
-    /// The random numbers of a step on the GPU, always in the same place.
+    /// The random number stream of a step on the GPU, always at the same address.
     pub(crate) fn device_stream(
         &mut self,
         device: &CudaDevice,
@@ -56,16 +63,27 @@ impl<T: Real> Workspace<T> {
         Ok(place)
     }
 
-    /// Where tapes run.
+    /// Device that tapes run on.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The GPU, if it is one.
+    /// The GPU, if tapes run on one.
     pub(crate) fn cuda(&self) -> Option<&CudaDevice> {
         match &self.device {
             Device::Cpu => None,
             Device::Cuda(device) => Some(device),
+        }
+    }
+
+    /// Where operators run: the CPU with its scratch memory, or the GPU.
+    pub(crate) fn executor(&mut self) -> Executor<'_, T> {
+        match &self.device {
+            Device::Cpu => Executor::Host(HostScratch {
+                narrow: &mut self.scratch,
+                wide: &mut self.wide_scratch,
+            }),
+            Device::Cuda(device) => Executor::Cuda(device),
         }
     }
 
@@ -74,7 +92,7 @@ impl<T: Real> Workspace<T> {
         &self.pool
     }
 
-    /// Bytes of working memory on the host that operators have needed.
+    /// Bytes of scratch memory of operators on the host.
     pub fn scratch_bytes(&self) -> usize {
         self.scratch.bytes() + self.wide_scratch.bytes()
     }

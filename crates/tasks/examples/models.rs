@@ -4,7 +4,7 @@
 //! `cargo run --release -p gemcnn-tasks --example models -- [CLASSES]`
 
 use gemcnn_nn::FeatureType;
-use gemcnn_tasks::models::{AngularModel, GemModel, GraphModel, UNetModel};
+use gemcnn_tasks::models::{AngularModel, GemModel, GraphModel, ModelSpec, UNetModel};
 use gemcnn_tasks::{ModelConfig, Task};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,18 +16,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         broken_symmetry: true,
         ..GemModel::default()
     };
+    let spec = ModelSpec {
+        input: FeatureType::scalars(3),
+        task: Task::Correspondence,
+        outputs: FeatureType::scalars(classes),
+    };
     for (title, model) in [
         ("gem", ModelConfig::default()),
-        ("gem, broken symmetry", ModelConfig::Gem(broken)),
-        ("graph", ModelConfig::Graph(GraphModel::default())),
-        ("angular", ModelConfig::Angular(AngularModel::default())),
-        ("unet", ModelConfig::UNet(UNetModel::default())),
+        ("gem, broken symmetry", broken.into()),
+        ("graph", GraphModel::default().into()),
+        ("angular", AngularModel::default().into()),
+        ("unet", UNetModel::default().into()),
     ] {
-        let (input, outputs) = (FeatureType::scalars(3), FeatureType::scalars(classes));
-        let config = model.network(&input, Task::Correspondence, &outputs)?;
-        let levels = config.levels();
-        let (network, _) = config.init::<f32>(1)?;
-        println!("{title}, on {levels} graph(s)\n{network}\n");
+        let (network, _) = model.init(&spec, 1)?;
+        println!("{title}, on {} graph(s)\n{network}\n", network.levels());
     }
     Ok(())
 }

@@ -1,25 +1,27 @@
-//! Learning on meshes: data sets, models for each task, the training loop, metrics and the
-//! experiments of the paper.
+//! Learning on meshes: data sets, features, models, training, evaluation and prediction.
+//!
+//! The modules depend on each other in this order: [`features`], [`data`], [`models`], [`train`],
+//! [`evaluation`] and [`predict`], and [`run`], which trains the model of a configuration.
 
-pub mod bench;
 pub mod data;
 mod error;
 pub mod evaluation;
-pub mod experiments;
-mod features;
-pub mod mnist;
+pub mod features;
+mod layout;
 pub mod models;
-pub mod plot;
 pub mod predict;
+mod registry;
+pub mod run;
 mod sample;
 mod scaling;
 mod task;
 pub mod train;
 
-pub use error::TaskError;
-pub use features::{FeatureConfig, FeatureKind};
+pub use error::{DataError, TaskError};
+pub use features::FeatureConfig;
 pub use models::ModelConfig;
-pub use sample::{Batch, Sample, SampleSource, Target};
+pub use registry::{Choice, Chosen, Registry, Settings};
+pub use sample::{Sample, SampleSource, join_graphs};
 pub use scaling::FeatureScaling;
 pub use task::Task;
 
@@ -27,6 +29,11 @@ pub use task::Task;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/data.md")]
 struct DataPage;
+
+/// Runs the code of the page on models.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/models.md")]
+struct ModelsPage;
 
 /// Compiles the code of the page on trained models.
 #[cfg(doctest)]

@@ -1,12 +1,11 @@
-//! Features and targets brought to a common size without breaking their symmetry.
+//! Scaling of features and targets that keeps equivariance.
 
-use crate::{SampleSource, Target, TaskError};
-use gemcnn_nn::{FeatureType, irrep_dimension};
+use crate::{SampleSource, TaskError};
+use gemcnn_nn::{FeatureType, Target, irrep_dimension};
 use serde::{Deserialize, Serialize};
 
-/// A shift and a factor for each channel: scalars get mean 0 and variance 1; channels of order above 0
-/// have no mean that all frames agree on, so both their components are divided by the root of their
-/// mean squared length.
+/// An equivariant scaling of each channel. Scalars get mean 0 and variance 1. A channel of order above 0 is
+/// divided by its root mean squared length and never shifted, because its mean depends on the frames.
 ///
 /// ```
 /// use gemcnn_nn::FeatureType;
@@ -21,14 +20,14 @@ use serde::{Deserialize, Serialize};
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FeatureScaling {
-    /// What is subtracted from each component of a row; 0 above order 0.
+    /// Subtracted from each component of a row; 0 for orders above 0.
     shift: Vec<f32>,
-    /// What each component is divided by afterwards; the same for both components of a channel.
+    /// Divisor of each component; the same for both components of a channel.
     scale: Vec<f32>,
 }
 
 impl FeatureScaling {
-    /// Leaves features as they are.
+    /// The scaling that changes nothing.
     pub fn identity(kind: &FeatureType) -> Self {
         Self {
             shift: vec![0.0; kind.dimension()],
@@ -36,8 +35,8 @@ impl FeatureScaling {
         }
     }
 
-    /// The scaling that fits features in pieces of whole rows. Rows with a number that is not finite
-    /// are left out, and a channel that is always the same keeps its size.
+    /// Computes the scaling from features, given in pieces of whole rows. Rows with a value that is not
+    /// finite are skipped, and a constant channel keeps its scale.
     pub fn fit<'a>(kind: &FeatureType, features: impl IntoIterator<Item = &'a [f32]>) -> Self {
         let mut moments = Moments::new(kind.dimension());
         for piece in features {
@@ -46,7 +45,7 @@ impl FeatureScaling {
         moments.scaling(kind)
     }
 
-    /// The scaling that fits the features of a source.
+    /// Computes the scaling from the features of a source.
     ///
     /// # Errors
     /// A sample that cannot be loaded.
@@ -58,21 +57,21 @@ impl FeatureScaling {
         Ok(moments.scaling(kind))
     }
 
-    /// The scaling that fits those targets of a source that are values.
+    /// Computes the scaling from the target values of a source.
     ///
     /// # Errors
     /// A sample that cannot be loaded.
     pub fn fit_targets(kind: &FeatureType, source: &dyn SampleSource) -> Result<Self, TaskError> {
         let mut moments = Moments::new(kind.dimension());
         for index in 0..source.len() {
-            if let Target::VertexValues { values, .. } = source.load(index)?.target {
+            if let Target::Values(values) = source.load(index)?.target {
                 moments.add(&values);
             }
         }
         Ok(moments.scaling(kind))
     }
 
-    /// Numbers in a row.
+    /// Number of components of a row.
     pub fn dimension(&self) -> usize {
         self.scale.len()
     }
@@ -86,7 +85,7 @@ impl FeatureScaling {
         }
     }
 
-    /// Takes [`apply`](Self::apply) back.
+    /// Inverse of [`apply`](Self::apply).
     pub fn undo(&self, features: &mut [f32]) {
         for row in features.chunks_exact_mut(self.dimension().max(1)) {
             for ((value, shift), scale) in row.iter_mut().zip(&self.shift).zip(&self.scale) {
@@ -96,7 +95,7 @@ impl FeatureScaling {
     }
 }
 
-/// Count, mean and sum of squared deviations of each component, gathered row by row (Welford).
+/// Count, mean and sum of squared deviations of each component, updated row by row (Welford).
 struct Moments {
     count: f64,
     mean: Vec<f64>,
@@ -139,7 +138,7 @@ impl Moments {
             for first in start..start + channels {
                 if order == 0 {
                     scaling.shift[first] = self.mean[first] as f32;
-                    // What is left of a constant is rounding.
+                    // The deviation of a constant is rounding.
                     let deviation = variance(first).sqrt();
                     if deviation > 1e-6 * self.mean[first].abs() {
                         scaling.scale[first] = usable(deviation);
@@ -156,7 +155,7 @@ impl Moments {
     }
 }
 
-/// A divisor; 1 where there is nothing to scale, or single precision cannot.
+/// A divisor; 1 if the size is zero or not a normal number in single precision.
 fn usable(size: f64) -> f32 {
     match size as f32 {
         size if size.is_normal() => size,
@@ -190,9 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn scaling_commutes_with_turned_frames() {
+    fn scaling_commutes_with_rotations_of_frames() {
         let kind: FeatureType = "1x0 + 2x1 + 1x3".parse().unwrap();
-        let turned = |rows: &[f32]| -> Vec<f32> {
+        let rotated = |rows: &[f32]| -> Vec<f32> {
             let mut rows = rows.to_vec();
             for (index, row) in rows.chunks_exact_mut(kind.dimension()).enumerate() {
                 for (order, channels) in kind.orders().filter(|&(order, _)| order > 0) {
@@ -208,16 +207,16 @@ mod tests {
         };
         let rows = features(&kind, 300);
         let scaling = FeatureScaling::fit(&kind, [&rows[..]]);
-        let other = FeatureScaling::fit(&kind, [&turned(&rows)[..]]);
+        let other = FeatureScaling::fit(&kind, [&rotated(&rows)[..]]);
         for (a, b) in scaling.scale.iter().zip(&other.scale) {
             assert!((a - b).abs() < 1e-4 * a, "statistics depend on frames");
         }
-        let mut scaled_then_turned = rows.clone();
-        scaling.apply(&mut scaled_then_turned);
-        let scaled_then_turned = turned(&scaled_then_turned);
-        let mut turned_then_scaled = turned(&rows);
-        scaling.apply(&mut turned_then_scaled);
-        for (a, b) in scaled_then_turned.iter().zip(&turned_then_scaled) {
+        let mut scaled_then_rotated = rows.clone();
+        scaling.apply(&mut scaled_then_rotated);
+        let scaled_then_rotated = rotated(&scaled_then_rotated);
+        let mut rotated_then_scaled = rotated(&rows);
+        scaling.apply(&mut rotated_then_scaled);
+        for (a, b) in scaled_then_rotated.iter().zip(&rotated_then_scaled) {
             assert!((a - b).abs() < 1e-5);
         }
     }

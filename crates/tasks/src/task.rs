@@ -1,19 +1,19 @@
-//! What is to be learned of a mesh.
+//! Tasks.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a network is to say of a mesh.
+/// What a model predicts for a mesh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
-    /// One of a few classes for each vertex.
+    /// A class for each vertex.
     Segmentation,
-    /// The vertex of a template for each vertex: a class for each vertex of the template.
+    /// The corresponding template vertex for each vertex. The classes are the vertices of the template.
     Correspondence,
     /// One class for the whole mesh.
     Classification,
-    /// Numbers or tangent vectors for each vertex.
+    /// Scalars or tangent vectors for each vertex.
     Regression,
 }
 

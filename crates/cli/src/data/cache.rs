@@ -1,4 +1,4 @@
-//! `gemcnn data cache`: what the cache of prepared meshes holds.
+//! `gemcnn data cache`: the cache of prepared meshes.
 
 use crate::failure::Failure;
 use crate::output::{count, print};
@@ -6,14 +6,14 @@ use clap::Args;
 use gemcnn_tasks::data::{CACHE_VARIABLE, Cache};
 use std::path::PathBuf;
 
-/// Say what the cache of prepared meshes holds, or empty it.
+/// Print the size of the cache of prepared meshes, or empty it.
 #[derive(Args)]
 pub struct CacheCommand {
-    /// Folder of the cache; GEMCNN_CACHE or the user's cache folder, if not given.
+    /// Folder of the cache [default: GEMCNN_CACHE, or the user's cache folder]
     #[arg(long = "cache", value_name = "DIR")]
     folder: Option<PathBuf>,
 
-    /// Remove everything in it. Runs that use it go on and prepare their meshes again.
+    /// Remove all entries. Runs that use the cache prepare their meshes again.
     #[arg(long)]
     clear: bool,
 
@@ -27,7 +27,7 @@ impl CacheCommand {
         let cache = self.folder.map_or_else(Cache::of_user, Cache::new);
         let Some(folder) = cache.folder() else {
             return Err(Failure::input(format!(
-                "there is no cache: neither {CACHE_VARIABLE} nor a home folder is known"
+                "there is no cache: neither {CACHE_VARIABLE} nor a home folder is set"
             )));
         };
         let usage = match self.clear {

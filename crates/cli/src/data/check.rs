@@ -1,4 +1,4 @@
-//! `gemcnn data check`: the verdict on a data set.
+//! `gemcnn data check`: contents and problems of a data set.
 
 use super::TaskName;
 use crate::failure::Failure;
@@ -10,17 +10,17 @@ use gemcnn_tasks::data::{self, ClassCount, DataConfig, Part, PartCount};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Read all of a data set, and report every problem and what is in it.
+/// Read a whole data set, and report its contents and all problems.
 ///
-/// Exit status 1 if there is any problem.
+/// The exit status is 1 if there is a problem.
 #[derive(Args)]
 pub struct Check {
-    /// Folder with dataset.toml, or with meshes and one obvious target, or with the registrations of
-    /// FAUST.
+    /// Folder with a dataset.toml, with meshes and a target that can be inferred, or with the FAUST
+    /// registrations.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
-    /// What is to be learned, where the folder does not say.
+    /// Task, if there is no dataset.toml.
     #[arg(long, value_enum)]
     task: Option<TaskName>,
 
@@ -105,7 +105,7 @@ fn size(part: &PartCount, task: Option<Task>) -> String {
     text
 }
 
-/// A row for each class: how many vertices, and on how many meshes.
+/// A row for each class: number of vertices and meshes.
 fn class_table(classes: &[ClassCount], task: Option<Task>) -> String {
     let cell = |class: &ClassCount, part: Part| {
         let meshes = grouped(class.meshes[part as usize]);

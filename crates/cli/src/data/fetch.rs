@@ -1,9 +1,9 @@
-//! `gemcnn data fetch`: public data sets from the net.
+//! `gemcnn data fetch`: downloads of public data sets.
 
 use crate::failure::Failure;
 use crate::output;
 use clap::{Args, Subcommand};
-use gemcnn_tasks::mnist::{self, Download};
+use gemcnn_experiments::digits::{self, Download};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::path::PathBuf;
 
@@ -18,14 +18,13 @@ pub struct Fetch {
 enum Set {
     /// The MNIST digits: four files, 11 MB.
     ///
-    /// An interrupted download goes on where it was when the command is given again. Files that are there
-    /// are checked and left alone.
+    /// Run the command again to continue an interrupted download. Existing files are checked and kept.
     Mnist {
-        /// Where to put the files.
+        /// Directory for the files.
         #[arg(value_name = "DIR", default_value = "mnist")]
         directory: PathBuf,
-        /// Address that the names of the files are put after.
-        #[arg(long, value_name = "URL", default_value = mnist::BASE_URL)]
+        /// Base URL of the files.
+        #[arg(long, value_name = "URL", default_value = digits::BASE_URL)]
         base_url: String,
     },
 }
@@ -43,11 +42,13 @@ impl Fetch {
             bar.set_style(style);
         }
         let say = |line: String| bar.suspend(|| output::say(line));
-        let result = mnist::fetch(&directory, &base_url, &mut |download| match download {
-            Download::Present { path } => say(format!("{}: is there", path.display())),
-            Download::Done { path } => say(format!("{}: fetched and right", path.display())),
+        let result = digits::fetch(&directory, &base_url, &mut |download| match download {
+            Download::Present { path } => say(format!("{}: exists", path.display())),
+            Download::Done { path } => {
+                say(format!("{}: downloaded, checksum matches", path.display()))
+            }
             Download::Again { name, problem } => {
-                say(format!("{name}: once more, because of {problem}"));
+                say(format!("{name}: retrying after {problem}"));
             }
             Download::Progress {
                 name,

@@ -1,4 +1,4 @@
-//! `gemcnn data make`: generated data sets.
+//! `gemcnn data make`: synthetic data sets.
 
 use crate::failure::Failure;
 use crate::output::{count, print, write_file};
@@ -11,12 +11,12 @@ use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, Description, Parts};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 
-/// Files of a data set beside its description and its meshes.
+/// Files of a data set besides its description and meshes.
 const TEMPLATE: &str = "template.ply";
 const TRAIN: &str = "train.txt";
 const TEST: &str = "test.txt";
 
-/// Make a data set: a folder of meshes with targets, to look at or to change.
+/// Generate a data set: a folder of meshes with targets.
 #[derive(Args)]
 pub struct Make {
     #[command(subcommand)]
@@ -28,14 +28,14 @@ enum Kind {
     Bodies(Bodies),
 }
 
-/// Synthetic bodies in correspondence, as `gemcnn train correspondence` uses them.
+/// Synthetic bodies in correspondence, as `gemcnn train correspondence` uses.
 #[derive(Args)]
 struct Bodies {
     /// Folder for the data set, new or empty.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
-    /// How many bodies; the first 80 % are for training.
+    /// Number of bodies; the first 80 % are for training.
     #[arg(long, value_name = "N", default_value_t = BodiesConfig::default().count, value_parser = body_count)]
     count: usize,
 
@@ -43,7 +43,7 @@ struct Bodies {
     #[arg(long, value_name = "N", default_value_t = BodiesConfig::default().vertices)]
     vertices: usize,
 
-    /// Another seed, other bodies.
+    /// Seed of the shapes and poses.
     #[arg(long, value_name = "SEED", default_value_t = BodiesConfig::default().seed)]
     seed: u64,
 }
@@ -67,7 +67,7 @@ impl Bodies {
         let body = |number| meshes.join(format!("{}.ply", BodiesConfig::body_name(number)));
         if std::fs::read_dir(&self.folder).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(Failure::input(format!(
-                "{} is not empty; name a new folder",
+                "{} is not empty; choose a new folder",
                 self.folder.display()
             )));
         }
@@ -101,7 +101,7 @@ impl Bodies {
         ))
     }
 
-    /// Lists of the parts, and last the description, without which there is no data set.
+    /// Writes the lists of the parts and then the description, which completes the data set.
     fn describe(&self) -> Result<(), Failure> {
         let config = BodiesConfig {
             count: self.count,

@@ -1,4 +1,4 @@
-//! `gemcnn data`: everything about many meshes.
+//! `gemcnn data`: data sets.
 
 mod cache;
 mod check;
@@ -35,11 +35,11 @@ pub fn run(command: DataCommand) -> Result<(), Failure> {
 /// Options of every command that prepares meshes.
 #[derive(Debug, Args)]
 pub struct CacheArgs {
-    /// Folder of the cache of prepared meshes; GEMCNN_CACHE or the user's cache folder, if not given.
+    /// Folder of the cache of prepared meshes [default: GEMCNN_CACHE, or the user's cache folder]
     #[arg(long, value_name = "DIR", help_heading = "Cache")]
     cache: Option<PathBuf>,
 
-    /// Prepare all meshes anew and keep nothing.
+    /// Do not use the cache: prepare all meshes again.
     #[arg(long, conflicts_with = "cache", help_heading = "Cache")]
     no_cache: bool,
 }

@@ -1,34 +1,47 @@
-//! `gemcnn data prepare`: geometry and features ahead of training.
+//! `gemcnn data prepare`: geometry and features before training.
 
 use super::{CacheArgs, TaskName};
 use crate::failure::Failure;
+use crate::kinds;
 use crate::output::{count, print};
 use crate::progress;
-use crate::train::model_of_kind;
 use clap::Args;
 use gemcnn_tasks::data::{DataConfig, Dataset, Part, Preparation};
-use gemcnn_tasks::{FeatureConfig, FeatureKind, ModelConfig, SampleSource, Task};
+use gemcnn_tasks::features::Feature;
+use gemcnn_tasks::models::Model;
+use gemcnn_tasks::{FeatureConfig, ModelConfig, SampleSource, Task};
 use std::path::PathBuf;
 
-/// Compute geometry and features of all meshes and keep them in the cache.
+/// Compute geometry and features of all meshes and store them in the cache.
 ///
-/// Training does so itself; this is for preparing once, on another machine with the same cache folder.
+/// Training does this too. Use this command to fill the cache beforehand, or on another machine with the same
+/// cache folder.
 #[derive(Args)]
 pub struct Prepare {
     /// Folder of the data set.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
-    /// What is to be learned, where the folder does not say.
+    /// Task, if there is no dataset.toml.
     #[arg(long, value_enum)]
     task: Option<TaskName>,
 
-    /// Input features: xyz, shot, matrix or reltan.
-    #[arg(long, value_name = "KIND", default_value = "xyz")]
-    features: FeatureKind,
+    #[arg(
+        long,
+        value_name = "KIND",
+        default_value = "xyz",
+        value_parser = FeatureConfig::of_kind,
+        help = kinds::listed::<dyn Feature>("Input features"),
+    )]
+    features: FeatureConfig,
 
-    /// The network that they are for: gem, graph, angular or unet, with its default settings.
-    #[arg(long, value_name = "KIND", default_value = "gem", value_parser = model_of_kind)]
+    #[arg(
+        long,
+        value_name = "KIND",
+        default_value = "gem",
+        value_parser = ModelConfig::of_kind,
+        help = kinds::listed::<dyn Model>("Model that is trained on them, with its default settings"),
+    )]
     model: ModelConfig,
 
     #[command(flatten)]
@@ -44,8 +57,9 @@ impl Prepare {
             None => Dataset::open(&config),
         };
         let dataset = dataset.map_err(Failure::input)?;
+        let kind = self.features.name();
         let preparation = Preparation {
-            features: FeatureConfig::new(self.features),
+            features: self.features,
             gauge: self.model.gauge(),
             hierarchy: self.model.hierarchy(),
             ..Default::default()
@@ -63,12 +77,11 @@ impl Prepare {
         }
         let place = match cache.folder() {
             Some(folder) => format!("in {}", folder.display()),
-            None => "and kept nowhere".into(),
+            None => "and not stored".into(),
         };
         print(&format!(
-            "{} prepared with {} features, {place}\n",
+            "{} prepared with {kind} features, {place}\n",
             count(meshes, "mesh", "meshes"),
-            self.features
         ))
     }
 }

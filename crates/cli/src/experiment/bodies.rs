@@ -6,27 +6,27 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::train::{TrainProgress, stop_on_signals};
 use clap::Args;
+use gemcnn_experiments::bodies::{Row, Settings, run};
 use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, DataConfig};
-use gemcnn_tasks::experiments::bodies::{Row, Settings, run};
 use std::path::PathBuf;
 
-/// Train the networks of the paper's table of shape correspondence, and test them on bodies as they are and
-/// turned at random.
+/// Train the networks of the paper's table of shape correspondence, and test each on bodies in their
+/// original pose and randomly rotated.
 ///
-/// Leaves table.md, results.json and a directory for each run in OUT. Runs that are finished are not
-/// repeated and those that were interrupted go on: after Ctrl-C or a crash give the same command again.
+/// Writes table.md, results.json and a directory for each run to OUT. Finished runs are not repeated and
+/// interrupted runs resume: after Ctrl-C or a crash, give the same command again.
 #[derive(Args)]
 pub struct BodiesCommand {
-    /// Folder of FAUST, or of other bodies in correspondence with a dataset.toml; synthetic bodies, if
-    /// not given.
+    /// Directory of FAUST, or of other bodies in correspondence with a dataset.toml [default: synthetic
+    /// bodies]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["bodies", "vertices"])]
     data: Option<PathBuf>,
 
-    /// One run of GEM-CNN on positions, unless --rows or --seeds says otherwise.
+    /// Run GEM-CNN on positions once, unless --rows or --seeds are given.
     #[arg(long)]
     quick: bool,
 
-    /// Rows of the table, with commas between them: graph-xyz, graph-shot, angular-xyz, angular-shot, gem,
+    /// Rows of the table, comma-separated: graph-xyz, graph-shot, angular-xyz, angular-shot, gem,
     /// gem-broken, gem-matrix, gem-reltan [default: all]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     rows: Option<Vec<Row>>,
@@ -35,11 +35,11 @@ pub struct BodiesCommand {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
 
-    /// Passes over the training part [default: 100]
+    /// Number of epochs [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     epochs: Option<u64>,
 
-    /// Synthetic bodies, of which a fifth is for testing [default: 100]
+    /// Number of synthetic bodies, a fifth of them for testing [default: 100]
     #[arg(long, value_name = "N")]
     bodies: Option<usize>,
 
@@ -47,7 +47,7 @@ pub struct BodiesCommand {
     #[arg(long, value_name = "N")]
     vertices: Option<usize>,
 
-    /// Directory for results and runs; runs/bodies, or runs/bodies-quick with --quick, if not given.
+    /// Directory for results and runs [default: runs/bodies; with --quick runs/bodies-quick]
     #[arg(long, value_name = "OUT")]
     out: Option<PathBuf>,
 
@@ -70,7 +70,7 @@ impl BodiesCommand {
         let report = run(&settings, &directory, &cache, &device, &mut progress, &stop);
         drop(progress);
         let Some(report) = report.map_err(Failure::input)? else {
-            let message = "stopped; all of it is saved, and the same command goes on from here";
+            let message = "stopped; everything is saved, and the same command resumes from here";
             return Err(Failure::Interrupted(message.into()));
         };
         let file = |name: &str| directory.join(name).display().to_string();

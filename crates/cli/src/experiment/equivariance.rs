@@ -1,33 +1,32 @@
-//! `gemcnn experiment equivariance`: what of a network's output depends on frames, pose and symmetry.
+//! `gemcnn experiment equivariance`: how much outputs depend on frames, pose and symmetry.
 
 use super::files;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::progress;
 use clap::Args;
-use gemcnn_tasks::experiments::equivariance::{
+use gemcnn_experiments::equivariance::{
     Model, Precision, Report, Settings, Surface, Transform, run,
 };
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Measure how equivariant networks are: the paper's appendix on equivariance errors.
+/// Measure equivariance errors: the paper's appendix on equivariance.
 ///
-/// Networks with random weights on the icosahedron and on a deformed one, under random frames, rotations
-/// and translations, and the 60 symmetries of the icosahedron; over depth and over the samples of the
-/// regular nonlinearity, in f32 and f64. Leaves results.json and figures in OUT.
+/// Runs networks with random weights on the icosahedron and on a deformed icosahedron, and changes frames,
+/// pose (rotation and translation) and vertices (the 60 symmetries of the icosahedron). Varies the depth and
+/// the number of samples of the regular nonlinearity, in f32 and f64. Writes results.json and figures to OUT.
 #[derive(Args)]
 pub struct EquivarianceCommand {
-    /// Directory for results and figures; runs/equivariance, or runs/equivariance-quick with --quick,
-    /// if not given.
+    /// Directory for results and figures [default: runs/equivariance; with --quick runs/equivariance-quick]
     #[arg(long, value_name = "OUT")]
     out: Option<PathBuf>,
 
-    /// A trial of a few seconds: fewer networks, changes, depths and samples.
+    /// Run a trial of a few seconds with fewer networks, transforms, depths and samples.
     #[arg(long)]
     quick: bool,
 
-    /// Everything random is drawn from this.
+    /// Seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -50,7 +49,7 @@ impl EquivarianceCommand {
     }
 }
 
-/// Errors at the depth where samples vary and the samples where depth varies.
+/// A table of errors at the settings' fixed depth and number of samples.
 fn table(report: &Report) -> String {
     let Settings {
         depth,

@@ -1,24 +1,24 @@
-//! What an experiment leaves behind.
+//! Output files of experiments.
 
 use crate::failure::Failure;
 use crate::output::write_file;
-use gemcnn_tasks::plot::Chart;
+use gemcnn_view::plot::Chart;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// The directory that was asked for, or `runs/NAME`, with `-quick` after the name of a trial.
+/// The directory given by the user, or `runs/NAME`, with `-quick` appended for a trial.
 pub fn directory(asked: Option<PathBuf>, name: &str, quick: bool) -> PathBuf {
     let ending = if quick { "-quick" } else { "" };
     asked.unwrap_or_else(|| PathBuf::from(format!("runs/{name}{ending}")))
 }
 
-/// Makes a directory before the work whose results go there.
+/// Creates the output directory.
 pub fn make(directory: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(directory)
         .map_err(|error| Failure::input(format!("{}: {error}", directory.display())))
 }
 
-/// Writes the report and the figures, and returns a line for each file.
+/// Writes the report and the figures. Returns one line for each file.
 pub fn write(
     directory: &Path,
     report: &impl Serialize,

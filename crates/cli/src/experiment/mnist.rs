@@ -4,21 +4,22 @@ use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::output::{grouped, print, say};
 use clap::Args;
-use gemcnn_nn::ProductMode;
-use gemcnn_tasks::experiments::mnist::{
+use gemcnn_experiments::digits::Mnist;
+use gemcnn_experiments::mnist::{
     Event, Experiment, Model, RateRule, Report, RunResult, RunSettings, Surface,
 };
-use gemcnn_tasks::mnist::Mnist;
+use gemcnn_nn::ProductMode;
+use gemcnn_tasks::train::Record;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-/// Learn digits on grids of one geometry and test on those of others: the paper's first experiment.
+/// Train on digits on grids of one geometry and test on grids of others: the paper's first experiment.
 ///
-/// Each run (training geometry, model, seed) has a folder of its own in OUT, with a checkpoint after every
-/// epoch. Finished runs are skipped and interrupted ones go on where they were, so the same command can
-/// be given again at any time. At the end OUT has results.json, a table, the figure and pictures of the
-/// grids, made from all finished runs there.
+/// Each run (training geometry, model, seed) has its own directory in OUT and writes a checkpoint after
+/// every epoch. The same command can be given again at any time: finished runs are skipped and interrupted
+/// runs resume. At the end OUT holds results.json, a table, the figure and pictures of the grids, made from
+/// all finished runs in it.
 #[derive(Args)]
 pub struct MnistCommand {
     /// Directory with the four IDX files, gzipped or not (see `gemcnn data fetch mnist`).
@@ -30,72 +31,70 @@ pub struct MnistCommand {
     )]
     data: PathBuf,
 
-    /// Directory for runs, results and figures; runs/mnist, or runs/mnist-quick with --quick, if not
-    /// given.
+    /// Directory for runs, results and figures [default: runs/mnist; with --quick runs/mnist-quick]
     #[arg(long, value_name = "OUT")]
     out: Option<PathBuf>,
 
-    /// A trial of under a minute with the 800 digits that come with the program.
+    /// Run a trial of under a minute with the 800 digits that come with the program.
     #[arg(long)]
     quick: bool,
 
-    /// Geometries to train on: flat, isometric, and roughnesses of at least 0 and below 3. The paper's
-    /// (flat,1,1.5,2,2.25,2.5) if not given.
+    /// Training geometries: flat, isometric, or a roughness of at least 0 and below 3 [default: the paper's,
+    /// flat,1,1.5,2,2.25,2.5]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     train: Vec<Surface>,
 
-    /// Geometries to test on. The paper's (flat,isometric,0.5,1,1.25,1.5,1.75,2,2.25,2.5) if not given.
+    /// Test geometries [default: the paper's, flat,isometric,0.5,1,1.25,1.5,1.75,2,2.25,2.5]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     test: Vec<Surface>,
 
-    /// Networks: paper-types (the types the paper gives, 99,978 parameters), paper-size (those times 1.3,
-    /// 162,705 parameters), graph (isotropic, 163,033 parameters) [default: paper-types]
+    /// Networks: paper-types (the paper's feature types, 99,978 parameters), paper-size (1.3 times as many
+    /// channels, 162,705 parameters), graph (isotropic, 163,033 parameters) [default: paper-types]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     model: Vec<Model>,
 
-    /// How many seeds to train each from [default: 3; with --quick 1]
+    /// Number of seeds for each network and geometry [default: 3; with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
 
-    /// The first of the seeds.
+    /// First seed.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     first_seed: u64,
 
-    /// Passes over the training digits [default: 20; with --quick 3]
+    /// Number of epochs [default: 20; with --quick 3]
     #[arg(long, value_name = "N")]
     epochs: Option<usize>,
 
-    /// Digits in a step [default: 128; with --quick 25]
+    /// Digits in a batch [default: 128; with --quick 25]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
 
-    /// The learning rate at its highest [default: 0.01]
+    /// Base learning rate [default: 0.01]
     #[arg(long, value_name = "RATE")]
     rate: Option<f64>,
 
-    /// How the learning rate changes: plateau (the paper's: halved when the validation loss has not
+    /// Schedule of the learning rate: plateau (the paper's: halved when the validation loss has not
     /// improved for 3 epochs), one-cycle, cosine [default: one-cycle; with --quick plateau]
     #[arg(long, value_name = "RULE")]
     schedule: Option<RateRule>,
 
-    /// Cut each cell of the grids into two triangles: six neighbours instead of four.
+    /// Split each cell of the grids into two triangles: six neighbours instead of four.
     #[arg(long)]
     triangles: bool,
 
-    /// Displacements of rough grids before smoothing are uniform up to this many pixels either way
-    /// [default: 5]
+    /// Largest displacement of the vertices of rough grids before smoothing, in pixels [default: 5]
     #[arg(long, value_name = "PIXELS")]
     amplitude: Option<f64>,
 
-    /// Learn from the first N digits only.
+    /// Number of training digits, the first ones of the data set [default: all but the validation digits]
     #[arg(long, value_name = "N")]
     training_digits: Option<usize>,
 
-    /// Digits for validation, those that follow [default: 5000; with --quick 100]
+    /// Number of validation digits, which follow the training digits [default: 5000; with --quick 100]
     #[arg(long, value_name = "N")]
     validation_digits: Option<usize>,
 
-    /// Test with the first N digits only.
+    /// Number of test digits, the first ones of the test set [default: all]
     #[arg(long, value_name = "N")]
     test_digits: Option<usize>,
 
@@ -155,8 +154,8 @@ impl MnistCommand {
     }
 }
 
-/// Says on standard error how runs go on: a line for each epoch and test, and on a terminal a bar for
-/// the steps in between.
+/// Shows progress on standard error: a line for each epoch and test, and on a terminal a bar for the steps
+/// of an epoch.
 struct Watcher {
     bar: Option<ProgressBar>,
 }
@@ -176,39 +175,27 @@ impl Watcher {
                 let of = settings.epochs;
                 self.say(&match epochs {
                     0 => format!("{}: {of} epochs", title(settings)),
-                    _ => format!("{}: goes on after {epochs} of {of} epochs", title(settings)),
+                    _ => format!(
+                        "{}: resuming after {epochs} of {of} epochs",
+                        title(settings)
+                    ),
                 });
             }
             Event::Skipped { settings } => {
-                self.say(&format!("{}: finished before", title(settings)));
+                self.say(&format!("{}: already finished", title(settings)));
             }
-            Event::Step {
-                settings,
-                epoch,
-                step,
-                steps,
-            } => {
+            Event::Step { settings, report } => {
                 if let Some(bar) = &self.bar {
-                    if *step == 1 {
+                    if report.step == 1 {
                         bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
-                        bar.set_length(*steps as u64);
-                        bar.set_message(format!("  epoch {epoch} of {}", settings.epochs));
+                        bar.set_length(report.steps);
+                        let (epoch, epochs) = (report.epoch, settings.epochs);
+                        bar.set_message(format!("  epoch {epoch} of {epochs}"));
                     }
-                    bar.set_position(*step as u64);
+                    bar.set_position(report.step);
                 }
             }
-            Event::Epoch { settings, record } => {
-                self.say(&format!(
-                    "  epoch {:>2} of {}: loss {:.4}, validation loss {:.4}, error {:.2} %, rate {:.2e}, {:.1} s",
-                    record.epoch,
-                    settings.epochs,
-                    record.training_loss,
-                    record.validation_loss,
-                    100.0 * record.validation_error,
-                    record.rate,
-                    record.seconds
-                ));
-            }
+            Event::Epoch { settings, record } => self.epoch(settings, record),
             Event::Test { test, .. } => {
                 self.say(&format!(
                     "  tested on {}: {} of {} wrong, {:.2} %",
@@ -222,10 +209,29 @@ impl Watcher {
         }
     }
 
+    fn epoch(&self, settings: &RunSettings, record: &Record) {
+        let [training, validation] = [record.training, record.held_out].map(|scores| {
+            scores.map_or((f64::NAN, f64::NAN), |scores| {
+                let accuracy = scores.accuracy.unwrap_or(f64::NAN);
+                (scores.loss, 100.0 * (1.0 - accuracy))
+            })
+        });
+        self.say(&format!(
+            "  epoch {:>2} of {}: loss {:.4}, validation loss {:.4}, error {:.2} %, rate {:.2e}, {:.1} s",
+            record.epoch,
+            settings.epochs,
+            training.0,
+            validation.0,
+            validation.1,
+            record.rate,
+            settings.training_digits as f64 / record.meshes_per_second
+        ));
+    }
+
     fn finished(&self, result: &RunResult) {
         if let Some(isometry) = &result.isometry {
             self.say(&format!(
-                "  flat and isometric: {} of {} answers differ, logits (up to {:.1}) by at most {:.1e}",
+                "  flat and isometric: {} of {} predictions differ; logits (up to {:.1}) differ by at most {:.1e}",
                 isometry.different_answers,
                 grouped(isometry.digits),
                 isometry.largest_logit,

@@ -6,24 +6,24 @@ use crate::failure::Failure;
 use crate::output::{count, grouped, print};
 use crate::progress;
 use clap::Args;
+use gemcnn_experiments::nonlinearity_cost::{PAPER, Report, Settings, run};
 use gemcnn_nn::ProductMode;
-use gemcnn_tasks::experiments::nonlinearity_cost::{PAPER, Report, Settings, run};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Measure what the regular nonlinearity costs: the paper's table of time and memory.
+/// Measure the cost of the regular nonlinearity: the paper's table of time and memory.
 ///
-/// Trains the correspondence network at a batch of one mesh for a few steps without the nonlinearity and
-/// with several numbers of samples, and times the nonlinearity alone by matrices and by Fourier
-/// transforms. Leaves results.json and figures in OUT.
+/// Trains the correspondence network for a few steps with a batch of one mesh, without the nonlinearity and
+/// with several numbers of samples. Then times the nonlinearity alone, by matrices and by Fourier
+/// transforms. Writes results.json and figures to OUT.
 #[derive(Args)]
 pub struct NonlinearityCostCommand {
-    /// Directory for results and figures; runs/nonlinearity-cost, or runs/nonlinearity-cost-quick with
-    /// --quick, if not given.
+    /// Directory for results and figures [default: runs/nonlinearity-cost; with --quick
+    /// runs/nonlinearity-cost-quick]
     #[arg(long, value_name = "OUT")]
     out: Option<PathBuf>,
 
-    /// A trial of a few seconds on a small mesh.
+    /// Run a trial of a few seconds on a small mesh.
     #[arg(long)]
     quick: bool,
 
@@ -77,25 +77,6 @@ fn tables(report: &Report) -> String {
             row.memory_bytes as f64 / 1e6,
             paper.map_or(String::new(), |paper| format!("{:.1} s", paper.seconds)),
             paper.map_or(String::new(), |paper| format!("{:.2} GB", paper.gigabytes)),
-        );
-    }
-    let _ = writeln!(
-        text,
-        "\nThe nonlinearity alone, {} rows of 16 channels\n\n{:>10} {:>7} {:>11} {:>11}",
-        grouped(report.settings.method_rows),
-        "band limit",
-        "samples",
-        "matrices",
-        "transforms"
-    );
-    for row in &report.methods {
-        let _ = writeln!(
-            text,
-            "{:>10} {:>7} {:>8.3} ms {:>8.3} ms",
-            row.band_limit,
-            row.samples,
-            1e3 * row.matrices_seconds,
-            1e3 * row.fft_seconds
         );
     }
     text

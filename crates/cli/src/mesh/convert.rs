@@ -1,4 +1,4 @@
-//! `gemcnn mesh convert`: formats and repairs.
+//! `gemcnn mesh convert`: conversion between formats, and repairs.
 
 use crate::failure::Failure;
 use crate::output::{print, say};
@@ -11,35 +11,35 @@ use gemcnn_mesh::{
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Convert a mesh to another format, and repair it on the way if asked to.
+/// Convert a mesh to another format and optionally repair it.
 #[derive(Args)]
 pub struct Convert {
-    /// Mesh to read: OBJ, PLY, OFF or STL.
+    /// Input mesh: OBJ, PLY, OFF or STL.
     #[arg(value_name = "IN")]
     input: PathBuf,
 
-    /// Mesh to write: .ply, .obj or .off. Only PLY keeps labels, colours and other vertex values.
+    /// Output mesh: .ply, .obj or .off. Only PLY keeps labels, colours and other vertex properties.
     #[arg(value_name = "OUT", value_parser = super::mesh_output)]
     output: PathBuf,
 
-    /// Repairs to apply, in the order given and separated by commas: weld, weld=DISTANCE, degenerate,
-    /// duplicates, isolated, orient; or `all` for those that `gemcnn mesh info` suggests.
+    /// Comma-separated list of repairs, applied in this order: weld, weld=DISTANCE, degenerate,
+    /// duplicates, isolated, orient; or `all` for the repairs that `gemcnn mesh info` suggests.
     #[arg(long, value_name = "REPAIR", value_delimiter = ',')]
     repair: Vec<Wanted>,
 
-    /// Encoding of a PLY file.
+    /// Encoding of PLY output.
     #[arg(long, value_enum, default_value_t)]
     ply: Encoding,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum Encoding {
-    /// Compact and fast, what every program reads.
+    /// Binary, little-endian.
     #[default]
     Binary,
-    /// The same with the most significant byte first.
+    /// Binary, big-endian.
     BigEndian,
-    /// Text.
+    /// ASCII text.
     Ascii,
 }
 
@@ -96,7 +96,7 @@ impl Convert {
         if !is_ply && !attributes.is_empty() {
             let names: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
             say(format_args!(
-                "warning: {} cannot hold the vertex values {}; write a .ply to keep them",
+                "warning: {} cannot store the vertex properties {}; write a .ply file to keep them",
                 self.output.display(),
                 names.join(", ")
             ));
@@ -110,7 +110,7 @@ impl Convert {
             },
         };
         if mesh.face_count() == 0 {
-            say("warning: the mesh has no faces left");
+            say("warning: the written mesh has no faces");
         }
         super::write(&self.output, &mesh, &attributes, &options)?;
         said += &super::make::written(&self.output, &mesh);
@@ -118,7 +118,7 @@ impl Convert {
     }
 }
 
-/// The values of the vertices that are still there.
+/// The properties of the remaining vertices.
 fn carry_over(attributes: &[VertexAttribute], origin: &[u32]) -> Vec<VertexAttribute> {
     attributes
         .iter()

@@ -1,4 +1,4 @@
-//! `gemcnn mesh geometry`: the gauge geometry of a mesh as a safetensors file.
+//! `gemcnn mesh geometry`: writes the gauge geometry of a mesh as a safetensors file.
 
 use crate::failure::Failure;
 use crate::output::{count, print, write_file};
@@ -9,39 +9,40 @@ use std::path::PathBuf;
 
 /// Compute the gauge geometry of a mesh: normals, frames, neighbour angles, parallel transport.
 ///
-/// For V vertices and E directed edges, sorted by the vertex that receives, it writes the tensors
-/// normals (V x 3), frames (V x 3 x 3, rows e1, e2, normal), offsets (V + 1, start of each row),
-/// neighbours (E), reverse (E, position of the reverse edge), theta (E, angle of the neighbour in the
-/// frame), transport (E, angle from the neighbour's frame) and radius (E). Angles are in radians.
+/// For V vertices and E directed edges, sorted by receiving vertex, the file contains the tensors
+/// normals (V x 3), frames (V x 3 x 3, rows e1, e2, normal), offsets (V + 1, first edge of each vertex),
+/// neighbours (E), reverse (E, index of the reverse edge), theta (E, angle of the neighbour in the
+/// frame of the vertex), transport (E, angle of the transport from the frame of the neighbour) and radius (E,
+/// distance of the neighbour). Angles are in radians.
 #[derive(Args)]
 pub struct Geometry {
     /// Mesh file: OBJ, PLY, OFF or STL.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Where to write.
+    /// Output file.
     #[arg(short, long, value_name = "OUT.safetensors", value_parser = safetensors_output)]
     output: PathBuf,
 
-    /// Weights of the faces around a vertex in its normal.
+    /// Weights of the faces in vertex normals.
     #[arg(long, value_enum, default_value_t)]
     normals: Weights,
 
-    /// Take all vertices within this distance as neighbours, instead of those that share an edge.
+    /// Use all vertices within this distance as neighbours (default: vertices that share an edge).
     #[arg(long, value_name = "DISTANCE", allow_negative_numbers = true)]
     radius: Option<f64>,
 
-    /// With --radius: at most this many neighbours for each vertex, the mutually nearest.
+    /// With --radius: largest number of neighbours of a vertex; the mutually nearest are kept.
     #[arg(long, value_name = "N", default_value_t = 64, requires = "radius", value_parser = clap::value_parser!(u32).range(1..))]
     max_neighbours: u32,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum Weights {
-    /// By the area of the face, as in the paper.
+    /// Area of the face, as in the paper.
     #[default]
     Area,
-    /// By the angle of its corner, as in the paper's published code.
+    /// Angle of the face at the vertex, as in the published implementation.
     Angle,
 }
 
@@ -59,7 +60,7 @@ impl Geometry {
             },
             Some(radius) => {
                 return Err(Failure::usage(format!(
-                    "--radius must be over 0, not {radius}"
+                    "--radius must be positive and finite, not {radius}"
                 )));
             }
         };

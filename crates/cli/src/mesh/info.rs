@@ -1,4 +1,4 @@
-//! `gemcnn mesh info`: the verdict on mesh files.
+//! `gemcnn mesh info`: reports on mesh files.
 
 use crate::failure::Failure;
 use crate::output::{count, grouped, print};
@@ -12,19 +12,19 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Say what a mesh is, whether it is sound, and what would repair it.
+/// Report size, topology and defects of meshes, and suggest repairs.
 #[derive(Args)]
 pub struct Info {
-    /// Mesh files: OBJ, PLY, OFF or STL, told by content.
+    /// Mesh files: OBJ, PLY, OFF or STL, detected from the content.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Print one JSON object per file and line instead of text.
+    /// Print one JSON object per line and file instead of text.
     #[arg(long)]
     json: bool,
 }
 
-/// What is known of one file.
+/// The report on one file.
 #[derive(Serialize)]
 struct Verdict {
     file: String,
@@ -33,7 +33,7 @@ struct Verdict {
     #[serde(flatten)]
     report: MeshReport,
     sound: bool,
-    /// Whether gauge geometry can be computed; if not, `geometry_error` says why.
+    /// True if gauge geometry can be computed; otherwise `geometry_error` has the reason.
     geometry: bool,
     geometry_error: Option<String>,
     min_neighbours: usize,
@@ -41,7 +41,7 @@ struct Verdict {
     suggested_repairs: Vec<Repair>,
 }
 
-/// A file that could not be read, in JSON.
+/// The JSON object of a file that cannot be read.
 #[derive(Serialize)]
 struct Unreadable {
     file: String,
@@ -109,7 +109,7 @@ fn verdict(path: &Path, file: &MeshFile) -> Result<Verdict, Failure> {
     })
 }
 
-/// Fewest and most neighbours of a vertex that has any.
+/// Smallest and largest number of neighbours, over the vertices with at least one.
 fn neighbour_range(mesh: &Mesh) -> Result<(usize, usize), GeometryError> {
     let adjacency = Adjacency::one_ring(mesh)?;
     let degrees = adjacency
@@ -148,7 +148,7 @@ impl std::fmt::Display for Verdict {
             writeln!(f, "  attributes {}", self.attributes.join(", "))?;
         }
         match &self.geometry_error {
-            None if report.faces == 0 => writeln!(f, "  geometry   none: there are no faces")?,
+            None if report.faces == 0 => writeln!(f, "  geometry   none: the mesh has no faces")?,
             None => writeln!(
                 f,
                 "  geometry   a tangent plane at every vertex; {} to {} neighbours",
@@ -156,16 +156,16 @@ impl std::fmt::Display for Verdict {
             )?,
             Some(error) => writeln!(f, "  geometry   none: {error}")?,
         }
-        for line in troubles(report) {
-            writeln!(f, "  trouble    {line}")?;
+        for line in defects(report) {
+            writeln!(f, "  defect     {line}")?;
         }
         if self.sound {
             return writeln!(f, "  verdict    sound");
         }
         let usable = if self.geometry && report.faces > 0 {
-            "not sound, but usable as it is"
+            "not sound, but usable"
         } else {
-            "not usable as it is"
+            "not usable"
         };
         writeln!(f, "  verdict    {usable}")?;
         if !self.suggested_repairs.is_empty() {
@@ -230,7 +230,8 @@ fn topology(report: &MeshReport) -> String {
     text
 }
 
-fn troubles(report: &MeshReport) -> Vec<String> {
+/// One line for each kind of defect, with the first examples.
+fn defects(report: &MeshReport) -> Vec<String> {
     let examples = &report.examples;
     let indices = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>();
     let pairs = |list: &[[u32; 2]]| {
@@ -253,14 +254,14 @@ fn troubles(report: &MeshReport) -> Vec<String> {
         ),
         (
             report.nonorientable_components,
-            "component that cannot be oriented, at vertex",
-            "components that cannot be oriented, at vertices",
+            "non-orientable component, at vertex",
+            "non-orientable components, at vertices",
             indices(&examples.nonorientable_components),
         ),
         (
             report.inconsistent_edges,
-            "edge whose two faces disagree about up and down",
-            "edges whose two faces disagree about up and down",
+            "inconsistently oriented edge",
+            "inconsistently oriented edges",
             pairs(&examples.inconsistent_edges),
         ),
         (
@@ -271,20 +272,20 @@ fn troubles(report: &MeshReport) -> Vec<String> {
         ),
         (
             report.degenerate_faces,
-            "face without area",
-            "faces without area",
+            "face of zero area",
+            "faces of zero area",
             indices(&examples.degenerate_faces),
         ),
         (
             report.duplicate_faces,
-            "face that stands twice",
-            "faces that stand twice",
+            "duplicate face",
+            "duplicate faces",
             pairs(&examples.duplicate_faces),
         ),
         (
             report.coincident_vertices,
-            "vertex at the place of another",
-            "vertices at the place of another",
+            "vertex at the position of another",
+            "vertices at the position of another",
             pairs(&examples.coincident_vertices),
         ),
     ]
@@ -297,7 +298,7 @@ fn troubles(report: &MeshReport) -> Vec<String> {
     .collect()
 }
 
-/// A path as a shell takes it.
+/// A path, quoted for a shell.
 fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
     if !path.is_empty() && path.chars().all(plain) {
@@ -307,7 +308,7 @@ fn quoted(path: &str) -> String {
     }
 }
 
-/// A length in four significant digits.
+/// A number with four significant digits.
 fn short(value: f64) -> String {
     if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) {
         return format!("{value:.3e}");

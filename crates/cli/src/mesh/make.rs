@@ -1,4 +1,4 @@
-//! `gemcnn mesh make`: generated shapes.
+//! `gemcnn mesh make`: generates meshes of shapes.
 
 use crate::failure::Failure;
 use crate::output::{count, print};
@@ -10,7 +10,7 @@ use gemcnn_mesh::shapes::{
 use gemcnn_mesh::{Mesh, WriteOptions};
 use std::path::{Path, PathBuf};
 
-/// Make a mesh: spheres, tori, capsules, human-like bodies, and flat, bent and rough grids.
+/// Generate a mesh: sphere, torus, capsule, human-like body, or flat, bent or rough grid.
 #[derive(Args)]
 pub struct Make {
     #[command(subcommand)]
@@ -24,9 +24,9 @@ enum Shape {
         #[command(flatten)]
         output: Output,
     },
-    /// A unit sphere: an icosahedron with every triangle cut in four, again and again.
+    /// A unit sphere: a subdivided icosahedron.
     Icosphere {
-        /// How often: 10 x 4^N + 2 vertices.
+        /// Number of subdivisions, each of a triangle into four: 10 x 4^N + 2 vertices.
         #[arg(
             long,
             value_name = "N",
@@ -44,17 +44,17 @@ enum Shape {
         #[command(flatten)]
         output: Output,
     },
-    /// A grid bent without stretching: every square stays a square.
+    /// A grid bent without stretching: all edges keep length 1.
     BentGrid {
         #[command(flatten)]
         size: GridSize,
-        /// The curve that the sheet follows.
+        /// Profile of the bent sheet.
         #[arg(long, value_enum, default_value_t)]
         profile: Curve,
-        /// The grid lines that stay straight.
+        /// Grid lines that stay straight.
         #[arg(long, value_enum, default_value_t)]
         straight: Straight,
-        /// cylinder: angle between the two ends of the sheet, in degrees.
+        /// cylinder: total angle of the arc, in degrees.
         #[arg(
             long,
             value_name = "DEGREES",
@@ -62,7 +62,7 @@ enum Shape {
             allow_negative_numbers = true
         )]
         turn: f64,
-        /// wave: steepest slope, in degrees.
+        /// wave: largest slope, in degrees.
         #[arg(
             long,
             value_name = "DEGREES",
@@ -70,7 +70,7 @@ enum Shape {
             allow_negative_numbers = true
         )]
         slope: f64,
-        /// wave: how many waves over the sheet.
+        /// wave: number of periods over the sheet.
         #[arg(
             long,
             value_name = "N",
@@ -86,7 +86,7 @@ enum Shape {
             allow_negative_numbers = true
         )]
         inner_radius: f64,
-        /// spiral: distance between its layers, in grid spacings.
+        /// spiral: distance between successive layers, in grid spacings.
         #[arg(
             long,
             value_name = "D",
@@ -105,11 +105,11 @@ enum Shape {
         #[command(flatten)]
         output: Output,
     },
-    /// A grid with random heights, smoothed, and scaled to mean edge length 1.
+    /// A grid with smoothed random heights, scaled to mean edge length 1.
     RoughGrid {
         #[command(flatten)]
         size: GridSize,
-        /// 3 minus the width of the smoothing Gaussian in pixels: 0.5 is gentle, 2.5 is spiky.
+        /// 3 minus the width of the smoothing Gaussian in pixels, from smooth (0.5) to very rough (2.5).
         #[arg(
             long,
             value_name = "R",
@@ -117,7 +117,7 @@ enum Shape {
             allow_negative_numbers = true
         )]
         roughness: f64,
-        /// Heights before smoothing are uniform between minus and plus this, in pixels.
+        /// Largest absolute height before smoothing, in pixels; heights are uniformly distributed.
         #[arg(long, value_name = "A", default_value_t = Roughness::DEFAULT_AMPLITUDE, allow_negative_numbers = true)]
         amplitude: f64,
         /// Seed of the heights.
@@ -149,7 +149,7 @@ enum Shape {
             allow_negative_numbers = true
         )]
         minor_segments: usize,
-        /// Radius of the circle in the middle of the tube.
+        /// Radius of the centre line of the tube.
         #[arg(
             long,
             value_name = "R",
@@ -171,7 +171,7 @@ enum Shape {
         #[command(flatten)]
         output: Output,
     },
-    /// A cylinder along the z axis, closed by half spheres.
+    /// A cylinder along the z axis, closed by hemispheres.
     Capsule {
         /// Segments around the axis.
         #[arg(
@@ -181,7 +181,7 @@ enum Shape {
             allow_negative_numbers = true
         )]
         segments: usize,
-        /// Rings of faces on each half sphere.
+        /// Rings of faces on each hemisphere.
         #[arg(
             long,
             value_name = "N",
@@ -197,7 +197,7 @@ enum Shape {
             allow_negative_numbers = true
         )]
         tube_bands: usize,
-        /// Radius of the cylinder and of the half spheres.
+        /// Radius of the cylinder and of the hemispheres.
         #[arg(
             long,
             value_name = "R",
@@ -213,19 +213,19 @@ enum Shape {
             allow_negative_numbers = true
         )]
         length: f64,
-        /// Quads instead of triangles, where there can be.
+        /// Quads instead of triangles, except at the poles.
         #[arg(long)]
         quads: bool,
         #[command(flatten)]
         output: Output,
     },
-    /// A human-like body: the same seed and number of vertices give bodies of one connectivity,
-    /// another person in another pose for each index.
+    /// A human-like body. Bodies with the same seed and number of vertices share their connectivity;
+    /// each index is a different person in a different pose.
     Body {
         /// Number of vertices, from 500 to 200,000.
         #[arg(long, value_name = "N", default_value_t = BodyOptions::default().vertices, allow_negative_numbers = true)]
         vertices: usize,
-        /// Seed of people and poses.
+        /// Seed of body shapes and poses.
         #[arg(
             long,
             value_name = "SEED",
@@ -233,7 +233,7 @@ enum Shape {
             allow_negative_numbers = true
         )]
         seed: u64,
-        /// Which body; without it, the body at rest that all others are made from.
+        /// Index of the body (default: the template in its rest pose).
         #[arg(long, value_name = "I", allow_negative_numbers = true)]
         index: Option<u64>,
         #[command(flatten)]
@@ -243,14 +243,14 @@ enum Shape {
 
 #[derive(Args)]
 struct Output {
-    /// Where to write: .ply, .obj or .off.
+    /// Output file: .ply, .obj or .off.
     #[arg(short, long, value_name = "OUT", value_parser = super::mesh_output)]
     output: PathBuf,
 }
 
 #[derive(Args)]
 struct GridSize {
-    /// Vertices from top to bottom.
+    /// Number of vertices from top to bottom.
     #[arg(
         long,
         value_name = "N",
@@ -258,7 +258,7 @@ struct GridSize {
         allow_negative_numbers = true
     )]
     rows: usize,
-    /// Vertices from left to right.
+    /// Number of vertices from left to right.
     #[arg(
         long,
         value_name = "N",
@@ -266,7 +266,7 @@ struct GridSize {
         allow_negative_numbers = true
     )]
     columns: usize,
-    /// Cut every square into two triangles.
+    /// Split every square into two triangles.
     #[arg(long)]
     triangles: bool,
 }
@@ -276,9 +276,9 @@ enum Curve {
     /// An arc of a circle.
     #[default]
     Cylinder,
-    /// A roll of paper.
+    /// A spiral, as rolled paper.
     Spiral,
-    /// Up and down.
+    /// A periodic wave.
     Wave,
     /// A smooth random curve.
     Random,
@@ -286,10 +286,10 @@ enum Curve {
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum Straight {
-    /// The sheet bends from left to right.
+    /// Columns stay straight; the sheet bends from left to right.
     #[default]
     Columns,
-    /// The sheet bends from top to bottom.
+    /// Rows stay straight; the sheet bends from top to bottom.
     Rows,
 }
 
@@ -303,13 +303,13 @@ fn cells(triangles: bool) -> Cells {
 
 impl Make {
     pub fn run(self) -> Result<(), Failure> {
-        let (mesh, output) = progress::during("making the shape", || self.shape.make())?;
+        let (mesh, output) = progress::during("generating the shape", || self.shape.make())?;
         super::write(&output, &mesh, &[], &WriteOptions::default())?;
         print(&written(&output, &mesh))
     }
 }
 
-/// What was written where.
+/// One line with the file and the size of the written mesh.
 pub fn written(output: &Path, mesh: &Mesh) -> String {
     format!(
         "{}: {}, {}\n",

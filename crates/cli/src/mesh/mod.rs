@@ -1,4 +1,4 @@
-//! `gemcnn mesh`: everything about one mesh.
+//! `gemcnn mesh`: commands for single meshes.
 
 mod convert;
 mod geometry;
@@ -14,7 +14,7 @@ use clap::Subcommand;
 use gemcnn_mesh::{MeshFile, VertexAttribute, WriteOptions, read_mesh, write_mesh};
 use std::path::{Path, PathBuf};
 
-/// The commands; each is documented where it is defined.
+/// The commands; the help of each is at its definition.
 #[derive(Subcommand)]
 pub enum MeshCommand {
     Info(info::Info),
@@ -51,7 +51,7 @@ fn write(
     .map_err(Failure::input)
 }
 
-/// A path to write to, with one of the given extensions.
+/// Parses an output path with one of the given extensions.
 fn output_path(text: &str, extensions: &[&str]) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let extension = path

@@ -1,40 +1,40 @@
-//! `gemcnn mesh picture`: a mesh as a PNG file.
+//! `gemcnn mesh picture`: renders a mesh to a PNG file.
 
 use crate::failure::Failure;
 use crate::output::{print, write_file};
 use crate::progress;
 use clap::{Args, ValueEnum};
-use gemcnn_mesh::render::{
-    Arrow, RenderOptions, Shading, Up, View, colour_map, label_colour, render,
-};
 use gemcnn_mesh::{
     AttributeValues, GaugeGraph, GeometryOptions, Mesh, MeshFile, MeshReport, VertexAttribute,
+};
+use gemcnn_view::render::{
+    Arrow, RenderOptions, Shading, Up, View, colour_map, label_colour, render,
 };
 use std::path::PathBuf;
 
 /// Colours of the two tangent axes of a frame.
 const AXIS_COLOURS: [[u8; 3]; 2] = [[200, 60, 50], [40, 110, 190]];
 
-/// Draw a mesh to a PNG file.
+/// Render a mesh to a PNG file.
 #[derive(Args)]
 pub struct PictureCommand {
     /// Mesh file: OBJ, PLY, OFF or STL.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Where to write.
+    /// Output file.
     #[arg(short, long, value_name = "OUT.png", value_parser = png_output)]
     output: PathBuf,
 
-    /// Pixels from left to right.
+    /// Width of the picture in pixels.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     width: u32,
 
-    /// Pixels from top to bottom.
+    /// Height of the picture in pixels.
     #[arg(long, value_name = "N", default_value_t = 768)]
     height: u32,
 
-    /// Turn of the view around the up axis, in degrees.
+    /// Azimuth of the view about the up axis, in degrees.
     #[arg(
         long,
         value_name = "DEGREES",
@@ -43,7 +43,7 @@ pub struct PictureCommand {
     )]
     azimuth: f64,
 
-    /// Height of the view above the horizon, in degrees.
+    /// Elevation of the view above the horizontal plane, in degrees.
     #[arg(
         long,
         value_name = "DEGREES",
@@ -52,15 +52,15 @@ pub struct PictureCommand {
     )]
     elevation: f64,
 
-    /// The axis that points up.
+    /// Axis that points up.
     #[arg(long, value_enum, default_value_t)]
     up: UpAxis,
 
-    /// Draw the edges.
+    /// Draw the edges of faces.
     #[arg(long)]
     wireframe: bool,
 
-    /// Show every face flat.
+    /// Flat shading (default: smooth).
     #[arg(long)]
     flat: bool,
 
@@ -68,13 +68,13 @@ pub struct PictureCommand {
     #[arg(long)]
     frames: bool,
 
-    /// Colour by this vertex value of a PLY file: whole numbers as labels, others from dark (lowest)
-    /// to light (highest). Without it, the file's own colours are used.
+    /// Vertex property of a PLY file to colour by: integers as labels, other numbers from dark (lowest)
+    /// to light (highest). By default, the vertex colours of the file are used.
     #[arg(long, value_name = "NAME")]
     colour: Option<String>,
 }
 
-/// The axis of space that is drawn upwards.
+/// The axis in space that points up in the picture.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub enum UpAxis {
     #[default]
@@ -129,14 +129,14 @@ impl PictureCommand {
         ))
     }
 
-    /// A colour for every vertex, if the file or the command has any.
+    /// One colour per vertex, by `--colour` or from the file; `None` if there are none.
     fn colours(&self, file: &MeshFile) -> Result<Option<Vec<[u8; 3]>>, Failure> {
         let find = |name: &str| file.attributes.iter().find(|a| a.name == name);
         if let Some(name) = &self.colour {
             let Some(attribute) = find(name) else {
                 let names: Vec<&str> = file.attributes.iter().map(|a| a.name.as_str()).collect();
                 return Err(Failure::input(format!(
-                    "{} has no vertex value `{name}`; it has: {}",
+                    "{} has no vertex property `{name}`; available: {}",
                     self.file.display(),
                     if names.is_empty() {
                         "none".into()
@@ -184,7 +184,7 @@ fn value_colours(attribute: &VertexAttribute) -> Vec<[u8; 3]> {
         .collect()
 }
 
-/// Both tangent axes of every vertex, a third of an edge long.
+/// Both tangent axes of every vertex, as arrows of about a third of the mean edge length.
 fn frame_arrows(mesh: &Mesh) -> Result<Vec<Arrow>, gemcnn_mesh::GeometryError> {
     let graph = GaugeGraph::new(mesh, &GeometryOptions::default())?;
     let length = 0.35 * MeshReport::new(mesh).mean_edge_length;

@@ -1,4 +1,4 @@
-//! `gemcnn train`: from meshes to a model.
+//! `gemcnn train`: training of a model.
 
 mod progress;
 
@@ -7,45 +7,58 @@ pub use progress::TrainProgress;
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
+use crate::kinds;
 use crate::output::{print, say};
 use clap::Args;
 use gemcnn_tasks::data::DataConfig;
-use gemcnn_tasks::train::{Outcome, RunConfig, RunDirectory, StopFlag, train};
-use gemcnn_tasks::{FeatureConfig, FeatureKind, ModelConfig, Task, TaskError};
+use gemcnn_tasks::features::Feature;
+use gemcnn_tasks::models::Model;
+use gemcnn_tasks::run::train;
+use gemcnn_tasks::train::{Outcome, RunConfig, RunDirectory, StopFlag};
+use gemcnn_tasks::{FeatureConfig, ModelConfig, Task, TaskError};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as ValueError;
 use std::path::{Path, PathBuf};
 
-/// Where runs are, unless told otherwise.
+/// Default directory of runs.
 const RUNS: &str = "runs";
 
 /// Options of `gemcnn train`.
 #[derive(Debug, Args)]
 pub struct TrainArgs {
-    /// What to learn (correspondence, segmentation, classification or regression), or a configuration
-    /// in TOML, which docs/training.md describes.
+    /// Task (correspondence, segmentation, classification or regression), or a configuration file in TOML (see
+    /// docs/training.md).
     #[arg(value_name = "TASK or CONFIG.toml", required_unless_present = "resume")]
     what: Option<String>,
 
-    /// Folder of meshes with targets. Correspondence alone can do without: it then learns synthetic
-    /// bodies.
+    /// Folder of meshes with targets [default: synthetic bodies, for correspondence only]
     #[arg(long, value_name = "DIR", help_heading = "Data")]
     data: Option<PathBuf>,
 
-    /// What the network sees of each vertex: xyz, shot, matrix or reltan [default: xyz]
-    #[arg(long, value_name = "KIND", help_heading = "Data")]
-    features: Option<FeatureKind>,
+    #[arg(
+        long,
+        value_name = "KIND",
+        help_heading = "Data",
+        value_parser = FeatureConfig::of_kind,
+        help = kinds::listed::<dyn Feature>("Input features [default: xyz]"),
+    )]
+    features: Option<FeatureConfig>,
 
-    /// The network: gem, graph, angular or unet [default: gem]
-    #[arg(long, value_name = "KIND", help_heading = "Training", value_parser = model_of_kind)]
+    #[arg(
+        long,
+        value_name = "KIND",
+        help_heading = "Training",
+        value_parser = ModelConfig::of_kind,
+        help = kinds::listed::<dyn Model>("Model, with its default settings [default: gem]"),
+    )]
     model: Option<ModelConfig>,
 
     /// Passes over the training part [default: 100]
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u64>,
 
-    /// Meshes in a step [default: 4]
+    /// Meshes per step [default: 4]
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch: Option<usize>,
 
@@ -53,15 +66,15 @@ pub struct TrainArgs {
     #[arg(long, value_name = "R", help_heading = "Training")]
     rate: Option<f64>,
 
-    /// Where all randomness comes from [default: 1]
+    /// Seed of initialisation, data order and dropout [default: 1]
     #[arg(long, value_name = "S", help_heading = "Training")]
     seed: Option<u64>,
 
-    /// A first look, a minute on two cores: 12 epochs, and bodies of 1,500 vertices where no data are given.
+    /// A first look, about a minute on two cores: 12 epochs, and bodies of 1,500 vertices without --data.
     #[arg(long, help_heading = "Training")]
     quick: bool,
 
-    /// Directory of this run, new or empty [default: the next free runs/NAME-N]
+    /// Run directory, new or empty [default: the next free runs/NAME-N]
     #[arg(
         long,
         value_name = "DIR",
@@ -70,11 +83,11 @@ pub struct TrainArgs {
     )]
     run_dir: Option<PathBuf>,
 
-    /// Goes on with a run that was stopped or killed, from its last checkpoint.
+    /// Continue a run that was stopped or killed, from its last checkpoint.
     #[arg(long, value_name = "RUN", help_heading = "Run")]
     resume: Option<PathBuf>,
 
-    /// Says nothing while all goes well.
+    /// Print nothing but errors.
     #[arg(long, short, help_heading = "Run")]
     quiet: bool,
 
@@ -106,23 +119,23 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
     let outcome = train(&config, &run, &cache, &device, &mut progress, &stop);
     drop(progress);
     match outcome {
-        Ok(Outcome::Finished { .. }) => print(&what_is_where(&run)),
+        Ok(Outcome::Finished { .. }) => print(&paths_of(&run)),
         Ok(Outcome::Stopped { epoch, step }) => Err(Failure::Interrupted(format!(
-            "stopped in epoch {}, after {step} of its steps; all of it is saved\n{}",
+            "stopped in epoch {} after {step} steps; the state is saved\n{}",
             epoch + 1,
             how_to_resume(&run)
         ))),
-        Err(error) => Err(Failure::Input(what_is_left(error, run))),
+        Err(error) => Err(Failure::Input(failure_message(error, run))),
     }
 }
 
 impl TrainArgs {
-    /// The configuration that was asked for, with the options put over what a file says.
+    /// The configuration of the command line: a file or a task, overridden by options.
     fn config(&self) -> Result<RunConfig, Failure> {
         let mut config = match (&self.what, &self.resume) {
             (Some(what), resume) => match Task::deserialize(deserializer(what)) {
                 Ok(_) if resume.is_some() => {
-                    let problem = format!("a run that goes on knows its task: leave out `{what}`");
+                    let problem = format!("a resumed run has its own task: remove `{what}`");
                     return Err(Failure::Usage(problem));
                 }
                 Ok(task) => RunConfig::new(task),
@@ -142,7 +155,9 @@ impl TrainArgs {
                     other => Failure::input(other),
                 })?
             }
-            (None, None) => return Err(Failure::Usage("say what to learn".into())),
+            (None, None) => {
+                return Err(Failure::Usage("give a task or a configuration file".into()));
+            }
         };
         if self.quick {
             make_quick(&mut config);
@@ -150,8 +165,8 @@ impl TrainArgs {
         if let Some(folder) = &self.data {
             config.data = DataConfig::Folder(folder.clone());
         }
-        if let Some(kind) = self.features {
-            config.features = FeatureConfig::new(kind);
+        if let Some(features) = &self.features {
+            config.features = features.clone();
         }
         if let Some(model) = &self.model {
             config.model = model.clone();
@@ -168,7 +183,7 @@ impl TrainArgs {
     }
 }
 
-/// Few epochs, and small bodies.
+/// Applies `--quick`: few epochs, and small bodies.
 fn make_quick(config: &mut RunConfig) {
     config.training.epochs = 12;
     if let DataConfig::Bodies(bodies) = &mut config.data {
@@ -180,12 +195,7 @@ fn deserializer(text: &str) -> impl serde::Deserializer<'_, Error = ValueError> 
     text.into_deserializer()
 }
 
-/// The model of a kind with its default settings.
-pub fn model_of_kind(text: &str) -> Result<ModelConfig, String> {
-    serde_json::from_value(serde_json::json!({ "kind": text })).map_err(|error| error.to_string())
-}
-
-/// The first Ctrl-C or request to terminate saves and stops, the second one stops at once.
+/// A flag that the first Ctrl-C or termination signal sets, to save and stop. The second one stops at once.
 pub fn stop_on_signals() -> Result<StopFlag, Failure> {
     let stop = StopFlag::new();
     let requested = stop.clone();
@@ -193,7 +203,7 @@ pub fn stop_on_signals() -> Result<StopFlag, Failure> {
         if requested.request() {
             std::process::exit(Failure::INTERRUPTED.into());
         }
-        say("\nsaves and stops after this step; once more stops at once");
+        say("\nsaving and stopping after this step; repeat to stop at once");
     };
     ctrlc::set_handler(handler)
         .map_err(|error| Failure::input(format!("cannot listen for Ctrl-C: {error}")))?;
@@ -201,11 +211,14 @@ pub fn stop_on_signals() -> Result<StopFlag, Failure> {
 }
 
 fn how_to_resume(run: &RunDirectory) -> String {
-    format!("go on with: gemcnn train --resume {}", run.path().display())
+    format!(
+        "continue with: gemcnn train --resume {}",
+        run.path().display()
+    )
 }
 
-/// What failed, and what there is to go on from.
-fn what_is_left(error: TaskError, run: RunDirectory) -> String {
+/// The error message, with the checkpoint and how to resume.
+fn failure_message(error: TaskError, run: RunDirectory) -> String {
     let saved = run.checkpoint().exists();
     match error {
         error if !run.config().exists() => {
@@ -218,14 +231,15 @@ fn what_is_left(error: TaskError, run: RunDirectory) -> String {
         ),
         TaskError::Checkpoint { .. } | TaskError::OtherRun { .. } => error.to_string(),
         error if saved => format!(
-            "{error}\nthe last checkpoint is whole; when this is put right, {}",
+            "{error}\nthe last checkpoint is intact; fix the problem, then {}",
             how_to_resume(&run)
         ),
-        error => format!("{error}\nwhen this is put right, {}", how_to_resume(&run)),
+        error => format!("{error}\nfix the problem, then {}", how_to_resume(&run)),
     }
 }
 
-fn what_is_where(run: &RunDirectory) -> String {
+/// Paths of the results of a run, and the next commands.
+fn paths_of(run: &RunDirectory) -> String {
     let path = run.path().display();
     format!(
         "model        {}\nmetrics      {}\ncurve        {}.png, {2}.svg\n{}\
@@ -237,7 +251,7 @@ fn what_is_where(run: &RunDirectory) -> String {
     )
 }
 
-/// Where the first predictions and their pictures are, if there are any.
+/// Lines with the paths of the example predictions, if there are any.
 fn predictions(folder: &Path) -> String {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return String::new();

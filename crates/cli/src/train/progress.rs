@@ -1,4 +1,4 @@
-//! A training run on the terminal: a bar where there is one, plain lines elsewhere.
+//! Progress of a training run: a bar on a terminal, lines elsewhere.
 
 use crate::output::{count, say};
 use gemcnn_tasks::train::{Event, Observer, Record, Scores, StepReport};
@@ -6,18 +6,18 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Silence within an epoch before the next plain line.
+/// Time between lines within an epoch.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Tells on standard error how training goes.
+/// Prints the progress of training to standard error.
 pub enum TrainProgress {
-    /// Only what went wrong.
+    /// Prints nothing.
     Quiet,
-    /// A bar below the lines of the epochs.
+    /// Prints lines of epochs above a progress bar.
     Bar(ProgressBar),
-    /// Lines alone.
+    /// Prints lines only.
     Lines {
-        /// When the last one was written.
+        /// Time of the last line.
         last: Instant,
     },
 }
@@ -40,7 +40,7 @@ impl TrainProgress {
         }
     }
 
-    /// A line that stays.
+    /// Prints a line.
     fn say(&mut self, line: &str) {
         match self {
             Self::Quiet => {}
@@ -52,7 +52,7 @@ impl TrainProgress {
         }
     }
 
-    /// How far something is, which the next news replaces.
+    /// Updates the bar, or prints a line from time to time.
     fn show(&mut self, what: &str, done: u64, total: u64, message: impl FnOnce() -> String) {
         match self {
             Self::Quiet => {}
@@ -87,7 +87,7 @@ impl Observer for TrainProgress {
                 held_out,
             } => {
                 self.say(&format!(
-                    "{network}\n{} to train on, {held_out} to evaluate on; {} of {}; run in {}",
+                    "{network}\n{} for training, {held_out} held out; {} of {}; run directory {}",
                     count(training, "mesh", "meshes"),
                     count(epochs as usize, "epoch", "epochs"),
                     count(steps as usize, "step", "steps"),
@@ -105,13 +105,13 @@ impl Observer for TrainProgress {
                 other_device,
             } => {
                 self.say(&format!(
-                    "goes on from {} in epoch {epoch}, after {step} of its steps",
+                    "continuing from {} in epoch {epoch} after {step} steps",
                     checkpoint.display()
                 ));
                 if let Some(device) = other_device {
                     self.say(&format!(
-                        "the checkpoint was made on another device ({device}): results will be as \
-                         good, but not the same to the bit"
+                        "the checkpoint is from another device ({device}): results will not be \
+                         bit-identical"
                     ));
                 }
             }
@@ -165,7 +165,7 @@ fn summarise(record: &Record) -> String {
 }
 
 fn percent(share: f64) -> String {
-    format!("{:.2} % right", 100.0 * share)
+    format!("{:.2} % correct", 100.0 * share)
 }
 
 /// `45 s`, `12 min`, `3 h 20 min`.
@@ -214,7 +214,7 @@ mod tests {
         };
         assert_eq!(
             summarise(&record),
-            "epoch   7  training: loss 0.5000, 87.50 % right  held out: loss 0.2500, error 1.5000  \
+            "epoch   7  training: loss 0.5000, 87.50 % correct  held out: loss 0.2500, error 1.5000  \
              12.3 meshes/s"
         );
     }

@@ -1,15 +1,14 @@
-//! Pointwise functions on a GPU.
+//! Activation functions on a GPU.
 
 use super::Activation;
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceSlice, DeviceSliceMut, KernelSource, Variant, args,
-    check_length, variant,
+    CudaDevice, CudaError, Define, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length,
 };
 
 pub(crate) const SOURCE: KernelSource =
     KernelSource::new("activation", include_str!("activation.cu"));
 
-/// The macros that choose a function.
+/// The macros that select an activation.
 pub(crate) fn defines(activation: &Activation) -> Vec<Define> {
     let number = match activation {
         Activation::Identity => 0,
@@ -26,7 +25,7 @@ pub(crate) fn defines(activation: &Activation) -> Vec<Define> {
     defines
 }
 
-/// Numbers as CUDA C++ reads them; a zero where there are none.
+/// A list of CUDA C++ literals; a zero if it is empty.
 pub(crate) fn literals(values: impl IntoIterator<Item = f64>) -> String {
     let list: Vec<String> = values
         .into_iter()
@@ -46,7 +45,7 @@ pub(crate) fn literals(values: impl IntoIterator<Item = f64>) -> String {
     }
 }
 
-pub(crate) fn variants() -> Vec<Variant> {
+pub(crate) fn variants() -> Vec<Vec<Define>> {
     [
         Activation::Identity,
         Activation::Relu,
@@ -55,11 +54,11 @@ pub(crate) fn variants() -> Vec<Variant> {
         Activation::Tanh,
         Activation::Polynomial(vec![0.5, -1.0, 3e-5]),
     ]
-    .map(|activation| variant(&defines(&activation)))
+    .map(|activation| defines(&activation))
     .into()
 }
 
-/// `y = f(x)`, number by number.
+/// `y = f(x)` for every value.
 ///
 /// # Errors
 /// `y` of another length than `x`, or a failed call.
@@ -75,7 +74,7 @@ pub fn forward(
     unsafe { function.over(x.len(), args![x, &y, x.len() as u64]) }
 }
 
-/// `dx = f'(x) dy`, number by number.
+/// `dx = f'(x) dy` for every value.
 ///
 /// # Errors
 /// `dy` or `dx` of another length than `x`, or a failed call.

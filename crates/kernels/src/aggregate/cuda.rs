@@ -2,9 +2,8 @@
 
 use super::{Aggregate, Aggregation, OPERATOR, Radial, Row};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, CudaGraph, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut,
-    EdgeArrays, KernelSource, Variant, args, check_length, irrep_count, irrep_rows, irreps, key,
-    to_u32, variant,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice,
+    DeviceSliceMut, KernelSource, args, check_length, irrep_count, irrep_rows, irreps, key, to_u32,
 };
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
@@ -12,17 +11,17 @@ use std::sync::Arc;
 pub(crate) const GATHER: KernelSource = KernelSource::new("gather", include_str!("gather.cu"));
 pub(crate) const ADJOINT: KernelSource = KernelSource::new("adjoint", include_str!("adjoint.cu"));
 
-/// Most sums that a thread keeps in registers.
+/// Largest number of sums that a thread keeps in registers.
 const MOST_SUMS: usize = 96;
-/// Fewest vertices of a block.
+/// Smallest number of vertices of a block.
 const LEAST_VERTICES: usize = 16;
-/// Most bytes of a block's edges in shared memory.
+/// Largest size of the edges of a block in shared memory, in bytes.
 const EDGE_BYTES: usize = 12 << 10;
-/// Most bytes of a block's rows in shared memory.
+/// Largest size of the rows of a block in shared memory, in bytes.
 const MOST_SHARED_BYTES: usize = 64 << 10;
 
-/// As `aggregation` is numbered in the kernels.
-fn number(aggregation: Aggregation) -> u32 {
+/// The number of an aggregation in the kernels.
+pub(crate) fn number(aggregation: Aggregation) -> u32 {
     match aggregation {
         Aggregation::Sum => 0,
         Aggregation::Mean => 1,
@@ -36,26 +35,26 @@ pub(crate) struct GatherPlan {
     source: FeatureType,
     harmonics: usize,
     radial: Radial,
-    /// Place of every ring and harmonic in a row, negative if it is not wanted.
+    /// Index of every ring and harmonic in a row; negative if it is not needed.
     destinations: DeviceBuffer<i32>,
-    /// `(from, to, width)` of the vertex's own features.
+    /// `(from, to, width)` of the features of the vertex itself.
     own: DeviceBuffer<[u32; 4]>,
     row: usize,
-    /// Channels that lie together in source and rows: 4, 2 or 1.
+    /// Channels that are loaded together: 4, 2 or 1.
     vector: usize,
 }
 
 /// What a gather reads and writes.
 pub(crate) struct GatherRun<'a> {
-    pub edges: EdgeArrays<'a>,
+    pub edges: DeviceEdges<'a>,
     pub reversed: bool,
     pub aggregation: Aggregation,
     pub x: DeviceSlice<'a, f32>,
-    /// First vertex, and how many.
+    /// First vertex, and number of vertices.
     pub vertices: (usize, usize),
-    /// The rows; may be empty where they are multiplied at once.
+    /// The rows; empty if they are multiplied in shared memory only.
     pub out: &'a DeviceSliceMut<'a, f32>,
-    /// Goes to the first numbers of the rows of `y`, which have this width.
+    /// Bias, the result `y` whose first channels are set to it, and the width of `y`.
     pub bias: (DeviceSlice<'a, f32>, &'a DeviceSliceMut<'a, f32>, usize),
 }
 
@@ -68,7 +67,7 @@ pub(crate) struct TensorProduct<'a> {
     pub stacked: DeviceSlice<'a, f32>,
     /// `(start, steps, weights, first, count)` for every 16 columns of the result.
     pub columns: &'a DeviceBuffer<[u32; 8]>,
-    /// Numbers from one row to the next in shared memory.
+    /// Stride of the rows in shared memory.
     pub stride: usize,
 }
 
@@ -117,7 +116,7 @@ impl GatherPlan {
         unsafe { function.run(blocks, (shape.threads(), 1), &self.arguments(run, &table)?) }
     }
 
-    /// Whether rows of `stride` numbers fit in shared memory.
+    /// True if rows of this stride fit in shared memory.
     pub fn fits_in_shared_memory(&self, stride: usize) -> bool {
         let units = irrep_rows(&self.source, self.vector).len();
         let shape = self.shape_of(self.vector, units);
@@ -153,7 +152,7 @@ impl GatherPlan {
         device: &CudaDevice,
         run: &GatherRun<'_>,
     ) -> Result<(Irreps, Shape), CudaError> {
-        // Slices of larger buffers may start at places that wide loads cannot.
+        // Slices may start at addresses that are not aligned for wide loads.
         let mut vector = self.vector;
         while !(run.x.is_aligned(vector) && run.out.view().is_aligned(vector)) {
             vector /= 2;
@@ -220,13 +219,13 @@ fn common(a: usize, b: usize) -> usize {
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     harmonics: usize,
-    /// Rings whose sums are made together.
+    /// Rings that are summed together.
     rings: usize,
     /// Channels of one lane.
     vector: usize,
     /// Lanes of one vertex.
     group: usize,
-    /// Whether there is more than one ring in all.
+    /// True if there is more than one ring in all.
     radial: bool,
     /// Orders of the features, from 0.
     orders: usize,
@@ -247,7 +246,7 @@ impl Shape {
         4 * self.vertices() * stride
     }
 
-    /// `tensor`: numbers from one row to the next in shared memory, if the rows are multiplied there.
+    /// Macros of the kernel. `tensor`: stride of the rows in shared memory, if they are multiplied there.
     fn defines(&self, tensor: Option<usize>) -> Vec<Define> {
         let blocks = match 2 * self.harmonics * self.rings * self.vector {
             0..=20 => 4,
@@ -277,7 +276,7 @@ impl Shape {
     }
 }
 
-pub(crate) fn variants() -> Vec<Variant> {
+pub(crate) fn variants() -> Vec<Vec<Define>> {
     [
         (5, 1, 4, 16, false, 3, None),
         (1, 1, 1, 4, false, 1, None),
@@ -297,7 +296,7 @@ pub(crate) fn variants() -> Vec<Variant> {
                 radial,
                 orders,
             };
-            variant(&shape.defines(tensor))
+            shape.defines(tensor)
         },
     )
     .into()
@@ -306,7 +305,7 @@ pub(crate) fn variants() -> Vec<Variant> {
 impl Aggregate {
     fn check_device(
         &self,
-        graph: &CudaGraph,
+        graph: DeviceGraphView<'_>,
         (x_name, x): (&'static str, DeviceSlice<'_, f32>),
         (a_name, a): (&'static str, DeviceSlice<'_, f32>),
     ) -> Result<(), KernelError> {
@@ -320,11 +319,11 @@ impl Aggregate {
 /// `a = G x`.
 ///
 /// # Errors
-/// Buffers or settings that do not fit, or a failed call.
+/// Buffers of the wrong length, invalid settings, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     op: &Aggregate,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     x: DeviceSlice<'_, f32>,
     a: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
@@ -360,17 +359,16 @@ pub fn forward(
 /// `dx = G^T da`.
 ///
 /// # Errors
-/// Buffers or settings that do not fit, or a failed call.
+/// Buffers of the wrong length, invalid settings, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     op: &Aggregate,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     da: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     op.check_device(graph, ("dx", dx.view()), ("da", da))?;
-    let values = graph.reversed(device)?;
-    let edges = graph.arrays(&values);
+    let edges = graph.reversed_edges(device)?;
     let table = irreps(device, &op.input, 1)?;
     let count = irrep_count(&op.input);
     let size = |n: usize| to_u32(OPERATOR, n);

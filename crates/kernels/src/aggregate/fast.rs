@@ -7,11 +7,11 @@
 
 use super::{Aggregate, Aggregation, Radial};
 use crate::parallel::{TILE, spread, worker_count};
-use crate::{EdgePhases, FeatureType, GraphArrays, Real, Scratch};
+use crate::{EdgePhases, FeatureType, GraphView, Real, Scratch};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Which way features flow along the edges.
+/// Direction of features along the edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From `q` to `p` along `p <- q`: angle `theta`, rotation by `g - theta`.
@@ -28,7 +28,7 @@ pub(crate) struct Row {
     pub harmonic: usize,
     /// Radial ring.
     pub ring: usize,
-    /// Where the sum lies in the result of a vertex.
+    /// Index of the sum in the result of a vertex.
     pub destination: usize,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Gather {
     harmonics: usize,
     radial: Radial,
     aggregation: Aggregation,
-    /// Whether the rows are just the harmonics in their order, on one ring.
+    /// True if the rows are the harmonics in order, on one ring.
     plain: bool,
 }
 
@@ -98,8 +98,8 @@ impl Gather {
         self.dimension
     }
 
-    /// Numbers in the table of one edge: its weights and rotations, and where the weights are not
-    /// just the harmonics, those too.
+    /// Length of the table of one edge: its weights and rotations, and its harmonics if they differ from the
+    /// weights.
     fn columns(&self) -> usize {
         let harmonics = if self.plain { 0 } else { self.harmonics };
         self.weight_columns() + 2 * self.highest_source_order + harmonics
@@ -114,7 +114,7 @@ impl Gather {
     }
 
     /// Working memory for [`tabulate`](Self::tabulate) on up to [`TILE`] vertices in a row.
-    pub fn memory<T: Real>(&self, graph: &GraphArrays<T>) -> usize {
+    pub fn memory<T: Real>(&self, graph: GraphView<'_, T>) -> usize {
         let offsets = graph.offsets();
         let ends = offsets.iter().skip(TILE).chain(std::iter::repeat_n(
             &offsets[graph.vertex_count()],
@@ -130,7 +130,7 @@ impl Gather {
     #[inline(always)]
     pub fn tabulate<'a, T: Real>(
         &'a self,
-        graph: &'a GraphArrays<T>,
+        graph: GraphView<'a, T>,
         x: &'a [T],
         vertices: Range<usize>,
         memory: &'a mut [T],
@@ -172,7 +172,7 @@ impl Gather {
     #[inline(always)]
     fn harmonics<T: Real>(
         &self,
-        graph: &GraphArrays<T>,
+        graph: GraphView<'_, T>,
         vertices: Range<usize>,
         harmonics: &mut [T],
         rotations: &mut [T],
@@ -189,7 +189,7 @@ impl Gather {
     #[inline(always)]
     fn first_harmonics<T: Real>(
         &self,
-        graph: &GraphArrays<T>,
+        graph: GraphView<'_, T>,
         vertices: Range<usize>,
         harmonics: &mut [T],
         rotations: &mut [T],
@@ -284,7 +284,7 @@ fn higher_harmonics<T: Real>(pairs: &mut [T], count: usize, scales: Option<&[T]>
 /// The tables of the edges of some vertices.
 pub(crate) struct Table<'a, T> {
     gather: &'a Gather,
-    graph: &'a GraphArrays<T>,
+    graph: GraphView<'a, T>,
     x: &'a [T],
     edges: Range<usize>,
     /// `[rows, edges]`.
@@ -466,7 +466,7 @@ impl Aggregate {
 
 pub(super) fn forward<T: Real>(
     op: &Aggregate,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     a: &mut [T],
     scratch: &mut Scratch<T>,
@@ -497,7 +497,7 @@ pub(super) fn forward<T: Real>(
 
 struct ForwardTile<'a, T> {
     gather: &'a Gather,
-    graph: &'a GraphArrays<T>,
+    graph: GraphView<'a, T>,
     x: &'a [T],
     first: usize,
     out: &'a mut [T],
@@ -522,7 +522,7 @@ impl<T: Real> WithSimd for ForwardTile<'_, T> {
 
 pub(super) fn backward<T: Real>(
     op: &Aggregate,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     da: &[T],
     dx: &mut [T],
     scratch: &mut Scratch<T>,
@@ -551,7 +551,7 @@ pub(super) fn backward<T: Real>(
 
 struct BackwardTile<'a, T> {
     op: &'a Aggregate,
-    graph: &'a GraphArrays<T>,
+    graph: GraphView<'a, T>,
     da: &'a [T],
     first: usize,
     dx: &'a mut [T],
@@ -561,8 +561,8 @@ struct BackwardTile<'a, T> {
 impl<T: Real> WithSimd for BackwardTile<'_, T> {
     type Output = ();
 
-    /// For every vertex `q`: over its reversed edges, the rows of `da_p` weighted and summed, turned
-    /// back, and added up.
+    /// For every vertex `q`: sums the rows of `da_p` with their weights, rotates the sum back, and adds it
+    /// up over the reversed edges.
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Self { op, graph, da, .. } = self;
@@ -613,7 +613,7 @@ impl<T: Real> WithSimd for BackwardTile<'_, T> {
     }
 }
 
-/// `first`, then each pair the one before turned by `step`.
+/// `first`, then each pair is the previous one rotated by `step`.
 #[inline(always)]
 fn powers<T: Real>(first: [T; 2], step: [T; 2], pairs: &mut [T]) {
     let [mut c, mut s] = first;
@@ -642,13 +642,13 @@ mod tests {
             };
             let x: Vec<f64> = random(graph.vertex_count() * op.input.dimension(), 1);
             let mut expected = vec![0.0; graph.vertex_count() * op.dimension()];
-            reference::forward(&op, &graph, &x, &mut expected).unwrap();
+            reference::forward(&op, graph.view(), &x, &mut expected).unwrap();
             let gather = op.gather();
-            let (mut a, mut memory) = (expected.clone(), vec![0.0; gather.memory(&graph)]);
+            let (mut a, mut memory) = (expected.clone(), vec![0.0; gather.memory(graph.view())]);
             a.fill(f64::NAN);
             simd.vectorize(ForwardTile {
                 gather: &gather,
-                graph: &graph,
+                graph: graph.view(),
                 x: &x,
                 first: 0,
                 out: &mut a,

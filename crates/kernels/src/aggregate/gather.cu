@@ -1,11 +1,11 @@
-// Gauge aggregation: GROUP lanes work on one vertex, each on VECTOR neighbouring channels of one order,
-// with the sums of HARMONICS harmonics on RINGS rings in registers, few enough of them for BLOCKS blocks of THREADS
-// threads at a time on a multiprocessor. The edges of a block's vertices, which follow each other, are read together,
-// EDGES at a time, and what depends on the edge alone is worked out once. RADIAL: whether there is more than one
-// ring in all. ORDERS: orders of the features, from 0. See the page of `aggregate`.
+// Gauge aggregation: GROUP lanes work on one vertex, each on VECTOR adjacent channels of one order. The sums of
+// HARMONICS harmonics on RINGS rings stay in registers, few enough for BLOCKS blocks of THREADS threads on a
+// multiprocessor. The edges of the vertices of a block are contiguous and are read together, EDGES at a time; values
+// that depend only on the edge are computed once. RADIAL: 1 if there is more than one ring in all. ORDERS: number of
+// orders of the features, from 0. See the documentation of `aggregate`.
 //
-// TENSOR: the rows stay in shared memory and are multiplied there with the stacked weights on tensor cores, for
-// VERTICES vertices (a multiple of 16) in a block, with ROW numbers from one row to the next. See the page of `gauge_conv`.
+// TENSOR: the rows stay in shared memory and are multiplied there by the stacked weights on tensor cores, with VERTICES
+// vertices (a multiple of 16) in a block and rows of stride ROW. See the documentation of `gauge_conv`.
 
 struct alignas(4 * VECTOR) Channels {
     float v[VECTOR];
@@ -15,20 +15,13 @@ __device__ inline Channels load(const float *from) { return *reinterpret_cast<co
 
 __device__ inline void store(float *to, const Channels &value) { *reinterpret_cast<Channels *>(to) = value; }
 
-constexpr u32 SUM = 0, MEAN = 1, MEAN_WITH_SELF = 2;
-
-__device__ inline float scale_of(u32 aggregation, u32 degree) {
-    if (aggregation == MEAN) return 1.0f / (float)max(degree, 1u);
-    return aggregation == MEAN_WITH_SELF ? 1.0f / (float)(degree + 1) : 1.0f;
-}
-
-// Weight of a ring at a radius: linear hats, the last one constant beyond.
+// Weight of a ring at a radius: linear hat functions, the last one constant beyond the largest radius.
 __device__ inline float ring_weight(u32 ring, u32 rings, float radius, float max_radius) {
     float place = fminf(radius / max_radius, 1.0f) * (float)(rings - 1);
     return fmaxf(1.0f - fabsf(place - (float)ring), 0.0f);
 }
 
-// A term of a product: on tensor cores factors have 10 bits of mantissa.
+// A factor of a product: tensor cores use 10 bits of mantissa.
 __device__ inline float factor(float value) {
 #if TENSOR && __CUDA_ARCH__ >= 800
     u32 rounded;
@@ -40,7 +33,7 @@ __device__ inline float factor(float value) {
 }
 
 // Edges and features. reversed: the edges are those of the transposed operator, so scales belong to the neighbours.
-// irreps: (place of cosine, place of sine, order) of each run of VECTOR channels.
+// irreps: (index of cosine, index of sine, order) of each run of VECTOR channels.
 struct Source {
     const u32 *__restrict__ offsets;
     const u32 *__restrict__ neighbours;
@@ -53,15 +46,15 @@ struct Source {
     float max_radius;
 };
 
-// What a row is made of. destinations: place of each ring and harmonic, negative if it is not wanted. own: (from, to,
-// width) of the vertex's own features.
+// Layout of a row. destinations: index of each ring and harmonic, negative if it is not needed. own: (from, to, width)
+// of the features of the vertex itself.
 struct Layout {
     const int *__restrict__ destinations;
     const uint4 *__restrict__ own;
     u32 own_count;
 };
 
-// What the sums need to know of an edge.
+// The values of an edge that the sums need.
 struct alignas(16) Edge {
     Phase turn[ORDERS];
     u32 neighbour;
@@ -128,7 +121,7 @@ __device__ inline void gather_row(const Source &from, const Layout &layout, u32 
                 __syncthreads();
             }
             u32 at = max(begin, start), until = active ? min(end, stop) : 0;
-            // Features of the next edge are loaded while this one's are used.
+            // The features of the next edge are loaded while those of this edge are used.
             Channels next_a, next_b;
             auto load_next = [&](u32 edge) {
                 const float *features = from.x + (u64)edges[edge - start].neighbour * from.dimension;

@@ -1,16 +1,16 @@
-//! Gauge aggregation: the one sparse step of a gauge convolution, and its adjoint.
+//! Gauge aggregation, the sparse part of a gauge convolution, and its adjoint.
 //!
-//! Every neighbour `q` of `p` is transported to `p` and turned into the frame of the edge, and the
-//! neighbours are summed once for each harmonic of the neighbour angle and each radial ring:
+//! The features of every neighbour `q` of `p` are transported to `p`, rotated into the frame of the edge, and
+//! summed once for each harmonic of the neighbour angle and each radial ring:
 //!
 //! ```text
 //! A_p[r, k] = s_p sum_q phi_r(r_pq) t_k(theta_pq) rho(g_pq - theta_pq) f_q
 //! t = (1, cos theta, sin theta, ..., cos M theta, sin M theta)
 //! ```
 //!
-//! `s_p` is 1, `1/|N(p)|` or `1/(|N(p)|+1)` ([`Aggregation`]); a vertex without neighbours gets
-//! zeros. Nothing is saved; powers of the phases come from the angle-addition recurrence. The
-//! adjoint gathers over the reversed edges, so it needs no atomics and always adds in one order.
+//! `s_p` is 1, `1/|N(p)|` or `1/(|N(p)|+1)` ([`Aggregation`]). The result of a vertex without neighbours is
+//! zero. Nothing is saved; powers of the phases come from the angle-addition recurrence. The adjoint
+//! gathers over the reversed edges, so it needs no atomics and always adds in the same order.
 //!
 //! Shapes: `f` is `[V, D]`, `A` is `[V, rings, 2M+1, D]`.
 
@@ -23,24 +23,24 @@ mod tests;
 pub(crate) use fast::{Direction, Gather, Row};
 
 use crate::error::check_length;
-use crate::{FeatureType, GraphArrays, KernelError, Real, Scratch};
+use crate::{FeatureType, GraphView, KernelError, Real, Scratch};
 
 const OPERATOR: &str = "aggregate";
 
-/// How the terms of a neighbourhood are put together.
+/// How the terms of a neighbourhood are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Aggregation {
-    /// Their sum.
+    /// The sum.
     #[default]
     Sum,
-    /// Their mean: divided by the number of neighbours.
+    /// The mean over the neighbours.
     Mean,
-    /// The mean of neighbours and the vertex itself: divided by the number of neighbours plus one.
+    /// The mean over the neighbours and the vertex itself.
     MeanWithSelf,
 }
 
 impl Aggregation {
-    /// Factor of the sum over the neighbours of a vertex that has `degree` of them.
+    /// Factor of the sum over the neighbours of a vertex of this degree.
     pub fn scale<T: Real>(self, degree: usize) -> T {
         match self {
             Self::Sum => T::one(),
@@ -49,7 +49,7 @@ impl Aggregation {
         }
     }
 
-    /// Factor of the vertex's own term.
+    /// Factor of the self term of a vertex of this degree.
     pub fn self_scale<T: Real>(self, degree: usize) -> T {
         match self {
             Self::Sum | Self::Mean => T::one(),
@@ -58,8 +58,8 @@ impl Aggregation {
     }
 }
 
-/// Radial profile: linear hat functions on `rings` nodes equally spaced on `[0, max_radius]`, the
-/// last one constant beyond. One ring is the constant 1.
+/// Radial profile: linear hat functions on `rings` nodes, equally spaced on `[0, max_radius]`. The last one
+/// is constant beyond `max_radius`. A single ring is the constant 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Radial {
     pub rings: usize,
@@ -102,14 +102,14 @@ pub struct Aggregate {
     pub highest_order: usize,
     /// Number of radial rings.
     pub rings: usize,
-    /// Radius of the last ring; not used with one ring.
+    /// Radius of the last ring; unused with one ring.
     pub max_radius: f64,
     /// Scale of the sum.
     pub aggregation: Aggregation,
 }
 
 impl Aggregate {
-    /// Numbers in one row of the result: `rings * (2M+1) * D`.
+    /// Length of a row of the result: `rings * (2M+1) * D`.
     pub fn dimension(&self) -> usize {
         self.rings * self.harmonics() * self.input.dimension()
     }
@@ -127,7 +127,7 @@ impl Aggregate {
 
     fn check<T: Real>(
         &self,
-        graph: &GraphArrays<T>,
+        graph: GraphView<'_, T>,
         (x_name, x): (&'static str, &[T]),
         (a_name, a): (&'static str, &[T]),
     ) -> Result<(), KernelError> {
@@ -141,10 +141,10 @@ impl Aggregate {
 /// `a = G x`.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn forward<T: Real>(
     op: &Aggregate,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     a: &mut [T],
     scratch: &mut Scratch<T>,
@@ -157,10 +157,10 @@ pub fn forward<T: Real>(
 /// `dx = G^T da`.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn backward<T: Real>(
     op: &Aggregate,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     da: &[T],
     dx: &mut [T],
     scratch: &mut Scratch<T>,

@@ -1,7 +1,7 @@
-//! Gauge aggregation as its formula says it, edge by edge.
+//! Gauge aggregation exactly as in its formula, edge by edge.
 
 use super::Aggregate;
-use crate::{FeatureType, GraphArrays, KernelError, Real};
+use crate::{FeatureType, GraphView, KernelError, Real};
 
 /// `(cos n a, sin n a)` from `(cos a, sin a)`.
 pub fn multiple<T: Real>(phase: [T; 2], order: usize) -> [T; 2] {
@@ -33,7 +33,7 @@ pub fn reversed<T: Real>([c, s]: [T; 2]) -> [T; 2] {
 /// `s_p phi_r(r) t_k(theta)` for one edge of the row of `p`.
 fn weight<T: Real>(
     op: &Aggregate,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     p: usize,
     edge: usize,
     ring: usize,
@@ -45,13 +45,13 @@ fn weight<T: Real>(
     scale * op.radial().weight(ring, graph.radius()[edge]) * harmonic
 }
 
-/// The same as [`forward`](super::forward).
+/// Reference version of [`forward`](super::forward).
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn forward<T: Real>(
     op: &Aggregate,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
     a: &mut [T],
 ) -> Result<(), KernelError> {
@@ -77,13 +77,13 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// The same as [`backward`](super::backward), scattered edge by edge.
+/// Reference version of [`backward`](super::backward), scattered edge by edge.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn backward<T: Real>(
     op: &Aggregate,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     da: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {

@@ -1,4 +1,4 @@
-// Batch normalisation; see the page of `batch_norm`. A slot is (first column, columns from one member to the
+// Batch normalisation; see the documentation of `batch_norm`. A slot is (first column, columns from one member to the
 // next, members); its first column is of order 0 if it is below `scalars`.
 
 // partials[block][column] = (sum of x, sum of x^2). Block (columns, rows), a run of rows for each block.

@@ -1,6 +1,6 @@
-//! Batch normalisation on a GPU: partial sums in f64, then one pass over the numbers.
+//! Batch normalisation on a GPU: partial sums in f64, then one pass over the features.
 
-use super::{BatchNorm, NormGroups, Origin};
+use super::{BatchNorm, NormGradients, NormGroups, Normalisation, Origin};
 use crate::cuda::reduce::Pieces;
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
@@ -23,7 +23,7 @@ impl DeviceStatistics {
     /// Running statistics, for evaluation.
     ///
     /// # Errors
-    /// Lengths that differ, or a failed call.
+    /// Slices of different length, or a failed call.
     pub fn running(
         device: &CudaDevice,
         mean: DeviceSlice<'_, f32>,
@@ -45,13 +45,13 @@ impl DeviceStatistics {
         })
     }
 
-    /// Where they come from.
+    /// Origin of the statistics.
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// Moves running averages towards these statistics: `r <- (1 - momentum) r + momentum s`. A batch
-    /// without vertices leaves the averages alone.
+    /// Updates running averages: `r <- (1 - momentum) r + momentum s`. A batch without vertices changes
+    /// nothing.
     ///
     /// # Errors
     /// Running averages of another length than the statistics, or a failed call.
@@ -89,33 +89,14 @@ impl DeviceStatistics {
     /// Mean and variance, on the host.
     ///
     /// # Errors
-    /// Work that failed.
+    /// Failed work on the device.
     pub fn read(&self, device: &CudaDevice) -> Result<(Vec<f64>, Vec<f64>), CudaError> {
         Ok((self.mean.to_vec(device)?, self.variance.to_vec(device)?))
     }
 }
 
-/// A batch normalisation with its statistics and parameters: the map from `x` to `y`.
-#[derive(Debug, Clone, Copy)]
-pub struct Normalisation<'a> {
-    /// The settings.
-    pub config: &'a BatchNorm,
-    /// Mean and variance of each slot.
-    pub statistics: &'a DeviceStatistics,
-    /// Scale of each slot.
-    pub gamma: DeviceSlice<'a, f32>,
-    /// Shift of each slot; only order 0 is shifted.
-    pub beta: DeviceSlice<'a, f32>,
-}
-
-/// Gradients of the parameters, which are added to.
-#[derive(Debug)]
-pub struct NormGradients<'a> {
-    /// Gradient of gamma.
-    pub gamma: DeviceSliceMut<'a, f32>,
-    /// Gradient of beta; that of a slot without order 0 stays as it is.
-    pub beta: DeviceSliceMut<'a, f32>,
-}
+/// A [`Normalisation`] on the device.
+pub type DeviceNormalisation<'a> = Normalisation<'a, &'a DeviceStatistics, DeviceSlice<'a, f32>>;
 
 /// Which columns belong to which slot.
 #[derive(Debug)]
@@ -154,10 +135,10 @@ impl Slots {
 
 /// `(scale, shift, centre, 1/deviation)` of every column.
 pub(crate) type Affine = DeviceBuffer<[f32; 4]>;
-/// What passes to every column through the statistics: `(C/V in order 0, w A/V)`.
+/// The terms of every column that pass through the statistics: `(C/V in order 0, w A/V)`.
 pub(crate) type Through = DeviceBuffer<[f32; 2]>;
 
-impl Normalisation<'_> {
+impl DeviceNormalisation<'_> {
     pub(crate) fn check(&self, operator: &'static str) -> Result<(), CudaError> {
         let slots = self.config.slots()?;
         check_length(operator, "mean", self.statistics.mean.view(), slots)?;
@@ -192,14 +173,14 @@ impl Normalisation<'_> {
         Ok(affine)
     }
 
-    /// Adds to the gradients, from partial sums of `dy z` of all columns and of `dy` of those of order
-    /// 0, and gives what passes through the statistics.
+    /// Adds to the gradients, from partial sums of `dy z` of all columns and of `dy` of the columns of
+    /// order 0, and returns the terms of `dx` that pass through the statistics.
     pub(crate) fn finish_sums(
         &self,
         device: &CudaDevice,
         partials: &DeviceBuffer<f64>,
         count: usize,
-        gradients: &NormGradients<'_>,
+        gradients: &NormGradients<DeviceSliceMut<'_, f32>>,
     ) -> Result<Through, CudaError> {
         let slots = Slots::new(device, self.config)?;
         let width = self.config.kind.dimension();
@@ -232,11 +213,11 @@ impl Normalisation<'_> {
     }
 }
 
-impl NormGradients<'_> {
+impl NormGradients<DeviceSliceMut<'_, f32>> {
     pub(crate) fn check(
         &self,
         operator: &'static str,
-        normalisation: &Normalisation<'_>,
+        normalisation: &DeviceNormalisation<'_>,
     ) -> Result<(), CudaError> {
         let slots = normalisation.gamma.len();
         check_length(operator, "dgamma", self.gamma.view(), slots)?;
@@ -247,7 +228,7 @@ impl NormGradients<'_> {
 /// Mean and variance of a batch: `x` is `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn statistics(
     device: &CudaDevice,
     config: &BatchNorm,
@@ -303,10 +284,10 @@ pub fn statistics(
 /// `y` = the normalised `x`; both are `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
-    normalisation: &Normalisation<'_>,
+    normalisation: DeviceNormalisation<'_>,
     vertices: usize,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
@@ -331,21 +312,21 @@ pub fn forward(
 /// Overwrites `dx` and adds to the gradients of gamma and beta.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
-    normalisation: &Normalisation<'_>,
+    normalisation: DeviceNormalisation<'_>,
     vertices: usize,
     x: DeviceSlice<'_, f32>,
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
-    gradients: &NormGradients<'_>,
+    gradients: NormGradients<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     let operator = "batch norm backward";
     let width = normalisation.config.kind.dimension();
     let scalars = normalisation.config.kind.multiplicity(0);
     normalisation.check(operator)?;
-    gradients.check(operator, normalisation)?;
+    gradients.check(operator, &normalisation)?;
     for (name, values) in [("x", x), ("dy", dy), ("dx", dx.view())] {
         check_length(operator, name, values, vertices * width)?;
     }
@@ -373,7 +354,7 @@ pub fn backward(
             ],
         )?;
     }
-    let through = normalisation.finish_sums(device, &partials, pieces.count, gradients)?;
+    let through = normalisation.finish_sums(device, &partials, pieces.count, &gradients)?;
     let function = device.function(SOURCE, &[], "norm_backward")?;
     let count = x.len() as u64;
     // SAFETY: lengths were checked.

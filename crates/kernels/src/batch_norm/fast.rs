@@ -1,15 +1,17 @@
-//! One pass over the map for the sums, one for the result, vectors over the columns.
+//! One pass over the features for the sums, one for the result, with SIMD vectors over the columns.
 
-use super::{BatchNorm, NormGradients, Normalisation, Origin, Statistics, moment_weight};
+use super::{
+    BatchNorm, HostNormalisation, NormGradients, Normalisation, Origin, Statistics, moment_weight,
+};
 use crate::partials::{fold_partials, partial_rows, partials_length};
 use crate::{Real, Scratch};
 use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows that stay in the innermost cache between two steps on them.
+/// Rows that stay in the first-level cache between two passes.
 const CACHED_ROWS: usize = 32;
-/// Rows that one task normalises.
+/// Rows of one task.
 const TASK_ROWS: usize = 128;
 
 /// `sum (x - shift)` and `sum (x - shift)^2` of every column.
@@ -72,7 +74,7 @@ pub(super) fn statistics<T: Real>(
 ) -> Statistics {
     let width = config.kind.dimension();
     let scalars = config.kind.multiplicity(0);
-    // Order 0 is shifted by its first row: a large common offset then costs no digits.
+    // Order 0 is shifted by its first row, so that a large common offset does not cost precision.
     let shift: Vec<f64> = (0..width)
         .map(|column| match x.get(column) {
             Some(value) if column < scalars => value.as_f64(),
@@ -125,7 +127,7 @@ pub(crate) struct Affine<T> {
 }
 
 impl<T: Real> Affine<T> {
-    pub(crate) fn new(normalisation: &Normalisation<'_, T>) -> Self {
+    pub(crate) fn new(normalisation: &HostNormalisation<'_, T>) -> Self {
         let Normalisation {
             config,
             statistics,
@@ -183,7 +185,7 @@ impl<T: Real> NullaryFnOnce for Apply<'_, T> {
     }
 }
 
-pub(super) fn forward<T: Real>(normalisation: &Normalisation<'_, T>, x: &[T], y: &mut [T]) {
+pub(super) fn forward<T: Real>(normalisation: &HostNormalisation<'_, T>, x: &[T], y: &mut [T]) {
     let affine = &Affine::new(normalisation);
     let block = (TASK_ROWS * affine.centre.len()).max(1);
     y.par_chunks_mut(block)
@@ -194,11 +196,11 @@ pub(super) fn forward<T: Real>(normalisation: &Normalisation<'_, T>, x: &[T], y:
 /// The whole backward pass, in place: `fill` writes the gradient of the normalised rows into `dx`,
 /// block by block, and each block is summed while it is in the cache.
 pub(crate) fn backward_with<T: Real>(
-    normalisation: &Normalisation<'_, T>,
+    normalisation: &HostNormalisation<'_, T>,
     vertices: usize,
     x: &[T],
     dx: &mut [T],
-    gradients: &mut NormGradients<'_, T>,
+    gradients: &mut NormGradients<&mut [T]>,
     scratch: &mut Scratch<f64>,
     fill: impl Fn(Range<usize>, &mut [T]) + Sync,
 ) {

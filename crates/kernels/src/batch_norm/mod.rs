@@ -1,4 +1,4 @@
-//! Batch normalisation that commutes with changes of gauge.
+//! Gauge equivariant batch normalisation.
 //!
 //! Only order 0 may be shifted, and the two components of an order share one scale. Each irrep
 //! `(order, channel)` belongs to a statistic slot ([`NormGroups`]). Over all `V` vertices, with the
@@ -15,7 +15,7 @@
 //! regular nonlinearity: for `N >= 2B + 1` equidistant samples `s_t` of a channel, the mean of `s_t`
 //! is `x_0` and the mean of `s_t^2` is `x_0^2 + 1/2 sum_n (x_a^2 + x_b^2)`, so mean and variance
 //! over vertices and samples are the two lines above, and scaling and shifting samples is scaling
-//! all orders and shifting order 0. No sample is ever made. With scalars only, both groupings are
+//! all orders and shifting order 0. No samples are computed. With scalars only, both groupings are
 //! ordinary batch normalisation.
 //!
 //! Fused: one pass for the statistics, one for the result; the regular nonlinearity applies the
@@ -28,7 +28,7 @@
 //! dx = gamma / sqrt(var + epsilon) * (dy - [order 0] C/V - w z A/V).
 //! ```
 //!
-//! Statistics are summed in f64, over a number of partial sums that depends on `V` alone.
+//! Statistics are summed in f64, in partial sums whose number depends only on `V`.
 
 pub mod cuda;
 mod fast;
@@ -37,29 +37,29 @@ pub mod reference;
 mod tests;
 
 use crate::error::{check_length, check_rows};
-use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
+use crate::{FeatureType, KernelError, Real, Resolve, Scratch, irrep_dimension};
 pub(crate) use fast::{Affine, backward_with};
 use std::ops::Range;
 
 /// Which irreps share their statistics, their gamma and their beta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NormGroups {
-    /// A slot for every irrep: those of order 0 channel by channel, then those of order 1, ...
+    /// One slot for each irrep: order by order, channel by channel.
     PerIrrep,
-    /// A slot for every channel, shared by all orders: all orders have the same multiplicity.
+    /// One slot for each channel, shared by all orders, which must have the same multiplicity.
     PerChannel,
 }
 
-/// The settings of a batch normalisation.
+/// Settings of a batch normalisation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchNorm {
     /// Type of input and output.
     pub kind: FeatureType,
     /// Which irreps share a slot.
     pub groups: NormGroups,
-    /// Added to the variance; 1e-5 by default.
+    /// Added to the variance (default 1e-5).
     pub epsilon: f64,
-    /// Share of the newest batch in the running statistics; 0.1 by default.
+    /// Weight of the current batch in the running statistics (default 0.1).
     pub momentum: f64,
 }
 
@@ -137,12 +137,12 @@ fn moment_weight(order: usize) -> f64 {
     if order == 0 { 1.0 } else { 0.5 }
 }
 
-/// Where statistics come from: whether they depend on the input.
+/// Origin of statistics: whether they depend on the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The input itself (training): gradients pass through them.
     Batch {
-        /// How many vertices they are from.
+        /// Number of vertices.
         vertices: usize,
     },
     /// Running averages (evaluation): they are constants.
@@ -156,7 +156,7 @@ pub struct Statistics {
     pub mean: Vec<f64>,
     /// Variance of each slot: the mean over the `V` vertices, not divided by `V - 1`.
     pub variance: Vec<f64>,
-    /// Where they come from.
+    /// Origin of the statistics.
     pub origin: Origin,
 }
 
@@ -171,9 +171,8 @@ impl Statistics {
         }
     }
 
-    /// Moves running averages towards these statistics: `r <- (1 - momentum) r + momentum s`. The
-    /// variance goes in as it normalises the batch, divided by `V`. A batch without vertices leaves
-    /// the averages alone.
+    /// Updates running averages: `r <- (1 - momentum) r + momentum s`. The variance is the biased one
+    /// (divided by `V`), as used for the batch. A batch without vertices changes nothing.
     ///
     /// # Errors
     /// Running averages of another length than the statistics.
@@ -204,29 +203,56 @@ impl Statistics {
     }
 }
 
-/// A batch normalisation with its statistics and parameters: the map from `x` to `y`.
+/// A batch normalisation with its statistics `P` and parameters: the map from `x` to `y`.
 #[derive(Debug, Clone, Copy)]
-pub struct Normalisation<'a, T> {
+pub struct Normalisation<'a, P, S> {
     /// The settings.
     pub config: &'a BatchNorm,
     /// Mean and variance of each slot.
-    pub statistics: &'a Statistics,
+    pub statistics: P,
     /// Scale of each slot.
-    pub gamma: &'a [T],
+    pub gamma: S,
     /// Shift of each slot; only order 0 is shifted.
-    pub beta: &'a [T],
+    pub beta: S,
+}
+
+/// A [`Normalisation`] on the host.
+pub type HostNormalisation<'a, T> = Normalisation<'a, &'a Statistics, &'a [T]>;
+
+impl<'a, P: Resolve, S: Resolve> Resolve for Normalisation<'a, P, S> {
+    type Host = Normalisation<'a, P::Host, S::Host>;
+    type Cuda = Normalisation<'a, P::Cuda, S::Cuda>;
+
+    fn host(self) -> Result<Self::Host, KernelError> {
+        Ok(Normalisation {
+            config: self.config,
+            statistics: self.statistics.host()?,
+            gamma: self.gamma.host()?,
+            beta: self.beta.host()?,
+        })
+    }
+
+    fn cuda(self) -> Result<Self::Cuda, KernelError> {
+        Ok(Normalisation {
+            config: self.config,
+            statistics: self.statistics.cuda()?,
+            gamma: self.gamma.cuda()?,
+            beta: self.beta.cuda()?,
+        })
+    }
 }
 
 /// Gradients of the parameters, which are added to.
 #[derive(Debug)]
-pub struct NormGradients<'a, T> {
+pub struct NormGradients<S> {
     /// Gradient of gamma.
-    pub gamma: &'a mut [T],
+    pub gamma: S,
     /// Gradient of beta; that of a slot without order 0 stays as it is.
-    pub beta: &'a mut [T],
+    pub beta: S,
 }
+crate::view::resolve_fields!(NormGradients { gamma, beta });
 
-impl<T: Real> Normalisation<'_, T> {
+impl<T: Real> HostNormalisation<'_, T> {
     pub(crate) fn check(&self, operator: &'static str) -> Result<(), KernelError> {
         let slots = self.config.slots()?;
         check_length(operator, "mean", &self.statistics.mean, slots)?;
@@ -236,11 +262,11 @@ impl<T: Real> Normalisation<'_, T> {
     }
 }
 
-impl<T: Real> NormGradients<'_, T> {
+impl<T: Real> NormGradients<&mut [T]> {
     pub(crate) fn check(
         &self,
         operator: &'static str,
-        normalisation: &Normalisation<'_, T>,
+        normalisation: &HostNormalisation<'_, T>,
     ) -> Result<(), KernelError> {
         let slots = normalisation.gamma.len();
         check_length(operator, "dgamma", self.gamma, slots)?;
@@ -251,7 +277,7 @@ impl<T: Real> NormGradients<'_, T> {
 /// Mean and variance of a batch: `x` is `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn statistics<T: Real>(
     config: &BatchNorm,
     vertices: usize,
@@ -267,9 +293,9 @@ pub fn statistics<T: Real>(
 /// `y` = the normalised `x`; both are `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn forward<T: Real>(
-    normalisation: &Normalisation<'_, T>,
+    normalisation: HostNormalisation<'_, T>,
     vertices: usize,
     x: &[T],
     y: &mut [T],
@@ -279,33 +305,41 @@ pub fn forward<T: Real>(
     normalisation.check(operator)?;
     check_rows(operator, "x", x, vertices, width)?;
     check_rows(operator, "y", y, vertices, width)?;
-    fast::forward(normalisation, x, y);
+    fast::forward(&normalisation, x, y);
     Ok(())
 }
 
 /// Overwrites `dx` and adds to the gradients of gamma and beta.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn backward<T: Real>(
-    normalisation: &Normalisation<'_, T>,
+    normalisation: HostNormalisation<'_, T>,
     vertices: usize,
     x: &[T],
     dy: &[T],
     dx: &mut [T],
-    gradients: &mut NormGradients<'_, T>,
+    mut gradients: NormGradients<&mut [T]>,
     scratch: &mut Scratch<f64>,
 ) -> Result<(), KernelError> {
     let operator = "batch norm backward";
     let width = normalisation.config.kind.dimension();
     normalisation.check(operator)?;
-    gradients.check(operator, normalisation)?;
+    gradients.check(operator, &normalisation)?;
     check_rows(operator, "x", x, vertices, width)?;
     check_rows(operator, "dy", dy, vertices, width)?;
     check_rows(operator, "dx", dx, vertices, width)?;
     let fill = |rows: Range<usize>, gradient: &mut [T]| {
         gradient.copy_from_slice(&dy[rows.start * width..rows.end * width]);
     };
-    backward_with(normalisation, vertices, x, dx, gradients, scratch, fill);
+    backward_with(
+        &normalisation,
+        vertices,
+        x,
+        dx,
+        &mut gradients,
+        scratch,
+        fill,
+    );
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! The formulas of the module page, irrep by irrep, in f64.
+//! The formulas of the module documentation in f64, irrep by irrep.
 
-use super::{BatchNorm, NormGradients, Normalisation, Origin, Statistics, moment_weight};
+use super::{BatchNorm, HostNormalisation, NormGradients, Origin, Statistics, moment_weight};
 use crate::Real;
 
 /// Mean and variance of every slot, in two passes.
@@ -29,9 +29,9 @@ pub fn statistics<T: Real>(config: &BatchNorm, vertices: usize, x: &[T]) -> Stat
     }
 }
 
-/// `z = (x - mean)/sqrt(var + epsilon)` of one number, and `gamma/sqrt(var + epsilon)`.
+/// `z = (x - mean)/sqrt(var + epsilon)` of one value, and `gamma/sqrt(var + epsilon)`.
 fn standardised<T: Real>(
-    normalisation: &Normalisation<'_, T>,
+    normalisation: &HostNormalisation<'_, T>,
     slot: usize,
     order: usize,
     x: T,
@@ -50,7 +50,7 @@ fn standardised<T: Real>(
 }
 
 /// `y` from `x`.
-pub fn forward<T: Real>(normalisation: &Normalisation<'_, T>, x: &[T], y: &mut [T]) {
+pub fn forward<T: Real>(normalisation: &HostNormalisation<'_, T>, x: &[T], y: &mut [T]) {
     let columns: Vec<(usize, usize)> = normalisation.config.columns().collect();
     for ((y, &x), &(slot, order)) in y.iter_mut().zip(x).zip(columns.iter().cycle()) {
         let (z, _) = standardised(normalisation, slot, order, x);
@@ -65,11 +65,11 @@ pub fn forward<T: Real>(normalisation: &Normalisation<'_, T>, x: &[T], y: &mut [
 
 /// `dx` from `x` and `dy`; adds to the gradients of gamma and beta.
 pub fn backward<T: Real>(
-    normalisation: &Normalisation<'_, T>,
+    normalisation: &HostNormalisation<'_, T>,
     x: &[T],
     dy: &[T],
     dx: &mut [T],
-    gradients: &mut NormGradients<'_, T>,
+    gradients: &mut NormGradients<&mut [T]>,
 ) {
     let columns: Vec<(usize, usize)> = normalisation.config.columns().collect();
     let slots = normalisation.gamma.len();

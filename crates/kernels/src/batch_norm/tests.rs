@@ -45,14 +45,14 @@ fn pass<T: Real>(
         dgamma: vec![T::one(); gamma.len()],
         dbeta: vec![T::one(); gamma.len()],
     };
-    forward(&normalisation, vertices, x, &mut pass.y).unwrap();
-    let gradients = &mut NormGradients {
-        gamma: &mut pass.dgamma,
-        beta: &mut pass.dbeta,
+    forward(normalisation, vertices, x, &mut pass.y).unwrap();
+    let gradients = NormGradients {
+        gamma: &mut pass.dgamma[..],
+        beta: &mut pass.dbeta[..],
     };
     let scratch = &mut Scratch::new();
     backward(
-        &normalisation,
+        normalisation,
         vertices,
         x,
         dy,
@@ -84,14 +84,14 @@ fn fast_is_reference<T: Real>(tolerance: f64) {
                 let normalisation = Normalisation {
                     config: &config,
                     statistics: &statistics,
-                    gamma: &gamma,
-                    beta: &beta,
+                    gamma: &gamma[..],
+                    beta: &beta[..],
                 };
                 let (mut y, mut dx) = (x.clone(), x.clone());
                 let (mut dgamma, mut dbeta) = (vec![T::one(); slots], vec![T::one(); slots]);
                 let gradients = &mut NormGradients {
-                    gamma: &mut dgamma,
-                    beta: &mut dbeta,
+                    gamma: &mut dgamma[..],
+                    beta: &mut dbeta[..],
                 };
                 reference::forward(&normalisation, &x, &mut y);
                 reference::backward(&normalisation, &x, &dy, &mut dx, gradients);
@@ -260,8 +260,8 @@ fn settings_are_checked() {
     let normalisation = Normalisation {
         config: &good,
         statistics: &statistics,
-        gamma: &[1f32],
+        gamma: &[1f32][..],
         beta: &[],
     };
-    assert!(forward(&normalisation, 1, &[0.0], &mut [0.0]).is_err());
+    assert!(forward(normalisation, 1, &[0.0], &mut [0.0]).is_err());
 }

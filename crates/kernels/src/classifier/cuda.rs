@@ -1,10 +1,10 @@
-//! The fused classifier on a GPU: logits of some rows at a time with cuBLAS, turned in place into their
-//! gradients, and used by both products before the next rows come.
+//! The fused classifier on a GPU: cuBLAS computes the logits of a tile of rows, which are replaced in place
+//! by their gradients and used by both products before the next tile.
 //!
-//! Rows of logits are padded with zeros to a multiple of 32 classes, and so is a copy of the weights, so
-//! that all three products work on aligned rows.
+//! Rows of logits, and a copy of the weights, are padded with zeros to a multiple of 32 classes, so that
+//! all three products work on aligned rows.
 
-use super::OPERATOR;
+use super::{Gradients, Map, OPERATOR, RowResults};
 use crate::cross_entropy::cuda::{
     DeviceScore, DeviceTargets, ROW_BLOCKS, RowScores, SoftmaxRows, empty_score, sums_bias,
 };
@@ -15,38 +15,10 @@ use crate::cuda::{
 };
 use crate::{KernelError, elementwise};
 
-/// A linear map to classes, and the classes it should find.
-#[derive(Debug, Clone, Copy)]
-pub struct Classifier<'a> {
-    /// Length of one row of features.
-    pub channels: usize,
-    /// `W`, `[classes, channels]`.
-    pub weight: DeviceSlice<'a, f32>,
-    /// `b`, one for each class.
-    pub bias: DeviceSlice<'a, f32>,
-    /// Labels of the rows, and weights of the classes.
-    pub targets: &'a DeviceTargets,
-}
-
-/// Where gradients go.
-#[derive(Debug)]
-pub struct Gradients<'a> {
-    /// Gradient of the features `[rows, channels]`, overwritten.
-    pub features: DeviceSliceMut<'a, f32>,
-    /// Gradient of the weights `[classes, channels]`, added to.
-    pub weight: DeviceSliceMut<'a, f32>,
-    /// Gradient of the bias, added to.
-    pub bias: DeviceSliceMut<'a, f32>,
-}
-
-/// What to write down for every row, beside the score; as [`Rows`](super::Rows).
-#[derive(Debug, Default)]
-pub struct Rows<'a> {
-    /// Class with the largest logit, the lower one in ties; also for rows without label.
-    pub predictions: Option<DeviceSliceMut<'a, u32>>,
-    /// How many classes come before that of the label.
-    pub ranks: Option<DeviceSliceMut<'a, u32>>,
-}
+/// A [`Map`] on the device.
+pub type Classifier<'a> = Map<DeviceSlice<'a, f32>, &'a DeviceTargets>;
+/// [`RowResults`] on the device.
+pub type Rows<'a> = RowResults<DeviceSliceMut<'a, u32>>;
 
 impl Classifier<'_> {
     fn check(&self, features: DeviceSlice<'_, f32>, rows: &Rows<'_>) -> Result<(), KernelError> {
@@ -68,7 +40,7 @@ fn padded(classes: usize) -> usize {
     classes.next_multiple_of(32)
 }
 
-/// Rows whose logits exist at one time.
+/// Rows of a tile.
 fn chunk(device: &CudaDevice, stride: usize, rows: usize) -> usize {
     let fitting = device.tile_bytes() / (4 * stride);
     fitting.max(256).min(rows.max(1))
@@ -115,17 +87,17 @@ fn part<'a>(values: &'a Option<DeviceSliceMut<'_, u32>>, first: usize) -> Device
         .map_or(DeviceSlice::empty(), |values| values.view().from(first))
 }
 
-/// Loss and gradients for the gradient `dloss` of the loss; see the [module](super). Ranks are left to
-/// [`evaluate`].
+/// Loss and gradients for the gradient `dloss` of the loss; see the [module](super). Ranks are only
+/// computed by [`evaluate`].
 ///
 /// # Errors
-/// Sizes that do not fit, ranks asked for, or a failed call.
+/// Buffers of the wrong length, ranks requested, or a failed call.
 pub fn loss_and_gradients(
     device: &CudaDevice,
     classifier: &Classifier<'_>,
     features: DeviceSlice<'_, f32>,
     dloss: f64,
-    mut gradients: Gradients<'_>,
+    mut gradients: Gradients<DeviceSliceMut<'_, f32>>,
     rows: Rows<'_>,
 ) -> Result<DeviceScore, CudaError> {
     classifier.check(features, &rows)?;
@@ -232,7 +204,7 @@ pub fn loss_and_gradients(
 /// Loss, predictions and ranks, without gradients.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn evaluate(
     device: &CudaDevice,
     classifier: &Classifier<'_>,

@@ -10,15 +10,15 @@ use std::ops::Range;
 
 /// Classes in a block.
 const CLASS_BLOCK: usize = 256;
-/// Most rows of a tile: longer ones gain nothing in the products.
+/// Largest number of rows of a tile: more do not speed up the products.
 const TILE_ROWS: usize = 512;
-/// Most logits in a tile, if that leaves it [`ROW_BLOCK`] rows.
+/// Largest number of logits of a tile, unless it has fewer than [`ROW_BLOCK`] rows then.
 const TILE_LOGITS: usize = 1 << 22;
-/// Rows of `dh` that one task computes.
+/// Rows of `dh` of one task.
 const ROW_BLOCK: usize = 64;
-/// Tasks to aim at: class blocks, or slabs of rows where these are fewer.
+/// Target number of tasks: blocks of classes, or slabs of rows if there are too few blocks.
 const TASKS: usize = 16;
-/// Fewest rows worth a slab.
+/// Smallest number of rows of a slab.
 const SLAB_ROWS: usize = 128;
 
 /// What is known of one row from one class block.
@@ -42,7 +42,7 @@ const PARTS: usize = 4;
 /// let targets = Targets { classes: 2, labels: &[0, 1, 1], class_weights: None };
 /// let classifier = Classifier { channels: 1, weight: &[1.0, -1.0], bias: &[0.0, 0.0], targets };
 /// let (mut features, mut weight, mut bias) = ([0.0; 3], [0.0; 2], [0.0; 2]);
-/// let gradients = Gradients { features: &mut features, weight: &mut weight, bias: &mut bias };
+/// let gradients = Gradients { features: &mut features[..], weight: &mut weight, bias: &mut bias };
 /// let h = [2.0, -2.0, 0.5];
 /// let mut scratch = Scratch::new();
 /// let score = loss_and_gradients(&classifier, &h, 1.0, gradients, Rows::default(), &mut scratch)?;
@@ -52,13 +52,13 @@ const PARTS: usize = 4;
 /// ```
 ///
 /// # Errors
-/// Sizes that do not fit, a label that names no class, a class weight that is none. Ranks are left to
-/// [`evaluate`]: to ask for them here is an error too.
+/// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not
+/// finite. Ranks are only computed by [`evaluate`]; to request them here is an error.
 pub fn loss_and_gradients<T: Real>(
     classifier: &Classifier<'_, T>,
     features: &[T],
     dloss: f64,
-    gradients: Gradients<'_, T>,
+    gradients: Gradients<&mut [T]>,
     rows: Rows<'_>,
     scratch: &mut Scratch<T>,
 ) -> Result<Score, KernelError> {
@@ -135,7 +135,8 @@ pub fn loss_and_gradients<T: Real>(
 /// Loss, predictions and ranks, without gradients.
 ///
 /// # Errors
-/// Sizes that do not fit, a label that names no class, a class weight that is none.
+/// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not
+/// finite.
 pub fn evaluate<T: Real>(
     classifier: &Classifier<'_, T>,
     features: &[T],
@@ -176,7 +177,7 @@ pub fn evaluate<T: Real>(
     Ok(plan.score(&tallies, classifier.targets.normaliser()))
 }
 
-/// How rows are cut up: by sizes alone.
+/// How rows are divided. Depends only on the sizes.
 struct Plan {
     rows: usize,
     classes: usize,
@@ -207,7 +208,7 @@ impl Plan {
         self.rows == 0 || self.classes == 0
     }
 
-    /// Without classes all rows are without label, and without rows there is nothing to count.
+    /// The score without rows or classes: nothing is counted.
     fn empty_score(&self, rows: Rows<'_>) -> Score {
         for (values, nothing) in [(rows.predictions, 0), (rows.ranks, IGNORE)] {
             values.unwrap_or_default().fill(nothing);
@@ -215,12 +216,12 @@ impl Plan {
         Score::default()
     }
 
-    /// Scratch numbers of one tile: its logits, and the parts of its rows.
+    /// Scratch memory of a tile: its logits, and the parts of its rows.
     fn tile_numbers(&self) -> usize {
         self.tile_rows * (self.classes + PARTS * self.classes.div_ceil(CLASS_BLOCK))
     }
 
-    /// Numbers in `dW` and `db` together.
+    /// Length of `dW` and `db` together.
     fn parameters(&self) -> usize {
         self.classes * (self.channels + 1)
     }
@@ -252,7 +253,7 @@ enum Keep {
     Exponentials,
 }
 
-/// Some rows at work: their logits or what becomes of them, by blocks of classes.
+/// A tile: the logits of some rows, later replaced by gradients, by blocks of classes.
 struct Tile<'a, T> {
     classifier: &'a Classifier<'a, T>,
     features: &'a [T],
@@ -363,7 +364,7 @@ impl<'a, T: Real> Tile<'a, T> {
             if let Some(scale) = scale {
                 let gradient = scale * weight;
                 for part in self.parts[row..].iter_mut().step_by(rows) {
-                    // Rows that do not count must not let a NaN through.
+                    // Rows that are not counted must not pass a NaN on.
                     part[PEAK] = match gradient {
                         0.0 => T::zero(),
                         _ => T::of(share(part) / sum * gradient),

@@ -1,4 +1,4 @@
-//! The last linear map of a classifier, fused with softmax cross-entropy.
+//! The last linear layer of a classifier, fused with softmax cross-entropy.
 //!
 //! For features `h` `[rows, channels]`, weights `W` `[classes, channels]` and bias `b` the logits are
 //! `z = h W^T + b`, and the loss is that of [`cross_entropy`](crate::cross_entropy). With
@@ -8,17 +8,16 @@
 //! dh = P W        dW += P^T h        db += sum_v P_v
 //! ```
 //!
-//! Fused: logits, softmax and all three products, in one pass over tiles of at most 512 rows. The
-//! `rows x classes` logits never exist at once: a tile of them lives in scratch memory, is turned into
-//! `P` in place, is used by both products, and is overwritten by the next one. Nothing is saved for
-//! later and nothing is recomputed, because the loss is the last step: its gradient is known as soon
-//! as its value.
+//! Fused: logits, softmax and all three products, in one pass over tiles of at most 512 rows. The full
+//! `rows x classes` logits are never stored: a tile of them is computed in scratch memory, replaced by `P`
+//! in place, used by both products, and overwritten by the next tile. Nothing is saved and nothing is
+//! recomputed, because the loss is the last step: its gradient is known together with its value.
 //!
-//! A tile is stored by blocks of 256 classes, each `[rows of the tile, classes of the block]`, so that
-//! a task owns a block: it multiplies, finds peak and sum of exponentials of its part of every row, and
-//! later owns the same rows of `dW`. The parts of a row are joined in between. With few classes there
-//! are few blocks, and tasks are slabs of rows instead, each with its own `dW`, added up in order.
-//! Both numbers depend on the sizes only, so results do not depend on the number of threads.
+//! A tile is stored in blocks of 256 classes, each `[rows of the tile, classes of the block]`. A task owns
+//! a block: it computes the logits, the maximum and the sum of exponentials of its part of every row, and
+//! later the same rows of `dW`. The parts of a row are combined in between. With few classes there are few
+//! blocks; then tasks are slabs of rows, each with its own `dW`, added in order. Both numbers depend only
+//! on the sizes, so results do not depend on the number of threads.
 
 pub mod cuda;
 mod fast;
@@ -32,39 +31,59 @@ use crate::{KernelError, Real};
 
 pub use fast::{evaluate, loss_and_gradients};
 
-/// A linear map to classes, and the classes it should find.
+/// A linear map to classes with weights `S`, and the labels `L` of the rows.
 #[derive(Debug, Clone, Copy)]
-pub struct Classifier<'a, T> {
+pub struct Map<S, L> {
     /// Length of one row of features.
     pub channels: usize,
     /// `W`, `[classes, channels]`.
-    pub weight: &'a [T],
+    pub weight: S,
     /// `b`, one for each class.
-    pub bias: &'a [T],
+    pub bias: S,
     /// Labels of the rows, and weights of the classes.
-    pub targets: Targets<'a, T>,
+    pub targets: L,
 }
+
+/// A [`Map`] on the host.
+pub type Classifier<'a, T> = Map<&'a [T], Targets<'a, T>>;
 
 /// Where gradients go.
 #[derive(Debug)]
-pub struct Gradients<'a, T> {
+pub struct Gradients<S> {
     /// Gradient of the features `[rows, channels]`, overwritten.
-    pub features: &'a mut [T],
+    pub features: S,
     /// Gradient of the weights `[classes, channels]`, added to.
-    pub weight: &'a mut [T],
+    pub weight: S,
     /// Gradient of the bias, added to.
-    pub bias: &'a mut [T],
+    pub bias: S,
 }
+crate::view::resolve_fields!(Gradients {
+    features,
+    weight,
+    bias
+});
 
-/// What to write down for every row, beside the score.
-#[derive(Debug, Default)]
-pub struct Rows<'a> {
+/// Optional results for every row, beside the score.
+#[derive(Debug)]
+pub struct RowResults<S> {
     /// Class with the largest logit, the lower one in ties; also for rows without label.
-    pub predictions: Option<&'a mut [u32]>,
+    pub predictions: Option<S>,
     /// How many classes come before that of the label, so that a row is among the best `k` if its
     /// rank is below `k`; [`IGNORE`](crate::cross_entropy::IGNORE) for rows without label. Classes
     /// that are not comparable to it, because of NaN, come before it.
-    pub ranks: Option<&'a mut [u32]>,
+    pub ranks: Option<S>,
+}
+
+/// [`RowResults`] on the host.
+pub type Rows<'a> = RowResults<&'a mut [u32]>;
+
+impl<S> Default for RowResults<S> {
+    fn default() -> Self {
+        Self {
+            predictions: None,
+            ranks: None,
+        }
+    }
 }
 
 const OPERATOR: &str = "classifier";
@@ -78,7 +97,7 @@ impl<T: Real> Classifier<'_, T> {
         self.targets.check(OPERATOR)
     }
 
-    fn check_gradients(&self, gradients: &Gradients<'_, T>) -> Result<(), KernelError> {
+    fn check_gradients(&self, gradients: &Gradients<&mut [T]>) -> Result<(), KernelError> {
         let (rows, classes) = (self.targets.labels.len(), self.targets.classes);
         let width = self.channels;
         check_length(

@@ -7,12 +7,13 @@ use crate::{KernelError, Real};
 /// Loss and gradients for the gradient `dloss` of the loss; see the [module](super).
 ///
 /// # Errors
-/// Sizes that do not fit, a label that names no class, a weight that is none.
+/// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not
+/// finite.
 pub fn loss_and_gradients<T: Real>(
     classifier: &Classifier<'_, T>,
     features: &[T],
     dloss: f64,
-    gradients: Gradients<'_, T>,
+    gradients: Gradients<&mut [T]>,
     rows: Rows<'_>,
 ) -> Result<Score, KernelError> {
     classifier.check_gradients(&gradients)?;

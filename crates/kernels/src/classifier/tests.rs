@@ -1,7 +1,7 @@
 use super::*;
 use crate::Scratch;
 use crate::cross_entropy::{IGNORE, Score};
-use crate::testing::{check_close, check_gradient, check_threads, random};
+use crate::testing::{check_close, check_gradient, check_threads, random, wrong_length};
 
 /// Sizes with one and several class blocks, slabs and tiles, none of them a round number.
 const SIZES: [(usize, usize, usize); 9] = [
@@ -69,7 +69,7 @@ impl<T: Real> Problem<T> {
     /// Parameter gradients start at 0.25, to see that they are added to.
     fn solve(
         &self,
-        solver: impl FnOnce(&Classifier<'_, T>, &[T], Gradients<'_, T>, Rows<'_>) -> Score,
+        solver: impl FnOnce(&Classifier<'_, T>, &[T], Gradients<&mut [T]>, Rows<'_>) -> Score,
     ) -> Answer<T> {
         let mut answer = Answer {
             score: Score::default(),
@@ -79,7 +79,7 @@ impl<T: Real> Problem<T> {
             predictions: vec![77; self.rows],
         };
         let gradients = Gradients {
-            features: &mut answer.features,
+            features: &mut answer.features[..],
             weight: &mut answer.weight,
             bias: &mut answer.bias,
         };
@@ -155,29 +155,31 @@ fn evaluation_gives_the_score_of_training_and_the_ranks_of_the_definition() {
 fn gradients_are_those_of_the_loss() {
     let problem = Problem::<f64>::new((6, 5, 3));
     let weights = [1.0, 0.0, 2.0, 0.5, 3.0];
-    let weighted =
-        |features: &[f64], weight: &[f64], bias: &[f64], gradients: Option<Gradients<'_, f64>>| {
-            let mut classifier = problem.classifier();
-            classifier.targets.class_weights = Some(&weights);
-            let classifier = Classifier {
-                weight,
-                bias,
-                ..classifier
-            };
-            let (rows, scratch) = (Rows::default(), &mut Scratch::new());
-            match gradients {
-                Some(gradients) => {
-                    loss_and_gradients(&classifier, features, 1.0, gradients, rows, scratch)
-                }
-                None => evaluate(&classifier, features, rows, scratch),
-            }
-            .unwrap()
-            .loss
+    let weighted = |features: &[f64],
+                    weight: &[f64],
+                    bias: &[f64],
+                    gradients: Option<Gradients<&mut [f64]>>| {
+        let mut classifier = problem.classifier();
+        classifier.targets.class_weights = Some(&weights);
+        let classifier = Classifier {
+            weight,
+            bias,
+            ..classifier
         };
+        let (rows, scratch) = (Rows::default(), &mut Scratch::new());
+        match gradients {
+            Some(gradients) => {
+                loss_and_gradients(&classifier, features, 1.0, gradients, rows, scratch)
+            }
+            None => evaluate(&classifier, features, rows, scratch),
+        }
+        .unwrap()
+        .loss
+    };
     let (h, w, b) = (&problem.features, &problem.weight, &problem.bias);
     let (mut dh, mut dw, mut db) = (vec![0.0; h.len()], vec![0.0; w.len()], vec![0.0; b.len()]);
     let gradients = Gradients {
-        features: &mut dh,
+        features: &mut dh[..],
         weight: &mut dw,
         bias: &mut db,
     };
@@ -261,14 +263,9 @@ fn wrong_arguments_are_named() {
     };
     let scratch = &mut Scratch::new();
     let result = evaluate(&problem.classifier(), &problem.features, rows, scratch);
-    assert!(
-        result
-            .unwrap_err()
-            .to_string()
-            .contains("`ranks` has 3 numbers, but needs 4")
-    );
+    assert_eq!(wrong_length(result.unwrap_err()), ("ranks", 3, 4));
     let result = evaluate(&problem.classifier(), &[0.0; 7], Rows::default(), scratch);
-    assert!(result.unwrap_err().to_string().contains("`features` has 7"));
+    assert_eq!(wrong_length(result.unwrap_err()), ("features", 7, 8));
     problem.labels[2] = 3;
     let result = evaluate(
         &problem.classifier(),
@@ -276,10 +273,12 @@ fn wrong_arguments_are_named() {
         Rows::default(),
         scratch,
     );
-    assert!(
-        result
-            .unwrap_err()
-            .to_string()
-            .contains("row 2 has the label 3")
-    );
+    assert!(matches!(
+        result,
+        Err(KernelError::Label {
+            row: 2,
+            label: 3,
+            ..
+        })
+    ));
 }

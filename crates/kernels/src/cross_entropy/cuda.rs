@@ -1,23 +1,24 @@
-//! Softmax cross-entropy on a GPU: a block of threads for each row, the logits of a row in registers.
+//! Softmax cross-entropy on a GPU: one block of threads for each row, with the logits of the row in
+//! registers.
 
 use super::{Score, Targets};
 use crate::KernelError;
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
-    Variant, args, check_length, to_u32, variant,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    check_length, to_u32,
 };
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("softmax", include_str!("softmax.cu"));
 
 const OPERATOR: &str = "cross-entropy";
-/// Most logits of a row that a thread keeps in registers.
+/// Largest number of logits that a thread keeps in registers.
 const MOST_ITEMS: usize = 32;
-/// Logits of a thread that leave room for other blocks on a multiprocessor.
+/// Logits of a thread that allow several blocks on a multiprocessor.
 const FEW_ITEMS: usize = 16;
-/// Blocks that the rows of a call are shared out to.
+/// Number of blocks of a launch.
 pub(crate) const ROW_BLOCKS: usize = 528;
 
-/// [`Targets`] on a device, checked.
+/// Checked [`Targets`] in device memory.
 #[derive(Debug)]
 pub struct DeviceTargets {
     classes: usize,
@@ -28,10 +29,10 @@ pub struct DeviceTargets {
 }
 
 impl DeviceTargets {
-    /// Checks targets and sends them to a device.
+    /// Checks targets and copies them to a device.
     ///
     /// # Errors
-    /// A label that names no class, a weight that is none, or too little memory.
+    /// A label that is not a class, a weight that is negative or not finite, or out of memory.
     pub fn new(device: &CudaDevice, targets: &Targets<'_, f32>) -> Result<Self, CudaError> {
         targets.check(OPERATOR)?;
         let class_weights = match targets.class_weights {
@@ -49,7 +50,7 @@ impl DeviceTargets {
     /// A copy.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
         let class_weights = match &self.class_weights {
             Some(weights) => Some(weights.duplicate(device)?),
@@ -63,16 +64,16 @@ impl DeviceTargets {
         })
     }
 
-    /// Copies other targets over these, in the same place, for all work that follows.
+    /// Copies other targets over these, at the same addresses, for all work that follows.
     ///
     /// # Errors
-    /// Targets of other numbers of rows or classes, or weighted where these are not.
+    /// Targets with another number of rows or classes, or weighted where these are not.
     pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
         let weighted = |targets: &Self| targets.class_weights.is_some();
         if (self.classes, weighted(self)) != (with.classes, weighted(with)) {
             return Err(CudaError::Kernel(KernelError::Setting {
                 operator: OPERATOR,
-                problem: "only targets of the same form can be put in the place of others".into(),
+                problem: "targets can only be overwritten by targets of the same form".into(),
             }));
         }
         self.labels.overwrite(device, &with.labels)?;
@@ -94,7 +95,7 @@ impl DeviceTargets {
     }
 }
 
-/// A score that is still on the device.
+/// A score in device memory.
 #[derive(Debug)]
 pub struct DeviceScore {
     /// Loss, correct rows, counted rows.
@@ -102,20 +103,20 @@ pub struct DeviceScore {
 }
 
 impl DeviceScore {
-    /// A copy, made after all work before.
+    /// A copy, made in stream order.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
         Ok(Self {
             numbers: self.numbers.duplicate(device)?,
         })
     }
 
-    /// The score, after all work before.
+    /// The score. Waits for all work queued before.
     ///
     /// # Errors
-    /// Work that failed.
+    /// Failed work on the device.
     pub fn read(&self, device: &CudaDevice) -> Result<Score, CudaError> {
         let mut numbers = [0.0; 3];
         self.numbers.read(device, &mut numbers)?;
@@ -128,24 +129,24 @@ impl DeviceScore {
     }
 }
 
-/// What the rows of a call gave, before it is added up.
+/// Losses and marks of the rows of a launch, before they are summed.
 #[derive(Debug)]
 pub(crate) struct RowScores {
     losses: DeviceBuffer<f64>,
     marks: DeviceBuffer<u32>,
 }
 
-/// Some rows of logits, and what is made of them.
+/// Some rows of logits, and the outputs for them.
 pub(crate) struct SoftmaxRows<'a> {
     pub targets: &'a DeviceTargets,
-    /// First row among those of the targets, and how many.
+    /// First row among those of the targets, and number of rows.
     pub rows: (usize, usize),
     pub logits: DeviceSlice<'a, f32>,
-    /// Numbers from one row to the next, of logits and gradients.
+    /// Stride of the rows of logits and gradients.
     pub stride: usize,
     /// Added to the logits; may be empty.
     pub bias: DeviceSlice<'a, f32>,
-    /// Where gradients go (it may be where the logits are), for this gradient of the loss.
+    /// Destination of the gradients (possibly the logits themselves), for this gradient of the loss.
     pub gradients: Option<(DeviceSlice<'a, f32>, f64)>,
     pub predictions: DeviceSlice<'a, u32>,
     pub ranks: DeviceSlice<'a, u32>,
@@ -163,7 +164,7 @@ fn shape(classes: usize) -> (usize, usize) {
     (threads, if items <= MOST_ITEMS { items.max(1) } else { 0 })
 }
 
-/// Whether the kernel can add up the gradients of the bias for this many classes.
+/// True if the kernel can sum the gradients of the bias for this number of classes.
 pub(crate) fn sums_bias(classes: usize) -> bool {
     shape(classes).1 > 0
 }
@@ -176,10 +177,8 @@ fn defines(classes: usize) -> Vec<Define> {
     ]
 }
 
-pub(crate) fn variants() -> Vec<Variant> {
-    [2, 10, 6890, 40_000]
-        .map(|classes| variant(&defines(classes)))
-        .into()
+pub(crate) fn variants() -> Vec<Vec<Define>> {
+    [2, 10, 6890, 40_000].map(defines).into()
 }
 
 impl RowScores {
@@ -190,7 +189,7 @@ impl RowScores {
         })
     }
 
-    /// Works on some rows and notes how they did.
+    /// Computes losses, predictions and gradients of some rows.
     pub fn run(&mut self, device: &CudaDevice, rows: &SoftmaxRows<'_>) -> Result<(), CudaError> {
         let (first, count) = rows.rows;
         let classes = rows.targets.classes;
@@ -265,7 +264,7 @@ pub(crate) fn empty_score(device: &CudaDevice) -> Result<DeviceScore, CudaError>
 /// Mean cross-entropy of the rows with a label; see the [module](super).
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     targets: &DeviceTargets,
@@ -277,7 +276,7 @@ pub fn forward(
 /// `dlogits` for the gradient `dloss` of the loss, and the score.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     targets: &DeviceTargets,
@@ -293,7 +292,7 @@ pub fn backward(
 /// The class with the largest logit in each row, the lower one in ties.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn predict(
     device: &CudaDevice,
     targets: &DeviceTargets,

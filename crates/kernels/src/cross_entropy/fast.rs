@@ -8,7 +8,7 @@ use crate::{KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;
 
-/// Fewest logits worth a task of their own.
+/// Smallest number of logits of a task.
 const LEAST_WORK: usize = 1 << 13;
 
 /// Mean cross-entropy of the rows with a label; see the [module](super).
@@ -23,7 +23,8 @@ const LEAST_WORK: usize = 1 << 13;
 /// ```
 ///
 /// # Errors
-/// Sizes that do not fit, a label that names no class, a weight that is none.
+/// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not
+/// finite.
 pub fn forward<T: Real>(targets: &Targets<'_, T>, logits: &[T]) -> Result<Score, KernelError> {
     check(targets, logits)?;
     if targets.classes == 0 {
@@ -80,7 +81,7 @@ pub fn backward<T: Real>(
 /// The class with the largest logit in each row, the lower one in ties.
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn predict<T: Real>(
     classes: usize,
     logits: &[T],

@@ -7,9 +7,9 @@
 //! dz_vk = dloss * w_v (softmax(z_v)_k - [k = y_v]) / sum_v w_v    0 in rows without one
 //! ```
 //!
-//! where `w_v` is the weight of class `y_v`, 1 unless class weights are given: then the loss is the
-//! mean over the counted rows. Rows labelled [`IGNORE`] are not counted; if none is, or all weights
-//! are 0, the loss and the gradient are 0. A NaN in a counted row makes the loss NaN.
+//! where `w_v` is the weight of class `y_v`. Without class weights `w_v` is 1 and the loss is the mean over
+//! the counted rows. Rows labelled [`IGNORE`] are not counted. If no row is counted, or all weights are 0,
+//! loss and gradient are 0. A NaN in a counted row makes the loss NaN.
 //!
 //! Nothing is saved: `backward` computes the softmax again. Sums over rows are taken in f64.
 
@@ -20,26 +20,27 @@ pub(crate) mod softmax;
 #[cfg(test)]
 mod tests;
 
+use crate::error::NO_LABEL;
 use crate::error::check_length;
 use crate::{KernelError, Real};
 
 pub use fast::{backward, forward, predict};
 
 /// The label of a row that is not counted.
-pub const IGNORE: u32 = u32::MAX;
+pub const IGNORE: u32 = NO_LABEL;
 
-/// What the rows should have been classified as.
+/// The targets of a classification.
 #[derive(Debug, Clone, Copy)]
 pub struct Targets<'a, T> {
     /// Number of classes.
     pub classes: usize,
     /// Class of each row, or [`IGNORE`].
     pub labels: &'a [u32],
-    /// Weight of each class in the mean, finite and not negative; `None` for 1.
+    /// Weight of each class, finite and not negative; `None` for 1.
     pub class_weights: Option<&'a [T]>,
 }
 
-/// How well rows were classified.
+/// The result of a classification.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Score {
     /// Mean cross-entropy of the counted rows.
@@ -105,7 +106,7 @@ pub(crate) struct Tally {
 impl Tally {
     /// Counts a row with a label.
     pub(crate) fn count(&mut self, weight: f64, loss: f64, correct: bool) {
-        // A class without weight may be infinitely wrong: 0 * inf is no number.
+        // The loss of a class of weight 0 may be infinite: 0 * inf would be NaN.
         if weight > 0.0 {
             self.weighted_loss += weight * loss;
         }

@@ -1,4 +1,4 @@
-//! The definition, in f64, one row after the other.
+//! The definition in f64, row by row.
 
 use super::{IGNORE, Score, Targets, check};
 use crate::{KernelError, Real};
@@ -6,7 +6,8 @@ use crate::{KernelError, Real};
 /// Mean cross-entropy of the rows with a label; see the [module](super).
 ///
 /// # Errors
-/// Sizes that do not fit, a label that names no class, a weight that is none.
+/// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not
+/// finite.
 pub fn forward<T: Real>(targets: &Targets<'_, T>, logits: &[T]) -> Result<Score, KernelError> {
     check(targets, logits)?;
     let mut score = Score::default();

@@ -2,11 +2,11 @@
 
 use crate::Real;
 
-/// Partial results kept side by side, one for each lane of a vector register.
+/// Number of independent partial results, one for each lane of a vector register.
 const LANES: usize = 16;
 
-/// The largest logit and its first place. NaN is never larger; an empty row, or one with nothing
-/// above minus infinity, gives `(-inf, 0)`.
+/// The largest logit and its first index. NaN is never larger. A row that is empty or all minus infinity
+/// gives `(-inf, 0)`.
 #[inline(always)]
 pub(crate) fn peak<T: Real>(row: &[T]) -> (T, usize) {
     let larger = |a: T, b: T| if b > a { b } else { a };
@@ -21,7 +21,7 @@ pub(crate) fn peak<T: Real>(row: &[T]) -> (T, usize) {
         .iter()
         .chain(rest)
         .fold(T::neg_infinity(), |a, &b| larger(a, b));
-    // Chunk by chunk without a way out in between, which vectorises.
+    // Without an early exit within a chunk, so that the loop vectorises.
     let holds = |values: &[T]| values.iter().fold(false, |found, &z| found | (z == most));
     let chunk = chunks.iter().position(|chunk| holds(chunk));
     let start = LANES * chunk.unwrap_or(chunks.len());
@@ -64,7 +64,7 @@ pub(crate) fn exponentials<T: Real>(row: &mut [T], peak: T) -> T {
     lanes.iter().copied().sum::<T>() + tail
 }
 
-/// A row of nothing but minus infinity has exponentials 0, not `exp(-inf + inf)`.
+/// The exponentials of a row of minus infinities are 0, not `exp(-inf + inf)`.
 #[inline(always)]
 fn finite_shift<T: Real>(peak: T) -> T {
     if peak == T::neg_infinity() {

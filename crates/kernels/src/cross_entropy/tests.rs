@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{check_close, check_gradient, check_threads, random};
+use crate::testing::{check_close, check_gradient, check_threads, random, wrong_length};
 
 /// Labels that leave out every fifth row.
 fn labels(rows: usize, classes: usize) -> Vec<u32> {
@@ -126,23 +126,30 @@ fn ties_go_to_the_lower_class() {
 
 #[test]
 fn wrong_arguments_are_named() {
-    let message = |labels: &[u32], weights: Option<&[f32]>, logits: &[f32]| {
+    let error = |labels: &[u32], weights: Option<&[f32]>, logits: &[f32]| {
         let targets = Targets {
             classes: 2,
             labels,
             class_weights: weights,
         };
-        forward(&targets, logits).unwrap_err().to_string()
+        forward(&targets, logits).unwrap_err()
     };
-    let text = message(&[0, 2], None, &[0.0; 4]);
-    assert!(
-        text.contains("row 1 has the label 2, but there are 2 classes"),
-        "{text}"
-    );
-    assert!(message(&[0, 1], None, &[0.0; 5]).contains("`logits` has 5 numbers"));
-    assert!(message(&[0, 1], Some(&[1.0]), &[0.0; 4]).contains("`class_weights`"));
-    let text = message(&[0, 1], Some(&[1.0, -1.0]), &[0.0; 4]);
-    assert!(text.contains("weight of class 1 is -1"), "{text}");
+    assert!(matches!(
+        error(&[0, 2], None, &[0.0; 4]),
+        KernelError::Label {
+            row: 1,
+            label: 2,
+            classes: 2,
+            ..
+        }
+    ));
+    let wrong = wrong_length(error(&[0, 1], None, &[0.0; 5]));
+    assert_eq!((wrong.0, wrong.1), ("logits", 5));
+    let wrong = wrong_length(error(&[0, 1], Some(&[1.0]), &[0.0; 4]));
+    assert_eq!(wrong.0, "class_weights");
+    let weight = error(&[0, 1], Some(&[1.0, -1.0]), &[0.0; 4]);
+    assert!(matches!(weight, KernelError::Setting { .. }));
+    assert!(weight.to_string().contains("-1"), "{weight}");
     let none = Targets::<f32> {
         classes: 0,
         labels: &[0],

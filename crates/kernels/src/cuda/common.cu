@@ -1,18 +1,20 @@
-// What the kernels share. This text stands before every kernel source.
+// The prelude of every kernel source.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// How many threads an operator's blocks have, unless it says otherwise.
+// Threads of a block, unless an operator chooses another number.
 constexpr u32 BLOCK = 256;
 
-// Item of this thread in kernels that run one thread for each item.
+// Index of this thread, in kernels with one thread for each item.
 __device__ inline u64 item() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 
+// The cosine and the sine of an angle.
 struct Phase {
     float c, s;
 };
 
+// The phase of the sum of two angles.
 __device__ inline Phase times(Phase a, Phase b) { return {a.c * b.c - a.s * b.s, a.s * b.c + a.c * b.s}; }
 
 // (cos n a, sin n a) from (cos a, sin a).
@@ -23,7 +25,15 @@ __device__ inline Phase multiple(Phase phase, u32 order) {
     return result;
 }
 
-// Calls `add(value(i))` for i = first, first + step, .. below `end`, in this order, with BATCH values on their way at a time.
+// Kinds of aggregation as `aggregate::cuda::number` counts them, and the factor of a sum over `degree` terms.
+enum : u32 { SUM, MEAN, MEAN_WITH_SELF };
+
+__device__ inline float scale_of(u32 aggregation, u32 degree) {
+    if (aggregation == MEAN) return 1.0f / (float)max(degree, 1u);
+    return aggregation == MEAN_WITH_SELF ? 1.0f / (float)(degree + 1) : 1.0f;
+}
+
+// Calls `add(value(i))` for i = first, first + step, .. below `end`, in this order, with BATCH loads in flight.
 template <u32 BATCH, typename Value, typename Add>
 __device__ inline void in_batches(u32 first, u32 end, u32 step, Value value, Add add) {
     using Item = decltype(value(first));
@@ -36,7 +46,13 @@ __device__ inline void in_batches(u32 first, u32 end, u32 step, Value value, Add
     }
 }
 
-// Sum over a block of BLOCK threads, always in the same order; valid in thread 0.
+// Sum over the threads of a warp, always in the same order; valid in its first thread.
+__device__ inline float warp_sum(float value) {
+    for (u32 step = 16; step > 0; step /= 2) value += __shfl_down_sync(0xffffffffu, value, step);
+    return value;
+}
+
+// Sum over a block of BLOCK threads, always in the same order. The result is valid in thread 0.
 __device__ inline double block_sum(double value) {
     __shared__ double parts[BLOCK / 32];
     u32 thread = threadIdx.y * blockDim.x + threadIdx.x;
@@ -52,7 +68,7 @@ __device__ inline double block_sum(double value) {
 }
 
 #ifdef ACTIVATION
-// Numbers of the functions as `activation::cuda` counts them.
+// Numbers of the activations, as in `activation::cuda`.
 #define IDENTITY 0
 #define RELU 1
 #define ELU 2
@@ -65,7 +81,7 @@ __constant__ float coefficients[] = {COEFFICIENTS};
 constexpr int DEGREE = sizeof(coefficients) / sizeof(float) - 1;
 #endif
 
-// The argument of the hyperbolic tangent in GELU, and its slope.
+// The argument of the hyperbolic tangent in GELU, and its derivative.
 __device__ inline float gelu_inner(float x, float *slope) {
     const float scale = 0.7978845608028654f, cube = 0.044715f;
     *slope = scale * (1.0f + 3.0f * cube * x * x);

@@ -1,21 +1,21 @@
-//! CUDA C++ to machine code with NVRTC, and the cache of what was compiled.
+//! Compilation of CUDA C++ by NVRTC, and the cache on disk.
 //!
-//! A compiled file is named by a hash of everything that decides its content: source, options,
-//! architecture, and the versions of NVRTC and driver. It carries a hash of its own content; a file
-//! that does not fit, or a folder that cannot be written to, only means compiling again.
+//! A file of the cache is named by a hash of all that determines its content: source, options, architecture,
+//! and the versions of NVRTC and driver. It holds a hash of its own content. If a file is damaged, or the
+//! folder cannot be written, the source is compiled again.
 
-use super::{CudaError, library};
+use super::{CudaError, Define, KernelSource, library};
 use cudarc::nvrtc::sys::{self, nvrtcResult};
 use std::ffi::CString;
 use std::path::PathBuf;
 
-/// Machine code, or assembly that the driver finishes.
+/// Machine code (cubin), or PTX that the driver compiles.
 pub(super) type Image = Vec<u8>;
 
 /// Version of NVRTC: major and minor.
 ///
 /// # Errors
-/// Where it is not found.
+/// [`CudaError::NoNvrtc`] if it is not found.
 pub fn nvrtc_version() -> Result<(i32, i32), CudaError> {
     library::nvrtc()?;
     let (mut major, mut minor) = (0, 0);
@@ -26,22 +26,22 @@ pub fn nvrtc_version() -> Result<(i32, i32), CudaError> {
     Ok((major, minor))
 }
 
-/// Compiles a source for a compute capability, such as 90, without a cache and without a device.
+/// Compiles a source for a compute capability, such as 90 for 9.0. Uses no cache and needs no device.
 ///
 /// # Errors
-/// NVRTC that is not found, or a source that does not compile.
+/// [`CudaError::NoNvrtc`], or [`CudaError::Compile`] with the log of the compiler.
 pub fn compile_for(
-    name: &str,
-    text: &str,
-    defines: &[(String, String)],
+    source: KernelSource,
+    defines: &[Define],
     capability: i32,
 ) -> Result<Vec<u8>, CudaError> {
     nvrtc_version()?;
-    compile(name, text, &options(defines, capability)?)
+    let options = options(defines, capability)?;
+    compile(source.name(), &source.text(), &options)
 }
 
 /// Options of the compiler; the architecture is the last one.
-fn options(defines: &[(String, String)], capability: i32) -> Result<Vec<String>, CudaError> {
+fn options(defines: &[Define], capability: i32) -> Result<Vec<String>, CudaError> {
     let mut options = vec!["--std=c++17".to_string()];
     for (name, value) in defines {
         options.push(format!("-D{name}={value}"));
@@ -50,7 +50,7 @@ fn options(defines: &[(String, String)], capability: i32) -> Result<Vec<String>,
     Ok(options)
 }
 
-/// The architecture itself where this NVRTC knows it, else the newest one before it, as assembly.
+/// The architecture if this NVRTC supports it, else PTX for the newest supported one before it.
 fn architecture(capability: i32) -> Result<String, CudaError> {
     let mut count = 0;
     // SAFETY: the place outlives the call.
@@ -72,19 +72,19 @@ fn architecture(capability: i32) -> Result<String, CudaError> {
     Ok(format!("--gpu-architecture=compute_{nearest}"))
 }
 
-/// Compiles, or takes what was compiled before from the cache.
+/// Takes a compiled source from the cache, or compiles it.
 pub(super) fn compile_cached(
-    name: &str,
-    text: &str,
-    defines: &[(String, String)],
+    source: KernelSource,
+    defines: &[Define],
     capability: i32,
     driver: i32,
 ) -> Result<Image, CudaError> {
+    let (name, text) = (source.name(), source.text());
     let (major, minor) = nvrtc_version()?;
     let options = options(defines, capability)?;
     let key = hash(
         [
-            text,
+            text.as_str(),
             &options.join("\n"),
             &format!("{major}.{minor} {driver}"),
         ]
@@ -97,9 +97,9 @@ pub(super) fn compile_cached(
     {
         return Ok(image);
     }
-    let image = compile(name, text, &options)?;
+    let image = compile(name, &text, &options)?;
     if let Some(file) = file {
-        // A cache that cannot be written to costs time, no more.
+        // Without a cache the next run compiles again.
         let _ = store(&file, &image);
     }
     Ok(image)
@@ -110,7 +110,7 @@ fn compile(name: &str, text: &str, options: &[String]) -> Result<Image, CudaErro
     let broken = |what: &str| CudaError::Compile {
         source_name: name.into(),
         architecture: architecture.clone(),
-        log: format!("{what} holds a zero byte"),
+        log: format!("{what} contains a zero byte"),
     };
     let text = CString::new(text).map_err(|_| broken("the source"))?;
     let title = CString::new(format!("{name}.cu")).map_err(|_| broken("the name"))?;
@@ -160,7 +160,7 @@ impl Program {
         Ok(Self(program))
     }
 
-    /// Bytes that NVRTC hands out in two calls: how many, and which.
+    /// An output of NVRTC, which takes two calls: one for its size, one for its bytes.
     fn bytes(
         &self,
         size: unsafe fn(sys::nvrtcProgram, *mut usize) -> nvrtcResult,
@@ -206,7 +206,7 @@ fn cache_folder() -> Option<PathBuf> {
 
 const MAGIC: &[u8; 16] = b"gemcnn kernels 1";
 
-/// Written under another name and renamed, so that a reader sees all of it or nothing.
+/// Writes under another name and renames, so that readers see the whole file or none.
 fn store(file: &std::path::Path, image: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
@@ -219,7 +219,7 @@ fn store(file: &std::path::Path, image: &[u8]) -> std::io::Result<()> {
     })
 }
 
-/// The image of a cached file, if the file is whole.
+/// The image in a file of the cache, if the file is complete.
 fn unsealed(mut file: Vec<u8>) -> Option<Image> {
     let head = MAGIC.len() + size_of::<u128>();
     let seal = file.get(MAGIC.len()..head)?;
@@ -229,11 +229,15 @@ fn unsealed(mut file: Vec<u8>) -> Option<Image> {
 }
 
 /// FNV-1a of 128 bits.
-fn hash(bytes: &[u8]) -> u128 {
-    let start = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
-    let prime = 0x0000_0000_0100_0000_0000_0000_0000_013b_u128;
-    let step = |sum: u128, &byte: &u8| (sum ^ u128::from(byte)).wrapping_mul(prime);
-    bytes.iter().fold(start, step)
+pub(super) const fn hash(bytes: &[u8]) -> u128 {
+    let mut sum = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
+    let mut place = 0;
+    while place < bytes.len() {
+        sum ^= bytes[place] as u128;
+        sum = sum.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b_u128);
+        place += 1;
+    }
+    sum
 }
 
 #[cfg(test)]

@@ -1,113 +1,113 @@
-//! Why a device cannot be used, and what to do about it.
+//! Errors of the GPU, with what to do about them.
 
 use crate::KernelError;
 
-/// Why a GPU could not be used, or an operator not run on it.
+/// Why a GPU cannot be used, or why work on it failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CudaError {
-    /// The driver's library is not there.
+    /// The NVIDIA driver is not installed.
     #[error(
         "no NVIDIA driver: the library libcuda could not be loaded; install the NVIDIA driver (CUDA 12.0 or later), or run on the CPU"
     )]
     NoDriver,
-    /// A driver that is too old.
+    /// The driver is too old.
     #[error("the NVIDIA driver supports CUDA {}.{}, but 12.0 is needed; install a driver of version 525 or later", .version / 1000, .version % 1000 / 10)]
     OldDriver {
-        /// What the driver says it supports: 1000 times the major plus 10 times the minor version.
+        /// CUDA version that the driver supports: 1000 major + 10 minor.
         version: i32,
     },
-    /// The driver is there, but no device.
+    /// The driver finds no device.
     #[error(
-        "no CUDA device: {problem}; check that `nvidia-smi` lists a card, and that CUDA_VISIBLE_DEVICES does not hide it"
+        "no CUDA device: {problem}; check that `nvidia-smi` lists a GPU, and that CUDA_VISIBLE_DEVICES does not hide it"
     )]
     NoDevice {
-        /// What the driver said.
+        /// The message of the driver.
         problem: String,
     },
-    /// A device number that is too large.
+    /// The device number is too large.
     #[error("there is no CUDA device {ordinal}: {count} found, counted from 0")]
     Ordinal {
-        /// The number asked for.
+        /// The requested number.
         ordinal: usize,
-        /// How many there are.
+        /// Number of devices.
         count: usize,
     },
-    /// A card that is too old.
+    /// The GPU is too old.
     #[error("{name} has compute capability {}.{}, but 7.5 (Turing, 2018) or later is needed; run on the CPU", .capability.0, .capability.1)]
     Capability {
-        /// Name of the card.
+        /// Name of the GPU.
         name: String,
         /// Major and minor number.
         capability: (i32, i32),
     },
-    /// The run-time compiler is not there.
+    /// NVRTC, the run-time compiler, is not installed.
     #[error(
         "NVRTC, which compiles the GPU kernels, was not found (searched {searched}); install the CUDA toolkit's runtime compiler, or `pip install nvidia-cuda-nvrtc` and set LD_LIBRARY_PATH to the folder of libnvrtc.so"
     )]
     NoNvrtc {
-        /// Where it was looked for.
+        /// The searched places.
         searched: String,
     },
-    /// The matrix library is not there.
+    /// cuBLAS is not installed.
     #[error(
         "cuBLAS, which multiplies matrices on the GPU, was not found (searched {searched}); install the CUDA toolkit's cuBLAS, or `pip install nvidia-cublas` and set LD_LIBRARY_PATH to the folder of libcublas.so"
     )]
     NoCublas {
-        /// Where it was looked for.
+        /// The searched places.
         searched: String,
     },
-    /// A kernel that does not compile.
+    /// A kernel source does not compile.
     #[error("the kernel source `{source_name}` does not compile for {architecture}:\n{log}")]
     Compile {
         /// Name of the source.
         source_name: String,
-        /// What it was compiled for.
+        /// Architecture it was compiled for.
         architecture: String,
-        /// What the compiler said.
+        /// Log of the compiler.
         log: String,
     },
-    /// A compiled kernel that the driver does not take.
+    /// The driver cannot load a compiled source.
     #[error(
-        "the driver refuses the compiled kernels of `{source_name}` ({problem}); NVRTC may be newer than the driver: update the driver, or use the NVRTC of an earlier CUDA version"
+        "the driver cannot load the compiled kernels of `{source_name}` ({problem}); NVRTC may be newer than the driver: update the driver, or use the NVRTC of an earlier CUDA version"
     )]
     Load {
         /// Name of the source.
         source_name: String,
-        /// What the driver said.
+        /// The message of the driver.
         problem: String,
     },
-    /// Not enough memory on the device.
+    /// The device is out of memory.
     #[error(
-        "out of GPU memory: {asked} bytes asked for, {free} of {total} free; take smaller batches, or a card with more memory"
+        "out of GPU memory: {asked} bytes requested, {free} of {total} free; use smaller batches, or a GPU with more memory"
     )]
     OutOfMemory {
-        /// Bytes asked for.
+        /// Requested bytes.
         asked: usize,
-        /// Bytes free on the device.
+        /// Free bytes on the device.
         free: usize,
-        /// Bytes of the device.
+        /// Bytes of memory of the device.
         total: usize,
     },
-    /// Something that cannot be part of work that is recorded to be replayed.
-    #[error("{what} while work is being recorded")]
-    Recording {
-        /// What was tried.
+    /// Something that cannot be captured in a CUDA graph.
+    #[error("cannot be captured in a CUDA graph: {what}")]
+    Capture {
+        /// What was attempted.
         what: &'static str,
     },
-    /// A call that failed.
+    /// A call of a CUDA library failed.
     #[error("{call} failed: {problem}")]
     Call {
         /// Name of the call.
         call: &'static str,
-        /// What the library said.
+        /// The message of the library.
         problem: String,
     },
-    /// Sizes or settings that an operator refuses.
+    /// An operator rejected its arguments.
     #[error(transparent)]
     Kernel(#[from] KernelError),
 }
 
-/// Turns the answer of a driver call into a result.
+/// The status of a driver call as a result.
 pub(super) fn driver(
     call: &'static str,
     status: cudarc::driver::sys::CUresult,
@@ -118,7 +118,7 @@ pub(super) fn driver(
     })
 }
 
-/// What the driver says about an error of its own.
+/// Description of an error of the driver.
 pub(super) fn describe(error: &cudarc::driver::DriverError) -> String {
     match error.error_string() {
         Ok(text) => format!("{} ({:?})", text.to_string_lossy(), error.0),

@@ -1,122 +1,149 @@
-//! The arrays of a graph on the device, sent there once.
+//! The arrays of a gauge graph on the device.
 
-use super::sources::KernelSource;
-use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, args, to_u32};
-use crate::{GraphArrays, KernelError};
-use std::sync::{Arc, Mutex, PoisonError};
+use super::{
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, check_length, to_u32,
+};
+use crate::{GraphView, KernelError};
+use bytemuck::Pod;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("graph", include_str!("graph.cu"));
 
-/// [`GraphArrays`] in the memory of a device.
+const OPERATOR: &str = "graph";
+
+/// A gauge graph in device memory.
 ///
-/// The edges of the transposed operator are made by the first backward pass that needs them.
+/// Operators read it through a [`DeviceGraphView`]. The edges of the transposed operator are computed by
+/// the first backward pass. The arrays of edges may be longer than the number of edges, so that
+/// [`overwrite`](Self::overwrite) can replace the graph by one with more edges.
 #[derive(Debug)]
-pub struct CudaGraph {
-    vertices: usize,
-    mesh_offsets_host: Vec<u32>,
+pub struct DeviceGraph {
+    host_mesh_offsets: Vec<u32>,
+    mesh_offsets: DeviceBuffer<u32>,
     offsets: DeviceBuffer<u32>,
     neighbours: DeviceBuffer<u32>,
     reverse: DeviceBuffer<u32>,
-    mesh_offsets: DeviceBuffer<u32>,
     forward: EdgeValues,
-    reversed: Mutex<Option<Arc<EdgeValues>>>,
+    reversed: OnceLock<EdgeValues>,
+    edges: AtomicUsize,
 }
 
-/// Angles and lengths of all edges.
+/// Phases and lengths of all edges.
 #[derive(Debug)]
-pub(crate) struct EdgeValues {
-    /// `(cos, sin)` of the angle, then of the rotation.
+struct EdgeValues {
     phases: DeviceBuffer<[f32; 4]>,
     radius: DeviceBuffer<f32>,
 }
 
-/// The edges as one direction of an operator sees them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct EdgeArrays<'a> {
-    pub offsets: DeviceSlice<'a, u32>,
-    pub neighbours: DeviceSlice<'a, u32>,
-    pub phases: DeviceSlice<'a, [f32; 4]>,
-    pub radius: DeviceSlice<'a, f32>,
+impl EdgeValues {
+    fn duplicate(
+        &self,
+        device: &CudaDevice,
+        edges: usize,
+        capacity: usize,
+    ) -> Result<Self, CudaError> {
+        Ok(Self {
+            phases: enlarged(device, &self.phases, edges, capacity)?,
+            radius: enlarged(device, &self.radius, edges, capacity)?,
+        })
+    }
 }
 
-impl CudaGraph {
-    /// Sends a graph to a device.
+/// Copies the first `length` numbers.
+fn copy_start<T: Pod>(
+    device: &CudaDevice,
+    from: &DeviceBuffer<T>,
+    length: usize,
+    to: &DeviceBuffer<T>,
+) -> Result<(), CudaError> {
+    to.overwrite_start(device, from.view().slice(0..length))
+}
+
+/// A copy of the first `length` numbers with room for `capacity`.
+fn enlarged<T: Pod>(
+    device: &CudaDevice,
+    buffer: &DeviceBuffer<T>,
+    length: usize,
+    capacity: usize,
+) -> Result<DeviceBuffer<T>, CudaError> {
+    let copy = device.buffer(capacity)?;
+    copy_start(device, buffer, length, &copy)?;
+    Ok(copy)
+}
+
+impl DeviceGraph {
+    /// Copies a graph to a device.
     ///
     /// # Errors
-    /// Too little memory.
-    pub fn new(device: &CudaDevice, graph: &GraphArrays<f32>) -> Result<Self, CudaError> {
-        let phases: Vec<[f32; 4]> = graph
-            .phases()
-            .iter()
-            .map(|phases| {
-                let ([ac, a_s], [tc, ts]) = (phases.angle, phases.transport);
-                [ac, a_s, tc, ts]
-            })
-            .collect();
+    /// Out of memory.
+    pub fn new(device: &CudaDevice, graph: GraphView<'_, f32>) -> Result<Self, CudaError> {
         Ok(Self {
-            vertices: graph.vertex_count(),
-            mesh_offsets_host: graph.mesh_offsets().to_vec(),
+            host_mesh_offsets: graph.mesh_offsets().to_vec(),
+            mesh_offsets: device.upload(graph.mesh_offsets())?,
             offsets: device.upload(graph.offsets())?,
             neighbours: device.upload(graph.neighbours())?,
             reverse: device.upload(graph.reverse())?,
-            mesh_offsets: device.upload(graph.mesh_offsets())?,
             forward: EdgeValues {
-                phases: device.upload(&phases)?,
+                phases: device.upload(bytemuck::cast_slice(graph.phases()))?,
                 radius: device.upload(graph.radius())?,
             },
-            reversed: Mutex::new(None),
+            reversed: OnceLock::new(),
+            edges: AtomicUsize::new(graph.edge_count()),
         })
     }
 
-    /// A copy, with the edges of the transposed operator if they are there.
+    /// A copy with room for `spare_edges` more edges.
     ///
     /// # Errors
-    /// Too little memory.
-    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
-        let copy = |values: &EdgeValues| -> Result<EdgeValues, CudaError> {
-            Ok(EdgeValues {
-                phases: values.phases.duplicate(device)?,
-                radius: values.radius.duplicate(device)?,
-            })
-        };
-        let reversed = match &*self.reversed.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(values) => Some(Arc::new(copy(values)?)),
-            None => None,
+    /// Out of memory.
+    pub fn duplicate(&self, device: &CudaDevice, spare_edges: usize) -> Result<Self, CudaError> {
+        let edges = self.edge_count();
+        let capacity = edges.saturating_add(spare_edges);
+        let reversed = match self.reversed.get() {
+            Some(values) => OnceLock::from(values.duplicate(device, edges, capacity)?),
+            None => OnceLock::new(),
         };
         Ok(Self {
-            vertices: self.vertices,
-            mesh_offsets_host: self.mesh_offsets_host.clone(),
-            offsets: self.offsets.duplicate(device)?,
-            neighbours: self.neighbours.duplicate(device)?,
-            reverse: self.reverse.duplicate(device)?,
+            host_mesh_offsets: self.host_mesh_offsets.clone(),
             mesh_offsets: self.mesh_offsets.duplicate(device)?,
-            forward: copy(&self.forward)?,
-            reversed: Mutex::new(reversed),
+            offsets: self.offsets.duplicate(device)?,
+            neighbours: enlarged(device, &self.neighbours, edges, capacity)?,
+            reverse: enlarged(device, &self.reverse, edges, capacity)?,
+            forward: self.forward.duplicate(device, edges, capacity)?,
+            reversed,
+            edges: AtomicUsize::new(edges),
         })
     }
 
-    /// Copies another graph over this one, in the same place, for all work that follows.
+    /// Copies another graph over this one, at the same addresses, for all work that follows. Work captured
+    /// with this graph then runs on the other.
     ///
     /// # Errors
-    /// A graph with other numbers of vertices of its meshes, or of edges.
+    /// Meshes with other numbers of vertices, or more edges than [`edge_capacity`](Self::edge_capacity).
     pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
-        if self.mesh_offsets_host != with.mesh_offsets_host {
-            return Err(CudaError::Kernel(KernelError::Setting {
-                operator: "graph",
-                problem: "only a graph of the same size can be put in the place of another".into(),
-            }));
+        let edges = with.edge_count();
+        let refused = |problem: String| KernelError::Setting {
+            operator: OPERATOR,
+            problem,
+        };
+        if self.host_mesh_offsets != with.host_mesh_offsets {
+            let problem =
+                "a graph can only be overwritten by one with the same numbers of vertices";
+            return Err(refused(problem.into()).into());
+        }
+        if edges > self.edge_capacity() {
+            let problem = format!("{edges} edges, but room for {}", self.edge_capacity());
+            return Err(refused(problem).into());
         }
         self.offsets.overwrite(device, &with.offsets)?;
-        self.neighbours.overwrite(device, &with.neighbours)?;
-        self.reverse.overwrite(device, &with.reverse)?;
-        self.forward
-            .phases
-            .overwrite(device, &with.forward.phases)?;
-        self.forward
-            .radius
-            .overwrite(device, &with.forward.radius)?;
-        let reversed = self.reversed.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*reversed {
+        copy_start(device, &with.neighbours, edges, &self.neighbours)?;
+        copy_start(device, &with.reverse, edges, &self.reverse)?;
+        let (from, to) = (&with.forward, &self.forward);
+        copy_start(device, &from.phases, edges, &to.phases)?;
+        copy_start(device, &from.radius, edges, &to.radius)?;
+        self.edges.store(edges, Ordering::Relaxed);
+        match self.reversed.get() {
             Some(values) => self.reverse_edges(device, values),
             None => Ok(()),
         }
@@ -124,77 +151,208 @@ impl CudaGraph {
 
     /// Number of vertices.
     pub fn vertex_count(&self) -> usize {
-        self.vertices
+        self.offsets.len() - 1
     }
 
     /// Number of directed edges.
     pub fn edge_count(&self) -> usize {
+        self.edges.load(Ordering::Relaxed)
+    }
+
+    /// Largest number of directed edges that a graph in its place may have.
+    pub fn edge_capacity(&self) -> usize {
         self.neighbours.len()
     }
 
-    /// Number of meshes.
-    pub fn mesh_count(&self) -> usize {
-        self.mesh_offsets_host.len() - 1
-    }
-
-    /// First vertex of each mesh, and the number of vertices at the end, on the host.
-    pub fn mesh_offsets(&self) -> &[u32] {
-        &self.mesh_offsets_host
-    }
-
-    /// The same on the device.
-    pub fn device_mesh_offsets(&self) -> DeviceSlice<'_, u32> {
-        self.mesh_offsets.view()
-    }
-
-    /// Edges as they are.
-    pub(crate) fn edges(&self) -> EdgeArrays<'_> {
-        self.arrays(&self.forward)
-    }
-
-    pub(crate) fn arrays<'a>(&'a self, values: &'a EdgeValues) -> EdgeArrays<'a> {
-        EdgeArrays {
-            offsets: self.offsets.view(),
-            neighbours: self.neighbours.view(),
-            phases: values.phases.view(),
-            radius: values.radius.view(),
-        }
-    }
-
-    /// Values of the edges of the transposed operator.
-    pub(crate) fn reversed(&self, device: &CudaDevice) -> Result<Arc<EdgeValues>, CudaError> {
-        let mut reversed = self.reversed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(values) = &*reversed {
-            return Ok(Arc::clone(values));
-        }
+    /// The graph as operators take it.
+    pub fn view(&self) -> DeviceGraphView<'_> {
         let edges = self.edge_count();
-        let values = Arc::new(EdgeValues {
-            phases: device.buffer(edges)?,
-            radius: device.buffer(edges)?,
-        });
+        DeviceGraphView {
+            slices: DeviceGraphSlices {
+                offsets: self.offsets.view(),
+                neighbours: self.neighbours.view().slice(0..edges),
+                reverse: self.reverse.view().slice(0..edges),
+                phases: self.forward.phases.view().slice(0..edges),
+                radius: self.forward.radius.view().slice(0..edges),
+                reversed: None,
+                mesh_offsets: self.mesh_offsets.view(),
+                host_mesh_offsets: &self.host_mesh_offsets,
+            },
+            owner: Some(self),
+        }
+    }
+
+    /// Phases and lengths of the edges of the transposed operator, computed by the first call.
+    fn reversed(&self, device: &CudaDevice) -> Result<&EdgeValues, CudaError> {
+        if let Some(values) = self.reversed.get() {
+            return Ok(values);
+        }
+        let values = EdgeValues {
+            phases: device.buffer(self.edge_capacity())?,
+            radius: device.buffer(self.edge_capacity())?,
+        };
         self.reverse_edges(device, &values)?;
-        *reversed = Some(Arc::clone(&values));
-        Ok(values)
+        Ok(self.reversed.get_or_init(|| values))
     }
 
-    /// Computes the values of the edges of the transposed operator.
     fn reverse_edges(&self, device: &CudaDevice, values: &EdgeValues) -> Result<(), CudaError> {
-        let edges = self.edge_count();
         let function = device.function(SOURCE, &[], "reverse_edges")?;
-        let count = to_u32("graph", edges)?;
-        // SAFETY: all arrays are as long as there are edges, and so is every reverse place.
+        // SAFETY: all arrays of edges have the capacity of the graph, the kernel stops at the number of
+        // edges, and the reverse of an edge is an edge.
         unsafe {
             function.over(
-                edges,
+                self.edge_capacity(),
                 args![
+                    &self.offsets,
+                    to_u32(OPERATOR, self.vertex_count())?,
                     &self.reverse,
                     &self.forward.phases,
                     &self.forward.radius,
                     &values.phases,
                     &values.radius,
-                    count,
                 ],
             )
         }
+    }
+}
+
+/// The slices that a [`DeviceGraphView`] is made from: those of [`GraphSlices`](crate::GraphSlices) on the
+/// device.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceGraphSlices<'a> {
+    /// Start of each row in the slices of edges, then the number of edges.
+    pub offsets: DeviceSlice<'a, u32>,
+    /// Neighbour `q` of every directed edge `p <- q`.
+    pub neighbours: DeviceSlice<'a, u32>,
+    /// Index of the reverse of every directed edge.
+    pub reverse: DeviceSlice<'a, u32>,
+    /// `[cos, sin, cos, sin]` of the angle and the transport of every directed edge, as in
+    /// [`EdgePhases`](crate::EdgePhases).
+    pub phases: DeviceSlice<'a, [f32; 4]>,
+    /// Length of every directed edge.
+    pub radius: DeviceSlice<'a, f32>,
+    /// Phases and lengths for the transposed operator, which backward passes need: with `[a, b, c, d]` the
+    /// phases of the reverse of an edge, `[c, -d, a, -b]`, and the length of the reverse.
+    pub reversed: Option<(DeviceSlice<'a, [f32; 4]>, DeviceSlice<'a, f32>)>,
+    /// First vertex of each mesh, then the number of vertices.
+    pub mesh_offsets: DeviceSlice<'a, u32>,
+    /// The same in host memory.
+    pub host_mesh_offsets: &'a [u32],
+}
+
+/// A gauge graph in borrowed device memory, as the operators on the GPU take it.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceGraphView<'a> {
+    slices: DeviceGraphSlices<'a>,
+    /// Computes the reversed edges when they are first needed.
+    owner: Option<&'a DeviceGraph>,
+}
+
+/// The edges as one direction of an operator reads them.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceEdges<'a> {
+    /// Start of each row in the slices of edges, then the number of edges.
+    pub offsets: DeviceSlice<'a, u32>,
+    /// Neighbour of every directed edge.
+    pub neighbours: DeviceSlice<'a, u32>,
+    /// `[cos, sin, cos, sin]` of the angle and the transport of every directed edge.
+    pub phases: DeviceSlice<'a, [f32; 4]>,
+    /// Length of every directed edge.
+    pub radius: DeviceSlice<'a, f32>,
+}
+
+impl<'a> DeviceGraphView<'a> {
+    /// A graph in memory of the caller. Lengths are checked, contents are not: they lie on the device.
+    ///
+    /// # Errors
+    /// Slices whose lengths do not fit together.
+    ///
+    /// # Safety
+    /// The contents must be those of a valid graph: [`GraphView::new`](crate::GraphView::new) would accept
+    /// them. Offsets, neighbours and reverse edges are used as indices without further checks.
+    pub unsafe fn new(slices: DeviceGraphSlices<'a>) -> Result<Self, KernelError> {
+        let edges = slices.neighbours.len();
+        let (phases, radius) = slices.reversed.unwrap_or((slices.phases, slices.radius));
+        check_length(OPERATOR, "reverse", slices.reverse, edges)?;
+        check_length(OPERATOR, "phases", slices.phases, edges)?;
+        check_length(OPERATOR, "radius", slices.radius, edges)?;
+        check_length(OPERATOR, "reversed phases", phases, edges)?;
+        check_length(OPERATOR, "reversed radius", radius, edges)?;
+        let (offsets, meshes) = (slices.offsets.len(), slices.host_mesh_offsets.len());
+        check_length(OPERATOR, "offsets", slices.offsets, offsets.max(1))?;
+        check_length(OPERATOR, "mesh offsets", slices.mesh_offsets, meshes)?;
+        let vertices = offsets - 1;
+        crate::graph::check_offsets("mesh offsets", slices.host_mesh_offsets, vertices)
+            .map_err(|problem| KernelError::Graph { problem })?;
+        Ok(Self {
+            slices,
+            owner: None,
+        })
+    }
+
+    /// Number of vertices.
+    pub fn vertex_count(&self) -> usize {
+        self.slices.offsets.len() - 1
+    }
+
+    /// Number of directed edges. A captured launch must not depend on it: see
+    /// [`DeviceGraph::overwrite`].
+    pub fn edge_count(&self) -> usize {
+        self.slices.neighbours.len()
+    }
+
+    /// Number of meshes.
+    pub fn mesh_count(&self) -> usize {
+        self.slices.host_mesh_offsets.len() - 1
+    }
+
+    /// First vertex of each mesh, then the number of vertices, in host memory.
+    pub fn mesh_offsets(&self) -> &'a [u32] {
+        self.slices.host_mesh_offsets
+    }
+
+    /// The same on the device.
+    pub fn device_mesh_offsets(&self) -> DeviceSlice<'a, u32> {
+        self.slices.mesh_offsets
+    }
+
+    /// Index of the reverse of every directed edge.
+    pub fn reverse(&self) -> DeviceSlice<'a, u32> {
+        self.slices.reverse
+    }
+
+    /// The edges for a forward pass.
+    pub fn edges(&self) -> DeviceEdges<'a> {
+        DeviceEdges {
+            offsets: self.slices.offsets,
+            neighbours: self.slices.neighbours,
+            phases: self.slices.phases,
+            radius: self.slices.radius,
+        }
+    }
+
+    /// The edges for a backward pass: those of the transposed operator.
+    ///
+    /// # Errors
+    /// A view made without them, or out of memory.
+    pub fn reversed_edges(&self, device: &CudaDevice) -> Result<DeviceEdges<'a>, CudaError> {
+        let (phases, radius) = match (self.slices.reversed, self.owner) {
+            (Some(reversed), _) => reversed,
+            (None, Some(owner)) => {
+                let values = owner.reversed(device)?;
+                (values.phases.view(), values.radius.view())
+            }
+            (None, None) => {
+                return Err(CudaError::Kernel(KernelError::Graph {
+                    problem: "a backward pass needs the reversed edges, which this view lacks"
+                        .into(),
+                }));
+            }
+        };
+        Ok(DeviceEdges {
+            phases,
+            radius,
+            ..self.edges()
+        })
     }
 }

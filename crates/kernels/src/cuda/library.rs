@@ -1,12 +1,12 @@
 //! Finding the shared libraries of CUDA.
 //!
-//! The dynamic loader is asked first. What it does not find is looked for in the usual folders of a
-//! toolkit and of Python packages; a library opened there by its path is afterwards found by its name.
+//! The dynamic loader is tried first, then the usual folders of a toolkit and of Python packages. A library
+//! opened by its path is afterwards found by its name.
 
 use super::CudaError;
 use std::path::{Path, PathBuf};
 
-/// Where libraries were looked for, in words.
+/// The searched places, for messages.
 type Searched = String;
 
 pub(super) fn driver() -> Result<(), CudaError> {
@@ -32,7 +32,7 @@ pub(super) fn cublas() -> Result<(), CudaError> {
         .map_err(|searched| CudaError::NoCublas { searched })
 }
 
-/// Makes `present` true by opening the named libraries, in order, from the first folder that has all.
+/// Opens the named libraries, in order, from the first folder that has all of them, until `present` is true.
 fn ensure(present: impl Fn() -> bool, names: &[&str]) -> Result<(), Searched> {
     if present() {
         return Ok(());
@@ -51,7 +51,7 @@ fn ensure(present: impl Fn() -> bool, names: &[&str]) -> Result<(), Searched> {
     Err(searched)
 }
 
-/// The file of a library in a folder: the name itself, or with a version after it.
+/// The file of a library in a folder: with that name, or with a version appended.
 fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     let plain = folder.join(name);
     if plain.is_file() {
@@ -69,7 +69,7 @@ fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     versions.pop()
 }
 
-/// Opens a library for good.
+/// Opens a library and never closes it.
 fn open(path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -88,7 +88,7 @@ fn open(path: &Path) -> bool {
     }
 }
 
-/// Folders that may hold CUDA's libraries, those that exist.
+/// Existing folders that may hold the libraries of CUDA.
 fn folders() -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for variable in ["CUDA_HOME", "CUDA_PATH"] {

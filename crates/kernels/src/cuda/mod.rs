@@ -1,46 +1,55 @@
-//! Running operators on an NVIDIA GPU, without a CUDA toolkit at build time.
+//! Operators on an NVIDIA GPU, without a CUDA toolkit at build time.
 //!
-//! Nothing is loaded until [`CudaDevice::new`] is called. It looks for the driver, for NVRTC (which
-//! compiles the kernels, CUDA C++ in `.cu` files beside their operators, for the architecture of the
-//! card) and for cuBLAS (the large products), and says what is missing where one of them is not there
-//! ([`CudaError`]). The operators themselves stand beside their CPU versions, as `NAME::cuda`.
+//! [`CudaDevice::new`] loads the driver, NVRTC and cuBLAS, or says which of them is missing
+//! ([`CudaError`]). NVRTC compiles the kernels, CUDA C++ in `.cu` files beside their operators, for the
+//! architecture of the GPU; cuBLAS computes large matrix products. The GPU version of operator `NAME` is
+//! `NAME::cuda`. Operators outside of this crate use the same interface: see [`KernelSource`].
 //!
-//! All work of a device goes to one stream, in the order of the calls; nothing waits for the device
-//! but reading numbers back ([`DeviceBuffer::read`], [`DeviceBuffer::to_vec`]). Sums over vertices go
-//! through partial sums whose number depends on the sizes alone, without atomics, so the same inputs
-//! give the same bits on the same device.
+//! All work of a device runs on one stream, in the order of the calls. Only reading values back waits for
+//! the device ([`DeviceBuffer::read`], [`DeviceBuffer::to_vec`]). Sums over vertices use partial sums whose
+//! number depends on the sizes only, and no atomics, so the same inputs give the same bits on the same
+//! device.
 
+mod capture;
 mod compiler;
+mod context;
 mod device;
 mod error;
-mod graph;
+pub(crate) mod graph;
+mod launch;
 mod library;
 mod memory;
 pub mod optimiser;
+mod pool;
 mod products;
 pub(crate) mod reduce;
 mod sources;
+mod staging;
 mod tables;
 mod timer;
 
+pub use capture::{CudaGraph, Event};
 pub use compiler::{compile_for, nvrtc_version};
-pub(crate) use device::{Arg, Define, args};
-pub use device::{CudaDevice, Ready, Recording};
+pub use device::CudaDevice;
 pub use error::CudaError;
-pub use graph::CudaGraph;
-pub(crate) use graph::EdgeArrays;
-pub use memory::{DeviceBuffer, DeviceSlice, DeviceSliceMut, MemoryUse};
-pub use products::ProductMode;
-pub(crate) use products::{Operand, Product};
-pub(crate) use sources::variant;
-pub use sources::{KernelSource, Variant, kernel_sources};
-pub(crate) use tables::{irrep_count, irrep_rows, irreps, key};
+pub use graph::{DeviceEdges, DeviceGraph, DeviceGraphSlices, DeviceGraphView};
+pub use launch::{Arg, Launch};
+pub use memory::{DeviceBuffer, DeviceSlice, DeviceSliceMut};
+pub use pool::MemoryUse;
+pub use products::{Operand, Product, ProductMode};
+pub use sources::{Define, KernelSource};
+pub use tables::irreps;
+pub(crate) use tables::{Share, irrep_count, irrep_rows, key, over_irreps};
 pub use timer::Timer;
 
 use crate::KernelError;
+pub(crate) use crate::kernel_args as args;
 
 /// Checks the length of a buffer on the device.
-pub(crate) fn check_length<T>(
+///
+/// # Errors
+/// [`KernelError::Length`] with the names of operator and buffer.
+pub fn check_length<T>(
     operator: &'static str,
     buffer: &'static str,
     values: DeviceSlice<'_, T>,
@@ -49,8 +58,11 @@ pub(crate) fn check_length<T>(
     crate::error::check_count(operator, buffer, values.len(), expected)
 }
 
-/// A size as kernels take it.
-pub(crate) fn to_u32(operator: &'static str, value: usize) -> Result<u32, KernelError> {
+/// A size as kernels take it: below 2^31, so that sums of two sizes fit in 32 bits.
+///
+/// # Errors
+/// [`KernelError::Setting`] for a larger size.
+pub fn to_u32(operator: &'static str, value: usize) -> Result<u32, KernelError> {
     u32::try_from(value)
         .ok()
         .filter(|&value| value <= i32::MAX as u32)

@@ -1,4 +1,4 @@
-//! Optimisers on a GPU: all parameters in one kernel.
+//! Optimiser steps on a GPU: one kernel updates all parameters.
 //!
 //! With gradient `g`, parameter `w`, learning rate `r` and weight decay `d`:
 //!
@@ -8,9 +8,9 @@
 //!        w = s w - r/(1 - b1^t) m / (sqrt(v/(1 - b2^t)) + eps)
 //! ```
 //!
-//! with `s = 1`, or, with decay apart from the gradient (AdamW), `d = 0` and `s = 1 - r d`.
+//! with `s = 1`; with decoupled weight decay (AdamW) instead `g` is used as it is and `s = 1 - r d`.
 //!
-//! The numbers of the rule lie on the device, so that a recorded step can be replayed with others.
+//! The settings of the step lie in device memory, so that a captured step can be replayed with others.
 
 use super::sources::KernelSource;
 use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, args, check_length};
@@ -20,39 +20,39 @@ use bytemuck::{Pod, Zeroable};
 pub(crate) const SOURCE: KernelSource =
     KernelSource::new("optimiser", include_str!("optimiser.cu"));
 
-/// Numbers of a parameter that one block works on; as in the kernel.
+/// Values of a parameter that one block updates; as in the kernel.
 const PIECE: usize = 4096;
 
-/// Most partial sums of a norm.
+/// Largest number of partial sums of a norm.
 const MOST_PARTIALS: usize = 256;
 
-/// One step of a method, with its settings.
+/// One step of an optimiser, with its settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Step {
     /// Stochastic gradient descent.
     Sgd {
         /// Learning rate.
         rate: f64,
-        /// How much of the last step is kept.
+        /// Momentum.
         momentum: f64,
-        /// Strength of the pull towards zero.
+        /// Weight decay.
         weight_decay: f64,
     },
     /// Adam, or AdamW.
     Adam {
         /// Learning rate.
         rate: f64,
-        /// Memory of the mean gradient.
+        /// Decay rate of the first moment.
         beta1: f64,
-        /// Memory of the mean squared gradient.
+        /// Decay rate of the second moment.
         beta2: f64,
-        /// Keeps the quotient finite.
+        /// Added to the denominator.
         epsilon: f64,
-        /// Strength of the pull towards zero.
+        /// Weight decay.
         weight_decay: f64,
-        /// Whether weight decay is apart from the gradient (AdamW).
+        /// True to decouple weight decay from the gradient (AdamW).
         apart: bool,
-        /// Number of the step, from 1.
+        /// Index of the step, from 1.
         step: u64,
     },
 }
@@ -116,8 +116,8 @@ impl Step {
     }
 }
 
-/// Scales numbers down so that their Euclidean norm is at most `largest`, without waiting for the norm. A
-/// norm that is not finite leaves them as they are.
+/// Clips a vector to the Euclidean norm `largest`, without waiting for the device. A vector whose norm is not
+/// finite stays as it is.
 ///
 /// # Errors
 /// A failed call.
@@ -147,11 +147,11 @@ pub fn clip(
 /// One parameter with its gradient.
 #[derive(Debug)]
 pub struct Parameter<'a> {
-    /// The numbers that are trained.
+    /// The values.
     pub value: DeviceSliceMut<'a, f32>,
     /// Their gradient.
     pub gradient: DeviceSlice<'a, f32>,
-    /// Whether weight decay acts on it.
+    /// True if weight decay applies.
     pub decays: bool,
 }
 
@@ -167,7 +167,7 @@ struct Tensor {
     decays: u64,
 }
 
-/// The memory of an optimiser: moments of all parameters, and where everything lies.
+/// The state of an optimiser: the moments of all parameters, and the addresses that its kernel reads.
 #[derive(Debug)]
 pub struct DeviceOptimiser {
     moments: [DeviceBuffer<f32>; 2],
@@ -182,10 +182,10 @@ pub struct DeviceOptimiser {
 }
 
 impl DeviceOptimiser {
-    /// For parameters of these lengths, no step made yet.
+    /// The state before the first step, for parameters of these lengths.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn new(device: &CudaDevice, lengths: &[usize]) -> Result<Self, CudaError> {
         let total = lengths.iter().sum();
         let pieces: Vec<[u32; 2]> = lengths
@@ -206,21 +206,21 @@ impl DeviceOptimiser {
         })
     }
 
-    /// First and second moments of all parameters, one after the other.
+    /// First and second moments of all parameters, concatenated.
     pub fn moments(&self) -> [DeviceSlice<'_, f32>; 2] {
         [self.moments[0].view(), self.moments[1].view()]
     }
 
-    /// The same, to be restored.
+    /// The same for writing, to restore a checkpoint.
     pub fn moments_mut(&mut self) -> [DeviceSliceMut<'_, f32>; 2] {
         let [first, second] = &mut self.moments;
         [first.view_mut(), second.view_mut()]
     }
 
-    /// Changes all parameters by their gradients: [`prepare`](Self::prepare) and [`run`](Self::run).
+    /// Updates all parameters: [`prepare`](Self::prepare), then [`run`](Self::run).
     ///
     /// # Errors
-    /// Parameters of other number or lengths than it was made for, or a failed call.
+    /// Parameters of another number or other lengths than in [`new`](Self::new), or a failed call.
     pub fn step(
         &mut self,
         device: &CudaDevice,
@@ -231,11 +231,11 @@ impl DeviceOptimiser {
         self.run(device)
     }
 
-    /// Sends what the next [`run`](Self::run) works with: the rule, and where the parameters lie. What is
-    /// there already is not sent again.
+    /// Copies the settings and the addresses of the parameters for the next [`run`](Self::run) to the device,
+    /// unless they are there already.
     ///
     /// # Errors
-    /// Parameters of other number or lengths than it was made for, or a failed call.
+    /// Parameters of another number or other lengths than in [`new`](Self::new), or a failed call.
     pub fn prepare(
         &mut self,
         device: &CudaDevice,
@@ -278,8 +278,8 @@ impl DeviceOptimiser {
         device.write(self.rule.view_mut(), &[step.rule()])
     }
 
-    /// Changes the parameters by the rule that was prepared. This can be recorded, and replayed after
-    /// [`prepare`](Self::prepare) with another rule.
+    /// Updates the parameters with the prepared settings. It can be captured, and replayed after
+    /// [`prepare`](Self::prepare) with other settings.
     ///
     /// # Errors
     /// A failed call.

@@ -1,18 +1,19 @@
 //! Matrix products with cuBLAS, on row-major matrices.
 
-use super::memory::Pool;
+use super::pool::Pool;
 use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut};
+use crate::KernelError;
 use cudarc::cublas::sys::{self, cublasOperation_t, cublasStatus_t};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How the numbers of a product are multiplied.
+/// Precision of matrix products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum ProductMode {
-    /// In f32.
+    /// Factors and sums in f32.
     F32 = 0,
-    /// On tensor cores, factors rounded to 10 bits of mantissa, sums in f32. Cards before compute
-    /// capability 8.0 have no such units and compute in f32.
+    /// On tensor cores: factors rounded to 10 bits of mantissa, sums in f32. Devices below compute
+    /// capability 8.0 compute in f32 instead.
     #[default]
     Tf32 = 1,
 }
@@ -69,17 +70,17 @@ fn check(call: &'static str, status: cublasStatus_t) -> Result<(), CudaError> {
     })
 }
 
-/// A factor of a product: rows of `stride` numbers, used as they are or transposed.
+/// A factor of a [`Product`]: a row-major matrix, used as it is or transposed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Operand<'a> {
-    pub data: DeviceSlice<'a, f32>,
-    pub stride: usize,
-    pub transposed: bool,
-    /// Numbers from one matrix of a batch to the next.
-    pub batch_stride: usize,
+pub struct Operand<'a> {
+    data: DeviceSlice<'a, f32>,
+    stride: usize,
+    transposed: bool,
+    batch_stride: usize,
 }
 
 impl<'a> Operand<'a> {
+    /// The matrix that starts at the first number, with `stride` numbers from one row to the next.
     pub fn new(data: DeviceSlice<'a, f32>, stride: usize) -> Self {
         Self {
             data,
@@ -89,6 +90,7 @@ impl<'a> Operand<'a> {
         }
     }
 
+    /// The transposed matrix.
     pub fn transposed(self) -> Self {
         Self {
             transposed: !self.transposed,
@@ -96,6 +98,8 @@ impl<'a> Operand<'a> {
         }
     }
 
+    /// The same with `batch_stride` numbers from one matrix of a batch to the next; 0 if all products
+    /// share one matrix.
     pub fn batched(self, batch_stride: usize) -> Self {
         Self {
             batch_stride,
@@ -110,30 +114,46 @@ impl<'a> Operand<'a> {
         } else {
             (rows, columns)
         };
-        (batches - 1) * self.batch_stride + (rows - 1) * self.stride + columns
+        extent((rows, columns, batches), (self.stride, self.batch_stride))
     }
 }
 
-/// `c = a b` or `c += a b`, `[m, k] x [k, n]`, as often as there are batches.
+/// Numbers from the first to the last one of a batch of matrices, none of whose sizes is zero.
+fn extent(
+    (rows, columns, batches): (usize, usize, usize),
+    (stride, batch_stride): (usize, usize),
+) -> usize {
+    let last = (batches - 1).saturating_mul(batch_stride);
+    last.saturating_add((rows - 1).saturating_mul(stride))
+        .saturating_add(columns)
+}
+
+/// A batch of matrix products `c = a b` or `c += a b`, `[m, k] x [k, n]`, computed by cuBLAS in the
+/// [`ProductMode`] of the device.
 #[derive(Debug)]
-pub(crate) struct Product<'a> {
+pub struct Product<'a> {
+    /// Rows of `a` and `c`.
     pub m: usize,
+    /// Columns of `b` and `c`.
     pub n: usize,
+    /// Columns of `a`, rows of `b`.
     pub k: usize,
+    /// Left factor.
     pub a: Operand<'a>,
+    /// Right factor.
     pub b: Operand<'a>,
+    /// True to add to `c`, false to overwrite it.
     pub add: bool,
+    /// Number of products.
     pub batches: usize,
 }
 
 impl Product<'_> {
-    /// Runs it into `c`, rows of `stride` numbers.
+    /// Computes the product into `c`, with `stride` numbers from one row to the next and `batch_stride`
+    /// from one matrix to the next. An empty product (also `k = 0`) leaves `c` as it is.
     ///
     /// # Errors
-    /// A failed call.
-    ///
-    /// # Panics
-    /// If a matrix does not fit in its slice: operators check sizes before.
+    /// A matrix that does not fit in its slice, or a failed call of cuBLAS.
     pub fn run(
         self,
         device: &CudaDevice,
@@ -148,11 +168,18 @@ impl Product<'_> {
         }
         let fits = self.a.extent(m, k, batches) <= self.a.data.len()
             && self.b.extent(k, n, batches) <= self.b.data.len()
-            && (batches - 1) * batch_stride + (m - 1) * stride + n <= c.len();
-        assert!(
-            fits,
-            "a {m}x{k} times {k}x{n} product does not fit in its buffers"
-        );
+            && extent((m, n, batches), (stride, batch_stride)) <= c.len();
+        if !fits {
+            return Err(CudaError::Kernel(KernelError::Setting {
+                operator: "matrix product",
+                problem: format!(
+                    "{batches} x [{m}, {k}] x [{k}, {n}] does not fit in slices of {}, {} and {} numbers",
+                    self.a.data.len(),
+                    self.b.data.len(),
+                    c.len()
+                ),
+            }));
+        }
         let compute = match device.product_mode() {
             ProductMode::Tf32 if device.capability() >= (8, 0) => {
                 sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32

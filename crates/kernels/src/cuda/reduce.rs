@@ -1,14 +1,14 @@
 //! Sums over rows in two stages, and products that are sums over rows.
 
-use super::sources::KernelSource;
 use super::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, args,
-    to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
+    Product, args, to_u32,
 };
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("reduce", include_str!("reduce.cu"));
 
-/// How rows and columns are shared out to blocks that each make one partial sum: by sizes alone.
+/// How rows and columns are divided among blocks, each of which computes one partial sum. Depends on the
+/// sizes only.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pieces {
     /// Rows of one block.
@@ -21,9 +21,9 @@ pub(crate) struct Pieces {
     pub threads: (usize, usize),
 }
 
-/// Fewest rows worth a partial sum.
+/// Smallest number of rows of a partial sum.
 const LEAST_ROWS: usize = 64;
-/// Most partial sums.
+/// Largest number of partial sums.
 const MOST_PARTS: usize = 512;
 
 impl Pieces {
@@ -105,7 +105,8 @@ pub(crate) fn fill_rows(
     }
 }
 
-/// Places, signs and sums: how parameters become the entries of a matrix, or its gradient theirs.
+/// A linear map with entries -1, 0 and 1: expands parameters to the entries of a matrix, or folds its
+/// gradient back.
 #[derive(Debug)]
 pub(crate) struct SignedTable {
     entries: DeviceBuffer<i32>,
@@ -139,7 +140,7 @@ impl SignedTable {
         })
     }
 
-    /// Sums the terms of every result. Sources and results may be in two pieces each, one after the other.
+    /// Sums the terms of every result. Sources and results may be split over two slices each.
     pub fn apply(
         &self,
         device: &CudaDevice,
@@ -171,22 +172,22 @@ impl SignedTable {
     }
 }
 
-/// Sums of products over rows, `a^T b`, made as partial products over slabs of rows and added up: one
-/// product with few results and many rows would leave most of the device idle.
+/// Products `a^T b` that sum over rows, computed as partial products over slabs of rows: one product with few
+/// results and many rows would leave most of the device idle.
 #[derive(Debug)]
 pub(crate) struct RowProducts {
     partials: DeviceBuffer<f32>,
-    /// Numbers of one partial result.
+    /// Length of a partial result.
     size: usize,
     slabs: usize,
-    /// Whether the slabs, and the rows that are left, hold sums already.
+    /// True once the slabs, and the remaining rows, hold sums.
     begun: [bool; 2],
 }
 
 /// One product over the rows of a slab.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowProduct<'a> {
-    /// `[rows, m]`, rows of this many numbers.
+    /// `[rows, m]`, and the stride of its rows.
     pub a: (DeviceSlice<'a, f32>, usize),
     /// `[rows, n]`, likewise.
     pub b: (DeviceSlice<'a, f32>, usize),
@@ -295,8 +296,8 @@ pub(crate) fn sum_partials(
     }
 }
 
-/// The largest divisor of `rows` from half of `wanted` to `wanted`, else `wanted`: so that no rows are
-/// left over where that is possible.
+/// The largest divisor of `rows` from half of `wanted` to `wanted`, else `wanted`: so that no rows remain, if
+/// possible.
 fn divisor(rows: usize, wanted: usize) -> usize {
     let candidates = (wanted.div_ceil(2)..=wanted).rev();
     let mut exact = candidates.filter(|&n| rows.is_multiple_of(n));

@@ -1,66 +1,88 @@
-//! The kernel sources, for the device and for the test that compiles them all.
+//! CUDA C++ sources of kernels.
 
-/// CUDA C++ of one operator.
+use super::compiler::hash;
+
+/// The CUDA C++ source of one or more kernels, compiled by NVRTC for the device at first use.
+///
+/// The text is preceded by a prelude (`cuda/common.cu` of this crate): the types `u32` and `u64`, `item()`
+/// (the index of the thread in a one-dimensional grid), `Phase` (a cosine and a sine) with `times` and
+/// `multiple`, `in_batches`, and `block_sum`. Kernels are `extern "C"`, so that they are found by name.
+///
+/// A whole element-wise operator, with the source in the Rust file for brevity (operators of this crate use
+/// `include_str!`):
+///
+/// ```no_run
+/// use gemcnn_kernels::cuda::{
+///     CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, KernelSource, check_length, to_u32,
+/// };
+/// use gemcnn_kernels::kernel_args;
+///
+/// const SOURCE: KernelSource = KernelSource::new("scaled_square", r#"
+///     extern "C" __global__ void scaled_square(const float *__restrict__ x, float scale,
+///                                              float *__restrict__ y, u32 count) {
+///         u64 i = item();
+///         if (i < count) y[i] = SCALE * scale * x[i] * x[i];
+///     }
+/// "#);
+///
+/// /// `y = 2 scale x^2`.
+/// fn scaled_square(
+///     device: &CudaDevice,
+///     scale: f32,
+///     x: DeviceSlice<'_, f32>,
+///     y: DeviceSliceMut<'_, f32>,
+/// ) -> Result<(), CudaError> {
+///     check_length("scaled_square", "y", y.view(), x.len())?;
+///     let count = to_u32("scaled_square", x.len())?;
+///     let defines = [("SCALE", "2.0f".to_string())];
+///     let kernel = device.function(SOURCE, &defines, "scaled_square")?;
+///     // SAFETY: the arguments are those of the kernel, and both slices hold `count` numbers.
+///     unsafe { kernel.over(x.len(), kernel_args![x, scale, &y, count]) }
+/// }
+///
+/// let device = CudaDevice::new(0)?;
+/// let x = device.upload(&[1.0, 2.0, 3.0])?;
+/// let mut y = device.buffer(x.len())?;
+/// scaled_square(&device, 0.5, x.view(), y.view_mut())?;
+/// assert_eq!(y.to_vec(&device)?, [1.0, 4.0, 9.0]);
+/// # Ok::<(), CudaError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct KernelSource {
-    /// Name without `.cu`.
-    pub name: &'static str,
+    name: &'static str,
     body: &'static str,
+    digest: u128,
 }
 
-/// Macros that a source is compiled with, and their values.
-pub type Variant = Vec<(String, String)>;
+/// A macro of a kernel source and its value, as with the compiler option `-DNAME=VALUE`.
+pub type Define = (&'static str, String);
 
 impl KernelSource {
-    pub(crate) const fn new(name: &'static str, body: &'static str) -> Self {
-        Self { name, body }
+    /// A source with a name for messages and for files of the cache, without `.cu`.
+    ///
+    /// Sources of the same name are told apart by a hash of their text, which is computed here: make the
+    /// source a constant.
+    pub const fn new(name: &'static str, body: &'static str) -> Self {
+        Self {
+            name,
+            body,
+            digest: hash(body.as_bytes()),
+        }
     }
 
-    /// The whole text: what all kernels share, then its own.
+    /// Name without `.cu`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The text that is compiled: the prelude, then the source.
     pub fn text(&self) -> String {
-        let common = include_str!("common.cu");
-        format!("{common}\n#line 1 \"{}.cu\"\n{}", self.name, self.body)
+        let prelude = include_str!("common.cu");
+        format!("{prelude}\n#line 1 \"{}.cu\"\n{}", self.name, self.body)
     }
-}
 
-/// Every source with the variants that stand for all that occur.
-pub fn kernel_sources() -> Vec<(KernelSource, Vec<Variant>)> {
-    let plain = || vec![Vec::new()];
-    vec![
-        (super::graph::SOURCE, plain()),
-        (super::reduce::SOURCE, plain()),
-        (super::optimiser::SOURCE, plain()),
-        (
-            crate::aggregate::cuda::GATHER,
-            crate::aggregate::cuda::variants(),
-        ),
-        (crate::aggregate::cuda::ADJOINT, plain()),
-        (
-            crate::regular::cuda::SOURCE,
-            crate::regular::cuda::variants(),
-        ),
-        (crate::batch_norm::cuda::SOURCE, plain()),
-        (
-            crate::activation::cuda::SOURCE,
-            crate::activation::cuda::variants(),
-        ),
-        (
-            crate::norm_gate::cuda::SOURCE,
-            crate::activation::cuda::variants(),
-        ),
-        (crate::dropout::cuda::SOURCE, plain()),
-        (crate::elementwise::cuda::SOURCE, plain()),
-        (
-            crate::cross_entropy::cuda::SOURCE,
-            crate::cross_entropy::cuda::variants(),
-        ),
-        (crate::regression::cuda::SOURCE, plain()),
-        (crate::pool::cuda::SOURCE, plain()),
-    ]
-}
-
-/// Macros as the compiler takes them.
-pub(crate) fn variant(defines: &[super::Define]) -> Variant {
-    let owned = |(name, value): &super::Define| (name.to_string(), value.clone());
-    defines.iter().map(owned).collect()
+    /// What tells this source from others.
+    pub(super) fn key(&self) -> (&'static str, u128) {
+        (self.name, self.digest)
+    }
 }

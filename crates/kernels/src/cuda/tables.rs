@@ -1,13 +1,19 @@
-//! What kernels need to know about a feature type, on the device.
+//! Tables of feature types in device memory.
 
-use super::{CudaDevice, CudaError, DeviceBuffer};
+use super::{Arg, CudaDevice, CudaError, DeviceBuffer, KernelSource, args, to_u32};
 use crate::FeatureType;
 use std::sync::Arc;
 
-/// `(place of the cosine, place of the sine, order, number of the irrep)` for every run of `vector`
-/// channels of a type; with `vector` 1, for every irrep, order by order, channel by channel. Order 0 has
-/// no sine; the place is that of the cosine.
-pub(crate) fn irreps(
+/// Table of the irreps of a feature type for kernels, made once for each device and type.
+///
+/// One row for every run of `vector` neighbouring channels, order by order: `[index of the cosine, index of
+/// the sine, order, index of the irrep]`, with indices into a feature vector. Order 0 has no sine; its
+/// index repeats that of the cosine. With `vector` 1 there is one row for each irrep. `vector` must divide
+/// all multiplicities.
+///
+/// # Errors
+/// Out of memory.
+pub fn irreps(
     device: &CudaDevice,
     kind: &FeatureType,
     vector: usize,
@@ -22,7 +28,7 @@ pub(crate) fn irrep_rows(kind: &FeatureType, vector: usize) -> Vec<[u32; 4]> {
     let mut before = 0;
     for (order, channels) in kind.orders() {
         let start = kind.range(order).start;
-        for channel in (0..channels).step_by(vector) {
+        for channel in (0..channels).step_by(vector.max(1)) {
             let cosine = start + channel;
             let sine = if order == 0 {
                 cosine
@@ -36,7 +42,70 @@ pub(crate) fn irrep_rows(kind: &FeatureType, vector: usize) -> Vec<[u32; 4]> {
     rows
 }
 
-/// Multiplicities of several types, as a part of a key.
+/// `(place of the cosine, place of the sine, order, head)` for every irrep, head by head. The channels of
+/// every order are split evenly between the heads.
+pub(crate) fn head_irreps(
+    device: &CudaDevice,
+    kind: &FeatureType,
+    heads: usize,
+) -> Result<Arc<DeviceBuffer<[u32; 4]>>, CudaError> {
+    let mut key = kind.multiplicities().to_vec();
+    key.push(heads);
+    device.table("irreps of heads", key, || {
+        let mut rows = irrep_rows(kind, 1);
+        for row in &mut rows {
+            let order = row[2] as usize;
+            let channel = row[0] as usize - kind.range(order).start;
+            row[3] = (channel * heads / kind.multiplicity(order)) as u32;
+        }
+        rows.sort_by_key(|row| row[3]);
+        device.upload(&rows)
+    })
+}
+
+/// How the threads of [`over_irreps`] are shared out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Share {
+    /// A thread for each irrep of each row; the table is that of [`irreps`].
+    Irreps,
+    /// A thread for each irrep of each row; the table is that of [`head_irreps`].
+    IrrepsOfHeads(usize),
+    /// A warp for each head of each row; the table is that of [`head_irreps`].
+    WarpOfHead(usize),
+}
+
+/// Runs a kernel on rows of a type. Its last arguments, after `arguments`, are the table of irreps, their
+/// number, the width of a row and the number of rows.
+///
+/// # Safety
+/// As [`Launch::run`](super::Launch::run).
+pub(crate) unsafe fn over_irreps(
+    device: &CudaDevice,
+    (source, name): (KernelSource, &'static str),
+    features: &FeatureType,
+    share: Share,
+    rows: usize,
+    arguments: &[Arg],
+) -> Result<(), CudaError> {
+    let count = irrep_count(features);
+    let (table, threads) = match share {
+        Share::Irreps => (irreps(device, features, 1)?, count),
+        Share::IrrepsOfHeads(heads) => (head_irreps(device, features, heads)?, count),
+        Share::WarpOfHead(heads) => (head_irreps(device, features, heads)?, 32 * heads),
+    };
+    let size = |n: usize| to_u32(source.name(), n);
+    let last: &[Arg] = args![
+        &*table,
+        size(count)?,
+        size(features.dimension())?,
+        size(rows)?
+    ];
+    let function = device.function(source, &[], name)?;
+    // SAFETY: the caller vouches for it.
+    unsafe { function.over(rows * threads, &[arguments, last].concat()) }
+}
+
+/// A key of [`CudaDevice::table`] made of several types.
 pub(crate) fn key(kinds: &[&FeatureType]) -> Vec<usize> {
     let lists = kinds.iter().map(|kind| kind.multiplicities());
     lists

@@ -1,13 +1,13 @@
-//! Time between two places of the stream, as the device sees it.
+//! Time of work on the device, measured by events.
 
 use super::error::driver;
 use super::{CudaDevice, CudaError};
 use cudarc::driver::sys;
 
-/// The driver's call in the form that all drivers since CUDA 12 have.
+/// `cuEventElapsedTime` with the signature of all drivers since CUDA 12.
 type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
 
-/// Two events on the stream of a device.
+/// A stopwatch for work on the stream of a device.
 #[derive(Debug)]
 pub struct Timer {
     device: CudaDevice,
@@ -15,6 +15,8 @@ pub struct Timer {
 }
 
 impl Timer {
+    /// A timer for a device.
+    ///
     /// # Errors
     /// A failed call.
     pub fn new(device: &CudaDevice) -> Result<Self, CudaError> {
@@ -30,10 +32,10 @@ impl Timer {
         })
     }
 
-    /// Milliseconds that the device takes for `work`; waits for it.
+    /// Milliseconds that the device takes for the work queued by `work`. Waits for it.
     ///
     /// # Errors
-    /// Work that failed.
+    /// Failed work on the device.
     pub fn milliseconds<E: From<CudaError>>(
         &mut self,
         work: impl FnOnce() -> Result<(), E>,
@@ -44,7 +46,7 @@ impl Timer {
         Ok(self.elapsed()?)
     }
 
-    /// Milliseconds between the two events; waits for the second.
+    /// Milliseconds between the two events. Waits for the second.
     fn elapsed(&self) -> Result<f64, CudaError> {
         let mut time = 0.0f32;
         // SAFETY: both events are alive and recorded.

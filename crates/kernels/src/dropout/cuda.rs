@@ -1,4 +1,4 @@
-//! Dropout on a GPU, with the masks of the CPU.
+//! Dropout on a GPU, with the same masks as on the CPU.
 
 use super::{Dropout, DropoutUnit};
 use crate::cuda::{
@@ -9,29 +9,29 @@ use crate::random::Stream;
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("dropout", include_str!("dropout.cu"));
 
-/// A [`Stream`] in the memory of a device, so that a recorded step can be replayed with another.
+/// A [`Stream`] in device memory, so that a captured step can be replayed with another stream.
 #[derive(Debug)]
 pub struct DeviceStream {
     seed_and_step: DeviceBuffer<u64>,
 }
 
 impl DeviceStream {
-    /// Sends a stream to a device.
+    /// Copies a stream to a device.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn new(device: &CudaDevice, stream: Stream) -> Result<Self, CudaError> {
         Ok(Self {
             seed_and_step: device.upload(&[stream.seed, stream.step])?,
         })
     }
 
-    /// Where it lies on its device.
-    pub fn place(&self) -> u64 {
-        self.seed_and_step.view().place()
+    /// Address in device memory.
+    pub fn address(&self) -> u64 {
+        self.seed_and_step.view().address()
     }
 
-    /// Makes it another stream for all work that follows.
+    /// Replaces the stream for all work that follows.
     ///
     /// # Errors
     /// A failed call.
@@ -41,11 +41,11 @@ impl DeviceStream {
     }
 }
 
-/// `y` = `x` with units dropped; both are `vertices` rows of the type. The words are those of the
-/// stream with `salt` mixed into its seed by exclusive or.
+/// `y` = `x` with units dropped; both are `vertices` rows of the type. The random words
+/// are those of the stream whose seed is `seed xor salt`.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     config: &Dropout,
@@ -95,7 +95,7 @@ pub fn forward(
 /// `dx` from `dy`, with the stream and salt of the forward pass.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     config: &Dropout,

@@ -1,4 +1,4 @@
-//! Words of a block of rows at once, then runs of channels.
+//! Random words of a block of rows at a time, then loops over channels.
 
 use super::{Dropout, Run};
 use crate::Real;
@@ -6,7 +6,7 @@ use crate::random::Stream;
 use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
 
-/// Rows that one task works on.
+/// Rows of one task.
 const TASK_ROWS: usize = 64;
 
 struct DropRows<'a, T> {

@@ -1,12 +1,12 @@
-//! Dropout of whole irreps, which commutes with changes of gauge.
+//! Gauge equivariant dropout of whole irreps.
 //!
 //! A unit is one irrep of one vertex, both components together, or one channel of one vertex over
 //! all orders ([`DropoutUnit`]). Units are counted vertex by vertex, in a vertex order by order,
 //! channel by channel. Unit `i` is kept if word `i` of the [`Stream`] is at least
 //! `round(p 2^32)`, and then multiplied by `1/(1-p)`; else it becomes zero.
 //!
-//! The map is linear and diagonal: it is its own backward pass (`dx = dropout(dy)` with the same
-//! stream). Masks are never stored, they are drawn again.
+//! The map is linear and diagonal, so it is its own backward pass (`dx = dropout(dy)` with the same
+//! stream). Masks are never stored; they are computed again from the stream.
 
 pub mod cuda;
 mod fast;
@@ -18,29 +18,29 @@ use crate::error::check_rows;
 use crate::random::Stream;
 use crate::{FeatureType, KernelError, Real};
 
-/// What is dropped as one.
+/// What is dropped as a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DropoutUnit {
     /// One irrep: both components of one channel of one order.
     Irrep,
-    /// One channel with all its orders, that is all samples of a channel of the regular
-    /// nonlinearity. All orders have the same multiplicity.
+    /// One channel with all its orders: all samples of a channel of the regular nonlinearity. All orders
+    /// must have the same multiplicity.
     Channel,
 }
 
-/// The settings of a dropout.
+/// Settings of a dropout.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dropout {
     /// Type of input and output.
     pub kind: FeatureType,
-    /// What is dropped as one.
+    /// What is dropped as a unit.
     pub unit: DropoutUnit,
-    /// Probability of being dropped: at least 0, below 1.
+    /// Probability of dropping a unit, in [0, 1).
     pub probability: f64,
 }
 
 impl Dropout {
-    /// Units of one vertex.
+    /// Number of units of a vertex.
     ///
     /// # Errors
     /// A probability out of range, or [`DropoutUnit::Channel`] where multiplicities differ.
@@ -73,7 +73,7 @@ impl Dropout {
         (self.probability * 2f64.powi(32)).round() as u64
     }
 
-    /// The factor of what is kept.
+    /// Factor of the kept units.
     fn scale(&self) -> f64 {
         1.0 / (1.0 - self.probability)
     }
@@ -111,7 +111,7 @@ struct Run {
 /// `y` = `x` with units dropped; both are `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn forward<T: Real>(
     config: &Dropout,
     stream: Stream,
@@ -130,7 +130,7 @@ pub fn forward<T: Real>(
 /// `dx` from `dy`, with the stream of the forward pass.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn backward<T: Real>(
     config: &Dropout,
     stream: Stream,

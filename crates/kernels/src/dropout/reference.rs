@@ -1,4 +1,4 @@
-//! One word for each unit, one after the other.
+//! One random word for each unit, unit by unit.
 
 use super::Dropout;
 use crate::random::Stream;
@@ -7,7 +7,7 @@ use crate::{KernelError, Real};
 /// `y` from `x`.
 ///
 /// # Errors
-/// Settings that do not fit.
+/// Invalid settings.
 pub fn forward<T: Real>(
     config: &Dropout,
     stream: Stream,

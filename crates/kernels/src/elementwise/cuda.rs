@@ -1,4 +1,4 @@
-//! Sums, multiples, selections of channels and changes of gauge on a GPU.
+//! Element-wise operators, concatenation, slices and gauge transformations on a GPU.
 
 use super::{Run, Slice, concatenation};
 use crate::FeatureType;
@@ -14,7 +14,7 @@ pub(crate) const SOURCE: KernelSource =
 /// `y = a + b`.
 ///
 /// # Errors
-/// Lengths that differ, or a failed call.
+/// Slices of different length, or a failed call.
 pub fn add(
     device: &CudaDevice,
     a: DeviceSlice<'_, f32>,
@@ -31,7 +31,7 @@ pub fn add(
 /// `y += a`.
 ///
 /// # Errors
-/// Lengths that differ, or a failed call.
+/// Slices of different length, or a failed call.
 pub fn accumulate(
     device: &CudaDevice,
     a: DeviceSlice<'_, f32>,
@@ -46,24 +46,24 @@ pub fn accumulate(
 /// `y = factor x`.
 ///
 /// # Errors
-/// Lengths that differ, or a failed call.
+/// Slices of different length, or a failed call.
 pub fn scale(
     device: &CudaDevice,
-    factor: f32,
+    factor: f64,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     check_length("scale", "y", y.view(), x.len())?;
     let function = device.function(SOURCE, &[], "scale")?;
     // SAFETY: both have the same length.
-    unsafe { function.over(x.len(), args![factor, x, &y, x.len() as u64]) }
+    unsafe { function.over(x.len(), args![factor as f32, x, &y, x.len() as u64]) }
 }
 
-/// Where the numbers of a row come from.
+/// The source of every column of a row.
 const NOTHING: u32 = u32::MAX;
 const SECOND: u32 = 1 << 31;
 
-/// The table of a selection: for every column of the result, where it comes from.
+/// The table of a selection: the source of every column of the result.
 fn columns(
     device: &CudaDevice,
     name: &'static str,
@@ -80,7 +80,7 @@ fn columns(
     })
 }
 
-/// `(narrow, wide)` of every number of some runs.
+/// `(narrow, wide)` index of every value of some runs.
 fn numbers(runs: &[Run]) -> impl Iterator<Item = (usize, usize)> + '_ {
     runs.iter()
         .flat_map(|run| (0..run.length).map(|i| (run.narrow + i, run.wide + i)))
@@ -112,10 +112,10 @@ fn select(
     }
 }
 
-/// `y` = `a` and `b` side by side: `vertices` rows of `first.concatenated(second)`.
+/// `y` = the concatenation of `a` and `b`: `vertices` rows of `first.concatenated(second)`.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn concatenate(
     device: &CudaDevice,
     first: &FeatureType,
@@ -142,10 +142,10 @@ pub fn concatenate(
     select(device, [(a, widths.0), (b, widths.1)], &table, &y)
 }
 
-/// The parts of a concatenated map: the inverse of [`concatenate`], and its backward pass.
+/// The parts of a concatenated feature map: the inverse of [`concatenate`], and its backward pass.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn split(
     device: &CudaDevice,
     first: &FeatureType,
@@ -188,10 +188,10 @@ impl Slice {
     }
 }
 
-/// `y` = the chosen channels of `x`.
+/// `y` = the selected channels of `x`.
 ///
 /// # Errors
-/// Ranges or lengths that do not fit, or a failed call.
+/// Channel ranges out of bounds, buffers of the wrong length, or a failed call.
 pub fn slice(
     device: &CudaDevice,
     config: &Slice,
@@ -212,10 +212,10 @@ pub fn slice(
     select(device, [(x, wide), (DeviceSlice::empty(), 0)], &table, &y)
 }
 
-/// The backward pass of [`slice()`]: `dx` is `dy` in the chosen channels, zero in the others.
+/// The backward pass of [`slice()`]: `dx` is `dy` in the selected channels, zero in the others.
 ///
 /// # Errors
-/// Ranges or lengths that do not fit, or a failed call.
+/// Channel ranges out of bounds, buffers of the wrong length, or a failed call.
 pub fn unslice(
     device: &CudaDevice,
     config: &Slice,
@@ -241,10 +241,10 @@ pub fn unslice(
     )
 }
 
-/// `y_p = rho(angle_p) x_p`: every irrep of order `n` at vertex `p` turns by `n angle_p`.
+/// `y_p = rho(angle_p) x_p`: every irrep of order `n` at vertex `p` is rotated by `n angle_p`.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn rotate(
     device: &CudaDevice,
     kind: &FeatureType,

@@ -1,11 +1,11 @@
-//! Sums, multiples, and maps between types that only move or rotate numbers.
+//! Element-wise operators, and maps between types that only move or rotate features.
 //!
-//! [`add`], [`accumulate`] and [`scale`] work on any buffers of one length. [`concatenate`] puts two
-//! maps side by side by type: the block of order `n` holds, for each component, the channels of the
-//! first map and then those of the second; [`split`] is its inverse and its adjoint, so its backward
-//! pass. [`Slice`] takes a range of channels of each order; [`unslice`] is the adjoint, zero where
-//! nothing was taken. [`rotate`] changes the gauge: `y_p = rho(angle_p) x_p`; its adjoint is the
-//! rotation by the negative angles. Nothing is saved.
+//! [`add`], [`accumulate`] and [`scale`] work on any buffers of equal length. [`concatenate`] concatenates
+//! the channels of two feature maps: the block of order `n` holds, for each component, the channels of the
+//! first map, then those of the second. [`split`] is its inverse and its adjoint, hence its backward pass.
+//! [`Slice`] selects a range of channels of each order; [`unslice`] is its adjoint, with zeros in the other
+//! channels. [`rotate`] changes the gauge: `y_p = rho(angle_p) x_p`; its adjoint is the rotation by the
+//! negative angles. Nothing is saved.
 
 pub mod cuda;
 pub mod reference;
@@ -18,15 +18,15 @@ use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Numbers that one task works on.
+/// Values of one task.
 const BLOCK: usize = 1 << 13;
-/// Rows that one task works on.
+/// Rows of one task.
 const TASK_ROWS: usize = 64;
 
 /// `y = a + b`. The backward pass is `da = dy`, `db = dy`.
 ///
 /// # Errors
-/// Lengths that differ.
+/// Slices of different length.
 pub fn add<T: Real>(a: &[T], b: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_length("add", "b", b, a.len())?;
     check_length("add", "y", y, a.len())?;
@@ -43,7 +43,7 @@ pub fn add<T: Real>(a: &[T], b: &[T], y: &mut [T]) -> Result<(), KernelError> {
 /// `y += a`.
 ///
 /// # Errors
-/// Lengths that differ.
+/// Slices of different length.
 pub fn accumulate<T: Real>(a: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_length("accumulate", "y", y, a.len())?;
     y.par_chunks_mut(BLOCK)
@@ -59,9 +59,10 @@ pub fn accumulate<T: Real>(a: &[T], y: &mut [T]) -> Result<(), KernelError> {
 /// `y = factor x`. The backward pass is the same map of `dy`.
 ///
 /// # Errors
-/// Lengths that differ.
-pub fn scale<T: Real>(factor: T, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
+/// Slices of different length.
+pub fn scale<T: Real>(factor: f64, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_length("scale", "y", y, x.len())?;
+    let factor = T::of(factor);
     y.par_chunks_mut(BLOCK)
         .zip(x.par_chunks(BLOCK))
         .for_each(|(y, x)| {
@@ -72,7 +73,7 @@ pub fn scale<T: Real>(factor: T, x: &[T], y: &mut [T]) -> Result<(), KernelError
     Ok(())
 }
 
-/// A run of numbers of a narrow row, and where it lies in a wide one.
+/// Consecutive values of a narrow row, and their position in a wide one.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     narrow: usize,
@@ -80,7 +81,7 @@ struct Run {
     length: usize,
 }
 
-/// Runs of a type whose channels begin at `first(order)` in the blocks of a wider type.
+/// The runs of a type whose channels start at `first(order)` in the blocks of a wider type.
 fn runs(narrow: &FeatureType, wide: &FeatureType, first: impl Fn(usize) -> usize) -> Vec<Run> {
     let mut runs = Vec::new();
     for (order, length) in narrow.orders() {
@@ -105,15 +106,15 @@ fn concatenation(first: &FeatureType, second: &FeatureType) -> (Vec<Run>, Vec<Ru
     )
 }
 
-/// Rows of a map, `width` numbers each; none where the width is zero.
+/// Rows of a feature map of this width; none if the width is zero.
 fn row_blocks<T: Real>(values: &[T], width: usize) -> impl IndexedParallelIterator<Item = &[T]> {
     values.par_chunks((TASK_ROWS * width).max(1))
 }
 
-/// `y` = `a` and `b` side by side: `vertices` rows of `first.concatenated(second)`.
+/// `y` = the concatenation of `a` and `b`: `vertices` rows of `first.concatenated(second)`.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 ///
 /// ```
 /// use gemcnn_kernels::elementwise::concatenate;
@@ -155,10 +156,10 @@ pub fn concatenate<T: Real>(
     Ok(())
 }
 
-/// The parts of a concatenated map: the inverse of [`concatenate`], and its backward pass.
+/// The parts of a concatenated feature map: the inverse of [`concatenate`], and its backward pass.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 pub fn split<T: Real>(
     first: &FeatureType,
     second: &FeatureType,
@@ -178,7 +179,7 @@ pub fn split<T: Real>(
     Ok(())
 }
 
-/// Narrow rows out of wide ones.
+/// Copies narrow rows out of wide ones.
 fn take<T: Real>(runs: &[Run], wide: usize, narrow: usize, x: &[T], y: &mut [T]) {
     y.par_chunks_mut((TASK_ROWS * narrow).max(1))
         .zip(row_blocks(x, wide))
@@ -197,7 +198,7 @@ fn take<T: Real>(runs: &[Run], wide: usize, narrow: usize, x: &[T], y: &mut [T])
 pub struct Slice {
     /// Type that is sliced.
     pub kind: FeatureType,
-    /// Channels of each order from 0; of orders that are not listed, none.
+    /// Channels of each order from 0; orders that are not listed are dropped.
     pub channels: Vec<Range<usize>>,
 }
 
@@ -205,7 +206,7 @@ impl Slice {
     /// Type of the result.
     ///
     /// # Errors
-    /// Ranges that are not within the multiplicities.
+    /// Ranges beyond the multiplicities.
     ///
     /// ```
     /// use gemcnn_kernels::elementwise::Slice;
@@ -237,10 +238,10 @@ impl Slice {
     }
 }
 
-/// `y` = the chosen channels of `x`.
+/// `y` = the selected channels of `x`.
 ///
 /// # Errors
-/// Ranges or lengths that do not fit.
+/// Channel ranges out of bounds, or buffers of the wrong length.
 pub fn slice<T: Real>(
     config: &Slice,
     vertices: usize,
@@ -255,10 +256,10 @@ pub fn slice<T: Real>(
     Ok(())
 }
 
-/// The backward pass of [`slice()`]: `dx` is `dy` in the chosen channels, zero in the others.
+/// The backward pass of [`slice()`]: `dx` is `dy` in the selected channels, zero in the others.
 ///
 /// # Errors
-/// Ranges or lengths that do not fit.
+/// Channel ranges out of bounds, or buffers of the wrong length.
 pub fn unslice<T: Real>(
     config: &Slice,
     vertices: usize,
@@ -288,10 +289,10 @@ pub fn unslice<T: Real>(
     Ok(())
 }
 
-/// `y_p = rho(angle_p) x_p`: every irrep of order `n` at vertex `p` turns by `n angle_p`.
+/// `y_p = rho(angle_p) x_p`: every irrep of order `n` at vertex `p` is rotated by `n angle_p`.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 pub fn rotate<T: Real>(
     kind: &FeatureType,
     angles: &[T],

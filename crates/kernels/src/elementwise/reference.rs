@@ -1,14 +1,14 @@
-//! The same maps, number by number, from their definitions.
+//! The same maps from their definitions, value by value.
 
 use super::Slice;
 use crate::{FeatureType, Real, irrep_dimension};
 
-/// Place of a component of a channel in a row.
+/// Index of a component of a channel in a row.
 fn place(kind: &FeatureType, order: usize, component: usize, channel: usize) -> usize {
     kind.range(order).start + component * kind.multiplicity(order) + channel
 }
 
-/// `(order, component, channel)` of every number of a row.
+/// `(order, component, channel)` of every value of a row.
 fn components(kind: &FeatureType) -> Vec<(usize, usize, usize)> {
     let orders = kind.orders();
     orders
@@ -19,7 +19,7 @@ fn components(kind: &FeatureType) -> Vec<(usize, usize, usize)> {
         .collect()
 }
 
-/// `y` = `a` and `b` side by side, order by order.
+/// `y` = the concatenation of `a` and `b`, order by order.
 pub fn concatenate<T: Real>(
     first: &FeatureType,
     second: &FeatureType,
@@ -43,7 +43,7 @@ pub fn concatenate<T: Real>(
     }
 }
 
-/// `y` = the chosen channels of `x`, rows of the type `output`.
+/// `y` = the selected channels of `x`, rows of the type `output`.
 pub fn slice<T: Real>(config: &Slice, output: &FeatureType, vertices: usize, x: &[T], y: &mut [T]) {
     for vertex in 0..vertices {
         for (order, component, channel) in components(output) {

@@ -75,8 +75,7 @@ fn slices_take_the_named_channels_and_have_the_adjoint() {
         kind,
         channels: vec![0..6, 0..2],
     };
-    let message = outside.output().unwrap_err().to_string();
-    assert!(message.contains("channels 0 to 6 of order 0"), "{message}");
+    assert!(matches!(outside.output(), Err(KernelError::Setting { .. })));
 }
 
 #[test]

@@ -1,54 +1,32 @@
-//! The gauge convolution on a GPU: neighbours are gathered into rows of all terms of the result, for as
-//! many vertices at a time as fit the device's tile size, and every order of the result is one product.
+//! The gauge convolution on a GPU: neighbours are gathered into rows that hold all terms of the result, for
+//! as many vertices as fit in a tile, and every order of the result is one matrix product.
 
 use super::stacked::{Order, Stack};
-use super::{GaugeConv, OPERATOR};
+use super::{GaugeConv, OPERATOR, Weights};
 use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, GatherRun, TensorProduct};
 use crate::cuda::reduce::{RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows};
 use crate::cuda::{
-    CudaDevice, CudaError, CudaGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
-    ProductMode, check_length, key, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, Operand,
+    Product, ProductMode, check_length, key, to_u32,
 };
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
 
-/// Weights of a gauge convolution on the device; those that its settings leave out are empty.
-#[derive(Debug, Clone, Copy)]
-pub struct Weights<'a> {
-    /// `K(0)` of each ring: `[rings, D_out, D_in]`.
-    pub neighbour: DeviceSlice<'a, f32>,
-    /// As in [`self_map`](crate::self_map).
-    pub self_term: DeviceSlice<'a, f32>,
-    /// One number for each scalar output.
-    pub bias: DeviceSlice<'a, f32>,
-}
-
-/// Gradients of the weights, which a backward pass adds to.
-#[derive(Debug)]
-pub struct WeightGradients<'a> {
-    /// As [`Weights::neighbour`].
-    pub neighbour: DeviceSliceMut<'a, f32>,
-    /// As [`Weights::self_term`].
-    pub self_term: DeviceSliceMut<'a, f32>,
-    /// As [`Weights::bias`].
-    pub bias: DeviceSliceMut<'a, f32>,
-}
-
-/// One direction of a convolution, ready for the device.
+/// One direction of a convolution, prepared for the device.
 #[derive(Debug)]
 struct Plan {
     gather: GatherPlan,
     orders: Vec<Order>,
-    /// Numbers in a gathered row.
+    /// Length of a gathered row.
     row: usize,
-    /// Numbers in all stacked weights.
+    /// Length of all stacked weights.
     weights: usize,
     /// Length of a result vector.
     result: usize,
     /// Stacked weights from weights.
     stack: SignedTable,
-    /// The product on tensor cores, where rows and weights are small enough.
+    /// The product on tensor cores, if rows and weights are small enough.
     fused: Option<Fused>,
     /// Gradients of the weights from those of the stacked ones.
     fold: SignedTable,
@@ -59,15 +37,15 @@ struct Plan {
 struct Fused {
     /// As [`TensorProduct::columns`].
     columns: DeviceBuffer<[u32; 8]>,
-    /// Numbers from one row to the next.
+    /// Stride of the rows.
     stride: usize,
-    /// Numbers in the stacked weights, with zeros for terms and columns that fill up a step.
+    /// Length of the stacked weights, with zeros for the terms and columns that complete a step.
     weights: usize,
     /// Stacked weights from weights.
     stack: SignedTable,
 }
 
-/// Most stacked weights that are read again for every block of vertices: 128 KiB stay in the caches.
+/// Largest number of stacked weights that every block of vertices reads again: 128 KiB stay in the caches.
 const MOST_FUSED_WEIGHTS: usize = 1 << 15;
 
 /// Terms of one step of a product on tensor cores, and columns of the result.
@@ -130,7 +108,7 @@ impl Fused {
     }
 }
 
-/// Place of a weight among those of its 16 columns: lane `4 g + t` of half `h` takes the terms `t`, `t + 4`,
+/// Index of a weight among those of its 16 columns: lane `4 g + t` of half `h` takes the terms `t`, `t + 4`,
 /// `t + 8` and `t + 12` of each step for the column `8 h + g`, one after the other.
 fn fragment_place(term: usize, column: usize) -> usize {
     let (step, term) = (term / STEP, term % STEP);
@@ -196,7 +174,7 @@ impl Plan {
         })
     }
 
-    /// Vertices whose gathered rows exist at one time.
+    /// Vertices of a tile.
     fn chunk(&self, device: &CudaDevice, vertices: usize) -> usize {
         let fitting = device.tile_bytes() / (4 * self.row.max(1));
         if fitting >= vertices {
@@ -206,7 +184,7 @@ impl Plan {
         }
     }
 
-    /// The product on tensor cores, if it is possible and wanted.
+    /// The product on tensor cores, if it is possible and the device uses tf32.
     fn fused(&self, device: &CudaDevice) -> Option<&Fused> {
         self.fused
             .as_ref()
@@ -216,7 +194,7 @@ impl Plan {
     fn stacked(
         &self,
         device: &CudaDevice,
-        weights: Weights<'_>,
+        weights: Weights<DeviceSlice<'_, f32>>,
     ) -> Result<DeviceBuffer<f32>, CudaError> {
         let (stack, count) = match self.fused(device) {
             Some(fused) => (&fused.stack, fused.weights),
@@ -263,10 +241,10 @@ impl Plan {
 impl GaugeConv {
     fn check_device(
         &self,
-        graph: &CudaGraph,
+        graph: DeviceGraphView<'_>,
         x: DeviceSlice<'_, f32>,
         (y_name, y): (&'static str, DeviceSlice<'_, f32>),
-        weights: Weights<'_>,
+        weights: Weights<DeviceSlice<'_, f32>>,
     ) -> Result<(), KernelError> {
         self.radial().check(OPERATOR)?;
         let vertices = graph.vertex_count();
@@ -290,13 +268,13 @@ impl GaugeConv {
 /// Overwrites `y` with the convolution of `x`.
 ///
 /// # Errors
-/// Buffers or settings that do not fit, or a failed call.
+/// Buffers of the wrong length, invalid settings, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     op: &GaugeConv,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     x: DeviceSlice<'_, f32>,
-    weights: Weights<'_>,
+    weights: Weights<DeviceSlice<'_, f32>>,
     mut y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     op.check_device(graph, x, ("y", y.view()), weights)?;
@@ -348,20 +326,20 @@ pub fn forward(
     Ok(())
 }
 
-/// Overwrites `dx`, where it is wanted, and adds to the gradients of the weights.
+/// Overwrites `dx` if it is given, and adds to the gradients of the weights.
 ///
 /// # Errors
-/// Buffers or settings that do not fit, or a failed call.
+/// Buffers of the wrong length, invalid settings, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &CudaDevice,
     op: &GaugeConv,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     x: DeviceSlice<'_, f32>,
-    weights: Weights<'_>,
+    weights: Weights<DeviceSlice<'_, f32>>,
     dy: DeviceSlice<'_, f32>,
     mut dx: Option<DeviceSliceMut<'_, f32>>,
-    gradients: WeightGradients<'_>,
+    gradients: Weights<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     op.check_device(graph, x, ("dy", dy), weights)?;
     for (name, values, expected) in [
@@ -397,7 +375,7 @@ pub fn backward(
         Some(_) => Some(plan.stacked(device, weights)?),
         None => None,
     };
-    let reversed = graph.reversed(device)?;
+    let reversed = graph.reversed_edges(device)?;
     let chunk = plan.chunk(device, vertices);
     let mut rows: DeviceBuffer<f32> = device.buffer(chunk.min(vertices) * plan.row)?;
     let mut sums = RowProducts::new(device, chunk.min(vertices), plan.weights)?;
@@ -405,7 +383,7 @@ pub fn backward(
         let count = chunk.min(vertices - first);
         let nothing = DeviceSliceMut::empty();
         let run = GatherRun {
-            edges: graph.arrays(&reversed),
+            edges: reversed,
             reversed: true,
             aggregation: op.aggregation,
             x: dy,

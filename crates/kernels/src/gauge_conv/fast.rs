@@ -1,15 +1,15 @@
 //! The gauge convolution tile by tile: gather a tile into the cache, then multiply it.
 
 use super::stacked::Stack;
-use super::{GaugeConv, WeightGradients, Weights};
+use super::{GaugeConv, Weights};
 use crate::aggregate::Direction;
 use crate::narrow::{Left, Sizes, narrow_product};
 use crate::parallel::{TILE, reduction_block, spread, sum_partials, worker_count};
-use crate::{Destination, GraphArrays, Real, Scratch};
+use crate::{Destination, GraphView, Real, Scratch};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Numbers in a cache line: 16 of f32, more than one line of f64.
+/// Values that rows are aligned to: a cache line of f32, two of f64.
 const CACHE_LINE: usize = 16;
 
 /// Rounds up to whole cache lines.
@@ -19,9 +19,9 @@ fn lines(numbers: usize) -> usize {
 
 pub(super) fn forward<T: Real>(
     op: &GaugeConv,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
-    weights: Weights<'_, T>,
+    weights: Weights<&[T]>,
     y: &mut [T],
     scratch: &mut Scratch<T>,
 ) {
@@ -59,7 +59,7 @@ pub(super) fn forward<T: Real>(
 }
 
 /// A tile, and the memory for gathering it.
-fn tile_memory<T: Real>(stack: &Stack<'_>, graph: &GraphArrays<T>) -> usize {
+fn tile_memory<T: Real>(stack: &Stack<'_>, graph: GraphView<'_, T>) -> usize {
     lines(TILE * stack.row + stack.gather.memory(graph)).max(CACHE_LINE)
 }
 
@@ -67,7 +67,7 @@ fn tile_memory<T: Real>(stack: &Stack<'_>, graph: &GraphArrays<T>) -> usize {
 struct GatherTile<'a, T> {
     op: &'a GaugeConv,
     stack: &'a Stack<'a>,
-    graph: &'a GraphArrays<T>,
+    graph: GraphView<'a, T>,
     features: &'a [T],
     vertices: Range<usize>,
     memory: &'a mut [T],
@@ -153,12 +153,12 @@ impl<T: Real> Tile<'_, T> {
 #[allow(clippy::too_many_arguments)]
 pub(super) fn backward<T: Real>(
     op: &GaugeConv,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
-    weights: Weights<'_, T>,
+    weights: Weights<&[T]>,
     dy: &[T],
     dx: Option<&mut [T]>,
-    mut gradients: WeightGradients<'_, T>,
+    mut gradients: Weights<&mut [T]>,
     scratch: &mut Scratch<T>,
 ) {
     let vertices = graph.vertex_count();

@@ -5,9 +5,9 @@
 //! K(theta) = rho_out(theta) W(r) rho_in(-theta),   W(r) = sum_r phi_r(r_pq) W_r  any matrix
 //! ```
 //!
-//! Fused: aggregation, radial profile, neighbour and self weights, bias. The sum over neighbours
-//! meets `theta` only through its harmonics, so neighbours are aggregated first
-//! ([`aggregate`](crate::aggregate)) and multiplied once for each vertex:
+//! Fused: aggregation, radial profile, neighbour and self weights, bias. The sum over neighbours depends on
+//! `theta` only through its harmonics, so neighbours are aggregated first ([`aggregate`](crate::aggregate))
+//! and multiplied by the weights once for each vertex:
 //!
 //! ```text
 //! y_p[m] = W_m A_p[cos m] + J W_m A_p[sin m],   J = [[0, -1], [1, 0]] on the two components
@@ -27,7 +27,7 @@
 //! where `W'_n` are the columns of `W` for input order `n`.
 //!
 //! Shapes: `x` is `[V, D_in]`, `y` is `[V, D_out]`, neighbour weights are `[rings, D_out, D_in]`, self
-//! weights as in [`self_map`], the bias has one number for each scalar output.
+//! weights as in [`self_map`], the bias has one value for each scalar output.
 
 pub mod cuda;
 mod fast;
@@ -38,7 +38,7 @@ mod tests;
 
 use crate::aggregate::Radial;
 use crate::error::check_length;
-use crate::{Aggregation, FeatureType, GraphArrays, KernelError, Real, Scratch, self_map};
+use crate::{Aggregation, FeatureType, GraphView, KernelError, Real, Scratch, self_map};
 
 const OPERATOR: &str = "gauge_conv";
 
@@ -46,7 +46,7 @@ const OPERATOR: &str = "gauge_conv";
 ///
 /// ```
 /// use gemcnn_kernels::gauge_conv::GaugeConv;
-/// // The worked example of the method: 0+1+1 to 1+3.
+/// // The worked example of the paper: 0+1+1 to 1+3.
 /// let conv = GaugeConv::new("1x0 + 2x1".parse()?, "1x1 + 1x3".parse()?);
 /// assert_eq!((conv.neighbour_count(), conv.self_count(), conv.bias_count()), (20, 4, 0));
 /// # Ok::<(), gemcnn_kernels::ParseTypeError>(())
@@ -59,40 +59,35 @@ pub struct GaugeConv {
     pub output: FeatureType,
     /// Number of radial rings.
     pub rings: usize,
-    /// Radius of the last ring; not used with one ring.
+    /// Radius of the last ring; unused with one ring.
     pub max_radius: f64,
     /// Scale of the sum over neighbours, and of the self term.
     pub aggregation: Aggregation,
-    /// Whether there is a self term.
+    /// True to add a self term.
     pub self_term: bool,
-    /// Whether a bias is added to order 0.
+    /// True to add a bias to order 0.
     pub bias: bool,
 }
 
-/// Weights of a gauge convolution; those that its settings leave out are empty.
+/// Weights of a gauge convolution, or their gradients, which a backward pass adds to. `S` is a slice on
+/// the host or on a GPU; weights that the settings leave out are empty.
 #[derive(Debug, Clone, Copy)]
-pub struct Weights<'a, T> {
+pub struct Weights<S> {
     /// `K(0)` of each ring: `[rings, D_out, D_in]`.
-    pub neighbour: &'a [T],
+    pub neighbour: S,
     /// As in [`self_map`].
-    pub self_term: &'a [T],
+    pub self_term: S,
     /// One number for each scalar output.
-    pub bias: &'a [T],
+    pub bias: S,
 }
-
-/// Gradients of the weights, which a backward pass adds to.
-#[derive(Debug)]
-pub struct WeightGradients<'a, T> {
-    /// As [`Weights::neighbour`].
-    pub neighbour: &'a mut [T],
-    /// As [`Weights::self_term`].
-    pub self_term: &'a mut [T],
-    /// As [`Weights::bias`].
-    pub bias: &'a mut [T],
-}
+crate::view::resolve_fields!(Weights {
+    neighbour,
+    self_term,
+    bias
+});
 
 impl GaugeConv {
-    /// The method's convolution: sum over neighbours, one ring, self term and bias.
+    /// The convolution of the paper: sum over neighbours, one ring, self term and bias.
     pub fn new(input: FeatureType, output: FeatureType) -> Self {
         Self {
             input,
@@ -137,10 +132,10 @@ impl GaugeConv {
 
     fn check<T: Real>(
         &self,
-        graph: &GraphArrays<T>,
+        graph: GraphView<'_, T>,
         x: &[T],
         (y_name, y): (&'static str, &[T]),
-        weights: Weights<'_, T>,
+        weights: Weights<&[T]>,
     ) -> Result<(), KernelError> {
         self.radial().check(OPERATOR)?;
         let vertices = graph.vertex_count();
@@ -162,12 +157,12 @@ impl GaugeConv {
 
     fn check_backward<T: Real>(
         &self,
-        graph: &GraphArrays<T>,
+        graph: GraphView<'_, T>,
         x: &[T],
         dy: &[T],
         dx: Option<&[T]>,
-        weights: Weights<'_, T>,
-        gradients: &WeightGradients<'_, T>,
+        weights: Weights<&[T]>,
+        gradients: &Weights<&mut [T]>,
     ) -> Result<(), KernelError> {
         self.check(graph, x, ("dy", dy), weights)?;
         for (name, values, expected) in [
@@ -189,12 +184,12 @@ impl GaugeConv {
 /// Overwrites `y` with the convolution of `x`.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn forward<T: Real>(
     op: &GaugeConv,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
-    weights: Weights<'_, T>,
+    weights: Weights<&[T]>,
     y: &mut [T],
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
@@ -203,19 +198,19 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// Overwrites `dx`, where it is wanted, and adds to the gradients of the weights.
+/// Overwrites `dx` if it is given, and adds to the gradients of the weights.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &GaugeConv,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
-    weights: Weights<'_, T>,
+    weights: Weights<&[T]>,
     dy: &[T],
     dx: Option<&mut [T]>,
-    gradients: WeightGradients<'_, T>,
+    gradients: Weights<&mut [T]>,
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     op.check_backward(graph, x, dy, dx.as_deref(), weights, &gradients)?;

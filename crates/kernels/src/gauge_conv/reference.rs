@@ -1,9 +1,9 @@
-//! The gauge convolution as its formula says it: one matrix-vector product for each edge.
+//! The gauge convolution exactly as in its formula: one matrix-vector product for each edge.
 
-use super::{GaugeConv, WeightGradients, Weights};
+use super::{GaugeConv, Weights};
 use crate::aggregate::reference::{reversed, rotated};
 use crate::self_map::{self, SelfMap};
-use crate::{GraphArrays, KernelError, Real};
+use crate::{GraphView, KernelError, Real};
 
 /// `sum_r phi_r(radius) W_r`, `[D_out, D_in]`.
 fn kernel<T: Real>(op: &GaugeConv, neighbour: &[T], radius: T) -> Vec<T> {
@@ -26,15 +26,15 @@ fn self_map(op: &GaugeConv) -> SelfMap {
     }
 }
 
-/// The same as [`forward`](super::forward).
+/// Reference version of [`forward`](super::forward).
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn forward<T: Real>(
     op: &GaugeConv,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
-    weights: Weights<'_, T>,
+    weights: Weights<&[T]>,
     y: &mut [T],
 ) -> Result<(), KernelError> {
     op.check(graph, x, ("y", y), weights)?;
@@ -72,18 +72,18 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// The same as [`backward`](super::backward), each edge's message transposed.
+/// Reference version of [`backward`](super::backward), each edge's message transposed.
 ///
 /// # Errors
-/// Buffers or settings that do not fit.
+/// Buffers of the wrong length, or invalid settings.
 pub fn backward<T: Real>(
     op: &GaugeConv,
-    graph: &GraphArrays<T>,
+    graph: GraphView<'_, T>,
     x: &[T],
-    weights: Weights<'_, T>,
+    weights: Weights<&[T]>,
     dy: &[T],
     dx: &mut [T],
-    gradients: WeightGradients<'_, T>,
+    gradients: Weights<&mut [T]>,
 ) -> Result<(), KernelError> {
     op.check_backward(graph, x, dy, Some(dx), weights, &gradients)?;
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());

@@ -1,6 +1,6 @@
 //! The dense half of the convolution, laid out so that each order of the result is one product.
 //!
-//! A row of a tile holds, for each order `m` of the result, what that order is made of:
+//! A row of a tile holds, for each order `m` of the result, the terms of that order:
 //!
 //! ```text
 //! [ A[cos m] | A[sin m] | own features of order m ]      (A of all rings; order 0 has no sine)
@@ -10,7 +10,7 @@
 //! (features to output) and the transposed one (gradients to input) differ in the strides at which
 //! the weights are read and in the sign of `b` of the self term.
 
-use super::{GaugeConv, WeightGradients, Weights};
+use super::{GaugeConv, Weights};
 use crate::aggregate::{Direction, Gather, Row};
 use crate::self_map::{self, blocks, signed};
 use crate::{Real, irrep_dimension};
@@ -19,21 +19,21 @@ use crate::{Real, irrep_dimension};
 #[derive(Debug, Clone)]
 pub(super) struct Order {
     pub order: usize,
-    /// Where its terms start in a row of the tile.
+    /// Start of its terms in a row of the tile.
     pub start: usize,
-    /// How many terms: the rows of its stacked weights.
+    /// Number of terms: the rows of its stacked weights.
     pub terms: usize,
-    /// Where its numbers start in a result vector.
+    /// Start of its values in a result vector.
     pub result: usize,
-    /// How many numbers: the columns of its stacked weights.
+    /// Number of values: the columns of its stacked weights.
     pub width: usize,
-    /// Where its stacked weights start.
+    /// Start of its stacked weights.
     pub weights: usize,
     /// The self term.
     own: Option<self_map::Block>,
 }
 
-/// Where the features of the vertex itself go in a row of the tile.
+/// Range of the features of the vertex itself in a row of the tile.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwnFeatures {
     pub from: usize,
@@ -49,9 +49,9 @@ pub(super) struct Stack<'a> {
     pub gather: Gather,
     pub orders: Vec<Order>,
     pub own: Vec<OwnFeatures>,
-    /// Numbers in a row of the tile.
+    /// Length of a row of the tile.
     pub row: usize,
-    /// Numbers in all stacked weights.
+    /// Length of all stacked weights.
     pub weights: usize,
     /// Length of a result vector.
     pub result: usize,
@@ -116,7 +116,7 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// Calls `visit(place in the stacked weights, place in the neighbour weights, negative)` for every
+    /// Calls `visit(index in the stacked weights, index in the neighbour weights, negative)` for every
     /// stacked neighbour weight, and likewise `visit_own` for every stacked self weight.
     pub fn visit(
         &self,
@@ -169,7 +169,7 @@ impl<'a> Stack<'a> {
     }
 
     /// Stacks the weights.
-    pub fn fill<T: Real>(&self, weights: Weights<'_, T>, stacked: &mut [T]) {
+    pub fn fill<T: Real>(&self, weights: Weights<&[T]>, stacked: &mut [T]) {
         let stacked = std::cell::Cell::from_mut(stacked).as_slice_of_cells();
         self.visit(
             |place, from, negative| {
@@ -181,7 +181,7 @@ impl<'a> Stack<'a> {
     }
 
     /// Adds the gradient of the stacked weights to those of the weights.
-    pub fn fold<T: Real>(&self, stacked: &[T], gradients: &mut WeightGradients<'_, T>) {
+    pub fn fold<T: Real>(&self, stacked: &[T], gradients: &mut Weights<&mut [T]>) {
         let (neighbour, own) = (&mut *gradients.neighbour, &mut *gradients.self_term);
         self.visit(
             |place, to, negative| {

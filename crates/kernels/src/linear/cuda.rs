@@ -26,7 +26,7 @@ impl Linear {
 /// `y = x W^T + bias`. Without a bias, `bias` is empty.
 ///
 /// # Errors
-/// Buffers that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     op: &Linear,
@@ -53,10 +53,10 @@ pub fn forward(
     .run(device, &y, (op.outputs, 0))
 }
 
-/// Overwrites `dx`, where it is wanted, and adds to `dweight` and `dbias`.
+/// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`.
 ///
 /// # Errors
-/// Buffers that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &CudaDevice,

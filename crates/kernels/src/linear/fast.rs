@@ -9,8 +9,8 @@ use rayon::prelude::*;
 const ROWS: usize = 128;
 /// Outputs of a block of the weight gradient.
 const OUTPUTS: usize = 64;
-/// Weights beyond which the gradient is not split over rows too: its blocks of outputs are then
-/// enough to occupy the threads, and partial sums would be large.
+/// Number of weights above which the gradient is not split over rows: its blocks of outputs then occupy all
+/// threads, and partial sums would be large.
 const LARGE: usize = 1 << 16;
 
 pub(super) fn forward<T: Real>(op: &Linear, x: &[T], weight: &[T], bias: &[T], y: &mut [T]) {

@@ -1,4 +1,4 @@
-//! The plain linear map of each row: `y = x W^T + bias`.
+//! The linear map of each row: `y = x W^T + bias`.
 //!
 //! One matrix product forward, two backward (`dx = dy W`, `dW += dy^T x`). Nothing is saved beyond
 //! `x`. Not equivariant unless the features are scalars.
@@ -19,11 +19,11 @@ const OPERATOR: &str = "linear";
 /// Settings of a linear map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Linear {
-    /// Numbers in a row of the input.
+    /// Width of the input.
     pub inputs: usize,
-    /// Numbers in a row of the output.
+    /// Width of the output.
     pub outputs: usize,
-    /// Whether a bias is added.
+    /// True to add a bias.
     pub bias: bool,
 }
 
@@ -56,7 +56,7 @@ impl Linear {
 /// `y = x W^T + bias`. Without a bias, `bias` is empty.
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     op: &Linear,
     rows: usize,
@@ -70,10 +70,10 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// Overwrites `dx`, where it is wanted, and adds to `dweight` and `dbias`.
+/// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`.
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &Linear,

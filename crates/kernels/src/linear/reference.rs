@@ -1,13 +1,13 @@
-//! The linear map as its formula says it.
+//! The linear map exactly as in its formula.
 
 use super::{Linear, OPERATOR};
 use crate::error::check_length;
 use crate::{KernelError, Real};
 
-/// The same as [`forward`](super::forward).
+/// Reference version of [`forward`](super::forward).
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     op: &Linear,
     rows: usize,
@@ -29,10 +29,10 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// The same as [`backward`](super::backward).
+/// Reference version of [`backward`](super::backward).
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &Linear,

@@ -1,10 +1,10 @@
-//! What a GPU reaches in a copy within its memory and in a product of cuBLAS.
+//! Measured memory bandwidth and matrix product speed of a GPU.
 
 use super::{copied_bytes, fastest, noise, product_operations, square_map};
 use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, Timer};
 use crate::linear;
 
-/// Numbers of a copy: 1 GiB where that is at most a sixteenth of the card's memory.
+/// Values of a copy: 1 GiB, at most a sixteenth of the memory of the GPU.
 const COPIED: usize = 1 << 28;
 /// Side of the square matrices of a product.
 const SIDE: usize = 8192;
@@ -12,7 +12,7 @@ const SIDE: usize = 8192;
 /// Bytes per second, read and written together, of a large copy from device memory to device memory.
 ///
 /// # Errors
-/// Too little memory, or a failed call.
+/// Out of memory, or a failed call.
 pub fn copy_rate(device: &CudaDevice) -> Result<f64, CudaError> {
     let count = COPIED.min(device.total_memory() / (16 * size_of::<f32>()));
     let from: DeviceBuffer<f32> = device.zeros(count)?;
@@ -26,7 +26,7 @@ pub fn copy_rate(device: &CudaDevice) -> Result<f64, CudaError> {
 /// [`ProductMode`](crate::cuda::ProductMode), made as linear maps make theirs.
 ///
 /// # Errors
-/// Too little memory, or a failed call.
+/// Out of memory, or a failed call.
 pub fn product_rate(device: &CudaDevice) -> Result<f64, CudaError> {
     let op = square_map(SIDE);
     let x = device.upload(&noise(SIDE * SIDE, 1))?;

@@ -1,8 +1,8 @@
-//! What the machine reaches in a copy and in a product: the limits that operators are compared with.
+//! Measured memory bandwidth and matrix product speed of this machine: the limits that operators are compared
+//! with.
 //!
-//! Both take the fastest of a few repeats after one that is not counted, since they are to be limits, and
-//! use the memory and the threads that operators use. They take some tenths of a second and, for the
-//! copy, half a gigabyte.
+//! Both return the fastest of a few repeats after a warm-up, with the memory and the threads that operators
+//! use. They take some tenths of a second; the copy needs half a gigabyte of memory.
 
 pub mod cuda;
 
@@ -12,9 +12,9 @@ use rayon::prelude::*;
 use std::convert::Infallible;
 use std::time::Instant;
 
-/// Numbers of a copy: 256 MiB, more than caches hold.
+/// Values of a copy: 256 MiB, more than the caches hold.
 const COPIED: usize = 1 << 26;
-/// Side of the square matrices of a product. No power of two: rows would lie on top of each other in caches.
+/// Side of the square matrices of a product. Not a power of two, so that rows do not share cache sets.
 const SIDE: usize = 2000;
 const REPEATS: usize = 5;
 
@@ -37,7 +37,7 @@ pub fn copy_rate() -> f64 {
 /// maps make theirs.
 ///
 /// # Errors
-/// None but faults of this library: the sizes fit.
+/// None in practice: the sizes fit.
 pub fn product_rate() -> Result<f64, KernelError> {
     let op = square_map(SIDE);
     let (x, weight) = (noise(SIDE * SIDE, 1), noise(SIDE * SIDE, 2));
@@ -50,7 +50,7 @@ pub fn product_rate() -> Result<f64, KernelError> {
     Ok(product_operations(SIDE) / seconds)
 }
 
-/// The least of a few times, after one that is not counted.
+/// The shortest of a few times, after a warm-up.
 fn fastest<E>(mut seconds: impl FnMut() -> Result<f64, E>) -> Result<f64, E> {
     seconds()?;
     (0..REPEATS).try_fold(f64::INFINITY, |best, _| Ok(seconds()?.min(best)))
@@ -72,7 +72,7 @@ fn square_map(side: usize) -> Linear {
     }
 }
 
-/// Numbers in [-1, 1) without a pattern that could be faster than others.
+/// Pseudo-random values in [-1, 1).
 fn noise(count: usize, seed: u32) -> Vec<f32> {
     let mut state = seed.wrapping_mul(747_796_405).wrapping_add(1);
     let number = |_| {

@@ -31,7 +31,7 @@ impl NormNonlinearity {
 /// `y` = the norm nonlinearity of `x`; both are `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn norm_forward(
     device: &CudaDevice,
     config: &NormNonlinearity,
@@ -68,7 +68,7 @@ pub fn norm_forward(
 /// Overwrites `dx` and adds to the gradient of the bias.
 ///
 /// # Errors
-/// Settings or lengths that do not fit, or a failed call.
+/// Invalid settings, buffers of the wrong length, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn norm_backward(
     device: &CudaDevice,
@@ -112,11 +112,10 @@ pub fn norm_backward(
     add_column_sums(device, of_bias.view(), shape, &dbias)
 }
 
-/// `y` = the gated nonlinearity of `x`: `vertices` rows of the output type from as many of the input
-/// type.
+/// `y` = the gated nonlinearity of `x`. `x` has `vertices` rows of the input type, `y` of the output type.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn gated_forward(
     device: &CudaDevice,
     config: &GatedNonlinearity,
@@ -149,10 +148,10 @@ pub fn gated_forward(
     }
 }
 
-/// Overwrites `dx`, the gradients of the gates among it.
+/// Overwrites `dx`, including the gradients of the gates.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn gated_backward(
     device: &CudaDevice,
     config: &GatedNonlinearity,

@@ -1,4 +1,4 @@
-//! Loops over the channels of an order, which lie side by side.
+//! Loops over the channels of an order, which are contiguous.
 
 use super::{Block, GatedNonlinearity, NormNonlinearity, blocks, sigmoid};
 use crate::activation::{Slopes, Values};
@@ -7,7 +7,7 @@ use crate::{Real, Scratch};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Rows that one task works on.
+/// Rows of one task.
 const TASK_ROWS: usize = 64;
 
 struct NormForward<'a, T> {
@@ -104,7 +104,7 @@ impl Block {
         row[self.start..self.start + 2 * self.channels].split_at_mut(self.channels)
     }
 
-    /// The irreps of this order in a list of one number per irrep.
+    /// The irreps of this order in a list of one value per irrep.
     #[inline(always)]
     fn of<'a, T>(&self, irreps: &'a [T]) -> &'a [T] {
         &irreps[self.first..self.first + self.channels]
@@ -224,7 +224,7 @@ pub(super) fn norm_backward<T: Real>(
     scratch: &mut Scratch<f64>,
 ) {
     let blocks = &blocks(&config.kind);
-    // A partial sum of at least one number, so that types of scalars alone take the same way.
+    // At least one value per partial sum, so that types with scalars only need no special case.
     let sums = bias.len().max(1);
     let task = (partial_rows(vertices) * config.kind.dimension()).max(1);
     let partials = scratch.take(partials_length(vertices, sums));
@@ -291,7 +291,7 @@ impl<T: Real> WithSimd for GatedForward<'_, T> {
     }
 }
 
-/// Gates, and the part of an input row behind them.
+/// The gates, and the rest of an input row after them.
 #[inline(always)]
 fn split_gates<T>(x: &[T], scalars: usize, gates: usize) -> (&[T], &[T]) {
     x[scalars..].split_at(gates)

@@ -1,4 +1,4 @@
-//! Nonlinearities that are exactly equivariant for every angle: they only scale whole irreps.
+//! Norm and gated nonlinearities. Both only scale whole irreps, so they are exactly equivariant.
 //!
 //! **Norm nonlinearity** ([`NormNonlinearity`]). For each irrep of order `n > 0`, with a learnt bias
 //! `b` per irrep,
@@ -14,8 +14,8 @@
 //! of order `n > 0`, after the scalars that pass through: `y = sigmoid(gate) x`, and
 //! `y_0 = f(x_0)`.
 //!
-//! Saved: the input. Everything else is computed again in the backward pass. Irreps are counted
-//! order by order from order 1, channel by channel: so lie the biases and the gates.
+//! Saved: the input; the backward pass computes everything else again. Biases and gates are ordered order
+//! by order from order 1, channel by channel.
 
 pub mod cuda;
 mod fast;
@@ -31,14 +31,14 @@ pub fn rotating_irreps(kind: &FeatureType) -> usize {
     kind.multiplicities().iter().skip(1).sum()
 }
 
-/// The settings of a norm nonlinearity.
+/// Settings of a norm nonlinearity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NormNonlinearity {
     /// Type of input and output.
     pub kind: FeatureType,
-    /// The function of norms and scalars.
+    /// The activation `f` of norms and scalars.
     pub activation: Activation,
-    /// Added to the squared norm; 1e-8 by default.
+    /// Added to the squared norm (default 1e-8).
     pub epsilon: f64,
 }
 
@@ -56,7 +56,7 @@ impl NormNonlinearity {
         if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
             return Err(KernelError::Setting {
                 operator,
-                problem: format!("epsilon is {}, but has to be positive", self.epsilon),
+                problem: format!("epsilon must be positive, but is {}", self.epsilon),
             });
         }
         check_count(operator, "bias", biases, rotating_irreps(&self.kind))?;
@@ -64,17 +64,17 @@ impl NormNonlinearity {
     }
 }
 
-/// The settings of a gated nonlinearity.
+/// Settings of a gated nonlinearity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GatedNonlinearity {
     /// Type of the output.
     pub output: FeatureType,
-    /// The function of the scalars.
+    /// The activation of the scalars.
     pub activation: Activation,
 }
 
 impl GatedNonlinearity {
-    /// Type of the input: the output's, and a scalar gate for each irrep of order above 0.
+    /// Type of the input: that of the output, with one more scalar (a gate) for each irrep of order above 0.
     ///
     /// ```
     /// use gemcnn_kernels::{Activation, norm_gate::GatedNonlinearity};
@@ -94,7 +94,7 @@ impl GatedNonlinearity {
 /// `y` = the norm nonlinearity of `x`; both are `vertices` rows of the type.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 pub fn norm_forward<T: Real>(
     config: &NormNonlinearity,
     vertices: usize,
@@ -113,7 +113,7 @@ pub fn norm_forward<T: Real>(
 /// Overwrites `dx` and adds to the gradient of the bias.
 ///
 /// # Errors
-/// Settings or lengths that do not fit.
+/// Invalid settings, or buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn norm_backward<T: Real>(
     config: &NormNonlinearity,
@@ -135,11 +135,10 @@ pub fn norm_backward<T: Real>(
     Ok(())
 }
 
-/// `y` = the gated nonlinearity of `x`: `vertices` rows of the output type from as many of the
-/// input type.
+/// `y` = the gated nonlinearity of `x`. `x` has `vertices` rows of the input type, `y` of the output type.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 pub fn gated_forward<T: Real>(
     config: &GatedNonlinearity,
     vertices: usize,
@@ -153,10 +152,10 @@ pub fn gated_forward<T: Real>(
     Ok(())
 }
 
-/// Overwrites `dx`, the gradients of the gates among it.
+/// Overwrites `dx`, including the gradients of the gates.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 pub fn gated_backward<T: Real>(
     config: &GatedNonlinearity,
     vertices: usize,
@@ -179,7 +178,7 @@ fn sigmoid<T: Real>(x: T) -> T {
     T::one() / (T::one() + (-x).exp())
 }
 
-/// An irrep of order above 0: where its two components lie in a row, for each channel of an order.
+/// The irreps of one order above 0 in a row.
 #[derive(Debug, Clone, Copy)]
 struct Block {
     /// Number of irreps before this order.

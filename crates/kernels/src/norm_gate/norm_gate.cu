@@ -1,4 +1,4 @@
-// Norm and gated nonlinearities, one thread for each irrep of each vertex; see the page of `norm_gate`.
+// Norm and gated nonlinearities, one thread for each irrep of each vertex; see the documentation of `norm_gate`.
 // irreps: (place of a, place of b, order); those of order 0 come first, `scalars` of them.
 
 extern "C" __global__ void norm_forward(const float *__restrict__ x, const float *__restrict__ bias,

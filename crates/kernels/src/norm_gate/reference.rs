@@ -1,9 +1,9 @@
-//! The formulas of the module page, irrep by irrep, in f64.
+//! The formulas of the module documentation in f64, irrep by irrep.
 
 use super::{GatedNonlinearity, NormNonlinearity, blocks, sigmoid};
 use crate::{FeatureType, Real};
 
-/// `(irrep, place of a, place of b)` of every irrep of order above 0.
+/// `(irrep, index of a, index of b)` of every irrep of order above 0.
 fn irreps(kind: &FeatureType) -> Vec<(usize, usize, usize)> {
     let blocks = blocks(kind).into_iter();
     blocks

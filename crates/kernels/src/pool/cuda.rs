@@ -1,11 +1,11 @@
 //! Pooling on a GPU: over the meshes of a batch, and over clusters with transport.
 
 use super::global::check_meshes;
-use super::transport::ClusterArrays;
+use super::transport::ClusterView;
 use crate::cuda::reduce::column_threads;
 use crate::cuda::{
-    CudaDevice, CudaError, CudaGraph, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
-    args, check_length, irrep_count, irreps, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut,
+    KernelSource, args, check_length, irrep_count, irreps, to_u32,
 };
 use crate::{FeatureType, KernelError};
 
@@ -13,12 +13,12 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new("pool", include_str!("
 
 const GLOBAL: &str = "global pooling";
 const TRANSPORT: &str = "transport pooling";
-/// Pieces that the vertices of a mesh are cut into.
+/// Number of pieces of the vertices of a mesh.
 const PIECES: usize = 32;
 
-/// Checks sizes, and gives the number of channels.
+/// Checks sizes and returns the number of channels.
 fn check(
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     features: &FeatureType,
     (x_name, x): (&'static str, DeviceSlice<'_, f32>),
     (y_name, y): (&'static str, DeviceSlice<'_, f32>),
@@ -33,10 +33,10 @@ fn check(
 /// Mean of scalars over each mesh of a graph.
 ///
 /// # Errors
-/// Sizes that do not fit, features that are not scalars, or a failed call.
+/// Buffers of the wrong length, features that are not scalars, or a failed call.
 pub fn mean(
     device: &CudaDevice,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     features: &FeatureType,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
@@ -80,7 +80,7 @@ pub fn mean(
 /// As [`mean`].
 pub fn mean_backward(
     device: &CudaDevice,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     features: &FeatureType,
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
@@ -102,13 +102,13 @@ pub fn mean_backward(
     }
 }
 
-/// Maximum of scalars over each mesh, and the vertex that gave it (`[meshes, channels]`).
+/// Maximum of scalars over each mesh, and the vertex that attains it (`[meshes, channels]`).
 ///
 /// # Errors
 /// As [`mean`].
 pub fn max(
     device: &CudaDevice,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     features: &FeatureType,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
@@ -148,14 +148,13 @@ pub fn max(
     }
 }
 
-/// `dx` from `dy` of [`max`], with the arguments it saved; one that is not a vertex of its mesh is left
-/// out.
+/// `dx` from `dy` of [`max`], with the saved vertices. A saved vertex outside of its mesh is ignored.
 ///
 /// # Errors
 /// As [`mean`].
 pub fn max_backward(
     device: &CudaDevice,
-    graph: &CudaGraph,
+    graph: DeviceGraphView<'_>,
     features: &FeatureType,
     arguments: DeviceSlice<'_, u32>,
     dy: DeviceSlice<'_, f32>,
@@ -183,7 +182,7 @@ pub fn max_backward(
     }
 }
 
-/// [`ClusterArrays`] on a device.
+/// Clusters in device memory. Operators read them through a [`DeviceClusterView`].
 #[derive(Debug)]
 pub struct DeviceClusters {
     offsets: DeviceBuffer<u32>,
@@ -193,11 +192,11 @@ pub struct DeviceClusters {
 }
 
 impl DeviceClusters {
-    /// Sends clusters to a device.
+    /// Copies clusters to a device.
     ///
     /// # Errors
-    /// Too little memory.
-    pub fn new(device: &CudaDevice, clusters: &ClusterArrays<f32>) -> Result<Self, CudaError> {
+    /// Out of memory.
+    pub fn new(device: &CudaDevice, clusters: ClusterView<'_, f32>) -> Result<Self, CudaError> {
         Ok(Self {
             offsets: device.upload(clusters.offsets())?,
             members: device.upload(clusters.members())?,
@@ -209,7 +208,7 @@ impl DeviceClusters {
     /// A copy.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
         Ok(Self {
             offsets: self.offsets.duplicate(device)?,
@@ -219,10 +218,11 @@ impl DeviceClusters {
         })
     }
 
-    /// Copies other clusters over these, in the same place, for all work that follows.
+    /// Copies other clusters over these, at the same addresses, for all work that follows. Work captured
+    /// with these clusters then runs on the others.
     ///
     /// # Errors
-    /// Other numbers of vertices or clusters.
+    /// Other numbers of fine vertices or of clusters.
     pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
         self.offsets.overwrite(device, &with.offsets)?;
         self.members.overwrite(device, &with.members)?;
@@ -230,14 +230,64 @@ impl DeviceClusters {
         self.phases.overwrite(device, &with.phases)
     }
 
+    /// The clusters as operators take them.
+    pub fn view(&self) -> DeviceClusterView<'_> {
+        DeviceClusterView {
+            slices: DeviceClusterSlices {
+                offsets: self.offsets.view(),
+                members: self.members.view(),
+                cluster_of: self.cluster_of.view(),
+                phases: self.phases.view(),
+            },
+        }
+    }
+}
+
+/// The slices that a [`DeviceClusterView`] is made from: those of
+/// [`ClusterSlices`](super::transport::ClusterSlices) on the device.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceClusterSlices<'a> {
+    /// Start of each cluster in `members`, then the number of fine vertices.
+    pub offsets: DeviceSlice<'a, u32>,
+    /// Fine vertices, cluster by cluster.
+    pub members: DeviceSlice<'a, u32>,
+    /// Cluster of each fine vertex.
+    pub cluster_of: DeviceSlice<'a, u32>,
+    /// `(cos, sin)` of the transport from each fine vertex to the coarse vertex of its cluster.
+    pub phases: DeviceSlice<'a, [f32; 2]>,
+}
+
+/// Clusters in borrowed device memory, as the operators on the GPU take them.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceClusterView<'a> {
+    slices: DeviceClusterSlices<'a>,
+}
+
+impl<'a> DeviceClusterView<'a> {
+    /// Clusters in memory of the caller. Lengths are checked, contents are not: they lie on the device.
+    ///
+    /// # Errors
+    /// Slices whose lengths do not fit together.
+    ///
+    /// # Safety
+    /// The contents must be those of valid clusters:
+    /// [`ClusterView::new`](super::transport::ClusterView::new) would accept them.
+    pub unsafe fn new(slices: DeviceClusterSlices<'a>) -> Result<Self, KernelError> {
+        let (offsets, vertices) = (slices.offsets.len(), slices.members.len());
+        check_length(TRANSPORT, "offsets", slices.offsets, offsets.max(1))?;
+        check_length(TRANSPORT, "clusters", slices.cluster_of, vertices)?;
+        check_length(TRANSPORT, "phases", slices.phases, vertices)?;
+        Ok(Self { slices })
+    }
+
     /// Number of fine vertices.
     pub fn fine_count(&self) -> usize {
-        self.members.len()
+        self.slices.members.len()
     }
 
     /// Number of clusters.
     pub fn coarse_count(&self) -> usize {
-        self.offsets.len() - 1
+        self.slices.offsets.len() - 1
     }
 
     fn check(
@@ -274,9 +324,9 @@ impl DeviceClusters {
             function.over(
                 rows * count,
                 args![
-                    &self.offsets,
-                    &self.members,
-                    &self.phases,
+                    self.slices.offsets,
+                    self.slices.members,
+                    self.slices.phases,
                     x,
                     y,
                     &*table,
@@ -307,9 +357,9 @@ impl DeviceClusters {
             function.over(
                 rows * count,
                 args![
-                    &self.offsets,
-                    &self.cluster_of,
-                    &self.phases,
+                    self.slices.offsets,
+                    self.slices.cluster_of,
+                    self.slices.phases,
                     x,
                     y,
                     &*table,
@@ -326,10 +376,10 @@ impl DeviceClusters {
 /// Mean over each cluster of the features transported to its coarse vertex.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn pool(
     device: &CudaDevice,
-    clusters: &DeviceClusters,
+    clusters: DeviceClusterView<'_>,
     features: &FeatureType,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
@@ -341,10 +391,10 @@ pub fn pool(
 /// `dx` from `dy` of [`pool`].
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn pool_backward(
     device: &CudaDevice,
-    clusters: &DeviceClusters,
+    clusters: DeviceClusterView<'_>,
     features: &FeatureType,
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
@@ -356,10 +406,10 @@ pub fn pool_backward(
 /// Features of each cluster transported back to its members.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn unpool(
     device: &CudaDevice,
-    clusters: &DeviceClusters,
+    clusters: DeviceClusterView<'_>,
     features: &FeatureType,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
@@ -371,10 +421,10 @@ pub fn unpool(
 /// `dx` from `dy` of [`unpool`].
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn unpool_backward(
     device: &CudaDevice,
-    clusters: &DeviceClusters,
+    clusters: DeviceClusterView<'_>,
     features: &FeatureType,
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,

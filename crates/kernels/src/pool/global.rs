@@ -5,29 +5,29 @@
 //! max:   y_m = max_{v in m} x_v              dx_v = dy_m where v is the saved argument, else 0
 //! ```
 //!
-//! for `x` `[vertices, channels]` and `y` `[meshes, channels]`, channel by channel. A mesh without
-//! vertices gives 0. Only scalars are pooled: components in different frames cannot be added up or
-//! compared without transport, and the result would depend on the frames.
+//! for `x` `[vertices, channels]` and `y` `[meshes, channels]`, channel by channel. A mesh without vertices
+//! gives 0. Only scalars can be pooled: components in different frames cannot be added or compared without
+//! transport.
 //!
-//! The mean saves nothing and adds up in f64; the maximum saves the vertex that gave it, the lowest one
-//! in ties. NaN is larger than any number.
+//! The mean is summed in f64 and saves nothing. The maximum saves the vertex that attains it, the lowest
+//! one in ties. NaN counts as larger than any number.
 
-use crate::error::check_length;
+use crate::error::{check_length, check_mesh_offsets};
 use crate::parallel::piece_length;
 use crate::{FeatureType, KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The argument of the maximum over a mesh without vertices.
+/// The saved vertex of the maximum over a mesh without vertices.
 pub const NO_VERTEX: u32 = u32::MAX;
 
-/// Fewest vertices worth a task of their own.
+/// Smallest number of vertices of a task.
 const LEAST_VERTICES: usize = 1024;
 const OPERATOR: &str = "global pooling";
 
-/// Mean over each mesh; `mesh_offsets` is the first vertex of each mesh and the number of vertices at
-/// the end, as [`GraphArrays::mesh_offsets`](crate::GraphArrays::mesh_offsets) gives it.
+/// Mean over each mesh. `mesh_offsets` holds the first vertex of each mesh, then the number of vertices, as
+/// [`GraphArrays::mesh_offsets`](crate::GraphArrays::mesh_offsets).
 ///
 /// ```
 /// use gemcnn_kernels::FeatureType;
@@ -39,7 +39,7 @@ const OPERATOR: &str = "global pooling";
 /// ```
 ///
 /// # Errors
-/// Sizes that do not fit, or features that are not scalars.
+/// Buffers of the wrong length, or features that are not scalars.
 pub fn mean<T: Real>(
     mesh_offsets: &[u32],
     features: &FeatureType,
@@ -103,7 +103,7 @@ pub fn mean_backward<T: Real>(
     Ok(())
 }
 
-/// Maximum over each mesh, and the vertex that gave it (`[meshes, channels]`, for the backward pass).
+/// Maximum over each mesh, and the vertex that attains it (`[meshes, channels]`, for the backward pass).
 ///
 /// # Errors
 /// As [`mean`].
@@ -139,10 +139,10 @@ pub fn max<T: Real>(
     Ok(())
 }
 
-/// `dx` from `dy` of [`max`], with the arguments it saved.
+/// `dx` from `dy` of [`max`], with the saved vertices.
 ///
 /// # Errors
-/// As [`mean`], or an argument that is not a vertex of its mesh.
+/// As [`mean`], or a saved vertex outside of its mesh.
 pub fn max_backward<T: Real>(
     mesh_offsets: &[u32],
     features: &FeatureType,
@@ -161,14 +161,14 @@ pub fn max_backward<T: Real>(
         } else if !range.is_empty() || argument != NO_VERTEX {
             return Err(KernelError::Setting {
                 operator: OPERATOR,
-                problem: format!("the argument {argument} is not a vertex of mesh {mesh}"),
+                problem: format!("the saved vertex {argument} is not a vertex of mesh {mesh}"),
             });
         }
     }
     Ok(())
 }
 
-/// Checks sizes, and gives the number of channels.
+/// Checks sizes and returns the number of channels.
 pub(super) fn check<T>(
     mesh_offsets: &[u32],
     features: &FeatureType,
@@ -182,7 +182,7 @@ pub(super) fn check<T>(
     Ok(channels)
 }
 
-/// Checks that features are scalars and that offsets rise, and gives the number of vertices.
+/// Checks that features are scalars and that offsets rise, and returns the number of vertices.
 pub(super) fn check_meshes(
     mesh_offsets: &[u32],
     features: &FeatureType,
@@ -195,17 +195,7 @@ pub(super) fn check_meshes(
             ),
         });
     }
-    let Some(&vertices) = mesh_offsets.last() else {
-        return Err(KernelError::Graph {
-            problem: "there are no mesh offsets".into(),
-        });
-    };
-    if mesh_offsets[0] != 0 || !mesh_offsets.is_sorted() {
-        return Err(KernelError::Graph {
-            problem: format!("mesh offsets do not rise from 0 to {vertices}"),
-        });
-    }
-    Ok(vertices as usize)
+    check_mesh_offsets(mesh_offsets)
 }
 
 fn vertices(mesh_offsets: &[u32], mesh: usize) -> Range<usize> {
@@ -235,7 +225,7 @@ fn largest_of_rows<T: Real>(rows: &[T], channels: usize, first: usize) -> Vec<(T
     largest
 }
 
-/// Whether `a` is larger than `b`, NaN being largest.
+/// True if `a` is larger than `b`, with NaN the largest.
 pub(super) fn above<T: Real>(a: T, b: T) -> bool {
     a > b || (a.is_nan() && !b.is_nan())
 }

@@ -1,5 +1,5 @@
-//! Pooling: whole meshes to one row ([`global`]), and clusters of vertices to one vertex of a coarser
-//! graph and back ([`transport`]).
+//! Pooling over whole meshes ([`global`]), and over clusters of vertices with parallel transport to a
+//! coarser graph and back ([`transport`]).
 
 pub mod cuda;
 pub mod global;
@@ -7,3 +7,6 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 pub mod transport;
+
+pub use global::{max, max_backward, mean, mean_backward};
+pub use transport::{pool, pool_backward, unpool, unpool_backward};

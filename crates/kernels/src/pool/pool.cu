@@ -1,4 +1,4 @@
-// Pooling; see the pages of `pool::global` and `pool::transport`.
+// Pooling; see the documentation of `pool::global` and `pool::transport`.
 
 // Run of the rows of a mesh that piece `piece` of `pieces` works on.
 __device__ inline uint2 piece_of(const u32 *mesh_offsets, u32 mesh, u32 piece, u32 pieces) {

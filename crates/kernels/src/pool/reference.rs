@@ -1,13 +1,13 @@
 //! The definitions, in f64, entry by entry.
 
 use super::global::{NO_VERTEX, above, check};
-use super::transport::ClusterArrays;
+use super::transport::ClusterView;
 use crate::{FeatureType, KernelError, Real, irrep_dimension};
 
 /// [`global::mean`](super::global::mean).
 ///
 /// # Errors
-/// Sizes that do not fit, or features that are not scalars.
+/// Buffers of the wrong length, or features that are not scalars.
 pub fn mean<T: Real>(
     mesh_offsets: &[u32],
     features: &FeatureType,
@@ -28,7 +28,7 @@ pub fn mean<T: Real>(
 /// [`global::max`](super::global::max).
 ///
 /// # Errors
-/// Sizes that do not fit, or features that are not scalars.
+/// Buffers of the wrong length, or features that are not scalars.
 pub fn max<T: Real>(
     mesh_offsets: &[u32],
     features: &FeatureType,
@@ -53,9 +53,9 @@ pub fn max<T: Real>(
 /// [`transport::pool`](super::transport::pool).
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn pool<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     x: &[T],
     y: &mut [T],
@@ -80,9 +80,9 @@ pub fn pool<T: Real>(
 /// [`transport::unpool`](super::transport::unpool).
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn unpool<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     x: &[T],
     y: &mut [T],
@@ -100,7 +100,7 @@ pub fn unpool<T: Real>(
     Ok(())
 }
 
-fn angle<T: Real>(clusters: &ClusterArrays<T>, vertex: usize) -> f64 {
+fn angle<T: Real>(clusters: ClusterView<'_, T>, vertex: usize) -> f64 {
     let [cosine, sine] = clusters.phases()[vertex];
     sine.as_f64().atan2(cosine.as_f64())
 }

@@ -1,7 +1,7 @@
 use super::transport::{ClusterArrays, ClusterParts, pool, pool_backward, unpool, unpool_backward};
 use super::{global, reference};
 use crate::testing::{check_close, check_threads, dot, random, turned};
-use crate::{FeatureType, Real};
+use crate::{FeatureType, KernelError, Real};
 
 /// Meshes of 0, 1 and many vertices.
 const MESHES: [u32; 6] = [0, 0, 1, 8, 5000, 5000];
@@ -61,17 +61,14 @@ fn the_gradient_of_a_maximum_goes_to_the_lowest_vertex_that_gave_it() {
     assert_eq!(dx, [0.0, 0.0, 1.0, 0.0, 0.0, 2.0, 5.0, 6.0]);
     vertices[0] = 3;
     let error = global::max_backward(&offsets, &features, &vertices, &dy, &mut dx).unwrap_err();
-    assert!(
-        error.to_string().contains("3 is not a vertex of mesh 0"),
-        "{error}"
-    );
+    assert!(matches!(error, KernelError::Setting { .. }), "{error}");
 }
 
 #[test]
 fn only_scalars_are_pooled_over_meshes_and_offsets_are_checked() {
     let vectors: FeatureType = "1x1".parse().unwrap();
     let error = global::mean(&[0, 1], &vectors, &[1.0, 2.0], &mut [0.0; 2]).unwrap_err();
-    assert!(error.to_string().contains("only scalars"), "{error}");
+    assert!(matches!(error, KernelError::Setting { .. }), "{error}");
     let scalars = FeatureType::scalars(1);
     for offsets in [&[][..], &[1, 2], &[0, 2, 1]] {
         assert!(global::mean(offsets, &scalars, &[1.0], &mut [0.0; 2]).is_err());
@@ -113,12 +110,12 @@ fn compare_transport<T: Real>(tolerance: f64) {
         let x: Vec<T> = random(fine * features.dimension(), 4);
         let xc: Vec<T> = random(coarse * features.dimension(), 5);
         let (mut found, mut expected) = (vec![T::nan(); xc.len()], vec![T::nan(); xc.len()]);
-        pool(&clusters, &features, &x, &mut found).unwrap();
-        reference::pool(&clusters, &features, &x, &mut expected).unwrap();
+        pool(clusters.view(), &features, &x, &mut found).unwrap();
+        reference::pool(clusters.view(), &features, &x, &mut expected).unwrap();
         check_close(&found, &expected, tolerance, text);
         let (mut found, mut expected) = (vec![T::nan(); x.len()], vec![T::nan(); x.len()]);
-        unpool(&clusters, &features, &xc, &mut found).unwrap();
-        reference::unpool(&clusters, &features, &xc, &mut expected).unwrap();
+        unpool(clusters.view(), &features, &xc, &mut found).unwrap();
+        reference::unpool(clusters.view(), &features, &xc, &mut expected).unwrap();
         check_close(&found, &expected, tolerance, text);
     }
 }
@@ -143,12 +140,12 @@ fn backward_passes_are_adjoint() {
             random(coarse * features.dimension(), 9),
         );
         let (mut fine, mut coarse) = (vec![f64::NAN; x.len()], vec![f64::NAN; xc.len()]);
-        pool(&clusters, &features, &x, &mut coarse).unwrap();
-        pool_backward(&clusters, &features, &dyc, &mut fine).unwrap();
+        pool(clusters.view(), &features, &x, &mut coarse).unwrap();
+        pool_backward(clusters.view(), &features, &dyc, &mut fine).unwrap();
         let (here, there) = (dot(&coarse, &dyc), dot(&x, &fine));
         assert!((here - there).abs() <= 1e-12 * (1.0 + here.abs()), "{text}");
-        unpool(&clusters, &features, &xc, &mut fine).unwrap();
-        unpool_backward(&clusters, &features, &dyf, &mut coarse).unwrap();
+        unpool(clusters.view(), &features, &xc, &mut fine).unwrap();
+        unpool_backward(clusters.view(), &features, &dyf, &mut coarse).unwrap();
         let (here, there) = (dot(&fine, &dyf), dot(&xc, &coarse));
         assert!((here - there).abs() <= 1e-12 * (1.0 + here.abs()), "{text}");
     }
@@ -183,9 +180,9 @@ fn transport_pooling_is_gauge_equivariant() {
         vec![0.0; coarse * features.dimension()],
         vec![0.0; coarse * features.dimension()],
     );
-    pool(&arrays(&transport), &features, &x, &mut here).unwrap();
+    pool(arrays(&transport).view(), &features, &x, &mut here).unwrap();
     let seen = turned(&features, &x, &fine_angles);
-    pool(&arrays(&moved), &features, &seen, &mut there).unwrap();
+    pool(arrays(&moved).view(), &features, &seen, &mut there).unwrap();
     check_close(
         &there,
         &turned(&features, &here, &coarse_angles),
@@ -193,8 +190,8 @@ fn transport_pooling_is_gauge_equivariant() {
         "pool",
     );
     let (mut up, mut up_moved) = (vec![0.0; x.len()], vec![0.0; x.len()]);
-    unpool(&arrays(&transport), &features, &here, &mut up).unwrap();
-    unpool(&arrays(&moved), &features, &there, &mut up_moved).unwrap();
+    unpool(arrays(&transport).view(), &features, &here, &mut up).unwrap();
+    unpool(arrays(&moved).view(), &features, &there, &mut up_moved).unwrap();
     check_close(
         &up_moved,
         &turned(&features, &up, &fine_angles),
@@ -218,58 +215,43 @@ fn a_batch_is_the_clusters_of_each_graph_side_by_side() {
         transport: &[2.0],
     };
     let union = ClusterArrays::<f64>::union(&[one, two]).unwrap();
-    assert_eq!(union.offsets(), [0, 2, 3, 4]);
-    assert_eq!(union.members(), [0, 2, 1, 3]);
-    assert_eq!(union.cluster_of(), [0, 1, 0, 2]);
-    assert_eq!(union.phases()[3], [2f64.cos(), 2f64.sin()]);
+    assert_eq!(union.view().offsets(), [0, 2, 3, 4]);
+    assert_eq!(union.view().members(), [0, 2, 1, 3]);
+    assert_eq!(union.view().cluster_of(), [0, 1, 0, 2]);
+    assert_eq!(union.view().phases()[3], [2f64.cos(), 2f64.sin()]);
 
-    let problem = |parts: ClusterParts<'_>| {
-        ClusterArrays::<f64>::union(&[two, parts])
-            .unwrap_err()
-            .to_string()
-    };
-    assert!(
-        problem(ClusterParts {
+    for wrong in [
+        ClusterParts {
             transport: &[0.0],
             ..one
-        })
-        .contains("graph 1: 1 transports")
-    );
-    assert!(
-        problem(ClusterParts {
+        },
+        ClusterParts {
             offsets: &[],
             ..one
-        })
-        .contains("no offsets")
-    );
-    assert!(
-        problem(ClusterParts {
+        },
+        ClusterParts {
             offsets: &[0, 4, 3],
             ..one
-        })
-        .contains("do not rise")
-    );
-    assert!(
-        problem(ClusterParts {
+        },
+        ClusterParts {
             members: &[0, 9, 1],
             ..one
-        })
-        .contains("vertex 9, which is not")
-    );
-    assert!(
-        problem(ClusterParts {
+        },
+        ClusterParts {
             members: &[0, 0, 1],
             ..one
-        })
-        .contains("vertex 0 twice")
-    );
-    assert!(
-        problem(ClusterParts {
+        },
+        ClusterParts {
             transport: &[0.0, f64::NAN, 0.0],
             ..one
-        })
-        .contains("vertex 1 is not finite")
-    );
+        },
+    ] {
+        let result = ClusterArrays::<f64>::union(&[two, wrong]);
+        assert!(
+            matches!(result, Err(KernelError::Graph { .. })),
+            "{wrong:?}"
+        );
+    }
 }
 
 #[test]
@@ -280,7 +262,7 @@ fn threads_do_not_change_a_bit() {
     let scalars = random::<f32>(5000 * 3, 15);
     check_threads(|| {
         let (mut pooled, mut mean) = (vec![0.0; 400 * 10], vec![0.0; 15]);
-        pool(&clusters, &features, &x, &mut pooled).unwrap();
+        pool(clusters.view(), &features, &x, &mut pooled).unwrap();
         global::mean(&MESHES, &FeatureType::scalars(3), &scalars, &mut mean).unwrap();
         (pooled, mean)
     });

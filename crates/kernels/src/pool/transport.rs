@@ -8,36 +8,40 @@
 //! unpool:  y_f = rho(-g_f) x_c                         dx_c = sum_{f in c} rho(g_f) dy_f
 //! ```
 //!
-//! so each is the adjoint of the other up to the size of the cluster, and all four are a gather: over the
-//! members of a cluster, or from the cluster of a vertex. A cluster without members pools to 0.
+//! Each is the adjoint of the other up to the size of the cluster. All four are a gather: over the members
+//! of a cluster, or from the cluster of a vertex. An empty cluster pools to 0.
 //!
 //! Only `(cos, sin)` of `g_f` is stored; higher orders follow from the angle-addition recurrence. Nothing
 //! is saved for the backward pass.
 
 use crate::error::check_length;
+use crate::graph::check_offsets;
 use crate::parallel::piece_length;
+use crate::rotated_sum::{Term, add_rotated};
 use crate::{FeatureType, KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;
 
-/// Fewest vertices worth a task of their own.
+/// Smallest number of vertices of a task.
 const LEAST_VERTICES: usize = 64;
 const OPERATOR: &str = "transport pooling";
 
-/// The parts that [`ClusterArrays`] are made of: the clusters of one graph.
+/// The clusters of one graph that [`ClusterArrays`] are made from.
 #[derive(Debug, Clone, Copy)]
 pub struct ClusterParts<'a> {
-    /// Start of each cluster in `members`, and the number of fine vertices at the end.
+    /// Start of each cluster in `members`, then the number of fine vertices.
     pub offsets: &'a [u32],
-    /// Fine vertices, cluster after cluster.
+    /// Fine vertices, cluster by cluster.
     pub members: &'a [u32],
     /// Cluster of each fine vertex.
     pub cluster_of: &'a [u32],
-    /// Transport from each fine vertex to the coarse vertex of its cluster.
+    /// Transport from each fine vertex to the coarse vertex of its cluster, in radians.
     pub transport: &'a [f64],
 }
 
-/// Clusters of one graph, or of a batch of graphs as a disjoint union, as the operators read them.
+/// Clusters of one graph, or of a batch of graphs as a disjoint union.
+///
+/// Operators read them through a [`ClusterView`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterArrays<T> {
     offsets: Vec<u32>,
@@ -46,15 +50,57 @@ pub struct ClusterArrays<T> {
     phases: Vec<[T; 2]>,
 }
 
+/// The slices that a [`ClusterView`] is made from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClusterSlices<'a, T> {
+    /// Start of each cluster in `members`, then the number of fine vertices.
+    pub offsets: &'a [u32],
+    /// Fine vertices, cluster by cluster.
+    pub members: &'a [u32],
+    /// Cluster of each fine vertex.
+    pub cluster_of: &'a [u32],
+    /// `(cos, sin)` of the transport from each fine vertex to the coarse vertex of its cluster.
+    pub phases: &'a [[T; 2]],
+}
+
+/// Clusters in borrowed memory, as the operators on the CPU take them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClusterView<'a, T> {
+    slices: ClusterSlices<'a, T>,
+}
+
 impl<T: Real> ClusterArrays<T> {
-    /// Joins the clusters of several graphs, the vertices of each after those of the one before.
+    /// The disjoint union of clusters: the vertices of each graph follow those of the previous one.
     ///
     /// # Errors
-    /// Arrays that do not fit together, or a union that 32-bit indices cannot address.
+    /// [`KernelError::Graph`] for arrays that do not fit together, or a union too large for 32-bit indices.
     pub fn union(graphs: &[ClusterParts<'_>]) -> Result<Self, KernelError> {
-        let vertices: usize = graphs.iter().map(|graph| graph.members.len()).sum();
-        let clusters: usize = graphs.iter().map(|graph| graph.offsets.len()).sum();
-        if vertices.max(clusters) >= u32::MAX as usize {
+        let mut converted = Vec::with_capacity(graphs.len());
+        for (index, graph) in graphs.iter().enumerate() {
+            graph.check().map_err(|problem| KernelError::Graph {
+                problem: format!("clusters of graph {index}: {problem}"),
+            })?;
+            let phase = |&g: &f64| [T::of(g.cos()), T::of(g.sin())];
+            converted.push(Self {
+                offsets: graph.offsets.to_vec(),
+                members: graph.members.to_vec(),
+                cluster_of: graph.cluster_of.to_vec(),
+                phases: graph.transport.iter().map(phase).collect(),
+            });
+        }
+        match converted.len() {
+            1 => Ok(converted.remove(0)),
+            _ => Self::join(&converted.iter().map(Self::view).collect::<Vec<_>>()),
+        }
+    }
+
+    /// The union of clusters that have been converted already: copies and additions only.
+    ///
+    /// # Errors
+    /// [`KernelError::Graph`] for a union too large for 32-bit indices.
+    pub fn join(clusters: &[ClusterView<'_, T>]) -> Result<Self, KernelError> {
+        let vertices: usize = clusters.iter().map(ClusterView::fine_count).sum();
+        if vertices >= u32::MAX as usize {
             return Err(KernelError::Graph {
                 problem: format!("{vertices} clustered vertices are too many for 32-bit indices"),
             });
@@ -65,59 +111,96 @@ impl<T: Real> ClusterArrays<T> {
             cluster_of: Vec::with_capacity(vertices),
             phases: Vec::with_capacity(vertices),
         };
-        for (index, graph) in graphs.iter().enumerate() {
-            graph.check().map_err(|problem| KernelError::Graph {
-                problem: format!("clusters of graph {index}: {problem}"),
-            })?;
+        for part in clusters {
             let (vertex, cluster) = (union.fine_count() as u32, union.coarse_count() as u32);
-            union
-                .offsets
-                .extend(graph.offsets[1..].iter().map(|o| o + vertex));
-            union
-                .members
-                .extend(graph.members.iter().map(|f| f + vertex));
-            union
-                .cluster_of
-                .extend(graph.cluster_of.iter().map(|c| c + cluster));
-            let phase = |&g: &f64| [T::of(g.cos()), T::of(g.sin())];
-            union.phases.extend(graph.transport.iter().map(phase));
+            let shifted = |values: &[u32], to: &mut Vec<u32>, by: u32| {
+                to.extend(values.iter().map(|value| value + by));
+            };
+            shifted(&part.offsets()[1..], &mut union.offsets, vertex);
+            shifted(part.members(), &mut union.members, vertex);
+            shifted(part.cluster_of(), &mut union.cluster_of, cluster);
+            union.phases.extend_from_slice(part.phases());
         }
         Ok(union)
     }
 
+    /// The arrays as operators take them.
+    pub fn view(&self) -> ClusterView<'_, T> {
+        ClusterView {
+            slices: ClusterSlices {
+                offsets: &self.offsets,
+                members: &self.members,
+                cluster_of: &self.cluster_of,
+                phases: &self.phases,
+            },
+        }
+    }
+
     /// Number of fine vertices.
     pub fn fine_count(&self) -> usize {
-        self.members.len()
+        self.view().fine_count()
     }
 
     /// Number of clusters, which are the coarse vertices.
     pub fn coarse_count(&self) -> usize {
-        self.offsets.len() - 1
+        self.view().coarse_count()
+    }
+}
+
+impl<'a, T> ClusterView<'a, T> {
+    /// Clusters in memory of the caller. All indices are checked, in time linear in the number of vertices.
+    ///
+    /// # Errors
+    /// [`KernelError::Graph`] for slices that do not fit together.
+    pub fn new(slices: ClusterSlices<'a, T>) -> Result<Self, KernelError> {
+        let ClusterSlices {
+            offsets,
+            members,
+            cluster_of,
+            phases,
+        } = slices;
+        check_clusters(offsets, members, cluster_of, phases.len()).map_err(|problem| {
+            KernelError::Graph {
+                problem: format!("clusters: {problem}"),
+            }
+        })?;
+        Ok(Self { slices })
     }
 
-    /// Start of each cluster in [`members`](Self::members), and the number of fine vertices at the end.
-    pub fn offsets(&self) -> &[u32] {
-        &self.offsets
+    /// Number of fine vertices.
+    pub fn fine_count(&self) -> usize {
+        self.slices.members.len()
     }
 
-    /// Fine vertices, cluster after cluster.
-    pub fn members(&self) -> &[u32] {
-        &self.members
+    /// Number of clusters, which are the coarse vertices.
+    pub fn coarse_count(&self) -> usize {
+        self.slices.offsets.len() - 1
+    }
+
+    /// Start of each cluster in [`members`](Self::members), then the number of fine vertices.
+    pub fn offsets(&self) -> &'a [u32] {
+        self.slices.offsets
+    }
+
+    /// Fine vertices, cluster by cluster.
+    pub fn members(&self) -> &'a [u32] {
+        self.slices.members
     }
 
     /// Cluster of each fine vertex.
-    pub fn cluster_of(&self) -> &[u32] {
-        &self.cluster_of
+    pub fn cluster_of(&self) -> &'a [u32] {
+        self.slices.cluster_of
     }
 
     /// `(cos, sin)` of the transport from each fine vertex to its cluster.
-    pub fn phases(&self) -> &[[T; 2]] {
-        &self.phases
+    pub fn phases(&self) -> &'a [[T; 2]] {
+        self.slices.phases
     }
 
     /// The fine vertices of one cluster.
-    pub(super) fn cluster(&self, cluster: usize) -> &[u32] {
-        &self.members[self.offsets[cluster] as usize..self.offsets[cluster + 1] as usize]
+    pub(super) fn cluster(&self, cluster: usize) -> &'a [u32] {
+        let offsets = self.slices.offsets;
+        &self.slices.members[offsets[cluster] as usize..offsets[cluster + 1] as usize]
     }
 
     pub(super) fn check(
@@ -139,40 +222,47 @@ impl<T: Real> ClusterArrays<T> {
 
 impl ClusterParts<'_> {
     fn check(&self) -> Result<(), String> {
-        let vertices = self.members.len();
-        for (what, length) in [
-            ("cluster indices", self.cluster_of.len()),
-            ("transports", self.transport.len()),
-        ] {
-            if length != vertices {
-                return Err(format!("{length} {what} for {vertices} vertices"));
-            }
-        }
-        let Some((&first, &last)) = self.offsets.first().zip(self.offsets.last()) else {
-            return Err("there are no offsets".into());
-        };
-        if first != 0 || last as usize != vertices || !self.offsets.is_sorted() {
-            return Err(format!("offsets do not rise from 0 to {vertices}"));
-        }
-        let mut met = vec![false; vertices];
-        for (cluster, bounds) in self.offsets.windows(2).enumerate() {
-            for &member in &self.members[bounds[0] as usize..bounds[1] as usize] {
-                let place = member as usize;
-                if self.cluster_of.get(place).map(|&c| c as usize) != Some(cluster) {
-                    return Err(format!(
-                        "cluster {cluster} lists vertex {member}, which is not in it"
-                    ));
-                }
-                if std::mem::replace(&mut met[place], true) {
-                    return Err(format!("cluster {cluster} lists vertex {member} twice"));
-                }
-            }
-        }
+        let transports = self.transport.len();
+        check_clusters(self.offsets, self.members, self.cluster_of, transports)?;
         match self.transport.iter().position(|g| !g.is_finite()) {
             Some(vertex) => Err(format!("the transport from vertex {vertex} is not finite")),
             None => Ok(()),
         }
     }
+}
+
+/// Checks that every fine vertex is a member of its cluster, and of no other.
+fn check_clusters(
+    offsets: &[u32],
+    members: &[u32],
+    cluster_of: &[u32],
+    transports: usize,
+) -> Result<(), String> {
+    let vertices = members.len();
+    for (what, length) in [
+        ("cluster indices", cluster_of.len()),
+        ("transports", transports),
+    ] {
+        if length != vertices {
+            return Err(format!("{length} {what} for {vertices} vertices"));
+        }
+    }
+    check_offsets("offsets", offsets, vertices)?;
+    let mut met = vec![false; vertices];
+    for (cluster, bounds) in offsets.windows(2).enumerate() {
+        for &member in &members[bounds[0] as usize..bounds[1] as usize] {
+            let place = member as usize;
+            if cluster_of.get(place).map(|&c| c as usize) != Some(cluster) {
+                return Err(format!(
+                    "cluster {cluster} lists vertex {member}, which is not in it"
+                ));
+            }
+            if std::mem::replace(&mut met[place], true) {
+                return Err(format!("cluster {cluster} lists vertex {member} twice"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Mean over each cluster of the features transported to its coarse vertex: `x` `[fine, dimension]` to
@@ -189,15 +279,15 @@ impl ClusterParts<'_> {
 ///     transport: &[0.0, std::f64::consts::PI],
 /// }])?;
 /// let mut y = [0.0f64; 2];
-/// pool(&clusters, &"1x1".parse()?, &[1.0, 2.0, -1.0, -2.0], &mut y)?;
+/// pool(clusters.view(), &"1x1".parse()?, &[1.0, 2.0, -1.0, -2.0], &mut y)?;
 /// assert!((y[0] - 1.0).abs() < 1e-15 && (y[1] - 2.0).abs() < 1e-15);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn pool<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     x: &[T],
     y: &mut [T],
@@ -210,9 +300,9 @@ pub fn pool<T: Real>(
 /// `dx` `[fine, dimension]` from `dy` `[coarse, dimension]` of [`pool`].
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn pool_backward<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     dy: &[T],
     dx: &mut [T],
@@ -226,9 +316,9 @@ pub fn pool_backward<T: Real>(
 /// `[fine, dimension]`.
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn unpool<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     x: &[T],
     y: &mut [T],
@@ -241,9 +331,9 @@ pub fn unpool<T: Real>(
 /// `dx` `[coarse, dimension]` from `dy` `[fine, dimension]` of [`unpool`].
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn unpool_backward<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     dy: &[T],
     dx: &mut [T],
@@ -272,7 +362,7 @@ impl Weight {
 
 /// `y_c = w sum_{f in c} rho(g_f) x_f`.
 fn gather<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     weight: Weight,
     x: &[T],
@@ -294,7 +384,12 @@ fn gather<T: Real>(
                     for &member in members {
                         let member = member as usize;
                         let x = &x[member * dimension..(member + 1) * dimension];
-                        add_turned(features, clusters.phases[member], x, y);
+                        add_rotated(
+                            features,
+                            &Term::new(member, clusters.phases()[member]),
+                            x,
+                            y,
+                        );
                     }
                     let weight = weight.of::<T>(members);
                     y.iter_mut().for_each(|y| *y *= weight);
@@ -306,7 +401,7 @@ fn gather<T: Real>(
 
 /// `y_f = w rho(-g_f) x_c`.
 fn spread<T: Real>(
-    clusters: &ClusterArrays<T>,
+    clusters: ClusterView<'_, T>,
     features: &FeatureType,
     weight: Weight,
     x: &[T],
@@ -324,43 +419,15 @@ fn spread<T: Real>(
             || {
                 for (place, y) in rows.chunks_exact_mut(dimension).enumerate() {
                     let vertex = index * piece + place;
-                    let cluster = clusters.cluster_of[vertex] as usize;
+                    let cluster = clusters.cluster_of()[vertex] as usize;
                     let x = &x[cluster * dimension..(cluster + 1) * dimension];
-                    let [cosine, sine] = clusters.phases[vertex];
+                    let [cosine, sine] = clusters.phases()[vertex];
                     y.fill(T::zero());
-                    add_turned(features, [cosine, -sine], x, y);
+                    add_rotated(features, &Term::new(cluster, [cosine, -sine]), x, y);
                     let weight = weight.of::<T>(clusters.cluster(cluster));
                     y.iter_mut().for_each(|y| *y *= weight);
                 }
             },
         );
     });
-}
-
-/// `y += rho(g) x`, for `(cos, sin)` of `g`.
-#[inline(always)]
-fn add_turned<T: Real>(features: &FeatureType, [cosine, sine]: [T; 2], x: &[T], y: &mut [T]) {
-    let (mut c, mut s) = (T::one(), T::zero());
-    let (mut x, mut y) = (x, y);
-    for (order, &channels) in features.multiplicities().iter().enumerate() {
-        if order == 0 {
-            let (y0, rest) = y.split_at_mut(channels);
-            let (x0, x_rest) = x.split_at(channels);
-            for (y, &x) in y0.iter_mut().zip(x0) {
-                *y += x;
-            }
-            (x, y) = (x_rest, rest);
-            continue;
-        }
-        (c, s) = (c * cosine - s * sine, s * cosine + c * sine);
-        let (ya, rest) = y.split_at_mut(channels);
-        let (yb, rest) = rest.split_at_mut(channels);
-        let (xa, x_rest) = x.split_at(channels);
-        let (xb, x_rest) = x_rest.split_at(channels);
-        for (((ya, yb), &a), &b) in ya.iter_mut().zip(yb).zip(xa).zip(xb) {
-            *ya += c * a - s * b;
-            *yb += s * a + c * b;
-        }
-        (x, y) = (x_rest, rest);
-    }
 }

@@ -14,22 +14,22 @@ pub(crate) const SOURCE: KernelSource =
 const LEAST_ITEMS: usize = 4096;
 const MOST_PARTS: usize = 512;
 
-/// [`Regression`] on a device, for a number of vertices.
+/// A [`Regression`] loss in device memory, for a number of vertices.
 #[derive(Debug)]
 pub struct DeviceRegression {
     features: FeatureType,
     penalty: Penalty,
     mask: Option<DeviceBuffer<u8>>,
     vertices: usize,
-    /// What the sum of penalties is multiplied with to give the loss.
+    /// Factor from the sum of penalties to the loss.
     normaliser: DeviceBuffer<f64>,
 }
 
 impl DeviceRegression {
-    /// Sends a loss to a device.
+    /// Copies a loss to a device.
     ///
     /// # Errors
-    /// A mask of another length than `vertices`, or too little memory.
+    /// A mask of another length than `vertices`, or out of memory.
     pub fn new(
         device: &CudaDevice,
         regression: &Regression<'_>,
@@ -55,7 +55,7 @@ impl DeviceRegression {
     /// A copy.
     ///
     /// # Errors
-    /// Too little memory.
+    /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
         let mask = match &self.mask {
             Some(mask) => Some(mask.duplicate(device)?),
@@ -80,7 +80,7 @@ impl DeviceRegression {
         if form(self) != form(with) {
             return Err(CudaError::Kernel(KernelError::Setting {
                 operator: OPERATOR,
-                problem: "only a loss of the same form can be put in the place of another".into(),
+                problem: "a loss can only be overwritten by one of the same form".into(),
             }));
         }
         self.normaliser.overwrite(device, &with.normaliser)?;
@@ -109,10 +109,10 @@ impl DeviceRegression {
     }
 }
 
-/// The loss, one number that stays on the device.
+/// The loss, one value in device memory.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     regression: &DeviceRegression,
@@ -163,7 +163,7 @@ pub fn forward(
 /// Gradient of the prediction for the gradient `dloss` of the loss.
 ///
 /// # Errors
-/// Sizes that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     regression: &DeviceRegression,

@@ -8,7 +8,7 @@ use pulp::Arch;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Fewest vertices worth a task of their own.
+/// Smallest number of vertices of a task.
 const LEAST_VERTICES: usize = 256;
 
 /// The loss; see the [module](super).
@@ -23,7 +23,7 @@ const LEAST_VERTICES: usize = 256;
 /// ```
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     regression: &Regression<'_>,
     prediction: &[T],
@@ -52,7 +52,7 @@ pub fn forward<T: Real>(
 /// Gradient of the prediction for the gradient `dloss` of the loss.
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn backward<T: Real>(
     regression: &Regression<'_>,
     prediction: &[T],
@@ -152,7 +152,7 @@ fn gradient_of_vertex<T: Real>(
         }
         return;
     }
-    // A length that is not above 0 is 0, or NaN: both are passed on.
+    // A length that is not above 0 is 0 or NaN; both are passed on.
     let unit = |part: T, length: T| {
         if length > T::zero() {
             scale * part / length

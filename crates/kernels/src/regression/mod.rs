@@ -7,13 +7,14 @@
 //! L1:           loss = 1/n sum_v ( sum_c |d_vc| over scalars + sum_c |(a_vc, b_vc)| over irreps )
 //! ```
 //!
-//! where `n` is the number of counted vertices and `(a, b)` the two components of one irrep of order
-//! above 0: the mean over vertices of a sum over channels, not divided by the number of channels. A
-//! change of frames turns `d_v` by an orthogonal matrix that acts within irreps, so both losses are
-//! gauge invariant; a plain sum of `|a| + |b|` would not be. Tangent-vector targets are of type `1x1`.
+//! where `n` is the number of counted vertices and `(a, b)` the two components of one irrep of order above
+//! 0: the mean over vertices of a sum over channels, not divided by the number of channels. A change of
+//! gauge multiplies `d_v` by an orthogonal matrix that acts within irreps, so both losses are gauge
+//! invariant; a sum of `|a| + |b|` would not be. Tangent vectors have type `1x1`.
 //!
-//! At `d = 0` the L1 loss has no gradient; 0 is taken. If no vertex is counted, loss and gradient are 0.
-//! Nothing is saved: `backward` reads prediction and target again. Sums over vertices are taken in f64.
+//! At `d = 0`, where the L1 loss has no gradient, the gradient is 0. If no vertex is counted, loss and
+//! gradient are 0. Nothing is saved: `backward` reads prediction and target again. Sums over vertices are
+//! taken in f64.
 
 pub mod cuda;
 mod fast;
@@ -26,7 +27,7 @@ use crate::{FeatureType, KernelError};
 
 pub use fast::{backward, forward};
 
-/// How a difference counts.
+/// Penalty of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Penalty {
     /// Squared length.
@@ -40,7 +41,7 @@ pub enum Penalty {
 pub struct Regression<'a> {
     /// Type of prediction and target.
     pub features: &'a FeatureType,
-    /// How a difference counts.
+    /// Penalty of a difference.
     pub penalty: Penalty,
     /// Which vertices are counted; `None` for all.
     pub mask: Option<&'a [bool]>,
@@ -49,7 +50,7 @@ pub struct Regression<'a> {
 const OPERATOR: &str = "regression loss";
 
 impl Regression<'_> {
-    /// Checks sizes, and gives the number of vertices.
+    /// Checks sizes and returns the number of vertices.
     fn check<T>(&self, prediction: &[T], target: &[T]) -> Result<usize, KernelError> {
         let dimension = self.features.dimension();
         let vertices = match (self.mask, dimension) {

@@ -1,4 +1,4 @@
-//! The definition, in f64, one irrep after the other.
+//! The definition in f64, irrep by irrep.
 
 use super::{OPERATOR, Penalty, Regression};
 use crate::error::check_length;
@@ -7,7 +7,7 @@ use crate::{KernelError, Real, irrep_dimension};
 /// The loss; see the [module](super).
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     regression: &Regression<'_>,
     prediction: &[T],
@@ -28,7 +28,7 @@ pub fn forward<T: Real>(
 /// Gradient of the prediction for the gradient `dloss` of the loss.
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Buffers of the wrong length.
 pub fn backward<T: Real>(
     regression: &Regression<'_>,
     prediction: &[T],
@@ -54,7 +54,7 @@ pub fn backward<T: Real>(
     Ok(())
 }
 
-/// Visits the places of the components of each irrep of the counted vertices.
+/// Visits the indices of the components of each irrep of the counted vertices.
 fn for_each_irrep(regression: &Regression<'_>, vertices: usize, mut visit: impl FnMut(&[usize])) {
     for vertex in (0..vertices).filter(|&vertex| regression.counts(vertex)) {
         for (order, multiplicity) in regression.features.orders() {

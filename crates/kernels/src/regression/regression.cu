@@ -1,4 +1,4 @@
-// Regression losses, one thread for each irrep of each vertex; see the page of `regression`.
+// Regression losses, one thread for each irrep of each vertex; see the documentation of `regression`.
 
 __device__ inline bool counts(const unsigned char *mask, u64 vertex) { return !mask || mask[vertex]; }
 

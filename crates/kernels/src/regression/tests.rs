@@ -1,6 +1,6 @@
 use super::*;
 use crate::Real;
-use crate::testing::{check_close, check_gradient, check_threads, random, turned};
+use crate::testing::{check_close, check_gradient, check_threads, random, turned, wrong_length};
 
 const PENALTIES: [Penalty; 2] = [Penalty::MeanSquare, Penalty::L1];
 
@@ -132,15 +132,17 @@ fn wrong_sizes_are_named() {
         penalty: Penalty::L1,
         mask: None,
     };
-    let message =
-        |loss: &Regression<'_>, x: &[f32], t: &[f32]| forward(loss, x, t).unwrap_err().to_string();
-    assert!(message(&loss, &[0.0; 3], &[0.0; 3]).contains("`prediction` has 3 numbers"));
-    assert!(message(&loss, &[0.0; 4], &[0.0; 2]).contains("`target` has 2 numbers, but needs 4"));
+    let wrong = |loss: &Regression<'_>, x: &[f32], t: &[f32]| {
+        wrong_length(forward(loss, x, t).unwrap_err())
+    };
+    let (buffer, found, _) = wrong(&loss, &[0.0; 3], &[0.0; 3]);
+    assert_eq!((buffer, found), ("prediction", 3));
+    assert_eq!(wrong(&loss, &[0.0; 4], &[0.0; 2]), ("target", 2, 4));
     let masked = Regression {
         mask: Some(&[true; 3]),
         ..loss
     };
-    assert!(message(&masked, &[0.0; 4], &[0.0; 4]).contains("needs 6"));
+    assert_eq!(wrong(&masked, &[0.0; 4], &[0.0; 4]).2, 6);
 }
 
 #[test]

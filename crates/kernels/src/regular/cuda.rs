@@ -1,27 +1,28 @@
-//! The regular nonlinearity on a GPU: samples in registers, with the batch normalisation before it applied
-//! while loading. Its backward pass makes the gradient of the normalised map twice, once for the sums over
-//! vertices and once for the result, and never stores it.
+//! The regular nonlinearity on a GPU: samples stay in registers, and the batch normalisation before it is
+//! applied while loading. The backward pass computes the gradient of the normalised features twice, once
+//! for the sums over vertices and once for the result, and never stores it.
 
 use super::{Regular, harmonic};
 use crate::KernelError;
 use crate::activation::cuda::{defines as activation_defines, literals};
-use crate::batch_norm::cuda::{Affine, NormGradients, Normalisation, Through};
+use crate::batch_norm::NormGradients;
+use crate::batch_norm::cuda::{Affine, DeviceNormalisation, Through};
 use crate::cuda::reduce::{Pieces, column_threads};
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
-    Variant, args, check_length, to_u32, variant,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    check_length, to_u32,
 };
 use crate::{Activation, FeatureType};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("regular", include_str!("regular.cu"));
 
-/// Most harmonics that are written down in the source; more are computed by the kernel.
+/// Largest number of harmonics that are constants of the source; more are computed by the kernel.
 const MOST_LITERALS: usize = 4096;
-/// Vertices that one thread works on.
+/// Vertices of one thread.
 const VERTICES_OF_THREAD: usize = 4;
 
-/// A regular nonlinearity made ready for a device. Samples are always made by matrices.
-#[derive(Debug)]
+/// A regular nonlinearity prepared for a device.
+#[derive(Debug, Clone)]
 pub struct DevicePlan {
     config: Regular,
     channels: usize,
@@ -31,8 +32,10 @@ pub struct DevicePlan {
 }
 
 impl DevicePlan {
+    /// Prepares a nonlinearity.
+    ///
     /// # Errors
-    /// Settings that are not allowed; the message says what is.
+    /// Invalid settings, with the allowed range.
     pub fn new(config: &Regular) -> Result<Self, KernelError> {
         let channels = config.check()?;
         let inputs = 2 * config.input.highest_order() + 1;
@@ -145,7 +148,7 @@ impl DevicePlan {
     fn check_normalisation(
         &self,
         operator: &'static str,
-        normalisation: &Normalisation<'_>,
+        normalisation: &DeviceNormalisation<'_>,
     ) -> Result<(), CudaError> {
         normalisation.check(operator)?;
         if normalisation.config.kind != self.config.input {
@@ -161,7 +164,7 @@ impl DevicePlan {
     }
 }
 
-pub(crate) fn variants() -> Vec<Variant> {
+pub(crate) fn variants() -> Vec<Vec<Define>> {
     [
         (FeatureType::uniform(16, 2), 2, 5, Activation::Relu),
         (FeatureType::uniform(3, 3), 1, 101, Activation::Elu),
@@ -179,7 +182,7 @@ pub(crate) fn variants() -> Vec<Variant> {
             output_band_limit,
             ..Regular::new(input, samples, activation)
         };
-        Some(variant(&DevicePlan::new(&config).ok()?.defines))
+        Some(DevicePlan::new(&config).ok()?.defines)
     })
     .collect()
 }
@@ -187,7 +190,7 @@ pub(crate) fn variants() -> Vec<Variant> {
 /// `y` = the nonlinearity of `x`.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     plan: &DevicePlan,
@@ -202,7 +205,7 @@ pub fn forward(
 /// `dx` from the same `x` and the gradient `dy` of the output.
 ///
 /// # Errors
-/// Lengths that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     plan: &DevicePlan,
@@ -219,17 +222,17 @@ pub fn backward(
 /// `y` = the nonlinearity of the normalised `x`, which is not stored.
 ///
 /// # Errors
-/// Lengths or types that do not fit, or a failed call.
+/// Buffers of the wrong length, types that differ, or a failed call.
 pub fn forward_normalised(
     device: &CudaDevice,
     plan: &DevicePlan,
-    normalisation: &Normalisation<'_>,
+    normalisation: DeviceNormalisation<'_>,
     vertices: usize,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     let operator = "normalised regular forward";
-    plan.check_normalisation(operator, normalisation)?;
+    plan.check_normalisation(operator, &normalisation)?;
     plan.check_lengths(operator, vertices, &[("x", x)], ("y", y.view()))?;
     let affine = normalisation.affine(device)?;
     plan.run_forward(device, Some(&affine), vertices, x, &y)
@@ -238,21 +241,21 @@ pub fn forward_normalised(
 /// `dx` through nonlinearity and normalisation; adds to the gradients of gamma and beta.
 ///
 /// # Errors
-/// Lengths or types that do not fit, or a failed call.
+/// Buffers of the wrong length, types that differ, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn backward_normalised(
     device: &CudaDevice,
     plan: &DevicePlan,
-    normalisation: &Normalisation<'_>,
+    normalisation: DeviceNormalisation<'_>,
     vertices: usize,
     x: DeviceSlice<'_, f32>,
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
-    gradients: &NormGradients<'_>,
+    gradients: NormGradients<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     let operator = "normalised regular backward";
-    plan.check_normalisation(operator, normalisation)?;
-    gradients.check(operator, normalisation)?;
+    plan.check_normalisation(operator, &normalisation)?;
+    gradients.check(operator, &normalisation)?;
     let inputs = [("x", x), ("dx", dx.view())];
     plan.check_lengths(operator, vertices, &inputs, ("dy", dy))?;
     if x.is_empty() {
@@ -280,6 +283,6 @@ pub fn backward_normalised(
             ],
         )?;
     }
-    let through = normalisation.finish_sums(device, &partials, pieces.count, gradients)?;
+    let through = normalisation.finish_sums(device, &partials, pieces.count, &gradients)?;
     plan.run_backward(device, Some((&affine, &through)), vertices, (x, dy), &dx)
 }

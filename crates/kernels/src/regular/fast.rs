@@ -1,15 +1,16 @@
-//! Two small matrices, their entries broadcast, vectors over the channels.
+//! Sampling and projection as two small matrices: their entries are broadcast, SIMD vectors run over the
+//! channels.
 //!
 //! For 3, 5 and 7 components (band limits 1, 2, 3) all coefficients of a vector of channels stay in
-//! registers while the samples pass by one at a time. Other sizes take the samples four at a time,
-//! so that a coefficient that is loaded serves four of them. Loops, not closures: a closure that is
+//! registers, and samples are processed one at a time. Other sizes process four samples at a time, so that
+//! each loaded coefficient is used four times. The code uses loops rather than closures: a closure that is
 //! not inlined would be compiled without the vector instructions of its caller.
 
 use super::{Rows, Shape, harmonic, projection_weight};
 use crate::Real;
 use pulp::{Arch, Simd, WithSimd};
 
-/// Samples that the general version makes at a time.
+/// Samples that the general version processes at a time.
 const PANEL: usize = 4;
 
 /// The matrices from coefficients to samples and back, one entry per sample and component.

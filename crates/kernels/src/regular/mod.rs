@@ -9,75 +9,54 @@
 //! y_a(m) = 2/N sum_t f(s_t) cos(m phi_t),  y_b(m) = 2/N sum_t f(s_t) sin(m phi_t),  m = 1..B'
 //! ```
 //!
-//! With `N >= 2B+1` and `f` the identity this is the identity; fewer samples are allowed and alias
-//! (then the identity becomes a projection that mixes orders). It commutes exactly with
-//! rotations by multiples of `2 pi / N`; the error for other angles falls as `1/N`, and is zero for
-//! a polynomial `f` of degree `k` once `N >= k B + B' + 1`.
+//! With `N >= 2B+1` and `f` the identity this is the identity. Fewer samples are allowed and alias (the
+//! identity becomes a projection that mixes orders). The map commutes exactly with rotations by multiples
+//! of `2 pi / N`. The error for other angles falls as `1/N`; it is zero for a polynomial `f` of degree `k`
+//! if `N >= k B + B' + 1`.
 //!
-//! Fused: sampling, function, projection, and on request the batch normalisation before them
-//! ([`forward_normalised`]), which is applied while loading; samples live in registers. Saved: the
-//! input. The backward pass makes the samples again. `x` has `V` rows of [`Regular::input`], `y`
-//! has `V` rows of [`Regular::output`].
+//! Fused: sampling, activation, projection, and optionally the batch normalisation before them
+//! ([`forward_normalised`]), which is applied while loading. Samples stay in registers. Saved: the input;
+//! the backward pass computes the samples again. `x` has `V` rows of [`Regular::input`], `y` has `V` rows
+//! of [`Regular::output`].
 
 pub mod cuda;
 mod fast;
-mod fft;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::batch_norm::{Affine, NormGradients, Normalisation, backward_with};
+use crate::batch_norm::{Affine, HostNormalisation, NormGradients, backward_with};
 use crate::error::check_rows;
-use crate::{Activation, FeatureType, KernelError, Real, Scratch};
-pub(crate) use fft::Transforms;
+use crate::{Activation, FeatureType, KernelError, Real, Resolve, Scratch};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// How samples are made and projected back. The results agree up to rounding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Method {
-    /// The faster one, as measured: see [`Regular::uses_fft`].
-    #[default]
-    Auto,
-    /// Two small matrices, `O(B N)`, vectors over the channels.
-    Matrices,
-    /// A fast Fourier transform of each channel, `O(N log N)`.
-    Fft,
-}
-
-/// The settings of a regular nonlinearity.
+/// Settings of a regular nonlinearity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Regular {
     /// Type of the input: the same multiplicity for every order from 0 to the band limit `B`.
     pub input: FeatureType,
-    /// Band limit `B'` of the output; that of the input by default.
+    /// Band limit `B'` of the output (default: that of the input).
     pub output_band_limit: usize,
     /// Number of samples `N`, from 1 to 65,536.
     pub samples: usize,
-    /// The pointwise function.
+    /// The activation `f`.
     pub activation: Activation,
-    /// How it is computed.
-    pub method: Method,
 }
 
 const MOST_SAMPLES: usize = 1 << 16;
 const HIGHEST_BAND_LIMIT: usize = 1 << 10;
-/// Band limit from which the transform pays, see `docs/nonlinearity.md`.
-const FFT_BAND_LIMIT: usize = 64;
-/// Fewest samples for which the transform pays.
-const FFT_SAMPLES: usize = 512;
-/// Rows that one task works on.
+/// Rows of one task.
 const TASK_ROWS: usize = 64;
 
 impl Regular {
-    /// The output has the band limit of the input, and the method is chosen by itself.
+    /// A nonlinearity whose output has the band limit of the input.
     pub fn new(input: FeatureType, samples: usize, activation: Activation) -> Self {
         Self {
             output_band_limit: input.highest_order(),
             input,
             samples,
             activation,
-            method: Method::Auto,
         }
     }
 
@@ -85,20 +64,6 @@ impl Regular {
     /// limit.
     pub fn output(&self) -> FeatureType {
         FeatureType::uniform(self.input.multiplicity(0), self.output_band_limit)
-    }
-
-    /// Whether samples are made by a Fourier transform. Only the `2B+1` lowest frequencies matter,
-    /// so the matrices win by far at usual sizes; [`Method::Auto`] takes the transform for band
-    /// limits from 64 and at least 512 samples.
-    pub fn uses_fft(&self) -> bool {
-        match self.method {
-            Method::Matrices => false,
-            Method::Fft => true,
-            Method::Auto => {
-                let band_limit = self.input.highest_order().min(self.output_band_limit);
-                band_limit >= FFT_BAND_LIMIT && self.samples >= FFT_SAMPLES
-            }
-        }
     }
 
     fn check(&self) -> Result<usize, KernelError> {
@@ -128,14 +93,14 @@ impl Regular {
     }
 }
 
-/// A regular nonlinearity made ready: its matrices, or the plan of its transforms.
+/// A regular nonlinearity with its matrices.
 ///
 /// ```
 /// use gemcnn_kernels::regular::{self, Plan, Regular};
 /// use gemcnn_kernels::Activation;
 /// let config = Regular::new("1x0 + 1x1".parse()?, 3, Activation::Relu);
 /// let plan = Plan::<f64>::new(&config)?;
-/// // The samples of (0, 1, 0) are 1, -1/2, -1/2; what is left of them is 1, 0, 0.
+/// // The samples of (0, 1, 0) are 1, -1/2, -1/2; ReLU maps them to 1, 0, 0.
 /// let mut y = [0.0; 3];
 /// regular::forward(&plan, 1, &[0.0, 1.0, 0.0], &mut y)?;
 /// assert!((y[0] - 1.0 / 3.0).abs() < 1e-15 && (y[1] - 2.0 / 3.0).abs() < 1e-15);
@@ -146,7 +111,22 @@ pub struct Plan<T: Real> {
     config: Regular,
     /// Channels, and components per channel of input and output.
     shape: Shape,
-    engine: Engine<T>,
+    matrices: fast::Matrices<T>,
+    device: cuda::DevicePlan,
+}
+
+/// A plan serves both devices.
+impl<'p, T: Real> Resolve for &'p Plan<T> {
+    type Host = Self;
+    type Cuda = &'p cuda::DevicePlan;
+
+    fn host(self) -> Result<Self, KernelError> {
+        Ok(self)
+    }
+
+    fn cuda(self) -> Result<&'p cuda::DevicePlan, KernelError> {
+        Ok(&self.device)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -156,30 +136,22 @@ struct Shape {
     outputs: usize,
 }
 
-#[derive(Debug)]
-enum Engine<T: Real> {
-    Matrices(fast::Matrices<T>),
-    Fft(fft::Transform<T>),
-}
-
 impl<T: Real> Plan<T> {
+    /// Computes the matrices.
+    ///
     /// # Errors
-    /// Settings that are not allowed; the message says what is.
+    /// Invalid settings, with the allowed range.
     pub fn new(config: &Regular) -> Result<Self, KernelError> {
         let shape = Shape {
             channels: config.check()?,
             inputs: 2 * config.input.highest_order() + 1,
             outputs: 2 * config.output_band_limit + 1,
         };
-        let engine = if config.uses_fft() {
-            Engine::Fft(fft::Transform::new(config.samples))
-        } else {
-            Engine::Matrices(fast::Matrices::new(shape, config.samples))
-        };
         Ok(Self {
             config: config.clone(),
+            device: cuda::DevicePlan::new(config)?,
             shape,
-            engine,
+            matrices: fast::Matrices::new(shape, config.samples),
         })
     }
 
@@ -203,10 +175,7 @@ impl<T: Real> Plan<T> {
             affine,
             x,
         };
-        match &self.engine {
-            Engine::Matrices(matrices) => matrices.forward(rows, y),
-            Engine::Fft(transform) => transform.forward(rows, y),
-        }
+        self.matrices.forward(rows, y);
     }
 
     fn backward_rows(&self, affine: Option<&Affine<T>>, x: &[T], dy: &[T], dx: &mut [T]) {
@@ -216,14 +185,11 @@ impl<T: Real> Plan<T> {
             affine,
             x,
         };
-        match &self.engine {
-            Engine::Matrices(matrices) => matrices.backward(rows, dy, dx),
-            Engine::Fft(transform) => transform.backward(rows, dy, dx),
-        }
+        self.matrices.backward(rows, dy, dx);
     }
 }
 
-/// A block of rows of the input, and what is done to them.
+/// A block of rows of the input, with the operation.
 #[derive(Clone, Copy)]
 struct Rows<'a, T> {
     shape: Shape,
@@ -236,7 +202,7 @@ struct Rows<'a, T> {
 /// `y` = the nonlinearity of `x`.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     plan: &Plan<T>,
     vertices: usize,
@@ -249,7 +215,7 @@ pub fn forward<T: Real>(
 /// `dx` from the same `x` and the gradient `dy` of the output.
 ///
 /// # Errors
-/// Lengths that do not fit.
+/// Buffers of the wrong length.
 pub fn backward<T: Real>(
     plan: &Plan<T>,
     vertices: usize,
@@ -273,48 +239,56 @@ pub fn backward<T: Real>(
 /// is batch normalisation of the samples (see [`crate::batch_norm`]).
 ///
 /// # Errors
-/// Lengths or types that do not fit.
+/// Buffers of the wrong length, or types that differ.
 pub fn forward_normalised<T: Real>(
     plan: &Plan<T>,
-    normalisation: &Normalisation<'_, T>,
+    normalisation: HostNormalisation<'_, T>,
     vertices: usize,
     x: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
     let operator = "normalised regular forward";
-    check_normalisation(operator, plan, normalisation)?;
-    let affine = Affine::new(normalisation);
+    check_normalisation(operator, plan, &normalisation)?;
+    let affine = Affine::new(&normalisation);
     run_forward(operator, plan, Some(&affine), vertices, x, y)
 }
 
-/// `dx` through nonlinearity and normalisation; adds to the gradients of gamma and beta. `dx` holds
-/// the gradient of the normalised map in between, so no further map is needed.
+/// `dx` through nonlinearity and normalisation; adds to the gradients of gamma and beta. `dx` holds the
+/// gradient of the normalised features in between, so no further buffer is needed.
 ///
 /// # Errors
-/// Lengths or types that do not fit.
+/// Buffers of the wrong length, or types that differ.
 #[allow(clippy::too_many_arguments)]
 pub fn backward_normalised<T: Real>(
     plan: &Plan<T>,
-    normalisation: &Normalisation<'_, T>,
+    normalisation: HostNormalisation<'_, T>,
     vertices: usize,
     x: &[T],
     dy: &[T],
     dx: &mut [T],
-    gradients: &mut NormGradients<'_, T>,
+    mut gradients: NormGradients<&mut [T]>,
     scratch: &mut Scratch<f64>,
 ) -> Result<(), KernelError> {
     let operator = "normalised regular backward";
-    check_normalisation(operator, plan, normalisation)?;
-    gradients.check(operator, normalisation)?;
+    check_normalisation(operator, plan, &normalisation)?;
+    gradients.check(operator, &normalisation)?;
     check_backward(operator, plan, vertices, x, dy, dx)?;
-    let affine = Affine::new(normalisation);
+    let affine = Affine::new(&normalisation);
     let (input, output) = (plan.input_width(), plan.output_width());
     let fill = |rows: Range<usize>, gradient: &mut [T]| {
         let x = &x[rows.start * input..rows.end * input];
         let dy = &dy[rows.start * output..rows.end * output];
         plan.backward_rows(Some(&affine), x, dy, gradient);
     };
-    backward_with(normalisation, vertices, x, dx, gradients, scratch, fill);
+    backward_with(
+        &normalisation,
+        vertices,
+        x,
+        dx,
+        &mut gradients,
+        scratch,
+        fill,
+    );
     Ok(())
 }
 
@@ -354,7 +328,7 @@ fn check_backward<T: Real>(
 fn check_normalisation<T: Real>(
     operator: &'static str,
     plan: &Plan<T>,
-    normalisation: &Normalisation<'_, T>,
+    normalisation: &HostNormalisation<'_, T>,
 ) -> Result<(), KernelError> {
     normalisation.check(operator)?;
     if normalisation.config.kind != plan.config.input {
@@ -372,7 +346,7 @@ fn check_normalisation<T: Real>(
 /// Entry `(t, k)` of the samples matrix: `1, cos phi_t, sin phi_t, cos 2 phi_t, sin 2 phi_t, ...`
 fn harmonic(t: usize, component: usize, samples: usize) -> f64 {
     let order = component.div_ceil(2);
-    // Reduced to one turn before it becomes an angle, so that high orders keep all digits.
+    // Reduced modulo one turn first, so that high orders keep full precision.
     let turn = (order * t % samples) as f64 / samples as f64;
     let angle = std::f64::consts::TAU * turn;
     if component % 2 == 1 || component == 0 {

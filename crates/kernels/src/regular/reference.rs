@@ -1,4 +1,4 @@
-//! The formulas of the module page, one channel at a time.
+//! The formulas of the module documentation, channel by channel.
 
 use super::{Regular, harmonic, projection_weight};
 use crate::Real;

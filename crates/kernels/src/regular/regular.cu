@@ -1,6 +1,6 @@
 // The regular nonlinearity of INPUTS to OUTPUTS components through SAMPLES samples, with the batch
 // normalisation before it on request. Threads (channels, vertices); a thread keeps its channel and walks over
-// vertices. See the page of `regular`.
+// vertices. See the documentation of `regular`.
 //
 // COMPONENTS = max(INPUTS, OUTPUTS). VALUES: the matrix of harmonics, samples by components, where it is
 // small enough to be written down; else it is computed.

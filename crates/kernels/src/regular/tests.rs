@@ -1,6 +1,6 @@
 use super::*;
 use crate::activation;
-use crate::batch_norm::{self, BatchNorm, NormGroups, Statistics};
+use crate::batch_norm::{self, BatchNorm, NormGroups, Normalisation, Statistics};
 use crate::elementwise::rotate;
 use crate::testing::{check_close, check_gradient, check_threads, dot, random};
 
@@ -12,13 +12,6 @@ fn regular(
     Regular {
         output_band_limit: output,
         ..Regular::new(FeatureType::uniform(channels, input), samples, activation)
-    }
-}
-
-fn with(config: &Regular, method: Method) -> Regular {
-    Regular {
-        method,
-        ..config.clone()
     }
 }
 
@@ -64,14 +57,11 @@ fn fast_is_reference<T: Real>(tolerance: f64) {
                 let (mut y, mut dx) = (dy.clone(), x.clone());
                 reference::forward(&config, &x, &mut y);
                 reference::backward(&config, &x, &dy, &mut dx);
-                for method in [Method::Matrices, Method::Fft] {
-                    let config = with(&config, method);
-                    check_close(&apply(&config, &x), &y, tolerance, &format!("y {config:?}"));
-                    // A kink in the function may be met at exactly zero, where rounding decides.
-                    if samples > 4 || config.activation != Activation::Relu {
-                        let found = gradient(&config, &x, &dy);
-                        check_close(&found, &dx, tolerance, &format!("dx {config:?}"));
-                    }
+                check_close(&apply(&config, &x), &y, tolerance, &format!("y {config:?}"));
+                // A kink in the function may be met at exactly zero, where rounding decides.
+                if samples > 4 || config.activation != Activation::Relu {
+                    let found = gradient(&config, &x, &dy);
+                    check_close(&found, &dx, tolerance, &format!("dx {config:?}"));
                 }
             }
         }
@@ -79,7 +69,7 @@ fn fast_is_reference<T: Real>(tolerance: f64) {
 }
 
 #[test]
-fn matrices_and_transforms_equal_the_reference() {
+fn the_fast_version_equals_the_reference() {
     fast_is_reference::<f32>(1e-5);
     fast_is_reference::<f64>(1e-12);
 }
@@ -88,13 +78,11 @@ fn matrices_and_transforms_equal_the_reference() {
 fn gradients_are_those_of_the_values() {
     for (kind, samples) in [((2, 2, 2), 5), ((3, 4, 2), 9), ((1, 1, 1), 2)] {
         for activation in activation::examples() {
-            for method in [Method::Matrices, Method::Fft] {
-                let config = with(&regular(kind, samples, activation.clone()), method);
-                let x: Vec<f64> = random(3 * config.input.dimension(), 1);
-                let dy: Vec<f64> = random(3 * config.output().dimension(), 2);
-                let dx = gradient(&config, &x, &dy);
-                check_gradient(&x, &dx, |x| dot(&apply(&config, x), &dy));
-            }
+            let config = regular(kind, samples, activation.clone());
+            let x: Vec<f64> = random(3 * config.input.dimension(), 1);
+            let dy: Vec<f64> = random(3 * config.output().dimension(), 2);
+            let dx = gradient(&config, &x, &dy);
+            check_gradient(&x, &dx, |x| dot(&apply(&config, x), &dy));
         }
     }
 }
@@ -103,12 +91,10 @@ fn gradients_are_those_of_the_values() {
 fn the_identity_function_is_the_identity_from_2b_plus_1_samples_on() {
     for band_limit in 0..5 {
         for samples in [2 * band_limit + 1, 2 * band_limit + 2, 31] {
-            for method in [Method::Matrices, Method::Fft] {
-                let kind = (3, band_limit, band_limit);
-                let config = with(&regular(kind, samples, Activation::Identity), method);
-                let x: Vec<f64> = random(7 * config.input.dimension(), 1);
-                check_close(&apply(&config, &x), &x, 1e-14, "identity");
-            }
+            let kind = (3, band_limit, band_limit);
+            let config = regular(kind, samples, Activation::Identity);
+            let x: Vec<f64> = random(7 * config.input.dimension(), 1);
+            check_close(&apply(&config, &x), &x, 1e-14, "identity");
         }
         if band_limit > 0 {
             let config = regular(
@@ -226,63 +212,61 @@ fn polynomials_are_exact_from_k_plus_1_b_plus_1_samples_on_and_not_below() {
 }
 
 fn fused_is_one_after_the_other<T: Real>(tolerance: f64) {
-    for method in [Method::Matrices, Method::Fft] {
-        for groups in [NormGroups::PerIrrep, NormGroups::PerChannel] {
-            for (kind, vertices) in [((16, 2, 2), 700), ((5, 4, 3), 65), ((3, 1, 1), 0)] {
-                let config = with(&regular(kind, 9, Activation::Elu), method);
-                let norm = BatchNorm::new(config.input.clone(), groups);
-                let slots = norm.slots().unwrap();
-                let x: Vec<T> = random(vertices * config.input.dimension(), 1);
-                let dy: Vec<T> = random(vertices * config.output().dimension(), 2);
-                let (gamma, beta): (Vec<T>, Vec<T>) = (random(slots, 3), random(slots, 4));
-                let scratch = &mut Scratch::new();
-                let statistics = batch_norm::statistics(&norm, vertices, &x, scratch).unwrap();
-                let normalisation = Normalisation {
-                    config: &norm,
-                    statistics: &statistics,
-                    gamma: &gamma,
-                    beta: &beta,
-                };
-                let (mut dgamma, mut dbeta) = (vec![T::one(); slots], vec![T::one(); slots]);
-                let (mut rgamma, mut rbeta) = (dgamma.clone(), dbeta.clone());
-                let (mut y, mut dx) = (dy.clone(), x.clone());
-                let mut fused = NormGradients {
-                    gamma: &mut dgamma,
-                    beta: &mut dbeta,
-                };
-                let plan = &Plan::new(&config).unwrap();
-                forward_normalised(plan, &normalisation, vertices, &x, &mut y).unwrap();
-                backward_normalised(
-                    plan,
-                    &normalisation,
-                    vertices,
-                    &x,
-                    &dy,
-                    &mut dx,
-                    &mut fused,
-                    scratch,
-                )
-                .unwrap();
+    for groups in [NormGroups::PerIrrep, NormGroups::PerChannel] {
+        for (kind, vertices) in [((16, 2, 2), 700), ((5, 4, 3), 65), ((3, 1, 1), 0)] {
+            let config = regular(kind, 9, Activation::Elu);
+            let norm = BatchNorm::new(config.input.clone(), groups);
+            let slots = norm.slots().unwrap();
+            let x: Vec<T> = random(vertices * config.input.dimension(), 1);
+            let dy: Vec<T> = random(vertices * config.output().dimension(), 2);
+            let (gamma, beta): (Vec<T>, Vec<T>) = (random(slots, 3), random(slots, 4));
+            let scratch = &mut Scratch::new();
+            let statistics = batch_norm::statistics(&norm, vertices, &x, scratch).unwrap();
+            let normalisation = Normalisation {
+                config: &norm,
+                statistics: &statistics,
+                gamma: &gamma[..],
+                beta: &beta[..],
+            };
+            let (mut dgamma, mut dbeta) = (vec![T::one(); slots], vec![T::one(); slots]);
+            let (mut rgamma, mut rbeta) = (dgamma.clone(), dbeta.clone());
+            let (mut y, mut dx) = (dy.clone(), x.clone());
+            let fused = NormGradients {
+                gamma: &mut dgamma[..],
+                beta: &mut dbeta[..],
+            };
+            let plan = &Plan::new(&config).unwrap();
+            forward_normalised(plan, normalisation, vertices, &x, &mut y).unwrap();
+            backward_normalised(
+                plan,
+                normalisation,
+                vertices,
+                &x,
+                &dy,
+                &mut dx,
+                fused,
+                scratch,
+            )
+            .unwrap();
 
-                let (mut between, mut expected) = (x.clone(), x.clone());
-                let mut apart = NormGradients {
-                    gamma: &mut rgamma,
-                    beta: &mut rbeta,
-                };
-                batch_norm::reference::forward(&normalisation, &x, &mut between);
-                check_close(&y, &apply(&config, &between), tolerance, "y");
-                let dbetween = gradient(&config, &between, &dy);
-                batch_norm::reference::backward(
-                    &normalisation,
-                    &x,
-                    &dbetween,
-                    &mut expected,
-                    &mut apart,
-                );
-                check_close(&dx, &expected, tolerance, "dx");
-                check_close(&dgamma, &rgamma, tolerance, "dgamma");
-                check_close(&dbeta, &rbeta, tolerance, "dbeta");
-            }
+            let (mut between, mut expected) = (x.clone(), x.clone());
+            let mut apart = NormGradients {
+                gamma: &mut rgamma[..],
+                beta: &mut rbeta[..],
+            };
+            batch_norm::reference::forward(&normalisation, &x, &mut between);
+            check_close(&y, &apply(&config, &between), tolerance, "y");
+            let dbetween = gradient(&config, &between, &dy);
+            batch_norm::reference::backward(
+                &normalisation,
+                &x,
+                &dbetween,
+                &mut expected,
+                &mut apart,
+            );
+            check_close(&dx, &expected, tolerance, "dx");
+            check_close(&dgamma, &rgamma, tolerance, "dgamma");
+            check_close(&dbeta, &rbeta, tolerance, "dbeta");
         }
     }
 }
@@ -295,65 +279,63 @@ fn fused_normalisation_equals_one_after_the_other() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    for method in [Method::Matrices, Method::Fft] {
-        let config = &with(&regular((16, 2, 2), 7, Activation::Relu), method);
-        let vertices = 1000;
-        let norm = &BatchNorm::new(config.input.clone(), NormGroups::PerChannel);
-        let x: Vec<f32> = random(vertices * 80, 1);
-        let (gamma, beta): (Vec<f32>, Vec<f32>) = (random(16, 3), random(16, 4));
-        check_threads(|| {
-            let scratch = &mut Scratch::new();
-            let statistics = batch_norm::statistics(norm, vertices, &x, scratch).unwrap();
-            let normalisation = Normalisation {
-                config: norm,
-                statistics: &statistics,
-                gamma: &gamma,
-                beta: &beta,
-            };
-            let (mut dgamma, mut dbeta) = (vec![0.0; 16], vec![0.0; 16]);
-            let mut gradients = NormGradients {
-                gamma: &mut dgamma,
-                beta: &mut dbeta,
-            };
-            let (mut y, mut dx) = (x.clone(), x.clone());
-            let plan = &Plan::new(config).unwrap();
-            forward_normalised(plan, &normalisation, vertices, &x, &mut y).unwrap();
-            backward_normalised(
-                plan,
-                &normalisation,
-                vertices,
-                &x,
-                &y,
-                &mut dx,
-                &mut gradients,
-                scratch,
-            )
-            .unwrap();
-            (
-                apply(config, &x),
-                gradient(config, &x, &x),
-                y,
-                dx,
-                dgamma,
-                dbeta,
-            )
-        });
-    }
+    let config = &regular((16, 2, 2), 7, Activation::Relu);
+    let vertices = 1000;
+    let norm = &BatchNorm::new(config.input.clone(), NormGroups::PerChannel);
+    let x: Vec<f32> = random(vertices * 80, 1);
+    let (gamma, beta): (Vec<f32>, Vec<f32>) = (random(16, 3), random(16, 4));
+    check_threads(|| {
+        let scratch = &mut Scratch::new();
+        let statistics = batch_norm::statistics(norm, vertices, &x, scratch).unwrap();
+        let normalisation = Normalisation {
+            config: norm,
+            statistics: &statistics,
+            gamma: &gamma[..],
+            beta: &beta[..],
+        };
+        let (mut dgamma, mut dbeta) = (vec![0.0; 16], vec![0.0; 16]);
+        let gradients = NormGradients {
+            gamma: &mut dgamma[..],
+            beta: &mut dbeta[..],
+        };
+        let (mut y, mut dx) = (x.clone(), x.clone());
+        let plan = &Plan::new(config).unwrap();
+        forward_normalised(plan, normalisation, vertices, &x, &mut y).unwrap();
+        backward_normalised(
+            plan,
+            normalisation,
+            vertices,
+            &x,
+            &y,
+            &mut dx,
+            gradients,
+            scratch,
+        )
+        .unwrap();
+        (
+            apply(config, &x),
+            gradient(config, &x, &x),
+            y,
+            dx,
+            dgamma,
+            dbeta,
+        )
+    });
 }
 
 #[test]
 fn settings_and_lengths_are_checked() {
     let message = |config: &Regular| Plan::<f32>::new(config).unwrap_err().to_string();
     let mut config = Regular::new("2x0 + 1x1".parse().unwrap(), 5, Activation::Relu);
-    assert!(message(&config).contains("but is 2x0 + 1x1"));
+    assert!(message(&config).contains("2x0 + 1x1"));
     config.input = FeatureType::default();
-    assert!(message(&config).contains("same multiplicity"));
+    assert!(Plan::<f32>::new(&config).is_err());
     config.input = FeatureType::uniform(2, 1);
     config.samples = 0;
-    assert!(message(&config).contains("0 samples"));
+    assert!(message(&config).contains("65536"));
     config.samples = 5;
     config.output_band_limit = 1 << 20;
-    assert!(message(&config).contains("band limit 1048576"));
+    assert!(message(&config).contains("1048576"));
     config.output_band_limit = 1;
     let plan = Plan::<f32>::new(&config).unwrap();
     assert_eq!(plan.config(), &config);
@@ -365,9 +347,9 @@ fn settings_and_lengths_are_checked() {
     let normalisation = Normalisation {
         config: &other,
         statistics: &statistics,
-        gamma: &[1f32; 3],
+        gamma: &[1f32; 3][..],
         beta: &[0f32; 3],
     };
-    let error = forward_normalised(&plan, &normalisation, 1, &[0.0; 6], &mut [0.0; 6]);
+    let error = forward_normalised(&plan, normalisation, 1, &[0.0; 6], &mut [0.0; 6]);
     assert!(error.unwrap_err().to_string().contains("3x0 + 3x1"));
 }

@@ -10,7 +10,7 @@ use crate::cuda::{
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
 
-/// The full matrices `[in, out]` of all orders, one after the other.
+/// The full matrices `[in, out]` of all orders, concatenated.
 #[derive(Debug)]
 struct Plan {
     blocks: Vec<(Block, usize)>,
@@ -82,7 +82,7 @@ impl SelfMap {
     }
 }
 
-/// Whether every order of `kind` is one of the blocks, so that products write all of it.
+/// True if every order of `kind` is one of the blocks, so that the products write all of it.
 fn covers(plan: &Plan, kind: &FeatureType) -> bool {
     plan.blocks.len() == kind.orders().count()
 }
@@ -90,7 +90,7 @@ fn covers(plan: &Plan, kind: &FeatureType) -> bool {
 /// `y = K_self x + bias` for every vertex. Without a bias, `bias` is empty.
 ///
 /// # Errors
-/// Buffers that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     op: &SelfMap,
@@ -128,10 +128,10 @@ pub fn forward(
     Ok(())
 }
 
-/// Overwrites `dx`, where it is wanted, and adds to `dweight` and `dbias`.
+/// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`.
 ///
 /// # Errors
-/// Buffers that do not fit, or a failed call.
+/// Buffers of the wrong length, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &CudaDevice,

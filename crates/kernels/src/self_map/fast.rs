@@ -9,7 +9,7 @@ use crate::narrow::{Left, Sizes, narrow_product};
 use crate::parallel::{TILE, reduction_block, spread, sum_partials, worker_count};
 use crate::{Destination, FeatureType, Real, Scratch, irrep_dimension};
 
-/// The weights between the channels of one order, and where the channels lie.
+/// The weights between the channels of one order, and the ranges of these channels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Block {
     pub order: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Block {
     pub out_channels: usize,
     pub in_start: usize,
     pub out_start: usize,
-    /// Where the weights of this order start.
+    /// Start of the weights of this order.
     pub weight: usize,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn blocks(
     blocks.into_iter()
 }
 
-/// Which numbers of a full matrix of an order a weight appears in, and with which sign.
+/// The weight of an entry of the full matrix, and its sign.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
     pub weight: usize,
@@ -64,17 +64,17 @@ impl Block {
         self.a(i, j) + self.in_channels * self.out_channels
     }
 
-    /// Numbers of this order in an input vector.
+    /// Length of this order in an input vector.
     pub fn in_width(&self) -> usize {
         irrep_dimension(self.order) * self.in_channels
     }
 
-    /// Numbers of this order in an output vector.
+    /// Length of this order in an output vector.
     pub fn out_width(&self) -> usize {
         irrep_dimension(self.order) * self.out_channels
     }
 
-    /// The weight that takes number `from` of this order's input to number `to` of its output.
+    /// The weight from value `from` of the input of this order to value `to` of its output.
     pub fn part(&self, to: usize, from: usize) -> Part {
         let (out_component, i) = (to / self.out_channels, to % self.out_channels);
         let (in_component, j) = (from / self.in_channels, from % self.in_channels);
@@ -87,7 +87,7 @@ impl Block {
         Part { weight, negative }
     }
 
-    /// Numbers in the full matrix.
+    /// Number of entries of the full matrix.
     fn full(&self) -> usize {
         self.in_width() * self.out_width()
     }

@@ -1,7 +1,7 @@
-//! The equivariant linear map of each vertex by itself (1x1, the form of `K_self`).
+//! The equivariant linear map applied to each vertex separately: a 1x1 convolution, the form of `K_self`.
 //!
-//! Order 0 maps to order 0 by one number for each pair of channels; an order `n > 0` maps to itself
-//! by two, as a matrix that commutes with rotations; nothing maps between different orders:
+//! Different orders do not mix. Order 0 has one weight for each pair of channels; an order `n > 0` has two,
+//! which form a matrix that commutes with rotations:
 //!
 //! ```text
 //! y_0     = W x_0 + bias
@@ -13,7 +13,7 @@
 //! are zero (order 0: the bias).
 //!
 //! Shapes: `x` is `[V, D_in]`, `y` is `[V, D_out]`, channels as in [`FeatureType`]. Weights are one
-//! buffer, order after order: `[out, in]` for order 0, `a [out, in]` then `b [out, in]` for the
+//! buffer, order by order: `[out, in]` for order 0, `a [out, in]` then `b [out, in]` for the
 //! others, where out and in are the multiplicities of the order.
 
 pub mod cuda;
@@ -33,7 +33,7 @@ const OPERATOR: &str = "self_map";
 ///
 /// ```
 /// use gemcnn_kernels::self_map::SelfMap;
-/// // The worked example of the method: 0+1+1 to 1+3 shares only order 1, with 1 x 2 channel pairs.
+/// // The worked example of the paper: 0+1+1 to 1+3 shares only order 1, with 1 x 2 channel pairs.
 /// let map = SelfMap { input: "1x0 + 2x1".parse()?, output: "1x1 + 1x3".parse()?, bias: false };
 /// assert_eq!(map.parameter_count(), 4);
 /// # Ok::<(), gemcnn_kernels::ParseTypeError>(())
@@ -44,7 +44,7 @@ pub struct SelfMap {
     pub input: FeatureType,
     /// Type of the output.
     pub output: FeatureType,
-    /// Whether a bias is added to order 0.
+    /// True to add a bias to order 0.
     pub bias: bool,
 }
 
@@ -87,7 +87,7 @@ impl SelfMap {
 /// `y = K_self x + bias` for every vertex. Without a bias, `bias` is empty.
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     op: &SelfMap,
     vertices: usize,
@@ -103,10 +103,10 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// Overwrites `dx`, where it is wanted, and adds to `dweight` and `dbias`.
+/// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`.
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &SelfMap,

@@ -1,13 +1,13 @@
-//! The equivariant linear map as its formula says it, channel pair by channel pair.
+//! The equivariant linear map exactly as in its formula, channel pair by channel pair.
 
 use super::{OPERATOR, SelfMap, blocks};
 use crate::error::check_length;
 use crate::{KernelError, Real};
 
-/// The same as [`forward`](super::forward).
+/// Reference version of [`forward`](super::forward).
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     op: &SelfMap,
     vertices: usize,
@@ -45,10 +45,10 @@ pub fn forward<T: Real>(
     Ok(())
 }
 
-/// The same as [`backward`](super::backward).
+/// Reference version of [`backward`](super::backward).
 ///
 /// # Errors
-/// Buffers that do not fit.
+/// Buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &SelfMap,

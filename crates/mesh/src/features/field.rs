@@ -1,47 +1,46 @@
-//! Features of all vertices, with their type.
+//! Feature fields: features of all vertices with their type.
 
 use crate::GeometryError;
 use crate::geometry::check_length;
 
-/// Features of all vertices, one vertex after the other.
+/// Features of all vertices, in vertex order.
 ///
-/// Those of one vertex lie by order, then component, then channel, as in the feature types of
-/// networks: `7x1` is seven cosine coefficients, then seven sine coefficients.
+/// The features of one vertex are sorted by order, then component, then channel, as in the feature
+/// types of networks: `7x1` is seven cosine coefficients, then seven sine coefficients.
 ///
 /// ```
 /// use gemcnn_mesh::features::FeatureField;
 /// let field = FeatureField { kind: vec![(2, 0), (1, 1)], values: vec![5.0, 6.0, 1.0, 0.0] };
 /// assert_eq!(field.dimension(), 4);
-/// // Seen from a frame turned by a quarter, a vector along the old first axis points backwards along
-/// // the second.
+/// // In a frame rotated by pi / 2, a vector along the old first axis points against the second axis.
 /// let turned = field.gauge_transform(&[std::f64::consts::FRAC_PI_2])?;
 /// assert!((turned.values[3] + 1.0).abs() < 1e-15);
 /// # Ok::<(), gemcnn_mesh::GeometryError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct FeatureField {
-    /// The type: multiplicity and order of each block, orders rising.
+    /// The type: multiplicity and order of each block, with ascending orders.
     pub kind: Vec<(usize, usize)>,
-    /// [`dimension`](Self::dimension) numbers for each vertex.
+    /// The values: [`dimension`](Self::dimension) numbers per vertex.
     pub values: Vec<f64>,
 }
 
 impl FeatureField {
-    /// Numbers at one vertex.
+    /// Number of values per vertex.
     pub fn dimension(&self) -> usize {
         let block = |&(multiplicity, order): &(usize, usize)| multiplicity * components(order);
         self.kind.iter().map(block).sum()
     }
 
-    /// The features of each vertex.
+    /// Iterates over the features of the vertices.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f64]> {
         self.values.chunks_exact(self.dimension().max(1))
     }
 
-    /// The same features seen from frames that are turned by `angles`: `rho_m(-a_p) f_p`.
+    /// The features in frames rotated by `angles`: `rho_m(-a_p) f_p`.
     ///
     /// # Errors
-    /// Not one angle for each vertex.
+    /// `angles` is not one angle per vertex.
     pub fn gauge_transform(mut self, angles: &[f64]) -> Result<Self, GeometryError> {
         check_length("gauge angles", angles.len(), self.rows().len())?;
         let dimension = self.dimension().max(1);
@@ -64,7 +63,7 @@ impl FeatureField {
     }
 }
 
-/// Numbers in one irrep of an order.
+/// Dimension of the irrep of the given order.
 fn components(order: usize) -> usize {
     if order == 0 { 1 } else { 2 }
 }

@@ -5,21 +5,23 @@ use crate::{GaugeGraph, GeometryError, Mesh};
 use rayon::prelude::*;
 
 const CHANNELS: usize = 7;
-/// Components of orders 0, 1 and 2.
+/// Total dimension of the orders 0, 1 and 2.
 const COMPONENTS: usize = 5;
 
-/// How to compute [`matrix_features`].
+/// Options of [`matrix_features`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MatrixOptions {
-    /// Measure edge vectors in units of the mean edge length of the graph, so that the features do not
-    /// depend on the scale of the mesh and are of order one. The published code does not.
+    /// Measure edge vectors in units of the mean edge length of the graph (default true). The
+    /// features are then invariant under scaling and of order one. The published implementation
+    /// does not do this.
     pub unit_edges: bool,
-    /// Count the vertex itself as one of its neighbours, as the published code does on radius graphs.
+    /// Count the vertex as its own neighbour, as the published implementation does on radius graphs
+    /// (default false).
     pub count_self: bool,
 }
 
 impl Default for MatrixOptions {
-    /// Edge vectors in units of the mean edge length; neighbours only.
+    /// Edge vectors in units of the mean edge length; the vertex is not its own neighbour.
     fn default() -> Self {
         Self {
             unit_edges: true,
@@ -28,10 +30,12 @@ impl Default for MatrixOptions {
     }
 }
 
-/// The matrix features of the published code, `7x(0,1,2)`: means over the neighbours `q` of `p` of
-/// three products of vectors, `d d^T`, `n_q n_q^T` and `d n_q^T` with `d = q - p`, written in the frame
-/// of `p` and decomposed into irreps. With `M` the mean of the product, 0 and 1 its tangent and 2
-/// its normal direction:
+/// Matrix features of the published implementation, of type `7x(0,1,2)`.
+///
+/// They are means over the neighbours `q` of `p` of three outer products, `d d^T`, `n_q n_q^T` and
+/// `d n_q^T` with `d = q - p`, expressed in the frame of `p` and decomposed into irreps. In the
+/// table, `M` is the mean of the product; the indices 0 and 1 are the tangent directions and 2 is
+/// the normal direction:
 ///
 /// | channel | product | order 0 | order 1 | order 2 |
 /// | --- | --- | --- | --- | --- |
@@ -43,7 +47,7 @@ impl Default for MatrixOptions {
 /// | 5 | `d n^T` | `(M00 + M11) / 2` | `(M02, M12)` | |
 /// | 6 | `d n^T` | `M22` | | |
 ///
-/// Empty places are zero, as is everything at a vertex without neighbours. The features are
+/// Empty entries are zero. All features of a vertex without neighbours are zero. The features are
 /// invariant under rigid motion.
 ///
 /// ```
@@ -58,7 +62,7 @@ impl Default for MatrixOptions {
 /// ```
 ///
 /// # Errors
-/// A graph that is not one of this mesh.
+/// The graph has a different number of vertices than the mesh.
 pub fn matrix_features(
     mesh: &Mesh,
     graph: &GaugeGraph,
@@ -82,7 +86,7 @@ pub fn matrix_features(
     })
 }
 
-/// Mean length of the edges of a graph; 1 if that is nothing to divide by.
+/// Mean edge length of a graph; 1 if it is zero or undefined.
 fn mean_radius(graph: &GaugeGraph) -> f64 {
     let count = graph.edge_count() as f64;
     let mean = graph.radius().iter().map(|radius| radius / count).sum();
@@ -139,12 +143,12 @@ fn half_trace(m: &Matrix) -> f64 {
     0.5 * (m[0][0] + m[1][1])
 }
 
-/// The symmetric traceless part of the tangent block, as a vector that turns with `rho_2`.
+/// The symmetric traceless part of the tangent block, as a vector that transforms by `rho_2`.
 fn order_two(m: &Matrix) -> [f64; 2] {
     [0.5 * (m[0][1] + m[1][0]), 0.5 * (m[1][1] - m[0][0])]
 }
 
-/// A mean of outer products.
+/// Mean of outer products.
 #[derive(Default)]
 struct Mean {
     sum: Matrix,

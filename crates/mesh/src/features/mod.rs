@@ -1,14 +1,15 @@
-//! Input features of a mesh: numbers at every vertex for a network to start from, with their type.
+//! Input features of a mesh: values at every vertex for the first layer of a network, with their
+//! type.
 //!
 //! | feature | type | under rigid motion |
 //! | --- | --- | --- |
-//! | [`positions`] | 3x0 | changes |
-//! | [`matrix_features`] | 7x(0,1,2) | stays |
-//! | [`relative_tangential`] | 1x1 for each power | stays |
-//! | [`shot::descriptors`] | 352x0 | stays, where the local reference frame is unambiguous |
+//! | [`positions`] | 3x0 | not invariant |
+//! | [`matrix_features`] | 7x(0,1,2) | invariant |
+//! | [`relative_tangential`] | 1x1 for each power | invariant |
+//! | [`shot::descriptors`] | 352x0 | invariant where the local reference frame is unambiguous |
 //!
-//! All obey the law of features under a change of frames: when frames turn by angles `a_p`, features
-//! of order `m` become `rho_m(-a_p) f_p`.
+//! All features transform according to their type: if frames rotate by angles `a_p`, features of
+//! order `m` become `rho_m(-a_p) f_p`.
 
 mod field;
 mod matrix;
@@ -24,7 +25,7 @@ pub use relative_tangential::{RelativeTangentialOptions, relative_tangential};
 use crate::geometry::check_length;
 use crate::{GaugeGraph, GeometryError, Mesh};
 
-/// Refuses a graph that has not the vertices of the mesh.
+/// Returns an error unless the graph has as many vertices as the mesh.
 fn check_graph(mesh: &Mesh, graph: &GaugeGraph) -> Result<(), GeometryError> {
     check_length(
         "vertices of a graph",

@@ -1,10 +1,10 @@
-//! Positions as scalars.
+//! Vertex positions as scalar features.
 
 use super::FeatureField;
 use crate::Mesh;
 
-/// The coordinates of every vertex as three scalars, `3x0`, the XYZ features of the paper. They are
-/// the only features here that change when the mesh is moved.
+/// The coordinates of every vertex as three scalars, `3x0`: the XYZ features of the paper. They are
+/// not invariant under rigid motion.
 pub fn positions(mesh: &Mesh) -> FeatureField {
     FeatureField {
         kind: vec![(3, 0)],

@@ -4,19 +4,20 @@ use super::{FeatureField, check_graph};
 use crate::{DVec3, GaugeGraph, GeometryError, Mesh};
 use rayon::prelude::*;
 
-/// How to compute [`relative_tangential`].
+/// Options of [`relative_tangential`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct RelativeTangentialOptions {
-    /// The relative power `a` of each channel: with 1 all neighbours weigh alike, with less the far ones
-    /// more, with more the near ones.
+    /// The relative power `a` of each channel. With 1, all neighbours have equal weight; smaller
+    /// powers give more weight to far neighbours, larger powers to near ones.
     pub powers: Vec<f64>,
-    /// Add the normal component of each channel's vector, a scalar: it tells ridges from hollows,
-    /// which the tangent part does not see. Not part of the published features.
+    /// Add the normal component of each channel's vector as a scalar (default false). It
+    /// distinguishes ridges from valleys, which the tangent component does not. Not part of the
+    /// published features.
     pub normal_part: bool,
 }
 
 impl Default for RelativeTangentialOptions {
-    /// Powers 0.5 and 0.7, the larger set of the published experiments; tangent parts only.
+    /// Powers 0.5 and 0.7, the larger set of the published experiments; tangent components only.
     fn default() -> Self {
         Self {
             powers: vec![0.5, 0.7],
@@ -26,17 +27,17 @@ impl Default for RelativeTangentialOptions {
 }
 
 /// The relative tangential features (RelTan) of Basu et al., *Equivariant Mesh Attention Networks*
-/// (2022): for each power `a`, with `d = q - p`, `r = |d|`, `k` the number of neighbours and `P` the
-/// projection to the tangent plane,
+/// (2022). For each power `a`, with `d = q - p`, `r = |d|`, `k` the number of neighbours and `P`
+/// the projection onto the tangent plane,
 ///
 /// ```text
 /// f_p = k^(-3/2) * (sum_q r^(a - 1)) * (sum_q P d / r^a),
 /// ```
 ///
-/// a tangent vector, of order 1: `1x1` for each power, and `1x0 + 1x1` with the
-/// [normal part](RelativeTangentialOptions::normal_part) `n . d` in the place of `P d`. Invariant under
-/// rigid motion and under scaling of the mesh. Neighbours on top of the vertex have no direction and do
-/// not count; a vertex without others has zeros.
+/// This is a tangent vector, of order 1. The type is `1x1` for each power, or `1x0 + 1x1` with the
+/// [normal part](RelativeTangentialOptions::normal_part), which uses `n . d` instead of `P d`. The
+/// features are invariant under rigid motion and scaling of the mesh. Neighbours at the position of
+/// the vertex have no direction and are ignored; the features are zero if there are no others.
 ///
 /// ```
 /// use gemcnn_mesh::features::{RelativeTangentialOptions, relative_tangential};
@@ -50,7 +51,7 @@ impl Default for RelativeTangentialOptions {
 /// ```
 ///
 /// # Errors
-/// A graph that is not one of this mesh, or a power that is not finite.
+/// The graph has a different number of vertices than the mesh, or a power is not finite.
 pub fn relative_tangential(
     mesh: &Mesh,
     graph: &GaugeGraph,
@@ -96,10 +97,10 @@ pub fn relative_tangential(
     Ok(field)
 }
 
-/// `k^(-3/2) (sum_q r^(a - 1)) (sum_q d / r^a)`, as a vector of space.
+/// `k^(-3/2) (sum_q r^(a - 1)) (sum_q d / r^a)`, as a vector in space.
 fn weighted_vector(mesh: &Mesh, graph: &GaugeGraph, p: usize, power: f64) -> DVec3 {
     let edges = || graph.row(p).filter(|&edge| graph.radius()[edge] > 0.0);
-    // The formula does not depend on the unit of length: that of the first edge keeps powers in range.
+    // The formula is invariant under scaling: the first edge length as the unit avoids overflow.
     let Some(unit) = edges().next().map(|edge| graph.radius()[edge]) else {
         return DVec3::ZERO;
     };

@@ -1,4 +1,5 @@
-//! Who is whose neighbour: compressed rows, each directed edge knowing its reverse.
+//! Adjacency of vertices in compressed rows. Every directed edge stores the position of its
+//! reverse.
 
 use super::GeometryError;
 use crate::classes::bucket;
@@ -7,13 +8,13 @@ use glam::DVec3;
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 
-/// Vertices handled by one task.
+/// Number of vertices per parallel task.
 const BLOCK: usize = 1024;
-/// Rows longer than this are searched through a table instead of one by one.
+/// Rows longer than this are searched with a hash table instead of linearly.
 const LONG_ROW: usize = 48;
 
-/// Symmetric neighbourhoods of all vertices as compressed rows: row `p` lists the neighbours of
-/// `p`, and every directed edge `p <- q` knows the position of its reverse `q <- p`.
+/// Symmetric neighbourhoods of all vertices in compressed rows (CSR). Row `p` lists the neighbours
+/// of `p`; every directed edge `p <- q` stores the position of its reverse `q <- p`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adjacency {
     offsets: Vec<u32>,
@@ -22,13 +23,15 @@ pub struct Adjacency {
 }
 
 impl Adjacency {
-    /// Vertices that share an edge, on open meshes too: every undirected edge gives two directed
-    /// ones. A row lists first the vertices that follow `p` in its faces, by face index, then those
-    /// that only precede it. So the first neighbour is the one after `p` in the lowest-numbered face
-    /// that holds `p`.
+    /// One-ring neighbourhoods: vertices that share an edge, also on open meshes. Every undirected
+    /// edge gives two directed edges.
+    ///
+    /// Row `p` lists first the vertices that follow `p` in its faces, by face index, then those
+    /// that only precede it. So the first neighbour is the vertex after `p` in the lowest-numbered
+    /// face that contains `p`.
     ///
     /// # Errors
-    /// Only when there are more edges than 32-bit positions can address.
+    /// There are more edges than 32-bit positions can address.
     pub fn one_ring(mesh: &Mesh) -> Result<Self, GeometryError> {
         Self::one_ring_from_corners(mesh, &CornerTable::new(mesh))
     }
@@ -46,11 +49,12 @@ impl Adjacency {
         })
     }
 
-    /// Points at most `radius` apart, each row sorted by index. With a `limit`, two points are
-    /// neighbours when each is among the `limit` nearest of the other (ties go to the lower index).
+    /// Radius neighbourhoods: points at most `radius` apart. Each row is sorted by index. With a
+    /// `limit`, two points are neighbours if each is among the `limit` nearest points of the other;
+    /// ties go to the lower index.
     ///
     /// # Errors
-    /// A radius that is negative or not finite, or too many edges for 32-bit positions.
+    /// The radius is negative or not finite, or there are too many edges for 32-bit positions.
     pub fn within_radius(
         points: &[DVec3],
         radius: f64,
@@ -60,7 +64,8 @@ impl Adjacency {
             return Err(GeometryError::BadRadius { radius });
         }
         let index = PointIndex::new(points);
-        // The point itself is found too, though not always first: others may lie on top of it.
+        // The query also returns the point itself, not always first: other points may coincide with
+        // it.
         let near = |vertex: usize, found: &mut Vec<Found>| {
             index.within(points[vertex], radius, limit.saturating_add(1), found);
             match found.iter().position(|f| f.point as usize == vertex) {
@@ -106,19 +111,22 @@ impl Adjacency {
         })
     }
 
-    /// Checks and takes compressed rows made elsewhere. Each row must hold distinct neighbours other
-    /// than its own vertex, and `p` must be in the row of each of its neighbours.
+    /// Creates an adjacency from compressed rows and validates them. The neighbours in a row must
+    /// be distinct and differ from the vertex of the row, and `p` must be in the row of each of its
+    /// neighbours.
     ///
     /// # Errors
-    /// [`GeometryError::BadGraph`] names what does not hold and where.
+    /// [`GeometryError::BadGraph`] with the violated condition and its location.
     pub fn new(offsets: Vec<u32>, neighbours: Vec<u32>) -> Result<Self, GeometryError> {
         let bad = |problem: String| Err(GeometryError::BadGraph { problem });
         let Some((&first, &last)) = offsets.first().zip(offsets.last()) else {
-            return bad("there are no row offsets, not even the final one".into());
+            return bad(
+                "the row offsets are empty; even a graph without vertices has one offset".into(),
+            );
         };
         if first != 0 || last as usize != neighbours.len() {
             return bad(format!(
-                "row offsets run from {first} to {last}, but should run from 0 to {}",
+                "row offsets range from {first} to {last}; they must range from 0 to {}",
                 neighbours.len()
             ));
         }
@@ -133,11 +141,13 @@ impl Adjacency {
             for &neighbour in &neighbours[start..end] {
                 if neighbour as usize >= vertices || neighbour as usize == vertex {
                     return bad(format!(
-                        "row {vertex} of {vertices} holds the neighbour {neighbour}"
+                        "row {vertex} of {vertices} contains the invalid neighbour {neighbour}"
                     ));
                 }
                 if !seen.insert(neighbour) {
-                    return bad(format!("row {vertex} holds {neighbour} twice"));
+                    return bad(format!(
+                        "row {vertex} contains the neighbour {neighbour} twice"
+                    ));
                 }
             }
         }
@@ -145,7 +155,7 @@ impl Adjacency {
         if let Some(edge) = reverse.iter().position(|&r| r == NO_REVERSE) {
             let vertex = offsets.partition_point(|&o| o as usize <= edge) - 1;
             return bad(format!(
-                "{} is a neighbour of {vertex}, but not the other way round",
+                "{} is a neighbour of {vertex}, but not vice versa",
                 neighbours[edge]
             ));
         }
@@ -156,7 +166,7 @@ impl Adjacency {
         })
     }
 
-    /// Collects rows that blocks of vertices write in parallel; they must be symmetric.
+    /// Collects symmetric rows that blocks of vertices write in parallel.
     fn from_rows(
         vertices: usize,
         write: impl Fn(std::ops::Range<usize>, &mut Rows) + Sync,
@@ -207,12 +217,12 @@ impl Adjacency {
         self.neighbours.len()
     }
 
-    /// Start of each row, and the number of edges at the end.
+    /// Start of each row, followed by the number of edges.
     pub fn offsets(&self) -> &[u32] {
         &self.offsets
     }
 
-    /// Neighbour `q` of every directed edge `p <- q`, row after row.
+    /// Neighbour `q` of every directed edge `p <- q`, in row order.
     pub fn neighbours(&self) -> &[u32] {
         &self.neighbours
     }
@@ -289,7 +299,7 @@ fn reverse_edges(offsets: &[u32], neighbours: &[u32]) -> Vec<u32> {
     reverse
 }
 
-/// Cuts values of edges into the runs that belong to each [`block`] of vertices.
+/// Splits values of edges into one slice per [`block`] of vertices.
 pub(super) fn split_blocks<'a, T>(offsets: &[u32], values: &'a mut [T]) -> Vec<&'a mut [T]> {
     let vertices = offsets.len() - 1;
     let mut rest = values;
@@ -302,23 +312,23 @@ pub(super) fn split_blocks<'a, T>(offsets: &[u32], values: &'a mut [T]) -> Vec<&
         .collect()
 }
 
-/// Vertices of one block of work.
+/// Range of vertices of one block.
 pub(super) fn block(index: usize, vertices: usize) -> std::ops::Range<usize> {
     index * BLOCK..vertices.min((index + 1) * BLOCK)
 }
 
-/// The corners of the faces at every vertex, by face index.
+/// Table of the face corners at every vertex, in face order.
 pub(super) struct CornerTable {
     offsets: Vec<u32>,
     corners: Vec<u32>,
     faces: CornerFaces,
 }
 
-/// The face that a corner belongs to.
+/// Map from corners to faces.
 enum CornerFaces {
     /// All faces have this many corners.
     Uniform(u32),
-    /// One entry for each corner.
+    /// Face of every corner.
     Listed(Vec<u32>),
 }
 
@@ -345,7 +355,7 @@ impl CornerTable {
         }
     }
 
-    /// Positions, in the mesh's list of corners, of the corners at a vertex.
+    /// Positions of the corners at a vertex, in the corner list of the mesh.
     pub(super) fn corners_of(&self, vertex: usize) -> impl ExactSizeIterator<Item = usize> + Clone {
         self.corners[self.offsets[vertex] as usize..self.offsets[vertex + 1] as usize]
             .iter()
@@ -361,7 +371,7 @@ impl CornerTable {
         }
     }
 
-    /// The vertices before and after a corner in its face.
+    /// The previous and the next vertex of a corner in its face.
     pub(super) fn around(&self, mesh: &Mesh, corner: usize) -> (u32, u32) {
         let face = self.face_of(corner);
         let start = mesh.faces().offsets()[face] as usize;
@@ -372,7 +382,7 @@ impl CornerTable {
         (corners[before], corners[after])
     }
 
-    /// Replaces `row` with the distinct neighbours of a vertex: those after it, then those before.
+    /// Replaces `row` by the distinct neighbours of a vertex: successors first, then predecessors.
     fn neighbours(&self, mesh: &Mesh, vertex: usize, row: &mut Vec<u32>) {
         row.clear();
         let corners = self.corners_of(vertex);

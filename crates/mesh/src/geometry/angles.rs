@@ -1,8 +1,8 @@
 //! Angles of many vectors at once.
 //!
-//! The arc tangent is our own: a polynomial that compiles to the vector instructions of the machine
-//! (chosen at run time), an order of magnitude faster than one library call after the other, and
-//! the same bits on every platform, since it uses nothing but additions, products and divisions.
+//! The arc tangent is a polynomial that compiles to the vector instructions of the machine,
+//! selected at run time. It is an order of magnitude faster than one library call per vector. It
+//! uses additions, products and divisions only, so the result has the same bits on every platform.
 
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
@@ -16,8 +16,8 @@ pub(super) fn angles(y: &mut [f64], x: &[f64]) {
 }
 
 /// Coefficients of `(atan(z) / z - 1) / z^2` in powers of `z^2`, for `|z| <= tan(pi / 8)`: the
-/// polynomial through its values at the Chebyshev points. With it the relative error of `atan(z)` is
-/// 5e-18, far below rounding.
+/// polynomial that interpolates at the Chebyshev points. The relative error of `atan(z)` is 5e-18,
+/// far below rounding.
 const SERIES: [f64; 11] = [
     -0.3333333333333333,
     0.19999999999995516,
@@ -32,7 +32,7 @@ const SERIES: [f64; 11] = [
     -0.019175404711104935,
 ];
 
-/// The angle of `(x, y)`, to two units in the last place; that of `(0, 0)` is 0.
+/// The angle of `(x, y)` to two units in the last place. The angle of `(0, 0)` is 0.
 #[inline(always)]
 pub(crate) fn atan2(y: f64, x: f64) -> f64 {
     const TAN_EIGHTH: f64 = std::f64::consts::SQRT_2 - 1.0;

@@ -1,11 +1,11 @@
-//! Why a mesh, or a choice about it, has no gauge geometry.
+//! Errors of gauge geometry.
 
-/// Why a vertex that is used by faces has no normal.
+/// Reason why a vertex of a face has no normal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NormalTrouble {
-    /// Every face around it has zero area.
+    /// All faces around the vertex have zero area.
     DegenerateFaces,
-    /// The normals of the faces around it add up to zero.
+    /// The normals of the faces around the vertex add up to zero.
     CancellingFaces,
 }
 
@@ -18,79 +18,79 @@ impl std::fmt::Display for NormalTrouble {
     }
 }
 
-/// Why gauge geometry could not be computed.
+/// Error of the functions that compute or validate gauge geometry.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum GeometryError {
-    /// Vertices that faces use, but that have no tangent plane.
+    /// Vertices that faces use have no tangent plane.
     #[error("{} no tangent plane: {}; {}", plural(*.count), list(.examples, *.count), advice(.examples))]
     NoTangentPlane {
-        /// How many such vertices there are.
+        /// Number of such vertices.
         count: usize,
         /// The first few of them, with the reason.
         examples: Vec<(u32, NormalTrouble)>,
     },
-    /// One entry for each vertex was expected.
-    #[error("{given} {what} were given for {vertices} vertices; give one for each")]
+    /// The number of entries differs from the number of vertices.
+    #[error("{given} {what} given for {vertices} vertices; give one per vertex")]
     WrongLength {
-        /// What the entries are.
+        /// Kind of entry.
         what: &'static str,
-        /// How many were given.
+        /// Number of entries given.
         given: usize,
-        /// How many vertices there are.
+        /// Number of vertices.
         vertices: usize,
     },
-    /// An angle, radius or frame that is not finite.
+    /// An angle, radius or frame is not finite.
     #[error("{what} {index} is not finite")]
     NotFinite {
-        /// What the entry is.
+        /// Kind of entry.
         what: &'static str,
-        /// Its index.
+        /// Index of the entry.
         index: usize,
     },
-    /// A reference neighbour that is none.
+    /// A reference neighbour is not a neighbour of its vertex.
     #[error("vertex {vertex}: the reference {reference} is not one of its neighbours")]
     NotANeighbour {
         /// The vertex.
         vertex: usize,
-        /// The reference that was given for it.
+        /// Its reference neighbour.
         reference: u32,
     },
-    /// A reference neighbour straight above or below the vertex, or on top of it.
+    /// The edge to a reference neighbour is zero or parallel to the normal.
     #[error(
         "vertex {vertex}: its edge to the reference neighbour {reference} has no direction in the tangent plane; choose another reference"
     )]
     ReferenceWithoutDirection {
         /// The vertex.
         vertex: usize,
-        /// The reference that was given for it.
+        /// Its reference neighbour.
         reference: u32,
     },
-    /// A direction that is zero, not finite or along the normal.
+    /// A direction is zero, not finite or parallel to the normal.
     #[error(
-        "vertex {vertex}: the direction given for its first frame axis has no part in the tangent plane"
+        "vertex {vertex}: the direction of its first frame axis has no component in the tangent plane"
     )]
     NoTangentDirection {
         /// The vertex.
         vertex: usize,
     },
-    /// A neighbourhood radius that is negative, NaN or infinite.
-    #[error("the neighbourhood radius must be finite and not negative, not {radius}")]
+    /// A neighbourhood radius is negative, NaN or infinite.
+    #[error("the neighbourhood radius is {radius}; it must be finite and at least 0")]
     BadRadius {
-        /// The radius that was given.
+        /// The invalid radius.
         radius: f64,
     },
-    /// More directed edges than 32-bit positions can address.
+    /// There are more directed edges than 32-bit positions can address.
     #[error(
-        "{edges} directed edges are more than 32-bit positions can address; use a smaller radius or neighbour limit"
+        "{edges} directed edges exceed 32-bit positions; use a smaller radius or neighbour limit"
     )]
     TooManyEdges {
-        /// How many there would be.
+        /// Number of directed edges.
         edges: usize,
     },
-    /// Arrays that do not describe a symmetric graph.
+    /// Arrays do not describe a symmetric graph.
     #[error("not a gauge graph: {problem}")]
     BadGraph {
-        /// What is wrong, and where.
+        /// The violated condition and its location.
         problem: String,
     },
 }
@@ -122,6 +122,6 @@ fn advice(examples: &[(u32, NormalTrouble)]) -> &'static str {
     {
         "drop degenerate faces and the vertices that only they use"
     } else {
-        "orient the faces alike, or split the vertices where sheets touch or fold back"
+        "orient the faces consistently, or split the vertices where sheets touch or fold back"
     }
 }

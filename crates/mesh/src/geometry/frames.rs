@@ -1,21 +1,21 @@
-//! Tangent frames and the transport between two of them.
+//! Tangent frames and the parallel transport between them.
 
 use super::{Adjacency, Gauge, GeometryError};
 use bytemuck::{Pod, Zeroable};
 use glam::DVec3;
 use rayon::prelude::*;
 
-/// An edge whose part in the tangent plane is shorter than this fraction of its length has no
-/// direction there.
+/// An edge has no direction in the tangent plane if its tangent component is shorter than this
+/// fraction of its length.
 const PARALLEL_TO_NORMAL: f64 = 1e-10;
-/// Normals whose sum is shorter than this are taken as opposite.
+/// Normals are treated as opposite if their sum is shorter than this.
 const OPPOSITE: f64 = 1e-10;
 
 /// An orthonormal, right-handed frame at a vertex: two tangent axes and the normal.
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Frame {
-    /// First tangent axis, where angles are zero.
+    /// First tangent axis, the direction of angle zero.
     pub e1: DVec3,
     /// Second tangent axis, `normal x e1`.
     pub e2: DVec3,
@@ -24,14 +24,14 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The frame with normal `normal` (of unit length) and first axis along the tangent part of
-    /// `direction`; `None` if that part is nothing but rounding.
+    /// The frame with unit normal `normal` and first axis along the tangent component of
+    /// `direction`. `None` if that component is zero up to rounding.
     pub fn towards(normal: DVec3, direction: DVec3) -> Option<Self> {
         let tangent = direction.reject_from_normalized(normal);
         if is_along_normal(tangent.length_squared(), direction) {
             return None;
         }
-        // A second projection restores the right angle that a steep direction loses to rounding.
+        // A second projection restores orthogonality, which rounding destroys for steep directions.
         let e1 = tangent
             .normalize()
             .reject_from_normalized(normal)
@@ -43,8 +43,8 @@ impl Frame {
         })
     }
 
-    /// A frame for a vertex that no neighbour gives a direction to: the first axis is the tangent
-    /// part of the coordinate axis that is furthest from the normal.
+    /// A frame for a vertex without a direction to any neighbour. The first axis is the tangent
+    /// component of the coordinate axis farthest from the normal.
     fn anyhow(normal: DVec3) -> Self {
         let axis = DVec3::AXES[normal.abs().min_position()];
         Self::towards(normal, axis).unwrap_or(Self {
@@ -54,7 +54,7 @@ impl Frame {
         })
     }
 
-    /// The frame turned by `angle` about its normal, from `e1` towards `e2`.
+    /// The frame rotated by `angle` about its normal, from `e1` towards `e2`.
     pub fn turned(&self, angle: f64) -> Self {
         let (sine, cosine) = angle.sin_cos();
         Self {
@@ -64,28 +64,30 @@ impl Frame {
         }
     }
 
-    /// Coefficients of a vector of space in the two tangent axes.
+    /// Coefficients of a vector in space with respect to the two tangent axes.
     pub fn coefficients(&self, vector: DVec3) -> [f64; 2] {
         [self.e1.dot(vector), self.e2.dot(vector)]
     }
 
-    /// The tangent vector of space with the given coefficients.
+    /// The tangent vector in space with the given coefficients.
     pub fn vector(&self, [x, y]: [f64; 2]) -> DVec3 {
         x * self.e1 + y * self.e2
     }
 
-    /// `(cos g, sin g)` of the transport angle `g`: a tangent vector with coefficients `v` in `source`
-    /// has coefficients `R2(g) v` here, after the smallest rotation that takes the one normal to the
-    /// other.
+    /// Parallel transport from `source` to this frame, as `(cos g, sin g)` of the transport angle
+    /// `g`. A tangent vector with coefficients `v` in `source` has coefficients `R2(g) v` here,
+    /// after the smallest rotation that maps the normal of `source` to this normal.
     ///
-    /// Opposite normals have no smallest rotation. Then it is the half turn about the tangent axis
-    /// at right angles to `edge`, the vector between the two vertices in either direction: the limit
-    /// of a sheet that bends along the edge. Transport back is its inverse.
+    /// Opposite normals have no unique smallest rotation. Then the rotation is by pi about the
+    /// tangent axis perpendicular to `edge`, the vector between the two vertices in either
+    /// direction: the limit of a sheet that bends along the edge. Transport in the reverse
+    /// direction is the inverse.
     pub fn transport_from(&self, source: &Frame, edge: DVec3) -> [f64; 2] {
         let sum = self.normal + source.normal;
         let squared = sum.length_squared();
         let moved = if squared > OPPOSITE * OPPOSITE {
-            // R = (2 h h^T - 1)(2 n n^T - 1), h the unit bisector of the normals, n the source's.
+            // R = (2 h h^T - 1)(2 n n^T - 1); h is the unit bisector of the normals, n the source
+            // normal.
             source.e1 - sum * (2.0 * self.normal.dot(source.e1) / squared)
         } else {
             let across =
@@ -97,13 +99,13 @@ impl Frame {
     }
 }
 
-/// Whether a vector has no direction in the tangent plane, given the squared length of its part
-/// there: it is along the normal, or zero.
+/// True if a vector has no direction in the tangent plane: it is zero or parallel to the normal.
+/// The first argument is the squared length of its tangent component.
 pub(super) fn is_along_normal(squared_tangent_length: f64, vector: DVec3) -> bool {
     squared_tangent_length <= PARALLEL_TO_NORMAL * PARALLEL_TO_NORMAL * vector.length_squared()
 }
 
-/// Frames of all vertices; `Gauge::Angles` is left to [`super::GaugeGraph::gauge_transform`].
+/// Frames of all vertices. [`super::GaugeGraph::gauge_transform`] applies `Gauge::Angles`.
 pub(super) fn frames(
     points: &[DVec3],
     normals: &[DVec3],

@@ -1,4 +1,4 @@
-//! The gauge graph: everything a gauge equivariant network needs to know of a mesh.
+//! The gauge graph: the geometry of a mesh that a gauge equivariant network needs.
 
 use super::adjacency::{CornerTable, block, split_blocks};
 use super::angles::angles;
@@ -11,9 +11,11 @@ use rayon::prelude::*;
 use std::f64::consts::TAU;
 use std::ops::Range;
 
-/// Neighbourhoods with angles: for every directed edge `p <- q` the neighbour, the position of the
-/// reverse edge, the neighbour angle `theta_pq`, the transport `g_pq` (from `q` to `p`) and the
-/// radius, in compressed rows sorted by the target `p`; and for every vertex its frame.
+/// Gauge graph of a mesh: the frame of every vertex and the geometry of every directed edge.
+///
+/// An edge `p <- q` has a neighbour `q`, the position of its reverse edge, the neighbour angle
+/// `theta_pq`, the transport angle `g_pq` (from `q` to `p`) and the radius. Edges are stored in
+/// compressed rows, sorted by the target `p`.
 ///
 /// ```
 /// use gemcnn_mesh::{shapes, GaugeGraph, GeometryOptions};
@@ -34,11 +36,11 @@ pub struct GaugeGraph {
 }
 
 impl GaugeGraph {
-    /// The gauge geometry of a mesh. Works on open, non-manifold and non-orientable meshes: all it
-    /// needs is a normal at every vertex that a face uses.
+    /// Computes the gauge geometry of a mesh. Open, non-manifold and non-orientable meshes are
+    /// supported; every vertex that a face uses must have a normal.
     ///
     /// # Errors
-    /// A used vertex without a tangent plane, or a choice in `options` that does not fit the mesh.
+    /// A vertex that a face uses has no tangent plane, or `options` do not fit the mesh.
     pub fn new(mesh: &Mesh, options: &GeometryOptions) -> Result<Self, GeometryError> {
         let given = match &options.gauge {
             Gauge::FirstNeighbour => None,
@@ -77,14 +79,14 @@ impl GaugeGraph {
         }
     }
 
-    /// The gauge geometry of points with given frames and neighbourhoods.
+    /// Computes the gauge geometry of points with given frames and neighbourhoods.
     ///
-    /// An edge without a direction in the tangent plane (along the normal, or between coincident
-    /// points) is given the angle of the first neighbour in its row that has one, so that it
-    /// obeys the same law under a change of frames.
+    /// An edge has no direction in the tangent plane if it is parallel to the normal or connects
+    /// coincident points. It takes the angle of the first neighbour in its row that has a
+    /// direction, so that it transforms correctly under a change of frames.
     ///
     /// # Errors
-    /// Lengths that differ.
+    /// The lengths of the arguments differ.
     pub fn with_frames(
         points: &[DVec3],
         frames: Vec<Frame>,
@@ -104,8 +106,8 @@ impl GaugeGraph {
             .for_each_init(
                 || (Vec::new(), Vec::new()),
                 |(theta_x, transport_x), (index, ((theta, transport), radius))| {
-                    // Sines go to where the angles will stand, cosines beside them; the angles of
-                    // the whole block follow at once.
+                    // Store the sines in `theta` and the cosines in `theta_x`, then compute the
+                    // angles of the whole block at once.
                     theta_x.resize(theta.len(), 0.0);
                     transport_x.resize(theta.len(), 0.0);
                     let mut undirected = Vec::new();
@@ -121,7 +123,7 @@ impl GaugeGraph {
                             if is_along_normal(x * x + y * y, vector) {
                                 undirected.push((row.clone(), edge));
                             }
-                            // The other direction is filled in below, as the exact inverse.
+                            // The reverse direction is filled in below, as the exact inverse.
                             let [x, y] = if p < q as usize {
                                 frame.transport_from(&frames[q as usize], vector)
                             } else {
@@ -152,11 +154,10 @@ impl GaugeGraph {
         })
     }
 
-    /// Puts a graph together from its arrays, as [`new`](Self::new) makes them or as they were
-    /// stored.
+    /// Creates a graph from its arrays, as computed by [`new`](Self::new) or read from a file.
     ///
     /// # Errors
-    /// Lengths that differ, or a number that is not finite.
+    /// The lengths of the arrays differ, or a number is not finite.
     pub fn from_parts(
         adjacency: Adjacency,
         theta: Vec<f64>,
@@ -199,11 +200,11 @@ impl GaugeGraph {
         })
     }
 
-    /// The same geometry seen from frames that are turned by `angles`, from `e1` towards `e2`:
-    /// `theta_pq - a_p` and `g_pq - a_p + a_q`, brought back to [-pi, pi].
+    /// The geometry in frames rotated by `angles`, from `e1` towards `e2`: `theta_pq - a_p` and
+    /// `g_pq - a_p + a_q`, wrapped to [-pi, pi].
     ///
     /// # Errors
-    /// Not one finite angle for each vertex.
+    /// `angles` is not one finite angle per vertex.
     pub fn gauge_transform(mut self, angles: &[f64]) -> Result<Self, GeometryError> {
         check_length("gauge angles", angles.len(), self.vertex_count())?;
         if let Some(index) = angles.iter().position(|angle| !angle.is_finite()) {
@@ -233,12 +234,12 @@ impl GaugeGraph {
         self.adjacency.edge_count()
     }
 
-    /// Who is whose neighbour.
+    /// Adjacency of the vertices.
     pub fn adjacency(&self) -> &Adjacency {
         &self.adjacency
     }
 
-    /// Start of each row, and the number of edges at the end.
+    /// Start of each row, followed by the number of edges.
     pub fn offsets(&self) -> &[u32] {
         self.adjacency.offsets()
     }
@@ -266,12 +267,12 @@ impl GaugeGraph {
         &self.theta
     }
 
-    /// Transport `g_pq` from `q` to `p` of every directed edge `p <- q`, in [-pi, pi].
+    /// Transport angle `g_pq` from `q` to `p` of every directed edge `p <- q`, in [-pi, pi].
     pub fn transport(&self) -> &[f64] {
         &self.transport
     }
 
-    /// Distance in space of the two ends of every directed edge.
+    /// Euclidean length of every directed edge.
     pub fn radius(&self) -> &[f64] {
         &self.radius
     }
@@ -282,8 +283,8 @@ impl GaugeGraph {
     }
 }
 
-/// Gives edges without a direction of their own the angle of the first edge in their row that has
-/// one, or zero if none has. `undirected` lists such edges in order, each with its row.
+/// Assigns a direction to edges without one: the angle of the first edge in their row that has a
+/// direction, or zero if there is none. `undirected` lists these edges in order, each with its row.
 fn give_directions(theta: &mut [f64], undirected: &[(Range<usize>, usize)]) {
     for of_one_row in undirected.chunk_by(|a, b| a.0 == b.0) {
         let row = of_one_row[0].0.clone();
@@ -297,12 +298,12 @@ fn give_directions(theta: &mut [f64], undirected: &[(Range<usize>, usize)]) {
     }
 }
 
-/// The same angle in [-pi, pi].
+/// Wraps an angle to [-pi, pi].
 fn wrap(angle: f64) -> f64 {
     angle - TAU * (angle / TAU).round()
 }
 
-/// Refuses a list that has not one entry for each vertex.
+/// Returns an error unless there is one entry per vertex.
 pub(crate) fn check_length(
     what: &'static str,
     given: usize,

@@ -8,8 +8,9 @@
 //! | neighbour angle | `theta_pq = atan2(e2_p . (q - p), e1_p . (q - p))`, the angle of the log map |
 //! | transport | `g_pq = atan2(e2_p . R e1_q, e1_p . R e1_q)`, `R` the smallest rotation with `R n_q = n_p` |
 //!
-//! A tangent vector with coefficients `v` at `q` has coefficients `R2(g_pq) v` at `p`. When frames
-//! turn by angles `a_p`, `theta_pq` becomes `theta_pq - a_p` and `g_pq` becomes `g_pq - a_p + a_q`.
+//! A tangent vector with coefficients `v` at `q` has coefficients `R2(g_pq) v` at `p`. If frames
+//! rotate by angles `a_p`, `theta_pq` becomes `theta_pq - a_p` and `g_pq` becomes `g_pq - a_p +
+//! a_q`.
 
 mod adjacency;
 mod angles;
@@ -31,49 +32,49 @@ pub use store::StoreError;
 
 use glam::DVec3;
 
-/// How the normals of the faces around a vertex are weighted in its own normal.
+/// Weights of the face normals in a vertex normal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormalWeighting {
-    /// By the area of the face.
+    /// Area of the face.
     #[default]
     Area,
-    /// By the angle of the face's corner at the vertex, as the method's published code does.
+    /// Angle of the face at the vertex, as in the published implementation.
     CornerAngle,
 }
 
-/// Which vertices are neighbours.
+/// Definition of the neighbours of a vertex.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Neighbourhood {
-    /// Those that share an edge.
+    /// Vertices that share an edge.
     #[default]
     OneRing,
-    /// Those at most `radius` away in space, whatever the faces say.
+    /// Vertices at most `radius` apart in space, whether or not a face connects them.
     Radius {
-        /// Largest distance of two neighbours.
+        /// Largest distance between neighbours, in the units of the mesh.
         radius: f64,
-        /// At most this many neighbours of one vertex: two vertices become neighbours when each is
-        /// among the `limit` nearest of the other, so that the relation stays mutual.
+        /// Maximum number of neighbours of a vertex. Two vertices are neighbours if each is among
+        /// the `limit` nearest of the other, so that the relation is symmetric.
         limit: usize,
     },
 }
 
-/// The choice of the first frame axis at every vertex.
+/// Choice of the first frame axis at every vertex.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Gauge {
-    /// Towards the first neighbour in stored order whose direction is defined.
+    /// Towards the first neighbour, in stored order, that has a direction in the tangent plane.
     #[default]
     FirstNeighbour,
-    /// Towards the given neighbour of each vertex (ignored at vertices without neighbours).
+    /// Towards the given neighbour of each vertex. Ignored at vertices without neighbours.
     Neighbours(Vec<u32>),
-    /// The frame of [`Gauge::FirstNeighbour`], turned by an angle for each vertex.
+    /// The frame of [`Gauge::FirstNeighbour`], rotated by one angle per vertex.
     Angles(Vec<f64>),
-    /// Along the tangent part of the given direction of each vertex (ignored at vertices without
-    /// neighbours), such as those of [`shot::gauge`](crate::features::shot::gauge).
+    /// Along the tangent component of the given direction of each vertex, such as those of
+    /// [`shot::gauge`](crate::features::shot::gauge). Ignored at vertices without neighbours.
     Directions(Vec<DVec3>),
 }
 
-/// All choices in the geometry of a mesh, with the defaults of the paper.
+/// Options of [`GaugeGraph::new`]. The defaults are those of the paper.
 ///
 /// ```
 /// use gemcnn_mesh::{shapes, GaugeGraph, GeometryOptions, NormalWeighting};
@@ -84,10 +85,10 @@ pub enum Gauge {
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct GeometryOptions {
-    /// Weights in the vertex normal.
+    /// Weights of the vertex normals.
     pub normals: NormalWeighting,
-    /// Which vertices are neighbours.
+    /// Definition of the neighbours.
     pub neighbourhood: Neighbourhood,
-    /// First frame axis.
+    /// Choice of the first frame axis.
     pub gauge: Gauge,
 }

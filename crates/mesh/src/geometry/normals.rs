@@ -7,18 +7,19 @@ use crate::polygon::{is_negligible_area, vector_area};
 use glam::DVec3;
 use rayon::prelude::*;
 
-/// How many troubled vertices an error names.
+/// Number of vertices named in an error.
 const EXAMPLES: usize = 8;
-/// A sum of face normals shorter than this fraction of their lengths has no direction left.
+/// A sum of face normals has no direction if it is shorter than this fraction of their total
+/// length.
 const CANCELLED: f64 = 1e-12;
 
 /// Unit normals of all vertices.
 ///
-/// A vertex that no face uses has no normal of its own and gets the z axis, so that it still has a
-/// frame; it has no edges in a one-ring, and nothing depends on the choice.
+/// A vertex that no face uses has no normal and gets the z axis, so that it still has a frame. It
+/// has no edges in a one-ring, so nothing depends on this choice.
 ///
 /// # Errors
-/// [`GeometryError::NoTangentPlane`] names the vertices whose faces all have zero area or cancel.
+/// [`GeometryError::NoTangentPlane`] with the vertices whose faces all have zero area or cancel.
 pub fn vertex_normals(
     mesh: &Mesh,
     weighting: NormalWeighting,
@@ -28,8 +29,8 @@ pub fn vertex_normals(
     normals_from_corners(mesh, &CornerTable::new(mesh), weighting)
 }
 
-/// A copy of the mesh scaled by a power of two, and that scale, if areas and squares of its lengths
-/// would overflow or underflow. Directions and angles are the same to the bit.
+/// A copy of the mesh scaled by a power of two, and that scale, if areas or squared lengths would
+/// overflow or underflow. Directions and angles are bit-identical.
 pub(crate) fn of_moderate_size(mesh: &Mesh) -> Option<(Mesh, f64)> {
     const MODERATE: std::ops::Range<f64> = 1e-75..1e75;
     let largest = mesh.vertices().iter().map(|v| v.abs().max_element());
@@ -37,14 +38,14 @@ pub(crate) fn of_moderate_size(mesh: &Mesh) -> Option<(Mesh, f64)> {
     if largest == 0.0 || MODERATE.contains(&largest) {
         return None;
     }
-    // Within the exponents of normal numbers, so that the scale and its inverse are exact.
+    // Stay in the exponent range of normal numbers, so that the scale and its inverse are exact.
     let scale = 2f64.powi((-largest.log2().floor() as i32).clamp(-1020, 1020));
     let scaled = mesh.map_vertices(|v| v * scale).ok()?;
     Some((scaled, scale))
 }
 
-/// Face normals, the length of each being its weight (area) or 1 (corner angle); zero for a face
-/// without area.
+/// Face normals. The length of a normal is its weight: the area, or 1 for corner-angle weighting. A
+/// face without area has a zero normal.
 fn face_normals(mesh: &Mesh, weighting: NormalWeighting) -> Vec<DVec3> {
     (0..mesh.face_count())
         .into_par_iter()
@@ -86,7 +87,7 @@ pub(super) fn normals_from_corners(
                 sum += term;
                 total += term.length();
             }
-            // Left at zero, the mark of a vertex without a normal, if nothing but rounding is left.
+            // If only rounding remains, the sum stays zero, which marks a vertex without a normal.
             if sum.length() > CANCELLED * total {
                 *normal = sum.normalize();
             }
@@ -122,8 +123,8 @@ pub(super) fn normals_from_corners(
     Ok(normals)
 }
 
-/// Inner angle of a corner in [0, 2 pi), over pi where the polygon is reflex, seen from the side
-/// that `normal` points to.
+/// Interior angle of a corner in [0, 2 pi), seen from the side that `normal` points to. It is
+/// greater than pi at a reflex corner.
 fn corner_angle(mesh: &Mesh, table: &CornerTable, corner: usize, normal: DVec3) -> f64 {
     let at = mesh.vertices()[mesh.faces().corners()[corner] as usize];
     let (previous, next) = table.around(mesh, corner);

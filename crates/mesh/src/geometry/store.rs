@@ -1,4 +1,4 @@
-//! Gauge graphs in safetensors files.
+//! Storage of gauge graphs in safetensors files.
 //!
 //! | tensor | shape | type |
 //! | --- | --- | --- |
@@ -13,13 +13,13 @@ use bytemuck::NoUninit;
 use glam::DVec3;
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
 
-/// Why stored bytes are not a gauge graph.
+/// Error of reading or writing a stored gauge graph.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Not a safetensors file, or a tensor is missing from it.
+    /// The bytes are not a safetensors file, or a tensor is missing.
     #[error("not a safetensors file with gauge geometry: {0}")]
     Safetensors(#[from] SafeTensorError),
-    /// A tensor of another type or shape.
+    /// A tensor has a different type or shape.
     #[error("tensor `{name}` is {dtype:?} of shape {shape:?}; expected {expected}")]
     Tensor {
         /// Name of the tensor.
@@ -28,22 +28,23 @@ pub enum StoreError {
         dtype: Dtype,
         /// Its shape.
         shape: Vec<usize>,
-        /// What it should be.
+        /// Expected type and shape.
         expected: &'static str,
     },
-    /// The tensors do not fit together.
+    /// The tensors are inconsistent.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
 }
 
 #[cfg(target_endian = "big")]
-compile_error!("safetensors files are little-endian and are read and written as memory holds them");
+compile_error!("safetensors files are little-endian and are copied without byte swapping");
 
 impl GaugeGraph {
-    /// The graph as the bytes of a safetensors file.
+    /// Serialises the graph as the bytes of a safetensors file.
     ///
     /// # Errors
-    /// Only what the safetensors crate refuses, which no graph that fits in memory is.
+    /// The safetensors crate returns an error. This does not happen for a graph that fits in
+    /// memory.
     pub fn to_safetensors(&self) -> Result<Vec<u8>, StoreError> {
         let widen = |values: &[u32]| -> Vec<i64> { values.iter().map(|&v| v.into()).collect() };
         let vertices = self.vertex_count();
@@ -70,12 +71,12 @@ impl GaugeGraph {
         Ok(safetensors::serialize(tensors, None)?)
     }
 
-    /// The graph in the bytes of a safetensors file that [`to_safetensors`](Self::to_safetensors)
-    /// made.
+    /// Deserialises the bytes of a safetensors file written by
+    /// [`to_safetensors`](Self::to_safetensors).
     ///
     /// # Errors
-    /// Bytes that are no such file, tensors that are missing or of another type, and arrays that do
-    /// not fit together.
+    /// The bytes are not a safetensors file, a tensor is missing or has a different type, or the
+    /// arrays are inconsistent.
     pub fn from_safetensors(bytes: &[u8]) -> Result<Self, StoreError> {
         let file = SafeTensors::deserialize(bytes)?;
         let floats = |name| -> Result<Vec<f64>, StoreError> {
@@ -89,7 +90,7 @@ impl GaugeGraph {
                 .map(|value| {
                     u32::try_from(value).map_err(|_| {
                         StoreError::Geometry(GeometryError::BadGraph {
-                            problem: format!("`{name}` holds {value}"),
+                            problem: format!("`{name}` contains the invalid value {value}"),
                         })
                     })
                 })
@@ -108,7 +109,7 @@ impl GaugeGraph {
         let adjacency = Adjacency::new(integers("offsets")?, integers("neighbours")?)?;
         if adjacency.reverse() != integers("reverse")? {
             return Err(StoreError::Geometry(GeometryError::BadGraph {
-                problem: "`reverse` does not name the reverse edges".into(),
+                problem: "`reverse` does not contain the reverse edges".into(),
             }));
         }
         Ok(Self::from_parts(
@@ -133,7 +134,7 @@ fn tensor<'a, T: NoUninit>(
     ))
 }
 
-/// A tensor of the file, if it has the element type and, after its first dimension, the shape given.
+/// A tensor of the file, checked for its element type and for its shape after the first dimension.
 fn checked<'a>(
     file: &SafeTensors<'a>,
     name: &'static str,

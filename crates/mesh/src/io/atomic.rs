@@ -1,12 +1,12 @@
-//! Files that appear whole or not at all.
+//! Atomic file writes.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes a file by way of a temporary one in the same folder, which takes its place once all of
-/// it is on the disk. On any failure the temporary file is removed and a file that was there before
-/// is untouched.
+/// Writes a file atomically. The data goes to a temporary file in the same folder, which is flushed
+/// to disk and then renamed. On failure the temporary file is removed and an existing file is not
+/// changed.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 /// ```
 ///
 /// # Errors
-/// The path does not name a file or names something that is not a regular file, the folder cannot
-/// be written, or `write` fails.
+/// The path does not name a file or names something other than a regular file, the folder is not
+/// writable, or `write` fails.
 pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -29,15 +29,15 @@ pub fn write_atomically(
         .and_then(|()| permissions.map_or(Ok(()), |old| fs::set_permissions(&temporary, old)))
         .and_then(|()| fs::rename(&temporary, &target));
     if written.is_err() {
-        // The first failure is the one to tell.
+        // Report the first failure only.
         let _ = fs::remove_file(&temporary);
     }
     written
 }
 
-/// Follows links, so that the file a link names is replaced and not the link, and gives the
-/// permissions of a file that is there. Refuses read-only files, devices, pipes and folders, which a
-/// rename would replace, destroy or fail on late.
+/// Follows symbolic links, so that the target is replaced and not the link, and returns the
+/// permissions of an existing file. Read-only files, devices, pipes and folders are errors: a
+/// rename would replace or destroy them, or fail late.
 fn resolve(path: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() && metadata.permissions().readonly() => Err(
@@ -56,7 +56,7 @@ fn resolve(path: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
     }
 }
 
-/// Creates a new file next to `target`.
+/// Creates a temporary file next to `target`.
 fn create_beside(target: &Path) -> io::Result<(PathBuf, File)> {
     if target.file_name().is_none() {
         return Err(io::Error::new(

@@ -1,14 +1,14 @@
-//! Vertex colours of the text formats that have them by custom.
+//! Vertex colours in text formats.
 
 use crate::{AttributeValues, VertexAttribute};
 
-/// Columns of a colour, by convention.
+/// Conventional names of the colour columns.
 const CHANNELS: [&str; 4] = ["red", "green", "blue", "alpha"];
 
-/// Turns `channels` numbers for each vertex into colour columns.
+/// Converts `channels` values per vertex to colour columns.
 ///
-/// Numbers in \[0, 1\] are fractions and whole numbers up to 255 are bytes; both become `u8`.
-/// Anything else is kept as it is, in `f64`.
+/// Values in \[0, 1\] are fractions and integers up to 255 are bytes; both become `u8`. Other
+/// values are kept as `f64`.
 pub(super) fn columns(values: &[f64], channels: usize) -> Vec<VertexAttribute> {
     let scale = if values.iter().all(|value| (0.0..=1.0).contains(value)) {
         Some(255.0)

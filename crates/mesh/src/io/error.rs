@@ -1,4 +1,4 @@
-//! What can be wrong with a mesh file, and where.
+//! Errors of mesh files, with their location.
 
 use std::fmt;
 use std::io;
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use super::FileFormat;
 use crate::MeshError;
 
-/// Why a mesh file cannot be read or written.
+/// Error of reading or writing a mesh file.
 ///
-/// It prints as one line: the file, the place in it, what is wrong and what to do.
+/// `Display` prints one line: the file, the location, the problem and a remedy.
 ///
 /// ```
 /// use gemcnn_mesh::parse_mesh;
@@ -24,31 +24,31 @@ use crate::MeshError;
 #[derive(Debug, thiserror::Error)]
 #[error("{}{location}: {problem}; {}", .path.display(), .problem.advice())]
 pub struct FileError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The place in the file.
+    /// Location in the file.
     pub location: Location,
-    /// What is wrong there.
+    /// The problem at that location.
     pub problem: FileProblem,
 }
 
-/// A place in a file.
+/// A location in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// The file as a whole.
+    /// The whole file.
     File,
-    /// A line of text, from 1.
+    /// A line of text, counted from 1.
     Line(usize),
     /// An element of a binary file.
     Element {
-        /// What it is: `vertex`, `face`, `triangle` or the name of a PLY element.
+        /// Kind of element: `vertex`, `face`, `triangle` or the name of a PLY element.
         kind: String,
-        /// Its index, from 0.
+        /// Index of the element, from 0.
         index: u64,
-        /// Where reading stopped, in bytes from the start of the file.
+        /// Byte offset at which reading stopped, from the start of the file.
         byte: usize,
     },
-    /// A byte, from 0.
+    /// A byte offset, from 0.
     Byte(usize),
 }
 
@@ -63,194 +63,194 @@ impl fmt::Display for Location {
     }
 }
 
-/// What is wrong with a mesh file.
+/// A problem with a mesh file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileProblem {
-    /// The operating system refuses to read it.
+    /// The operating system cannot read the file.
     #[error("cannot be read: {0}")]
     Read(io::Error),
-    /// The operating system refuses to write it.
+    /// The operating system cannot write the file.
     #[error("cannot be written: {0}")]
     Write(io::Error),
-    /// The path names something else than a regular file.
-    #[error("this is {what}, not a file")]
+    /// The path does not name a regular file.
+    #[error("the path is {what}, not a file")]
     NotAFile {
-        /// What it is.
+        /// Description of the path's target.
         what: &'static str,
     },
-    /// There is nothing in it, or only white space.
+    /// The file is empty or contains only white space.
     #[error("the file is empty")]
     Empty,
-    /// The content is a compressed archive.
+    /// The file is compressed.
     #[error("the file is compressed ({with})")]
     Compressed {
-        /// With what.
+        /// Name of the compression format.
         with: &'static str,
     },
     /// The text is UTF-16.
     #[error("the file is UTF-16 text")]
     Utf16,
-    /// The content is none of the formats that are read.
+    /// The format is not supported.
     #[error("this is not an OBJ, PLY, OFF or STL file{}", .looks_like.map(|what| format!(", it looks like {what}")).unwrap_or_default())]
     UnknownFormat {
-        /// What it looks like, if that is known.
+        /// Description of the likely format, if known.
         looks_like: Option<&'static str>,
     },
-    /// Statements, but none that makes a vertex.
+    /// The file has statements, but no vertices.
     #[error("the file has no vertices")]
     NoVertices,
-    /// A variant of a format that is not read.
+    /// A variant of a format is not supported.
     #[error("{what} is not supported")]
     Unsupported {
-        /// The variant.
+        /// Description of the variant.
         what: String,
     },
-    /// The header contradicts itself or the format.
+    /// The header is inconsistent or violates the format.
     #[error("bad header: {why}")]
     BadHeader {
-        /// How.
+        /// Description of the problem.
         why: String,
     },
-    /// More elements are declared than the bytes that follow can hold.
+    /// The header declares more elements than the remaining bytes can hold.
     #[error(
-        "{declared} elements '{element}' are declared, but the file of {file_size} bytes has room for at most {room}"
+        "{declared} elements '{element}' are declared, but the file of {file_size} bytes can hold at most {room}"
     )]
     CountTooLarge {
-        /// The element.
+        /// Name of the element.
         element: String,
-        /// How many are declared.
+        /// Declared number of elements.
         declared: u64,
-        /// How many the remaining bytes can hold.
+        /// Maximum number of elements in the remaining bytes.
         room: u64,
         /// Size of the file in bytes.
         file_size: usize,
     },
-    /// The file ends early.
+    /// The file ends before the last declared element.
     #[error("the file ends after {read} of {declared} elements '{element}'")]
     Truncated {
-        /// The element that was being read.
+        /// Name of the element.
         element: String,
-        /// How many were read whole.
+        /// Number of complete elements.
         read: u64,
-        /// How many are declared.
+        /// Declared number of elements.
         declared: u64,
     },
     /// The text ends inside a statement.
-    #[error("the file ends where {expected} should follow")]
+    #[error("unexpected end of file, expected {expected}")]
     EndsEarly {
-        /// What should follow.
+        /// Description of the missing part.
         expected: &'static str,
     },
-    /// A word that is not a number of the kind needed.
+    /// A word is not a number of the required kind.
     #[error("'{found}' is not {expected}")]
     BadNumber {
         /// The word.
         found: String,
-        /// The kind of number.
+        /// Description of the required number.
         expected: &'static str,
     },
     /// A coordinate is NaN or infinite.
     #[error("the coordinate '{found}' is not finite")]
     NotFinite {
-        /// The coordinate.
+        /// The coordinate as written in the file.
         found: String,
     },
     /// A line has too few or too many values.
-    #[error("{found} values where {expected} should be")]
+    #[error("{found} values, expected {expected}")]
     ValueCount {
-        /// How many there are.
+        /// Number of values.
         found: usize,
-        /// What should be there.
+        /// Description of the expected values.
         expected: &'static str,
     },
-    /// A line of an element ends early.
+    /// A line has too few values for its element.
     #[error("the line has too few values for an element '{element}'")]
     TooFewValues {
-        /// The element.
+        /// Name of the element.
         element: String,
     },
-    /// A line of an element goes on after its last property.
+    /// A line has values after the last property of its element.
     #[error("'{found}' follows the last value of an element '{element}'")]
     TooManyValues {
-        /// The first word that is too much.
+        /// The first extra word.
         found: String,
-        /// The element.
+        /// Name of the element.
         element: String,
     },
-    /// A word that the format does not allow here.
-    #[error("'{found}' stands where {expected} should be")]
+    /// A word is not allowed at this position.
+    #[error("found '{found}', expected {expected}")]
     Unexpected {
         /// The word.
         found: String,
-        /// What should be there.
+        /// Description of the expected word.
         expected: &'static str,
     },
-    /// Index 0 in a format that counts from 1.
-    #[error("vertex index 0: OBJ counts vertices from 1")]
+    /// Index 0 in a format whose indices start at 1.
+    #[error("vertex index 0: OBJ indices start at 1")]
     ZeroIndex,
-    /// A face names a vertex that does not exist.
+    /// A face refers to a vertex that does not exist.
     #[error(
         "vertex index {index} is out of range, there are {vertices} vertices and they count from {first}"
     )]
     IndexOutOfRange {
-        /// The index, as in the file.
+        /// The index as written in the file.
         index: i64,
-        /// How many vertices there are (for a negative index: before that line).
+        /// Number of vertices; for a negative index, the number before that line.
         vertices: usize,
-        /// Index of the first vertex in that format.
+        /// Index of the first vertex in this format.
         first: u8,
     },
     /// A face has fewer than three corners.
     #[error("the face has {corners} corner(s), it needs at least 3")]
     ShortFace {
-        /// How many corners it has.
+        /// Number of corners.
         corners: usize,
     },
     /// A list has a negative length.
     #[error("a list has the length {length}")]
     NegativeLength {
-        /// The length.
+        /// The invalid length.
         length: i64,
     },
-    /// Vertices and faces make no mesh.
+    /// The vertices and faces are not a valid mesh.
     #[error(transparent)]
     Mesh(MeshError),
-    /// The file name does not tell a format that can be written.
+    /// The file name does not have the extension of a format that can be written.
     #[error("the name does not end in .ply, .obj or .off")]
     UnknownExtension,
-    /// Vertex attributes given to a format that has no place for them.
-    #[error("{format} files cannot hold vertex attributes")]
+    /// The format cannot store vertex attributes.
+    #[error("{format} files cannot store vertex attributes")]
     AttributesNotHeld {
         /// The format.
         format: FileFormat,
     },
-    /// The name of an attribute cannot be the name of a property.
+    /// An attribute has a name that a PLY property cannot have.
     #[error("an attribute cannot be named '{name}': {why}")]
     AttributeName {
         /// The name.
         name: String,
-        /// Why not.
+        /// Reason why the name is invalid.
         why: &'static str,
     },
-    /// An attribute does not have one value for each vertex.
+    /// The number of values of an attribute differs from the number of vertices.
     #[error("attribute '{name}' has {values} values for {vertices} vertices")]
     AttributeLength {
-        /// Its name.
+        /// Name of the attribute.
         name: String,
-        /// How many values it has.
+        /// Number of values.
         values: usize,
-        /// How many vertices the mesh has.
+        /// Number of vertices.
         vertices: usize,
     },
 }
 
 impl FileProblem {
-    /// What to do about it.
+    /// Remedy for the problem.
     pub fn advice(&self) -> &'static str {
         match self {
-            Self::Read(_) => "check that the path is right and that you may read it",
-            Self::Write(_) => "check that the folder exists, is writable and has room",
+            Self::Read(_) => "check the path and the read permission",
+            Self::Write(_) => "check that the folder exists, is writable and has free space",
             Self::NotAFile { .. } => "give the path of a mesh file",
             Self::Empty | Self::NoVertices => "export or download the mesh again",
             Self::Compressed { .. } => "unpack it first",
@@ -259,11 +259,11 @@ impl FileProblem {
             Self::Unsupported { .. } => "convert the mesh to PLY or OBJ",
             Self::BadHeader { .. } => "correct the header, or export the mesh again",
             Self::CountTooLarge { .. } | Self::Truncated { .. } | Self::EndsEarly { .. } => {
-                "the file is cut short or its header is wrong: copy or export it again"
+                "the file is truncated or its header is wrong: copy or export it again"
             }
-            Self::BadNumber { .. } => "correct it (numbers look like 12, -0.5 or 1.5e-3)",
+            Self::BadNumber { .. } => "correct it (examples: 12, -0.5, 1.5e-3)",
             Self::NotFinite { .. } => {
-                "give every vertex finite coordinates, or drop it where the mesh was made"
+                "use finite coordinates, or remove the vertex in the program that wrote the mesh"
             }
             Self::ValueCount { .. } | Self::TooFewValues { .. } | Self::TooManyValues { .. } => {
                 "correct the line, or export the mesh again"
@@ -271,27 +271,27 @@ impl FileProblem {
             Self::Unexpected { .. } => "correct it, or export the mesh again",
             Self::ZeroIndex => "add 1 to every index if the file counts from 0",
             Self::IndexOutOfRange { .. } => "correct the index, or export the mesh again",
-            Self::ShortFace { .. } => "remove the face, or write points and lines elsewhere",
+            Self::ShortFace { .. } => "remove the face; points and lines are not faces",
             Self::NegativeLength { .. } => "the file is damaged: copy or export it again",
             Self::Mesh(_) => "split the mesh, or export it again",
-            Self::UnknownExtension => "choose one of these",
-            Self::AttributesNotHeld { .. } => "write a .ply file, or leave the attributes out",
+            Self::UnknownExtension => "choose one of these extensions",
+            Self::AttributesNotHeld { .. } => "write a .ply file, or omit the attributes",
             Self::AttributeName { .. } => "rename it",
-            Self::AttributeLength { .. } => "give one value for each vertex",
+            Self::AttributeLength { .. } => "give one value per vertex",
         }
     }
 
-    /// The problem at a line of text.
+    /// The problem with the location of a line of text.
     pub(super) fn at_line(self, line: usize) -> Box<Fault> {
         self.at(Location::Line(line))
     }
 
-    /// The problem of the file as a whole.
+    /// The problem with the whole file as its location.
     pub(super) fn of_file(self) -> Box<Fault> {
         self.at(Location::File)
     }
 
-    /// The problem at some place.
+    /// The problem with the given location.
     pub(super) fn at(self, location: Location) -> Box<Fault> {
         Box::new(Fault {
             location,
@@ -300,7 +300,7 @@ impl FileProblem {
     }
 }
 
-/// A [`FileError`] before the path is known.
+/// A [`FileError`] without its path.
 #[derive(Debug)]
 pub(super) struct Fault {
     location: Location,
@@ -317,10 +317,10 @@ impl Fault {
     }
 }
 
-/// Result of the parsers; the error is boxed to keep the good path small.
+/// Result of the parsers. The error is boxed to keep the result small.
 pub(super) type Parsed<T> = Result<T, Box<Fault>>;
 
-/// A word of a file as it may stand in a one-line message: printable and not too long.
+/// A word of a file for a one-line message: printable and of limited length.
 pub(super) fn quote(word: &[u8]) -> String {
     const LONGEST: usize = 40;
     let mut text: String = String::from_utf8_lossy(&word[..word.len().min(LONGEST)])

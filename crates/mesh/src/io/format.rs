@@ -1,4 +1,4 @@
-//! Which format a file is in, told by its content; the extension only decides where that is open.
+//! Detection of file formats by content. The extension decides only if the content is ambiguous.
 
 use std::fmt;
 use std::path::Path;
@@ -40,7 +40,7 @@ impl fmt::Display for FileFormat {
     }
 }
 
-/// What the first bytes tell.
+/// Format family, as detected from the content.
 pub(super) enum Family {
     Obj,
     Ply,
@@ -49,7 +49,7 @@ pub(super) enum Family {
     StlBinary,
 }
 
-/// First bytes of archives.
+/// Signatures of compressed files and archives.
 const ARCHIVES: [(&[u8], &str); 6] = [
     (b"\x1f\x8b", "gzip"),
     (b"PK\x03\x04", "zip"),
@@ -59,7 +59,7 @@ const ARCHIVES: [(&[u8], &str); 6] = [
     (b"7z\xbc\xaf\x27\x1c", "7z"),
 ];
 
-/// First bytes of other files that people have meshes in.
+/// Signatures of other file types that often contain meshes.
 const STRANGERS: [(&[u8], &str); 9] = [
     (b"# vtk", "a VTK file"),
     (b"glTF", "a binary glTF file"),
@@ -72,13 +72,13 @@ const STRANGERS: [(&[u8], &str); 9] = [
     (b"\x89PNG", "a PNG picture"),
 ];
 
-/// Statements that an OBJ file may begin with.
+/// Statements at the start of an OBJ file.
 const OBJ_KEYWORDS: [&[u8]; 16] = [
     b"v", b"vt", b"vn", b"vp", b"f", b"fo", b"l", b"p", b"g", b"o", b"s", b"mg", b"usemtl",
     b"mtllib", b"usemap", b"cstype",
 ];
 
-/// Tells the format; `content` is the file without a byte order mark.
+/// Detects the format. `content` is the file without a byte order mark.
 pub(super) fn tell(path: &Path, content: &[u8]) -> Result<Family, FileProblem> {
     if content.is_empty() {
         return Err(FileProblem::Empty);
@@ -86,7 +86,7 @@ pub(super) fn tell(path: &Path, content: &[u8]) -> Result<Family, FileProblem> {
     if ply::has_magic(content) {
         return Ok(Family::Ply);
     }
-    // Before the text formats: some programs begin binary STL with the word `solid`.
+    // Before the text formats: some programs start binary STL with the word `solid`.
     if stl::has_binary_size(content) {
         return Ok(Family::StlBinary);
     }
@@ -108,7 +108,7 @@ pub(super) fn tell(path: &Path, content: &[u8]) -> Result<Family, FileProblem> {
     let Some(words) = Lines::new(content).next_words() else {
         return match extension.as_str() {
             _ if content.iter().all(|&b| is_space(b)) => Err(FileProblem::Empty),
-            // Nothing but comments: a mesh without vertices.
+            // Only comments: a mesh without vertices.
             "obj" => Ok(Family::Obj),
             _ => unknown,
         };
@@ -129,14 +129,14 @@ pub(super) fn tell(path: &Path, content: &[u8]) -> Result<Family, FileProblem> {
         }),
         _ if looks_like.is_some() => unknown,
         "obj" => Ok(Family::Obj),
-        // Without a keyword the counts come first.
+        // Without a keyword the file starts with the counts.
         "off" if first.first().is_some_and(u8::is_ascii_digit) => Ok(Family::Off),
         "stl" => Ok(stl_by_content(content)),
         _ => unknown,
     }
 }
 
-/// An STL file whose size does not tell: text has no zero bytes.
+/// Encoding of an STL file whose size is inconclusive: text has no zero bytes.
 fn stl_by_content(content: &[u8]) -> Family {
     if content.iter().take(1 << 10).any(|&byte| byte == 0) {
         Family::StlBinary
@@ -145,14 +145,14 @@ fn stl_by_content(content: &[u8]) -> Family {
     }
 }
 
-/// The extension in lower case, or nothing.
+/// The extension in lower case, or an empty string.
 pub(super) fn extension(path: &Path) -> String {
     path.extension()
         .map(|extension| extension.to_string_lossy().to_ascii_lowercase())
         .unwrap_or_default()
 }
 
-/// A byte order mark, or text in which every second byte is zero.
+/// True for a UTF-16 byte order mark, or for text in which every second byte is zero.
 fn is_utf16(content: &[u8]) -> bool {
     let start = &content[..content.len().min(32)];
     let is_text = |byte: u8| is_space(byte) || (b' '..=b'~').contains(&byte);

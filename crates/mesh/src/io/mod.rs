@@ -1,7 +1,7 @@
-//! Mesh files: OBJ, PLY, OFF and STL in, PLY, OBJ and OFF out.
+//! Mesh files: reads OBJ, PLY, OFF and STL, writes PLY, OBJ and OFF.
 //!
-//! Every reader works on the bytes of the whole file, keeps the order of vertices and faces, and
-//! takes memory and time in proportion to the size of the file whatever its header declares.
+//! Every reader works on the bytes of the whole file and keeps the order of vertices and faces.
+//! Memory and time are proportional to the size of the file, whatever its header declares.
 
 mod atomic;
 mod colour;
@@ -26,36 +26,36 @@ use crate::{Mesh, VertexAttribute};
 use error::Parsed;
 use format::Family;
 
-/// What a mesh file holds.
+/// Contents of a mesh file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeshFile {
     /// Vertices and faces, in the order of the file.
     pub mesh: Mesh,
-    /// Every further scalar that the file keeps for each vertex, in the order of the file.
+    /// Further scalars of the vertices, in the order of the file.
     pub attributes: Vec<VertexAttribute>,
-    /// The format it was found to be in.
+    /// The detected format.
     pub format: FileFormat,
 }
 
-/// How to write a file.
+/// Options of [`write_mesh`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteOptions {
     /// Encoding of PLY files.
     pub ply: PlyEncoding,
 }
 
-/// Reads a mesh file; the format is told by its content.
+/// Reads a mesh file. The format is detected from its content.
 ///
 /// # Errors
-/// The path does not name a readable regular file, or the content is not a sound mesh file.
+/// The path does not name a readable regular file, or the content is not a valid mesh file.
 pub fn read_mesh(path: impl AsRef<Path>) -> Result<MeshFile, FileError> {
     let path = path.as_ref();
     let bytes = read_regular_file(path).map_err(|problem| problem.of_file().in_file(path))?;
     parse_mesh(path, &bytes)
 }
 
-/// Reads a mesh file that is in memory; `name` stands in messages, and its extension decides where
-/// the content leaves the format open.
+/// Reads a mesh file from memory. `name` appears in error messages; its extension decides the
+/// format if the content is ambiguous.
 ///
 /// ```
 /// use gemcnn_mesh::{FileFormat, parse_mesh};
@@ -66,7 +66,7 @@ pub fn read_mesh(path: impl AsRef<Path>) -> Result<MeshFile, FileError> {
 /// ```
 ///
 /// # Errors
-/// The content is not a sound mesh file.
+/// The content is not a valid mesh file.
 pub fn parse_mesh(name: &Path, bytes: &[u8]) -> Result<MeshFile, FileError> {
     let content = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     parse(name, content).map_err(|fault| fault.in_file(name))
@@ -82,7 +82,7 @@ fn parse(name: &Path, content: &[u8]) -> Parsed<MeshFile> {
     }
 }
 
-/// Only regular files: a folder has no content and a pipe or device may never end.
+/// Reads a regular file. A folder has no content, and a pipe or device may never end.
 fn read_regular_file(path: &Path) -> Result<Vec<u8>, FileProblem> {
     let metadata = fs::metadata(path).map_err(FileProblem::Read)?;
     if metadata.is_dir() {
@@ -96,14 +96,13 @@ fn read_regular_file(path: &Path) -> Result<Vec<u8>, FileProblem> {
     fs::read(path).map_err(FileProblem::Read)
 }
 
-/// Writes a mesh in the format that the extension names: `.ply`, `.obj` or `.off`. The file
-/// appears whole or not at all.
+/// Writes a mesh in the format of the extension: `.ply`, `.obj` or `.off`. The write is atomic.
 ///
-/// Coordinates are written so that reading gives the same bits. Only PLY holds attributes.
+/// Reading the file returns bit-identical coordinates. Only PLY stores attributes.
 ///
 /// # Errors
-/// Another extension, attributes that the format or the mesh has no place for, or a file that
-/// cannot be written.
+/// The extension is unknown, the format cannot store the attributes, the attributes do not fit the
+/// mesh, or the file cannot be written.
 pub fn write_mesh(
     path: impl AsRef<Path>,
     mesh: &Mesh,
@@ -133,7 +132,7 @@ pub fn write_mesh(
 }
 
 impl Mesh {
-    /// Reads the mesh of a file; [`read_mesh`] gives its attributes too.
+    /// Reads the mesh of a file. [`read_mesh`] returns its attributes as well.
     ///
     /// # Errors
     /// As [`read_mesh`].
@@ -141,7 +140,7 @@ impl Mesh {
         read_mesh(path).map(|file| file.mesh)
     }
 
-    /// Writes the mesh without attributes; [`write_mesh`] has the choices.
+    /// Writes the mesh without attributes. [`write_mesh`] has more options.
     ///
     /// # Errors
     /// As [`write_mesh`].
@@ -150,7 +149,7 @@ impl Mesh {
     }
 }
 
-/// Puts together what a reader found; it has checked everything but the sheer number.
+/// Assembles the result of a reader, which has checked everything except the number of elements.
 fn assemble(
     vertices: Vec<glam::DVec3>,
     faces: crate::Faces,
@@ -164,7 +163,7 @@ fn assemble(
     })
 }
 
-/// An index that counts from 0, checked.
+/// Checks an index that counts from 0.
 fn vertex_index(index: i64, vertices: usize) -> Result<u32, FileProblem> {
     u32::try_from(index)
         .ok()

@@ -1,5 +1,5 @@
-//! Wavefront OBJ: `v` and `f` statements; texture coordinates, normals, groups, materials, lines and
-//! points are skipped, so a texture seam does not split a vertex.
+//! Wavefront OBJ: `v` and `f` statements. Texture coordinates, normals, groups, materials, lines
+//! and points are skipped, so a texture seam does not split a vertex.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -11,18 +11,18 @@ use super::text::{Lines, Words, coordinate, number};
 use super::{FileFormat, MeshFile, assemble, colour};
 use crate::{Faces, Mesh};
 
-/// What has been read so far.
+/// State of the reader.
 #[derive(Default)]
 struct Reader {
     vertices: Vec<DVec3>,
-    /// Three numbers for each of the first vertices, as long as all vertices so far have a colour.
+    /// Three values per vertex, as long as all vertices so far have a colour.
     colours: Vec<f64>,
     faces: Faces,
-    /// References to vertices that come later: each that is higher than all before, with its line.
-    /// The first reference out of range, if there is one, is always among them.
+    /// References to later vertices, with their lines: each that is higher than all previous ones.
+    /// The first reference out of range, if any, is always among them.
     forward: Vec<(u32, usize)>,
     has_statements: bool,
-    /// One of them is none that an OBJ file is known to have.
+    /// True if a statement is not a known OBJ statement.
     has_unknown_statements: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
     reader.finish()
 }
 
-/// A backslash at the end of a line joins the next one, except in comments.
+/// Joins a line that ends with a backslash to the next one, except in comments.
 fn join_continued<'a>(line: &'a [u8], lines: &mut Lines<'a>) -> Cow<'a, [u8]> {
     let Some(start) = before_backslash(line) else {
         return Cow::Borrowed(line);
@@ -86,7 +86,7 @@ impl Reader {
         }
     }
 
-    /// `x y z`, `x y z w` with a weight that only curves use, `x y z r g b` or `x y z r g b a`.
+    /// `x y z`, `x y z w` with a weight for curves, `x y z r g b` or `x y z r g b a`.
     fn vertex(&mut self, words: Words) -> Result<(), FileProblem> {
         let mut values = [0.0; 7];
         let mut found = 0;
@@ -103,7 +103,7 @@ impl Reader {
         if !matches!(found, 3 | 4 | 6 | 7) {
             return Err(FileProblem::ValueCount {
                 found,
-                expected: "3 coordinates and perhaps a colour",
+                expected: "3 coordinates and an optional colour",
             });
         }
         if found >= 6 && self.colours.len() == 3 * self.vertices.len() {
@@ -113,7 +113,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Corners `v`, `v/vt`, `v//vn` or `v/vt/vn`, of which the first index counts.
+    /// Corners `v`, `v/vt`, `v//vn` or `v/vt/vn`; only the first index is used.
     fn face(&mut self, words: Words, line: usize) -> Result<(), FileProblem> {
         let mut corners = 0;
         for word in words {
@@ -133,7 +133,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Positive indices count from 1 and may point ahead; negative ones count back from here.
+    /// Positive indices start at 1 and may refer to later vertices; negative indices count
+    /// backwards.
     fn resolve(&self, index: i64) -> Result<u32, FileProblem> {
         let vertices = self.vertices.len();
         let vertex = match index {
@@ -176,7 +177,7 @@ impl Reader {
     }
 }
 
-/// Whether a word could be the keyword of some statement that is of no use here.
+/// True if a word could be the keyword of a statement that is skipped.
 fn is_statement(word: &[u8]) -> bool {
     word.first().is_some_and(u8::is_ascii_alphabetic)
         && word

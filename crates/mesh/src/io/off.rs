@@ -1,5 +1,5 @@
 //! Geomview OFF: `OFF` and its variants with colours, normals and texture coordinates. One vertex
-//! or face on a line.
+//! or face per line.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use super::text::{Lines, Words, coordinate, number};
 use super::{FileFormat, MeshFile, assemble, colour, vertex_index};
 use crate::{Faces, Mesh, VertexAttribute};
 
-/// What the keyword says of the vertices: `[ST][C][N][4][n]OFF`.
+/// Vertex format given by the keyword `[ST][C][N][4][n]OFF`.
 #[derive(Debug, Default, PartialEq)]
 struct Keyword {
     texture: bool,
@@ -20,7 +20,7 @@ struct Keyword {
     other_dimension: bool,
 }
 
-/// Splits a header into its keyword and what follows; a common slip is `OFF8 6 0`.
+/// Splits a header into its keyword and the rest; `OFF8 6 0` is a common mistake.
 fn split_keyword(header: &[u8]) -> Option<(Keyword, &[u8])> {
     let mut rest = header;
     let mut take = |prefix: &[u8]| match rest.strip_prefix(prefix) {
@@ -39,7 +39,7 @@ fn split_keyword(header: &[u8]) -> Option<(Keyword, &[u8])> {
     (take(b"OFF") || take(b"off")).then_some((keyword, rest))
 }
 
-/// Whether a file that begins with this word is OFF.
+/// True if a file that starts with this word is OFF.
 pub(super) fn is_keyword(word: &[u8]) -> bool {
     split_keyword(word).is_some_and(|(_, glued)| glued.iter().all(u8::is_ascii_digit))
 }
@@ -59,7 +59,8 @@ pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
     let line = lines.number();
     let fail = |problem: FileProblem| problem.at_line(line);
     let (vertices, faces) = counts(header).map_err(fail)?;
-    // Three digits and a face of no corners, each with the space after it; the last has none.
+    // Minimum sizes: three digits, or a face without corners, each followed by a space except the
+    // last.
     let mut room = Room::new(lines.rest().len() + 1, content.len());
     let vertices = room.claim(b"vertex", vertices, 6).map_err(fail)?;
     let faces = room.claim(b"face", faces, 2).map_err(fail)?;
@@ -78,7 +79,7 @@ fn next_words<'a>(lines: &mut Lines<'a>) -> Parsed<Words<'a>> {
 
 fn check_variant(keyword: &Keyword, after: &Words) -> Result<(), FileProblem> {
     let what = if keyword.other_dimension {
-        "OFF in another dimension than 3"
+        "OFF with a dimension other than 3"
     } else if after.peek() == Some(b"BINARY") {
         "binary OFF"
     } else {
@@ -89,7 +90,7 @@ fn check_variant(keyword: &Keyword, after: &Words) -> Result<(), FileProblem> {
     })
 }
 
-/// Vertices and faces; a number of edges may follow and is of no use.
+/// Numbers of vertices and faces. A number of edges may follow and is ignored.
 fn counts(mut words: Words) -> Result<(u64, u64), FileProblem> {
     let mut next = || {
         let word = words.next().ok_or(FileProblem::ValueCount {
@@ -101,11 +102,11 @@ fn counts(mut words: Words) -> Result<(u64, u64), FileProblem> {
     Ok((next()?, next()?))
 }
 
-/// A normal, a colour with alpha and texture coordinates.
+/// Number of values of a normal, a colour with alpha and texture coordinates.
 const MOST_FURTHER: usize = 3 + 4 + 2;
 
-/// A vertex is `x y z [nx ny nz] [r g b [a]] [s t]`. Colours are taken without `C` in the keyword
-/// too, as many files have them so; the first vertex tells how many numbers they are.
+/// A vertex is `x y z [nx ny nz] [r g b [a]] [s t]`. Colours are also accepted without `C` in the
+/// keyword, because many files omit it. The first vertex defines the number of values.
 fn read_vertices(
     lines: &mut Lines,
     count: usize,
@@ -139,8 +140,7 @@ fn read_vertices(
             (None, true) => matches!(here, Some(3 | 4)),
         };
         let (true, Some(here)) = (allowed, here) else {
-            let expected =
-                "the values of a vertex, as many as the header and the first vertex say,";
+            let expected = "the number given by the header and the first vertex";
             return Err(fail(FileProblem::ValueCount { found, expected }));
         };
         channels = Some(here);

@@ -1,5 +1,5 @@
-//! PLY: a header that declares elements and their properties, then the elements as text or in binary.
-//! One reader walks the elements; three [`Body`] encodings give it the values.
+//! PLY: a header that declares elements and their properties, followed by the elements in text or
+//! binary. One reader iterates over the elements; three [`Body`] encodings supply the values.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -13,10 +13,10 @@ use super::{FileFormat, MeshFile, assemble, vertex_index};
 use crate::attribute::with_values;
 use crate::{AttributeValues, Faces, Mesh, VertexAttribute};
 
-/// How the elements of a PLY file are written.
+/// Encoding of the elements of a PLY file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum PlyEncoding {
-    /// Text, one element on a line.
+    /// Text, one element per line.
     Ascii,
     /// Binary, least significant byte first.
     #[default]
@@ -26,7 +26,7 @@ pub enum PlyEncoding {
 }
 
 impl PlyEncoding {
-    /// The format of a file in this encoding.
+    /// File format of this encoding.
     pub(super) fn format(self) -> FileFormat {
         match self {
             Self::Ascii => FileFormat::PlyAscii,
@@ -35,7 +35,7 @@ impl PlyEncoding {
         }
     }
 
-    /// Its name in headers.
+    /// Name of the encoding in headers.
     fn name(self) -> &'static str {
         match self {
             Self::Ascii => "ascii",
@@ -45,7 +45,7 @@ impl PlyEncoding {
     }
 }
 
-/// Whether the first line is `ply`.
+/// True if the first line is `ply`.
 pub(super) fn has_magic(content: &[u8]) -> bool {
     Lines::new(content)
         .next()
@@ -107,7 +107,7 @@ impl Scalar {
         }
     }
 
-    /// An empty column of this type.
+    /// Creates an empty column of this type.
     fn column(self, capacity: usize) -> AttributeValues {
         match self {
             Self::I8 => AttributeValues::I8(Vec::with_capacity(capacity)),
@@ -122,7 +122,7 @@ impl Scalar {
     }
 }
 
-/// What a property holds.
+/// Type of a property.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Scalar(Scalar),
@@ -138,16 +138,16 @@ struct Element<'a> {
     name: &'a [u8],
     count: u64,
     properties: Vec<Property<'a>>,
-    /// Line of the header that declares it.
+    /// Header line of the declaration.
     line: usize,
 }
 
 impl Element<'_> {
-    /// The fewest bytes that one such element takes.
+    /// Minimum size of one element in bytes.
     fn least_bytes(&self, encoding: PlyEncoding) -> u64 {
         let properties = self.properties.iter();
         let bytes = match encoding {
-            // A digit and the space after it.
+            // A digit and a space.
             PlyEncoding::Ascii => 2 * properties.len(),
             _ => properties
                 .map(|property| match property.kind {
@@ -171,12 +171,12 @@ impl Element<'_> {
 struct Header<'a> {
     encoding: PlyEncoding,
     elements: Vec<Element<'a>>,
-    /// First byte after it.
+    /// Offset of the first byte after the header.
     end: usize,
 }
 
 impl<'a> Header<'a> {
-    /// Reads the header and checks that the rest of the file has room for what it declares.
+    /// Reads the header and checks that the rest of the file can hold the declared elements.
     fn read(content: &'a [u8]) -> Parsed<(Self, Lines<'a>)> {
         let mut lines = Lines::new(content);
         let magic = lines.next().unwrap_or_default();
@@ -192,7 +192,7 @@ impl<'a> Header<'a> {
             }
             let mut end = content.len() - lines.rest().len();
             if bare_returns && content[..end].ends_with(b"\r\n") {
-                // In a file whose lines end with a bare `\r`, this `\n` is the first byte of data.
+                // In a file with bare `\r` line ends, this `\n` is the first byte of data.
                 end -= 1;
             }
             let encoding = parts
@@ -210,7 +210,7 @@ impl<'a> Header<'a> {
     }
 
     fn check_room(&self, content: &[u8]) -> Parsed<()> {
-        // In text the last value needs no space after it.
+        // In text the last value needs no trailing space.
         let spare = usize::from(self.encoding == PlyEncoding::Ascii);
         let mut room = Room::new(content.len() - self.end + spare, content.len());
         for element in &self.elements {
@@ -225,18 +225,18 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The header as far as it has been read.
+/// State of the header reader.
 #[derive(Default)]
 struct HeaderParts<'a> {
     encoding: Option<PlyEncoding>,
     elements: Vec<Element<'a>>,
-    /// To find names that are used twice.
+    /// Names so far, to detect duplicates.
     element_names: HashSet<&'a [u8]>,
     property_names: HashSet<&'a [u8]>,
 }
 
 impl<'a> HeaderParts<'a> {
-    /// Takes one line; true if it is the last.
+    /// Processes one line; true if it is the last line of the header.
     fn line(&mut self, mut words: Words<'a>, number: usize) -> Result<bool, FileProblem> {
         match words.next() {
             None | Some(b"comment" | b"obj_info") => {}
@@ -253,7 +253,7 @@ impl<'a> HeaderParts<'a> {
                 check_new(&mut self.property_names, property.name)?;
                 self.elements
                     .last_mut()
-                    .ok_or_else(|| bad_header("a property stands before the first element"))?
+                    .ok_or_else(|| bad_header("a property precedes the first element"))?
                     .properties
                     .push(property);
             }
@@ -345,16 +345,16 @@ fn read_property(mut words: Words) -> Result<Property, FileProblem> {
     Ok(Property { name, kind })
 }
 
-/// One element of a file, to be read.
+/// Position of the element being read.
 #[derive(Clone, Copy)]
 struct Row<'a> {
     element: &'a Element<'a>,
     index: u64,
 }
 
-/// The values after the header, one after the other.
+/// Sequential access to the values after the header.
 trait Body {
-    /// Goes to an element: all values until [`end`](Self::end) belong to it.
+    /// Starts an element: all values until [`end`](Self::end) belong to it.
     fn begin(&mut self, row: Row) -> Parsed<()>;
     /// Ends an element.
     fn end(&mut self, row: Row) -> Parsed<()>;
@@ -364,21 +364,21 @@ trait Body {
     fn integer(&mut self, row: Row, scalar: Scalar) -> Parsed<i64>;
     /// Appends the next value to a column of its type.
     fn append(&mut self, row: Row, column: &mut AttributeValues) -> Parsed<()>;
-    /// Passes over values of one type.
+    /// Skips values of one type.
     fn skip(&mut self, row: Row, scalar: Scalar, values: u64) -> Parsed<()>;
-    /// Passes over all elements of one name.
+    /// Skips all elements of one name.
     fn skip_element(&mut self, element: &Element) -> Parsed<()>;
-    /// The place of an element.
+    /// Location of an element.
     fn location(&self, row: Row) -> Location;
 
-    /// The length of a list.
+    /// Reads the length of a list.
     fn length(&mut self, row: Row, scalar: Scalar) -> Parsed<u64> {
         let length = self.integer(row, scalar)?;
         u64::try_from(length)
             .map_err(|_| FileProblem::NegativeLength { length }.at(self.location(row)))
     }
 
-    /// Passes over a property.
+    /// Skips a property.
     fn skip_property(&mut self, row: Row, kind: Kind) -> Parsed<()> {
         match kind {
             Kind::Scalar(scalar) => self.skip(row, scalar, 1),
@@ -390,9 +390,9 @@ trait Body {
     }
 }
 
-/// A number as it stands in a file.
+/// A scalar value of a file.
 trait Value: std::str::FromStr + std::fmt::Debug + Copy {
-    /// What a word must be to be one.
+    /// Description of a valid word, for error messages.
     const EXPECTED: &'static str;
     fn split_from(bytes: &[u8], little_endian: bool) -> Option<(Self, &[u8])>;
     fn append_to(self, row: &mut Vec<u8>, encoding: PlyEncoding) -> io::Result<()>;
@@ -417,7 +417,7 @@ macro_rules! impl_value {
                 match encoding {
                     PlyEncoding::LittleEndian => row.write_all(&self.to_le_bytes()),
                     PlyEncoding::BigEndian => row.write_all(&self.to_be_bytes()),
-                    // The shortest digits that read back as the same number.
+                    // The shortest representation that parses to the same number.
                     PlyEncoding::Ascii => write!(row, "{self:?} "),
                 }
             }
@@ -425,17 +425,17 @@ macro_rules! impl_value {
     )*};
 }
 impl_value! {
-    i8, "a whole number from -128 to 127 (char)";
-    u8, "a whole number from 0 to 255 (uchar)";
-    i16, "a whole number of 16 bits (short)";
-    u16, "a whole number of 16 bits without sign (ushort)";
-    i32, "a whole number of 32 bits (int)";
-    u32, "a whole number of 32 bits without sign (uint)";
+    i8, "an integer from -128 to 127 (char)";
+    u8, "an integer from 0 to 255 (uchar)";
+    i16, "a signed 16-bit integer (short)";
+    u16, "an unsigned 16-bit integer (ushort)";
+    i32, "a signed 32-bit integer (int)";
+    u32, "an unsigned 32-bit integer (uint)";
     f32, "a number";
     f64, "a number";
 }
 
-/// Elements as text, one on a line.
+/// Elements in text, one per line.
 struct Ascii<'a> {
     lines: Lines<'a>,
     words: Words<'a>,
@@ -476,14 +476,14 @@ impl Body for Ascii<'_> {
         }
     }
 
-    /// All digits are kept, even where the header says `float`.
+    /// All digits are kept, even if the header declares `float`.
     fn float(&mut self, row: Row, _: Scalar) -> Parsed<f64> {
         self.value(row)
     }
 
     fn integer(&mut self, row: Row, _: Scalar) -> Parsed<i64> {
         let line = self.lines.number();
-        number(self.word(row)?, "a whole number").map_err(|problem| problem.at_line(line))
+        number(self.word(row)?, "an integer").map_err(|problem| problem.at_line(line))
     }
 
     fn append(&mut self, row: Row, column: &mut AttributeValues) -> Parsed<()> {
@@ -622,7 +622,7 @@ fn read_body(header: &Header, mut body: impl Body) -> Parsed<MeshFile> {
     assemble(vertices, faces, attributes, header.encoding.format())
 }
 
-/// What to do with a property of a vertex.
+/// Role of a vertex property.
 enum Part {
     Coordinate(usize, Scalar),
     Attribute(usize),
@@ -656,7 +656,7 @@ fn read_vertices(
             (kind @ Kind::List { .. }, _) => Part::Skipped(kind),
         });
     }
-    // Names are unique, so three of them are x, y and z.
+    // Names are unique, so three coordinates are x, y and z.
     if coordinates != 3 {
         let why = "a vertex needs the scalar properties x, y and z";
         return Err(bad_header(why).at_line(element.line));
@@ -686,10 +686,10 @@ fn read_vertices(
     Ok((vertices, attributes))
 }
 
-/// Stands for -1 between strips; no mesh has so many vertices.
+/// Replaces -1 between strips; no mesh has this many vertices.
 const SEPARATOR: u32 = u32::MAX;
 
-/// Gives `take` the list of vertex indices of every element, one after the other.
+/// Passes the list of vertex indices of every element to `take`.
 fn read_index_lists(
     element: &Element,
     body: &mut impl Body,
@@ -746,8 +746,8 @@ fn push_face(corners: &[u32], faces: &mut Faces) -> Result<(), FileProblem> {
     Ok(())
 }
 
-/// Triangles of strips: every corner after the second makes one with the two before it, turned over
-/// every other time. A corner repeated to join strips makes none.
+/// Converts strips to triangles: every corner after the second forms a triangle with the two before
+/// it; every other triangle is reversed. A corner repeated to join strips forms none.
 fn push_strips(corners: &[u32], faces: &mut Faces) {
     for strip in corners.split(|&corner| corner == SEPARATOR) {
         for (at, &[a, b, c]) in strip.array_windows().enumerate() {
@@ -758,7 +758,7 @@ fn push_strips(corners: &[u32], faces: &mut Faces) {
     }
 }
 
-/// Checks that attributes can be columns of a PLY file beside the coordinates.
+/// Checks that attributes can be written as PLY properties next to the coordinates.
 pub(super) fn check_attributes(
     mesh: &Mesh,
     attributes: &[VertexAttribute],
@@ -768,11 +768,11 @@ pub(super) fn check_attributes(
         let why = if name.is_empty() {
             Some("it is empty")
         } else if name.starts_with('#') {
-            Some("it begins a comment")
+            Some("it starts a comment")
         } else if name.bytes().any(|b| b == b' ' || b.is_ascii_control()) {
-            Some("it has white space or control characters")
+            Some("it contains white space or control characters")
         } else if !names.insert(name) {
-            Some("the name is taken")
+            Some("the name is already used")
         } else {
             None
         };
@@ -793,7 +793,7 @@ pub(super) fn check_attributes(
     Ok(())
 }
 
-/// Writes coordinates as `double` and attributes, which are checked, in their own types.
+/// Writes coordinates as `double` and attributes, which must be checked, in their own types.
 pub(super) fn write(
     mesh: &Mesh,
     attributes: &[VertexAttribute],
@@ -801,7 +801,7 @@ pub(super) fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let longest = mesh.faces().iter().map(<[u32]>::len).max().unwrap_or(0);
-    // Most programs expect `uchar` and `int`; larger types only where needed.
+    // Most programs expect `uchar` and `int`; larger types are used only if necessary.
     let short_lists = longest <= usize::from(u8::MAX);
     let length_type = if short_lists { "uchar" } else { "uint" };
     let small_indices = mesh.vertex_count() <= i32::MAX as usize;
@@ -846,7 +846,7 @@ pub(super) fn write(
             (face.len() as u32).append_to(&mut row, encoding)?;
         }
         for vertex in face {
-            // As `int` or `uint`, the bits are the same.
+            // `int` and `uint` have the same bits here.
             vertex.append_to(&mut row, encoding)?;
         }
         finish(&mut row)?;

@@ -1,15 +1,15 @@
-//! The check that keeps memory in proportion: what a header declares must fit in the bytes left.
+//! Limit on allocations: the elements that a header declares must fit in the remaining bytes.
 
 use super::error::{FileProblem, quote};
 
-/// Bytes of a file that no declared element needs yet.
+/// Bytes of a file that are not yet claimed by declared elements.
 pub(super) struct Room {
     left: u64,
     file_size: usize,
 }
 
 impl Room {
-    /// `left` bytes of a file of `file_size` bytes.
+    /// Creates a budget of `left` bytes in a file of `file_size` bytes.
     pub(super) fn new(left: usize, file_size: usize) -> Self {
         Self {
             left: left as u64,
@@ -17,8 +17,8 @@ impl Room {
         }
     }
 
-    /// Sets aside the bytes of `count` elements of at least `bytes` bytes each, and gives the
-    /// count back as a number that it is safe to allocate for.
+    /// Claims the bytes of `count` elements of at least `bytes` bytes each. Returns the count,
+    /// which is then safe to allocate.
     pub(super) fn claim(
         &mut self,
         element: &[u8],

@@ -1,5 +1,5 @@
-//! STL: triangles with corners by position. Corners at exactly the same position become one vertex,
-//! numbered as first seen.
+//! STL: triangles given by corner positions. Corners at exactly the same position become one
+//! vertex, numbered in order of first occurrence.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,15 @@ use super::{FileFormat, MeshFile, assemble};
 use crate::Faces;
 use crate::defects::position_key;
 
-/// Bytes before the number of triangles.
+/// Number of bytes before the triangle count.
 const TITLE: usize = 80;
-/// Bytes before the triangles.
+/// Number of bytes before the triangles.
 const HEADER: usize = TITLE + 4;
-/// A normal and three corners of three `f32` each, and two bytes that some programs use for colour.
+/// Bytes per triangle: a normal and three corners of three `f32` each, and two bytes that some
+/// programs use for a colour.
 const TRIANGLE: usize = 50;
 
-/// Whether the number of triangles in the header is just what the file has room for.
+/// True if the triangle count in the header matches the file size exactly.
 pub(super) fn has_binary_size(content: &[u8]) -> bool {
     declared_triangles(content)
         .is_some_and(|count| content.len() as u64 == HEADER as u64 + TRIANGLE as u64 * count)
@@ -30,7 +31,7 @@ fn declared_triangles(content: &[u8]) -> Option<u64> {
     Some(u64::from(u32::from_le_bytes(*count)))
 }
 
-/// Gives equal positions the same number.
+/// Assigns the same index to equal positions.
 #[derive(Default)]
 struct Welder {
     vertices: Vec<DVec3>,
@@ -44,7 +45,7 @@ impl Welder {
             .entry(position_key(position))
             .or_insert_with(|| {
                 self.vertices.push(position);
-                // Past u32::MAX the number saturates; `Mesh::new` then refuses the vertices.
+                // The index saturates above u32::MAX; `Mesh::new` then rejects the vertices.
                 u32::try_from(self.vertices.len() - 1).unwrap_or(u32::MAX)
             })
     }
@@ -63,7 +64,7 @@ pub(super) fn parse_binary(content: &[u8]) -> Parsed<MeshFile> {
     let triangles = content[HEADER..].chunks_exact(TRIANGLE).take(count);
     for (index, triangle) in triangles.enumerate() {
         let (values, _) = triangle.as_chunks::<4>();
-        // The first three numbers are the normal.
+        // The first three values are the normal.
         for (corner, xyz) in values[3..].chunks_exact(3).enumerate() {
             let value = |axis: usize| f64::from(f32::from_le_bytes(xyz[axis]));
             let position = DVec3::new(value(0), value(1), value(2));
@@ -107,7 +108,7 @@ pub(super) fn parse_ascii(content: &[u8]) -> Parsed<MeshFile> {
     assemble(welder.vertices, faces, Vec::new(), FileFormat::StlAscii)
 }
 
-/// Words across lines.
+/// Reader of words across lines.
 struct AsciiReader<'a> {
     lines: Lines<'a>,
     words: Words<'a>,
@@ -144,7 +145,8 @@ impl<'a> AsciiReader<'a> {
         Err(self.fail(FileProblem::Unexpected { found, expected }))
     }
 
-    /// What follows the word `facet`. The normal is skipped unread: many files have none or NaN.
+    /// Reads a facet after the word `facet`. The normal is skipped without parsing: many files have
+    /// none or NaN.
     fn facet(&mut self, welder: &mut Welder, faces: &mut Faces) -> Parsed<()> {
         let mut word = self.need("'normal' or 'outer'")?;
         if word.eq_ignore_ascii_case(b"normal") {

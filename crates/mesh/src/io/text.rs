@@ -1,8 +1,8 @@
-//! Lines, words and numbers of text files, over bytes: names and comments in any encoding pass.
+//! Lines, words and numbers of text files, as bytes: names and comments may have any encoding.
 
 use super::error::{FileProblem, quote};
 
-/// The lines of a text, with their numbers. Lines end with `\n`, `\r\n` or `\r`.
+/// The lines of a text with their numbers. Lines end with `\n`, `\r\n` or `\r`.
 #[derive(Clone)]
 pub(super) struct Lines<'a> {
     rest: &'a [u8],
@@ -17,17 +17,17 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Number of the line that was read last, from 1.
+    /// Number of the current line, from 1.
     pub(super) fn number(&self) -> usize {
         self.number
     }
 
-    /// The text after the line that was read last.
+    /// The text after the current line.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Words of the next line that has any.
+    /// Words of the next line that is not blank.
     pub(super) fn next_words(&mut self) -> Option<Words<'a>> {
         self.map(Words::new).find(|words| words.peek().is_some())
     }
@@ -51,8 +51,8 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// The words of a line, split at white space; a word that starts with `#` begins a comment and ends
-/// the line.
+/// The words of a line, separated by white space. A word that starts with `#` starts a comment,
+/// which ends the line.
 #[derive(Clone, Default)]
 pub(super) struct Words<'a> {
     rest: &'a [u8],
@@ -63,12 +63,12 @@ impl<'a> Words<'a> {
         Self { rest: line }
     }
 
-    /// What is left of the line, from the next word on.
+    /// The rest of the line, from the next word on.
     pub(super) fn unread(&self) -> &'a [u8] {
         self.rest.trim_ascii_start()
     }
 
-    /// The next word, which stays.
+    /// The next word, without consuming it.
     pub(super) fn peek(&self) -> Option<&'a [u8]> {
         self.clone().next()
     }
@@ -94,12 +94,12 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// White space, line ends included.
+/// True for white space, including line ends.
 pub(super) fn is_space(byte: u8) -> bool {
     byte == b' ' || (b'\t'..=b'\r').contains(&byte)
 }
 
-/// Reads a word as a number of type `T`.
+/// Parses a word as a number of type `T`.
 pub(super) fn number<T: std::str::FromStr>(
     word: &[u8],
     expected: &'static str,
@@ -113,7 +113,7 @@ pub(super) fn number<T: std::str::FromStr>(
         })
 }
 
-/// Reads a word as a finite number.
+/// Parses a word as a finite number.
 pub(super) fn coordinate(word: &[u8]) -> Result<f64, FileProblem> {
     let value: f64 = number(word, "a number")?;
     if value.is_finite() {

@@ -1,9 +1,9 @@
-//! Isometric bends: the flat grid folded about lines parallel to one of its axes.
+//! Isometric bends: the flat grid, bent about lines parallel to one of its axes.
 //!
-//! Across the straight lines the sheet follows a polyline whose segments all have length 1: the
-//! segment between two neighbouring lines points along the heading angle of the profile at the
-//! segment's middle. Every cell therefore stays a planar unit square, and the sheet is isometric to
-//! the flat grid exactly, not just in the limit of fine grids.
+//! In the direction across these lines, the sheet follows a polyline whose segments all have unit
+//! length. The segment between two adjacent lines points along the heading angle of the profile at the
+//! middle of the segment. Every cell therefore stays a planar unit square, and the sheet is exactly
+//! isometric to the flat grid, not only in the limit of fine grids.
 
 use std::f64::consts::{PI, TAU};
 use std::fmt;
@@ -16,40 +16,40 @@ use super::random::Uniform;
 use super::{Cells, ShapeError, require};
 use crate::Mesh;
 
-/// Which lines of the grid stay straight.
+/// The grid lines that stay straight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Axis {
-    /// Every row stays straight; the sheet bends along y, arc length counts from the last row.
+    /// Rows stay straight. The sheet bends along y; arc length starts at the last row.
     Rows,
-    /// Every column stays straight; the sheet bends along x, arc length counts from column 0.
+    /// Columns stay straight. The sheet bends along x; arc length starts at column 0.
     Columns,
 }
 
-/// The curve that a bent sheet follows, given by its heading angle over the arc length.
+/// Profile curve of a bent sheet, given by its heading angle as a function of arc length.
 ///
-/// Heading 0 is the direction of the flat sheet, positive headings rise towards +z. Arc length is
-/// measured in grid spacings; angles are in radians.
+/// Heading 0 is the direction of the flat sheet; positive headings rise towards +z. Arc length is
+/// in grid spacings, angles are in radians.
 #[derive(Debug, Clone)]
 pub enum Profile {
     /// Straight: the flat grid.
     Flat,
-    /// An arc of a circle, level in the middle of the sheet.
+    /// An arc of a circle, horizontal in the middle of the sheet.
     Cylinder {
-        /// Angle between the two ends of the sheet; positive bends the ends up.
+        /// Angle between the two ends of the sheet; a positive angle bends the ends up.
         turn: f64,
     },
-    /// A roll of paper: an involute of a circle, whose layers are `gap` apart everywhere.
+    /// A roll of paper: an involute of a circle, with constant distance `gap` between layers.
     Spiral {
-        /// Radius of curvature at the inner end, in grid spacings; over 0.
+        /// Radius of curvature at the inner end, in grid spacings; greater than 0.
         inner_radius: f64,
         /// Distance between layers, in grid spacings; 0 gives a cylinder.
         gap: f64,
     },
-    /// Up and down: the heading is a sine of the arc length.
+    /// A wave: the heading is a sine of the arc length.
     Wave {
         /// The steepest heading.
         amplitude: f64,
-        /// How many waves there are over the sheet.
+        /// Number of periods over the sheet.
         periods: f64,
     },
     /// A cylinder with waves added to its heading.
@@ -59,11 +59,11 @@ pub enum Profile {
         /// The waves.
         waves: Vec<Harmonic>,
     },
-    /// Any heading function of the arc length; see [`Profile::from_heading`].
+    /// An arbitrary heading function of the arc length; see [`Profile::from_heading`].
     Heading(HeadingFunction),
 }
 
-/// A heading function of the arc length, made by [`Profile::from_heading`].
+/// A heading function of the arc length, created by [`Profile::from_heading`].
 #[derive(Clone)]
 pub struct HeadingFunction(Arc<dyn Fn(f64) -> f64 + Send + Sync>);
 
@@ -78,14 +78,15 @@ impl fmt::Debug for HeadingFunction {
 pub struct Harmonic {
     /// The steepest heading of the wave alone.
     pub amplitude: f64,
-    /// How many waves there are over the sheet.
+    /// Number of periods over the sheet.
     pub periods: f64,
-    /// Where the wave starts.
+    /// Phase at arc length 0.
     pub phase: f64,
 }
 
 impl Profile {
-    /// The profile with this heading at every arc length from 0 to the length of the sheet.
+    /// The profile with the given heading function, for arc lengths from 0 to the length of the
+    /// sheet.
     ///
     /// ```
     /// use gemcnn_mesh::shapes::{Axis, Cells, Profile, bent_grid};
@@ -99,10 +100,10 @@ impl Profile {
         Self::Heading(HeadingFunction(Arc::new(heading)))
     }
 
-    /// A smooth random profile: a turn of up to half a circle either way and three waves.
+    /// A smooth random profile: a total angle of up to pi in either direction and three waves.
     ///
-    /// The same seed gives the same profile everywhere; different seeds give as many different
-    /// embeddings of one flat sheet as are wanted.
+    /// A seed gives the same profile on every platform. Different seeds give different embeddings
+    /// of the same flat sheet.
     pub fn random(seed: u64) -> Self {
         let mut uniform = Uniform::new(seed);
         let turn = PI * uniform.signed();
@@ -116,7 +117,7 @@ impl Profile {
         Self::Harmonics { turn, waves }
     }
 
-    /// Heading at arc length `s` of a sheet of this length.
+    /// Heading at arc length `s` of a sheet of the given length.
     pub fn heading(&self, s: f64, length: f64) -> f64 {
         let arc = |turn: f64| turn * (s / length - 0.5);
         match self {
@@ -138,7 +139,7 @@ impl Profile {
         }
     }
 
-    /// Refuses parameters that give no curve.
+    /// Returns an error if a parameter does not define a curve.
     fn check(&self) -> Result<(), ShapeError> {
         let finite =
             |parameter, value: f64| require(value.is_finite(), parameter, value, "a finite number");
@@ -175,7 +176,7 @@ impl Profile {
         }
     }
 
-    /// The points of the polyline: `count` of them, one apart, from the origin.
+    /// The `count` points of the polyline, at unit distance, starting at the origin.
     fn points(&self, count: usize) -> Result<Vec<DVec2>, ShapeError> {
         self.check()?;
         let length = (count - 1) as f64;
@@ -203,15 +204,15 @@ impl Profile {
     }
 }
 
-/// Cosine of the turn between segments at which the two strips count as lying on each other.
+/// Cosine of the angle between segments at which two strips are treated as coincident.
 const SHARPEST_FOLD: f64 = -1.0 + 1e-9;
 
-/// The flat [`grid`](super::grid) bent along `profile` about lines parallel to `axis`: every edge
+/// The flat [`grid`](super::grid) bent along `profile` about lines parallel to `axis`. Every edge
 /// keeps its length and every quad stays a planar square. [`Profile::Flat`] gives the flat grid.
 ///
 /// # Errors
-/// Bad grid sizes, a parameter or heading that is not finite or not allowed, or a profile that turns
-/// back by half a circle from one strip to the next.
+/// The grid size is invalid, a parameter or heading is not finite or out of range, or the profile
+/// changes direction by pi between adjacent strips.
 pub fn bent_grid(
     rows: usize,
     columns: usize,

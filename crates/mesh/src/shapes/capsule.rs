@@ -1,4 +1,4 @@
-//! The capsule: a tube with a half sphere at either end.
+//! The capsule: a tube with a half sphere at each end.
 
 use std::f64::consts::{FRAC_PI_2, TAU};
 
@@ -7,19 +7,19 @@ use glam::DVec3;
 use super::{Cells, ShapeError, product, require, require_size};
 use crate::{Faces, Mesh};
 
-/// A capsule along the z axis, centred on the origin, closed, of genus 0, facing outwards.
+/// A capsule along the z axis, centred at the origin: closed, of genus 0, oriented outwards.
 ///
-/// `segments` go around the axis; each cap has `cap_bands` bands of latitude and the tube between
-/// them, of this `radius` and `length`, has `tube_bands`. The bands that touch a pole are triangles,
-/// all others are made of `cells`.
+/// There are `segments` segments around the axis. Each cap has `cap_bands` bands of latitude; the
+/// tube between the caps, of the given `radius` and `length`, has `tube_bands` bands. The bands at
+/// the poles consist of triangles, all others of `cells`.
 ///
-/// Vertex 0 is the south pole (lowest z), then the rings follow from south to north, each starting
-/// over the x axis and turning towards y; the north pole is last. There are
-/// `segments * (2 * cap_bands + tube_bands - 1) + 2` vertices.
+/// Vertex 0 is the south pole (lowest z). The rings follow from south to north; each starts on the
+/// side of the x axis and runs towards y. The north pole is last. There are `segments * (2 *
+/// cap_bands + tube_bands - 1) + 2` vertices.
 ///
 /// # Errors
-/// Fewer than three segments, no bands, a radius or length that is not finite and over 0, or more
-/// cells than 32-bit indices can address.
+/// There are fewer than three segments or no bands, the radius or length is not finite or not
+/// greater than 0, or there are more cells than 32-bit indices can address.
 pub fn capsule(
     segments: usize,
     cap_bands: usize,

@@ -1,4 +1,4 @@
-//! The flat pixel grid, and the connectivity that its bent and rough forms share.
+//! The flat pixel grid, and the connectivity shared by its bent and rough variants.
 
 use glam::DVec3;
 
@@ -7,10 +7,10 @@ use crate::{Faces, Mesh};
 
 /// A flat grid of `rows` times `columns` vertices with unit spacing in the plane z = 0.
 ///
-/// The vertex of row `r` and column `c` has index `r * columns + c` and lies at
-/// `(c, rows - 1 - r, 0)`: seen from +z, with x to the right and y up, row 0 is at the top, as in a
-/// picture. Faces are counterclockwise from there, so normals are +z. Triangles are cut from upper
-/// left to lower right.
+/// The vertex in row `r` and column `c` has index `r * columns + c` and position `(c, rows - 1 - r,
+/// 0)`. Seen from +z, with x to the right and y up, row 0 is at the top, as in an image. Faces are
+/// counterclockwise in this view, so normals are +z. Triangles are cut from upper left to lower
+/// right.
 ///
 /// ```
 /// use gemcnn_mesh::DVec3;
@@ -23,14 +23,14 @@ use crate::{Faces, Mesh};
 /// ```
 ///
 /// # Errors
-/// Fewer than two rows or columns, or more cells than 32-bit indices can address.
+/// There are fewer than two rows or columns, or more cells than 32-bit indices can address.
 pub fn grid(rows: usize, columns: usize, cells: Cells) -> Result<Mesh, ShapeError> {
     sheet(rows, columns, cells, |row, column| {
         DVec3::new(column as f64, (rows - 1 - row) as f64, 0.0)
     })
 }
 
-/// A mesh with the connectivity of the flat grid and its vertices where `place(row, column)` says.
+/// A mesh with the connectivity of the flat grid and vertices at `place(row, column)`.
 pub(super) fn sheet(
     rows: usize,
     columns: usize,
@@ -60,7 +60,7 @@ pub(super) fn sheet(
     Ok(Mesh::new(vertices, faces)?)
 }
 
-/// Refuses a grid that is too small to have a cell or too large to address.
+/// Returns an error if a grid has no cell or is too large to address.
 pub(super) fn require_grid(rows: usize, columns: usize, cells: Cells) -> Result<(), ShapeError> {
     require(rows >= 2, "rows", rows, "at least 2")?;
     require(columns >= 2, "columns", columns, "at least 2")?;

@@ -1,5 +1,5 @@
 //! Generated meshes: closed shapes with consistent outward orientation, human-like bodies, and the
-//! pixel grids of the embedded-digits experiment: flat, bent isometrically, or rough.
+//! pixel grids of the embedded-digits experiment (flat, isometrically bent, or rough).
 //!
 //! ```
 //! use gemcnn_mesh::shapes::{self, Axis, Cells, Profile};
@@ -31,62 +31,62 @@ use glam::DVec3;
 
 use crate::{Faces, MeshError};
 
-/// Why a shape cannot be made.
+/// Error of the functions that generate shapes.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ShapeError {
-    /// A parameter is outside of what the shape allows.
+    /// A parameter is out of range.
     #[error("{parameter} is {value}, but must be {allowed}")]
     Parameter {
         /// Name of the parameter.
         parameter: &'static str,
-        /// The value it was given.
+        /// The given value.
         value: String,
-        /// The values that are allowed.
+        /// Description of the allowed values.
         allowed: &'static str,
     },
     /// The mesh would have more vertices or corners than 32-bit indices can address.
     #[error(
-        "the shape would have {count} {what}, more than 32-bit indices can address (under {}): ask for a coarser one",
+        "the shape would have {count} {what}, more than 32-bit indices can address (under {}): use a coarser shape",
         u32::MAX
     )]
     TooLarge {
-        /// What there would be too many of.
+        /// Kind of item: vertices or face corners.
         what: &'static str,
-        /// How many there would be (the largest `u128` if more than that).
+        /// Number of items, or `u128::MAX` on overflow.
         count: u128,
     },
-    /// There is no room in memory for the mesh.
+    /// The mesh does not fit in memory.
     #[error(
-        "the shape needs {bytes} bytes of memory, which are not to be had: ask for a coarser one"
+        "the shape needs {bytes} bytes of memory, which are not available: use a coarser shape"
     )]
     OutOfMemory {
-        /// How many bytes it needs.
+        /// Required memory in bytes.
         bytes: usize,
     },
-    /// Two neighbouring strips of a bent grid would lie on each other.
+    /// Two adjacent strips of a bent grid would coincide.
     #[error(
-        "the profile turns by half a circle at line {line} of the grid, which folds the sheet flat onto itself: use a gentler profile or more lines"
+        "the profile changes direction by pi at line {line} of the grid, which folds the sheet flat onto itself: use a smoother profile or more lines"
     )]
     FoldedBack {
         /// The grid line of the fold, counted along the profile from 0.
         line: usize,
     },
-    /// The parameters give coordinates that no mesh can have.
-    #[error("the parameters do not give a mesh: {0}")]
+    /// The parameters give invalid coordinates.
+    #[error("the parameters do not give a valid mesh: {0}")]
     Mesh(#[from] MeshError),
 }
 
-/// What the regular patches of a shape are made of.
+/// Faces of the regular patches of a shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cells {
-    /// One four-sided face for each cell.
+    /// One quadrilateral face per cell.
     Quads,
-    /// Two triangles for each cell, all cut along the same diagonal.
+    /// Two triangles per cell, all cut along the same diagonal.
     Triangles,
 }
 
 impl Cells {
-    /// Corners of the faces of one cell, all together.
+    /// Total number of corners of the faces of one cell.
     fn corners(self) -> u128 {
         match self {
             Self::Quads => 4,
@@ -94,7 +94,7 @@ impl Cells {
         }
     }
 
-    /// Appends the cell with these corners, counterclockwise; triangles are cut from the first
+    /// Appends the cell with the given corners, counterclockwise. Triangles are cut from the first
     /// corner to the third.
     fn push(self, faces: &mut Faces, [a, b, c, d]: [u32; 4]) {
         match self {
@@ -107,7 +107,7 @@ impl Cells {
     }
 }
 
-/// Refuses a parameter that is not `allowed`.
+/// Returns an error unless the parameter is `allowed`.
 fn require(
     condition: bool,
     parameter: &'static str,
@@ -124,8 +124,8 @@ fn require(
     })
 }
 
-/// Refuses a mesh that 32-bit indices cannot address, or that finds no room in memory, before
-/// anything of its size is made.
+/// Returns an error if 32-bit indices cannot address a mesh or if it does not fit in memory. Call
+/// this before allocating anything of that size.
 fn require_size(vertices: u128, corners: u128) -> Result<(), ShapeError> {
     for (what, count) in [("vertices", vertices), ("face corners", corners)] {
         if count >= u128::from(u32::MAX) {
@@ -138,7 +138,7 @@ fn require_size(vertices: u128, corners: u128) -> Result<(), ShapeError> {
         .map_err(|_| ShapeError::OutOfMemory { bytes })
 }
 
-/// Product of counts, which stays at the largest number instead of overflowing.
+/// Product of counts, saturating at `u128::MAX`.
 fn product(factors: &[usize]) -> u128 {
     factors
         .iter()

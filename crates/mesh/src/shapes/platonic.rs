@@ -5,22 +5,23 @@ use glam::DVec3;
 use super::{ShapeError, require, require_size};
 use crate::{Faces, Mesh};
 
-/// More subdivisions than this need more corners (60 * 4^s) than 32-bit indices can address.
+/// More subdivisions need more corners (60 * 4^s) than 32-bit indices can address.
 const MAX_SUBDIVISIONS: u32 = 13;
 
-/// The icosahedron with its 12 vertices on the unit sphere and 20 triangles facing outwards.
+/// The icosahedron with 12 vertices on the unit sphere and 20 triangles, oriented outwards.
 pub fn icosahedron() -> Mesh {
     Mesh::new(corner_positions(), TRIANGLES.iter().collect::<Faces>())
-        .expect("the constants of this file make a mesh")
+        .expect("the constants of this file form a valid mesh")
 }
 
-/// The icosahedron with every triangle split into four `subdivisions` times, new vertices pushed
-/// out onto the unit sphere: `10 * 4^subdivisions + 2` vertices, `20 * 4^subdivisions` triangles.
+/// The icosahedron with every triangle split into four `subdivisions` times and new vertices
+/// projected onto the unit sphere: `10 * 4^subdivisions + 2` vertices, `20 * 4^subdivisions`
+/// triangles.
 ///
-/// The vertices of a coarser icosphere come first, in the same order, in every finer one.
+/// The first vertices of a finer icosphere are those of the coarser ones, in the same order.
 ///
 /// # Errors
-/// More than 13 subdivisions, or no room in memory.
+/// There are more than 13 subdivisions, or the mesh does not fit in memory.
 pub fn icosphere(subdivisions: u32) -> Result<Mesh, ShapeError> {
     require(
         subdivisions <= MAX_SUBDIVISIONS,
@@ -44,12 +45,12 @@ pub fn icosphere(subdivisions: u32) -> Result<Mesh, ShapeError> {
     Ok(Mesh::new(vertices, faces)?)
 }
 
-/// Splits every triangle into four at the midpoints of its edges, which move onto the sphere.
+/// Splits every triangle into four at the midpoints of its edges, projected onto the sphere.
 fn split(vertices: &mut Vec<DVec3>, triangles: &[[u32; 3]]) -> Vec<[u32; 3]> {
-    /// Marks a slot that holds no edge yet.
+    /// Marks an empty slot.
     const FREE: (u32, u32) = (u32::MAX, u32::MAX);
-    // For the lower end of an edge: the upper end and the midpoint. No vertex of an icosphere has
-    // more than six edges.
+    // For each lower end of an edge: the upper end and the midpoint. A vertex of an icosphere has
+    // at most six edges.
     let mut midpoints = vec![[FREE; 6]; vertices.len()];
     let mut midpoint = |a: u32, b: u32| {
         let (lower, upper) = (a.min(b), a.max(b));
@@ -96,7 +97,7 @@ fn corner_positions() -> Vec<DVec3> {
     .to_vec()
 }
 
-/// Counterclockwise as seen from outside.
+/// Triangles, counterclockwise as seen from outside.
 const TRIANGLES: [[u32; 3]; 20] = [
     [0, 11, 5],
     [0, 5, 1],

@@ -7,16 +7,16 @@ use super::random::Uniform;
 use super::{Cells, ShapeError, require};
 use crate::Mesh;
 
-/// The largest smoothing width, in pixels: wider than any sheet it would leave flat anyway.
+/// Maximum smoothing width, in pixels. Wider filters leave any sheet flat.
 const MAX_SIGMA: f64 = 100.0;
-/// The largest amplitude, in pixels.
+/// Maximum amplitude, in pixels.
 const MAX_AMPLITUDE: f64 = 1e6;
 
-/// How a rough grid is displaced.
+/// Displacements of a rough grid.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Roughness {
-    /// `3 - sigma`, with `sigma` the width of the smoothing Gaussian in pixels; under 3, where it
-    /// would not smooth at all.
+    /// `3 - sigma`, with `sigma` the width of the smoothing Gaussian in pixels. Must be less than
+    /// 3, where there would be no smoothing.
     pub roughness: f64,
     /// Displacements before smoothing are uniform in `[-amplitude, amplitude]` pixels.
     pub amplitude: f64,
@@ -28,7 +28,7 @@ impl Roughness {
     /// The amplitude of [`Roughness::new`], in pixels.
     pub const DEFAULT_AMPLITUDE: f64 = 5.0;
 
-    /// This roughness with the default amplitude.
+    /// Creates this roughness with the default amplitude.
     pub fn new(roughness: f64, seed: u64) -> Self {
         Self {
             roughness,
@@ -58,12 +58,12 @@ impl Roughness {
     }
 }
 
-/// The flat [`grid`](super::grid) with every vertex displaced along z, and the whole mesh scaled so
-/// that its edges have mean length 1.
+/// The flat [`grid`](super::grid) with every vertex displaced along z, scaled so that the mean edge
+/// length is 1.
 ///
-/// Displacements are drawn uniformly and independently for each vertex in index order, smoothed by a
-/// normalised Gaussian of width `3 - roughness` pixels that is cut off at four widths and meets a
-/// mirrored sheet at the border (`c b a | a b c`).
+/// Displacements are drawn uniformly and independently for each vertex in index order. They are
+/// smoothed by a normalised Gaussian of width `3 - roughness` pixels, truncated at four widths,
+/// with reflection at the border (`c b a | a b c`).
 ///
 /// ```
 /// use gemcnn_mesh::shapes::{Cells, Roughness, rough_grid};
@@ -73,8 +73,8 @@ impl Roughness {
 /// ```
 ///
 /// # Errors
-/// Bad grid sizes, a roughness of 3 or more or under -97, an amplitude that is negative or over a
-/// million.
+/// The grid size is invalid, the roughness is not in [-97, 3), or the amplitude is negative or
+/// greater than a million.
 pub fn rough_grid(
     rows: usize,
     columns: usize,
@@ -101,8 +101,8 @@ pub fn rough_grid(
     })
 }
 
-/// Weights of a Gaussian at the distances 0, 1, ... up to four widths, rounded; both sides of it
-/// together add up to 1.
+/// Weights of a Gaussian at the distances 0, 1, ... up to four widths, rounded. Both sides together
+/// sum to 1.
 fn half_gaussian(sigma: f64) -> Vec<f64> {
     let radius = (4.0 * sigma).round() as usize;
     let mut weights: Vec<f64> = (0..=radius)
@@ -115,7 +115,7 @@ fn half_gaussian(sigma: f64) -> Vec<f64> {
     weights
 }
 
-/// Convolves one line of the grid, `count` values from `start` that are `stride` apart.
+/// Convolves one line of the grid: `count` values from `start` with stride `stride`.
 fn smooth_line(values: &mut [f64], start: usize, stride: usize, count: usize, kernel: &[f64]) {
     let line: Vec<f64> = (0..count).map(|i| values[start + i * stride]).collect();
     for i in 0..count {
@@ -129,13 +129,14 @@ fn smooth_line(values: &mut [f64], start: usize, stride: usize, count: usize, ke
     }
 }
 
-/// The place in `0..count` that mirroring at both borders, border values repeated, gives `i`.
+/// Index in `0..count` for the index `i` by reflection at both borders, with repeated border
+/// values.
 fn mirrored(i: isize, count: usize) -> usize {
     let place = i.rem_euclid(2 * count as isize) as usize;
     place.min(2 * count - 1 - place)
 }
 
-/// Mean length of the distinct edges of the grid with these heights.
+/// Mean length of the distinct edges of the grid with the given heights.
 fn mean_edge_length(heights: &[f64], rows: usize, columns: usize, cells: Cells) -> f64 {
     let mut total = 0.0;
     let mut add_edges = |down: usize, right: usize| {

@@ -7,15 +7,16 @@ use glam::DVec3;
 use super::{Cells, ShapeError, product, require, require_size};
 use crate::{Faces, Mesh};
 
-/// A torus about the z axis, closed, of genus 1, facing outwards.
+/// A torus around the z axis: closed, of genus 1, oriented outwards.
 ///
-/// The vertex `i` segments around the axis and `j` segments around the tube has index
-/// `i * minor_segments + j`; vertex 0 lies on the x axis, farthest out. `major_radius` is the
-/// distance of the tube's centre from the axis, `minor_radius` the radius of the tube.
+/// The vertex `i` segments around the axis and `j` segments around the tube has index `i *
+/// minor_segments + j`. Vertex 0 is on the x axis, at the largest distance from the origin.
+/// `major_radius` is the distance of the centre of the tube from the axis, `minor_radius` the
+/// radius of the tube.
 ///
 /// # Errors
-/// Fewer than three segments, radii that do not obey `0 < minor_radius < major_radius`, or more
-/// cells than 32-bit indices can address.
+/// There are fewer than three segments, the radii violate `0 < minor_radius < major_radius`, or
+/// there are more cells than 32-bit indices can address.
 pub fn torus(
     major_segments: usize,
     minor_segments: usize,

@@ -1,7 +1,7 @@
-//! The baseline that is not equivariant: a band-limited kernel of the angle in a given frame.
+//! The non-equivariant baseline: a band-limited kernel of the angle in the given frames.
 
-use crate::tape::LinearWeights;
-use crate::{Builder, GraphBatch, NnError, Role, Tape, Var, initialisation};
+use crate::operators::LinearWeights;
+use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation};
 use gemcnn_kernels::aggregate::Aggregate;
 use gemcnn_kernels::linear::Linear;
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
@@ -10,22 +10,22 @@ use std::sync::Arc;
 /// Settings of an [`AngularConv`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct AngularConvConfig {
-    /// Numbers in a row of the input.
+    /// Number of scalars of the input.
     pub inputs: usize,
-    /// Numbers in a row of the output.
+    /// Number of scalars of the output.
     pub outputs: usize,
     /// Highest harmonic `B` of the kernel.
     pub band_limit: usize,
-    /// How neighbours are put together; their sum by default.
+    /// Aggregation over neighbours (default: sum).
     pub aggregation: Aggregation,
-    /// Number of neighbours that first values are scaled for; 6 by default.
+    /// Number of neighbours that the initialisation assumes (default 6).
     pub degree: f64,
-    /// Mean square of an input number that first values are scaled for; 1 by default.
+    /// Mean square of an input value that the initialisation assumes (default 1).
     pub input_moment: f64,
 }
 
 impl AngularConvConfig {
-    /// The defaults.
+    /// Default settings.
     pub fn new(inputs: usize, outputs: usize, band_limit: usize) -> Self {
         Self {
             inputs,
@@ -38,7 +38,7 @@ impl AngularConvConfig {
     }
 
     /// Adds the parameters `self_weight` `[outputs, inputs]` and `weight`
-    /// `[outputs, 2B+1, inputs]`: `(2B+2) inputs outputs` numbers in all.
+    /// `[outputs, 2B+1, inputs]`: `(2B+2) inputs outputs` values in total.
     ///
     /// # Errors
     /// A name that is taken.
@@ -51,8 +51,8 @@ impl AngularConvConfig {
             let harmonics = 2 * self.band_limit + 1;
             let scale = initialisation::squared_scale(self.aggregation, self.degree);
             let self_variance = 0.5 / (self.inputs.max(1) as f64 * self.input_moment);
-            // The constant harmonic of neighbours that are alike adds up to the degree squared; each
-            // of the others has the mean square 1/2 and adds up to the degree.
+            // The mean square of the sum over similar neighbours is the degree squared for the constant harmonic.
+            // Each other harmonic has the mean square 1/2, and its sum at most the degree.
             let degree = self.degree.max(1.0);
             let sum = (degree * degree).max(degree * (1.0 + self.band_limit as f64));
             let variance = self_variance / (sum * scale);
@@ -85,43 +85,46 @@ impl AngularConvConfig {
                 }),
                 self_map: (map(self.inputs), weights(own)),
                 neighbour_map: (map(harmonics * self.inputs), weights(neighbour)),
+                output: FeatureType::scalars(self.outputs),
             })
         })
     }
 }
 
-/// A convolution with an anisotropic kernel in whatever frames the graph has:
+/// A convolution with an anisotropic kernel in the frames of the graph:
 ///
 /// ```text
 /// y_p = w_0 f_p + s_p sum_q (w_1 + sum_{n=1..B} w_2n cos(n theta_pq) + w_2n+1 sin(n theta_pq)) f_q
 /// ```
 ///
-/// Features are plain numbers that do not turn with the frames, so the result depends on the choice
-/// of frames: that is what it is a baseline for.
+/// Features are scalars, but the kernel depends on the angle in the frame, so the result depends on the choice of
+/// frames. It is a baseline for gauge equivariant convolutions.
 #[derive(Debug, Clone)]
 pub struct AngularConv {
     name: String,
     aggregate: Arc<Aggregate>,
     self_map: (Linear, LinearWeights),
     neighbour_map: (Linear, LinearWeights),
+    output: FeatureType,
 }
 
-impl AngularConv {
-    /// Convolves.
-    ///
-    /// # Shapes
-    /// `x`: one row of `inputs` scalars for each vertex; result: one row of `outputs` scalars.
-    ///
-    /// # Errors
-    /// Features of another type or number of rows.
-    pub fn forward<'a, T: Real>(
+impl<T: Real> Module<T> for AngularConv {
+    fn input(&self) -> &FeatureType {
+        &self.aggregate.input
+    }
+
+    fn output(&self) -> &FeatureType {
+        &self.output
+    }
+
+    fn forward<'a>(
         &self,
         tape: &mut Tape<'a, T>,
-        batch: &'a GraphBatch<T>,
+        levels: Levels<'a, T>,
         x: Var<T>,
     ) -> Result<Var<T>, NnError> {
         let mut run = || {
-            let sums = tape.aggregate(&self.aggregate, batch, x.clone())?;
+            let sums = tape.aggregate(&self.aggregate, levels.graph()?, x.clone())?;
             let neighbours = tape.linear(self.neighbour_map.0, self.neighbour_map.1, sums)?;
             let own = tape.linear(self.self_map.0, self.self_map.1, x.clone())?;
             tape.add(neighbours, own)

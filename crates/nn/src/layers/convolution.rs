@@ -1,46 +1,82 @@
-//! Any of the convolutions, with the settings that they share.
+//! Convolutions with any kernel, and their common settings.
 
-use super::{AngularConv, AngularConvConfig, GemConv, GemConvConfig, GraphConv, GraphConvConfig};
+use super::{AngularConvConfig, GemConvConfig, GraphConvConfig};
 use crate::error::expect_scalars;
-use crate::{Builder, GraphBatch, NnError, Tape, Var, text};
+use crate::{Builder, Module, NnError};
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
 
-/// What the weights of a convolution may depend on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Kernel {
-    /// On the direction of the neighbour, equivariantly: a [`GemConv`] of features of any type.
-    #[default]
-    Gauge,
-    /// On nothing: a [`GraphConv`] of scalars.
-    Graph,
-    /// On the angle of the neighbour in whatever frames there are: an [`AngularConv`] of scalars, which
-    /// is not equivariant.
-    Angular {
-        /// Highest harmonic.
-        band_limit: usize,
-    },
+/// The kernel of a convolution: which properties of a neighbour its weights depend on. Implement it to use a
+/// convolution of your own in blocks and networks ([`NetworkConfig::kernel`](crate::NetworkConfig::kernel)).
+pub trait Kernel<T: Real>: fmt::Debug + Send + Sync {
+    /// Adds the parameters of a convolution and returns it. `types` are those of input and output, and `moments` are
+    /// the [`GemConvConfig::input_moments`].
+    ///
+    /// Parameters are added with `builder.within(name, ...)`, so that their names are unique. The module may use the
+    /// graph: the convolutions and blocks of a network refuse features of whole meshes
+    /// ([`Stage::pooled`](crate::Stage::pooled)). A [`LayerConfig`](crate::LayerConfig) that uses a kernel must check
+    /// it.
+    ///
+    /// # Errors
+    /// A name that is taken, or types or settings that the kernel does not support.
+    fn init(
+        &self,
+        config: &ConvConfig<T>,
+        name: &str,
+        types: [&FeatureType; 2],
+        moments: &[f64],
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, NnError>;
 }
 
-/// How a convolution puts neighbours together, whatever its types.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ConvConfig {
-    /// What its weights depend on; gauge equivariant by default.
-    pub kernel: Kernel,
-    /// How neighbours are put together; their sum by default.
-    #[serde(with = "text::aggregation")]
+/// A kernel that is chosen at run time.
+impl<T: Real, K: Kernel<T> + ?Sized> Kernel<T> for Arc<K> {
+    fn init(
+        &self,
+        config: &ConvConfig<T>,
+        name: &str,
+        types: [&FeatureType; 2],
+        moments: &[f64],
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, NnError> {
+        (**self).init(config, name, types, moments, builder)
+    }
+}
+
+/// Weights depend on the direction of the neighbour, equivariantly: a [`GemConv`](super::GemConv) of
+/// features of any type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Gauge;
+
+/// All neighbours share the same weights: an isotropic convolution of scalars ([`GraphConvConfig`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Isotropic;
+
+/// Weights depend on the angle of the neighbour in the given frames: an
+/// [`AngularConv`](super::AngularConv) of scalars, which is not equivariant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Angular {
+    /// Highest harmonic.
+    pub band_limit: usize,
+}
+
+/// Settings of a convolution, without its types.
+#[derive(Debug, Clone)]
+pub struct ConvConfig<T> {
+    /// The kernel (default: [`Gauge`]).
+    pub kernel: Arc<dyn Kernel<T>>,
+    /// Aggregation over neighbours (default: sum).
     pub aggregation: Aggregation,
-    /// Number of radial rings of a gauge kernel; 1 by default: it does not depend on the distance.
+    /// Number of radial rings of a gauge kernel. With 1, the default, it does not depend on the distance.
     pub rings: usize,
-    /// Radius of the last ring, a fixed number of the data set; not used with one ring.
+    /// Radius of the last ring, in units of the mesh and the same for all meshes; unused with one ring.
     pub max_radius: f64,
-    /// Number of neighbours that first values are scaled for; 6 by default.
+    /// Number of neighbours that the initialisation assumes (default 6).
     pub degree: f64,
 }
 
-impl Default for ConvConfig {
+impl<T: Real> Default for ConvConfig<T> {
     fn default() -> Self {
         let GemConvConfig {
             aggregation,
@@ -50,7 +86,7 @@ impl Default for ConvConfig {
             ..
         } = GemConvConfig::new(FeatureType::default(), FeatureType::default());
         Self {
-            kernel: Kernel::default(),
+            kernel: Arc::new(Gauge),
             aggregation,
             rings,
             max_radius,
@@ -59,104 +95,101 @@ impl Default for ConvConfig {
     }
 }
 
-impl ConvConfig {
-    /// Adds the parameters of a convolution between two types. `moments` are as
-    /// [`GemConvConfig::input_moments`].
+impl<T: Real> ConvConfig<T> {
+    /// Adds the parameters of a convolution and returns it, as [`Kernel::init`].
     ///
     /// # Errors
-    /// A name that is taken, or types or rings that the kernel does not know.
-    pub fn init<T: Real>(
+    /// As [`Kernel::init`].
+    pub fn init(
         &self,
+        name: &str,
+        types: [&FeatureType; 2],
+        moments: &[f64],
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, NnError> {
+        self.kernel.init(self, name, types, moments, builder)
+    }
+
+    /// Checks that a kernel of scalars fits; returns its inputs, outputs and input moment.
+    fn scalar_settings(
+        &self,
+        [input, output]: [&FeatureType; 2],
+        moments: &[f64],
+    ) -> Result<(usize, usize, f64), NnError> {
+        expect_scalars("input", input)?;
+        expect_scalars("output", output)?;
+        if self.rings != 1 {
+            return Err(NnError::setting(
+                "rings",
+                "only gauge kernels have several; isotropic and angular kernels take 1",
+            ));
+        }
+        let moment = moments.first().copied().unwrap_or(1.0);
+        Ok((input.dimension(), output.dimension(), moment))
+    }
+}
+
+impl<T: Real> Kernel<T> for Gauge {
+    fn init(
+        &self,
+        config: &ConvConfig<T>,
         name: &str,
         [input, output]: [&FeatureType; 2],
         moments: &[f64],
         builder: &mut Builder<'_, T>,
-    ) -> Result<Convolution, NnError> {
-        if self.kernel != Kernel::Gauge {
-            self.check_scalar_kernel(input, output)
-                .map_err(|error| error.in_layer(&builder.path(name)))?;
-        }
-        let (inputs, outputs) = (input.dimension(), output.dimension());
-        let input_moment = moments.first().copied().unwrap_or(1.0);
-        Ok(match self.kernel {
-            Kernel::Gauge => {
-                let config = GemConvConfig {
-                    aggregation: self.aggregation,
-                    rings: self.rings,
-                    max_radius: self.max_radius,
-                    degree: self.degree,
-                    input_moments: moments.to_vec(),
-                    ..GemConvConfig::new(input.clone(), output.clone())
-                };
-                Convolution::Gauge(config.init(name, builder)?)
-            }
-            Kernel::Graph => {
-                let config = GraphConvConfig {
-                    aggregation: self.aggregation,
-                    degree: self.degree,
-                    input_moment,
-                    ..GraphConvConfig::new(inputs, outputs)
-                };
-                Convolution::Graph(config.init(name, builder)?)
-            }
-            Kernel::Angular { band_limit } => {
-                let config = AngularConvConfig {
-                    aggregation: self.aggregation,
-                    degree: self.degree,
-                    input_moment,
-                    ..AngularConvConfig::new(inputs, outputs, band_limit)
-                };
-                Convolution::Angular(config.init(name, builder)?)
-            }
-        })
-    }
-
-    fn check_scalar_kernel(
-        &self,
-        input: &FeatureType,
-        output: &FeatureType,
-    ) -> Result<(), NnError> {
-        expect_scalars("input", input)?;
-        expect_scalars("output", output)?;
-        match self.rings {
-            1 => Ok(()),
-            _ => Err(NnError::setting(
-                "rings",
-                "only gauge kernels have several; graph and angular kernels take 1",
-            )),
-        }
+    ) -> Result<Box<dyn Module<T>>, NnError> {
+        let config = GemConvConfig {
+            aggregation: config.aggregation,
+            rings: config.rings,
+            max_radius: config.max_radius,
+            degree: config.degree,
+            input_moments: moments.to_vec(),
+            ..GemConvConfig::new(input.clone(), output.clone())
+        };
+        Ok(Box::new(config.init(name, builder)?))
     }
 }
 
-/// A convolution of any kernel.
-#[derive(Debug, Clone)]
-pub enum Convolution {
-    /// Gauge equivariant.
-    Gauge(GemConv),
-    /// Isotropic.
-    Graph(GraphConv),
-    /// Not equivariant.
-    Angular(AngularConv),
+impl<T: Real> Kernel<T> for Isotropic {
+    fn init(
+        &self,
+        config: &ConvConfig<T>,
+        name: &str,
+        types: [&FeatureType; 2],
+        moments: &[f64],
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, NnError> {
+        let settings = config.scalar_settings(types, moments);
+        let (inputs, outputs, input_moment) =
+            settings.map_err(|error| error.in_layer(&builder.path(name)))?;
+        let config = GraphConvConfig {
+            aggregation: config.aggregation,
+            degree: config.degree,
+            input_moment,
+            ..GraphConvConfig::new(inputs, outputs)
+        };
+        Ok(Box::new(config.init(name, builder)?))
+    }
 }
 
-impl Convolution {
-    /// Convolves.
-    ///
-    /// # Shapes
-    /// `x`: one row of the input type for each vertex; result: one row of the output type.
-    ///
-    /// # Errors
-    /// Features of another type or number of rows.
-    pub fn forward<'a, T: Real>(
+impl<T: Real> Kernel<T> for Angular {
+    fn init(
         &self,
-        tape: &mut Tape<'a, T>,
-        batch: &'a GraphBatch<T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
-        match self {
-            Self::Gauge(conv) => conv.forward(tape, batch, x),
-            Self::Graph(conv) => conv.forward(tape, batch, x),
-            Self::Angular(conv) => conv.forward(tape, batch, x),
-        }
+        config: &ConvConfig<T>,
+        name: &str,
+        types: [&FeatureType; 2],
+        moments: &[f64],
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, NnError> {
+        let settings = config.scalar_settings(types, moments);
+        let (inputs, outputs, input_moment) =
+            settings.map_err(|error| error.in_layer(&builder.path(name)))?;
+        let config = AngularConvConfig {
+            aggregation: config.aggregation,
+            degree: config.degree,
+            input_moment,
+            ..AngularConvConfig::new(inputs, outputs, self.band_limit)
+        };
+        Ok(Box::new(config.init(name, builder)?))
     }
 }

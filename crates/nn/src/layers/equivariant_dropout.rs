@@ -1,6 +1,6 @@
 //! Dropout of whole irreps.
 
-use crate::{NnError, Tape, Var};
+use crate::{Levels, Module, NnError, Tape, Var};
 use gemcnn_kernels::dropout::{Dropout, DropoutUnit};
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use std::sync::Arc;
 pub struct EquivariantDropoutConfig {
     /// Type of input and output.
     pub kind: FeatureType,
-    /// What is dropped as one; an irrep by default.
+    /// Unit that is dropped as a whole (default: an irrep).
     pub unit: DropoutUnit,
-    /// Probability of being dropped, at least 0 and below 1; 0.5 by default.
+    /// Dropout probability, in [0, 1) (default 0.5).
     pub probability: f64,
 }
 
 impl EquivariantDropoutConfig {
-    /// The defaults.
+    /// Default settings.
     pub fn new(kind: FeatureType) -> Self {
         Self {
             kind,
@@ -46,23 +46,29 @@ impl EquivariantDropoutConfig {
     }
 }
 
-/// Dropout that drops both components of an irrep or none, and scales up the rest, in training; in
-/// inference it does nothing.
+/// Dropout of whole irreps. In training, dropped irreps are zero and the others are divided by the probability of
+/// being kept. In inference it is the identity.
 #[derive(Debug, Clone)]
 pub struct EquivariantDropout {
     name: String,
     operator: Arc<Dropout>,
 }
 
-impl EquivariantDropout {
-    /// Drops.
-    ///
-    /// # Shapes
-    /// `x` and result: rows of the type.
-    ///
-    /// # Errors
-    /// Features of another type.
-    pub fn forward<T: Real>(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+impl<T: Real> Module<T> for EquivariantDropout {
+    fn input(&self) -> &FeatureType {
+        &self.operator.kind
+    }
+
+    fn output(&self) -> &FeatureType {
+        &self.operator.kind
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        _: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
         tape.dropout(&self.operator, x)
             .map_err(|error| error.in_layer(&self.name))
     }

@@ -1,24 +1,24 @@
-//! The equivariant linear map of each vertex by itself.
+//! The equivariant linear layer, which acts on each row.
 
-use crate::tape::LinearWeights;
-use crate::{Builder, NnError, Role, Tape, Var, initialisation};
+use crate::operators::LinearWeights;
+use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation};
 use gemcnn_kernels::self_map::SelfMap;
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
 
-/// Settings of an [`EquivariantLinear`] map.
+/// Settings of an [`EquivariantLinear`] layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EquivariantLinearConfig {
     /// Type of the input.
     pub input: FeatureType,
     /// Type of the output.
     pub output: FeatureType,
-    /// Whether scalars get a bias; yes by default. It starts at zero.
+    /// Adds a bias to scalars (default true). It is initialised to zero.
     pub bias: bool,
 }
 
 impl EquivariantLinearConfig {
-    /// The defaults.
+    /// Default settings.
     pub fn new(input: FeatureType, output: FeatureType) -> Self {
         Self {
             input,
@@ -60,9 +60,8 @@ impl EquivariantLinearConfig {
     }
 }
 
-/// The linear map of each vertex that commutes with changes of frame: channels of the same order
-/// are mixed, by a number for scalars and by a scaled rotation for higher orders. Orders that only the
-/// output has are zero.
+/// A linear map of each row that commutes with gauge transformations. It mixes channels of the same order, with
+/// a real factor for scalars and a scaled rotation for higher orders. Orders that only the output has are zero.
 #[derive(Debug, Clone)]
 pub struct EquivariantLinear {
     name: String,
@@ -70,21 +69,22 @@ pub struct EquivariantLinear {
     weights: LinearWeights,
 }
 
-impl EquivariantLinear {
-    /// Maps each row.
-    ///
-    /// # Shapes
-    /// `x`: rows of the input type; result: as many rows of the output type.
-    ///
-    /// # Errors
-    /// Features of another type.
-    pub fn forward<T: Real>(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        tape.self_map(&self.operator, self.weights, x)
-            .map_err(|error| error.in_layer(&self.name))
+impl<T: Real> Module<T> for EquivariantLinear {
+    fn input(&self) -> &FeatureType {
+        &self.operator.input
     }
 
-    /// Name with the names of the blocks around it.
-    pub fn name(&self) -> &str {
-        &self.name
+    fn output(&self) -> &FeatureType {
+        &self.operator.output
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        _: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        tape.self_map(&self.operator, self.weights, x)
+            .map_err(|error| error.in_layer(&self.name))
     }
 }

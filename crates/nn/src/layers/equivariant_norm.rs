@@ -1,7 +1,7 @@
-//! Batch normalisation that commutes with changes of frame.
+//! Batch normalisation that commutes with gauge transformations.
 
-use crate::tape::NormWeights;
-use crate::{Builder, NnError, Role, Tape, Var};
+use crate::operators::NormWeights;
+use crate::{Builder, Levels, Module, NnError, Role, Tape, Var};
 use gemcnn_kernels::batch_norm::{BatchNorm, NormGroups};
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use std::sync::Arc;
 pub struct EquivariantNormConfig {
     /// Type of input and output.
     pub kind: FeatureType,
-    /// Which irreps share their statistics; each has its own by default.
+    /// Irreps that share statistics (default: each irrep has its own).
     pub groups: NormGroups,
-    /// Added to the variance; 1e-5 by default.
+    /// Added to the variance (default 1e-5).
     pub epsilon: f64,
-    /// Share of the newest batch in the running statistics; 0.1 by default.
+    /// Weight of the current batch in the running statistics (default 0.1).
     pub momentum: f64,
 }
 
 impl EquivariantNormConfig {
-    /// The defaults.
+    /// Default settings.
     pub fn new(kind: FeatureType) -> Self {
         let BatchNorm {
             kind,
@@ -70,8 +70,8 @@ impl EquivariantNormConfig {
     }
 }
 
-/// Batch normalisation: only scalars are shifted, and the two components of an irrep share one
-/// scale. Training uses the statistics of the batch, inference the running ones.
+/// Batch normalisation of irreps. Only scalars are shifted, and the two components of an irrep share one scale.
+/// Training uses the statistics of the batch, inference the running statistics.
 #[derive(Debug, Clone)]
 pub struct EquivariantNorm {
     name: String,
@@ -79,20 +79,28 @@ pub struct EquivariantNorm {
 }
 
 impl EquivariantNorm {
-    /// Normalises.
-    ///
-    /// # Shapes
-    /// `x` and result: rows of the type.
-    ///
-    /// # Errors
-    /// Features of another type.
-    pub fn forward<T: Real>(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        tape.batch_norm(&self.weights, x)
-            .map_err(|error| error.in_layer(&self.name))
+    /// Settings and ids of its parameters.
+    pub fn weights(&self) -> &NormWeights {
+        &self.weights
+    }
+}
+
+impl<T: Real> Module<T> for EquivariantNorm {
+    fn input(&self) -> &FeatureType {
+        &self.weights.config.kind
     }
 
-    /// Where its parameters are.
-    pub(super) fn weights(&self) -> &NormWeights {
-        &self.weights
+    fn output(&self) -> &FeatureType {
+        &self.weights.config.kind
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        _: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        tape.batch_norm(&self.weights, x)
+            .map_err(|error| error.in_layer(&self.name))
     }
 }

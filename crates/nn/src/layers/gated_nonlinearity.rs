@@ -1,63 +1,135 @@
 //! The gated nonlinearity.
 
-use crate::{NnError, Tape, Var};
-use gemcnn_kernels::norm_gate::GatedNonlinearity as Operator;
+use super::nonlinearity::single_channels;
+use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
+use crate::initialisation::{DRAWS, drawn_moments};
+use crate::{Builder, Levels, Module, NnError, Tape, Var};
+use gemcnn_kernels::norm_gate::{self, GatedNonlinearity as Operator, rotating_irreps};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 use std::sync::Arc;
 
-/// Settings of a [`GatedNonlinearity`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct GatedNonlinearityConfig {
-    /// Type of the output.
-    pub output: FeatureType,
-    /// The function of scalars; ReLU by default.
-    pub activation: Activation,
-}
-
-impl GatedNonlinearityConfig {
-    /// The defaults.
-    pub fn new(output: FeatureType) -> Self {
-        Self {
-            output,
-            activation: Activation::Relu,
-        }
-    }
-
-    /// The layer; it has no parameters.
-    pub fn init(&self, name: &str) -> GatedNonlinearity {
-        GatedNonlinearity {
-            name: name.into(),
-            operator: Arc::new(Operator {
-                output: self.output.clone(),
-                activation: self.activation.clone(),
-            }),
-        }
-    }
-}
-
 /// `y = sigmoid(gate) x` for each irrep of order above 0, with one scalar of the input as its gate,
-/// and `y = f(x)` for the other scalars: exactly equivariant for every angle.
+/// and `y = f(x)` for the other scalars: exactly equivariant for every angle. The gates come after the
+/// other scalars of the input.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gates {
+    /// Function of scalars that are not gates.
+    pub activation: Activation,
+    /// Batch-normalises irreps and gates first (default false).
+    pub batch_norm: bool,
+}
+
+impl Gates {
+    /// ReLU of scalars, and gates for other irreps.
+    pub fn relu() -> Self {
+        Self {
+            activation: Activation::Relu,
+            batch_norm: false,
+        }
+    }
+
+    /// The same with batch normalisation.
+    pub fn with_batch_norm(self) -> Self {
+        Self {
+            batch_norm: true,
+            ..self
+        }
+    }
+
+    fn operator(&self, output: &FeatureType) -> Operator {
+        Operator {
+            output: output.clone(),
+            activation: self.activation.clone(),
+        }
+    }
+}
+
+impl<T: Real> Nonlinearity<T> for Gates {
+    fn word(&self) -> &'static str {
+        "gated"
+    }
+
+    fn input(&self, output: &FeatureType) -> FeatureType {
+        self.operator(output).input()
+    }
+
+    fn output(&self, input: &FeatureType) -> Result<FeatureType, NnError> {
+        let mut multiplicities = input.multiplicities().to_vec();
+        let gates = rotating_irreps(input);
+        match multiplicities.first_mut() {
+            None => {}
+            Some(scalars) if *scalars >= gates => *scalars -= gates,
+            Some(scalars) => {
+                let problem = format!(
+                    "{input} has {gates} irreps of order above 0, which need one scalar each as a gate, but only \
+                     {scalars} scalars; use the type that `Nonlinearity::input` returns"
+                );
+                return Err(NnError::setting("gated nonlinearity", problem));
+            }
+        }
+        Ok(FeatureType::new(&multiplicities))
+    }
+
+    fn moments(&self, output: &FeatureType) -> Vec<f64> {
+        let single = single_channels(output);
+        let operator = self.operator(&single);
+        drawn_moments([&operator.input(), &single], 1.0, |x, y| {
+            norm_gate::gated_forward(&operator, DRAWS, x, y)
+        })
+    }
+
+    /// Adds the parameters of the normalisation `norm`, if there is one.
+    fn init(
+        &self,
+        name: &str,
+        output: &FeatureType,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, NnError> {
+        builder.within(name, |builder| {
+            let operator = self.operator(output);
+            let input = operator.input();
+            let norm = match self.batch_norm {
+                true => Some(EquivariantNormConfig::new(input.clone()).init("norm", builder)?),
+                false => None,
+            };
+            Ok(Box::new(GatedNonlinearity {
+                name: builder.scope().into(),
+                norm,
+                input,
+                operator: Arc::new(operator),
+            }) as Box<dyn Module<T>>)
+        })
+    }
+}
+
+/// The layer of [`Gates`].
 #[derive(Debug, Clone)]
-pub struct GatedNonlinearity {
+struct GatedNonlinearity {
     name: String,
+    norm: Option<EquivariantNorm>,
+    input: FeatureType,
     operator: Arc<Operator>,
 }
 
-impl GatedNonlinearity {
-    /// Type of the input: the output's, and a scalar for each irrep of order above 0.
-    pub fn input(&self) -> FeatureType {
-        self.operator.input()
+impl<T: Real> Module<T> for GatedNonlinearity {
+    fn input(&self) -> &FeatureType {
+        &self.input
     }
 
-    /// Applies it.
-    ///
-    /// # Shapes
-    /// `x`: rows of [`input`](Self::input), gates after the other scalars; result: as many rows of the
-    /// output type.
-    ///
-    /// # Errors
-    /// Features of another type.
-    pub fn forward<T: Real>(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn output(&self) -> &FeatureType {
+        &self.operator.output
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        let x = match &self.norm {
+            None => x,
+            Some(norm) => norm.forward(tape, levels, x)?,
+        };
         tape.gated_nonlinearity(&self.operator, x)
             .map_err(|error| error.in_layer(&self.name))
     }

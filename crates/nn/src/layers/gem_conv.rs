@@ -1,7 +1,7 @@
 //! The gauge equivariant convolution.
 
-use crate::tape::ConvWeights;
-use crate::{Builder, GraphBatch, NnError, Role, Tape, Var, initialisation};
+use crate::operators::ConvWeights;
+use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation};
 use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
 use std::sync::Arc;
@@ -13,26 +13,26 @@ pub struct GemConvConfig {
     pub input: FeatureType,
     /// Type of the output.
     pub output: FeatureType,
-    /// How neighbours are put together; their sum by default.
+    /// Aggregation over neighbours (default: sum).
     pub aggregation: Aggregation,
-    /// Number of radial rings; 1 by default: the kernel does not depend on the distance.
+    /// Number of radial rings. With 1, the default, the kernel does not depend on the distance.
     pub rings: usize,
-    /// Radius of the last ring, a fixed number of the data set; not used with one ring.
+    /// Radius of the last ring, in units of the mesh and the same for all meshes; unused with one ring.
     pub max_radius: f64,
-    /// Whether the vertex itself has a term; yes by default.
+    /// Adds a linear map of the vertex itself (default true).
     pub self_term: bool,
-    /// Whether scalars get a bias; yes by default. It starts at zero.
+    /// Adds a bias to scalars (default true). It is initialised to zero.
     pub bias: bool,
-    /// Number of neighbours that first values are scaled for; 6 by default, as on a triangle mesh.
+    /// Number of neighbours that the initialisation assumes (default 6, as on a triangle mesh).
     pub degree: f64,
-    /// Mean square of an input component of each order that first values are scaled for; 1 for orders
-    /// that are not listed, and none is by default. [`Regular::moments`](super::Regular::moments) gives
-    /// those after a nonlinearity.
+    /// Mean square of an input component of each order that the initialisation assumes; 1 for orders
+    /// that are not listed (default: none listed). [`Nonlinearity::moments`](super::Nonlinearity::moments)
+    /// gives those after a nonlinearity.
     pub input_moments: Vec<f64>,
 }
 
 impl GemConvConfig {
-    /// The defaults.
+    /// Default settings.
     pub fn new(input: FeatureType, output: FeatureType) -> Self {
         Self {
             input,
@@ -66,7 +66,8 @@ impl GemConvConfig {
                 self_term: self.self_term,
                 bias: self.bias,
             };
-            let variances = initialisation::conv_variances(self);
+            let variances =
+                initialisation::conv_variances(&config, self.degree, &self.input_moments);
             let shape = [self.rings, self.output.dimension(), self.input.dimension()];
             let neighbour = builder.random("weight", &shape, Role::Weight, |place| {
                 variances.neighbour(place)
@@ -112,36 +113,38 @@ pub struct GemConv {
     weights: ConvWeights,
 }
 
-impl GemConv {
-    /// Convolves.
-    ///
-    /// # Shapes
-    /// `x`: one row of the input type for each vertex of the batch; result: one row of the output
-    /// type.
-    ///
-    /// # Errors
-    /// Features of another type or number of rows.
-    pub fn forward<'a, T: Real>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        batch: &'a GraphBatch<T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
-        tape.gauge_conv(&self.config, batch, self.weights, x)
-            .map_err(|error| error.in_layer(&self.name))
+impl<T: Real> Module<T> for GemConv {
+    fn input(&self) -> &FeatureType {
+        &self.config.input
     }
 
-    /// Name with the names of the blocks around it.
+    fn output(&self) -> &FeatureType {
+        &self.config.output
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        tape.gauge_conv(&self.config, levels.graph()?, self.weights, x)
+            .map_err(|error| error.in_layer(&self.name))
+    }
+}
+
+impl GemConv {
+    /// Name with the names of the enclosing scopes.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The operator's settings.
+    /// Settings of the operator.
     pub fn config(&self) -> &GaugeConv {
         &self.config
     }
 
-    /// Where its parameters are.
+    /// Ids of its parameters.
     pub fn weights(&self) -> ConvWeights {
         self.weights
     }

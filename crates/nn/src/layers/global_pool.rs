@@ -1,36 +1,55 @@
-//! Pooling of whole meshes.
+//! Global pooling: one row for each mesh.
 
-use crate::{GraphBatch, NnError, Tape, Var};
-use gemcnn_kernels::Real;
+use crate::{Levels, Module, NnError, Tape, Var};
+use gemcnn_kernels::{FeatureType, Real};
 use serde::{Deserialize, Serialize};
 
-/// One row for each mesh of a batch, from the scalars of its vertices.
+/// Reduction over the vertices of a mesh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GlobalPool {
     /// Mean over the vertices.
     Mean,
-    /// Largest value over the vertices.
+    /// Maximum over the vertices.
     Max,
 }
 
+/// Global pooling of scalars: one row for each mesh of a batch.
+#[derive(Debug, Clone)]
+pub struct GlobalPooling {
+    pool: GlobalPool,
+    kind: FeatureType,
+}
+
 impl GlobalPool {
-    /// Pools.
-    ///
-    /// # Shapes
-    /// `x`: one row of scalars for each vertex; result: one row for each mesh.
-    ///
-    /// # Errors
-    /// Features that are not scalars, or another number of rows.
-    pub fn forward<'a, T: Real>(
-        self,
+    /// The layer for rows of `channels` scalars; it has no parameters.
+    pub fn init(self, channels: usize) -> GlobalPooling {
+        GlobalPooling {
+            pool: self,
+            kind: FeatureType::scalars(channels),
+        }
+    }
+}
+
+impl<T: Real> Module<T> for GlobalPooling {
+    fn input(&self) -> &FeatureType {
+        &self.kind
+    }
+
+    fn output(&self) -> &FeatureType {
+        &self.kind
+    }
+
+    fn forward<'a>(
+        &self,
         tape: &mut Tape<'a, T>,
-        batch: &'a GraphBatch<T>,
+        levels: Levels<'a, T>,
         x: Var<T>,
     ) -> Result<Var<T>, NnError> {
-        match self {
-            Self::Mean => tape.global_mean(batch, x),
-            Self::Max => tape.global_max(batch, x),
+        x.expect_kind("input of a global pooling", &self.kind)?;
+        match self.pool {
+            GlobalPool::Mean => tape.global_mean(levels.graph()?, x),
+            GlobalPool::Max => tape.global_max(levels.graph()?, x),
         }
     }
 }

@@ -1,28 +1,29 @@
-//! The isotropic baseline: a convolution that sees which vertices are neighbours, but not where.
+//! The isotropic baseline: a convolution that uses the neighbours of a vertex, but not their directions.
 
 use super::{GemConv, GemConvConfig};
-use crate::{Builder, GraphBatch, NnError, Tape, Var};
+use crate::{Builder, NnError};
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
 
-/// Settings of a [`GraphConv`].
+/// Settings of an isotropic convolution `y_p = W_self f_p + s_p sum_q W f_q + bias`: a [`GemConv`] on
+/// scalars, whose kernel can only be isotropic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GraphConvConfig {
-    /// Scalars of the input.
+    /// Number of scalars of the input.
     pub inputs: usize,
-    /// Scalars of the output.
+    /// Number of scalars of the output.
     pub outputs: usize,
-    /// How neighbours are put together; their sum by default.
+    /// Aggregation over neighbours (default: sum).
     pub aggregation: Aggregation,
-    /// Whether there is a bias; yes by default.
+    /// Adds a bias (default true).
     pub bias: bool,
-    /// Number of neighbours that first values are scaled for; 6 by default.
+    /// Number of neighbours that the initialisation assumes (default 6).
     pub degree: f64,
-    /// Mean square of an input number that first values are scaled for; 1 by default.
+    /// Mean square of an input value that the initialisation assumes (default 1).
     pub input_moment: f64,
 }
 
 impl GraphConvConfig {
-    /// The defaults.
+    /// Default settings.
     pub fn new(inputs: usize, outputs: usize) -> Self {
         Self {
             inputs,
@@ -43,7 +44,7 @@ impl GraphConvConfig {
         &self,
         name: &str,
         builder: &mut Builder<'_, T>,
-    ) -> Result<GraphConv, NnError> {
+    ) -> Result<GemConv, NnError> {
         let scalars = FeatureType::scalars;
         let conv = GemConvConfig {
             aggregation: self.aggregation,
@@ -52,33 +53,6 @@ impl GraphConvConfig {
             input_moments: vec![self.input_moment],
             ..GemConvConfig::new(scalars(self.inputs), scalars(self.outputs))
         };
-        Ok(GraphConv {
-            conv: conv.init(name, builder)?,
-        })
-    }
-}
-
-/// `y_p = W_self f_p + s_p sum_q W f_q + bias`: a [`GemConv`] on scalars, whose kernel can only be
-/// isotropic.
-#[derive(Debug, Clone)]
-pub struct GraphConv {
-    conv: GemConv,
-}
-
-impl GraphConv {
-    /// Convolves.
-    ///
-    /// # Shapes
-    /// `x`: one row of `inputs` scalars for each vertex; result: one row of `outputs` scalars.
-    ///
-    /// # Errors
-    /// Features of another type or number of rows.
-    pub fn forward<'a, T: Real>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        batch: &'a GraphBatch<T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
-        self.conv.forward(tape, batch, x)
+        conv.init(name, builder)
     }
 }

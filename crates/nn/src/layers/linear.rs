@@ -1,25 +1,25 @@
-//! The plain linear map of scalars.
+//! The linear layer of scalars.
 
-use crate::tape::LinearWeights;
-use crate::{Builder, NnError, Role, Tape, Var};
-use gemcnn_kernels::Real;
+use crate::operators::LinearWeights;
+use crate::{Builder, Head, Levels, Module, NnError, Role, Tape, Var};
 use gemcnn_kernels::linear::Linear as Operator;
+use gemcnn_kernels::{FeatureType, Real};
 
-/// Settings of a [`Linear`] map.
+/// Settings of a [`Linear`] layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinearConfig {
-    /// Scalars of the input.
+    /// Number of scalars of the input.
     pub inputs: usize,
-    /// Scalars of the output.
+    /// Number of scalars of the output.
     pub outputs: usize,
-    /// Whether there is a bias; yes by default. It starts at zero.
+    /// Adds a bias (default true). It is initialised to zero.
     pub bias: bool,
-    /// Mean square of an input number that first values are scaled for; 1 by default.
+    /// Mean square of an input value that the initialisation assumes (default 1).
     pub input_moment: f64,
 }
 
 impl LinearConfig {
-    /// The defaults.
+    /// Default settings.
     pub fn new(inputs: usize, outputs: usize) -> Self {
         Self {
             inputs,
@@ -54,6 +54,8 @@ impl LinearConfig {
                     bias: self.bias,
                 },
                 weights: LinearWeights { weight, bias },
+                input: FeatureType::scalars(self.inputs),
+                output: FeatureType::scalars(self.outputs),
             })
         })
     }
@@ -65,28 +67,46 @@ pub struct Linear {
     name: String,
     operator: Operator,
     weights: LinearWeights,
+    input: FeatureType,
+    output: FeatureType,
 }
 
 impl Linear {
-    /// Maps each row.
-    ///
-    /// # Shapes
-    /// `x`: rows of `inputs` scalars; result: as many rows of `outputs` scalars.
-    ///
-    /// # Errors
-    /// Features of another type.
-    pub fn forward<T: Real>(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        tape.linear(self.operator, self.weights, x)
-            .map_err(|error| error.in_layer(&self.name))
-    }
-
-    /// Name with the names of the blocks around it.
+    /// Name with the names of the enclosing scopes.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its parameters are, for [`Tape::classifier`].
+    /// Ids of its parameters, for [`Tape::classifier`].
     pub fn weights(&self) -> LinearWeights {
         self.weights
+    }
+
+    /// The layer as the head of a model.
+    pub fn head(&self) -> Head<'_> {
+        Head {
+            name: &self.name,
+            weights: self.weights,
+        }
+    }
+}
+
+impl<T: Real> Module<T> for Linear {
+    fn input(&self) -> &FeatureType {
+        &self.input
+    }
+
+    fn output(&self) -> &FeatureType {
+        &self.output
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        _: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        tape.linear(self.operator, self.weights, x)
+            .map_err(|error| error.in_layer(&self.name))
     }
 }

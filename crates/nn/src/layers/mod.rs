@@ -1,7 +1,7 @@
-//! Layers: one file each, in the order configuration with its defaults, first values, forward pass.
+//! Layers, one file each: settings with their defaults, initialisation, forward pass.
 //!
-//! A configuration's `init(name, builder)` adds the parameters of a layer under its name and gives the
-//! layer, which holds their ids; `forward` runs it on a [`Tape`](crate::Tape).
+//! The `init(name, builder)` of a configuration adds the parameters of the layer in the scope `name` and returns
+//! the layer, a [`Module`](crate::Module) that holds the ids of its parameters.
 
 mod angular_conv;
 mod convolution;
@@ -12,25 +12,27 @@ mod gated_nonlinearity;
 mod gem_conv;
 mod global_pool;
 mod graph_conv;
+mod identity;
 mod linear;
 mod nonlinearity;
 mod norm_nonlinearity;
 mod regular_nonlinearity;
 mod residual_block;
-mod transport_pool;
+mod scalars;
 
 pub use angular_conv::{AngularConv, AngularConvConfig};
-pub use convolution::{ConvConfig, Convolution, Kernel};
+pub use convolution::{Angular, ConvConfig, Gauge, Isotropic, Kernel};
 pub use equivariant_dropout::{EquivariantDropout, EquivariantDropoutConfig};
 pub use equivariant_linear::{EquivariantLinear, EquivariantLinearConfig};
 pub use equivariant_norm::{EquivariantNorm, EquivariantNormConfig};
-pub use gated_nonlinearity::{GatedNonlinearity, GatedNonlinearityConfig};
+pub use gated_nonlinearity::Gates;
 pub use gem_conv::{GemConv, GemConvConfig};
-pub use global_pool::GlobalPool;
-pub use graph_conv::{GraphConv, GraphConvConfig};
+pub use global_pool::{GlobalPool, GlobalPooling};
+pub use graph_conv::GraphConvConfig;
+pub use identity::Identity;
 pub use linear::{Linear, LinearConfig};
-pub use nonlinearity::{Nonlinearity, NonlinearityLayer};
-pub use norm_nonlinearity::{NormNonlinearity, NormNonlinearityConfig};
-pub use regular_nonlinearity::{Regular, RegularNonlinearity};
+pub use nonlinearity::Nonlinearity;
+pub use norm_nonlinearity::Norms;
+pub use regular_nonlinearity::Regular;
 pub use residual_block::{ResidualBlock, ResidualBlockConfig};
-pub use transport_pool::{TransportPool, TransportUnpool};
+pub use scalars::{ActivationLayer, BreakSymmetry};

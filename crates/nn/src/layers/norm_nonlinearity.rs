@@ -1,78 +1,108 @@
-//! The nonlinearity of norms.
+//! The norm nonlinearity.
 
-use crate::{Builder, NnError, ParameterId, Role, Tape, Var};
-use gemcnn_kernels::norm_gate::{NormNonlinearity as Operator, rotating_irreps};
+use super::nonlinearity::single_channels;
+use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
+use crate::initialisation::{DRAWS, drawn_moments};
+use crate::{Builder, Levels, Module, NnError, ParameterId, Role, Tape, Var};
+use gemcnn_kernels::norm_gate::{self, NormNonlinearity as Operator, rotating_irreps};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 use std::sync::Arc;
 
-/// Settings of a [`NormNonlinearity`].
+/// `y = x f(|x| + bias) / |x|` for each irrep of order above 0, `y = f(x)` for scalars: exactly
+/// equivariant for every angle.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NormNonlinearityConfig {
-    /// Type of input and output.
-    pub kind: FeatureType,
-    /// The function of norms and of scalars; ReLU by default.
+pub struct Norms {
+    /// Function of norms and of scalars.
     pub activation: Activation,
-    /// Added to the squared norm; 1e-8 by default.
-    pub epsilon: f64,
+    /// Batch-normalises irreps first (default false).
+    pub batch_norm: bool,
 }
 
-impl NormNonlinearityConfig {
-    /// The defaults.
-    pub fn new(kind: FeatureType) -> Self {
-        let Operator {
-            kind,
-            activation,
-            epsilon,
-        } = Operator::new(kind, Activation::Relu);
+impl Norms {
+    /// ReLU of scalars and of the norms of other irreps.
+    pub fn relu() -> Self {
         Self {
-            kind,
-            activation,
-            epsilon,
+            activation: Activation::Relu,
+            batch_norm: false,
         }
     }
 
-    /// Adds the parameter `bias`, zeros.
-    ///
-    /// # Errors
-    /// A name that is taken.
-    pub fn init<T: Real>(
+    /// The same with batch normalisation.
+    pub fn with_batch_norm(self) -> Self {
+        Self {
+            batch_norm: true,
+            ..self
+        }
+    }
+}
+
+impl<T: Real> Nonlinearity<T> for Norms {
+    fn word(&self) -> &'static str {
+        "norms"
+    }
+
+    fn moments(&self, output: &FeatureType) -> Vec<f64> {
+        let single = single_channels(output);
+        drawn_moments([&single, &single], 1.0, |x, y| {
+            let config = Operator::new(single.clone(), self.activation.clone());
+            let bias = vec![0.0; rotating_irreps(&single)];
+            norm_gate::norm_forward(&config, DRAWS, x, &bias, y)
+        })
+    }
+
+    /// Adds the parameter `threshold.bias`, zeros, and those of the normalisation `norm`.
+    fn init(
         &self,
         name: &str,
+        output: &FeatureType,
         builder: &mut Builder<'_, T>,
-    ) -> Result<NormNonlinearity, NnError> {
+    ) -> Result<Box<dyn Module<T>>, NnError> {
         builder.within(name, |builder| {
-            let irreps = rotating_irreps(&self.kind);
-            Ok(NormNonlinearity {
-                name: builder.scope().into(),
-                operator: Arc::new(Operator {
-                    kind: self.kind.clone(),
-                    activation: self.activation.clone(),
-                    epsilon: self.epsilon,
-                }),
-                bias: builder.constant("bias", &[irreps], Role::Offset, 0.0)?,
+            let norm = match self.batch_norm {
+                true => Some(EquivariantNormConfig::new(output.clone()).init("norm", builder)?),
+                false => None,
+            };
+            builder.within("threshold", |builder| {
+                let irreps = rotating_irreps(output);
+                Ok(Box::new(NormNonlinearity {
+                    name: builder.scope().into(),
+                    norm,
+                    operator: Arc::new(Operator::new(output.clone(), self.activation.clone())),
+                    bias: builder.constant("bias", &[irreps], Role::Offset, 0.0)?,
+                }) as Box<dyn Module<T>>)
             })
         })
     }
 }
 
-/// `y = x f(|x| + bias) / |x|` for each irrep of order above 0, `y = f(x)` for scalars: exactly
-/// equivariant for every angle.
+/// The layer of [`Norms`].
 #[derive(Debug, Clone)]
-pub struct NormNonlinearity {
+struct NormNonlinearity {
     name: String,
+    norm: Option<EquivariantNorm>,
     operator: Arc<Operator>,
     bias: ParameterId,
 }
 
-impl NormNonlinearity {
-    /// Applies it.
-    ///
-    /// # Shapes
-    /// `x` and result: rows of the type.
-    ///
-    /// # Errors
-    /// Features of another type.
-    pub fn forward<T: Real>(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+impl<T: Real> Module<T> for NormNonlinearity {
+    fn input(&self) -> &FeatureType {
+        &self.operator.kind
+    }
+
+    fn output(&self) -> &FeatureType {
+        &self.operator.kind
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        let x = match &self.norm {
+            None => x,
+            Some(norm) => norm.forward(tape, levels, x)?,
+        };
         tape.norm_nonlinearity(&self.operator, self.bias, x)
             .map_err(|error| error.in_layer(&self.name))
     }

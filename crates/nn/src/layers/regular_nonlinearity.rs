@@ -1,32 +1,26 @@
-//! The regular nonlinearity, with batch normalisation inside on request.
+//! The regular nonlinearity, with optional batch normalisation of its samples.
 
-use super::{EquivariantNorm, EquivariantNormConfig};
-use crate::{Builder, NnError, Tape, Var, text};
+use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
+use crate::initialisation::{DRAWS, drawn_moments};
+use crate::{Builder, Levels, Module, NnError, Tape, Var};
 use gemcnn_kernels::batch_norm::NormGroups;
 use gemcnn_kernels::regular::{self, Plan};
 use gemcnn_kernels::{Activation, FeatureType, Real};
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Settings of a [`RegularNonlinearity`]; the type of its input is known when it is made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+/// The regular nonlinearity: samples the signal of each channel around the circle, applies a pointwise function and
+/// projects back. It is exactly equivariant for angles that are multiples of `2 pi / samples`, approximately for
+/// others.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Regular {
-    /// Number of samples around the circle: at least twice the band limit plus one for the identity to
-    /// stay the identity; more samples make it more nearly equivariant. 5 by default.
+    /// Number of samples around the circle. With fewer than `2 band_limit + 1` samples orders alias. More samples
+    /// reduce the equivariance error.
     pub samples: usize,
-    /// The pointwise function; ReLU by default.
-    #[serde(with = "text::activation")]
+    /// The pointwise function.
     pub activation: Activation,
-    /// Whether samples are batch-normalised first, with one mean and variance per channel over
-    /// vertices and samples; no by default.
+    /// Batch-normalises the samples first, with one mean and variance per channel over vertices and
+    /// samples (default false).
     pub batch_norm: bool,
-}
-
-impl Default for Regular {
-    fn default() -> Self {
-        Self::relu(5)
-    }
 }
 
 impl Regular {
@@ -47,59 +41,83 @@ impl Regular {
         }
     }
 
-    /// The layer for features of a type; with batch normalisation it adds the parameters of a
-    /// normalisation named `norm`.
-    ///
-    /// # Errors
-    /// A type whose orders have different multiplicities, or settings out of range.
-    pub fn init<T: Real>(
+    fn operator(&self, kind: FeatureType) -> regular::Regular {
+        regular::Regular::new(kind, self.samples, self.activation.clone())
+    }
+}
+
+impl<T: Real> Nonlinearity<T> for Regular {
+    fn word(&self) -> &'static str {
+        "regular"
+    }
+
+    /// With batch normalisation the input is first scaled to samples of variance 1.
+    fn moments(&self, output: &FeatureType) -> Vec<f64> {
+        let band_limit = output.highest_order();
+        let single = FeatureType::uniform(1, band_limit);
+        let config = self.operator(single.clone());
+        let scale = match self.batch_norm {
+            true => (1.0 + band_limit as f64).sqrt().recip(),
+            false => 1.0,
+        };
+        drawn_moments([&single, &single], scale, |x, y| {
+            regular::forward(&Plan::new(&config)?, DRAWS, x, y)
+        })
+    }
+
+    /// Adds the parameters of the normalisation `norm`, if there is one. All orders up to the highest must have
+    /// the same multiplicity.
+    fn init(
         &self,
         name: &str,
-        kind: &FeatureType,
+        output: &FeatureType,
         builder: &mut Builder<'_, T>,
-    ) -> Result<RegularNonlinearity<T>, NnError> {
+    ) -> Result<Box<dyn Module<T>>, NnError> {
         builder.within(name, |builder| {
-            let operator =
-                regular::Regular::new(kind.clone(), self.samples, self.activation.clone());
-            let plan = Plan::new(&operator)
+            let plan = Plan::new(&self.operator(output.clone()))
                 .map_err(|error| NnError::from(error).in_layer(builder.scope()))?;
             let norm = match self.batch_norm {
                 true => {
                     let config = EquivariantNormConfig {
                         groups: NormGroups::PerChannel,
-                        ..EquivariantNormConfig::new(kind.clone())
+                        ..EquivariantNormConfig::new(output.clone())
                     };
                     Some(config.init("norm", builder)?)
                 }
                 false => None,
             };
-            Ok(RegularNonlinearity {
+            Ok(Box::new(RegularNonlinearity {
                 name: builder.scope().into(),
                 plan: Arc::new(plan),
                 norm,
-            })
+            }) as Box<dyn Module<T>>)
         })
     }
 }
 
-/// Samples the signal of each channel around the circle, applies a function, projects back. Exactly
-/// equivariant for angles that are multiples of `2 pi / samples`, nearly for others.
+/// The layer of [`Regular`].
 #[derive(Debug, Clone)]
-pub struct RegularNonlinearity<T: Real> {
+struct RegularNonlinearity<T: Real> {
     name: String,
     plan: Arc<Plan<T>>,
     norm: Option<EquivariantNorm>,
 }
 
-impl<T: Real> RegularNonlinearity<T> {
-    /// Applies it.
-    ///
-    /// # Shapes
-    /// `x` and result: rows of the type, the same multiplicity for every order up to the highest.
-    ///
-    /// # Errors
-    /// Features of another type.
-    pub fn forward(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+impl<T: Real> Module<T> for RegularNonlinearity<T> {
+    fn input(&self) -> &FeatureType {
+        &self.plan.config().input
+    }
+
+    fn output(&self) -> &FeatureType {
+        &self.plan.config().input
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        _: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
         let norm = self.norm.as_ref().map(EquivariantNorm::weights);
         tape.regular(&self.plan, norm, x)
             .map_err(|error| error.in_layer(&self.name))

@@ -1,32 +1,30 @@
-//! The residual block: two convolutions with a way around them.
+//! The residual block: two convolutions and a skip connection.
 
-use super::{
-    ConvConfig, Convolution, EquivariantLinear, EquivariantLinearConfig, Nonlinearity,
-    NonlinearityLayer,
-};
-use crate::{Builder, GraphBatch, NnError, Tape, Var};
+use super::{ConvConfig, EquivariantLinear, EquivariantLinearConfig, Nonlinearity, Regular};
+use crate::{Builder, Levels, Module, NnError, Tape, Var};
 use gemcnn_kernels::{FeatureType, Real};
+use std::sync::Arc;
 
 /// Settings of a [`ResidualBlock`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct ResidualBlockConfig {
+#[derive(Debug, Clone)]
+pub struct ResidualBlockConfig<T> {
     /// Type of the input.
     pub input: FeatureType,
     /// Type of the output.
     pub output: FeatureType,
-    /// Type between the convolutions. By default as many channels as the output has most, for all
-    /// orders up to the highest of input and output.
+    /// Type between the convolutions. By default the largest multiplicity of the output, for all orders
+    /// up to the highest of input and output.
     pub middle: FeatureType,
-    /// Both convolutions.
-    pub conv: ConvConfig,
-    /// Both nonlinearities.
-    pub nonlinearity: Nonlinearity,
+    /// Settings of both convolutions.
+    pub conv: ConvConfig<T>,
+    /// Both nonlinearities (default: ReLU of 5 samples).
+    pub nonlinearity: Arc<dyn Nonlinearity<T>>,
     /// As [`GemConvConfig::input_moments`](super::GemConvConfig::input_moments).
     pub input_moments: Vec<f64>,
 }
 
-impl ResidualBlockConfig {
-    /// The defaults.
+impl<T: Real> ResidualBlockConfig<T> {
+    /// Default settings.
     pub fn new(input: FeatureType, output: FeatureType) -> Self {
         let highest = input.highest_order().max(output.highest_order());
         let channels = output.multiplicities().iter().copied().max();
@@ -35,17 +33,17 @@ impl ResidualBlockConfig {
             input,
             output,
             conv: ConvConfig::default(),
-            nonlinearity: Nonlinearity::default(),
+            nonlinearity: Arc::new(Regular::relu(5)),
             input_moments: Vec::new(),
         }
     }
 
     /// Adds the parameters of `conv1`, `conv2`, of the nonlinearities `act1` and `act2` if they have
-    /// any, and, if the types at the two ends of the way around differ, of the map `skip`.
+    /// any, and of the map `skip` if the types at the ends of the skip connection differ.
     ///
     /// # Errors
-    /// A name that is taken, or types that the kernel or the nonlinearity cannot handle.
-    pub fn init<T: Real>(
+    /// A name that is taken, or types that the kernel or the nonlinearity does not support.
+    pub fn init(
         &self,
         name: &str,
         builder: &mut Builder<'_, T>,
@@ -63,7 +61,7 @@ impl ResidualBlockConfig {
                     true => None,
                     false => {
                         let map = EquivariantLinearConfig {
-                            // The second convolution or the normalisation has one already.
+                            // The second convolution or the normalisation has a bias already.
                             bias: false,
                             ..EquivariantLinearConfig::new(self.input.clone(), sum)
                         };
@@ -71,45 +69,50 @@ impl ResidualBlockConfig {
                     }
                 },
                 act2: act.init("act2", &self.output, builder)?,
+                input: self.input.clone(),
+                output: self.output.clone(),
             })
         })
     }
 }
 
 /// `y = act2(conv2(act1(conv1(x))) + skip(x))`; `skip` is the identity, or an equivariant linear map
-/// if the types differ. Kept for the backward pass: `x`, and the features after `conv1`, `act1` and
+/// if the types differ. Saved for the backward pass: `x`, and the features after `conv1`, `act1` and
 /// the sum.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct ResidualBlock<T: Real> {
-    conv1: Convolution,
-    act1: NonlinearityLayer<T>,
-    conv2: Convolution,
+    conv1: Box<dyn Module<T>>,
+    act1: Box<dyn Module<T>>,
+    conv2: Box<dyn Module<T>>,
     skip: Option<EquivariantLinear>,
-    act2: NonlinearityLayer<T>,
+    act2: Box<dyn Module<T>>,
+    input: FeatureType,
+    output: FeatureType,
 }
 
-impl<T: Real> ResidualBlock<T> {
-    /// Runs the block.
-    ///
-    /// # Shapes
-    /// `x`: one row of the input type for each vertex; result: one row of the output type.
-    ///
-    /// # Errors
-    /// Features of another type or number of rows.
-    pub fn forward<'a>(
+impl<T: Real> Module<T> for ResidualBlock<T> {
+    fn input(&self) -> &FeatureType {
+        &self.input
+    }
+
+    fn output(&self) -> &FeatureType {
+        &self.output
+    }
+
+    fn forward<'a>(
         &self,
         tape: &mut Tape<'a, T>,
-        batch: &'a GraphBatch<T>,
+        levels: Levels<'a, T>,
         x: Var<T>,
     ) -> Result<Var<T>, NnError> {
-        let inner = self.conv1.forward(tape, batch, x.clone())?;
-        let inner = self.act1.forward(tape, inner)?;
-        let inner = self.conv2.forward(tape, batch, inner)?;
+        let inner = self.conv1.forward(tape, levels, x.clone())?;
+        let inner = self.act1.forward(tape, levels, inner)?;
+        let inner = self.conv2.forward(tape, levels, inner)?;
         let skipped = match &self.skip {
             None => x,
-            Some(skip) => skip.forward(tape, x)?,
+            Some(skip) => skip.forward(tape, levels, x)?,
         };
         let sum = tape.add(inner, skipped)?;
-        self.act2.forward(tape, sum)
+        self.act2.forward(tape, levels, sum)
     }
 }

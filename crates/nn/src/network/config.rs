@@ -1,99 +1,133 @@
-//! The description of a network: built in a few lines, stored, read from a file.
+//! The description of a network, layer by layer.
 
-use super::layer::Stage;
-use super::{Layer, LayerConfig, LayerLine, Network};
-use crate::layers::{ConvConfig, GlobalPool, Kernel, Nonlinearity, Regular};
-use crate::{Builder, NnError, Parameters, text};
+use super::{Layers, Network};
+use crate::error::expect_scalars;
+use crate::layers::{
+    ActivationLayer, BreakSymmetry, ConvConfig, EquivariantDropoutConfig, EquivariantLinearConfig,
+    EquivariantNormConfig, GlobalPool, Kernel, Linear, LinearConfig, Nonlinearity, Regular,
+    ResidualBlockConfig,
+};
+use crate::module::{Module, Part};
+use crate::{Builder, NnError, ParameterId, Parameters};
 use gemcnn_kernels::{Activation, Aggregation, FeatureType, Real};
-use serde::de::{Error, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
-use std::collections::HashSet;
+use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 
 /// Which parameters weight decay acts on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WeightDecay {
-    /// The weights of all layers, not biases, scales and shifts.
+    /// The weights of all layers; not biases, scales and shifts.
     #[default]
     All,
-    /// The weights of [`LayerConfig::Linear`] maps alone, as in the paper.
+    /// Only the weights of [`Linear`] layers, as in the paper.
     Linear,
 }
 
-/// A network to be: its input type and its layers.
+/// Settings of a layer in a [`NetworkConfig`]. Implement it to add a layer of your own with
+/// [`NetworkConfig::layer`].
+pub trait LayerConfig<T: Real>: fmt::Debug + Send + Sync {
+    /// First part of the name of the layer, such as `conv`. Its position in the network is the second part: `conv1`.
+    fn word(&self) -> &'static str;
+
+    /// Adds the parameters of the layer and returns it.
+    ///
+    /// `stage` describes the input; the implementation updates it to the output with [`Stage::move_to`]. Parameters are
+    /// added with `builder.within(name, ...)`, so that their names are unique. A layer that needs vertices must check
+    /// [`Stage::pooled`] and return an error if it is true.
+    ///
+    /// # Errors
+    /// An unsupported input type, features of whole meshes for a layer that needs vertices, or a name that is taken.
+    /// [`NnError::in_layer`] adds `name` to the message.
+    fn init(
+        &self,
+        name: &str,
+        stage: &mut Stage,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, NnError>;
+}
+
+/// Properties of the features between two layers.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    /// Their type.
+    pub kind: FeatureType,
+    /// Expected mean squares of components by order; 1 for orders that are not listed.
+    pub moments: Vec<f64>,
+    /// True after a global pooling: there is one row for each mesh instead of one for each vertex.
+    pub pooled: bool,
+    /// Weights of linear layers so far.
+    linear_weights: Vec<ParameterId>,
+    /// The layer itself if it is linear: the last layer becomes the head of the network.
+    linear: Option<Linear>,
+}
+
+/// Builds a layer from its name, the stage and the builder.
+type Init<T> = dyn Fn(&str, &mut Stage, &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError>
+    + Send
+    + Sync;
+
+/// A layer of this crate.
+struct BuiltIn<T: Real> {
+    word: &'static str,
+    needs_vertices: bool,
+    init: Box<Init<T>>,
+}
+
+impl<T: Real> fmt::Debug for BuiltIn<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word)
+    }
+}
+
+impl<T: Real> LayerConfig<T> for BuiltIn<T> {
+    fn word(&self) -> &'static str {
+        self.word
+    }
+
+    fn init(
+        &self,
+        name: &str,
+        stage: &mut Stage,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, NnError> {
+        if stage.pooled && self.needs_vertices {
+            let problem =
+                "it needs vertices, but after a global pooling there is one row for each mesh";
+            return Err(NnError::setting("layer", problem).in_layer(name));
+        }
+        (self.init)(name, stage, builder)
+    }
+}
+
+/// The description of a network: its input type and its layers.
 ///
 /// ```
-/// use gemcnn_nn::{FeatureType, Network};
+/// use gemcnn_nn::{FeatureType, Module, Network};
 /// use gemcnn_nn::layers::Regular;
 /// let hidden: FeatureType = "16x0 + 16x1 + 16x2".parse()?;
-/// let (network, parameters) = Network::builder("3x0".parse()?)
+/// let (network, parameters) = Network::<f32>::builder("3x0".parse()?)
 ///     .residual(&hidden, Regular::relu(5))
 ///     .residual(&hidden, Regular::relu(5))
 ///     .residual(&FeatureType::scalars(64), Regular::relu(5))
 ///     .head(256, 10)
-///     .init::<f32>(1)?;
+///     .init(1)?;
 /// println!("{network}");
 /// assert_eq!(network.output(), &FeatureType::scalars(10));
 /// # assert!(parameters.trained_count() > 0);
 /// # Ok::<(), gemcnn_nn::NnError>(())
 /// ```
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NetworkConfig {
-    #[serde(with = "text")]
+#[derive(Debug, Clone)]
+pub struct NetworkConfig<T> {
     input: FeatureType,
-    #[serde(default)]
     weight_decay: WeightDecay,
-    #[serde(deserialize_with = "numbered_layers")]
-    layers: Vec<LayerConfig>,
-    /// For the convolutions that are still to come.
-    #[serde(skip)]
-    conv: ConvConfig,
+    layers: Vec<Arc<dyn LayerConfig<T>>>,
+    /// Settings of the convolutions that follow.
+    conv: ConvConfig<T>,
 }
 
-/// Two are equal that make the same network, whatever convolutions would follow.
-impl PartialEq for NetworkConfig {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.input, self.weight_decay, &self.layers)
-            == (&other.input, other.weight_decay, &other.layers)
-    }
-}
-
-/// Reads layers so that an error says in which one it is.
-fn numbered_layers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<LayerConfig>, D::Error> {
-    struct Layers;
-
-    impl<'de> Visitor<'de> for Layers {
-        type Value = Vec<LayerConfig>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list of layers")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
-            let mut layers = Vec::new();
-            loop {
-                let number = layers.len() + 1;
-                match from.next_element() {
-                    Ok(Some(layer)) => layers.push(layer),
-                    Ok(None) => return Ok(layers),
-                    Err(error) => {
-                        let problem = error.to_string();
-                        return Err(Error::custom(format!(
-                            "layer {number}: {}",
-                            problem.trim_end()
-                        )));
-                    }
-                }
-            }
-        }
-    }
-
-    from.deserialize_seq(Layers)
-}
-
-impl NetworkConfig {
+impl<T: Real> NetworkConfig<T> {
     pub(super) fn new(input: FeatureType) -> Self {
         Self {
             input,
@@ -103,250 +137,283 @@ impl NetworkConfig {
         }
     }
 
-    /// Type of the input.
-    pub fn input(&self) -> &FeatureType {
-        &self.input
-    }
-
-    /// The layers, first to last.
-    pub fn layers(&self) -> &[LayerConfig] {
-        &self.layers
-    }
-
-    /// How many graphs it runs on: one, and one more for each level that it pools down to.
-    pub fn levels(&self) -> usize {
-        let mut depth: isize = 0;
-        let depths = self.layers.iter().map(|layer| {
-            depth += layer.depth_change();
-            depth
-        });
-        1 + depths.max().unwrap_or(0).max(0) as usize
-    }
-
-    /// How many numbers are trained.
-    ///
-    /// # Errors
-    /// As [`init`](Self::init).
-    pub fn parameter_count(&self) -> Result<usize, NnError> {
-        let (_, parameters) = self.clone().init::<f32>(0)?;
-        Ok(parameters.trained_count())
-    }
-
-    /// Which parameters weight decay acts on; all weights by default. How strong it is, the
-    /// [`Method`](crate::Method) of the optimiser says.
+    /// Which parameters weight decay acts on (default: all weights). Its strength is a setting of the
+    /// optimiser ([`Method`](crate::Method)).
     pub fn weight_decay(mut self, on: WeightDecay) -> Self {
         self.weight_decay = on;
         self
     }
 
-    /// How the convolutions that follow put neighbours together; their sum by default.
+    /// Aggregation of the convolutions that follow (default: sum).
     pub fn aggregation(mut self, aggregation: Aggregation) -> Self {
         self.conv.aggregation = aggregation;
         self
     }
 
-    /// Kernels of the convolutions that follow; gauge equivariant by default.
-    pub fn kernel(mut self, kernel: Kernel) -> Self {
-        self.conv.kernel = kernel;
+    /// Kernel of the convolutions that follow (default: [`Gauge`](crate::layers::Gauge)).
+    pub fn kernel(mut self, kernel: impl Kernel<T> + 'static) -> Self {
+        self.conv.kernel = Arc::new(kernel);
         self
     }
 
-    /// Radial rings of the convolutions that follow, up to a radius; one ring by default.
+    /// Radial rings of the convolutions that follow, up to a radius (default: one ring).
     pub fn rings(mut self, rings: usize, max_radius: f64) -> Self {
         self.conv.rings = rings;
         self.conv.max_radius = max_radius;
         self
     }
 
-    /// Number of neighbours that first values of the convolutions that follow are scaled for; 6 by
-    /// default. [`GraphBatch::mean_degree`](crate::GraphBatch::mean_degree) tells it of data.
+    /// Number of neighbours that the initialisation of the convolutions that follow assumes (default 6).
+    /// [`GraphBatch::mean_degree`](crate::GraphBatch::mean_degree) gives it for data.
     pub fn degree(mut self, degree: f64) -> Self {
         self.conv.degree = degree;
         self
     }
 
-    /// Adds any layer.
-    pub fn layer(mut self, layer: LayerConfig) -> Self {
-        self.layers.push(layer);
+    /// Adds a layer of any kind, for example one of your own.
+    pub fn layer(mut self, layer: impl LayerConfig<T> + 'static) -> Self {
+        self.layers.push(Arc::new(layer));
         self
     }
 
-    /// Adds a convolution.
+    fn built_in(
+        self,
+        word: &'static str,
+        needs_vertices: bool,
+        init: impl Fn(&str, &mut Stage, &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let init = Box::new(init);
+        self.layer(BuiltIn {
+            word,
+            needs_vertices,
+            init,
+        })
+    }
+
+    /// Adds a convolution with the settings given before.
     pub fn conv(self, output: &FeatureType) -> Self {
-        let conv = self.conv.clone();
-        self.layer(LayerConfig::Conv {
-            output: output.clone(),
-            conv,
+        let (conv, output) = (self.conv.clone(), output.clone());
+        self.built_in("conv", true, move |name, stage, builder| {
+            let (input, moments) = stage.move_to(output.clone(), Vec::new());
+            conv.init(name, [&input, &output], &moments, builder)
         })
     }
 
-    /// Adds a residual block.
-    pub fn residual(self, output: &FeatureType, nonlinearity: impl Into<Nonlinearity>) -> Self {
-        let conv = self.conv.clone();
-        self.layer(LayerConfig::Residual {
-            output: output.clone(),
-            middle: None,
-            nonlinearity: nonlinearity.into(),
-            conv,
-        })
+    /// Adds a residual block of two convolutions with the settings given before.
+    pub fn residual(
+        self,
+        output: &FeatureType,
+        nonlinearity: impl Nonlinearity<T> + 'static,
+    ) -> Self {
+        self.block(None, output, Arc::new(nonlinearity))
     }
 
-    /// Adds a residual block with a type of choice between its convolutions.
+    /// Adds a residual block with a given type between its convolutions.
     pub fn residual_through(
         self,
         middle: &FeatureType,
         output: &FeatureType,
-        nonlinearity: impl Into<Nonlinearity>,
+        nonlinearity: impl Nonlinearity<T> + 'static,
     ) -> Self {
-        let conv = self.conv.clone();
-        self.layer(LayerConfig::Residual {
-            output: output.clone(),
-            middle: Some(middle.clone()),
-            nonlinearity: nonlinearity.into(),
-            conv,
+        self.block(Some(middle.clone()), output, Arc::new(nonlinearity))
+    }
+
+    /// Adds a residual block; `middle` is the type between its convolutions, by default that of
+    /// [`ResidualBlockConfig::new`].
+    pub fn block(
+        self,
+        middle: Option<FeatureType>,
+        output: &FeatureType,
+        nonlinearity: Arc<dyn Nonlinearity<T>>,
+    ) -> Self {
+        let (conv, output) = (self.conv.clone(), output.clone());
+        self.built_in("block", true, move |name, stage, builder| {
+            let (input, input_moments) = stage.move_to(output.clone(), Vec::new());
+            let standard = ResidualBlockConfig::new(input, output.clone());
+            let config = ResidualBlockConfig {
+                middle: middle.clone().unwrap_or(standard.middle.clone()),
+                nonlinearity: Arc::clone(&nonlinearity),
+                conv: conv.clone(),
+                input_moments,
+                ..standard
+            };
+            Ok(Box::new(config.init(name, builder)?))
         })
     }
 
-    /// Adds a nonlinearity. A gated one takes its gates from the last scalars
+    /// Adds a nonlinearity. [`Gates`](crate::layers::Gates) use the last scalars of their input as gates
     /// ([`Nonlinearity::input`]).
-    pub fn nonlinearity(self, nonlinearity: impl Into<Nonlinearity>) -> Self {
-        self.layer(LayerConfig::Nonlinearity(nonlinearity.into()))
+    pub fn nonlinearity(self, nonlinearity: impl Nonlinearity<T> + 'static) -> Self {
+        self.built_in(nonlinearity.word(), false, move |name, stage, builder| {
+            let output = nonlinearity.output(&stage.kind);
+            let output = output.map_err(|error| error.in_layer(name))?;
+            let moments = nonlinearity.moments(&output);
+            stage.move_to(output.clone(), moments);
+            nonlinearity.init(name, &output, builder)
+        })
     }
 
-    /// Adds a regular nonlinearity.
-    pub fn regular(self, nonlinearity: Regular) -> Self {
-        self.nonlinearity(nonlinearity)
-    }
-
-    /// Adds an equivariant linear map of each vertex by itself.
+    /// Adds an equivariant linear map of each row.
     pub fn equivariant_linear(self, output: &FeatureType) -> Self {
-        self.layer(LayerConfig::EquivariantLinear {
-            output: output.clone(),
+        let output = output.clone();
+        self.built_in("map", false, move |name, stage, builder| {
+            let (input, _) = stage.move_to(output.clone(), Vec::new());
+            let config = EquivariantLinearConfig::new(input, output.clone());
+            Ok(Box::new(config.init(name, builder)?))
         })
     }
 
     /// Adds a batch normalisation of irreps.
     pub fn norm(self) -> Self {
-        self.layer(LayerConfig::Norm)
+        self.built_in("norm", false, |name, stage, builder| {
+            let (input, _) = stage.move_to(stage.kind.clone(), Vec::new());
+            Ok(Box::new(
+                EquivariantNormConfig::new(input).init(name, builder)?,
+            ))
+        })
     }
 
-    /// Adds dropout of irreps.
+    /// Adds dropout of whole irreps, which are single values for scalars.
     pub fn dropout(self, probability: f64) -> Self {
-        self.layer(LayerConfig::Dropout { probability })
+        self.built_in("dropout", false, move |name, stage, _| {
+            let config = EquivariantDropoutConfig {
+                probability,
+                ..EquivariantDropoutConfig::new(stage.kind.clone())
+            };
+            Ok(Box::new(config.init(name)?))
+        })
     }
 
-    /// Adds a plain linear map of scalars.
+    /// Adds a linear layer of scalars.
     pub fn linear(self, outputs: usize) -> Self {
-        self.layer(LayerConfig::Linear { outputs })
+        self.built_in("linear", false, move |name, stage, builder| {
+            expect_scalars("input", &stage.kind).map_err(|error| error.in_layer(name))?;
+            let (input, moments) = stage.move_to(FeatureType::scalars(outputs), Vec::new());
+            let config = LinearConfig {
+                input_moment: moments.first().copied().unwrap_or(1.0),
+                ..LinearConfig::new(input.dimension(), outputs)
+            };
+            let linear = config.init(name, builder)?;
+            stage.linear_weights.push(linear.weights().weight);
+            stage.linear = Some(linear.clone());
+            Ok(Box::new(linear))
+        })
     }
 
-    /// Adds a function of each scalar.
+    /// Adds a pointwise function of scalars.
     pub fn activation(self, activation: Activation) -> Self {
-        self.layer(LayerConfig::Activation(activation))
+        self.built_in("activation", false, move |name, stage, _| {
+            expect_scalars("input", &stage.kind).map_err(|error| error.in_layer(name))?;
+            let regular = Regular {
+                activation: activation.clone(),
+                ..Regular::relu(1)
+            };
+            let moments = Nonlinearity::<T>::moments(&regular, &FeatureType::scalars(1));
+            let (input, _) = stage.move_to(stage.kind.clone(), moments);
+            Ok(Box::new(ActivationLayer::new(
+                activation.clone(),
+                input.dimension(),
+            )))
+        })
     }
 
-    /// Pools to the next coarser graph.
-    pub fn down(self) -> Self {
-        self.layer(LayerConfig::Down)
-    }
-
-    /// Comes back to the next finer graph, and joins on the features from before the pooling.
-    pub fn up(self) -> Self {
-        self.layer(LayerConfig::Up)
-    }
-
-    /// Adds pooling of each mesh to one row.
+    /// Adds global pooling of scalars: one row for each mesh.
     pub fn global_pool(self, pool: GlobalPool) -> Self {
-        self.layer(LayerConfig::GlobalPool(pool))
+        self.built_in("pool", true, move |name, stage, _| {
+            expect_scalars("input", &stage.kind).map_err(|error| error.in_layer(name))?;
+            stage.pooled = true;
+            Ok(Box::new(pool.init(stage.kind.dimension())))
+        })
     }
 
-    /// From here on all numbers count as scalars: the network is no longer gauge equivariant.
+    /// Treats all components as scalars from here on: the network is no longer gauge equivariant.
     pub fn break_symmetry(self) -> Self {
-        self.layer(LayerConfig::BreakSymmetry)
+        self.built_in("break", false, |_, stage, _| {
+            let scalars = FeatureType::scalars(stage.kind.dimension());
+            let (input, _) = stage.move_to(scalars, Vec::new());
+            Ok(Box::new(BreakSymmetry::new(input)))
+        })
     }
 
-    /// Adds a linear map to `hidden` scalars, ReLU, and a linear map to the classes.
+    /// Adds a linear layer to `hidden` scalars, ReLU, and a linear layer to the classes.
     pub fn head(self, hidden: usize, classes: usize) -> Self {
         self.linear(hidden)
             .activation(Activation::Relu)
             .linear(classes)
     }
 
-    /// Makes the network and its parameters, with first values drawn from `seed`.
+    /// Builds the network and its parameters, initialised from `seed`.
     ///
     /// # Errors
-    /// A layer that cannot take the type that the one before gives.
-    pub fn init<T: Real>(self, seed: u64) -> Result<(Network<T>, Parameters<T>), NnError> {
+    /// A layer whose input type does not match the output of the layer before it, or invalid settings.
+    pub fn init(&self, seed: u64) -> Result<(Network<T>, Parameters<T>), NnError> {
         let mut parameters = Parameters::new();
-        let mut builder = Builder::new(&mut parameters, seed);
+        let network = self.build(&mut Builder::new(&mut parameters, seed))?;
+        Ok((network, parameters))
+    }
+
+    /// Builds the network as a part of a larger model, in the scope of `builder`.
+    ///
+    /// # Errors
+    /// As [`init`](Self::init).
+    pub fn build(&self, builder: &mut Builder<'_, T>) -> Result<Network<T>, NnError> {
+        let mut stage = Stage {
+            kind: self.input.clone(),
+            moments: Vec::new(),
+            pooled: false,
+            linear_weights: Vec::new(),
+            linear: None,
+        };
         let mut layers = Vec::with_capacity(self.layers.len());
-        let mut lines = Vec::with_capacity(self.layers.len());
-        let mut stage = Stage::new(self.input.clone());
+        let mut parts = Vec::with_capacity(self.layers.len());
+        let mut head = None;
         for (index, config) in self.layers.iter().enumerate() {
             let name = format!("{}{}", config.word(), index + 1);
             let (before, input) = (builder.trained_count(), stage.kind.clone());
-            layers.push(config.init(&name, &mut stage, &mut builder)?);
-            lines.push(LayerLine {
-                name,
+            let layer = config.init(&name, &mut stage, builder)?;
+            head = stage.linear.take();
+            parts.push(Part {
+                name: name.clone(),
                 input,
                 output: stage.kind.clone(),
                 parameters: builder.trained_count() - before,
             });
+            layers.push((name, layer));
         }
         if self.weight_decay == WeightDecay::Linear {
-            decay_linear_maps(&layers, &mut parameters);
+            builder.decay_only(&stage.linear_weights);
         }
-        let network = Network {
-            levels: self.levels(),
-            config: self,
+        let levels = layers.iter().map(|(_, layer)| layer.levels()).max();
+        if head.is_some() {
+            layers.pop();
+        }
+        let body = Layers {
+            output: match (&head, parts.last()) {
+                (Some(_), Some(last)) => last.input.clone(),
+                _ => stage.kind.clone(),
+            },
+            input: self.input.clone(),
             layers,
-            lines,
+        };
+        Ok(Network {
+            body,
+            head,
             output: stage.kind,
-        };
-        Ok((network, parameters))
-    }
-
-    /// Where two networks differ, one line each.
-    pub(super) fn differences(&self, stored: &Self) -> Vec<String> {
-        let show = |layer: Option<&LayerConfig>| match layer {
-            Some(layer) => serde_json::to_string(layer).unwrap_or_else(|e| e.to_string()),
-            None => "nothing".into(),
-        };
-        let mut differences = Vec::new();
-        if self.input != stored.input {
-            differences.push(format!(
-                "the input is {} in the file, but {} here",
-                stored.input, self.input
-            ));
-        }
-        if self.weight_decay != stored.weight_decay {
-            differences.push(format!(
-                "weight decay acts on {:?} in the file, but on {:?} here",
-                stored.weight_decay, self.weight_decay
-            ));
-        }
-        for index in 0..self.layers.len().max(stored.layers.len()) {
-            let (ours, theirs) = (self.layers.get(index), stored.layers.get(index));
-            if ours != theirs {
-                differences.push(format!(
-                    "layer {} is {} in the file, but {} here",
-                    index + 1,
-                    show(theirs),
-                    show(ours)
-                ));
-            }
-        }
-        differences
+            parts,
+            levels: levels.unwrap_or(1),
+        })
     }
 }
 
-fn decay_linear_maps<T: Real>(layers: &[Layer<T>], parameters: &mut Parameters<T>) {
-    let weights = layers.iter().filter_map(|layer| match layer {
-        Layer::Linear(linear) => Some(linear.weights().weight),
-        _ => None,
-    });
-    let names: HashSet<String> = weights
-        .map(|id| parameters.get(id).name().to_owned())
-        .collect();
-    parameters.set_weight_decay(|name| names.contains(name));
+impl Stage {
+    /// Sets type and moments; returns the previous ones. Empty moments mean unit scale in all orders.
+    pub fn move_to(&mut self, kind: FeatureType, moments: Vec<f64>) -> (FeatureType, Vec<f64>) {
+        (
+            std::mem::replace(&mut self.kind, kind),
+            std::mem::replace(&mut self.moments, moments),
+        )
+    }
 }

@@ -1,12 +1,17 @@
-//! What the tests of networks share.
+//! Meshes, batches and modules that the tests share.
 
-#![allow(dead_code, reason = "every test file uses a part of it")]
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
-use gemcnn_nn::{GraphBatch, HierarchyBatch, Real};
+use gemcnn_nn::layers::{ConvConfig, Nonlinearity, ResidualBlock, ResidualBlockConfig};
+use gemcnn_nn::{
+    Aggregation, Builder, FeatureType, GraphBatch, HierarchyBatch, Levels, Module, NnError,
+    Parameters, Real, Tape, Var,
+};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::sync::Arc;
 
 /// Numbers in [-1, 1), the same for the same seed.
 pub fn random<T: Real>(count: usize, seed: u64) -> Vec<T> {
@@ -65,4 +70,85 @@ pub fn hierarchy<T: Real>() -> HierarchyBatch<T> {
     let options = hierarchy_options();
     let levels = |mesh: &Mesh| Hierarchy::new(mesh, &options).unwrap();
     HierarchyBatch::new(&[levels(&bumpy_sphere()), levels(&bumpy_grid())]).unwrap()
+}
+
+/// A U over three graphs: a residual block on each on the way down, and on the two finer ones on the way
+/// up, where the features from the way down are concatenated.
+#[derive(Debug)]
+pub struct UNet<T: Real> {
+    down: [ResidualBlock<T>; 3],
+    up: [ResidualBlock<T>; 2],
+}
+
+impl<T: Real> UNet<T> {
+    /// The module from `2x0 + 1x1` to `2x0 + 2x1`, and its parameters.
+    pub fn new(act: &Arc<dyn Nonlinearity<T>>, seed: u64) -> (Self, Parameters<T>) {
+        let mut parameters = Parameters::new();
+        let mut builder = Builder::new(&mut parameters, seed);
+        let mut block = |name: &str, input: &FeatureType, output: &FeatureType| {
+            ResidualBlockConfig {
+                nonlinearity: Arc::clone(act),
+                conv: ConvConfig {
+                    aggregation: Aggregation::Mean,
+                    ..ConvConfig::default()
+                },
+                ..ResidualBlockConfig::new(input.clone(), output.clone())
+            }
+            .init(name, &mut builder)
+            .unwrap()
+        };
+        let hidden = FeatureType::uniform(2, 1);
+        let coarse = FeatureType::uniform(3, 1);
+        let module = Self {
+            down: [
+                block("down0", &"2x0 + 1x1".parse().unwrap(), &hidden),
+                block("down1", &hidden, &hidden),
+                block("down2", &hidden, &coarse),
+            ],
+            up: [
+                block("up1", &hidden.concatenated(&coarse), &hidden),
+                block("up0", &hidden.concatenated(&hidden), &hidden),
+            ],
+        };
+        (module, parameters)
+    }
+}
+
+impl<T: Real> Module<T> for UNet<T> {
+    fn input(&self) -> &FeatureType {
+        self.down[0].input()
+    }
+
+    fn output(&self) -> &FeatureType {
+        self.up[1].output()
+    }
+
+    fn levels(&self) -> usize {
+        3
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        fine: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        if fine.count() < 3 {
+            let (needed, found) = (3, fine.count());
+            return Err(NnError::Levels { needed, found });
+        }
+        let (to_middle, middle) = fine.coarser()?;
+        let (to_coarse, coarse) = middle.coarser()?;
+        let x = self.down[0].forward(tape, fine, x)?;
+        let y = tape.transport_pool(to_middle, x.clone())?;
+        let y = self.down[1].forward(tape, middle, y)?;
+        let z = tape.transport_pool(to_coarse, y.clone())?;
+        let z = self.down[2].forward(tape, coarse, z)?;
+        let z = tape.transport_unpool(to_coarse, z)?;
+        let y = tape.concatenate(y, z)?;
+        let y = self.up[0].forward(tape, middle, y)?;
+        let y = tape.transport_unpool(to_middle, y)?;
+        let x = tape.concatenate(x, y)?;
+        self.up[1].forward(tape, fine, x)
+    }
 }

@@ -3,8 +3,8 @@
 use crate::common::{self, random};
 use gemcnn_nn::layers::Regular;
 use gemcnn_nn::{
-    Aggregation, FeatureType, Method, Network, Optimiser, Rows, Schedule, Stream, Tape, Targets,
-    Workspace,
+    Aggregation, FeatureType, Levels, Method, Module, Network, Optimiser, Rows, Schedule, Stream,
+    Tape, Targets, Workspace,
 };
 
 /// The bits of all parameters after a few training steps with dropout and batch normalisation, and
@@ -12,19 +12,20 @@ use gemcnn_nn::{
 fn train(seed: u64) -> (Vec<Vec<u32>>, f64) {
     let batch = common::batch::<f32>();
     let hidden = FeatureType::uniform(6, 2);
-    let (network, mut parameters) = Network::builder("3x0".parse().unwrap())
+    let (network, mut parameters) = Network::<f32>::builder("3x0".parse().unwrap())
         .aggregation(Aggregation::Mean)
         .residual(&hidden, Regular::relu(5).with_batch_norm())
         .residual(&FeatureType::scalars(8), Regular::relu(5))
         .dropout(0.3)
         .head(16, 4)
-        .init::<f32>(seed)
+        .init(seed)
         .unwrap();
+    let levels = Levels::from(&batch);
     let x = random::<f32>(batch.vertex_count() * 3, 1);
     let labels: Vec<u32> = (0..batch.vertex_count() as u32).map(|v| v % 4).collect();
     let mut workspace = Workspace::default();
     network
-        .calibrate(&mut workspace, &mut parameters, &batch, &x)
+        .calibrate(&mut workspace, &mut parameters, levels, &x)
         .unwrap();
     let mut optimiser = Optimiser::new(Method::adam_w(1e-2), &parameters).unwrap();
     let schedule = Schedule::Cosine {
@@ -43,7 +44,7 @@ fn train(seed: u64) -> (Vec<Vec<u32>>, f64) {
             class_weights: None,
         };
         let loss = network
-            .classify(&mut tape, &batch, input, targets, Rows::default())
+            .classify(&mut tape, levels, input, targets, Rows::default())
             .unwrap();
         last = loss.value().unwrap();
         tape.backward(&loss).unwrap();

@@ -7,17 +7,18 @@ use gemcnn_nn::equivariance::{
 };
 use gemcnn_nn::layers::{
     AngularConvConfig, EquivariantDropoutConfig, EquivariantLinearConfig, EquivariantNormConfig,
-    GatedNonlinearityConfig, GemConvConfig, GlobalPool, GraphConvConfig, NormNonlinearityConfig,
-    Regular, ResidualBlockConfig,
+    Gates, GemConvConfig, GlobalPool, GraphConvConfig, Nonlinearity, Norms, Regular,
+    ResidualBlockConfig,
 };
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, GraphBatch, NnError, Parameters, Real, Stream,
-    Tape, Var, Workspace,
+    Activation, Aggregation, Builder, FeatureType, GraphBatch, Levels, Module, NnError, Parameters,
+    Real, Stream, Tape, Var, Workspace,
 };
+use std::sync::Arc;
 
 /// A forward pass on a tape.
 type Run<'f, T> =
-    dyn for<'a> Fn(&mut Tape<'a, T>, &'a GraphBatch<T>, Var<T>) -> Result<Var<T>, NnError> + 'f;
+    dyn for<'a> Fn(&mut Tape<'a, T>, Levels<'a, T>, Var<T>) -> Result<Var<T>, NnError> + 'f;
 
 fn kind(text: &str) -> FeatureType {
     text.parse().unwrap()
@@ -36,7 +37,7 @@ fn apply<T: Real>(
     let mut copy = parameters.clone();
     let mut tape = Tape::training(&mut workspace, &mut copy, Stream { seed: 4, step: 0 });
     let x = tape.input(input.clone(), x)?;
-    Ok(run(&mut tape, &batch, x)?.values()?.to_vec())
+    Ok(run(&mut tape, (&batch).into(), x)?.values()?.to_vec())
 }
 
 fn meshes() -> Vec<(Mesh, GeometryOptions)> {
@@ -54,7 +55,7 @@ fn meshes() -> Vec<(Mesh, GeometryOptions)> {
     ]
 }
 
-fn check<T: Real>(input: &str, output: &str, parameters: &Parameters<T>, run: &Run<'_, T>) {
+pub fn check<T: Real>(input: &str, output: &str, parameters: &Parameters<T>, run: &Run<'_, T>) {
     let (input, output) = (kind(input), kind(output));
     for (mesh, options) in meshes() {
         let trial = Trial {
@@ -87,16 +88,16 @@ fn convolutions<T: Real>() {
         let conv = config
             .init("conv", &mut Builder::new(&mut parameters, 1))
             .unwrap();
-        check(input, output, &parameters, &|tape, batch, x| {
-            conv.forward(tape, batch, x)
+        check(input, output, &parameters, &|tape, levels, x| {
+            conv.forward(tape, levels, x)
         });
     }
     let mut parameters = Parameters::<T>::new();
     let conv = GraphConvConfig::new(3, 2)
         .init("conv", &mut Builder::new(&mut parameters, 1))
         .unwrap();
-    check("3x0", "2x0", &parameters, &|tape, batch, x| {
-        conv.forward(tape, batch, x)
+    check("3x0", "2x0", &parameters, &|tape, levels, x| {
+        conv.forward(tape, levels, x)
     });
 }
 
@@ -110,34 +111,37 @@ fn layers_of_one_vertex<T: Real>() {
     let norm = EquivariantNormConfig::new(kind(hidden))
         .init("norm", &mut builder)
         .unwrap();
-    let norms = NormNonlinearityConfig {
+    let norms = Norms {
         activation: Activation::Gelu,
-        ..NormNonlinearityConfig::new(kind(hidden))
+        ..Norms::relu()
     }
-    .init("norms", &mut builder)
+    .init("norms", &kind(hidden), &mut builder)
     .unwrap();
-    let gated = GatedNonlinearityConfig::new(kind(hidden)).init("gated");
+    let gated = Gates::relu()
+        .init("gated", &kind(hidden), &mut builder)
+        .unwrap();
+    let pool = GlobalPool::Mean.init(2);
     let dropout = EquivariantDropoutConfig::new(kind(hidden))
         .init("dropout")
         .unwrap();
     let with_gates = gated.input().to_string();
-    check(hidden, "1x0 + 2x2", &parameters, &|tape, _, x| {
-        map.forward(tape, x)
+    check(hidden, "1x0 + 2x2", &parameters, &|tape, levels, x| {
+        map.forward(tape, levels, x)
     });
-    check(hidden, hidden, &parameters, &|tape, _, x| {
-        norm.forward(tape, x)
+    check(hidden, hidden, &parameters, &|tape, levels, x| {
+        norm.forward(tape, levels, x)
     });
-    check(hidden, hidden, &parameters, &|tape, _, x| {
-        norms.forward(tape, x)
+    check(hidden, hidden, &parameters, &|tape, levels, x| {
+        norms.forward(tape, levels, x)
     });
-    check(&with_gates, hidden, &parameters, &|tape, _, x| {
-        gated.forward(tape, x)
+    check(&with_gates, hidden, &parameters, &|tape, levels, x| {
+        gated.forward(tape, levels, x)
     });
-    check(hidden, hidden, &parameters, &|tape, _, x| {
-        dropout.forward(tape, x)
+    check(hidden, hidden, &parameters, &|tape, levels, x| {
+        dropout.forward(tape, levels, x)
     });
-    check("2x0", "2x0", &parameters, &|tape, batch, x| {
-        GlobalPool::Mean.forward(tape, batch, x)
+    check("2x0", "2x0", &parameters, &|tape, levels, x| {
+        pool.forward(tape, levels, x)
     });
 }
 
@@ -146,19 +150,18 @@ fn blocks<T: Real>() {
     let (input, output) = ("2x0 + 2x1", "3x0 + 3x1 + 3x2");
     let mut parameters = Parameters::<T>::new();
     let config = ResidualBlockConfig {
-        nonlinearity: Regular {
+        nonlinearity: Arc::new(Regular {
             samples: 7,
             activation: Activation::Polynomial(vec![0.1, 1.0, 0.1]),
             batch_norm: true,
-        }
-        .into(),
+        }),
         ..ResidualBlockConfig::new(kind(input), kind(output))
     };
     let block = config
         .init("block", &mut Builder::new(&mut parameters, 1))
         .unwrap();
-    check(input, output, &parameters, &|tape, batch, x| {
-        block.forward(tape, batch, x)
+    check(input, output, &parameters, &|tape, levels, x| {
+        block.forward(tape, levels, x)
     });
 }
 
@@ -177,18 +180,18 @@ fn layers_are_equivariant_in_f32() {
 }
 
 #[test]
-fn the_icosahedron_turns_onto_itself() {
+fn the_icosahedron_rotates_onto_itself() {
     let mesh = gemcnn_mesh::shapes::icosahedron();
     let axis = mesh.vertices()[0].normalize();
     let (s, c) = (std::f64::consts::TAU / 5.0).sin_cos();
-    let turned = mesh
+    let rotated = mesh
         .map_vertices(|p| c * p + s * axis.cross(p) + (1.0 - c) * axis.dot(p) * axis)
         .unwrap();
     let place = |p: &gemcnn_mesh::DVec3| {
         let near = |q: &gemcnn_mesh::DVec3| (*p - *q).length() < 1e-9;
         mesh.vertices().iter().position(near).unwrap() as u32
     };
-    let permutation = turned.vertices().iter().map(place).collect();
+    let permutation = rotated.vertices().iter().map(place).collect();
     let (input, output) = (kind("1x0 + 1x1"), kind("1x0 + 2x1 + 1x2"));
     let mut parameters = Parameters::<f64>::new();
     let conv = GemConvConfig::new(input.clone(), output.clone())
@@ -204,7 +207,7 @@ fn the_icosahedron_turns_onto_itself() {
     };
     let symmetry = Symmetry::Isometry(permutation);
     assert_symmetry(&trial, &symmetry, |graph, x: &[f64]| {
-        let run: &Run<'_, f64> = &|tape, batch, x| conv.forward(tape, batch, x);
+        let run: &Run<'_, f64> = &|tape, levels, x| conv.forward(tape, levels, x);
         apply(&parameters, &input, run, graph, x)
     });
 }
@@ -230,8 +233,8 @@ fn the_angular_convolution_and_few_samples_are_caught() {
     let angular = AngularConvConfig::new(2, 2, 1)
         .init("conv", &mut Builder::new(&mut parameters, 1))
         .unwrap();
-    let found = error(&kind("2x0"), &parameters, &|tape, batch, x| {
-        angular.forward(tape, batch, x)
+    let found = error(&kind("2x0"), &parameters, &|tape, levels, x| {
+        angular.forward(tape, levels, x)
     });
     assert!(found > 0.01, "{found}");
     // The regular nonlinearity becomes equivariant with the number of samples.
@@ -241,7 +244,9 @@ fn the_angular_convolution_and_few_samples_are_caught() {
         let layer = Regular::relu(samples)
             .init("act", &hidden, &mut Builder::new(&mut parameters, 1))
             .unwrap();
-        error(&hidden, &parameters, &|tape, _, x| layer.forward(tape, x))
+        error(&hidden, &parameters, &|tape, levels, x| {
+            layer.forward(tape, levels, x)
+        })
     };
     let (few, many) = (regular(3), regular(301));
     assert!(few > 0.02 && many < 0.01, "{few} {many}");
@@ -278,11 +283,12 @@ fn order_zero_alone_is_the_graph_convolution() {
     let x = common::random::<f64>(42 * 2, 3);
     let padded: Vec<f64> = x.chunks(2).flat_map(|x| [x[0], x[1], 0.0, 0.0]).collect();
     let mut workspace = Workspace::default();
+    let levels = Levels::from(&batch);
     let mut tape = Tape::inference(&mut workspace, &parameters);
     let features = tape.input(kind("2x0 + 1x1"), &padded).unwrap();
-    let whole = whole.forward(&mut tape, &batch, features).unwrap();
+    let whole = whole.forward(&mut tape, levels, features).unwrap();
     let features = tape.input(kind("2x0"), &x).unwrap();
-    let scalar = scalar.forward(&mut tape, &batch, features).unwrap();
+    let scalar = scalar.forward(&mut tape, levels, features).unwrap();
     let (whole, scalar) = (whole.values().unwrap(), scalar.values().unwrap());
     for (a, b) in whole.chunks(7).zip(scalar.chunks(3)) {
         for (a, b) in a.iter().zip(b) {

@@ -1,15 +1,15 @@
 //! Every operator of the tape against finite differences, through the tape.
 
-use crate::common::{self, batch, random};
+use crate::common::{self, UNet, batch, random};
 use gemcnn_nn::layers::{
-    AngularConvConfig, EquivariantDropoutConfig, EquivariantLinearConfig, EquivariantNormConfig,
-    GatedNonlinearityConfig, GemConvConfig, GlobalPool, Kernel, LinearConfig, Nonlinearity,
-    NormNonlinearityConfig, Regular, ResidualBlockConfig,
+    Angular, AngularConvConfig, EquivariantDropoutConfig, EquivariantLinearConfig,
+    EquivariantNormConfig, Gates, Gauge, GemConvConfig, GlobalPool, Identity, Isotropic, Kernel,
+    LinearConfig, Nonlinearity, Norms, Regular, ResidualBlockConfig,
 };
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, ClusterArrays, ClusterParts, FeatureType, GraphBatch,
-    HierarchyBatch, IGNORE, Network, NnError, Parameters, Penalty, Rows, Slice, Stream, Tape,
-    Targets, Var, Workspace,
+    Activation, Aggregation, Builder, ClusterBatch, ClusterParts, FeatureType, GraphBatch,
+    HierarchyBatch, IGNORE, Levels, Module, Network, NnError, Parameters, Penalty, Rows, Slice,
+    Stream, Tape, Targets, Var, Workspace,
 };
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ const STREAM: Stream = Stream { seed: 9, step: 3 };
 const STEP: f64 = 1e-5;
 
 /// A forward pass to check: features in, features out.
-type Run<'f> = dyn for<'a> Fn(&mut Tape<'a, f64>, &'a GraphBatch<f64>, Var<f64>) -> Result<Var<f64>, NnError>
-    + 'f;
+pub type Run<'f> =
+    dyn for<'a> Fn(&mut Tape<'a, f64>, Levels<'a, f64>, Var<f64>) -> Result<Var<f64>, NnError> + 'f;
 
-fn kind(text: &str) -> FeatureType {
+pub fn kind(text: &str) -> FeatureType {
     text.parse().unwrap()
 }
 
 /// Checks gradients by the input and by all parameters along random directions, of the mean squared
 /// distance of the output from fixed random numbers.
-fn check(what: &str, input: &str, parameters: &mut Parameters<f64>, run: &Run<'_>) {
+pub fn check(what: &str, input: &str, parameters: &mut Parameters<f64>, run: &Run<'_>) {
     let batch = batch::<f64>();
     let rows = batch.vertex_count();
     check_rows(what, input, rows, &batch, parameters, run);
 }
 
-fn check_rows(
+pub fn check_rows(
     what: &str,
     input: &str,
     rows: usize,
@@ -56,14 +56,14 @@ fn check_rows(
         let mut copy = parameters.clone();
         let mut tape = Tape::training(&mut workspace, &mut copy, STREAM);
         let x = tape.input(input.clone(), &x).unwrap();
-        let y = run(&mut tape, batch, x).unwrap();
+        let y = run(&mut tape, batch.into(), x).unwrap();
         random::<f64>(y.values().unwrap().len(), 2)
     };
     let mut value = |parameters: &Parameters<f64>, x: &[f64]| {
         let mut copy = parameters.clone();
         let mut tape = Tape::training(&mut workspace, &mut copy, STREAM);
         let x = tape.input(input.clone(), x).unwrap();
-        let y = run(&mut tape, batch, x).unwrap();
+        let y = run(&mut tape, batch.into(), x).unwrap();
         tape.mean_square(y, &target).unwrap().value().unwrap()
     };
     let mut trained = parameters.clone();
@@ -71,7 +71,7 @@ fn check_rows(
     let mut own = Workspace::default();
     let mut tape = Tape::training(&mut own, &mut trained, STREAM);
     let tracked = tape.tracked_input(input.clone(), &x).unwrap();
-    let y = run(&mut tape, batch, tracked.clone()).unwrap();
+    let y = run(&mut tape, batch.into(), tracked.clone()).unwrap();
     let loss = tape.mean_square(y, &target).unwrap();
     let gradient = tape.backward_to(&loss, &[&tracked]).unwrap();
     drop(tracked);
@@ -130,7 +130,7 @@ fn convolutions() {
             "gauge convolution",
             input,
             &mut parameters,
-            &|tape, batch, x| conv.forward(tape, batch, x),
+            &|tape, levels, x| conv.forward(tape, levels, x),
         );
     }
     let mut parameters = Parameters::new();
@@ -142,7 +142,7 @@ fn convolutions() {
         "angular convolution",
         "3x0",
         &mut parameters,
-        &|tape, batch, x| conv.forward(tape, batch, x),
+        &|tape, levels, x| conv.forward(tape, levels, x),
     );
 }
 
@@ -156,14 +156,14 @@ fn linear_maps() {
         "equivariant map",
         "2x0 + 2x1",
         &mut parameters,
-        &|tape, _, x| map.forward(tape, x),
+        &|tape, levels, x| map.forward(tape, levels, x),
     );
     let mut parameters = Parameters::new();
     let map = LinearConfig::new(3, 4)
         .init("map", &mut Builder::new(&mut parameters, 1))
         .unwrap();
-    check("linear map", "3x0", &mut parameters, &|tape, _, x| {
-        map.forward(tape, x)
+    check("linear map", "3x0", &mut parameters, &|tape, levels, x| {
+        map.forward(tape, levels, x)
     });
 }
 
@@ -186,41 +186,43 @@ fn nonlinearities_and_normalisation() {
             "regular nonlinearity",
             &text,
             &mut parameters,
-            &|tape, _, x| layer.forward(tape, x),
+            &|tape, levels, x| layer.forward(tape, levels, x),
         );
     }
     let mut parameters = Parameters::new();
     let norm = EquivariantNormConfig::new(hidden.clone())
         .init("norm", &mut Builder::new(&mut parameters, 1))
         .unwrap();
-    check("batch norm", &text, &mut parameters, &|tape, _, x| {
-        norm.forward(tape, x)
+    check("batch norm", &text, &mut parameters, &|tape, levels, x| {
+        norm.forward(tape, levels, x)
     });
     let mut parameters = Parameters::new();
-    let config = NormNonlinearityConfig {
+    let norms = Norms {
         activation: Activation::Tanh,
-        ..NormNonlinearityConfig::new(hidden.clone())
+        ..Norms::relu()
     };
-    let layer = config
-        .init("act", &mut Builder::new(&mut parameters, 1))
+    let layer = norms
+        .init("act", &hidden, &mut Builder::new(&mut parameters, 1))
         .unwrap();
     check(
         "norm nonlinearity",
         &text,
         &mut parameters,
-        &|tape, _, x| layer.forward(tape, x),
+        &|tape, levels, x| layer.forward(tape, levels, x),
     );
-    let gated = GatedNonlinearityConfig {
+    let mut parameters = Parameters::new();
+    let gated = Gates {
         activation: Activation::Tanh,
-        ..GatedNonlinearityConfig::new(hidden.clone())
+        ..Gates::relu()
     }
-    .init("gated");
+    .init("gated", &hidden, &mut Builder::new(&mut parameters, 1))
+    .unwrap();
     let input = gated.input().to_string();
     check(
         "gated nonlinearity",
         &input,
-        &mut Parameters::new(),
-        &|tape, _, x| gated.forward(tape, x),
+        &mut parameters,
+        &|tape, levels, x| gated.forward(tape, levels, x),
     );
     check(
         "activation",
@@ -229,11 +231,16 @@ fn nonlinearities_and_normalisation() {
         &|tape, _, x| tape.activation(&Activation::Tanh, x),
     );
     let dropout = EquivariantDropoutConfig::new(hidden).init("drop").unwrap();
-    check("dropout", &text, &mut Parameters::new(), &|tape, _, x| {
-        let once = dropout.forward(tape, x.clone())?;
-        let twice = dropout.forward(tape, x)?;
-        tape.add(once, twice)
-    });
+    check(
+        "dropout",
+        &text,
+        &mut Parameters::new(),
+        &|tape, levels, x| {
+            let once = dropout.forward(tape, levels, x.clone())?;
+            let twice = dropout.forward(tape, levels, x)?;
+            tape.add(once, twice)
+        },
+    );
 }
 
 #[test]
@@ -261,11 +268,12 @@ fn sums_joins_and_slices() {
 fn pooling() {
     let batch = batch::<f64>();
     for pool in [GlobalPool::Mean, GlobalPool::Max] {
+        let pool = pool.init(3);
         check(
             "global pooling",
             "3x0",
             &mut Parameters::new(),
-            &|tape, batch, x| pool.forward(tape, batch, x),
+            &|tape, levels, x| pool.forward(tape, levels, x),
         );
     }
     let rows = batch.vertex_count();
@@ -279,16 +287,16 @@ fn pooling() {
         cluster_of: &cluster_of,
         transport: &random(rows, 8),
     };
-    let arrays: &'static ClusterArrays<f64> =
-        Box::leak(Box::new(ClusterArrays::union(&[parts]).unwrap()));
+    let clusters: &'static ClusterBatch<f64> =
+        Box::leak(Box::new(ClusterBatch::new(&[parts]).unwrap()));
     check(
         "pool and unpool",
         "1x0 + 2x1 + 1x2",
         &mut Parameters::new(),
         &|tape, _, x| {
-            let coarse = tape.transport_pool(arrays, x)?;
+            let coarse = tape.transport_pool(clusters, x)?;
             let coarse = tape.scale(2.0, coarse)?;
-            tape.transport_unpool(arrays, coarse)
+            tape.transport_unpool(clusters, coarse)
         },
     );
 }
@@ -297,12 +305,11 @@ fn pooling() {
 fn a_whole_block_with_changing_types() {
     let mut parameters = Parameters::new();
     let config = ResidualBlockConfig {
-        nonlinearity: Regular {
+        nonlinearity: Arc::new(Regular {
             samples: 5,
             activation: Activation::Gelu,
             batch_norm: true,
-        }
-        .into(),
+        }),
         ..ResidualBlockConfig::new(kind("1x0 + 1x1"), kind("2x0 + 2x1"))
     };
     let block = config
@@ -312,49 +319,56 @@ fn a_whole_block_with_changing_types() {
         "residual block",
         "1x0 + 1x1",
         &mut parameters,
-        &|tape, batch, x| block.forward(tape, batch, x),
+        &|tape, levels, x| block.forward(tape, levels, x),
     );
 }
 
 /// Smooth nonlinearities, so that differences are exact enough.
-fn smooth() -> [Nonlinearity; 4] {
+fn smooth() -> [Arc<dyn Nonlinearity<f64>>; 4] {
     let (activation, batch_norm) = (Activation::Tanh, true);
     let regular = Regular {
         samples: 5,
         activation: Activation::Gelu,
         batch_norm,
     };
-    let norm = Nonlinearity::Norm {
+    let norms = Norms {
         activation: activation.clone(),
         batch_norm,
     };
-    let gated = Nonlinearity::Gated {
+    let gates = Gates {
         activation,
         batch_norm,
     };
-    [Nonlinearity::None, regular.into(), norm, gated]
+    [
+        Arc::new(Identity),
+        Arc::new(regular),
+        Arc::new(norms),
+        Arc::new(gates),
+    ]
 }
 
 #[test]
 fn blocks_of_every_kernel_and_nonlinearity() {
-    let angular = Kernel::Angular { band_limit: 2 };
+    let gauge: Arc<dyn Kernel<f64>> = Arc::new(Gauge);
+    let isotropic: Arc<dyn Kernel<f64>> = Arc::new(Isotropic);
+    let angular: Arc<dyn Kernel<f64>> = Arc::new(Angular { band_limit: 2 });
     for (kernel, input, output) in [
-        (Kernel::Gauge, "1x0 + 1x1", "2x0 + 2x1"),
-        (Kernel::Gauge, "2x0 + 2x1", "2x0 + 2x1"),
-        (Kernel::Graph, "3x0", "2x0"),
-        (angular, "3x0", "2x0"),
-        (angular, "2x0", "2x0"),
+        (&gauge, "1x0 + 1x1", "2x0 + 2x1"),
+        (&gauge, "2x0 + 2x1", "2x0 + 2x1"),
+        (&isotropic, "3x0", "2x0"),
+        (&angular, "3x0", "2x0"),
+        (&angular, "2x0", "2x0"),
     ] {
         for nonlinearity in smooth() {
+            let what = format!("{kernel:?}, {nonlinearity:?}");
             let (network, mut parameters) = Network::builder(kind(input))
-                .kernel(kernel)
+                .kernel(Arc::clone(kernel))
                 .aggregation(Aggregation::Mean)
-                .residual(&kind(output), nonlinearity.clone())
+                .residual(&kind(output), nonlinearity)
                 .init(1)
                 .unwrap();
-            let what = format!("{kernel:?}, {nonlinearity:?}");
-            check(&what, input, &mut parameters, &|tape, batch, x| {
-                network.forward(tape, batch, x)
+            check(&what, input, &mut parameters, &|tape, levels, x| {
+                network.forward(tape, levels, x)
             });
         }
     }
@@ -362,30 +376,18 @@ fn blocks_of_every_kernel_and_nonlinearity() {
 
 #[test]
 fn down_and_up_again() {
-    let gated = &smooth()[3];
-    let hidden = kind("2x0 + 1x1");
-    let (network, mut parameters) = Network::builder(kind("1x0 + 1x1"))
-        .conv(&gated.input(&hidden))
-        .nonlinearity(gated.clone())
-        .down()
-        .residual(&kind("2x0 + 2x1"), gated.clone())
-        .down()
-        .equivariant_linear(&kind("1x0 + 1x1 + 1x2"))
-        .up()
-        .up()
-        .conv(&kind("1x0 + 1x1"))
-        .init(1)
-        .unwrap();
+    let (module, mut parameters) = UNet::new(&smooth()[3], 1);
     let hierarchy: &'static HierarchyBatch<f64> = Box::leak(Box::new(common::hierarchy()));
-    let input = network.input().to_string();
+    let input = module.input().to_string();
     check("down and up", &input, &mut parameters, &|tape, _, x| {
-        network.forward(tape, hierarchy, x)
+        module.forward(tape, hierarchy.into(), x)
     });
 }
 
 /// Losses of a linear map, by its weights.
 #[test]
 fn losses() {
+    let batch = batch::<f64>();
     let rows = 20;
     let mut parameters = Parameters::<f64>::new();
     let map = LinearConfig::new(3, 4)
@@ -407,7 +409,9 @@ fn losses() {
         let mut workspace = Workspace::default();
         let mut tape = Tape::training(&mut workspace, parameters, STREAM);
         let x = tape.input(FeatureType::scalars(3), &x).unwrap();
-        let y = map.forward(&mut tape, x.clone()).unwrap();
+        let y = map
+            .forward(&mut tape, Levels::from(&batch), x.clone())
+            .unwrap();
         let plain = tape.cross_entropy(y.clone(), targets).unwrap();
         let fused = tape
             .classifier(map.weights(), x, targets, Rows::default())
@@ -453,43 +457,50 @@ fn losses() {
 #[test]
 fn wrong_types_sizes_and_tapes_are_errors() {
     let batch = batch::<f32>();
+    let levels = Levels::from(&batch);
     let mut parameters = Parameters::<f32>::new();
     let conv = GemConvConfig::new(kind("1x0"), kind("1x1"))
         .init("first.conv", &mut Builder::new(&mut parameters, 1))
         .unwrap();
+    let rows = batch.vertex_count();
+    let target = vec![0.0; 2 * rows];
     let (mut a, mut b) = (Workspace::default(), Workspace::default());
     let mut other = parameters.clone();
     let mut tape = Tape::training(&mut a, &mut parameters, STREAM);
     let mut second = Tape::training(&mut b, &mut other, STREAM);
     assert!(tape.input(kind("2x1"), &[0.0; 5]).is_err());
-    let rows = batch.vertex_count();
     let wrong_kind = tape.input(kind("1x1"), &vec![0.0; 2 * rows]).unwrap();
-    let message = conv.forward(&mut tape, &batch, wrong_kind).unwrap_err();
-    assert_eq!(
-        message.to_string(),
-        "first.conv: input of a gauge convolution: expected features of type 1x0, found 1x1"
+    let error = conv.forward(&mut tape, levels, wrong_kind).unwrap_err();
+    let NnError::Layer { layer, source } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(layer, "first.conv");
+    assert!(
+        matches!(&*source, NnError::Type { expected, found, .. }
+            if *expected == kind("1x0") && *found == kind("1x1")),
+        "{source}"
     );
     let short = tape.input(kind("1x0"), &vec![0.0; rows - 1]).unwrap();
-    let message = conv
-        .forward(&mut tape, &batch, short)
-        .unwrap_err()
-        .to_string();
+    let error = conv.forward(&mut tape, levels, short).unwrap_err();
+    let NnError::Layer { source, .. } = error else {
+        panic!("{error}");
+    };
     assert!(
-        message.contains(&format!("expected {rows}, found {}", rows - 1)),
-        "{message}"
+        matches!(*source, NnError::Size { expected, found, .. }
+            if expected == rows && found == rows - 1),
+        "{source}"
     );
     let x = tape.input(kind("1x0"), &vec![0.0; rows]).unwrap();
-    let y = conv.forward(&mut tape, &batch, x).unwrap();
+    let y = conv.forward(&mut tape, levels, x).unwrap();
     assert!(second.activation(&Activation::Relu, y.clone()).is_err());
     assert!(tape.activation(&Activation::Relu, y.clone()).is_err());
-    let target = vec![0.0; 2 * rows];
     let loss = tape.mean_square(y, &target).unwrap();
     assert!(second.backward(&loss).is_err());
     let mut c = Workspace::default();
     let foreign = Parameters::<f32>::new();
     let mut inference = Tape::inference(&mut c, &foreign);
     let x = inference.input(kind("1x0"), &vec![0.0; rows]).unwrap();
-    assert!(conv.forward(&mut inference, &batch, x).is_err());
+    assert!(conv.forward(&mut inference, levels, x).is_err());
     assert!(matches!(
         inference.backward(&loss),
         Err(NnError::NotTraining { .. })

@@ -1,14 +1,16 @@
-//! First values keep features at unit scale through twenty layers.
+//! The initialisation keeps features at unit scale through twenty layers.
 
 use crate::common;
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh, Neighbourhood};
-use gemcnn_nn::layers::{GemConv, GemConvConfig, Regular, RegularNonlinearity};
-use gemcnn_nn::{Aggregation, Builder, FeatureType, GraphBatch, Parameters, Tape, Workspace};
+use gemcnn_nn::layers::{GemConv, GemConvConfig, Nonlinearity, Regular};
+use gemcnn_nn::{
+    Aggregation, Builder, FeatureType, GraphBatch, Levels, Module, Parameters, Tape, Workspace,
+};
 
 struct Deep {
     kind: FeatureType,
-    layers: Vec<(GemConv, RegularNonlinearity<f64>)>,
+    layers: Vec<(GemConv, Box<dyn Module<f64>>)>,
     parameters: Parameters<f64>,
 }
 
@@ -22,7 +24,7 @@ impl Deep {
             .map(|index| {
                 let input_moments = match index {
                     0 => Vec::new(),
-                    _ => regular.moments(kind),
+                    _ => Nonlinearity::<f64>::moments(&regular, kind),
                 };
                 let config = GemConvConfig {
                     aggregation,
@@ -48,6 +50,7 @@ impl Deep {
         let unit = 3f64.sqrt();
         let x = common::random::<f64>(count, seed);
         let x: Vec<f64> = x.iter().map(|v| unit * v).collect();
+        let levels = Levels::from(batch);
         let mut workspace = Workspace::default();
         let mut tape = match calibrate {
             true => Tape::calibrating(&mut workspace, &mut self.parameters),
@@ -56,7 +59,7 @@ impl Deep {
         let mut x = tape.input(self.kind.clone(), &x).unwrap();
         let mut scales = Vec::new();
         for (conv, act) in &self.layers {
-            let y = conv.forward(&mut tape, batch, x).unwrap();
+            let y = conv.forward(&mut tape, levels, x).unwrap();
             let orders = self.kind.orders().map(|(order, _)| {
                 let block = |row: &[f64]| -> f64 {
                     row[self.kind.range(order)].iter().map(|v| v * v).sum()
@@ -70,7 +73,7 @@ impl Deep {
                 (sum / (y.rows() * self.kind.range(order).len()) as f64).sqrt()
             });
             scales.push(orders.collect());
-            x = act.forward(&mut tape, y).unwrap();
+            x = act.forward(&mut tape, levels, y).unwrap();
         }
         scales
     }

@@ -1,11 +1,16 @@
-//! Layers and networks through the public interface. One program, because generic code is compiled anew in each.
+//! Layers, networks and training through the public interface. One program, because generic code is
+//! compiled again for each.
 
 #[path = "../common/mod.rs"]
 mod common;
+mod cuda_training;
 mod determinism;
 mod equivariance;
 mod gradients;
 mod hierarchy;
 mod initialisation;
+mod kernel_basis;
 mod networks;
+mod primitives;
 mod published;
+mod published_weights;

@@ -1,16 +1,19 @@
-//! Networks as lists of layers, through their public face.
+//! Networks and modules through the public interface.
 
-use crate::common::{batch, bumpy_grid, bumpy_sphere, hierarchy, hierarchy_options, random};
+use crate::common::{UNet, batch, bumpy_grid, bumpy_sphere, hierarchy, hierarchy_options, random};
 use gemcnn_mesh::GeometryOptions;
 use gemcnn_nn::equivariance::{
     Symmetry, Trial, assert_gauge_equivariant, equivariance_error, hierarchy_error, tolerance,
 };
-use gemcnn_nn::layers::{GlobalPool, Kernel, Nonlinearity, Regular};
+use gemcnn_nn::layers::{
+    Angular, Gates, GlobalPool, Identity, Isotropic, Nonlinearity, Norms, Regular,
+};
 use gemcnn_nn::{
     Activation, Aggregation, FeatureType, GraphBatch, HierarchyBatch, IGNORE, Levels, Method,
-    Network, NetworkConfig, NnError, Optimiser, Parameters, Penalty, Real, Rows, Stream, Tape,
-    Targets, WeightDecay, Workspace,
+    Module, Network, NetworkConfig, NnError, Optimiser, Parameters, Penalty, Real, Rows, Stream,
+    Tape, Targets, WeightDecay, Workspace,
 };
+use std::sync::Arc;
 
 fn kind(text: &str) -> FeatureType {
     text.parse().unwrap()
@@ -18,7 +21,7 @@ fn kind(text: &str) -> FeatureType {
 
 /// Outputs in training mode: statistics of the batch, and dropout.
 fn outputs<'a, T: Real>(
-    network: &Network<T>,
+    network: &dyn Module<T>,
     parameters: &Parameters<T>,
     levels: impl Into<Levels<'a, T>>,
     x: &[T],
@@ -32,24 +35,24 @@ fn outputs<'a, T: Real>(
 }
 
 /// Nonlinearities that are equivariant for every angle.
-fn exact() -> Vec<Nonlinearity> {
+fn exact<T: Real>() -> Vec<Arc<dyn Nonlinearity<T>>> {
     let polynomial = Regular {
         samples: 7,
         activation: Activation::Polynomial(vec![0.1, 1.0, 0.1]),
         batch_norm: true,
     };
     vec![
-        Nonlinearity::None,
-        polynomial.into(),
-        Nonlinearity::norm(),
-        Nonlinearity::norm().with_batch_norm(),
-        Nonlinearity::gated(),
-        Nonlinearity::gated().with_batch_norm(),
+        Arc::new(Identity),
+        Arc::new(polynomial),
+        Arc::new(Norms::relu()),
+        Arc::new(Norms::relu().with_batch_norm()),
+        Arc::new(Gates::relu()),
+        Arc::new(Gates::relu().with_batch_norm()),
     ]
 }
 
-fn assert_equivariant<T: Real>(config: NetworkConfig) {
-    let (network, parameters) = config.init::<T>(1).unwrap();
+fn assert_equivariant<T: Real>(config: &NetworkConfig<T>) {
+    let (network, parameters) = config.init(1).unwrap();
     for mesh in [bumpy_sphere(), bumpy_grid()] {
         let trial = Trial {
             mesh: &mesh,
@@ -66,11 +69,11 @@ fn assert_equivariant<T: Real>(config: NetworkConfig) {
 }
 
 fn check_equivariance<T: Real>() {
-    let input = || Network::builder(kind("2x0 + 1x1")).aggregation(Aggregation::Mean);
+    let input = || Network::<T>::builder(kind("2x0 + 1x1")).aggregation(Aggregation::Mean);
     let hidden = FeatureType::uniform(3, 2);
     for act in exact() {
-        assert_equivariant::<T>(
-            input()
+        assert_equivariant(
+            &input()
                 .residual(&hidden, act.clone())
                 .residual_through(&FeatureType::uniform(2, 2), &kind("2x0 + 2x1"), act.clone())
                 .dropout(0.3)
@@ -78,10 +81,10 @@ fn check_equivariance<T: Real>() {
                 .nonlinearity(act),
         );
     }
-    assert_equivariant::<T>(
-        input()
+    assert_equivariant(
+        &input()
             .equivariant_linear(&kind("4x0"))
-            .kernel(Kernel::Graph)
+            .kernel(Isotropic)
             .residual(&kind("5x0"), Regular::relu(1).with_batch_norm())
             .conv(&kind("3x0"))
             .global_pool(GlobalPool::Mean)
@@ -99,27 +102,11 @@ fn every_layer_is_equivariant_in_f32() {
     check_equivariance::<f32>();
 }
 
-/// A U over three graphs.
-fn pooling(act: &Nonlinearity) -> NetworkConfig {
-    let hidden = FeatureType::uniform(2, 1);
-    Network::builder(kind("2x0 + 1x1"))
-        .aggregation(Aggregation::Mean)
-        .residual(&hidden, act.clone())
-        .down()
-        .residual(&hidden, act.clone())
-        .down()
-        .residual(&FeatureType::uniform(3, 1), act.clone())
-        .up()
-        .residual(&hidden, act.clone())
-        .up()
-        .residual(&hidden, act.clone())
-}
-
 #[test]
-fn a_network_that_pools_is_equivariant() {
+fn a_module_that_pools_is_equivariant() {
     let mesh = bumpy_sphere();
     for act in exact() {
-        let (network, parameters) = pooling(&act).init::<f64>(1).unwrap();
+        let (network, parameters) = UNet::<f64>::new(&act, 1);
         let trial = Trial {
             mesh: &mesh,
             options: &GeometryOptions::default(),
@@ -143,15 +130,15 @@ fn a_network_that_pools_is_equivariant() {
 #[test]
 fn angular_kernels_and_broken_symmetry_are_caught() {
     let mesh = bumpy_sphere();
-    let angular = Network::builder(kind("2x0"))
-        .kernel(Kernel::Angular { band_limit: 2 })
+    let angular = Network::<f64>::builder(kind("2x0"))
+        .kernel(Angular { band_limit: 2 })
         .residual(&kind("3x0"), Regular::relu(1).with_batch_norm());
     let broken = Network::builder(kind("2x0"))
-        .residual(&kind("2x0 + 2x1"), Nonlinearity::gated())
+        .residual(&kind("2x0 + 2x1"), Gates::relu())
         .break_symmetry()
         .linear(3);
     for config in [angular, broken] {
-        let (network, parameters) = config.init::<f64>(1).unwrap();
+        let (network, parameters) = config.init(1).unwrap();
         let trial = Trial {
             mesh: &mesh,
             options: &GeometryOptions::default(),
@@ -169,7 +156,8 @@ fn angular_kernels_and_broken_symmetry_are_caught() {
 
 #[test]
 fn too_few_levels_are_refused() {
-    let (network, mut parameters) = pooling(&Nonlinearity::gated()).init::<f64>(1).unwrap();
+    let act: Arc<dyn Nonlinearity<f64>> = Arc::new(Gates::relu());
+    let (network, mut parameters) = UNet::new(&act, 1);
     assert_eq!(network.levels(), 3);
     let batch = batch::<f64>();
     let x = random::<f64>(batch.vertex_count() * 4, 1);
@@ -188,16 +176,16 @@ fn too_few_levels_are_refused() {
     let y = outputs(&network, &parameters, &levels, &x).unwrap();
     assert_eq!(y.len(), batch.vertex_count() * network.output().dimension());
     // A network that does not pool runs on the finest level.
-    let (flat, own) = Network::builder(kind("2x0 + 1x1"))
+    let (flat, own) = Network::<f64>::builder(kind("2x0 + 1x1"))
         .conv(&kind("1x1"))
-        .init::<f64>(1)
+        .init(1)
         .unwrap();
     assert_eq!(
         outputs(&flat, &own, &levels, &x).unwrap(),
         outputs(&flat, &own, &batch, &x).unwrap()
     );
     network
-        .calibrate(&mut workspace, &mut parameters, &levels, &x)
+        .calibrate(&mut workspace, &mut parameters, (&levels).into(), &x)
         .unwrap();
     assert_ne!(outputs(&network, &parameters, &levels, &x).unwrap(), y);
 }
@@ -207,27 +195,29 @@ fn classes_are_the_largest_outputs() {
     let batch = batch::<f32>();
     let rows = batch.vertex_count();
     let x = random::<f32>(rows * 3, 1);
-    let body = || Network::builder(kind("3x0")).residual(&kind("6x0"), Regular::relu(1));
+    let labels = vec![IGNORE; rows];
+    let body = || Network::<f32>::builder(kind("3x0")).residual(&kind("6x0"), Regular::relu(1));
     // The last map is fused with the choice of the class, and is not.
     for config in [
         body().linear(7),
         body().linear(7).activation(Activation::Tanh),
     ] {
-        let (network, parameters) = config.init::<f32>(1).unwrap();
+        let (network, parameters) = config.init(1).unwrap();
         let mut workspace = Workspace::default();
         let mut tape = Tape::inference(&mut workspace, &parameters);
         let input = tape.input(kind("3x0"), &x).unwrap();
         let found = network
-            .predict_classes(&mut tape, &batch, input.clone())
+            .predict_classes(&mut tape, (&batch).into(), input.clone())
             .unwrap();
-        let output = network.forward(&mut tape, &batch, input.clone()).unwrap();
+        let output = network
+            .forward(&mut tape, (&batch).into(), input.clone())
+            .unwrap();
         let largest = |row: &[f32]| {
             let order = |&a: &usize, &b: &usize| row[a].total_cmp(&row[b]);
             (0..row.len()).max_by(order).unwrap() as u32
         };
         let expected: Vec<u32> = output.values().unwrap().chunks(7).map(largest).collect();
         assert_eq!(found, expected);
-        let labels = vec![IGNORE; rows];
         let targets = Targets {
             classes: 7,
             labels: &labels,
@@ -239,7 +229,7 @@ fn classes_are_the_largest_outputs() {
             ..Rows::default()
         };
         let loss = network
-            .classify(&mut tape, &batch, input, targets, rows)
+            .classify(&mut tape, (&batch).into(), input, targets, rows)
             .unwrap();
         assert_eq!(loss.score().unwrap().unwrap().counted, 0);
         assert_eq!(written, expected);
@@ -250,18 +240,18 @@ fn classes_are_the_largest_outputs() {
 fn vectors_are_regressed_where_the_mask_counts() {
     let batch = batch::<f64>();
     let rows = batch.vertex_count();
-    let (network, parameters) = Network::builder(kind("1x0"))
+    let (network, parameters) = Network::<f64>::builder(kind("1x0"))
         .conv(&kind("1x1"))
-        .init::<f64>(1)
+        .init(1)
         .unwrap();
     let (x, target) = (random::<f64>(rows, 1), random::<f64>(2 * rows, 2));
     let mask: Vec<bool> = (0..rows).map(|row| row % 3 == 0).collect();
     let mut workspace = Workspace::default();
     let mut tape = Tape::inference(&mut workspace, &parameters);
     let input = tape.input(kind("1x0"), &x).unwrap();
-    let output = network.forward(&mut tape, &batch, input.clone()).unwrap();
-    let output = output.values().unwrap();
-    let squares = (output.chunks(2))
+    let output = network.forward(&mut tape, (&batch).into(), input).unwrap();
+    let numbers = output.values().unwrap();
+    let squares = (numbers.chunks(2))
         .zip(target.chunks(2))
         .zip(&mask)
         .filter(|(_, counted)| **counted)
@@ -269,20 +259,20 @@ fn vectors_are_regressed_where_the_mask_counts() {
     let squares: Vec<f64> = squares.collect();
     let expected = squares.iter().sum::<f64>() / squares.len() as f64;
     let (penalty, mask) = (Penalty::MeanSquare, Some(&mask[..]));
-    let loss = network
-        .regress(&mut tape, &batch, input, penalty, &target, mask)
+    let loss = tape
+        .regression(penalty, output.clone(), &target, mask)
         .unwrap();
     assert!((loss.value().unwrap() - expected).abs() < 1e-12);
 }
 
 #[test]
 fn decay_on_linear_maps_leaves_convolutions_alone() {
-    let (_, mut parameters) = Network::builder(kind("3x0"))
+    let (_, mut parameters) = Network::<f64>::builder(kind("3x0"))
         .weight_decay(WeightDecay::Linear)
         .residual(&kind("4x0 + 4x1"), Regular::relu(3).with_batch_norm())
         .conv(&kind("2x0"))
         .head(4, 3)
-        .init::<f64>(1)
+        .init(1)
         .unwrap();
     let before = parameters.clone();
     let method = Method::Sgd {

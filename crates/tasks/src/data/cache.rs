@@ -1,9 +1,9 @@
-//! Prepared meshes on disk, so that no work is done twice.
+//! Cache of prepared meshes on disk.
 //!
-//! An entry is a file that is named by a hash of everything that decides its content, and begins with
-//! a checksum over its name and content. Entries appear whole by renaming, so any number of processes
-//! may share a folder and be killed at any time; what is damaged all the same is made again. Trouble
-//! with the folder costs time, never a run.
+//! The name of an entry is a hash of everything that determines its content. An entry begins with a checksum
+//! of its name and content. Entries are written to temporary files and renamed, so any number of processes may
+//! share a folder and be killed at any time. A damaged entry is computed again. Errors of the folder never
+//! stop a run.
 
 use crate::TaskError;
 use gemcnn_mesh::write_atomically;
@@ -14,20 +14,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// Names the folder of the cache, if it is set.
+/// Environment variable with the folder of the cache.
 pub const CACHE_VARIABLE: &str = "GEMCNN_CACHE";
 
 const MAGIC: &[u8; 16] = b"gemcnn prepared\n";
 const EXTENSION: &str = "prepared";
-/// A file that a killed process left half-written is older than this.
+/// Age after which an incomplete file belongs to a killed process.
 const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
 
-/// Name of an entry.
+/// Key of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CacheKey(blake3::Hash);
 
 impl CacheKey {
-    /// The key of what is made from these parts.
+    /// The key of content that is determined by these parts.
     pub fn new(parts: &[&[u8]]) -> Self {
         let mut hasher = blake3::Hasher::new();
         for part in parts {
@@ -44,7 +44,7 @@ impl fmt::Display for CacheKey {
     }
 }
 
-/// A folder of entries, or none. Copies share the folder and its troubles.
+/// A folder of entries, or no cache. Clones share the folder and its state.
 #[derive(Debug, Clone)]
 pub struct Cache {
     folder: Option<Arc<Folder>>,
@@ -53,28 +53,28 @@ pub struct Cache {
 #[derive(Debug)]
 struct Folder {
     path: PathBuf,
-    /// Set when writing failed: nothing more is written, and nothing more said.
+    /// Set after the first write error. Nothing more is written or reported then.
     broken: AtomicBool,
 }
 
-/// What a cache holds.
+/// Size of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct CacheUsage {
-    /// Whole entries.
+    /// Number of entries.
     pub entries: usize,
     /// Bytes of all files.
     pub bytes: u64,
-    /// Files that killed processes left behind.
+    /// Number of incomplete files of killed processes.
     pub leftovers: usize,
 }
 
 impl Cache {
-    /// No cache: everything is made anew.
+    /// No cache: everything is computed each time.
     pub fn none() -> Self {
         Self { folder: None }
     }
 
-    /// A cache in a folder, which is made when something is to be written.
+    /// A cache in a folder, which is created by the first write.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: Some(Arc::new(Folder {
@@ -84,8 +84,8 @@ impl Cache {
         }
     }
 
-    /// The cache of this user: the folder in `GEMCNN_CACHE`, else `$XDG_CACHE_HOME/gemcnn/meshes`, else
-    /// `~/.cache/gemcnn/meshes`; none if there is no home either.
+    /// The cache of the user: the folder in `GEMCNN_CACHE`, else `$XDG_CACHE_HOME/gemcnn/meshes`, else
+    /// `~/.cache/gemcnn/meshes`. No cache if there is no home directory.
     pub fn of_user() -> Self {
         let set = |name| std::env::var_os(name).filter(|folder| !folder.is_empty());
         if let Some(folder) = set(CACHE_VARIABLE) {
@@ -106,7 +106,7 @@ impl Cache {
         self.folder.as_ref().map(|folder| folder.path.as_path())
     }
 
-    /// The content of an entry, if it is there and whole.
+    /// Content of an entry, if it exists and is intact.
     pub fn get(&self, key: CacheKey) -> Option<Vec<u8>> {
         let mut file = std::fs::read(self.file(key)?).ok()?;
         let head = MAGIC.len() + blake3::OUT_LEN;
@@ -116,8 +116,7 @@ impl Cache {
         whole.then(|| file.split_off(head))
     }
 
-    /// Keeps an entry. The first time that fails, standard error says so, and from then on nothing is
-    /// kept.
+    /// Writes an entry. The first error is reported on standard error, and nothing is written after it.
     pub fn put(&self, key: CacheKey, content: &[u8]) {
         let Some(folder) = &self.folder else { return };
         let Some(file) = self.file(key) else { return };
@@ -134,10 +133,10 @@ impl Cache {
         if let Err(error) = written
             && !folder.broken.swap(true, Ordering::Relaxed)
         {
-            // A warning that nobody can read is lost.
+            // An error here only loses the warning.
             let _ = writeln!(
                 std::io::stderr(),
-                "warning: the cache in {} cannot be written to ({error}); going on without it. {CACHE_VARIABLE} names another folder",
+                "warning: cannot write to the cache in {} ({error}); continuing without it. Set {CACHE_VARIABLE} to use another folder",
                 folder.path.display()
             );
         }
@@ -148,10 +147,10 @@ impl Cache {
         Some(folder.path.join(format!("{key}.{EXTENSION}")))
     }
 
-    /// What the cache holds.
+    /// Size of the cache.
     ///
     /// # Errors
-    /// A folder that cannot be read; one that is not there is empty.
+    /// A folder that cannot be read. A missing folder is empty.
     pub fn usage(&self) -> Result<CacheUsage, TaskError> {
         let mut usage = CacheUsage::default();
         self.each_file(|_, kind, metadata| {
@@ -165,8 +164,8 @@ impl Cache {
         Ok(usage)
     }
 
-    /// Removes all entries and what killed processes left behind, and tells what that was. Nothing else
-    /// in the folder is touched.
+    /// Removes all entries and the incomplete files of killed processes, and returns their number and size.
+    /// Other files stay.
     ///
     /// # Errors
     /// A file that cannot be removed.
@@ -213,7 +212,7 @@ impl Cache {
             } else {
                 continue;
             };
-            // Another process may have renamed or removed it by now.
+            // Another process may have renamed or removed it.
             if let Ok(metadata) = entry.metadata()
                 && metadata.is_file()
             {
@@ -224,10 +223,10 @@ impl Cache {
     }
 }
 
-/// A file of the cache.
+/// Kind of a cache file.
 enum Kind {
     Entry,
-    /// On its way to be one, or left behind.
+    /// Being written, or left by a killed process.
     Unfinished,
 }
 

@@ -1,9 +1,10 @@
-//! A data set read from beginning to end, and everything that is wrong with it.
+//! Check of a whole data set: contents and problems.
 
 use super::classes::listed;
+use super::config::DataConfig;
 use super::content::Content;
 use super::dataset::{Inner, gather};
-use super::{DataConfig, Part};
+use super::part::Part;
 use crate::{Task, TaskError};
 use gemcnn_mesh::{NormalWeighting, vertex_normals};
 use gemcnn_nn::IGNORE;
@@ -11,22 +12,22 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
-/// What a data set holds.
+/// Contents and problems of a data set.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Check {
-    /// The data set.
+    /// Name of the data set.
     pub name: String,
-    /// What is to be learned; `None` if that could not be found out.
+    /// The task; `None` if it is unknown.
     pub task: Option<Task>,
-    /// What was found out rather than said.
+    /// Notes about inferred settings, shown to the user.
     pub notes: Vec<String>,
-    /// Meshes of each part.
+    /// Size of each part.
     pub parts: Vec<PartCount>,
-    /// Segmentation and classification: how often each class occurs.
+    /// Segmentation and classification: frequency of each class.
     pub classes: Vec<ClassCount>,
-    /// Regression: numbers of each column.
+    /// Regression: range of each column.
     pub values: Vec<ValueRange>,
-    /// Everything that is wrong, one line each, in the order of the meshes.
+    /// All problems, one line each, in the order of the meshes.
     pub problems: Vec<String>,
 }
 
@@ -35,28 +36,28 @@ pub struct Check {
 pub struct PartCount {
     /// The part.
     pub part: Part,
-    /// How many meshes it has.
+    /// Number of meshes.
     pub meshes: usize,
-    /// Vertices of those that could be read.
+    /// Number of vertices of the readable meshes.
     pub vertices: usize,
-    /// Vertices, or meshes for classification, whose target is known.
+    /// Number of vertices (meshes in classification) with a known target.
     pub known: usize,
 }
 
-/// How often a class occurs in each part, in the order of [`Part::ALL`].
+/// Frequency of a class in each part, in the order of [`Part::ALL`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ClassCount {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// The number that stands for it.
+    /// Label in files.
     pub label: i64,
-    /// Vertices of the class; none for classification.
+    /// Number of vertices of the class; 0 for classification.
     pub vertices: [usize; 3],
-    /// Meshes that are or have something of the class.
+    /// Number of meshes of the class, or with vertices of the class.
     pub meshes: [usize; 3],
 }
 
-/// The numbers of a column, over all parts.
+/// Range of the values of a column, over all parts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ValueRange {
     /// Name of the column, or its number.
@@ -69,12 +70,12 @@ pub struct ValueRange {
     pub mean: f64,
 }
 
-/// What was found in one mesh.
+/// Contents and problems of one mesh.
 #[derive(Default)]
 struct Found {
     vertices: usize,
     known: usize,
-    /// Vertices of each class.
+    /// Number of vertices of each class.
     classes: BTreeMap<u32, usize>,
     columns: Vec<Column>,
     hash: Option<blake3::Hash>,
@@ -88,8 +89,7 @@ struct Column {
     sum: f64,
 }
 
-/// Reads all of a data set. Nothing in its files makes this fail: whatever is wrong is in
-/// [`Check::problems`].
+/// Reads and checks a whole data set. All errors are listed in [`Check::problems`].
 pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
     let (inner, problems) = match gather(config, task) {
         Ok(gathered) => gathered,
@@ -116,7 +116,7 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
         .collect();
     let mut problems: Vec<String> = problems.iter().map(TaskError::to_string).collect();
     for found in &found {
-        // Labels are read when the classes are looked for too; trouble with them is told once.
+        // Inferring the classes has read the labels too: each problem is listed once.
         let new = found.problems.iter().filter(|p| !problems.contains(p));
         let new: Vec<String> = new.cloned().collect();
         problems.extend(new);
@@ -134,9 +134,12 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
         .filter(|class| class.meshes[0] == 0)
         .map(|class| format!("`{}`", class.name))
         .collect();
-    // What was not read because of a problem is not absent.
+    // Classes may be in meshes that could not be read.
     if found.iter().all(|found| found.problems.is_empty()) && !absent.is_empty() {
-        notes.push(format!("nothing in train is {}", listed(&absent, 10)));
+        notes.push(format!(
+            "no sample in train has class {}",
+            listed(&absent, 10)
+        ));
     }
     Check {
         name: inner.name.clone(),
@@ -174,7 +177,7 @@ fn fill(inner: &Inner, index: usize, found: &mut Found) -> Result<(), TaskError>
     let mesh = content.mesh()?;
     found.vertices = mesh.vertex_count();
     if mesh.face_count() == 0 {
-        let problem = "it has no faces, and so no geometry".to_string();
+        let problem = "no faces, so no geometry".to_string();
         found.problems.push(format!("{}: {problem}", item.name));
     } else if let Err(source) = vertex_normals(mesh, NormalWeighting::Area) {
         let name = item.name.clone();
@@ -192,7 +195,7 @@ fn read_target(
 ) -> Result<(), TaskError> {
     let (item, targets) = (&inner.items[index], &inner.targets);
     let none = |found: &mut Found| {
-        let problem = format!("{}: the target of none of its vertices is known", item.name);
+        let problem = format!("{}: no vertex has a known target", item.name);
         found.problems.push(problem);
     };
     match targets.task {
@@ -220,7 +223,7 @@ fn read_target(
             let expected = targets.value_columns(&inner.outputs);
             if table.columns != expected && expected > 0 {
                 let problem = format!(
-                    "{}: its target has {} numbers for each vertex, that of others {expected}",
+                    "{}: its target has {} numbers for each vertex, but that of other meshes has {expected}",
                     item.name, table.columns
                 );
                 found.problems.push(problem);
@@ -253,7 +256,7 @@ fn read_target(
     Ok(())
 }
 
-/// The same mesh in two parts: what is measured there is not what it says.
+/// Finds the same mesh in two parts, which makes evaluations invalid.
 fn twins(inner: &Inner, found: &[Found]) -> Vec<String> {
     let mut first_with = HashMap::new();
     let mut problems = Vec::new();

@@ -1,22 +1,21 @@
-//! Classes: how many, what they are called, and which number stands for each.
+//! Classes: their number, names and labels.
 
 use serde::{Deserialize, Serialize};
 
-/// The classes of a data set; a class is a number from 0, a label the number that stands for it in
-/// files.
+/// The classes of a data set. A class is an index from 0; its label is the number in files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Classes {
     count: usize,
-    /// A name for each class, or none at all.
+    /// Name of each class, or empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     names: Vec<String>,
-    /// A label for each class, or none at all where they are the same.
+    /// Label of each class, or empty if labels equal indices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     labels: Vec<i64>,
 }
 
 impl Classes {
-    /// Classes that are called by their number.
+    /// Classes without names, with their indices as labels.
     pub fn numbered(count: usize) -> Self {
         Self {
             count,
@@ -25,7 +24,7 @@ impl Classes {
         }
     }
 
-    /// Classes with names; `labels` may be empty.
+    /// Classes with names. `labels` may be empty.
     pub(crate) fn named(names: Vec<String>, labels: Vec<i64>) -> Self {
         Self {
             count: names.len(),
@@ -34,7 +33,7 @@ impl Classes {
         }
     }
 
-    /// Classes that are called by their labels.
+    /// Classes without names, with given labels.
     pub(crate) fn labelled(labels: Vec<i64>) -> Self {
         let count = labels.len();
         let same = labels.iter().copied().eq(0..count as i64);
@@ -45,17 +44,17 @@ impl Classes {
         }
     }
 
-    /// How many there are.
+    /// Number of classes.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Names, if there are any.
+    /// Names; empty if there are none.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// What to call a class.
+    /// Name of a class, or its label.
     pub fn name(&self, class: usize) -> String {
         match self.names.get(class) {
             Some(name) => name.clone(),
@@ -63,12 +62,12 @@ impl Classes {
         }
     }
 
-    /// The number that stands for a class in files.
+    /// Label of a class in files.
     pub fn label(&self, class: usize) -> i64 {
         self.labels.get(class).copied().unwrap_or(class as i64)
     }
 
-    /// The class that a label stands for.
+    /// Class of a label.
     pub fn class_of(&self, label: i64) -> Option<u32> {
         let class = match self.labels.is_empty() {
             true => usize::try_from(label).ok()?,
@@ -77,7 +76,7 @@ impl Classes {
         (class < self.count).then_some(class as u32)
     }
 
-    /// The labels that there are, for messages.
+    /// All labels, for messages.
     pub(crate) fn allowed(&self) -> String {
         match self.labels.is_empty() {
             true => format!("0 to {}", self.count.saturating_sub(1)),
@@ -89,7 +88,7 @@ impl Classes {
     }
 }
 
-/// Words with commas between them, and how many there are beyond the first `most`.
+/// The first `most` words, separated by commas, and the number of the others.
 pub(crate) fn listed(words: &[String], most: usize) -> String {
     let shown = words[..words.len().min(most)].join(", ");
     match words.len().saturating_sub(most) {

@@ -1,9 +1,9 @@
-//! Where the meshes of a run come from.
+//! Sources of meshes.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// A source of meshes, as the `[data]` table of a run says it: one of
+/// A source of meshes: the `[data]` table of a configuration. One of
 ///
 /// ```toml
 /// folder = "teeth/"                                       # a folder of meshes, see `Description`
@@ -13,12 +13,12 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataConfig {
-    /// A folder of meshes, described by its `dataset.toml` or plain enough to need none. A folder with
-    /// FAUST registrations is taken as [`Faust`](Self::Faust).
+    /// A folder of meshes with a `dataset.toml`, or whose contents need no description. A folder with FAUST
+    /// registrations is opened as [`Faust`](Self::Faust).
     Folder(PathBuf),
-    /// A folder with the 100 registrations of FAUST.
+    /// A folder with the 100 FAUST registrations.
     Faust(PathBuf),
-    /// Bodies made here.
+    /// Synthetic bodies.
     Bodies(BodiesConfig),
 }
 
@@ -28,24 +28,23 @@ impl Default for DataConfig {
     }
 }
 
-/// A family of synthetic bodies in correspondence: the first 80 % are for training, the others for
-/// testing.
+/// A family of synthetic bodies in correspondence. The first 80 % are for training, the others for testing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BodiesConfig {
-    /// How many bodies, from 1 to 100,000.
+    /// Number of bodies, from 1 to 100,000 (default 100).
     pub count: usize,
-    /// About how many vertices each has.
+    /// Approximate number of vertices of each body (default 6890).
     pub vertices: usize,
-    /// Another seed, other bodies.
+    /// Seed of the shapes and poses (default 1).
     pub seed: u64,
 }
 
 impl BodiesConfig {
-    /// The number of bodies, if there may be so many; else what is wrong with it.
+    /// Checks a number of bodies.
     ///
     /// # Errors
-    /// Another number than from 1 to 100,000.
+    /// A number that is not from 1 to 100,000.
     pub fn sound_count(count: usize) -> Result<usize, String> {
         match (1..=100_000).contains(&count) {
             true => Ok(count),
@@ -53,12 +52,12 @@ impl BodiesConfig {
         }
     }
 
-    /// What a body is called.
+    /// Name of a body.
     pub fn body_name(number: usize) -> String {
         format!("body_{number:03}")
     }
 
-    /// How many bodies are for training; there is one for testing if there are two.
+    /// Number of bodies for training. At least one of two or more is for testing.
     pub fn training(&self) -> usize {
         let share = self.count - self.count / 5;
         share.min(self.count.saturating_sub(1)).max(1)

@@ -1,4 +1,4 @@
-//! What a mesh of a data set is made from, read once and made when needed.
+//! Source data of a mesh, parsed on demand.
 
 use crate::TaskError;
 use gemcnn_mesh::shapes::BodyFamily;
@@ -6,7 +6,7 @@ use gemcnn_mesh::{Mesh, VertexAttribute, parse_mesh};
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
-/// A mesh before it is one.
+/// Source data of a mesh, parsed on first use.
 pub(crate) struct Content<'a> {
     origin: Origin<'a>,
     made: OnceCell<(Mesh, Vec<VertexAttribute>)>,
@@ -23,7 +23,7 @@ impl<'a> Content<'a> {
     pub fn read(path: &Path) -> Result<Self, TaskError> {
         let metadata = std::fs::metadata(path).map_err(TaskError::file(path))?;
         if !metadata.is_file() {
-            // The reader of mesh files says what it is instead.
+            // Returns the error of the mesh reader.
             gemcnn_mesh::read_mesh(path)?;
         }
         let bytes = std::fs::read(path).map_err(TaskError::file(path))?;
@@ -42,7 +42,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// A hash that no other mesh has. The extension of a file counts, as it may decide the format.
+    /// Hash of the source data. It includes the extension of the file, which may determine the format.
     pub fn hash(&self) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new();
         match &self.origin {
@@ -65,7 +65,7 @@ impl<'a> Content<'a> {
         Ok(&self.made()?.0)
     }
 
-    /// What its file keeps for each vertex.
+    /// Vertex attributes of its file.
     pub fn attributes(&self) -> Result<&[VertexAttribute], TaskError> {
         Ok(&self.made()?.1)
     }

@@ -1,17 +1,16 @@
 //! Data sets: meshes, their targets and their parts.
 
 use super::classes::Classes;
+use super::config::{BodiesConfig, DataConfig};
 use super::content::Content;
-use super::description::{Column, Description};
-use super::meshes::{Item, Names, find_meshes};
+use super::description::{DESCRIPTION_FILE, Description};
+use super::mesh_classes::{class_of_word, classes_from_words, mesh_classes};
+use super::meshes::{Item, find_meshes};
+use super::part::Part;
 use super::split::Split;
-use super::table::read_rows;
 use super::target::{TargetSource, Targets};
-use super::{
-    BodiesConfig, Cache, DESCRIPTION_FILE, DataConfig, DataError, Part, Pattern, Preparation,
-    PreparedPart, faust, infer,
-};
-use crate::{Task, TaskError};
+use super::{faust, infer};
+use crate::{DataError, Task, TaskError};
 use gemcnn_mesh::Mesh;
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_nn::FeatureType;
@@ -20,12 +19,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// More classes than this may be numbers of something.
+/// With more classes, the user is told that the labels may be values.
 const MANY_CLASSES: usize = 100;
-/// More than this are.
+/// Largest number of classes that is inferred from labels.
 const MOST_FOUND_CLASSES: usize = 10_000;
 
-/// Meshes with targets, in parts.
+/// Meshes with targets, divided into parts.
 ///
 /// ```no_run
 /// use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part, Preparation};
@@ -35,7 +34,7 @@ const MOST_FOUND_CLASSES: usize = 10_000;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Dataset {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
@@ -47,7 +46,7 @@ pub(crate) struct Inner {
     pub outputs: FeatureType,
     pub template: Option<Mesh>,
     pub notes: Vec<String>,
-    /// Makes the meshes, where they are no files.
+    /// Generates the meshes, if they are not files.
     pub bodies: Option<BodyFamily>,
 }
 
@@ -61,16 +60,16 @@ impl Inner {
 }
 
 impl Dataset {
-    /// Opens a data set: reads its description and lists, and of its meshes only what these leave open.
+    /// Opens a data set: reads its description and lists, and meshes only where needed.
     ///
     /// # Errors
-    /// All that is wrong with its description and lists.
+    /// All problems of its description and lists.
     pub fn open(config: &DataConfig) -> Result<Self, TaskError> {
         Self::open_as(config, None)
     }
 
-    /// Opens a data set for a task: one that was made for another is refused, and in a folder without a
-    /// description a target for the task is looked for.
+    /// Opens a data set for a task. A data set for another task is refused. In a folder without a description, a
+    /// target for the task is inferred.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -92,12 +91,12 @@ impl Dataset {
         }
     }
 
-    /// What to call it: its folder, or what it was made from.
+    /// Name: its folder, or its source.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// What is to be learned.
+    /// The task.
     pub fn task(&self) -> Task {
         self.inner.targets.task
     }
@@ -107,8 +106,8 @@ impl Dataset {
         self.inner.targets.classes.as_ref()
     }
 
-    /// What a network should give for each vertex or mesh: a scalar for each class, or the type of the
-    /// numbers to be learned.
+    /// Output type of a model for each vertex or mesh: one scalar for each class, or the type of the target
+    /// values.
     pub fn outputs(&self) -> &FeatureType {
         &self.inner.outputs
     }
@@ -118,7 +117,7 @@ impl Dataset {
         self.inner.template.as_ref()
     }
 
-    /// What was found out rather than said, for the user to see.
+    /// Notes about inferred settings, shown to the user.
     pub fn notes(&self) -> &[String] {
         &self.inner.notes
     }
@@ -128,50 +127,32 @@ impl Dataset {
         self.inner.split.part(part).len()
     }
 
-    /// Whether a part has no meshes.
+    /// True if a part has no meshes.
     pub fn is_empty(&self, part: Part) -> bool {
         self.len(part) == 0
     }
 
-    /// A mesh of a part as it is in its file.
+    /// A mesh of a part, without preparation.
     ///
     /// # Errors
-    /// A mesh that is not there or cannot be read.
+    /// An index out of range, or a mesh that cannot be read.
     pub fn mesh(&self, part: Part, index: usize) -> Result<Mesh, TaskError> {
         let items = self.inner.split.part(part);
         let item = items.get(index).ok_or_else(|| {
-            let problem = format!("there is no mesh {index}, only {}", items.len());
+            let problem = format!("mesh {index} is out of range: there are {}", items.len());
             TaskError::setting(part.to_string(), problem)
         })?;
         Ok(self.inner.content(*item)?.mesh()?.clone())
     }
 
-    /// Name of a mesh of a part, for messages; empty if there is no such mesh.
+    /// Name of a mesh of a part; empty if the index is out of range.
     pub fn mesh_name(&self, part: Part, index: usize) -> &str {
         let item = self.inner.split.part(part).get(index);
         item.map_or("", |&item| &self.inner.items[item].name)
     }
-
-    /// The samples of a part, made ready as they are asked for.
-    ///
-    /// # Errors
-    /// Settings that make no sense.
-    pub fn part(
-        &self,
-        part: Part,
-        preparation: &Preparation,
-        cache: &Cache,
-    ) -> Result<PreparedPart, TaskError> {
-        Ok(PreparedPart::new(
-            Arc::clone(&self.inner),
-            self.inner.split.part(part).to_vec(),
-            preparation.clone(),
-            cache.clone(),
-        ))
-    }
 }
 
-/// A data set and everything that is wrong with its lists.
+/// Opens a data set and collects the problems of its lists.
 pub(crate) fn gather(
     config: &DataConfig,
     task: Option<Task>,
@@ -255,7 +236,7 @@ fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskE
     Ok(inner)
 }
 
-/// Meshes in correspondence by the numbers of their vertices.
+/// A data set of registered meshes, in correspondence by vertex index.
 fn registered(
     name: String,
     items: Vec<Item>,
@@ -289,7 +270,7 @@ fn open_folder(
     problems: &mut Vec<TaskError>,
 ) -> Result<Inner, TaskError> {
     if !folder.is_dir() {
-        // What the system says of it is the reason.
+        // Returns the system error.
         std::fs::read_dir(folder).map_err(TaskError::file(folder))?;
     }
     let (description, mut notes) = match Description::read(folder)? {
@@ -303,7 +284,7 @@ fn open_folder(
     if split.part(Part::Train).is_empty() && problems.is_empty() {
         problems.push(TaskError::setting(
             folder.display().to_string(),
-            "no mesh is for training",
+            "the training part has no meshes",
         ));
     }
     let names = description.classes.iter().cloned().enumerate();
@@ -336,7 +317,7 @@ fn open_folder(
                 item.class = class_of_word(&classes, word);
                 if item.class.is_none() {
                     let problem = format!(
-                        "its class `{word}` is not one of {}",
+                        "class `{word}` is not one of {}",
                         (0..classes.count())
                             .map(|class| classes.name(class))
                             .collect::<Vec<_>>()
@@ -354,7 +335,7 @@ fn open_folder(
                     return Err(TaskError::setting(
                         folder.display().to_string(),
                         format!(
-                            "{} different labels are too many for classes; if they are right, name the `classes` in {DESCRIPTION_FILE}",
+                            "{} distinct labels are too many for classes; if they are right, list `classes` in {DESCRIPTION_FILE}",
                             found.len()
                         ),
                     ));
@@ -362,12 +343,12 @@ fn open_folder(
                 let classes = Classes::labelled(found.into_iter().collect());
                 if classes.count() > 0 {
                     notes.push(format!(
-                        "{} classes were found in the labels: {}",
+                        "{} classes, inferred from the labels: {}",
                         classes.count(),
                         classes.allowed()
                     ));
                     if classes.count() > MANY_CLASSES {
-                        notes.push("if these are numbers and no labels, ask for regression".into());
+                        notes.push("if these are values and not labels, use regression".into());
                     }
                 }
                 targets.classes = Some(classes);
@@ -397,8 +378,8 @@ fn open_folder(
                 Some(Ok(columns)) => {
                     if columns > 1 && !targets.vectors {
                         notes.push(format!(
-                            "{columns} numbers are learned for each vertex; `target.column` or \
-                             `target.property` in dataset.toml chooses"
+                            "{columns} values are learned for each vertex; set `target.column` or \
+                             `target.property` in dataset.toml to select some"
                         ));
                     }
                     outputs = targets.value_type(columns);
@@ -434,7 +415,7 @@ fn open_folder(
     })
 }
 
-/// Takes the template out of the meshes unless a list of the parts names it, and says so.
+/// Removes the template from the meshes, unless a list of the parts names it, and returns a note.
 fn leave_out_template(
     folder: &Path,
     description: &Description,
@@ -448,10 +429,10 @@ fn leave_out_template(
         return None;
     }
     let name = items.remove(at).name;
-    Some(format!("{name} is the template, and so in no part"))
+    Some(format!("{name} is the template and in no part"))
 }
 
-/// Meshes whose file of targets is that of another mesh, too.
+/// Finds meshes that share their target file with another mesh.
 fn shared_targets<'a>(
     items: impl Iterator<Item = &'a Item>,
     source: &TargetSource,
@@ -467,17 +448,17 @@ fn shared_targets<'a>(
             continue;
         }
         let what_to_do = match other.without_extension() == item.without_extension() {
-            true => "say with `meshes` in dataset.toml which of the two is meant",
-            false => "write {name} in target.files, which has the folder of the mesh in it",
+            true => "select one of the two with `meshes` in dataset.toml",
+            false => "use {name} in target.files, which includes the folder of the mesh",
         };
         let (file, other) = (file.display(), &other.name);
-        let problem = format!("its target {file} is that of {other}, too; {what_to_do}");
+        let problem = format!("its target {file} is also that of {other}; {what_to_do}");
         problems.push(DataError::target(&item.name, problem).into());
     }
     problems
 }
 
-/// Classes that a description names.
+/// Classes of a description; `None` if they have to be inferred.
 fn given_classes(description: &Description) -> Option<Classes> {
     match (
         description.classes.is_empty(),
@@ -492,14 +473,14 @@ fn given_classes(description: &Description) -> Option<Classes> {
     }
 }
 
-/// How many numbers a vertex of a mesh has to be learned.
+/// Number of target values of each vertex.
 fn columns(item: &Item, targets: &Targets) -> Result<usize, TaskError> {
     let content = Content::read(&item.path)?;
     let vertices = content.mesh()?.vertex_count();
     Ok(targets.values(item, &content, vertices)?.columns)
 }
 
-/// All labels of all meshes.
+/// The distinct labels of all meshes.
 fn found_labels(items: &[Item], targets: &Targets, problems: &mut Vec<TaskError>) -> BTreeSet<i64> {
     let labels_of = |item: &Item| -> Result<BTreeSet<i64>, TaskError> {
         let content = Content::read(&item.path)?;
@@ -516,115 +497,4 @@ fn found_labels(items: &[Item], targets: &Targets, problems: &mut Vec<TaskError>
         }
     }
     all
-}
-
-/// What stands for the class of each mesh; `None` where it is not known.
-fn mesh_classes(
-    folder: &Path,
-    description: &Description,
-    items: &[Item],
-    problems: &mut Vec<TaskError>,
-) -> Result<Vec<Option<String>>, TaskError> {
-    let target = &description.target;
-    let unknown = |word: &String| {
-        let label = word.parse();
-        word.is_empty() || label.is_ok_and(|label| description.is_unknown(label))
-    };
-    let known = |word: Option<String>| word.filter(|word| !unknown(word));
-    if let Some(table) = &target.table {
-        let path = folder.join(table);
-        let column = target.column.as_ref().and_then(|c| c.as_slice().first());
-        let words = classes_in_table(&path, column, items, problems)?;
-        let given = |word: &String| !word.eq_ignore_ascii_case("nan");
-        let words = words.into_iter().map(|word| known(word.filter(given)));
-        return Ok(words.collect());
-    }
-    let pattern = target.pattern.as_deref().map(Pattern::new);
-    let word = |item: &Item| match &pattern {
-        Some(pattern) => pattern
-            .class(item.without_extension())
-            .or_else(|| pattern.class(item.stem())),
-        None => item.folder().map(String::from),
-    };
-    let words: Vec<Option<String>> = items.iter().map(word).collect();
-    for (item, word) in items.iter().zip(&words) {
-        if word.is_none() {
-            let problem = match &pattern {
-                Some(pattern) => format!("its name does not match target.pattern `{pattern}`"),
-                None => "it is not in a folder that names its class".to_string(),
-            };
-            problems.push(DataError::target(&item.name, problem).into());
-        }
-    }
-    Ok(words.into_iter().map(known).collect())
-}
-
-/// The class of each mesh in a table of names and classes.
-fn classes_in_table(
-    path: &Path,
-    column: Option<&Column>,
-    items: &[Item],
-    problems: &mut Vec<TaskError>,
-) -> Result<Vec<Option<String>>, TaskError> {
-    let rows = read_rows(path)?;
-    let mut refuse = |line: Option<usize>, problem: String| {
-        problems.push(DataError::table(path, line, problem).into());
-    };
-    let place = match column {
-        None => Some(1),
-        Some(Column::Number(number)) => Some(*number),
-        Some(Column::Name(name)) => {
-            let header = rows.first().map(|(_, cells)| cells);
-            header.and_then(|cells| cells.iter().position(|cell| cell == name))
-        }
-    };
-    let Some(place) = place else {
-        let line = rows.first().map(|(line, _)| *line);
-        refuse(line, "the header does not have target.column".into());
-        return Ok(vec![None; items.len()]);
-    };
-    let names = Names::new(items);
-    let mut words: Vec<Option<String>> = vec![None; items.len()];
-    let mut named = vec![false; items.len()];
-    for (row, (line, cells)) in rows.iter().enumerate() {
-        let (Some(name), Some(word)) = (cells.first(), cells.get(place)) else {
-            let problem = format!("{} cell(s); a row needs a name and a class", cells.len());
-            refuse(Some(*line), problem);
-            continue;
-        };
-        match names.find(name) {
-            Ok(index) if named[index] => refuse(Some(*line), format!("`{name}` stands twice")),
-            Ok(index) => {
-                named[index] = true;
-                words[index] = Some(word.clone());
-            }
-            // The header.
-            Err(_) if row == 0 && !names.has(name) => {}
-            Err(problem) => refuse(Some(*line), problem),
-        }
-    }
-    for (item, named) in items.iter().zip(named) {
-        if !named {
-            refuse(None, format!("there is no row for `{}`", item.name));
-        }
-    }
-    Ok(words)
-}
-
-/// Classes by what stands for them: whole numbers in their order, else names in theirs.
-fn classes_from_words<'a>(words: impl Iterator<Item = &'a String>) -> Classes {
-    let names: BTreeSet<&String> = words.collect();
-    let labels: Option<BTreeSet<i64>> = names.iter().map(|name| name.parse().ok()).collect();
-    match labels {
-        Some(labels) => Classes::labelled(labels.into_iter().collect()),
-        None => Classes::named(names.into_iter().cloned().collect(), Vec::new()),
-    }
-}
-
-fn class_of_word(classes: &Classes, word: &str) -> Option<u32> {
-    let by_name = classes.names().iter().position(|name| name == word);
-    match by_name {
-        Some(class) => Some(class as u32),
-        None => classes.class_of(word.parse().ok()?),
-    }
 }

@@ -1,14 +1,15 @@
-//! `dataset.toml`: what a folder of meshes is for, and where its targets and parts are.
+//! `dataset.toml`: task, targets and parts of a folder of meshes.
 
-use super::{DataError, Part};
-use crate::{Task, TaskError};
+use super::part::Part;
+use super::pattern::Pattern;
+use crate::{DataError, Task, TaskError};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Name of the file in the folder of a data set.
+/// File name of a description in the folder of a data set.
 pub const DESCRIPTION_FILE: &str = "dataset.toml";
 
-/// A data set in words. All paths are relative to its folder.
+/// Description of a data set. All paths are relative to its folder.
 ///
 /// ```
 /// use gemcnn_tasks::{Task, data::Description};
@@ -27,106 +28,102 @@ pub const DESCRIPTION_FILE: &str = "dataset.toml";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// What is to be learned.
+    /// The task.
     pub task: Task,
-    /// A folder, or a pattern such as `scans/*.ply` or `**/*.off`; all meshes of the data set's folder
-    /// and of the folders in it, if not given.
+    /// A folder, or a pattern such as `scans/*.ply` or `**/*.off` (default: all meshes at any depth).
     #[serde(default = "everywhere")]
     pub meshes: String,
-    /// Names of the classes. They fix how many there are.
+    /// Names of all classes (default: inferred).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
-    /// The number that stands for each class in the targets: 0, 1, 2, ... if not given.
+    /// Label of each class in the targets (default: 0, 1, 2, ...).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<i64>,
-    /// Numbers that mean "not known"; in labels -1 always does.
+    /// Numbers that mean "unknown". The label -1 always does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<i64>,
-    /// Correspondence: the mesh whose vertices are the classes; the first one of the training part, if
-    /// not given.
+    /// Correspondence: the mesh whose vertices are the classes (default: the first training mesh).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<PathBuf>,
-    /// Where the targets are.
+    /// Source of the targets.
     #[serde(default, skip_serializing_if = "is_default")]
     pub target: TargetDescription,
-    /// Which meshes are for training and which for testing.
+    /// Parts of the data set.
     #[serde(default, skip_serializing_if = "is_default")]
     pub split: SplitDescription,
 }
 
-/// Where the target of a mesh is: exactly one of `property`, `files`, `table`, `folders` and `pattern`.
-/// Correspondence may have none of them: then every vertex corresponds to the vertex of the template
-/// that has its number.
+/// Source of the targets: exactly one of `property`, `files`, `table`, `folders` and `pattern`.
+/// Correspondence may have none of them: each vertex then corresponds to the template vertex with the same
+/// index.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TargetDescription {
-    /// A property of the vertices of PLY files, or several.
+    /// One or several vertex properties of PLY files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub property: Option<OneOrMany<String>>,
-    /// A file for each mesh: `.npy`, `.csv`, `.txt` or `.seg`. `{stem}` is the file name of the mesh
-    /// without its extension, `{name}` the same with the folders before it.
+    /// A file for each mesh: `.npy`, `.csv`, `.txt` or `.seg`. `{stem}` is the file name of the mesh without
+    /// extension, `{name}` the same with its folders.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<String>,
-    /// Columns of these files, or of the table, by number from 0 or by name.
+    /// Columns of the files or the table, by number from 0 or by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<OneOrMany<Column>>,
-    /// Whether the files have a row for each vertex or for each face; told by their length, if not
-    /// given.
+    /// Rows of the files are vertices or faces (default: decided by their number).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per: Option<Element>,
-    /// Three columns are a vector of space, to be learned as a tangent vector.
+    /// Each three columns are a vector in space, which is learned as a tangent vector.
     #[serde(skip_serializing_if = "is_default")]
     pub vectors: bool,
-    /// A `.csv` file with the name of a mesh and its class in each row.
+    /// A `.csv` file with the name and class of a mesh in each row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<PathBuf>,
     /// The folder of a mesh is its class.
     #[serde(skip_serializing_if = "is_default")]
     pub folders: bool,
-    /// The name of a mesh holds its class: `{class}-*`.
+    /// A pattern for names that contain the class, such as `{class}-*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
 }
 
-/// Which meshes are in which part: at most one of `files`, `table`, `patterns` and `fractions`.
+/// Parts of a data set: at most one of `files`, `table`, `patterns` and `fractions`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SplitDescription {
-    /// A list of meshes for each part, one in each line.
+    /// A list of meshes for each part, one per line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Parts<PathBuf>>,
-    /// A `.csv` file with the name of a mesh and its part in each row.
+    /// A `.csv` file with the name and part of a mesh in each row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<PathBuf>,
-    /// A pattern for each part, or several.
+    /// One or several patterns for each part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patterns: Option<Parts<OneOrMany<String>>>,
-    /// Which share of the meshes each part gets, at random: 0.8 and 0.2 for testing, if nothing is
-    /// given.
+    /// Fraction of the meshes in each part, at random (default: 0.8 for training and 0.2 for testing).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fractions: Option<Parts<f64>>,
-    /// Another seed, other meshes in the parts of `fractions`.
+    /// Seed of the random parts (default 0).
     #[serde(skip_serializing_if = "is_default")]
     pub seed: u64,
 }
 
-/// Something for each part of a data set.
+/// A value for each part of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parts<T> {
     /// For training.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub train: Option<T>,
-    /// To choose settings by.
+    /// For choosing settings.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub validation: Option<T>,
-    /// For the final number.
+    /// For the final evaluation.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub test: Option<T>,
 }
 
 impl<T> Parts<T> {
-    /// What was given for a part.
+    /// The value for a part.
     pub fn get(&self, part: Part) -> Option<&T> {
         match part {
             Part::Train => self.train.as_ref(),
@@ -160,19 +157,19 @@ impl<T> OneOrMany<T> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Column {
-    /// By place, from 0.
+    /// By number, from 0.
     Number(usize),
     /// By its name in the header.
     Name(String),
 }
 
-/// What a row of a file of targets belongs to.
+/// What a row of a target file belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Element {
     /// A vertex.
     Vertex,
-    /// A face; a vertex takes the class that has most of the area around it.
+    /// A face. A vertex takes the label with the largest area around it.
     Face,
 }
 
@@ -189,7 +186,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Description {
-    /// A description with nothing but its task.
+    /// A description with a task and defaults.
     pub fn new(task: Task) -> Self {
         Self {
             task,
@@ -206,7 +203,7 @@ impl Description {
     /// Reads the description in a folder; `None` if there is none.
     ///
     /// # Errors
-    /// A file that cannot be read, or says what makes no sense.
+    /// A file that cannot be read or is invalid.
     pub fn read(folder: &Path) -> Result<Option<Self>, TaskError> {
         let path = folder.join(DESCRIPTION_FILE);
         let text = match std::fs::read_to_string(&path) {
@@ -223,12 +220,12 @@ impl Description {
         Ok(Some(description))
     }
 
-    /// The description as the text of a file.
+    /// The description as TOML.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).unwrap_or_default()
     }
 
-    /// Whether what it says fits together.
+    /// Checks that the settings fit together.
     pub(crate) fn check(&self) -> Result<(), String> {
         let target = &self.target;
         let given: Vec<&str> = [
@@ -247,17 +244,14 @@ impl Description {
         };
         if let Some(other) = given.iter().find(|name| !allowed.contains(name)) {
             return Err(format!(
-                "target.{other} does not fit {}; it takes {}",
+                "target.{other} does not fit {}; use {}",
                 self.task,
                 allowed.join(" or ")
             ));
         }
         match given.len() {
             0 if self.task != Task::Correspondence => {
-                return Err(format!(
-                    "[target] must say where the targets are: {}",
-                    allowed.join(" or ")
-                ));
+                return Err(format!("[target] needs a source: {}", allowed.join(" or ")));
             }
             0 | 1 => {}
             _ => return Err(format!("[target] has {}: choose one", given.join(" and "))),
@@ -266,40 +260,41 @@ impl Description {
             let placeholder = files.contains("{stem}") || files.contains("{name}");
             if !placeholder {
                 return Err(format!(
-                    "target.files is `{files}`, but needs {{stem}} or {{name}} where the name of the mesh stands"
+                    "target.files is `{files}`, but needs {{stem}} or {{name}} for the name of the mesh"
                 ));
             }
         }
         if let Some(pattern) = &target.pattern
-            && super::Pattern::new(pattern).class_count() != 1
+            && Pattern::new(pattern).class_count() != 1
         {
             return Err(format!(
-                "target.pattern is `{pattern}`, but needs {{class}} once where the class stands"
+                "target.pattern is `{pattern}`, but needs exactly one {{class}}"
             ));
         }
         if target.per.is_some() && target.files.is_none() {
-            return Err("target.per is for target.files: leave it out".into());
+            return Err("target.per needs target.files; remove it".into());
         }
         if let Some(column) = &target.column {
             match (&target.files, &target.table) {
                 (None, None) => {
                     return Err(
-                        "target.column is for target.files and target.table: leave it out".into(),
+                        "target.column needs target.files or target.table; remove it".into(),
                     );
                 }
                 (_, Some(_)) if column.as_slice().len() != 1 => {
                     return Err(
-                        "target.column: one column of target.table has the class; name one".into(),
+                        "target.column: target.table has one column of classes; give one column"
+                            .into(),
                     );
                 }
                 _ => {}
             }
         }
         if target.vectors && self.task != Task::Regression {
-            return Err("target.vectors is for regression".into());
+            return Err("target.vectors is for regression only".into());
         }
         if target.per == Some(Element::Face) && self.task == Task::Regression {
-            return Err("target.per: numbers of faces cannot be learned, only labels".into());
+            return Err("target.per: regression needs values of vertices, not of faces".into());
         }
         self.check_classes()?;
         self.split.check()
@@ -308,7 +303,7 @@ impl Description {
     fn check_classes(&self) -> Result<(), String> {
         let classes = !self.classes.is_empty() || !self.labels.is_empty();
         if classes && matches!(self.task, Task::Regression | Task::Correspondence) {
-            return Err(format!("{} has no `classes` or `labels`", self.task));
+            return Err(format!("{} does not use `classes` or `labels`", self.task));
         }
         if !self.classes.is_empty()
             && !self.labels.is_empty()
@@ -321,15 +316,15 @@ impl Description {
             ));
         }
         if let Some(name) = twice(&self.classes) {
-            return Err(format!("the class `{name}` stands twice"));
+            return Err(format!("class `{name}` occurs twice"));
         }
         if let Some(label) = twice(&self.labels) {
-            return Err(format!("the label {label} stands twice"));
+            return Err(format!("label {label} occurs twice"));
         }
         if let Some(label) = self.labels.iter().find(|&label| self.is_unknown(*label)) {
-            return Err(format!("the label {label} means \"not known\""));
+            return Err(format!("label {label} means \"unknown\""));
         }
-        // In text files of labels a class is named or numbered.
+        // Text files may use names in place of labels.
         let named = match self.task {
             Task::Segmentation => &self.classes[..],
             _ => &[],
@@ -338,22 +333,22 @@ impl Description {
             let label = self.label(class);
             if name.parse().is_ok_and(|number: f64| number != label as f64) {
                 return Err(format!(
-                    "the class `{name}` reads as a number, but its label is {label}: say with `labels` which number stands for each class, or name it otherwise"
+                    "class `{name}` is a number, but its label is {label}; set `labels`, or rename the class"
                 ));
             }
         }
         if self.template.is_some() && self.task != Task::Correspondence {
-            return Err("template is for correspondence".into());
+            return Err("template is for correspondence only".into());
         }
         Ok(())
     }
 
-    /// The number that stands for a class.
+    /// Label of a class.
     pub(crate) fn label(&self, class: usize) -> i64 {
         self.labels.get(class).copied().unwrap_or(class as i64)
     }
 
-    /// Whether a label says that the class is not known.
+    /// True if a label means "unknown".
     pub fn is_unknown(&self, label: i64) -> bool {
         label == -1 || self.unknown.contains(&label)
     }
@@ -381,14 +376,14 @@ impl SplitDescription {
         // Sums of decimal fractions are not exact.
         if !sound || sum > 1.0 + 1e-6 || shares[0] == 0.0 {
             return Err(format!(
-                "split.fractions are {shares:?}: each must be between 0 and 1, their sum at most 1, and `train` above 0"
+                "split.fractions are {shares:?}: each must be from 0 to 1, their sum at most 1, and `train` above 0"
             ));
         }
         Ok(())
     }
 }
 
-/// A value that a list has more than once.
+/// A value that occurs more than once in a list.
 fn twice<T: PartialEq>(values: &[T]) -> Option<&T> {
     let again = |&(index, value): &(usize, &T)| values[..index].contains(value);
     values
@@ -412,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_description_reads_back() {
         let text = "task = 'regression'\nunknown = [9]\n[target]\nfiles = '{name}.csv'\n\
                     column = ['u', 3]\nvectors = false\n[split.patterns]\ntrain = 'a*'\ntest = 'b*'";
         let description = read(text).unwrap();
@@ -422,56 +417,56 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_a_reason() {
+    fn invalid_settings_are_named() {
         for (text, reason) in [
             ("task = 'segmentation'", "property or files"),
-            ("task = 'segmenting'", "unknown variant"),
+            ("task = 'segmenting'", "segmenting"),
             ("task = 'segmentation'\ntaget = 1", "taget"),
             (
                 "task = 'segmentation'\ntarget.folders = true",
-                "does not fit",
+                "target.folders",
             ),
             (
                 "task = 'segmentation'\ntarget = { property = 'a', files = '{stem}.npy' }",
-                "choose one",
+                "property and files",
             ),
             ("task = 'segmentation'\ntarget.files = 'a.npy'", "{stem}"),
             ("task = 'classification'\ntarget.pattern = 'a*'", "{class}"),
             (
                 "task = 'segmentation'\nclasses = ['a', 'a']\ntarget.property = 'l'",
-                "twice",
+                "`a`",
             ),
             (
                 "task = 'segmentation'\nlabels = [-1]\ntarget.property = 'l'",
-                "not known",
+                "-1",
             ),
             (
                 "task = 'segmentation'\nclasses = ['1', '2']\ntarget.property = 'l'",
-                "the class `1` reads as a number, but its label is 0",
+                "`1`",
             ),
             (
                 "task = 'segmentation'\ntarget = { property = 'l', per = 'face' }",
-                "target.per is for target.files",
+                "target.per",
             ),
             (
                 "task = 'regression'\ntarget = { property = 'l', column = 1 }",
-                "target.column is for target.files and target.table",
+                "target.column",
             ),
             (
                 "task = 'classification'\ntarget = { folders = true, column = 1 }",
-                "target.column is for target.files and target.table",
+                "target.column",
             ),
             (
                 "task = 'classification'\ntarget = { table = 'c.csv', column = [1, 2] }",
-                "name one",
+                "target.column",
             ),
             (
                 "task = 'correspondence'\nsplit.fractions = { train = 0.8, test = 0.3 }",
-                "at most 1",
+                "split.fractions",
             ),
             (
                 "task = 'correspondence'\nsplit = { table = 's.csv', fractions = { train = 1 } }",
-                "choose one",
+                "[split]",
             ),
         ] {
             let said = read(text).unwrap_err();

@@ -1,17 +1,17 @@
-//! Prepared meshes as bytes.
+//! Binary format of prepared meshes.
 //!
-//! Sections, each with its length before it: the features, then for each level the gauge graph as a
-//! safetensors file, and for each but the finest the vertices that it keeps, the cluster of each vertex
-//! of the level before, and the transports to it.
+//! A sequence of sections, each preceded by its length: the features, then for each level the gauge graph as a
+//! safetensors file. Each level except the finest adds its vertices, the cluster of each vertex of the previous
+//! level, and the transports to the clusters.
 
 use super::preparation::Prepared;
 use gemcnn_mesh::{Clusters, GaugeGraph, Hierarchy, Level};
 use std::sync::Arc;
 
-/// Raise it when the bytes, or what they are made by, change their meaning.
+/// Format version. Increment when the layout or the meaning of an entry changes.
 pub(crate) const ENTRY_VERSION: u32 = 2;
 
-/// `None` where a graph cannot be stored, which no graph in memory is.
+/// Encodes a prepared mesh. `None` if a graph cannot be encoded, which does not happen for valid graphs.
 pub(crate) fn encode(prepared: &Prepared) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut section = |content: &[u8]| {
@@ -35,7 +35,7 @@ pub(crate) fn encode(prepared: &Prepared) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// `None` where the bytes are not those of a mesh with features of this width and with or without
+/// Decodes a prepared mesh. `None` if the bytes are not a mesh with features of this width, with or without
 /// coarser levels.
 pub(crate) fn decode(bytes: &[u8], width: usize, with_hierarchy: bool) -> Option<Prepared> {
     let mut sections = Sections(bytes);
@@ -75,7 +75,7 @@ pub(crate) fn decode(bytes: &[u8], width: usize, with_hierarchy: bool) -> Option
     })
 }
 
-/// The sections that are left.
+/// The remaining sections.
 struct Sections<'a>(&'a [u8]);
 
 impl<'a> Sections<'a> {

@@ -1,20 +1,19 @@
-//! The registrations of FAUST: 100 bodies in correspondence.
+//! The FAUST registrations: 100 bodies in correspondence.
 
-use super::DataError;
 use super::meshes::Item;
-use crate::TaskError;
+use crate::{DataError, TaskError};
 use gemcnn_mesh::{Mesh, read_mesh};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 
-/// How many registrations there are.
+/// Number of registrations.
 pub(crate) const COUNT: usize = 100;
-/// How many of them the paper trains on: the first.
+/// Number of training registrations in the paper: the first 80.
 pub(crate) const TRAIN: usize = 80;
 const VERTICES: usize = 6890;
 const FACES: usize = 13776;
 
-/// Where the registrations may be, seen from the folder that was given.
+/// Folders that may contain the registrations, relative to the given folder.
 const PLACES: [&str; 3] = [
     "",
     "training/registrations",
@@ -25,7 +24,7 @@ fn file_name(number: usize) -> String {
     format!("tr_reg_{number:03}.ply")
 }
 
-/// The place with most registrations, and which are there; `None` if none has any.
+/// The folder with the most registrations, and which of them it has. `None` if there are none.
 fn place(folder: &Path) -> Option<(PathBuf, Vec<bool>)> {
     PLACES
         .iter()
@@ -40,12 +39,12 @@ fn place(folder: &Path) -> Option<(PathBuf, Vec<bool>)> {
         .filter(|(_, there)| there.contains(&true))
 }
 
-/// Whether a folder has a registration of FAUST in one of the places.
+/// True if a folder contains a FAUST registration.
 pub(crate) fn is_faust(folder: &Path) -> bool {
     place(folder).is_some()
 }
 
-/// The registrations in order, and the first that is sound. All of them are read and checked.
+/// Reads and checks all registrations. Returns them in order, and the first valid mesh.
 pub(crate) fn registrations(
     folder: &Path,
     problems: &mut Vec<TaskError>,
@@ -56,7 +55,7 @@ pub(crate) fn registrations(
     };
     let Some((place, there)) = place(folder) else {
         let problem = format!(
-            "none of the 100 FAUST registrations ({} to {}) is here, nor in {} or {}; FAUST is given out after registration at https://faust-leaderboard.is.tuebingen.mpg.de: unpack MPI-FAUST.zip and name its folder",
+            "no FAUST registrations ({} to {}) here, nor in {} or {}; FAUST is available after registration at https://faust-leaderboard.is.tuebingen.mpg.de: unpack MPI-FAUST.zip and give its folder",
             file_name(0),
             file_name(COUNT - 1),
             PLACES[1],
@@ -67,7 +66,7 @@ pub(crate) fn registrations(
     let missing: Vec<usize> = (0..COUNT).filter(|&number| !there[number]).collect();
     if !missing.is_empty() {
         let problem = format!(
-            "{} of the {COUNT} FAUST registrations are in {}, but these are missing: {}; unpack MPI-FAUST.zip again",
+            "{} of the {COUNT} FAUST registrations are in {}, missing are {}; unpack MPI-FAUST.zip again",
             COUNT - missing.len(),
             place.display(),
             ranges(&missing)
@@ -96,7 +95,7 @@ pub(crate) fn registrations(
                 DataError::target(
                     &item.path.display().to_string(),
                     format!(
-                        "{} vertices and {} faces, but registrations of FAUST have {VERTICES} and {FACES}",
+                        "{} vertices and {} faces, but FAUST registrations have {VERTICES} and {FACES}",
                         counts.0, counts.1
                     ),
                 )
@@ -110,7 +109,7 @@ pub(crate) fn registrations(
             Some(_) => problems.push(
                 DataError::target(
                     &item.path.display().to_string(),
-                    "its faces are not those of the registrations before: its vertices are not in correspondence",
+                    "its faces differ from those of the other registrations, so its vertices are not in correspondence",
                 )
                 .into(),
             ),

@@ -1,5 +1,4 @@
-//! Mutation fuzzing of every reader of the data sets: whatever the bytes, reading ends without a panic,
-//! and what it refuses it refuses in one line.
+//! Mutation fuzzing of all readers of data sets: no input panics, and every error message is one line.
 
 use super::description::Description;
 use super::preparation::Preparation;
@@ -14,7 +13,7 @@ use std::path::Path;
 
 const INPUTS: u64 = 20_000;
 
-/// One to four changes: bytes replaced, cut out, repeated, or replaced by what readers stumble over.
+/// A seed with one to four mutations: bytes replaced, removed, repeated, or replaced by special words.
 fn mutated(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
     const WORDS: [&str; 12] = [
         "-1",
@@ -52,11 +51,11 @@ fn mutated(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
     bytes
 }
 
-/// How many of the mutated inputs are still read; a message must be one line.
+/// Number of mutated inputs that are still valid. Error messages must be one line.
 fn survivors<E: ToString>(seeds: &[&[u8]], read: impl Fn(&[u8]) -> Result<(), E>) -> usize {
     let seeds: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_vec()).collect();
     for seed in &seeds {
-        assert!(read(seed).is_ok(), "the seeds are sound");
+        assert!(read(seed).is_ok(), "the seeds are valid");
     }
     let is_read = |&number: &u64| match read(&mutated(&seeds, number)) {
         Ok(()) => true,
@@ -106,7 +105,7 @@ fn descriptions() {
                  files = '{name}.npy'\n[split]\nfractions = { train = 0.5, test = 0.5 }\nseed = 3\n";
     let read = |bytes: &[u8]| match std::str::from_utf8(bytes) {
         Ok(text) => {
-            // TOML shows the place in several lines: only panics count here.
+            // Messages of TOML have several lines: only panics count here.
             let _ = toml::from_str::<Description>(text).map(|description| description.check());
             Ok::<(), String>(())
         }
@@ -115,7 +114,7 @@ fn descriptions() {
     survivors(&[seed], read);
 }
 
-/// Entries have a checksum before them; whatever gets past it must not do harm either.
+/// Entries are protected by a checksum, but decoding must be safe without it.
 #[test]
 fn entries() {
     let mesh = shapes::icosphere(0).unwrap();

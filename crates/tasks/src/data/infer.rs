@@ -1,17 +1,18 @@
-//! What a folder without `dataset.toml` is for, where that is plain to see.
+//! Inference of the description of a folder without `dataset.toml`.
 
 use super::content::Content;
 use super::description::{Description, OneOrMany, Parts, SplitDescription, TargetDescription};
-use super::meshes::{Item, find_meshes, is_made};
+use super::meshes::{Item, find_meshes};
+use super::part::Part;
 use super::target::{TargetSource, Targets};
-use super::{DataError, Part};
-use crate::{Task, TaskError};
+use crate::layout::is_made;
+use crate::{DataError, Task, TaskError};
 use gemcnn_mesh::{AttributeValues, Mesh, VertexAttribute};
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Properties of vertices that are colours, normals or places in a picture, and so never targets.
+/// Vertex properties that are never targets: colours, normals, texture coordinates and others.
 const NOT_TARGETS: [&str; 20] = [
     "red",
     "green",
@@ -35,7 +36,7 @@ const NOT_TARGETS: [&str; 20] = [
     "radius",
 ];
 
-/// Something that could be meant.
+/// A possible target.
 struct Candidate {
     words: String,
     description: Description,
@@ -51,7 +52,7 @@ impl Candidate {
     }
 }
 
-/// The description that the content of a folder suggests for a task, or for any, and what was found.
+/// Infers the description of a folder for a task, or for any task, with notes for the user.
 pub(crate) fn infer(
     folder: &Path,
     task: Option<Task>,
@@ -81,7 +82,7 @@ pub(crate) fn infer(
     }
 }
 
-/// The description for these meshes, which a pattern finds.
+/// Infers the description for the meshes of a pattern.
 fn infer_for(
     folder: &Path,
     meshes: &str,
@@ -113,7 +114,7 @@ fn infer_for(
                     table: Some(table.into()),
                     ..Default::default()
                 };
-                let words = format!("the class of each mesh in {table}");
+                let words = format!("the classes in {table}");
                 candidates.push(Candidate::new(Task::Classification, words, target));
             }
         }
@@ -132,7 +133,7 @@ fn infer_for(
             let description = one.description.clone();
             let notes = vec![
                 format!(
-                    "{} meshes; {} is learned from {}",
+                    "{} meshes; {} from {}",
                     items.len(),
                     description.task,
                     one.words
@@ -158,28 +159,28 @@ fn nothing(folder: &Path, first: &Item, content: &Content, task: Option<Task>) -
     let attributes = content.attributes().unwrap_or_default();
     let attributes: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
     let properties = match attributes.is_empty() {
-        true => "no properties of vertices".to_string(),
-        false => format!("no properties of vertices but {}", attributes.join(", ")),
+        true => "no vertex properties".to_string(),
+        false => format!("only the vertex properties {}", attributes.join(", ")),
     };
     let why = match task {
         Some(Task::Classification) => {
-            "the meshes are not in folders for their classes, and there is no classes.csv".into()
+            "the meshes are not in folders of classes, and there is no classes.csv".into()
         }
         _ => format!(
             "{} has {properties}, and there is no .npy, .csv, .txt or .seg file for it",
             first.name
         ),
     };
-    let wanted = task.map_or("anything".to_string(), |task| task.to_string());
+    let wanted = task.map_or("any task".to_string(), |task| task.to_string());
     DataError::NothingToLearn {
         folder: folder.into(),
-        found: format!("nothing looks like a target for {wanted}: {why}"),
+        found: format!("no target for {wanted}: {why}"),
         example: example(task).to_toml(),
     }
     .into()
 }
 
-/// A description to start from where nothing is known.
+/// An example description for a task.
 fn example(task: Option<Task>) -> Description {
     let task = task.unwrap_or(Task::Segmentation);
     let mut example = Description::new(task);
@@ -204,14 +205,14 @@ fn possible(attributes: &[VertexAttribute]) -> impl Iterator<Item = &VertexAttri
         .filter(|attribute| !NOT_TARGETS.contains(&attribute.name.as_str()))
 }
 
-/// Whole numbers of vertices; where there are none, and labels are asked for, floats that are whole.
+/// Integer vertex properties. If there are none and segmentation is requested, floats with integer values.
 fn label_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<Candidate> {
     let candidate = |attribute: &VertexAttribute| {
         let target = TargetDescription {
             property: Some(OneOrMany::One(attribute.name.clone())),
             ..Default::default()
         };
-        let words = format!("the property `{}` of vertices", attribute.name);
+        let words = format!("the vertex property `{}`", attribute.name);
         Candidate::new(Task::Segmentation, words, target)
     };
     let integers: Vec<Candidate> = possible(attributes)
@@ -227,7 +228,7 @@ fn label_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<C
         .collect()
 }
 
-/// Floats of vertices, where three whose names end in x, y and z are a vector.
+/// Float vertex properties. Three whose names end in x, y and z are a vector.
 fn number_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<Candidate> {
     let wanted = |attribute: &&VertexAttribute| {
         !is_integer(&attribute.values) || task == Some(Task::Regression)
@@ -250,8 +251,8 @@ fn number_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<
             None => (OneOrMany::One(column.name.clone()), 1),
         };
         let words = match three {
-            Some(three) => format!("the vector `{}` of vertices", names(three).join(", ")),
-            None => format!("the property `{}` of vertices", column.name),
+            Some(three) => format!("the vertex vector `{}`", names(three).join(", ")),
+            None => format!("the vertex property `{}`", column.name),
         };
         let target = TargetDescription {
             property: Some(property),
@@ -264,8 +265,11 @@ fn number_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<
     candidates
 }
 
-/// Some meshes that can be read, at least one, to tell from what the data are: trouble with one does not hide what
-/// the others are.
+/// Up to three readable meshes, from which the target is inferred. Several are used, because one may have
+/// problems.
+///
+/// # Errors
+/// The first problem, if none can be read.
 fn probes(items: &[Item]) -> Result<Vec<(&Item, Content<'static>)>, TaskError> {
     let last = items.len() - 1;
     let places = BTreeSet::from([0, last / 2, last]);
@@ -288,8 +292,8 @@ fn probes(items: &[Item]) -> Result<Vec<(&Item, Content<'static>)>, TaskError> {
     }
 }
 
-/// Files with the names of meshes, beside them or in another folder of the data set, and what is
-/// wrong with the first that is no target.
+/// Target files with the names of meshes, next to them or in another folder, and the problem of the first file
+/// that is not a target.
 fn files(
     folder: &Path,
     items: &[Item],
@@ -357,7 +361,7 @@ fn files(
             let vertices = content.mesh()?.vertex_count();
             match targets.values(item, content, vertices) {
                 Ok(table) => {
-                    // Labels of vertices or of faces, which was refused above.
+                    // Invalid labels, which were refused above.
                     let is_labels = task.is_none()
                         && table.columns == 1
                         && table.values.iter().copied().all(is_whole);
@@ -382,7 +386,7 @@ fn files(
     Ok((candidates, refused))
 }
 
-/// Folders in a folder that hold neither meshes nor what was made of them, sorted.
+/// Folders without meshes, prediction results or runs, sorted.
 fn target_folders(folder: &Path, items: &[Item]) -> Result<Vec<String>, TaskError> {
     let mut folders = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(TaskError::file(folder))? {
@@ -399,7 +403,7 @@ fn target_folders(folder: &Path, items: &[Item]) -> Result<Vec<String>, TaskErro
     Ok(folders)
 }
 
-/// Folders as classes: `class/mesh`, or `class/train/mesh` and `class/test/mesh`.
+/// Folders of classes: `class/mesh`, or `class/train/mesh` and `class/test/mesh`.
 fn class_folders(items: &[Item]) -> Option<Candidate> {
     let is_part = |name: &str| Part::parse(name).is_some();
     let nested = items.iter().all(|item| {
@@ -433,7 +437,7 @@ fn class_folders(items: &[Item]) -> Option<Candidate> {
     Some(Candidate::new(Task::Classification, words, target))
 }
 
-/// Meshes with as many vertices each, in correspondence by their numbers.
+/// Registered meshes: correspondence by vertex index.
 fn registered(folder: &Path, items: &[Item]) -> Result<Candidate, TaskError> {
     let counts: Vec<usize> = items
         .par_iter()
@@ -446,7 +450,7 @@ fn registered(folder: &Path, items: &[Item]) -> Result<Candidate, TaskError> {
         return Err(DataError::NothingToLearn {
             folder: folder.into(),
             found: format!(
-                "the meshes are not registered: {} has {} vertices, {} has {}",
+                "the meshes are not registered: {} has {} vertices, but {} has {}",
                 items[0].name, counts[0], items[other].name, counts[other]
             ),
             example: example.to_toml(),
@@ -455,12 +459,12 @@ fn registered(folder: &Path, items: &[Item]) -> Result<Candidate, TaskError> {
     }
     Ok(Candidate::new(
         Task::Correspondence,
-        "the numbers of their vertices".into(),
+        "vertex indices".into(),
         TargetDescription::default(),
     ))
 }
 
-/// Parts by lists or folders that are there.
+/// Parts from existing lists or folders.
 fn split(folder: &Path, items: &[Item]) -> SplitDescription {
     let file = |names: &[&str]| {
         let found = names.iter().find(|name| folder.join(name).is_file());
@@ -483,7 +487,7 @@ fn split(folder: &Path, items: &[Item]) -> SplitDescription {
     split
 }
 
-/// Patterns of the folders of parts that have meshes, so many folders down.
+/// Patterns of the folders of parts at a depth.
 fn part_patterns(items: &[Item], depth: usize) -> Parts<OneOrMany<String>> {
     let folders = items
         .iter()
@@ -510,10 +514,10 @@ fn part_patterns(items: &[Item], depth: usize) -> Parts<OneOrMany<String>> {
 
 fn split_in_words(split: &SplitDescription) -> String {
     if let Some(table) = &split.table {
-        return format!("parts as in {}", table.display());
+        return format!("parts from {}", table.display());
     }
     if split.files.is_some() {
-        return "parts as in the lists train.txt and test.txt".into();
+        return "parts from train.txt and test.txt".into();
     }
     if let Some(patterns) = &split.patterns {
         let folders: Vec<&str> = Part::ALL
@@ -524,9 +528,9 @@ fn split_in_words(split: &SplitDescription) -> String {
             .collect();
         let rest = match patterns.train {
             Some(_) => "",
-            None => ", all others for training",
+            None => ", other meshes for training",
         };
-        return format!("parts by the folders {}{rest}", folders.join(", "));
+        return format!("parts from the folders {}{rest}", folders.join(", "));
     }
     "80 % for training and 20 % for testing, at random".into()
 }

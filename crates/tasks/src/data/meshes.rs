@@ -1,9 +1,8 @@
 //! The mesh files of a folder.
 
-use super::{DataError, Pattern};
-use crate::TaskError;
-use crate::predict::RESULTS_MARK;
-use crate::train::RunDirectory;
+use super::pattern::Pattern;
+use crate::layout::is_made;
+use crate::{DataError, TaskError};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -15,9 +14,9 @@ const EXTENSIONS: [&str; 4] = ["ply", "obj", "off", "stl"];
 pub(crate) struct Item {
     /// Path within the data set, with `/` between folders.
     pub name: String,
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Class of the whole mesh, where that is the target.
+    /// Class of the whole mesh, in classification.
     pub class: Option<u32>,
 }
 
@@ -30,7 +29,7 @@ impl Item {
         }
     }
 
-    /// The name without its extension.
+    /// Name without extension.
     pub fn without_extension(&self) -> &str {
         match self.name.rsplit_once('.') {
             Some((before, after)) if !after.contains('/') => before,
@@ -38,19 +37,19 @@ impl Item {
         }
     }
 
-    /// The file name without folders and extension.
+    /// File name without folders and extension.
     pub fn stem(&self) -> &str {
         let name = self.without_extension();
         name.rsplit_once('/').map_or(name, |(_, stem)| stem)
     }
 
-    /// The folder that the mesh is in; none if that is the folder of the data set.
+    /// Folder of the mesh; `None` for the folder of the data set itself.
     pub fn folder(&self) -> Option<&str> {
         let (folders, _) = self.name.rsplit_once('/')?;
         Some(folders.rsplit_once('/').map_or(folders, |(_, last)| last))
     }
 
-    /// The names that lists may call it by.
+    /// The names that lists may use for it.
     pub fn called(&self) -> impl Iterator<Item = &str> {
         let file = self.name.rsplit_once('/').map_or(&*self.name, |(_, f)| f);
         let mut names = vec![&*self.name, self.without_extension(), file, self.stem()];
@@ -60,7 +59,7 @@ impl Item {
     }
 }
 
-/// Finds meshes by what lists call them.
+/// Finds meshes by the names that lists use.
 pub(crate) struct Names<'a> {
     by_name: HashMap<&'a str, Option<usize>>,
 }
@@ -70,21 +69,21 @@ impl<'a> Names<'a> {
         let mut by_name = HashMap::new();
         for (index, item) in items.iter().enumerate() {
             for name in item.called() {
-                // `None` where several meshes share a name.
+                // `None` if several meshes share a name.
                 by_name
                     .entry(name)
                     .and_modify(|found| *found = None)
                     .or_insert(Some(index));
             }
         }
-        // The full name is always meant.
+        // A full name is always unique.
         for (index, item) in items.iter().enumerate() {
             by_name.insert(&item.name, Some(index));
         }
         Self { by_name }
     }
 
-    /// Whether one mesh or several are called this.
+    /// True if any mesh has this name.
     pub fn has(&self, name: &str) -> bool {
         self.by_name.contains_key(trimmed(name))
     }
@@ -94,9 +93,9 @@ impl<'a> Names<'a> {
         match self.by_name.get(name) {
             Some(Some(index)) => Ok(*index),
             Some(None) => Err(format!(
-                "several meshes are called `{name}`: write the folder and the extension too"
+                "several meshes are named `{name}`; add the folder and the extension"
             )),
-            None => Err(format!("there is no mesh called `{name}`")),
+            None => Err(format!("there is no mesh `{name}`")),
         }
     }
 }
@@ -106,7 +105,7 @@ fn trimmed(name: &str) -> &str {
     name.strip_prefix("./").unwrap_or(name)
 }
 
-/// The meshes in a folder that match, in the order of their names: `meshes` is a folder or a pattern.
+/// The matching meshes of a folder, sorted by name. `meshes` is a folder or a pattern.
 pub(crate) fn find_meshes(folder: &Path, meshes: &str) -> Result<Vec<Item>, TaskError> {
     let within = meshes.strip_prefix("./").unwrap_or(meshes);
     let within = within.trim_end_matches('/');
@@ -137,8 +136,8 @@ pub(crate) fn find_meshes(folder: &Path, meshes: &str) -> Result<Vec<Item>, Task
     Ok(items)
 }
 
-/// Every mesh file in a folder and in the folders in it, in the order of their names. Results of predictions and
-/// directories of runs in it are passed over.
+/// All mesh files in a folder and the folders below it, sorted by name. Prediction results and run directories
+/// are skipped.
 ///
 /// # Errors
 /// A folder that cannot be read.
@@ -159,19 +158,14 @@ pub fn mesh_files(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
     Ok(files)
 }
 
-/// Whether a file is a mesh by its extension.
+/// True if a file has the extension of a mesh.
 pub fn is_mesh(path: &Path) -> bool {
     let extension = path.extension().unwrap_or_default().to_string_lossy();
     EXTENSIONS.contains(&extension.to_lowercase().as_str())
 }
 
-/// Whether a folder holds what this program made of meshes: results of predictions, or a run.
-pub(crate) fn is_made(folder: &Path) -> bool {
-    folder.join(RESULTS_MARK).exists() || RunDirectory::is_run(folder)
-}
-
-/// Every file under a folder with its name from there; hidden ones are passed over, folders that
-/// links lead to a second time, and what this program made, unless it is meant.
+/// Calls `found` for every file below a folder, with its relative name. Skips hidden files, folders that a link
+/// leads to again, and results and runs, unless they are meant.
 fn collect(
     folder: &Path,
     prefix: &str,

@@ -12,13 +12,14 @@ mod content;
 mod dataset;
 mod description;
 mod entry;
-mod error;
 mod faust;
 #[cfg(test)]
 mod fuzz;
 mod infer;
+mod mesh_classes;
 mod meshes;
 mod npy;
+mod part;
 mod pattern;
 mod preparation;
 mod prepared;
@@ -27,6 +28,7 @@ mod table;
 mod target;
 pub mod vectors;
 
+pub use crate::error::DataError;
 pub use cache::{CACHE_VARIABLE, Cache, CacheKey, CacheUsage};
 pub use check::{Check, ClassCount, PartCount, ValueRange, check};
 pub use classes::Classes;
@@ -36,13 +38,12 @@ pub use description::{
     Column, DESCRIPTION_FILE, Description, Element, OneOrMany, Parts, SplitDescription,
     TargetDescription,
 };
-pub use error::DataError;
 pub use meshes::{is_mesh, mesh_files};
 pub use npy::{npy_f32, npy_i64};
+pub use part::Part;
 pub use pattern::Pattern;
 pub use preparation::{
     Ball, GaugeChoice, GeometrySettings, HierarchySettings, Preparation, Prepared,
 };
 pub use prepared::PreparedPart;
-pub use split::Part;
 pub use table::csv_cell;

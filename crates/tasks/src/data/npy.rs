@@ -1,15 +1,16 @@
-//! NumPy's `.npy` files: arrays of numbers in, arrays of `f32` and `i64` out.
+//! NumPy's `.npy` files.
 //!
-//! Read are versions 1, 2 and 3, whole numbers of 1 to 8 bytes, booleans, and floats of 4 and 8 bytes,
-//! in either byte order, of one or two dimensions and in C order (a single column may be in any).
+//! The reader accepts versions 1, 2 and 3, integers of 1 to 8 bytes, booleans, and floats of 4 and 8 bytes in
+//! either byte order, with one or two dimensions in C order (a single column may be in any order). The writer
+//! writes `f32` and `i64`.
 
-use super::DataError;
 use super::table::NumberTable;
+use crate::DataError;
 use std::path::Path;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// What the header says.
+/// Header of a file.
 #[derive(Debug, PartialEq)]
 struct Header {
     descr: String,
@@ -17,7 +18,7 @@ struct Header {
     shape: Vec<usize>,
 }
 
-/// Reads the bytes of a file; `path` stands in messages.
+/// Parses the bytes of a file. `path` is for messages.
 pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<NumberTable, DataError> {
     read(bytes).map_err(|problem| DataError::table(path, None, problem))
 }
@@ -30,7 +31,7 @@ fn read(bytes: &[u8]) -> Result<NumberTable, String> {
         [rows, columns] => (rows, columns),
         _ => {
             return Err(format!(
-                "an array of {} dimensions; save one row for each vertex or face",
+                "the array has {} dimensions; save one row for each vertex or face",
                 header.shape.len()
             ));
         }
@@ -45,7 +46,7 @@ fn read(bytes: &[u8]) -> Result<NumberTable, String> {
     let expected = count.and_then(|count| count.checked_mul(scalar.size));
     if expected != Some(data.len()) {
         return Err(format!(
-            "the header declares {rows} x {columns} numbers of {} bytes, but {} bytes follow it; the file is cut short or damaged",
+            "the header declares {rows} x {columns} numbers of {} bytes, but {} bytes follow; the file is truncated or damaged",
             scalar.size,
             data.len()
         ));
@@ -58,12 +59,12 @@ fn read(bytes: &[u8]) -> Result<NumberTable, String> {
     })
 }
 
-/// The text of the header, and the numbers after it.
+/// The text of the header, and the data after it.
 fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
-    let cut = || "the file is cut short".to_string();
+    let cut = || "the file is truncated".to_string();
     let rest = bytes
         .strip_prefix(MAGIC)
-        .ok_or("this is not a .npy file (its first bytes are others)")?;
+        .ok_or("this is not a .npy file: the magic bytes are missing")?;
     let (&[major, _minor], rest) = rest.split_first_chunk().ok_or_else(cut)?;
     let (length, rest) = match major {
         1 => {
@@ -74,14 +75,18 @@ fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
             let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
             (u32::from_le_bytes(*length) as usize, rest)
         }
-        _ => return Err(format!("version {major} of the .npy format is not known")),
+        _ => {
+            return Err(format!(
+                "version {major} of the .npy format is not supported"
+            ));
+        }
     };
     let (header, data) = rest.split_at_checked(length).ok_or_else(cut)?;
     let header = std::str::from_utf8(header).map_err(|_| "the header is not text")?;
     Ok((header, data))
 }
 
-/// Reads `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`.
+/// Parses `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`.
 fn parse_header(text: &str) -> Result<Header, String> {
     let mut words = Words(text);
     let (mut descr, mut fortran_order, mut shape) = (None, None, None);
@@ -115,7 +120,7 @@ fn parse_header(text: &str) -> Result<Header, String> {
     }
 }
 
-/// The rest of a header, read word by word.
+/// The rest of a header.
 struct Words<'a>(&'a str);
 
 impl<'a> Words<'a> {
@@ -145,7 +150,7 @@ impl<'a> Words<'a> {
         let (text, rest) = self
             .0
             .split_once(quote)
-            .ok_or("a text in the header does not end")?;
+            .ok_or("a string in the header is not terminated")?;
         self.0 = rest;
         Ok(text)
     }
@@ -166,7 +171,7 @@ impl<'a> Words<'a> {
         let (inside, rest) = self
             .0
             .split_once(')')
-            .ok_or("the shape in the header does not end")?;
+            .ok_or("the shape in the header is not terminated")?;
         self.0 = rest;
         inside
             .split(',')
@@ -174,13 +179,13 @@ impl<'a> Words<'a> {
             .filter(|word| !word.is_empty())
             .map(|word| {
                 word.parse()
-                    .map_err(|_| format!("the shape in the header holds {word:?}"))
+                    .map_err(|_| format!("the shape in the header contains {word:?}"))
             })
             .collect()
     }
 }
 
-/// How one number lies in the file.
+/// Binary format of a number.
 #[derive(Debug, Clone, Copy)]
 struct Scalar {
     kind: u8,
@@ -192,7 +197,7 @@ impl Scalar {
     fn parse(descr: &str) -> Result<Self, String> {
         let refused = || {
             format!(
-                "numbers of type {descr:?} are not read; save int8 to int64, uint8 to uint64, bool, float32 or float64"
+                "type {descr:?} is not supported; save int8 to int64, uint8 to uint64, bool, float32 or float64"
             )
         };
         let (order, kind) = match descr.as_bytes() {
@@ -223,7 +228,7 @@ impl Scalar {
             *to = bytes[from];
         }
         let bits = u64::from_le_bytes(little);
-        // Moves the sign of a shorter number to the top and back, which spreads it.
+        // Sign extension: shifts the sign of a shorter number to the top and back.
         let unused = 64 - 8 * self.size as u32;
         match (self.kind, self.size) {
             (b'f', 4) => f32::from_bits(bits as u32).into(),
@@ -234,13 +239,13 @@ impl Scalar {
     }
 }
 
-/// The bytes of a file with rows of `columns` numbers; one dimension if `columns` is `None`.
+/// A file with rows of `columns` numbers, or with one dimension if `columns` is `None`.
 pub fn npy_f32(values: &[f32], columns: Option<usize>) -> Vec<u8> {
     let data = values.iter().flat_map(|value| value.to_le_bytes());
     encode("<f4", values.len(), columns, data)
 }
 
-/// The bytes of a file with one whole number for each vertex.
+/// A file with one integer for each vertex.
 pub fn npy_i64(values: &[i64]) -> Vec<u8> {
     let data = values.iter().flat_map(|value| value.to_le_bytes());
     encode("<i8", values.len(), None, data)
@@ -257,7 +262,7 @@ fn encode(
         None => format!("({count},)"),
     };
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
-    // The numbers begin at a multiple of 64 bytes, and the header ends with a line break.
+    // The data begin at a multiple of 64 bytes, and the header ends with a newline.
     let before = MAGIC.len() + 4;
     while !(before + header.len() + 1).is_multiple_of(64) {
         header.push(' ');
@@ -329,9 +334,9 @@ mod tests {
         let fortran = header("<f4", "(2, 2)").replace("False", "True");
         let huge = header("<f8", "(18446744073709551615, 8)");
         for (bytes, reason) in [
-            (file(1, &header("<f4", "(2, 2)"), &[0; 12]), "cut short"),
-            (file(1, &huge, &[0; 12]), "cut short or damaged"),
-            (file(1, &fortran, &[0; 16]), "Fortran order"),
+            (file(1, &header("<f4", "(2, 2)"), &[0; 12]), "12 bytes"),
+            (file(1, &huge, &[0; 12]), "18446744073709551615"),
+            (file(1, &fortran, &[0; 16]), "Fortran"),
             (file(1, &header("<c8", "(1,)"), &[0; 8]), "\"<c8\""),
             (file(1, &header("<f2", "(1,)"), &[0; 2]), "\"<f2\""),
             (
@@ -340,10 +345,10 @@ mod tests {
             ),
             (file(1, &header("<f4", "(-1,)"), &[0; 4]), "\"-1\""),
             (file(4, &header("<f4", "(1,)"), &[0; 4]), "version 4"),
-            (file(1, "{'descr': [('a', '<f4')], }", &[]), "named fields"),
-            (file(1, "{'descr': '<f4'}", &[]), "lacks `descr`"),
-            (b"\x93NUMPY\x01".to_vec(), "cut short"),
-            (b"PK".to_vec(), "not a .npy file"),
+            (file(1, "{'descr': [('a', '<f4')], }", &[]), "fields"),
+            (file(1, "{'descr': '<f4'}", &[]), "`shape`"),
+            (b"\x93NUMPY\x01".to_vec(), ""),
+            (b"PK".to_vec(), ".npy"),
         ] {
             let said = read(&bytes).unwrap_err();
             assert!(said.contains(reason), "{said}");

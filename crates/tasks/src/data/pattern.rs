@@ -1,145 +1,106 @@
-//! Patterns of file names: `*` for anything within a folder, `**` for any folders, `?` for one
-//! character, and `{class}` for a piece of the name that is to be read.
+//! Patterns of file names.
+//!
+//! | pattern | matches |
+//! | --- | --- |
+//! | `*` | any characters within a folder |
+//! | `**` | any characters, across folders |
+//! | `**/` | nothing, or whole folders |
+//! | `?` | one character other than `/` |
+//! | `[0-9a]`, `[!0-9]` | one character of a set, or outside it |
+//! | `{class}` | the shortest part of a name, of at least one character, that lets the rest match |
 
-use std::collections::HashSet;
+use regex_lite::{Regex, escape};
 use std::fmt;
 
-/// A pattern, ready to be matched against paths with `/` between their parts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A pattern for paths with `/` between their parts.
+#[derive(Debug, Clone)]
 pub struct Pattern {
     text: String,
-    tokens: Vec<Token>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token {
-    Literal(char),
-    /// `?`
-    One,
-    /// `*`
-    Within,
-    /// `**`
-    Across,
-    /// `**/`: nothing, or whole folders.
-    Folders,
-    /// `{class}`: the shortest piece of at least one character that lets the rest match.
-    Class,
+    /// `None` for a pattern too long to be compiled, which matches nothing.
+    regex: Option<Regex>,
+    is_literal: bool,
+    class_count: usize,
 }
 
 impl Pattern {
-    /// A pattern as it is written.
+    /// Compiles a pattern. A `[` that begins no valid set stands for itself.
     pub fn new(text: &str) -> Self {
-        let mut tokens = Vec::new();
+        let mut regex = String::new();
+        let mut is_literal = true;
+        let mut class_count = 0;
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
-            let (token, length) = match first {
-                _ if rest.starts_with("{class}") => (Token::Class, "{class}".len()),
-                _ if rest.starts_with("**/") => (Token::Folders, 3),
-                _ if rest.starts_with("**") => (Token::Across, 2),
-                '*' => (Token::Within, 1),
-                '?' => (Token::One, 1),
-                other => (Token::Literal(other), other.len_utf8()),
+            // Lazy repetitions: of several matches the one with the shortest parts is found.
+            let special = match first {
+                '{' if rest.starts_with("{class}") => Some(("([^/]+?)".into(), "{class}".len())),
+                '*' if rest.starts_with("**/") => Some(("(?:.*?/)??".into(), 3)),
+                '*' if rest.starts_with("**") => Some((".*?".into(), 2)),
+                '*' => Some(("[^/]*?".into(), 1)),
+                '?' => Some(("[^/]".into(), 1)),
+                '[' => set(rest),
+                _ => None,
             };
-            tokens.push(token);
+            is_literal &= special.is_none();
+            class_count += usize::from(rest.starts_with("{class}"));
+            let length = first.len_utf8();
+            let (piece, length) = special.unwrap_or_else(|| (escape(&rest[..length]), length));
+            regex += &piece;
             rest = &rest[length..];
         }
         Self {
             text: text.into(),
-            tokens,
+            regex: Regex::new(&format!("^(?s:{regex})$")).ok(),
+            is_literal,
+            class_count,
         }
     }
 
-    /// Whether it has a part that is not literal.
+    /// True if it matches itself only.
     pub fn is_literal(&self) -> bool {
-        let literal = |token: &Token| matches!(token, Token::Literal(_));
-        self.tokens.iter().all(literal)
+        self.is_literal
     }
 
-    /// How many classes it reads off a name.
+    /// Number of `{class}` in it.
     pub fn class_count(&self) -> usize {
-        let class = |token: &&Token| **token == Token::Class;
-        self.tokens.iter().filter(class).count()
+        self.class_count
     }
 
-    /// Whether the whole of a path matches.
+    /// True if the whole path matches.
     pub fn matches(&self, path: &str) -> bool {
-        Matching::new(&self.tokens, path).run().is_some()
+        self.regex
+            .as_ref()
+            .is_some_and(|regex| regex.is_match(path))
     }
 
-    /// The piece of a path where the pattern has `{class}`, if the whole of it matches.
+    /// The part of a path at `{class}`, if the whole path matches.
     pub fn class(&self, path: &str) -> Option<String> {
-        let matching = Matching::new(&self.tokens, path);
-        let letters = matching.path.clone();
-        let (start, end) = matching.run()??;
-        Some(letters.get(start..end)?.iter().collect())
+        let found = self.regex.as_ref()?.captures(path)?.get(1)?;
+        Some(found.as_str().into())
     }
+}
+
+/// The set of characters that a pattern begins with, as a regular expression, and its length in the
+/// pattern. `None` if there is no valid set.
+fn set(text: &str) -> Option<(String, usize)> {
+    let end = text.find(']')?;
+    let (negation, inside) = match text[1..end].strip_prefix('!') {
+        Some(inside) => ("^/", inside),
+        None => ("", &text[1..end]),
+    };
+    let mut set = format!("[{negation}");
+    for character in inside.chars() {
+        if matches!(character, '\\' | '[' | '^' | '&' | '~') {
+            set.push('\\');
+        }
+        set.push(character);
+    }
+    set.push(']');
+    (!inside.is_empty() && Regex::new(&set).is_ok()).then_some((set, end + 1))
 }
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
-    }
-}
-
-/// One attempt at a match, which visits each pair of token and character at most once.
-struct Matching<'a> {
-    tokens: &'a [Token],
-    path: Vec<char>,
-    /// Pairs from where there is no match.
-    failed: HashSet<(usize, usize)>,
-}
-
-impl<'a> Matching<'a> {
-    fn new(tokens: &'a [Token], path: &str) -> Self {
-        Self {
-            tokens,
-            path: path.chars().collect(),
-            failed: HashSet::new(),
-        }
-    }
-
-    /// Where the class lies, if the path matches.
-    fn run(mut self) -> Option<Option<(usize, usize)>> {
-        // Depth-first with an explicit stack: (token, character, class so far).
-        let mut open = vec![(0, 0, None)];
-        while let Some((token, at, class)) = open.pop() {
-            if !self.failed.insert((token, at)) {
-                continue;
-            }
-            let Some(&kind) = self.tokens.get(token) else {
-                match at == self.path.len() {
-                    true => return Some(class),
-                    false => continue,
-                }
-            };
-            let rest = &self.path[at..];
-            let folder = rest.iter().position(|&c| c == '/').unwrap_or(rest.len());
-            match kind {
-                Token::Literal(letter) if rest.first() == Some(&letter) => {
-                    open.push((token + 1, at + 1, class));
-                }
-                Token::One if folder > 0 => open.push((token + 1, at + 1, class)),
-                Token::Literal(_) | Token::One => {}
-                // The last one pushed is tried first: the shortest.
-                Token::Within => {
-                    open.extend((0..=folder).rev().map(|n| (token + 1, at + n, class)));
-                }
-                Token::Across => {
-                    open.extend((0..=rest.len()).rev().map(|n| (token + 1, at + n, class)));
-                }
-                Token::Folders => {
-                    let ends = rest.iter().enumerate().filter(|&(_, &c)| c == '/');
-                    let ends: Vec<usize> = ends.map(|(n, _)| n + 1).collect();
-                    open.extend(ends.iter().rev().map(|n| (token + 1, at + n, class)));
-                    open.push((token + 1, at, class));
-                }
-                Token::Class => {
-                    let found = |n| (token + 1, at + n, Some((at, at + n)));
-                    open.extend((1..=folder).rev().map(found));
-                }
-            }
-        }
-        None
     }
 }
 
@@ -160,6 +121,16 @@ mod tests {
             ("scan?.off", "scan12.off", false),
             ("?", "/", false),
             ("", "", true),
+            ("scan[0-9].off", "scan7.off", true),
+            ("scan[0-9].off", "scanx.off", false),
+            ("scan[!0-9].off", "scanx.off", true),
+            ("a[!x]b", "a/b", false),
+            ("[é^\\]", "^", true),
+            ("[é^\\]", "é", true),
+            ("[9-0]", "[9-0]", true),
+            ("a[", "a[", true),
+            ("(a|b).{2}", "(a|b).{2}", true),
+            ("caf?", "café", true),
             ("*é*", "caférine", true),
         ] {
             assert_eq!(Pattern::new(pattern).matches(path), matches, "{pattern}");

@@ -1,5 +1,6 @@
-//! From a mesh to what a network computes with: geometry, coarser levels, features.
+//! Preparation of meshes: geometry, coarser levels, features.
 
+use crate::features::Surface;
 use crate::{FeatureConfig, TaskError};
 use gemcnn_mesh::features::shot;
 use gemcnn_mesh::{
@@ -13,22 +14,22 @@ use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 use std::sync::Arc;
 
-/// How meshes are made ready. Lengths are relative to the mean edge length of each mesh.
+/// Settings of the preparation of meshes. Lengths are relative to the mean edge length of each mesh.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Preparation {
-    /// What the network sees.
+    /// Input features.
     pub features: FeatureConfig,
     /// Normals and neighbourhoods.
     pub geometry: GeometrySettings,
-    /// Where angles are zero.
+    /// Choice of frames.
     #[serde(skip_serializing_if = "is_default")]
     pub gauge: GaugeChoice,
     /// Coarser levels, for models that pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hierarchy: Option<HierarchySettings>,
-    /// Seed of random rotations: each mesh is turned about the origin, before anything else, by a
-    /// rotation that depends on the seed and its name.
+    /// Seed of random rotations. Each mesh is rotated about the origin before anything else is computed. The
+    /// rotation depends on the seed and the name of the mesh.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotation: Option<u64>,
 }
@@ -37,21 +38,21 @@ pub struct Preparation {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GeometrySettings {
-    /// Weights of faces in the normals of vertices.
+    /// Weights of faces in vertex normals (default: area).
     pub normals: NormalWeighting,
-    /// Neighbours are the vertices within a ball; without, those that share an edge.
+    /// Neighbours are the vertices within a ball (default: those that share an edge).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ball: Option<Ball>,
 }
 
-/// The first axis of the frame at each vertex.
+/// Direction of the first axis of the frame at each vertex.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GaugeChoice {
-    /// Towards the first neighbour: any choice, which an equivariant network does not depend on.
+    /// Towards the first neighbour: an arbitrary choice, on which an equivariant network does not depend.
     #[default]
     FirstNeighbour,
-    /// Along the first axis of the SHOT frame, for networks that need a choice that means something.
+    /// Along the first axis of the SHOT frame, for networks that are not equivariant.
     Shot,
 }
 
@@ -61,20 +62,20 @@ pub enum GaugeChoice {
 pub struct Ball {
     /// Largest distance, in mean edge lengths.
     pub radius: f64,
-    /// Most neighbours of a vertex.
+    /// Largest number of neighbours of a vertex (default: no limit).
     #[serde(default = "no_limit")]
     pub limit: usize,
 }
 
-/// Coarser levels of a mesh.
+/// Settings of the coarser levels of a mesh.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HierarchySettings {
-    /// For each coarser level the part of the vertices of the level before that it keeps.
+    /// For each coarser level, the fraction of the vertices of the previous level.
     pub ratios: Vec<f64>,
     /// Radius of the neighbourhoods on each coarser level, in mean edge lengths of the mesh.
     pub radii: Vec<f64>,
-    /// Most neighbours on the coarser levels.
+    /// Largest number of neighbours on the coarser levels (default: no limit).
     #[serde(default = "no_limit")]
     pub neighbour_limit: usize,
 }
@@ -84,35 +85,35 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 fn no_limit() -> usize {
-    // TOML has no larger whole numbers.
+    // Fits in the integers of TOML.
     u32::MAX as usize
 }
 
-/// A mesh that is ready.
+/// A prepared mesh.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prepared {
-    /// Its geometry.
+    /// Its gauge graph.
     pub graph: Arc<GaugeGraph>,
-    /// Its coarser levels; the first one is the graph once more.
+    /// All levels, if they are needed. The first one equals the graph.
     pub hierarchy: Option<Arc<Hierarchy>>,
-    /// Features of its vertices, row after row, as they are before any scaling.
+    /// Features of its vertices, row after row, without scaling.
     pub features: Vec<f32>,
 }
 
 impl Preparation {
-    /// Makes a mesh ready; `name` stands in messages and decides its rotation.
+    /// Prepares a mesh. `name` is for messages and determines the rotation.
     ///
     /// # Errors
-    /// A mesh without geometry, levels or features.
+    /// Geometry, levels or features that cannot be computed.
     pub fn prepare(&self, name: &str, mesh: &Mesh) -> Result<Prepared, TaskError> {
-        let turned;
-        let mesh = match self.turn(name) {
+        let rotated;
+        let mesh = match self.rotation_of(name) {
             None => mesh,
-            Some(turn) => {
-                turned = mesh
-                    .map_vertices(|point| turn * point)
+            Some(rotation) => {
+                rotated = mesh
+                    .map_vertices(|point| rotation * point)
                     .map_err(|error| TaskError::setting(name, error.to_string()))?;
-                &turned
+                &rotated
             }
         };
         let geometry = |source| TaskError::Geometry {
@@ -121,7 +122,10 @@ impl Preparation {
         };
         let mut options = self.geometry.options(mesh).map_err(geometry)?;
         if self.gauge == GaugeChoice::Shot {
-            let shot = self.features.shot(self.geometry.normals);
+            let shot = shot::ShotOptions {
+                radius: self.features.support_radius(),
+                normals: self.geometry.normals,
+            };
             options.gauge = shot::gauge(mesh, &shot).map_err(geometry)?;
         }
         let (graph, hierarchy) = match &self.hierarchy {
@@ -139,16 +143,33 @@ impl Preparation {
                 (graph, Some(Arc::new(hierarchy)))
             }
         };
-        let features = self.features.compute(mesh, &graph, self.geometry.normals);
+        let surface = Surface {
+            mesh,
+            graph: &graph,
+            normals: self.geometry.normals,
+        };
+        let kind = self.features.name();
+        let features = self.features.compute(surface);
+        let features = features.map_err(|source| TaskError::Features {
+            name: name.into(),
+            kind,
+            source,
+        })?;
+        let expected = mesh.vertex_count() * self.features.kind().dimension();
+        if features.len() != expected {
+            let found = features.len();
+            let problem = format!("features `{kind}` gave {found} numbers instead of {expected}");
+            return Err(TaskError::setting(name, problem));
+        }
         Ok(Prepared {
-            features: features.map_err(geometry)?,
+            features: features.iter().map(|&value| value as f32).collect(),
             graph: Arc::new(graph),
             hierarchy,
         })
     }
 
-    /// The rotation of a mesh, if there is one: uniform over all rotations.
-    pub fn turn(&self, name: &str) -> Option<DQuat> {
+    /// The random rotation of a mesh, uniformly distributed; `None` without a seed.
+    pub fn rotation_of(&self, name: &str) -> Option<DQuat> {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.rotation?.to_le_bytes());
         hasher.update(name.as_bytes());
@@ -179,7 +200,7 @@ impl GeometrySettings {
 }
 
 impl HierarchySettings {
-    /// The options for a mesh with this mean edge length.
+    /// Options for a mesh with this mean edge length.
     pub fn options(&self, geometry: GeometryOptions, mean_edge_length: f64) -> HierarchyOptions {
         let radius = |radius| radius * mean_edge_length;
         HierarchyOptions {
@@ -205,7 +226,6 @@ fn mean_edge_length(mesh: &Mesh) -> Result<f64, GeometryError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FeatureKind;
     use gemcnn_mesh::features::shot::ShotOptions;
     use gemcnn_mesh::{DVec3, shapes};
 
@@ -218,7 +238,7 @@ mod tests {
     fn rotations_depend_on_seed_and_name_and_leave_invariant_features() {
         let mesh = bumpy();
         let mut preparation = Preparation {
-            features: FeatureConfig::new(FeatureKind::Matrix),
+            features: FeatureConfig::of_kind("matrix").unwrap(),
             ..Default::default()
         };
         let still = preparation.prepare("a", &mesh).unwrap();
@@ -228,7 +248,7 @@ mod tests {
         assert_ne!(turned.graph, preparation.prepare("b", &mesh).unwrap().graph);
         let pairs = still.features.iter().zip(&turned.features);
         assert!(pairs.clone().all(|(a, b)| (a - b).abs() < 1e-5));
-        let turn = preparation.turn("a").unwrap();
+        let turn = preparation.rotation_of("a").unwrap();
         let normal = |prepared: &Prepared| prepared.graph.frames()[5].normal;
         assert!((turn * normal(&still) - normal(&turned)).length() < 1e-9);
     }
@@ -239,7 +259,7 @@ mod tests {
             rotation: Some(1),
             ..Default::default()
         };
-        let turns = (0..4000).filter_map(|n| preparation.turn(&n.to_string()));
+        let turns = (0..4000).filter_map(|n| preparation.rotation_of(&n.to_string()));
         let sum: DVec3 = turns.map(|turn| turn * DVec3::X).sum();
         assert!(sum.length() / 4000.0 < 0.05, "{sum}");
     }
@@ -263,7 +283,7 @@ mod tests {
     fn shot_descriptors_count_the_normals_of_the_geometry() {
         let mesh = bumpy();
         let mut preparation = Preparation {
-            features: FeatureConfig::new(FeatureKind::Shot),
+            features: FeatureConfig::of_kind("shot").unwrap(),
             ..Default::default()
         };
         let by_area = preparation.prepare("a", &mesh).unwrap().features;

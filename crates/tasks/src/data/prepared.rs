@@ -1,20 +1,22 @@
-//! A part of a data set, ready to be learned from.
+//! The samples of a part of a data set.
 
 use super::cache::{Cache, CacheKey};
-use super::dataset::Inner;
+use super::dataset::{Dataset, Inner};
 use super::entry::{self, ENTRY_VERSION};
 use super::meshes::Item;
+use super::part::Part;
 use super::preparation::{Preparation, Prepared};
-use crate::{Sample, SampleSource, Target, TaskError};
+use crate::{Sample, SampleSource, TaskError};
+use gemcnn_nn::Target;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes of samples that a part keeps in memory unless told otherwise.
+/// Default limit of the samples in memory, in bytes.
 const DEFAULT_MEMORY: usize = 4 << 30;
 
-/// The samples of a part. Geometry and features come from the cache, or are computed and put there;
-/// samples stay in memory as long as there is room for them.
+/// The samples of a part. Geometry and features come from the cache, or are computed and cached. Samples stay
+/// in memory up to a limit.
 #[derive(Debug)]
 pub struct PreparedPart {
     dataset: Arc<Inner>,
@@ -26,13 +28,28 @@ pub struct PreparedPart {
     memory_left: AtomicUsize,
 }
 
+impl Dataset {
+    /// The samples of a part, prepared on demand.
+    ///
+    /// # Errors
+    /// None at present.
+    pub fn part(
+        &self,
+        part: Part,
+        preparation: &Preparation,
+        cache: &Cache,
+    ) -> Result<PreparedPart, TaskError> {
+        Ok(PreparedPart::new(
+            Arc::clone(&self.inner),
+            self.inner.split.part(part).to_vec(),
+            preparation.clone(),
+            cache.clone(),
+        ))
+    }
+}
+
 impl PreparedPart {
-    pub(crate) fn new(
-        dataset: Arc<Inner>,
-        items: Vec<usize>,
-        preparation: Preparation,
-        cache: Cache,
-    ) -> Self {
+    fn new(dataset: Arc<Inner>, items: Vec<usize>, preparation: Preparation, cache: Cache) -> Self {
         Self {
             kept: items.iter().map(|_| OnceLock::new()).collect(),
             checksums: items.iter().map(|_| OnceLock::new()).collect(),
@@ -44,19 +61,19 @@ impl PreparedPart {
         }
     }
 
-    /// Keeps at most about this many bytes of samples in memory, in place of 4 GiB; what is over is read
-    /// from the cache each time.
+    /// Sets the limit of the samples in memory, in bytes (default 4 GiB). The others are read from the cache each
+    /// time.
     pub fn with_memory(mut self, bytes: usize) -> Self {
         self.memory_left = AtomicUsize::new(bytes);
         self
     }
 
-    /// Loads every sample once, in parallel, so that trouble shows before training and later loads are
-    /// quick. `go_on` is asked before each, from any thread; once it says no, the others are left. `loaded` is called
-    /// after each.
+    /// Loads every sample once, in parallel, to detect problems before training and to fill the cache. `go_on` is
+    /// called before each sample, from any thread; the rest is skipped once it returns false. `loaded` is called
+    /// after each sample.
     ///
     /// # Errors
-    /// The problem of the first sample that has one.
+    /// The first problem of a sample.
     pub fn load_all(
         &self,
         go_on: &(dyn Fn() -> bool + Sync),
@@ -94,9 +111,12 @@ impl PreparedPart {
                 prepared
             }
         };
-        let turn = self.preparation.turn(&item.name);
+        let rotation = self.preparation.rotation_of(&item.name);
         let frames = prepared.graph.frames();
-        let target = self.dataset.targets.read(item, &content, frames, turn)?;
+        let target = self
+            .dataset
+            .targets
+            .read(item, &content, frames, rotation)?;
         self.checksums[index].get_or_init(|| checksum(item, content.hash(), &target));
         let Prepared {
             graph,
@@ -113,8 +133,7 @@ impl PreparedPart {
         })
     }
 
-    /// The key of a mesh: the version of this code, its content, the settings, and its name if that
-    /// decides how it is turned.
+    /// Cache key of a mesh: program version, content, settings, and the name if it determines the rotation.
     fn key(&self, name: &str, content: blake3::Hash) -> CacheKey {
         let settings = serde_json::to_vec(&self.preparation).unwrap_or_default();
         let name = match self.preparation.rotation {
@@ -130,7 +149,7 @@ impl PreparedPart {
         ])
     }
 
-    /// Keeps a copy, which shares the geometry, if there is room.
+    /// Keeps a copy in memory, which shares the geometry, if there is space.
     fn keep(&self, index: usize, sample: &Sample) {
         let size = size_in_memory(sample);
         let room = self
@@ -139,7 +158,7 @@ impl PreparedPart {
                 left.checked_sub(size)
             });
         if room.is_ok() && self.kept[index].set(sample.clone()).is_err() {
-            // Another thread was first.
+            // Another thread has stored it.
             self.memory_left.fetch_add(size, Ordering::Relaxed);
         }
     }
@@ -159,7 +178,10 @@ impl SampleSource for PreparedPart {
         let kept = self.kept.get(index).ok_or_else(|| {
             TaskError::setting(
                 "sample",
-                format!("there is no sample {index}, only {}", self.items.len()),
+                format!(
+                    "sample {index} is out of range: there are {}",
+                    self.items.len()
+                ),
             )
         })?;
         if let Some(sample) = kept.get() {
@@ -179,33 +201,30 @@ impl SampleSource for PreparedPart {
     }
 }
 
-/// Of the name, the content of the file, and the target.
-fn checksum(item: &Item, content: blake3::Hash, target: &Target) -> [u8; 32] {
+/// Checksum of name, file content and target.
+fn checksum(item: &Item, content: blake3::Hash, target: &Target<f32>) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(content.as_bytes());
     match target {
         Target::Unknown => {}
-        Target::MeshLabel(label) => {
-            hasher.update(&label.to_le_bytes());
-        }
-        Target::VertexLabels(labels) => labels.iter().for_each(|label| {
+        Target::Labels(labels) => labels.iter().for_each(|label| {
             hasher.update(&label.to_le_bytes());
         }),
-        Target::VertexValues { values, .. } => values.iter().for_each(|value| {
+        Target::Values(values) => values.iter().for_each(|value| {
             hasher.update(&value.to_le_bytes());
         }),
     }
     *hasher.update(item.name.as_bytes()).finalize().as_bytes()
 }
 
-/// About how many bytes a sample takes.
+/// Approximate size of a sample in bytes.
 fn size_in_memory(sample: &Sample) -> usize {
     let graph = |graph: &gemcnn_mesh::GaugeGraph| {
         graph.vertex_count() * (size_of::<gemcnn_mesh::Frame>() + 4)
             + graph.edge_count() * (3 * size_of::<f64>() + 2 * size_of::<u32>())
     };
     let levels = sample.hierarchy.iter().flat_map(|h| h.levels());
-    // A cluster knows of each of its members where it is, what it is in and a transport.
+    // Clusters store three numbers for each vertex.
     let levels = levels.map(|level| graph(&level.graph) + level.vertices.len() * 4);
     let members = sample.hierarchy.as_ref().map_or(0, |hierarchy| {
         hierarchy
@@ -215,8 +234,8 @@ fn size_in_memory(sample: &Sample) -> usize {
             .sum()
     });
     let target = match &sample.target {
-        Target::VertexLabels(labels) => 4 * labels.len(),
-        Target::VertexValues { values, .. } => 4 * values.len(),
+        Target::Labels(labels) => 4 * labels.len(),
+        Target::Values(values) => 4 * values.len(),
         _ => 0,
     };
     graph(&sample.graph) + levels.sum::<usize>() + members + 4 * sample.features.len() + target

@@ -1,61 +1,23 @@
-//! The parts of a data set: which meshes are for training, which for validation, which for testing.
+//! Assignment of meshes to parts.
 
-use super::description::{OneOrMany, Parts, SplitDescription};
+use super::description::{DESCRIPTION_FILE, OneOrMany, Parts, SplitDescription};
 use super::meshes::{Item, Names};
+use super::part::Part;
+use super::pattern::Pattern;
 use super::table::read_rows;
-use super::{DataError, Pattern};
-use crate::TaskError;
+use crate::{DataError, TaskError};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::path::Path;
 
-/// A part of a data set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Part {
-    /// What the network learns from.
-    Train,
-    /// What settings are chosen by.
-    Validation,
-    /// What the final number is measured on.
-    Test,
-}
-
-impl Part {
-    /// All parts.
-    pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
-
-    /// The part that a word means, in any case.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        match text.to_lowercase().as_str() {
-            "train" | "training" => Some(Self::Train),
-            "validation" | "val" | "valid" => Some(Self::Validation),
-            "test" | "testing" => Some(Self::Test),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Train => "train",
-            Self::Validation => "validation",
-            Self::Test => "test",
-        })
-    }
-}
-
-/// Meshes of each part, as positions in the list of all of them.
+/// Meshes of each part, as indices.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Split {
     parts: [Vec<usize>; 3],
 }
 
-/// Shares where nothing is said.
+/// Default fractions.
 const DEFAULT_FRACTIONS: Parts<f64> = Parts {
     train: Some(0.8),
     validation: None,
@@ -63,7 +25,7 @@ const DEFAULT_FRACTIONS: Parts<f64> = Parts {
 };
 
 impl Split {
-    /// The first meshes are for training, the others for testing.
+    /// The first `train` meshes for training, the others for testing.
     pub fn first(train: usize, count: usize) -> Self {
         Self {
             parts: [(0..train).collect(), Vec::new(), (train..count).collect()],
@@ -74,7 +36,7 @@ impl Split {
         &self.parts[part as usize]
     }
 
-    /// Puts the meshes into parts as a description says; what is wrong with it goes to `problems`.
+    /// Assigns meshes to parts according to a description. Adds its problems to `problems`.
     pub fn new(
         folder: &Path,
         description: &SplitDescription,
@@ -108,7 +70,7 @@ impl Split {
         Self::at_random(items.len(), &fractions, description.seed)
     }
 
-    /// Whether a list or table of a description names a mesh.
+    /// True if a list or table of a description names a mesh.
     pub fn names(
         folder: &Path,
         description: &SplitDescription,
@@ -130,7 +92,7 @@ impl Split {
         })
     }
 
-    /// Shares of meshes in random order, rounded; a part with a share has a mesh where there are
+    /// Fractions of the meshes in random order, rounded. A part with a fraction has at least one mesh if there are
     /// enough, training first.
     fn at_random(count: usize, fractions: &Parts<f64>, seed: u64) -> Self {
         let mut order: Vec<usize> = (0..count).collect();
@@ -140,8 +102,8 @@ impl Split {
             0.0 => 0,
             share => ((share * count as f64).round() as usize).max(1),
         });
-        // Where this is too many, parts go down to one mesh, training first; then validation goes before
-        // testing, training last.
+        // If these are too many, parts shrink to one mesh, training first. Then they lose their last mesh:
+        // validation first, training last.
         for part in [Part::Train, Part::Validation, Part::Test] {
             while sizes.iter().sum::<usize>() > count && sizes[part as usize] > 1 {
                 sizes[part as usize] -= 1;
@@ -166,7 +128,7 @@ impl Split {
     }
 }
 
-/// The part that each mesh was put in so far.
+/// Parts that are assigned so far.
 struct Choice<'a> {
     items: &'a [Item],
     names: Names<'a>,
@@ -221,7 +183,7 @@ impl<'a> Choice<'a> {
                         .names
                         .find(name)
                         .and_then(|index| self.put(index, part)),
-                    // The header.
+                    // A header.
                     None if index == 0 && !self.names.has(name) => Ok(()),
                     None => Err(format!("`{part}` is not train, validation or test")),
                 },
@@ -243,7 +205,7 @@ impl<'a> Choice<'a> {
         let mut refuse = |problem: String| {
             problems.push(
                 DataError::Description {
-                    path: folder.join(super::DESCRIPTION_FILE),
+                    path: folder.join(DESCRIPTION_FILE),
                     problem: format!("split.patterns.{part}: {problem}"),
                 }
                 .into(),
@@ -263,7 +225,7 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// The parts; what was not named is for training if `rest_is_train`.
+    /// The parts. The remaining meshes are for training if `rest_is_train`.
     fn finish(self, rest_is_train: bool) -> Split {
         let rest = rest_is_train.then_some(Part::Train);
         let parts = Part::ALL.map(|part| {

@@ -1,20 +1,22 @@
-//! Tables in text: `.csv` with commas, semicolons or tabs, and `.txt` and `.seg` with spaces.
+//! Text tables: `.csv` with commas, semicolons or tabs, and `.txt` and `.seg` with spaces.
+//!
+//! An empty line is a row of unknown values, which readers of CSV skip, and a quote that is not closed on its
+//! line is an error, not a cell that extends over the rest of the file. So the reader is our own.
 
-use super::DataError;
-use crate::TaskError;
+use crate::{DataError, TaskError};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The cells of a line, after its number.
+/// A line number and the cells of the line.
 pub(crate) type Row = (usize, Vec<String>);
 
-/// Rows of cells, each row with its line.
+/// Rows of cells with their line numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextTable {
     pub rows: Vec<Row>,
 }
 
-/// The rows of a list or table of names; those without a word are passed over.
+/// The rows of a list or table of names, without empty ones.
 pub(crate) fn read_rows(path: &Path) -> Result<Vec<Row>, TaskError> {
     let bytes = std::fs::read(path).map_err(TaskError::file(path))?;
     let mut rows = TextTable::parse(path, &bytes)?.rows;
@@ -22,10 +24,10 @@ pub(crate) fn read_rows(path: &Path) -> Result<Vec<Row>, TaskError> {
     Ok(rows)
 }
 
-/// Numbers in rows of equal length. What is not known is NaN.
+/// Rows of numbers of equal length. Unknown values are NaN.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NumberTable {
-    /// Names of the columns, or nothing.
+    /// Names of the columns, or empty.
     pub header: Vec<String>,
     pub columns: usize,
     /// Row after row.
@@ -41,7 +43,7 @@ impl NumberTable {
     }
 }
 
-/// What lies between two cells.
+/// Separator of cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Separator {
     Character(char),
@@ -49,9 +51,9 @@ enum Separator {
 }
 
 impl TextTable {
-    /// Cells separated as in a `.csv` file if the extension says so, else by spaces. Lines that begin
-    /// with `#` are passed over, and so are empty lines at the end, but not rows of empty cells; an
-    /// empty line before is a row of one empty cell.
+    /// Parses a table, with the separator of a `.csv` file if the path has this extension, otherwise with spaces.
+    /// Lines that begin with `#` and empty lines at the end are skipped. Other empty lines are rows of one empty
+    /// cell.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, DataError> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -59,7 +61,7 @@ impl TextTable {
                 .iter()
                 .filter(|&&byte| byte == b'\n')
                 .count();
-            DataError::table(path, Some(line), "this is not UTF-8 text")
+            DataError::table(path, Some(line), "the text is not UTF-8")
         })?;
         let is_csv = path
             .extension()
@@ -84,8 +86,8 @@ impl TextTable {
         Ok(Self { rows })
     }
 
-    /// The numbers of the table; an empty cell, or one that says `nan`, is not known. A first row with
-    /// a word is a header. Words below it must be among `names`, which stand for numbers.
+    /// The numbers of the table. An empty cell or `nan` is an unknown value. A first row with a word that is not in
+    /// `names` is a header. Other words must be in `names`, which maps them to numbers.
     pub fn numbers(
         self,
         path: &Path,
@@ -109,11 +111,11 @@ impl TextTable {
             values: Vec::new(),
         };
         for (line, cells) in rows {
-            // An empty line has one cell; in a wide table it stands for a row of unknown numbers.
+            // An empty line has one cell; it is a row of unknown values.
             let blank = cells.iter().all(String::is_empty);
             if cells.len() != table.columns && !blank {
                 let problem = format!(
-                    "{} cell(s), but the rows before have {}",
+                    "{} cell(s), but previous rows have {}",
                     cells.len(),
                     table.columns
                 );
@@ -138,12 +140,12 @@ impl TextTable {
     }
 }
 
-/// What an empty line is split into.
+/// True for the cells of an empty line.
 fn is_one_empty(cells: &[String]) -> bool {
     matches!(cells, [only] if only.is_empty())
 }
 
-/// The lines that are no comments, with their numbers; they end with `\n`, `\r\n` or `\r`.
+/// The lines without comments, with their numbers. Lines end with `\n`, `\r\n` or `\r`.
 fn lines(text: &str) -> Vec<(usize, &str)> {
     text.split('\n')
         .flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'))
@@ -153,14 +155,14 @@ fn lines(text: &str) -> Vec<(usize, &str)> {
         .collect()
 }
 
-/// The first of tab, semicolon and comma that a line has; a comma where it has none.
+/// The first of tab, semicolon and comma that a line contains; a comma by default.
 fn separator_of(line: Option<&str>) -> Separator {
     let line = line.unwrap_or_default();
     let found = ['\t', ';', ','].into_iter().find(|&c| line.contains(c));
     Separator::Character(found.unwrap_or(','))
 }
 
-/// The cells of a line; a cell in double quotes may hold separators, and two quotes for one.
+/// The cells of a line. A cell in double quotes may contain separators, and two quotes for one.
 fn split(line: &str, separator: Separator) -> Result<Vec<String>, String> {
     let between = match separator {
         Separator::Spaces if line.trim().is_empty() => return Ok(vec![String::new()]),
@@ -183,18 +185,18 @@ fn split(line: &str, separator: Separator) -> Result<Vec<String>, String> {
         match after.strip_prefix(between) {
             Some(next) => rest = next,
             None if after.is_empty() => return Ok(cells),
-            None => return Err(format!("`{after}` follows a cell in quotes")),
+            None => return Err(format!("unexpected `{after}` after a quoted cell")),
         }
     }
 }
 
-/// A cell after its opening quote, and what follows the closing one.
+/// A quoted cell after its opening quote, and the text after the closing one.
 fn quoted_cell(text: &str) -> Result<(String, &str), String> {
     let mut cell = String::new();
     let mut rest = text;
     loop {
         let Some(end) = rest.find('"') else {
-            return Err("a quote is opened and does not end on its line".into());
+            return Err("a quote is not closed on its line".into());
         };
         cell.push_str(&rest[..end]);
         rest = &rest[end + 1..];
@@ -208,7 +210,7 @@ fn quoted_cell(text: &str) -> Result<(String, &str), String> {
     }
 }
 
-/// Text as a cell of a CSV file, in quotes where it has to be.
+/// Text as a cell of a CSV file, quoted if necessary.
 ///
 /// ```
 /// use gemcnn_tasks::data::csv_cell;
@@ -279,19 +281,17 @@ mod tests {
 
     #[test]
     fn bad_lines_are_named() {
-        for (text, message) in [
-            ("1,2\n3\n", "a.csv:2: 1 cell(s), but the rows before have 2"),
-            ("1\n# no\ntooth\n", "a.csv:3: `tooth` is neither"),
-            ("1\n\"2\n", "a.csv:2: a quote is opened"),
-            ("\"1\"2\n", "a.csv:1: `2` follows a cell"),
+        for (text, [place, part]) in [
+            ("1,2\n3\n", ["a.csv:2: ", "1 cell(s)"]),
+            ("1\n# no\ntooth\n", ["a.csv:3: ", "`tooth`"]),
+            ("1\n\"2\n", ["a.csv:2: ", "quote"]),
+            ("\"1\"2\n", ["a.csv:1: ", "`2`"]),
         ] {
             let said = numbers("a.csv", text).unwrap_err().to_string();
-            assert!(said.starts_with(message), "{said}");
+            assert!(said.starts_with(place) && said.contains(part), "{said}");
         }
         let path = Path::new("a.txt");
-        let said = TextTable::parse(path, b"1\n\xff\n")
-            .unwrap_err()
-            .to_string();
-        assert_eq!(said, "a.txt:2: this is not UTF-8 text");
+        let error = TextTable::parse(path, b"1\n\xff\n").unwrap_err();
+        assert!(matches!(error, DataError::Table { line: Some(2), .. }));
     }
 }

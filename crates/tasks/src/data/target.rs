@@ -1,38 +1,38 @@
-//! Targets of meshes: from properties of PLY files, files beside them, or the meshes themselves.
+//! Targets of meshes, from properties of PLY files, target files, or vertex indices.
 
 use super::classes::Classes;
 use super::content::Content;
 use super::description::{Column, Description, Element};
 use super::meshes::Item;
 use super::table::{NumberTable, TextTable};
-use super::{DataError, npy, vectors};
-use crate::{Target, Task, TaskError};
+use super::{npy, vectors};
+use crate::{DataError, Task, TaskError};
 use gemcnn_mesh::{DVec3, Frame, Mesh};
-use gemcnn_nn::{FeatureType, IGNORE};
+use gemcnn_nn::{FeatureType, IGNORE, Target};
 use glam::DQuat;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Whole numbers of larger size are not exact in f64.
+/// Largest integer up to which all are exact in f64.
 const LARGEST_LABEL: f64 = 9_007_199_254_740_992.0;
 
-/// Where targets are.
+/// Source of targets.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TargetSource {
-    /// Properties of the vertices of PLY files.
+    /// Vertex properties of PLY files.
     Property(Vec<String>),
     /// A file for each mesh.
     Files {
         folder: PathBuf,
         /// File name with `{stem}` or `{name}` in it.
         pattern: String,
-        /// Columns of it; all, if empty.
+        /// Selected columns; empty for all.
         columns: Vec<Column>,
         per: Option<Element>,
     },
-    /// The class of the [`Item`].
+    /// Class of the whole mesh.
     WholeMesh,
-    /// The number of the vertex.
+    /// Index of the vertex.
     VertexNumber,
 }
 
@@ -59,8 +59,7 @@ impl TargetSource {
         }
     }
 
-    /// The file with the target of a mesh, where there is one.
-    /// Whether the file of a mesh is there.
+    /// True if the target file of a mesh exists.
     pub fn has_file(&self, item: &Item) -> bool {
         self.file(item).is_some_and(|file| file.is_file())
     }
@@ -75,6 +74,7 @@ impl TargetSource {
         }
     }
 
+    /// The target file of a mesh, if targets are in files.
     pub fn file(&self, item: &Item) -> Option<PathBuf> {
         match self {
             Self::Files {
@@ -90,43 +90,42 @@ impl TargetSource {
     }
 }
 
-/// Everything that is needed to read the target of a mesh.
+/// Reads the targets of meshes.
 #[derive(Debug, Clone)]
 pub(crate) struct Targets {
     pub source: TargetSource,
     pub task: Task,
-    /// Classes of vertices or meshes; `None` for regression, and until they are known.
+    /// Classes of vertices or meshes; `None` for regression, and until they are inferred.
     pub classes: Option<Classes>,
-    /// Names of classes that text files may use in place of labels.
+    /// Names of classes and their labels, for text files.
     pub class_names: Vec<(String, i64)>,
-    /// Numbers that mean "not known"; for labels, beside -1.
+    /// Numbers that mean "unknown", besides the label -1.
     pub unknown: Vec<i64>,
-    /// Whether numbers are vectors of space.
+    /// True if values are vectors in space.
     pub vectors: bool,
 }
 
-/// Labels of the vertices of a mesh, as files have them; `None` where not known.
+/// Labels of the vertices of a mesh; `None` if unknown.
 pub(crate) type Labels = Vec<Option<i64>>;
 
 impl Targets {
-    /// What the network should say of a mesh whose vertices have these frames, after the mesh was
-    /// turned.
+    /// Target of a mesh with given vertex frames, after a rotation of the mesh.
     pub fn read(
         &self,
         item: &Item,
         content: &Content,
         frames: &[Frame],
-        turn: Option<DQuat>,
-    ) -> Result<Target, TaskError> {
+        rotation: Option<DQuat>,
+    ) -> Result<Target<f32>, TaskError> {
         match self.task {
-            Task::Classification => Ok(Target::MeshLabel(item.class.unwrap_or(IGNORE))),
+            Task::Classification => Ok(Target::Labels(vec![item.class.unwrap_or(IGNORE)])),
             Task::Regression => {
                 let table = self.values(item, content, frames.len())?;
-                self.express(table, frames, turn)
+                self.express(table, frames, rotation)
             }
             Task::Segmentation | Task::Correspondence => {
                 let labels = self.labels(item, content, frames.len())?;
-                Ok(Target::VertexLabels(self.classes_of(item, &labels)?))
+                Ok(Target::Labels(self.classes_of(item, &labels)?))
             }
         }
     }
@@ -146,7 +145,7 @@ impl Targets {
             return Err(self.refuse(
                 item,
                 format!(
-                    "{} columns; say with target.column which one has the labels",
+                    "{} columns; select the column of labels with target.column",
                     table.columns
                 ),
             ));
@@ -155,8 +154,8 @@ impl Targets {
         for (row, &value) in table.values.iter().enumerate() {
             labels.push(self.label(value).ok_or_else(|| {
                 let problem = match value.fract() == 0.0 {
-                    true => "is too large: labels go up to 2^53",
-                    false => "is not a whole number",
+                    true => "is too large: the largest label is 2^53",
+                    false => "is not an integer",
                 };
                 self.refuse(item, format!("row {row}: {value} {problem}"))
             })?);
@@ -167,7 +166,7 @@ impl Targets {
         }
     }
 
-    /// A label as a file has it; `None` if it is no label.
+    /// Label of a value, `Some(None)` if it is unknown; `None` if the value is not a label.
     fn label(&self, value: f64) -> Option<Option<i64>> {
         if value.is_nan() {
             return Some(None);
@@ -180,7 +179,7 @@ impl Targets {
         Some((!unknown).then_some(label))
     }
 
-    /// Whether there is a row for each vertex or for each face.
+    /// Decides whether rows are vertices or faces.
     fn element(
         &self,
         item: &Item,
@@ -220,7 +219,7 @@ impl Targets {
         }
     }
 
-    /// Classes for labels.
+    /// Classes of labels.
     pub fn classes_of(&self, item: &Item, labels: &Labels) -> Result<Vec<u32>, TaskError> {
         let Some(classes) = &self.classes else {
             return Ok(vec![IGNORE; labels.len()]);
@@ -237,7 +236,7 @@ impl Targets {
                             classes.count()
                         ),
                         _ => format!(
-                            "vertex {vertex}: the label {label} is not one of {}; -1 means not known",
+                            "vertex {vertex}: label {label} is not one of {} (-1 means unknown)",
                             classes.allowed()
                         ),
                     };
@@ -258,7 +257,7 @@ impl Targets {
         Ok(found)
     }
 
-    /// Numbers of the vertices; NaN where not known.
+    /// Values of the vertices; NaN if unknown.
     pub fn values(
         &self,
         item: &Item,
@@ -283,20 +282,23 @@ impl Targets {
         if self.vectors && !table.columns.is_multiple_of(3) {
             return Err(self.refuse(
                 item,
-                format!("{} columns are no vectors of 3", table.columns),
+                format!(
+                    "{} columns, but vectors need a multiple of 3",
+                    table.columns
+                ),
             ));
         }
-        // They are learned in 32 bits.
+        // Values are learned in single precision.
         let too_large = |&value: &f64| !value.is_nan() && !(value as f32).is_finite();
         if let Some(at) = table.values.iter().position(too_large) {
             let vertex = at / table.columns.max(1);
             let problem = format!(
-                "vertex {vertex}: {:e} is too large for a number of 32 bits",
+                "vertex {vertex}: {:e} is too large for single precision",
                 table.values[at]
             );
             return Err(self.refuse(item, problem));
         }
-        // A vertex is known or not.
+        // The values of a vertex are all known or all unknown.
         let partly = |row: &[f64]| {
             let unknown = row.iter().filter(|value| value.is_nan()).count();
             unknown > 0 && unknown < row.len()
@@ -305,14 +307,14 @@ impl Targets {
             return Err(self.refuse(
                 item,
                 format!(
-                    "vertex {vertex}: some of its numbers are NaN or in `unknown`; either all are known or none"
+                    "vertex {vertex}: some values are NaN or in `unknown`; all or none must be known"
                 ),
             ));
         }
         Ok(table)
     }
 
-    /// Type of the numbers of a row.
+    /// Feature type of a row with a number of columns.
     pub fn value_type(&self, columns: usize) -> FeatureType {
         match self.vectors {
             true => FeatureType::new(&[0, columns / 3]),
@@ -320,7 +322,7 @@ impl Targets {
         }
     }
 
-    /// How many columns numbers of a type have.
+    /// Number of columns of values of a feature type.
     pub fn value_columns(&self, kind: &FeatureType) -> usize {
         match self.vectors {
             true => kind.dimension() / 2 * 3,
@@ -332,22 +334,21 @@ impl Targets {
         &self,
         table: NumberTable,
         frames: &[Frame],
-        turn: Option<DQuat>,
-    ) -> Result<Target, TaskError> {
-        let kind = self.value_type(table.columns);
+        rotation: Option<DQuat>,
+    ) -> Result<Target<f32>, TaskError> {
         let values = match self.vectors {
             false => table.values.iter().map(|&value| value as f32).collect(),
             true => {
-                let turn = turn.unwrap_or(DQuat::IDENTITY);
+                let rotation = rotation.unwrap_or(DQuat::IDENTITY);
                 let space = table.values.chunks_exact(3);
-                let space: Vec<DVec3> = space.map(|v| turn * DVec3::from_slice(v)).collect();
+                let space: Vec<DVec3> = space.map(|v| rotation * DVec3::from_slice(v)).collect();
                 vectors::in_frames(frames, &space)
             }
         };
-        Ok(Target::VertexValues { kind, values })
+        Ok(Target::Values(values))
     }
 
-    /// The chosen columns of the target of a mesh.
+    /// The selected columns of the target of a mesh.
     fn table(&self, item: &Item, content: &Content) -> Result<NumberTable, TaskError> {
         match &self.source {
             TargetSource::Property(names) => properties(item, content, names),
@@ -360,7 +361,7 @@ impl Targets {
                 let bytes = std::fs::read(&path).map_err(|error| match error.kind() {
                     std::io::ErrorKind::NotFound => DataError::target(
                         &item.name,
-                        format!("its target is missing: there is no {}", path.display()),
+                        format!("the target file {} does not exist", path.display()),
                     )
                     .into(),
                     _ => TaskError::file(&path)(error),
@@ -386,12 +387,12 @@ impl Targets {
             _ => Err(DataError::table(
                 path,
                 None,
-                "targets are .npy, .csv, .txt or .seg files",
+                "unknown extension: targets are .npy, .csv, .txt or .seg files",
             )),
         }
     }
 
-    /// An error that names the file with the target, or the mesh.
+    /// An error that names the target file, or the mesh.
     fn refuse(&self, item: &Item, problem: String) -> TaskError {
         match self.source.file(item) {
             Some(path) => DataError::table(path, None, problem).into(),
@@ -400,7 +401,7 @@ impl Targets {
     }
 }
 
-/// Properties of the vertices of a PLY file, side by side.
+/// Vertex properties of a PLY file as columns.
 fn properties(item: &Item, content: &Content, names: &[String]) -> Result<NumberTable, TaskError> {
     let attributes = content.attributes()?;
     let mut columns = Vec::with_capacity(names.len());
@@ -414,7 +415,7 @@ fn properties(item: &Item, content: &Content, names: &[String]) -> Result<Number
             };
             DataError::target(
                 &item.name,
-                format!("its vertices have no property `{name}`; they have {known}"),
+                format!("no vertex property `{name}`; its properties are {known}"),
             )
         })?);
     }
@@ -432,7 +433,7 @@ fn properties(item: &Item, content: &Content, names: &[String]) -> Result<Number
     })
 }
 
-/// The columns that are asked for; all, if none is.
+/// The selected columns; all if the selection is empty.
 fn select(path: &Path, table: NumberTable, columns: &[Column]) -> Result<NumberTable, DataError> {
     if columns.is_empty() {
         return Ok(table);
@@ -449,13 +450,13 @@ fn select(path: &Path, table: NumberTable, columns: &[Column]) -> Result<NumberT
                 Column::Name(name) => name.clone(),
             };
             let there = match table.header.is_empty() {
-                true => format!("{} without names, counted from 0", table.columns),
+                true => format!("{} columns without names, numbered from 0", table.columns),
                 false => table.header.join(", "),
             };
             DataError::table(
                 path,
                 None,
-                format!("there is no column `{asked}`; there are {there}"),
+                format!("there is no column `{asked}`; the file has {there}"),
             )
         })?);
     }
@@ -472,8 +473,9 @@ fn select(path: &Path, table: NumberTable, columns: &[Column]) -> Result<NumberT
     })
 }
 
-/// Each vertex takes the label that has most of the area around it, where a face gives each of its
-/// corners an equal share of its own; the smaller label in ties. Faces without a label have no say.
+/// Transfers labels from faces to vertices. Each face gives an equal share of its area to each of its corners, and
+/// a vertex takes the label with the largest sum; the smaller label wins ties. Faces without a label do not
+/// count.
 fn labels_from_faces(mesh: &Mesh, labels: &Labels) -> Labels {
     let mut votes: Vec<Vec<(i64, f64)>> = vec![Vec::new(); mesh.vertex_count()];
     for (face, label) in labels.iter().enumerate() {
@@ -497,7 +499,7 @@ fn labels_from_faces(mesh: &Mesh, labels: &Labels) -> Labels {
     votes.iter().map(winner).collect()
 }
 
-/// Area of a face, by the fan of triangles at its first corner.
+/// Area of a face: the fan of triangles at its first corner.
 fn area(mesh: &Mesh, face: usize) -> f64 {
     let mut corners = mesh.face_positions(face);
     let Some(first) = corners.next() else {

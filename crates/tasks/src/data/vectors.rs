@@ -1,9 +1,9 @@
-//! Vectors of space as features of order 1, and back.
+//! Conversion between vectors in space and features of order 1.
 
 use gemcnn_mesh::{DVec3, Frame};
 
-/// The tangent parts of vectors, in the frames of their vertices. `vectors` has the same number of them
-/// for each vertex, one vertex after the other; the result has that many channels of order 1.
+/// Tangential parts of vectors, as coefficients in the frames of their vertices. `vectors` has the same number of
+/// vectors for each vertex, vertex after vertex; the result has that many channels of order 1.
 ///
 /// ```
 /// use gemcnn_mesh::{DVec3, Frame};
@@ -29,7 +29,7 @@ pub fn in_frames(frames: &[Frame], vectors: &[DVec3]) -> Vec<f32> {
     features
 }
 
-/// Tangent vectors in space from features of order 1, as [`in_frames`] makes them.
+/// Tangent vectors in space from features of order 1: the inverse of [`in_frames`].
 pub fn in_space(frames: &[Frame], features: &[f32]) -> Vec<DVec3> {
     let channels = features.len() / (2 * frames.len()).max(1);
     if channels == 0 {

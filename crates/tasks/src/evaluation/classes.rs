@@ -1,44 +1,44 @@
-//! Right and wrong, class by class.
+//! Scores of each class.
 
 use crate::data::{Classes, csv_cell};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// Most classes whose confusion is kept.
+/// Largest number of classes with a confusion matrix.
 const MOST_CONFUSED: usize = 100;
 
-/// How a model does on each class.
+/// Scores of each class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClassScores {
     /// One for each class.
     pub classes: Vec<ClassScore>,
-    /// For each true class how often each class was predicted; only where there are at most 100.
+    /// Confusion matrix: for each true class, the counts of predicted classes. Only for at most 100 classes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confusion: Option<Vec<Vec<u64>>>,
 }
 
-/// How a model does on a class, in vertices or meshes.
+/// Scores of a class, as counts of vertices or meshes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClassScore {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// The number that stands for it in files.
+    /// Label in files.
     pub label: i64,
-    /// How many are of this class.
+    /// Number with this class.
     pub counted: u64,
-    /// How many are said to be.
+    /// Number predicted as this class.
     pub predicted: u64,
-    /// How many are both.
+    /// Number of correct predictions.
     pub right: u64,
 }
 
 impl ClassScore {
-    /// Share of its own that are found; none if there are none.
+    /// Fraction of correct predictions (recall); `None` if the class does not occur.
     pub fn accuracy(&self) -> Option<f64> {
         (self.counted > 0).then(|| self.right as f64 / self.counted as f64)
     }
 
-    /// Those that are both over those that are either; none if there are none.
+    /// Intersection over union; `None` if the class neither occurs nor is predicted.
     pub fn intersection_over_union(&self) -> Option<f64> {
         let union = self.counted + self.predicted - self.right;
         (union > 0).then(|| self.right as f64 / union as f64)
@@ -61,7 +61,7 @@ impl ClassScores {
         }
     }
 
-    /// Counts one; both are classes of the model.
+    /// Counts one prediction. Both are classes of the model.
     pub(super) fn add(&mut self, label: u32, predicted: u32) {
         let (label, predicted) = (label as usize, predicted as usize);
         self.classes[label].counted += 1;
@@ -72,18 +72,18 @@ impl ClassScores {
         }
     }
 
-    /// Mean of the accuracies of all classes that there are any of.
+    /// Mean accuracy of the classes that occur.
     pub fn mean_accuracy(&self) -> f64 {
         mean(self.classes.iter().filter_map(ClassScore::accuracy))
     }
 
-    /// Mean over all classes that there are any of, found or predicted.
+    /// Mean intersection over union of the classes that occur or are predicted.
     pub fn mean_intersection_over_union(&self) -> f64 {
         let each = self.classes.iter();
         mean(each.filter_map(ClassScore::intersection_over_union))
     }
 
-    /// Classes that there are any of, the least accurate first.
+    /// The classes that occur, least accurate first.
     pub fn worst(&self) -> Vec<&ClassScore> {
         let mut worst: Vec<&ClassScore> = self.classes.iter().filter(|c| c.counted > 0).collect();
         let share = |class: &ClassScore| class.accuracy().unwrap_or(1.0);
@@ -130,7 +130,7 @@ mod tests {
         let accuracies: Vec<_> = scores.classes.iter().map(ClassScore::accuracy).collect();
         assert_eq!(accuracies, [Some(2.0 / 3.0), Some(1.0), Some(0.0), None]);
         assert!((scores.mean_accuracy() - 5.0 / 9.0).abs() < 1e-12);
-        // 2 of 4, 1 of 2, 0 of 1; the last class is nowhere.
+        // 2 of 4, 1 of 2, 0 of 1; the last class does not occur.
         assert!((scores.mean_intersection_over_union() - 1.0 / 3.0).abs() < 1e-12);
         let worst: Vec<i64> = scores.worst().iter().map(|class| class.label).collect();
         assert_eq!(worst, [2, 0, 1]);

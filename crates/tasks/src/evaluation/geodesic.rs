@@ -1,38 +1,38 @@
 //! Geodesic errors of correspondences, after the Princeton protocol (Kim, Lipman and Funkhouser, *Blended
-//! Intrinsic Maps*, 2011): the share of vertices whose predicted point lies within a geodesic radius of
-//! the true one on the template, over the radius in units of the root of the template's area.
+//! Intrinsic Maps*, 2011): the fraction of vertices whose predicted point lies within a geodesic radius of the
+//! true one on the template. Radii are in units of the square root of the template's area.
 
 use crate::TaskError;
-use crate::plot::{Axis, Chart, Panel, Series};
 use gemcnn_mesh::{GeodesicSolver, Mesh, MeshReport};
+use gemcnn_view::plot::{Axis, Chart, Panel, Series};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Where the curve ends, in roots of the template's area.
+/// Largest radius of the curve, in square roots of the template's area.
 pub const LARGEST_RADIUS: f64 = 0.25;
-/// Points of the curve after the first.
+/// Number of steps of the curve.
 const STEPS: usize = 50;
 
-/// How often which wrong vertex of the template was predicted: by the true one and the predicted one.
+/// Counts of wrong predictions, by true and predicted template vertex.
 pub(super) type Confusions = BTreeMap<(u32, u32), u64>;
 
-/// How far predicted points are from true ones along the template.
+/// Geodesic distances between predicted and true points on the template.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GeodesicScores {
-    /// Mean distance in roots of the template's area, over all that can be reached.
+    /// Mean distance in square roots of the template's area, over reachable points.
     pub mean: f64,
-    /// How many predictions are on another piece of the template, infinitely far.
+    /// Number of predictions on another connected component of the template.
     pub unreachable: u64,
-    /// Radii of the curve, in roots of the template's area.
+    /// Radii of the curve, in square roots of the template's area.
     pub radii: Vec<f64>,
-    /// Share of vertices within each radius.
+    /// Fraction of vertices within each radius.
     pub within: Vec<f64>,
 }
 
 impl GeodesicScores {
-    /// Measures wrong predictions among `counted` in all.
+    /// Computes the scores from the wrong ones of `counted` predictions.
     pub(super) fn new(
         template: &Mesh,
         confusions: &Confusions,
@@ -63,7 +63,7 @@ impl GeodesicScores {
         })
     }
 
-    /// Share of vertices within a radius: that of the last point of the curve that is not beyond it.
+    /// Fraction of vertices within a radius: the value of the curve at the largest radius that is not above it.
     pub fn share_within(&self, radius: f64) -> f64 {
         let points = self.radii.iter().zip(&self.within);
         let inside = points.take_while(|(r, _)| **r <= radius + 1e-9);
@@ -92,8 +92,7 @@ impl GeodesicScores {
     }
 }
 
-/// The distance of each wrong prediction and how often it was made. The distances from a true vertex are
-/// computed once.
+/// The distance and count of each wrong prediction. The distances from a true vertex are computed once.
 fn distances(template: &Mesh, confusions: &Confusions) -> Result<Vec<(f64, u64)>, TaskError> {
     let refuse = |error: gemcnn_mesh::GeodesicError| {
         TaskError::setting("geodesic distances on the template", error.to_string())

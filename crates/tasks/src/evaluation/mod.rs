@@ -1,31 +1,32 @@
-//! How well a trained model does, in detail.
+//! Detailed evaluation of a trained model.
 
 mod classes;
 mod geodesic;
-pub(crate) mod regression;
 
+pub use crate::train::RegressionScores;
 pub use classes::{ClassScore, ClassScores};
 pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
-pub use regression::RegressionScores;
 
 use crate::data::{Cache, Classes, Dataset, Part};
-use crate::plot::{Chart, with_ending};
 use crate::train::{
-    BatchPlan, BatchScores, Objective, Prefetch, Scaled, Scores, Tally, TrainedModel, names,
+    BatchPlan, BatchScores, BatchSource, GraphCache, Prefetch, RegressionSums, Scaled, Scores,
+    Tally, TrainedModel, names, unscaled,
 };
-use crate::{Sample, SampleSource, Target, Task, TaskError};
+use crate::{Sample, SampleSource, Task, TaskError};
 use gemcnn_mesh::write_atomically;
-use gemcnn_nn::{BatchTarget, Device, IGNORE, Rows, Tape, Targets, Workspace};
+use gemcnn_nn::{Device, IGNORE, Objective, Rows, Tape, Target, Targets, Workspace};
+use gemcnn_view::plot::Chart;
 use geodesic::Confusions;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// Which meshes of a data set a model is evaluated on, and how they lie.
+/// Meshes of an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EvaluationOptions {
-    /// Which of them.
+    /// Part of the data set (default: test).
     pub part: Part,
-    /// Seed of random rotations, by which each mesh is turned before anything else.
+    /// Seed of random rotations of the meshes (default: no rotations).
     pub rotation: Option<u64>,
 }
 
@@ -38,76 +39,79 @@ impl Default for EvaluationOptions {
     }
 }
 
-/// How well a model does on a part of a data set.
+/// Scores of a model on a part of a data set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// The data set.
+    /// Name of the data set.
     pub data: String,
     /// The part.
     pub part: Part,
-    /// Seed of the rotations, if meshes were turned.
+    /// Seed of random rotations, if there were any.
     pub rotation: Option<u64>,
-    /// How many meshes there are.
+    /// Number of meshes.
     pub meshes: usize,
-    /// Loss, and accuracy or error. Class weights do not count in the loss.
+    /// Loss (without class weights), and accuracy or error.
     pub scores: Scores,
-    /// Class by class.
+    /// Scores of each class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<ClassScores>,
-    /// In regression.
+    /// Scores of regression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regression: Option<RegressionScores>,
-    /// In correspondence: how far off predictions are on the template.
+    /// Correspondence: geodesic errors on the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geodesic: Option<GeodesicScores>,
 }
 
 impl Evaluation {
-    /// Writes `stem.json`, and `stem.csv`, `stem.png` and `stem.svg` where there is a table or a chart;
-    /// returns their paths.
+    /// Writes `stem.json`, and `stem.csv`, `stem.png` and `stem.svg` if there is a table or a chart. Returns the
+    /// paths.
     ///
     /// # Errors
     /// A file that cannot be written.
     pub fn write(&self, stem: &Path) -> Result<Vec<PathBuf>, TaskError> {
         let mut paths = Vec::new();
-        let mut write = |ending: &str, text: String| {
-            let path = with_ending(stem, ending);
+        let mut write = |extension: &str, text: String| {
+            let path = stem.with_added_extension(extension);
             write_atomically(&path, |file| file.write_all(text.as_bytes()))
                 .map_err(TaskError::file(&path))?;
             paths.push(path);
             Ok::<_, TaskError>(())
         };
         if let Some(table) = self.to_csv() {
-            write(".csv", table)?;
+            write("csv", table)?;
         }
         let json = serde_json::to_string_pretty(self)
             .map_err(|error| TaskError::setting("evaluation", error.to_string()))?;
-        write(".json", json + "\n")?;
+        write("json", json + "\n")?;
         if let Some(chart) = self.chart() {
             paths.extend(chart.write(stem)?);
         }
         Ok(paths)
     }
 
-    /// Reads `stem.json`; none if there is no such file.
+    /// Reads `stem.json`; `None` if there is no such file.
     ///
     /// # Errors
-    /// A file that cannot be read or holds something else.
+    /// A file that cannot be read or is invalid.
     pub fn read(stem: &Path) -> Result<Option<Self>, TaskError> {
-        let path = with_ending(stem, ".json");
+        let path = stem.with_added_extension("json");
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(TaskError::file(path)(error)),
         };
         let evaluation = serde_json::from_str(&text).map_err(|error| {
-            TaskError::setting(path.display().to_string(), format!("{error}; remove it"))
+            TaskError::setting(
+                path.display().to_string(),
+                format!("{error}; remove the file"),
+            )
         })?;
         Ok(Some(evaluation))
     }
 
-    /// The table behind the numbers: the curve of geodesic errors in correspondence, else a row for each
-    /// class. None in regression.
+    /// Table of the scores: the curve of geodesic errors in correspondence, otherwise a row for each class. `None`
+    /// in regression.
     pub fn to_csv(&self) -> Option<String> {
         match (&self.geodesic, &self.classes) {
             (Some(geodesic), _) => Some(geodesic.to_csv()),
@@ -116,23 +120,23 @@ impl Evaluation {
         }
     }
 
-    /// The curve of geodesic errors, in correspondence.
+    /// Plot of the geodesic errors, in correspondence.
     pub fn chart(&self) -> Option<Chart> {
-        let turned = if self.rotation.is_some() {
-            ", turned at random"
+        let rotated = if self.rotation.is_some() {
+            ", random rotations"
         } else {
             ""
         };
-        let title = format!("Correspondence: {} part{turned}", self.part);
+        let title = format!("Correspondence: {} part{rotated}", self.part);
         Some(self.geodesic.as_ref()?.chart(&title))
     }
 }
 
-/// Evaluates a model, one mesh at a time; the next one is loaded meanwhile.
+/// Evaluates a model, one mesh at a time, while the next one is loaded.
 ///
 /// # Errors
-/// Data for another task, with classes that the model does not know or without a mesh in the part; a mesh
-/// that cannot be loaded; a loss that is not finite, or no target that is known.
+/// Data for another task, with unknown classes, or without a mesh in the part; a mesh that cannot be loaded; a
+/// loss that is not finite; no known target.
 pub fn evaluate(
     model: &TrainedModel,
     dataset: &Dataset,
@@ -144,19 +148,19 @@ pub fn evaluate(
     let EvaluationOptions { part, rotation } = options;
     if dataset.task() != config.task {
         let problem = format!(
-            "it is for {}, the model for {}",
+            "the data set is for {}, but the model for {}",
             dataset.task(),
             config.task
         );
         return Err(TaskError::setting(dataset.name(), problem));
     }
     if dataset.is_empty(part) {
-        let problem = format!("there is no mesh in the {part} part; choose another one (`--part`)");
+        let problem = format!("the {part} part has no meshes; choose another one (`--part`)");
         return Err(TaskError::setting(dataset.name(), problem));
     }
     let mut preparation = config.preparation();
     preparation.rotation = rotation;
-    // Every mesh is needed once.
+    // Every mesh is loaded once.
     let samples = dataset.part(part, &preparation, cache)?.with_memory(0);
     let samples = Relabelled {
         classes: class_map(model, dataset)?,
@@ -170,11 +174,10 @@ pub fn evaluate(
         None => Objective::Values {
             kind: model.network.output().clone(),
             penalty: config.training.penalty.into(),
-            scaling: model.target_scaling.clone(),
         },
     };
     let mut counts = Counts::new(model);
-    let scores = run(model, &samples, &objective, device, &mut counts)?;
+    let scores = run(model, &samples, objective, device, &mut counts)?;
     let geodesic = match (&counts.confusions, dataset.template()) {
         (Some(confusions), Some(template)) => {
             Some(GeodesicScores::new(template, confusions, scores.counted)?)
@@ -193,10 +196,10 @@ pub fn evaluate(
     })
 }
 
-/// What is gathered beside the loss.
+/// Counts besides the loss.
 struct Counts {
     classes: Option<ClassScores>,
-    regression: Option<regression::Sums>,
+    regression: Option<RegressionSums>,
     confusions: Option<Confusions>,
 }
 
@@ -206,7 +209,7 @@ impl Counts {
         Self {
             classes: model.classes.as_ref().map(ClassScores::new),
             regression: (model.classes.is_none())
-                .then(|| regression::Sums::new(model.network.output())),
+                .then(|| RegressionSums::new(model.network.output())),
             confusions: is_correspondence.then(Confusions::default),
         }
     }
@@ -226,38 +229,45 @@ impl Counts {
     }
 }
 
-/// Runs the model over all samples.
+/// Runs the model on all samples.
 fn run(
     model: &TrainedModel,
     samples: &dyn SampleSource,
-    objective: &Objective,
+    objective: Objective<f32>,
     device: &Device,
     counts: &mut Counts,
 ) -> Result<Scores, TaskError> {
     let scaled = Scaled {
         source: samples,
-        scaling: &model.scaling,
+        features: &model.scaling,
+        targets: model.target_scaling.as_ref(),
     };
     let plan = BatchPlan {
         samples: samples.len(),
         batch: 1,
         shuffle: None,
+        drop_last: false,
     };
+    let (objective, cache) = (Arc::new(objective), GraphCache::off());
     let mut workspace = Workspace::new(device.clone());
     let mut tally = Tally::default();
     std::thread::scope(|scope| {
         let all = (0, plan.steps());
-        for prepared in Prefetch::start(scope, &scaled, objective, plan, all, device) {
+        let batches = BatchSource {
+            samples: &scaled,
+            objective: &objective,
+            cache: &cache,
+            device,
+        };
+        for prepared in Prefetch::start(scope, batches, plan, all) {
             let prepared = prepared?;
             let batch = &prepared.batch;
             let mut tape = Tape::inference(&mut workspace, &model.parameters);
             let x = tape.input(batch.kind().clone(), batch.features())?;
-            let (loss, mean_square, correct) = match batch.target() {
-                BatchTarget::Classes {
-                    classes, labels, ..
-                } => {
+            let (loss, mean_square, correct) = match (batch.objective(), batch.target()) {
+                (Objective::Classes { count, .. }, Target::Labels(labels)) => {
                     let targets = Targets {
-                        classes: *classes,
+                        classes: *count,
                         labels,
                         class_weights: None,
                     };
@@ -272,22 +282,19 @@ fn run(
                     let score = loss.score()?;
                     (loss.value()?, None, score.map(|score| score.correct as u64))
                 }
-                BatchTarget::Values {
-                    penalty,
-                    values,
-                    known,
-                    ..
-                } => {
+                (Objective::Values { penalty, .. }, Target::Values(values)) => {
                     let found = model.network.forward(&mut tape, batch.levels(), x)?;
-                    let mean_square = match &mut counts.regression {
-                        Some(sums) => {
-                            objective.compare(sums, &found.values()?, values, known.as_deref())
-                        }
-                        None => 0.0,
-                    };
-                    let loss = tape.regression(*penalty, found, values, known.as_deref())?;
-                    (loss.value()?, Some(mean_square), None)
+                    let scaling = model.target_scaling.as_ref();
+                    let mean_square = counts.regression.as_mut().map(|sums| {
+                        let found = found.values()?;
+                        let (found, wanted) =
+                            (unscaled(scaling, &found), unscaled(scaling, values));
+                        Ok::<_, TaskError>(sums.add(&found, &wanted, batch.known()))
+                    });
+                    let loss = tape.regression(*penalty, found, values, batch.known())?;
+                    (loss.value()?, mean_square.transpose()?, None)
                 }
+                _ => return Err(TaskError::setting("evaluation", "a batch has no target")),
             };
             if !loss.is_finite() {
                 let name = names(samples, &prepared.samples);
@@ -295,10 +302,10 @@ fn run(
             }
             tally.add(BatchScores {
                 loss,
-                weight: prepared.weight,
+                weight: batch.weight(),
                 mean_square,
                 correct,
-                counted: prepared.counted,
+                counted: batch.counted() as u64,
             });
         }
         tally
@@ -307,7 +314,7 @@ fn run(
     })
 }
 
-/// For each class of a data set the class of the model; none where they are the same.
+/// The class of the model for each class of a data set; `None` if they are the same.
 fn class_map(model: &TrainedModel, dataset: &Dataset) -> Result<Option<Vec<u32>>, TaskError> {
     let refuse = |problem: String| Err(TaskError::setting(dataset.name(), problem));
     let (Some(known), Some(found)) = (&model.classes, dataset.classes()) else {
@@ -315,7 +322,7 @@ fn class_map(model: &TrainedModel, dataset: &Dataset) -> Result<Option<Vec<u32>>
         return match found == known {
             true => Ok(None),
             false => refuse(format!(
-                "its targets are {found}, but the model gives {known}"
+                "its targets have type {found}, but the output of the model {known}"
             )),
         };
     };
@@ -337,7 +344,7 @@ fn class_map(model: &TrainedModel, dataset: &Dataset) -> Result<Option<Vec<u32>>
     match map.iter().position(Option::is_none) {
         None => Ok(map.into_iter().collect()),
         Some(class) => refuse(format!(
-            "the model knows no class `{}`; it knows {}",
+            "the model has no class `{}`; its classes are {}",
             found.name(class),
             (0..known.count())
                 .map(|class| known.name(class))
@@ -352,7 +359,7 @@ fn by_name(classes: &Classes, name: &str) -> Option<u32> {
     Some(place as u32)
 }
 
-/// Samples with the classes of the model.
+/// Samples with labels of the model.
 struct Relabelled<'a> {
     source: &'a dyn SampleSource,
     classes: Option<Vec<u32>>,
@@ -371,13 +378,12 @@ impl SampleSource for Relabelled<'_> {
         let mut sample = self.source.load(index)?;
         if let Some(map) = &self.classes {
             let relabel = |label: &mut u32| {
-                // What is not known stays so.
+                // Unknown labels stay unknown.
                 *label = map.get(*label as usize).copied().unwrap_or(IGNORE);
             };
             match &mut sample.target {
-                Target::VertexLabels(labels) => labels.iter_mut().for_each(relabel),
-                Target::MeshLabel(label) => relabel(label),
-                Target::Unknown | Target::VertexValues { .. } => {}
+                Target::Labels(labels) => labels.iter_mut().for_each(relabel),
+                Target::Unknown | Target::Values(_) => {}
             }
         }
         Ok(sample)

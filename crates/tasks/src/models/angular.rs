@@ -1,33 +1,35 @@
 //! The baseline that is not equivariant: kernels of the angle in SHOT frames.
 
 use super::graph::scalar_relu;
-use super::{DEPTHS, Head, ORDERS, WIDTHS, within};
-use crate::{Task, TaskError};
-use gemcnn_nn::layers::{GlobalPool, Kernel};
-use gemcnn_nn::{Aggregation, FeatureType, Network, NetworkConfig, WeightDecay};
+use super::{DEPTHS, Head, Model, ModelSpec, ORDERS, WIDTHS, within};
+use crate::data::GaugeChoice;
+use crate::{Settings, TaskError};
+use gemcnn_nn::layers::{Angular, GlobalPool};
+use gemcnn_nn::{
+    Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay,
+};
 use serde::{Deserialize, Serialize};
 
-/// Settings of the model `angular`. It depends on the frames, and needs those of
-/// [`GaugeChoice::Shot`](crate::data::GaugeChoice::Shot); features of order above 0 are read as
-/// their numbers in these frames.
+/// Settings of the model `angular`. Its output depends on the frames, and it needs those of
+/// [`GaugeChoice::Shot`]. Components of order above 0 are treated as scalars in these frames.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AngularModel {
-    /// Convolutions, each with batch normalisation and ReLU; 7.
+    /// Convolutions, each followed by ReLU (default 7).
     pub layers: usize,
-    /// Scalars after each convolution; 128.
+    /// Scalar channels of each convolution (default 128).
     pub channels: usize,
-    /// Highest harmonic of the kernels; 2.
+    /// Highest harmonic of the kernels (default 2).
     pub band_limit: usize,
-    /// Batch normalisation before each ReLU; yes.
+    /// Batch normalisation before each ReLU (default true).
     pub batch_norm: bool,
-    /// Scalars between the two linear maps of the head; 256. None and there is a single map.
+    /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
     pub head: usize,
-    /// Dropout in the head; 0.5.
+    /// Dropout probability in the head (default 0.5).
     pub dropout: f64,
-    /// Pooling for whole-mesh tasks; the mean.
+    /// Pooling for whole-mesh tasks (default: mean).
     pub pool: GlobalPool,
-    /// Which weights decay; those of the head.
+    /// Weights that weight decay acts on (default: those of the head).
     pub decay: WeightDecay,
 }
 
@@ -47,20 +49,20 @@ impl Default for AngularModel {
 }
 
 impl AngularModel {
-    /// The network, as [`ModelConfig::network`](super::ModelConfig::network).
+    /// The layers of the network.
     ///
     /// # Errors
-    /// Settings, types and tasks that do not go together, with what to change.
-    pub fn network(
-        &self,
-        input: &FeatureType,
-        task: Task,
-        outputs: &FeatureType,
-    ) -> Result<NetworkConfig, TaskError> {
+    /// As [`Model::build`].
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+        let ModelSpec {
+            input,
+            task,
+            outputs,
+        } = spec;
         within("layers", self.layers, DEPTHS)?;
         within("channels", self.channels, WIDTHS)?;
         within("band_limit", self.band_limit, ORDERS)?;
-        let kernel = Kernel::Angular {
+        let kernel = Angular {
             band_limit: self.band_limit,
         };
         let mut network = Network::builder(input.clone())
@@ -81,6 +83,24 @@ impl AngularModel {
             dropout: self.dropout,
             pool: self.pool,
         };
-        head.add(network, task, outputs)
+        head.add(network, *task, outputs)
+    }
+}
+
+impl Settings for AngularModel {
+    const KIND: &'static str = "angular";
+}
+
+impl Model for AngularModel {
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        Ok(Box::new(self.network(spec)?.build(builder)?))
+    }
+
+    fn gauge(&self) -> GaugeChoice {
+        GaugeChoice::Shot
     }
 }

@@ -1,11 +1,15 @@
-//! The paper's network: gauge equivariant residual blocks, then a head of scalars.
+//! The paper's network: gauge equivariant residual blocks and a head.
 
-use super::head::turns_with_frames;
-use super::{DEPTHS, Head, ORDERS, WIDTHS, within};
-use crate::{Task, TaskError};
-use gemcnn_nn::layers::{GlobalPool, Nonlinearity, Regular};
-use gemcnn_nn::{Aggregation, FeatureType, Network, NetworkConfig, WeightDecay};
+use super::head::rotates_with_frames;
+use super::{DEPTHS, Head, Model, ModelSpec, ORDERS, WIDTHS, within};
+use crate::{Settings, TaskError};
+use gemcnn_nn::layers::{Gates, GlobalPool, Identity, Nonlinearity, Norms, Regular};
+use gemcnn_nn::{
+    Activation, Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real,
+    WeightDecay,
+};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Settings of the model `gem`. The defaults are the paper's correspondence network with batch
 /// normalisation: `3x0 -> 16x(0,1,2) -> 16x(0,1,2) -> 64x0`, each arrow a residual block of two
@@ -13,31 +17,31 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GemModel {
-    /// Residual blocks of two convolutions; 3.
+    /// Residual blocks of two convolutions (default 3).
     pub blocks: usize,
-    /// Channels of each order between and inside blocks; 16.
+    /// Channels of each order, between and inside blocks (default 16).
     pub channels: usize,
-    /// Highest order; 2.
+    /// Highest order (default 2).
     pub band_limit: usize,
-    /// Scalars that the last block gives; 64. Not used with broken symmetry.
+    /// Scalar channels of the last block (default 64). Unused with broken symmetry.
     pub scalars: usize,
-    /// What follows each convolution; the regular nonlinearity.
+    /// Nonlinearity after each convolution (default: regular).
     pub nonlinearity: NonlinearityChoice,
-    /// Samples of the regular nonlinearity; by default `2 band_limit + 1`.
+    /// Samples of the regular nonlinearity (default `2 band_limit + 1`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<usize>,
-    /// Batch normalisation inside nonlinearities; yes.
+    /// Batch normalisation inside nonlinearities (default true).
     pub batch_norm: bool,
-    /// Whether the last block keeps all orders and the head reads all numbers as scalars; no. The
-    /// result then depends on the frames, which helps where all meshes have the same connectivity.
+    /// Keeps all orders in the last block and treats all components as scalars in the head (default false).
+    /// This helps if all meshes have the same connectivity, but the output then depends on the frames.
     pub broken_symmetry: bool,
-    /// Scalars between the two linear maps of the head; 256. None and there is a single map.
+    /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
     pub head: usize,
-    /// Dropout in the head; 0.5.
+    /// Dropout probability in the head (default 0.5).
     pub dropout: f64,
-    /// Pooling for whole-mesh tasks; the mean.
+    /// Pooling for whole-mesh tasks (default: mean).
     pub pool: GlobalPool,
-    /// Which weights decay; those of the head.
+    /// Weights that weight decay acts on (default: those of the head).
     pub decay: WeightDecay,
 }
 
@@ -45,29 +49,41 @@ pub struct GemModel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NonlinearityChoice {
-    /// ReLU of samples around the circle: the paper's, nearly equivariant.
+    /// ReLU of samples around the circle, as in the paper. Approximately equivariant.
     #[default]
     Regular,
-    /// ReLU of norms: exactly equivariant.
+    /// ReLU of norms. Exactly equivariant.
     Norm,
-    /// Gates: exactly equivariant.
+    /// Gates. Exactly equivariant.
     Gated,
-    /// None, to measure what one costs.
+    /// No nonlinearity, for measurements.
     None,
 }
 
 impl NonlinearityChoice {
-    /// The nonlinearity with its settings.
-    pub fn with(self, band_limit: usize, samples: Option<usize>, batch_norm: bool) -> Nonlinearity {
-        let plain = match self {
-            Self::Regular => Regular::relu(samples.unwrap_or(2 * band_limit + 1)).into(),
-            Self::Norm => Nonlinearity::norm(),
-            Self::Gated => Nonlinearity::gated(),
-            Self::None => Nonlinearity::None,
-        };
-        match batch_norm {
-            true => plain.with_batch_norm(),
-            false => plain,
+    /// The nonlinearity with the given settings. `samples` is used by `Regular` only.
+    pub fn with<T: Real>(
+        self,
+        band_limit: usize,
+        samples: Option<usize>,
+        batch_norm: bool,
+    ) -> Arc<dyn Nonlinearity<T>> {
+        let activation = Activation::Relu;
+        match self {
+            Self::Regular => Arc::new(Regular {
+                samples: samples.unwrap_or(2 * band_limit + 1),
+                activation,
+                batch_norm,
+            }),
+            Self::Norm => Arc::new(Norms {
+                activation,
+                batch_norm,
+            }),
+            Self::Gated => Arc::new(Gates {
+                activation,
+                batch_norm,
+            }),
+            Self::None => Arc::new(Identity),
         }
     }
 }
@@ -92,26 +108,26 @@ impl Default for GemModel {
 }
 
 impl GemModel {
-    /// The network, as [`ModelConfig::network`](super::ModelConfig::network).
+    /// The layers of the network.
     ///
     /// # Errors
-    /// Settings, types and tasks that do not go together, with what to change.
-    pub fn network(
-        &self,
-        input: &FeatureType,
-        task: Task,
-        outputs: &FeatureType,
-    ) -> Result<NetworkConfig, TaskError> {
+    /// As [`Model::build`].
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+        let ModelSpec {
+            input,
+            task,
+            outputs,
+        } = spec;
         within("blocks", self.blocks, DEPTHS)?;
         within("channels", self.channels, WIDTHS)?;
         within("scalars", self.scalars, WIDTHS)?;
         within("band_limit", self.band_limit, ORDERS)?;
         within("samples", self.samples.unwrap_or(1), WIDTHS)?;
-        let turns = turns_with_frames(task, outputs)?;
-        if turns && self.broken_symmetry {
+        let rotates = rotates_with_frames(*task, outputs)?;
+        if rotates && self.broken_symmetry {
             return Err(TaskError::setting(
                 "model: broken_symmetry",
-                format!("outputs of type {outputs} turn with the frames; set it to false"),
+                format!("outputs of type {outputs} rotate with the frames; set it to false"),
             ));
         }
         let hidden = FeatureType::uniform(self.channels, self.band_limit);
@@ -120,14 +136,14 @@ impl GemModel {
             .weight_decay(self.decay)
             .aggregation(Aggregation::Mean);
         for _ in 1..self.blocks {
-            network = network.residual_through(&hidden, &hidden, act.clone());
+            network = network.block(Some(hidden.clone()), &hidden, act.clone());
         }
-        let last = match turns || self.broken_symmetry {
+        let last = match rotates || self.broken_symmetry {
             true => hidden.clone(),
             false => FeatureType::scalars(self.scalars),
         };
-        network = network.residual_through(&hidden, &last, act);
-        if turns {
+        network = network.block(Some(hidden.clone()), &last, act);
+        if rotates {
             return Ok(network.conv(outputs));
         }
         if self.broken_symmetry {
@@ -138,6 +154,20 @@ impl GemModel {
             dropout: self.dropout,
             pool: self.pool,
         };
-        head.add(network, task, outputs)
+        head.add(network, *task, outputs)
+    }
+}
+
+impl Settings for GemModel {
+    const KIND: &'static str = "gem";
+}
+
+impl Model for GemModel {
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 }

@@ -1,32 +1,34 @@
-//! The isotropic baseline: the topology of the paper's network with graph convolutions.
+//! The isotropic baseline: the architecture of the paper's network with graph convolutions.
 
-use super::{DEPTHS, GemModel, Head, WIDTHS, within};
-use crate::{Task, TaskError};
-use gemcnn_nn::layers::{GlobalPool, Kernel, Nonlinearity, Regular};
-use gemcnn_nn::{Aggregation, FeatureType, Network, NetworkConfig, WeightDecay};
+use super::{DEPTHS, GemModel, Head, Model, ModelSpec, WIDTHS, within};
+use crate::{Settings, Task, TaskError};
+use gemcnn_nn::layers::{GlobalPool, Isotropic, Regular};
+use gemcnn_nn::{
+    Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay,
+};
 use serde::{Deserialize, Serialize};
 
 /// Settings of the model `graph`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GraphModel {
-    /// Residual blocks of two convolutions; 3.
+    /// Residual blocks of two convolutions (default 3).
     pub blocks: usize,
-    /// Scalars between and inside blocks. By default the number for which the network is nearest in
-    /// parameters to the [`GemModel`] with the same blocks, scalars and head, and defaults else.
+    /// Scalar channels between and inside blocks. By default it is chosen so that the number of parameters is closest
+    /// to that of the [`GemModel`] with the same blocks, scalars and head, and otherwise default settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub width: Option<usize>,
-    /// Scalars that the last block gives; 64.
+    /// Scalar channels of the last block (default 64).
     pub scalars: usize,
-    /// Batch normalisation before each ReLU; yes.
+    /// Batch normalisation before each ReLU (default true).
     pub batch_norm: bool,
-    /// Scalars between the two linear maps of the head; 256. None and there is a single map.
+    /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
     pub head: usize,
-    /// Dropout in the head; 0.5.
+    /// Dropout probability in the head (default 0.5).
     pub dropout: f64,
-    /// Pooling for whole-mesh tasks; the mean.
+    /// Pooling for whole-mesh tasks (default: mean).
     pub pool: GlobalPool,
-    /// Which weights decay; those of the head.
+    /// Weights that weight decay acts on (default: those of the head).
     pub decay: WeightDecay,
 }
 
@@ -37,7 +39,7 @@ impl Default for GraphModel {
 }
 
 impl GraphModel {
-    /// The same topology, without a width yet.
+    /// The same architecture with the default width.
     fn like(gem: &GemModel) -> Self {
         Self {
             blocks: gem.blocks,
@@ -51,24 +53,28 @@ impl GraphModel {
         }
     }
 
-    /// The model with the topology of a [`GemModel`] and the width for which it is nearest in parameters,
-    /// for input of a type.
+    /// The model with the architecture of a [`GemModel`] and the width for which the number of parameters is
+    /// closest to it, for an input type.
     ///
     /// # Errors
-    /// Settings of the model that make no sense, or input that is not scalar.
+    /// Invalid settings, or input that is not scalar.
     pub fn matching(gem: &GemModel, input: &FeatureType) -> Result<Self, TaskError> {
-        // Both end with the same last map, so that one output tells the difference for any number.
-        let output = FeatureType::scalars(1);
-        let target = gem.network(input, Task::Segmentation, &output)?;
-        let target = target.parameter_count()?;
+        // Both have the same last layer, so the difference does not depend on the number of outputs.
+        let spec = ModelSpec {
+            input: input.clone(),
+            task: Task::Segmentation,
+            outputs: FeatureType::scalars(1),
+        };
+        let trained = |network: NetworkConfig<f32>| -> Result<usize, TaskError> {
+            Ok(network.init(0)?.1.trained_count())
+        };
+        let target = trained(gem.network(&spec)?)?;
         let with = |width: usize| Self {
             width: Some(width),
             ..Self::like(gem)
         };
-        let count = |width: usize| -> Result<usize, TaskError> {
-            let network = with(width).network(input, Task::Segmentation, &output)?;
-            Ok(network.parameter_count()?)
-        };
+        let count =
+            |width: usize| -> Result<usize, TaskError> { trained(with(width).network(&spec)?) };
         let (mut low, mut high) = (1, 1);
         while count(high)? < target {
             (low, high) = (high, 2 * high);
@@ -81,7 +87,7 @@ impl GraphModel {
             }
         }
         let mut nearest = (usize::MAX, low);
-        // One more on both sides, since a width that equals the input's saves a map.
+        // The count is not monotonic: a width equal to that of the input needs no linear map in the skip connection.
         for width in low.saturating_sub(2).max(1)..=low + 1 {
             let distance = count(width)?.abs_diff(target);
             nearest = nearest.min((distance, width));
@@ -89,20 +95,20 @@ impl GraphModel {
         Ok(with(nearest.1))
     }
 
-    /// The network, as [`ModelConfig::network`](super::ModelConfig::network).
+    /// The layers of the network.
     ///
     /// # Errors
-    /// Settings, types and tasks that do not go together, with what to change.
-    pub fn network(
-        &self,
-        input: &FeatureType,
-        task: Task,
-        outputs: &FeatureType,
-    ) -> Result<NetworkConfig, TaskError> {
+    /// As [`Model::build`].
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+        let ModelSpec {
+            input,
+            task,
+            outputs,
+        } = spec;
         if !input.is_scalar() {
             return Err(TaskError::setting(
                 format!("model: graph on features of type {input}"),
-                "graph convolutions know scalars only; use the features `xyz` or `shot`, or another model",
+                "graph convolutions take scalars only; use the features `xyz` or `shot`, or another model",
             ));
         }
         let Some(width) = self.width else {
@@ -117,7 +123,7 @@ impl GraphModel {
                 width,
                 ..self.clone()
             };
-            return matched.network(input, task, outputs);
+            return matched.network(spec);
         };
         within("blocks", self.blocks, DEPTHS)?;
         within("width", width, WIDTHS)?;
@@ -127,7 +133,7 @@ impl GraphModel {
         let mut network = Network::builder(input.clone())
             .weight_decay(self.decay)
             .aggregation(Aggregation::Mean)
-            .kernel(Kernel::Graph);
+            .kernel(Isotropic);
         for _ in 1..self.blocks {
             network = network.residual_through(&hidden, &hidden, act.clone());
         }
@@ -138,15 +144,28 @@ impl GraphModel {
             dropout: self.dropout,
             pool: self.pool,
         };
-        head.add(network, task, outputs)
+        head.add(network, *task, outputs)
     }
 }
 
-/// ReLU of scalars, after a batch normalisation on request: of scalars one sample says all.
-pub(super) fn scalar_relu(batch_norm: bool) -> Nonlinearity {
+/// ReLU of scalars, after an optional batch normalisation. Scalars need only one sample.
+pub(super) fn scalar_relu(batch_norm: bool) -> Regular {
     Regular {
         batch_norm,
         ..Regular::relu(1)
     }
-    .into()
+}
+
+impl Settings for GraphModel {
+    const KIND: &'static str = "graph";
+}
+
+impl Model for GraphModel {
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        Ok(Box::new(self.network(spec)?.build(builder)?))
+    }
 }

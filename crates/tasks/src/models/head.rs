@@ -1,47 +1,53 @@
-//! The end of a model: from scalars of vertices to what the task asks for.
+//! The last layers of a model: from scalars of vertices to the output of the task.
 
 use super::{WIDTHS, within};
 use crate::{Task, TaskError};
 use gemcnn_nn::layers::GlobalPool;
-use gemcnn_nn::{Activation, FeatureType, NetworkConfig};
+use gemcnn_nn::{Activation, FeatureType, NetworkConfig, Real};
 
-/// Two linear maps with ReLU and dropout between them, for each vertex or for each mesh.
+/// Two linear layers with ReLU and dropout between them, for each vertex or for each mesh.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Head {
-    /// Scalars between the maps; none for a single map.
+    /// Hidden channels. `0` makes the head a single linear layer.
     pub width: usize,
-    /// Probability of dropping one of them.
+    /// Dropout probability of the hidden channels.
     pub dropout: f64,
-    /// How the vertices of a mesh become one row, for whole-mesh tasks.
+    /// Pooling over the vertices of a mesh, for whole-mesh tasks.
     pub pool: GlobalPool,
 }
 
 impl Head {
-    /// Adds the layers to a network that gives scalars for each vertex.
+    /// Adds the layers to a network with scalar output for each vertex.
     ///
     /// # Errors
-    /// Outputs that are not scalars, none at all, or a dropout out of range.
-    pub fn add(
+    /// Outputs that are not scalars, no outputs, or a setting out of range.
+    pub fn add<T: Real>(
         &self,
-        mut network: NetworkConfig,
+        mut network: NetworkConfig<T>,
         task: Task,
         outputs: &FeatureType,
-    ) -> Result<NetworkConfig, TaskError> {
+    ) -> Result<NetworkConfig<T>, TaskError> {
         if !outputs.is_scalar() {
             return Err(TaskError::setting(
                 format!("{task} of {outputs}"),
-                "outputs of order above 0 cannot come from scalars; use the model `gem` or `unet`, \
+                "outputs of order above 0 cannot be computed from scalars; use the model `gem` or `unet`, \
                  without broken symmetry",
             ));
         }
         if outputs.dimension() == 0 {
-            return Err(TaskError::setting(task.to_string(), "there are no outputs"));
+            return Err(TaskError::setting(
+                task.to_string(),
+                "the output type has no components",
+            ));
         }
         within("head", self.width, 0..=*WIDTHS.end())?;
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(TaskError::setting(
                 "model: dropout",
-                format!("it is {}, but must be at least 0 and below 1", self.dropout),
+                format!(
+                    "{} is out of range: must be at least 0 and below 1",
+                    self.dropout
+                ),
             ));
         }
         if task == Task::Classification {
@@ -57,8 +63,9 @@ impl Head {
     }
 }
 
-/// Whether a task's outputs have to be made by a convolution, not by a head of scalars.
-pub(super) fn turns_with_frames(task: Task, outputs: &FeatureType) -> Result<bool, TaskError> {
+/// True if the outputs have orders above 0 and rotate with the frames, so that a convolution has to compute
+/// them.
+pub(super) fn rotates_with_frames(task: Task, outputs: &FeatureType) -> Result<bool, TaskError> {
     match task {
         _ if outputs.is_scalar() => Ok(false),
         Task::Regression => Ok(true),

@@ -1,14 +1,14 @@
-//! Models: networks for each task from a few settings.
+//! Models: networks for each task, chosen by name and open to kinds from outside.
 //!
-//! A [`ModelConfig`] stands in the `[model]` table of a run's TOML and gives the layers of a network for
-//! any input, task and output. All end the same way ([`Head`]):
+//! A [`ModelConfig`] is the `[model]` table of a configuration. It builds a [`Module`] for any input, task
+//! and output. The built-in models have the same last layers ([`Head`]):
 //!
-//! | task | end |
+//! | task | last layers |
 //! | --- | --- |
-//! | segmentation, correspondence | linear map, ReLU, dropout, linear map to the classes, for each vertex |
-//! | classification | the same for each mesh, after a pooling over its vertices |
+//! | segmentation, correspondence | linear layer, ReLU, dropout, linear layer to the classes, for each vertex |
+//! | classification | the same for each mesh, after global pooling |
 //! | regression of scalars | as segmentation |
-//! | regression of other types | a gauge convolution to the type, on features that are not yet scalars |
+//! | regression of other types | a gauge convolution to the type |
 
 mod angular;
 mod gem;
@@ -23,102 +23,162 @@ pub use head::Head;
 pub use unet::UNetModel;
 
 use crate::data::{GaugeChoice, HierarchySettings};
+use crate::registry::{Choice, Chosen, Registry, Settings, filled, parser};
 use crate::{Task, TaskError};
-use gemcnn_nn::{FeatureType, NetworkConfig};
-use serde::{Deserialize, Serialize};
+use gemcnn_nn::{Builder, FeatureType, Module, Parameters};
+use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::{Arc, LazyLock};
 
-/// A model and its settings.
+/// Input, task and output of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelSpec {
+    /// Type of the features of each vertex.
+    pub input: FeatureType,
+    /// The task.
+    pub task: Task,
+    /// Output type: one scalar for each class, or the type of the regression targets.
+    pub outputs: FeatureType,
+}
+
+/// A kind of model: builds a network for any input, task and output.
+pub trait Model: fmt::Debug + Send + Sync {
+    /// Adds the parameters of the network to the builder and returns the network.
+    ///
+    /// # Errors
+    /// Incompatible settings, types and tasks; the message says what to change.
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError>;
+
+    /// The coarser graphs that the model needs, if it pools (default: none).
+    fn hierarchy(&self) -> Option<HierarchySettings> {
+        None
+    }
+
+    /// The frames that the model needs (default: the first axis points to the first neighbour).
+    fn gauge(&self) -> GaugeChoice {
+        GaugeChoice::FirstNeighbour
+    }
+}
+
+impl Chosen for dyn Model {
+    fn registry() -> &'static Registry<Self> {
+        static MODELS: LazyLock<Registry<dyn Model>> = LazyLock::new(|| {
+            Registry::new(
+                "model",
+                &[
+                    (GemModel::KIND, parser!(GemModel, dyn Model)),
+                    (GraphModel::KIND, parser!(GraphModel, dyn Model)),
+                    (AngularModel::KIND, parser!(AngularModel, dyn Model)),
+                    (UNetModel::KIND, parser!(UNetModel, dyn Model)),
+                ],
+            )
+        });
+        &MODELS
+    }
+}
+
+/// Registers a kind of model, so that configurations can name it.
+pub fn register<M: Model + Settings>() {
+    <dyn Model>::registry().add(M::KIND, parser!(M, dyn Model));
+}
+
+/// A kind of model with its settings: the `[model]` table of a configuration.
 ///
 /// ```
+/// use gemcnn_tasks::models::ModelSpec;
 /// use gemcnn_tasks::{ModelConfig, Task};
 /// use gemcnn_nn::FeatureType;
 /// let model: ModelConfig = toml::from_str("kind = 'gem'\nblocks = 2\nchannels = 8").unwrap();
-/// let (input, classes) = (FeatureType::scalars(3), FeatureType::scalars(10));
-/// let network = model.network(&input, Task::Segmentation, &classes)?;
-/// let (network, _parameters) = network.init::<f32>(1)?;
+/// let spec = ModelSpec {
+///     input: FeatureType::scalars(3),
+///     task: Task::Segmentation,
+///     outputs: FeatureType::scalars(10),
+/// };
+/// let (network, _parameters) = model.init(&spec, 1)?;
 /// println!("{network}");
 /// # Ok::<(), gemcnn_tasks::TaskError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum ModelConfig {
-    /// The paper's network of gauge equivariant residual blocks.
-    Gem(GemModel),
-    /// The isotropic baseline: the same blocks of graph convolutions.
-    Graph(GraphModel),
-    /// The baseline that is not equivariant: convolutions in SHOT frames.
-    Angular(AngularModel),
-    /// Gauge equivariant residual blocks over coarser and coarser graphs, and back.
-    #[serde(rename = "unet")]
-    UNet(UNetModel),
+pub type ModelConfig = Choice<dyn Model>;
+
+impl<M: Model + Settings> From<M> for ModelConfig {
+    fn from(model: M) -> Self {
+        let settings = filled(&model).unwrap_or_default();
+        Self::from_parts(M::KIND, settings, Arc::new(model))
+    }
 }
 
 impl Default for ModelConfig {
+    /// [`GemModel`] with default settings: the paper's network.
     fn default() -> Self {
-        Self::Gem(GemModel::default())
+        GemModel::default().into()
     }
 }
+
+/// A network and its parameters.
+pub type ModelWithParameters = (Box<dyn Module<f32>>, Parameters<f32>);
 
 impl ModelConfig {
-    /// The network for features of type `input`; `outputs` are the classes as scalars, or the type that
-    /// regression should give.
+    /// Builds the network with parameters initialised from `seed`.
     ///
     /// # Errors
-    /// Settings, types and tasks that do not go together, with what to change.
-    pub fn network(
-        &self,
-        input: &FeatureType,
-        task: Task,
-        outputs: &FeatureType,
-    ) -> Result<NetworkConfig, TaskError> {
-        if input.dimension() == 0 {
-            return Err(TaskError::setting(
-                "features",
-                "there are none to learn from",
-            ));
+    /// As [`Model::build`].
+    pub fn init(&self, spec: &ModelSpec, seed: u64) -> Result<ModelWithParameters, TaskError> {
+        if spec.input.dimension() == 0 {
+            let problem = "the input type has no components";
+            return Err(TaskError::setting("features", problem));
         }
-        match self {
-            Self::Gem(model) => model.network(input, task, outputs),
-            Self::Graph(model) => model.network(input, task, outputs),
-            Self::Angular(model) => model.network(input, task, outputs),
-            Self::UNet(model) => model.network(input, task, outputs),
-        }
-    }
-
-    /// The coarser graphs that it needs, if it pools.
-    pub fn hierarchy(&self) -> Option<HierarchySettings> {
-        match self {
-            Self::Gem(_) | Self::Graph(_) | Self::Angular(_) => None,
-            Self::UNet(model) => Some(model.hierarchy()),
-        }
-    }
-
-    /// The frames that it needs.
-    pub fn gauge(&self) -> GaugeChoice {
-        match self {
-            Self::Gem(_) | Self::Graph(_) | Self::UNet(_) => GaugeChoice::FirstNeighbour,
-            Self::Angular(_) => GaugeChoice::Shot,
-        }
+        let mut parameters = Parameters::new();
+        let model = self.build(spec, &mut Builder::new(&mut parameters, seed))?;
+        Ok((model, parameters))
     }
 }
 
-/// Blocks or layers of a network, channels of a layer, and highest orders, that make sense and fit into memory.
+/// Allowed numbers of blocks or layers, numbers of channels, and highest orders.
 const DEPTHS: RangeInclusive<usize> = 1..=1000;
 const WIDTHS: RangeInclusive<usize> = 1..=65_536;
 const ORDERS: RangeInclusive<usize> = 0..=64;
 
-/// Fails for a setting out of its range.
+/// Checks that a setting is in its range.
 fn within(name: &str, value: usize, range: RangeInclusive<usize>) -> Result<(), TaskError> {
     match range.contains(&value) {
         true => Ok(()),
         false => Err(TaskError::setting(
             format!("model: {name}"),
             format!(
-                "it is {value}, but must be from {} to {}",
+                "{value} is out of range: must be from {} to {}",
                 range.start(),
                 range.end()
             ),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_on_models_lists_all_settings() {
+        let page = include_str!("../../../../docs/models.md");
+        for kind in [
+            GemModel::KIND,
+            GraphModel::KIND,
+            AngularModel::KIND,
+            UNetModel::KIND,
+        ] {
+            let model = ModelConfig::of_kind(kind).unwrap();
+            let settings = toml::Table::try_from(model).unwrap();
+            for setting in settings
+                .keys()
+                .map(String::as_str)
+                .chain(["width", "samples"])
+            {
+                assert!(page.contains(&format!("`{setting}`")), "{kind}: {setting}");
+            }
+        }
     }
 }

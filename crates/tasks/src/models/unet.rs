@@ -1,49 +1,53 @@
-//! The U-shaped network: residual blocks on coarser and coarser graphs, and back.
+//! The U-net: an encoder and a decoder of residual blocks over coarser graphs.
 
-use super::head::turns_with_frames;
-use super::{Head, NonlinearityChoice, ORDERS, WIDTHS, within};
+use super::head::rotates_with_frames;
+use super::{Head, Model, ModelSpec, NonlinearityChoice, ORDERS, WIDTHS, within};
 use crate::data::HierarchySettings;
-use crate::{Task, TaskError};
-use gemcnn_nn::layers::GlobalPool;
-use gemcnn_nn::{Aggregation, FeatureType, Network, NetworkConfig, WeightDecay};
+use crate::{Settings, Task, TaskError};
+use gemcnn_nn::layers::{ConvConfig, GlobalPool, Linear, ResidualBlock, ResidualBlockConfig};
+use gemcnn_nn::{
+    Aggregation, Builder, FeatureType, Head as FusedHead, Levels, Module, Network, NnError, Part,
+    Real, Tape, Var, WeightDecay,
+};
 use serde::{Deserialize, Serialize};
 
-/// Neighbours on the coarser graphs that first values are scaled for, about those of the default radii.
+/// Number of neighbours on the coarser graphs that the initialisation assumes: about that of the default
+/// radii.
 const COARSE_DEGREE: f64 = 8.0;
 
-/// Settings of the model `unet`: a residual block on each graph on the way down, and one on each finer
-/// graph on the way up, where the features from the way down are joined on. Whole-mesh
-/// classification leaves out the way up and pools the coarsest graph.
+/// Settings of the model `unet`. The encoder has one residual block on each graph, from fine to coarse. The decoder has
+/// one on each finer graph, and skip connections concatenate the features of the encoder. Classification of whole
+/// meshes has no decoder and pools the coarsest graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UNetModel {
-    /// Channels of each order on each graph, from fine to coarse; 16, 32, 64.
+    /// Channels of each order on each graph, from fine to coarse (default `[16, 32, 64]`).
     pub channels: Vec<usize>,
-    /// For each coarser graph the part of the vertices of the one before that it keeps; a quarter.
+    /// For each coarser graph, the fraction of the vertices of the previous graph (default `[0.25, 0.25]`).
     pub ratios: Vec<f64>,
-    /// Radius of the neighbourhoods on each coarser graph, in mean edge lengths of the mesh; 3 and 6,
-    /// which gives about 8 neighbours on an even mesh.
+    /// Radius of the neighbourhoods on each coarser graph, in mean edge lengths of the mesh (default `[3, 6]`,
+    /// which gives about 8 neighbours on an even mesh).
     pub radii: Vec<f64>,
-    /// Most neighbours on the coarser graphs; 32.
+    /// Largest number of neighbours on the coarser graphs (default 32).
     pub neighbour_limit: usize,
-    /// Highest order; 2.
+    /// Highest order (default 2).
     pub band_limit: usize,
-    /// Scalars that the last block gives; 64.
+    /// Scalar channels of the last block (default 64).
     pub scalars: usize,
-    /// What follows each convolution; the regular nonlinearity.
+    /// Nonlinearity after each convolution (default: regular).
     pub nonlinearity: NonlinearityChoice,
-    /// Samples of the regular nonlinearity; by default `2 band_limit + 1`.
+    /// Samples of the regular nonlinearity (default `2 band_limit + 1`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<usize>,
-    /// Batch normalisation inside nonlinearities; yes.
+    /// Batch normalisation inside nonlinearities (default true).
     pub batch_norm: bool,
-    /// Scalars between the two linear maps of the head; 256. None and there is a single map.
+    /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
     pub head: usize,
-    /// Dropout in the head; 0.5.
+    /// Dropout probability in the head (default 0.5).
     pub dropout: f64,
-    /// Pooling for whole-mesh tasks; the mean.
+    /// Pooling for whole-mesh tasks (default: mean).
     pub pool: GlobalPool,
-    /// Which weights decay; those of the head.
+    /// Weights that weight decay acts on (default: those of the head).
     pub decay: WeightDecay,
 }
 
@@ -67,36 +71,162 @@ impl Default for UNetModel {
     }
 }
 
+impl Settings for UNetModel {
+    const KIND: &'static str = "unet";
+}
+
 impl UNetModel {
-    /// The coarser graphs that it needs.
-    pub fn hierarchy(&self) -> HierarchySettings {
-        HierarchySettings {
+    /// Builds the network in either precision.
+    ///
+    /// # Errors
+    /// As [`Model::build`].
+    pub fn module<T: Real>(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, TaskError> {
+        let rotates = self.check(spec)?;
+        let act = (self.nonlinearity).with(self.band_limit, self.samples, self.batch_norm);
+        let hidden = |channels: usize| FeatureType::uniform(channels, self.band_limit);
+        let mut parts = Vec::new();
+        let mut block = |name: String, level: usize, input: &FeatureType, output: FeatureType| {
+            let standard = ConvConfig::default();
+            let conv = ConvConfig {
+                aggregation: Aggregation::Mean,
+                degree: match level {
+                    0 => standard.degree,
+                    _ => COARSE_DEGREE,
+                },
+                ..standard
+            };
+            let config = ResidualBlockConfig {
+                conv,
+                nonlinearity: act.clone(),
+                ..ResidualBlockConfig::new(input.clone(), output.clone())
+            };
+            let before = builder.trained_count();
+            let made = config.init(&name, builder)?;
+            parts.push(Part {
+                name,
+                input: input.clone(),
+                output,
+                parameters: builder.trained_count() - before,
+            });
+            Ok::<_, NnError>(made)
+        };
+
+        let mut kind = spec.input.clone();
+        let mut down = Vec::new();
+        for (level, &channels) in self.channels.iter().enumerate() {
+            down.push(block(
+                format!("down{}", level + 1),
+                level,
+                &kind,
+                hidden(channels),
+            )?);
+            kind = hidden(channels);
+        }
+        let classifies = spec.task == Task::Classification;
+        let mut up = Vec::new();
+        if !classifies {
+            for level in (0..self.channels.len() - 1).rev() {
+                kind = kind.concatenated(&hidden(self.channels[level]));
+                // The tail takes the place of the block on the finest graph.
+                if level > 0 {
+                    let output = hidden(self.channels[level]);
+                    up.push(block(
+                        format!("up{}", level + 1),
+                        level,
+                        &kind,
+                        output.clone(),
+                    )?);
+                    kind = output;
+                }
+            }
+        }
+
+        let coarsest = *self.channels.last().unwrap_or(&1);
+        let middle = hidden(if classifies {
+            coarsest
+        } else {
+            self.channels[0]
+        });
+        let last = match rotates {
+            true => hidden(self.channels[0]),
+            false => FeatureType::scalars(self.scalars),
+        };
+        let mut tail = Network::builder(kind)
+            .weight_decay(self.decay)
+            .aggregation(Aggregation::Mean);
+        if classifies && self.channels.len() > 1 {
+            tail = tail.degree(COARSE_DEGREE);
+        }
+        let tail = tail.block(Some(middle), &last, act);
+        let tail = match rotates {
+            true => tail.conv(&spec.outputs),
+            false => {
+                let head = Head {
+                    width: self.head,
+                    dropout: self.dropout,
+                    pool: self.pool,
+                };
+                head.add(tail, spec.task, &spec.outputs)?
+            }
+        };
+        let tail = builder.within("tail", |builder| tail.build(builder))?;
+        for mut part in tail.parts() {
+            part.name = format!("tail.{}", part.name);
+            parts.push(part);
+        }
+        let (tail, head) = tail.into_body_and_head();
+        let body = UNetBody {
+            input: spec.input.clone(),
+            down,
+            up,
+            stays_coarse: classifies,
+            tail,
+        };
+        Ok(Box::new(UNet {
+            body,
+            head,
+            output: spec.outputs.clone(),
+            parts,
+        }))
+    }
+}
+
+impl Model for UNetModel {
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        self.module(spec, builder)
+    }
+
+    fn hierarchy(&self) -> Option<HierarchySettings> {
+        Some(HierarchySettings {
             ratios: self.ratios.clone(),
             radii: self.radii.clone(),
             neighbour_limit: self.neighbour_limit,
-        }
+        })
     }
+}
 
-    /// The network, as [`ModelConfig::network`](super::ModelConfig::network).
-    ///
-    /// # Errors
-    /// Settings, types and tasks that do not go together, with what to change.
-    pub fn network(
-        &self,
-        input: &FeatureType,
-        task: Task,
-        outputs: &FeatureType,
-    ) -> Result<NetworkConfig, TaskError> {
-        let Some((&finest, coarser)) = self.channels.split_first() else {
+impl UNetModel {
+    /// Checks all settings; true if the outputs rotate with the frames.
+    fn check(&self, spec: &ModelSpec) -> Result<bool, TaskError> {
+        if self.channels.is_empty() {
             return Err(TaskError::setting(
                 "model: channels",
-                "there are none; give one number for each graph, from fine to coarse",
+                "the list is empty; give one number for each graph, from fine to coarse",
             ));
-        };
+        }
+        let coarser = self.channels.len() - 1;
         for (name, given) in [("ratios", self.ratios.len()), ("radii", self.radii.len())] {
-            if given != coarser.len() {
+            if given != coarser {
                 let problem = format!(
-                    "there are {given}, but `channels` has {} graphs, and each but the finest needs one",
+                    "{given} value(s), but `channels` has {} graphs, and each except the finest needs one",
                     self.channels.len()
                 );
                 return Err(TaskError::setting(format!("model: {name}"), problem));
@@ -108,43 +238,107 @@ impl UNetModel {
         within("scalars", self.scalars, WIDTHS)?;
         within("band_limit", self.band_limit, ORDERS)?;
         within("samples", self.samples.unwrap_or(1), WIDTHS)?;
-        let turns = turns_with_frames(task, outputs)?;
+        rotates_with_frames(spec.task, &spec.outputs)
+    }
+}
 
-        let act = (self.nonlinearity).with(self.band_limit, self.samples, self.batch_norm);
-        let hidden = |channels: usize| FeatureType::uniform(channels, self.band_limit);
-        let scalars = FeatureType::scalars(self.scalars);
-        let head = Head {
-            width: self.head,
-            dropout: self.dropout,
-            pool: self.pool,
-        };
-        let fine_degree = gemcnn_nn::ConvConfig::default().degree;
-        let mut network = Network::builder(input.clone())
-            .weight_decay(self.decay)
-            .aggregation(Aggregation::Mean)
-            .residual(&hidden(finest), act.clone())
-            .degree(COARSE_DEGREE);
-        for &channels in coarser {
-            network = network.down().residual(&hidden(channels), act.clone());
+/// The network with its head.
+#[derive(Debug)]
+struct UNet<T: Real> {
+    body: UNetBody<T>,
+    head: Option<Linear>,
+    output: FeatureType,
+    parts: Vec<Part>,
+}
+
+/// The network up to its last linear layer.
+#[derive(Debug)]
+struct UNetBody<T: Real> {
+    input: FeatureType,
+    /// Blocks from fine to coarse.
+    down: Vec<ResidualBlock<T>>,
+    /// Blocks from coarse to fine, without that of the finest graph.
+    up: Vec<ResidualBlock<T>>,
+    /// True if the tail runs on the coarsest graph.
+    stays_coarse: bool,
+    tail: Box<dyn Module<T>>,
+}
+
+impl<T: Real> Module<T> for UNetBody<T> {
+    fn input(&self) -> &FeatureType {
+        &self.input
+    }
+
+    fn output(&self) -> &FeatureType {
+        self.tail.output()
+    }
+
+    fn levels(&self) -> usize {
+        self.down.len()
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        mut levels: Levels<'a, T>,
+        mut x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        let mut finer = Vec::new();
+        for (depth, block) in self.down.iter().enumerate() {
+            if depth > 0 {
+                let (clusters, coarser) = levels.coarser()?;
+                let pooled = tape.transport_pool(clusters, x.clone())?;
+                finer.push((levels, clusters, std::mem::replace(&mut x, pooled)));
+                levels = coarser;
+            }
+            x = block.forward(tape, levels, x)?;
         }
-        if task == Task::Classification {
-            let coarsest = hidden(coarser.last().copied().unwrap_or(finest));
-            let network = network.residual_through(&coarsest, &scalars, act);
-            return head.add(network, task, outputs);
+        if !self.stays_coarse {
+            let mut up = self.up.iter();
+            while let Some((finer_levels, clusters, kept)) = finer.pop() {
+                levels = finer_levels;
+                x = tape.transport_unpool(clusters, x)?;
+                x = tape.concatenate(x, kept)?;
+                if let Some(block) = up.next() {
+                    x = block.forward(tape, levels, x)?;
+                }
+            }
         }
-        for &channels in coarser.iter().rev().skip(1) {
-            network = network.up().residual(&hidden(channels), act.clone());
+        self.tail.forward(tape, levels, x)
+    }
+}
+
+impl<T: Real> Module<T> for UNet<T> {
+    fn input(&self) -> &FeatureType {
+        &self.body.input
+    }
+
+    fn output(&self) -> &FeatureType {
+        &self.output
+    }
+
+    fn levels(&self) -> usize {
+        self.body.levels()
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        let x = self.body.forward(tape, levels, x)?;
+        match &self.head {
+            None => Ok(x),
+            Some(head) => head.forward(tape, levels, x),
         }
-        if !coarser.is_empty() {
-            network = network.up();
-        }
-        let last = if turns { hidden(finest) } else { scalars };
-        network = network
-            .degree(fine_degree)
-            .residual_through(&hidden(finest), &last, act);
-        match turns {
-            true => Ok(network.conv(outputs)),
-            false => head.add(network, task, outputs),
-        }
+    }
+
+    fn split_head(&self) -> Option<(&dyn Module<T>, FusedHead<'_>)> {
+        Some((&self.body, self.head.as_ref()?.head()))
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        self.parts.clone()
     }
 }

@@ -2,28 +2,27 @@
 
 use super::Prediction;
 use crate::data::vectors;
-use gemcnn_mesh::render::{colour_map, label_colour};
 use gemcnn_mesh::{AttributeValues, DVec3, Frame, Mesh, VertexAttribute};
+use gemcnn_view::render::{colour_map, label_colour};
 
-/// A colour for each vertex of a template, by where it is: near points look alike, and so do points
-/// that correspond.
+/// A colour for each vertex of a template, by its position, so that near points have similar colours.
 pub(super) fn by_position(template: &Mesh) -> Vec<[u8; 3]> {
     let points = template.vertices();
     let low = points.iter().copied().fold(DVec3::INFINITY, DVec3::min);
     let high = points.iter().copied().fold(DVec3::NEG_INFINITY, DVec3::max);
     let span = (high - low).max(DVec3::splat(f64::MIN_POSITIVE));
-    // Neither black nor white, which shading needs.
+    // Avoids black and white, so that shading is visible.
     let byte = |share: f64| (50.0 + 190.0 * share).round() as u8;
     let colour = |point: &DVec3| ((*point - low) / span).to_array().map(byte);
     points.iter().map(colour).collect()
 }
 
-/// A template's colours as columns of its file.
+/// Colours of a template as vertex attributes.
 pub(crate) fn template_attributes(template: &Mesh) -> [VertexAttribute; 3] {
     attributes(&by_position(template))
 }
 
-/// Colours as columns of a file.
+/// Colours as vertex attributes.
 pub(super) fn attributes(colours: &[[u8; 3]]) -> [VertexAttribute; 3] {
     let column = |name: &str, channel: usize| {
         let values = colours.iter().map(|colour| colour[channel]).collect();
@@ -32,8 +31,8 @@ pub(super) fn attributes(colours: &[[u8; 3]]) -> [VertexAttribute; 3] {
     [column("red", 0), column("green", 1), column("blue", 2)]
 }
 
-/// A colour for each vertex: of the template where there is one, of the palette for classes, from dark to
-/// light for the first number, or for the length of the first vector.
+/// A colour for each vertex. Classes have the colours of the template or of the palette; values have a colour map of
+/// the first scalar, or of the length of the first vector.
 pub(super) fn of_prediction(
     prediction: &Prediction,
     template: Option<&[[u8; 3]]>,
@@ -67,7 +66,7 @@ pub(super) fn of_prediction(
     }
 }
 
-/// The numbers of order 1 alone, row after row.
+/// The components of order 1, row after row.
 pub(super) fn order_one(kind: &gemcnn_nn::FeatureType, values: &[f32]) -> Vec<f32> {
     let range = kind.range(1);
     let rows = values.chunks_exact(kind.dimension().max(1));

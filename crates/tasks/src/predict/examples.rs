@@ -1,18 +1,18 @@
-//! Predictions for a few meshes of a data set, for a first look.
+//! Example predictions for a few meshes of a data set.
 
 use super::{Prediction, PredictionFiles, UniqueNames};
 use crate::TaskError;
 use crate::data::{Dataset, Part};
 use crate::train::TrainedModel;
-use gemcnn_mesh::render::RenderOptions;
 use gemcnn_nn::{Device, Workspace};
+use gemcnn_view::render::RenderOptions;
 use std::path::Path;
 
-/// How many meshes are shown.
+/// Largest number of examples.
 const EXAMPLES: usize = 3;
 
-/// Writes meshes and pictures of what a model says of the first meshes of a part to a directory. A class
-/// of a whole mesh cannot be seen: then nothing is written.
+/// Writes predictions for the first meshes of a part to a directory, as meshes and pictures. Writes nothing for
+/// whole-mesh classification.
 ///
 /// # Errors
 /// A mesh that cannot be read, or a file that cannot be written.

@@ -1,40 +1,39 @@
-//! Predictions as files: meshes with labels, values, vectors and colours; arrays; pictures.
+//! Prediction files: meshes with labels, values, vectors and colours; arrays; pictures.
 
 use super::{Prediction, colours};
 use crate::TaskError;
 use crate::data::{Classes, npy_f32, npy_i64, vectors};
+use crate::layout::RESULTS_MARK;
 use crate::train::TrainedModel;
-use gemcnn_mesh::render::{Arrow, RenderOptions, render};
 use gemcnn_mesh::{
     AttributeValues, DVec3, Frame, Mesh, MeshReport, VertexAttribute, WriteOptions,
     write_atomically, write_mesh,
 };
+use gemcnn_view::render::{Arrow, RenderOptions, render};
 use std::path::{Path, PathBuf};
 
-/// The hidden file that tells a directory of results.
-pub(crate) const RESULTS_MARK: &str = ".gemcnn-results";
-/// Most arrows in a picture: more hide each other.
+/// Largest number of arrows in a picture; more would overlap.
 const MOST_ARROWS: usize = 1500;
 const ARROW_COLOUR: [u8; 3] = [40, 40, 40];
 
-/// Writes what a model says of meshes to a directory. Each file appears whole or not at all, in the place
-/// of one of the same name.
+/// Writes predictions to a directory. Each file is written completely or not at all, and replaces one of the same
+/// name.
 #[derive(Debug, Clone)]
 pub struct PredictionFiles {
     directory: PathBuf,
     classes: Option<Classes>,
-    /// Colours of a template's vertices, in correspondence.
+    /// Correspondence: colours of the template vertices.
     template: Option<Vec<[u8; 3]>>,
-    /// How pictures are made, if they are.
+    /// Options of pictures; `None` for no pictures.
     pictures: Option<RenderOptions>,
 }
 
 impl PredictionFiles {
-    /// Makes the directory, or takes one that is empty or has such files already. In correspondence a model with its
-    /// template gives vertices the colours of the points of the template that they are said to be.
+    /// Creates the directory. An existing one must be empty or contain prediction results. In correspondence, a vertex
+    /// has the colour of the predicted template point, if the model has its template.
     ///
     /// # Errors
-    /// A directory that cannot be made, or holds other files, which results could replace.
+    /// A directory that cannot be created, or that contains other files, which results could replace.
     pub fn new(
         directory: &Path,
         model: &TrainedModel,
@@ -50,12 +49,12 @@ impl PredictionFiles {
         })
     }
 
-    /// Writes `NAME.ply`, `NAME.npy` and `NAME.png` for a mesh with its frames, and returns their paths.
-    /// For a class of the whole mesh there are none.
+    /// Writes `NAME.ply`, `NAME.npy` and `NAME.png` for a mesh with its frames, and returns their paths. Writes
+    /// nothing for a class of the whole mesh.
     ///
     /// # Errors
-    /// A file that cannot be written, a prediction of another mesh, or values of an order above 1, which have
-    /// no form outside of the frames.
+    /// A file that cannot be written, a prediction for another mesh, or values of orders above 1, which depend on the
+    /// frames.
     pub fn write(
         &self,
         name: &str,
@@ -70,7 +69,7 @@ impl PredictionFiles {
             Prediction::VertexValues { kind, values } => values.len() / kind.dimension().max(1),
         };
         if rows != vertices || frames.len() != vertices {
-            let problem = format!("a prediction for {rows} vertices, but it has {vertices}");
+            let problem = format!("the prediction has {rows} vertices, but the mesh {vertices}");
             return Err(TaskError::setting(name, problem));
         }
         let (columns, array) = match prediction {
@@ -104,7 +103,7 @@ impl PredictionFiles {
         Ok(paths)
     }
 
-    /// Labels as a column and as an array.
+    /// Labels as a vertex attribute and as an array.
     fn labels(&self, classes: &[u32]) -> (Vec<VertexAttribute>, Vec<u8>) {
         let label = |&class: &u32| match &self.classes {
             Some(all) => all.label(class as usize),
@@ -121,7 +120,7 @@ impl PredictionFiles {
     }
 }
 
-/// Makes a directory one of results, if it is empty.
+/// Marks an empty directory as one of prediction results.
 fn mark(directory: &Path) -> Result<(), TaskError> {
     let mark = directory.join(RESULTS_MARK);
     if mark.exists() {
@@ -132,19 +131,19 @@ fn mark(directory: &Path) -> Result<(), TaskError> {
         if !name.to_string_lossy().starts_with('.') {
             return Err(TaskError::setting(
                 directory.display().to_string(),
-                "it holds files that are no results of predictions and could be replaced; choose another \
-                 directory for results",
+                "the directory contains files that are not prediction results and could be replaced; choose another \
+                 directory",
             ));
         }
     }
     std::fs::write(
         &mark,
-        "Results of predictions: files here may be replaced.\n",
+        "Prediction results: files in this directory may be replaced.\n",
     )
     .map_err(TaskError::file(mark))
 }
 
-/// Scalars, then vectors of space, as columns and as an array of the same columns.
+/// Scalars, then vectors in space, as vertex attributes and as an array of the same columns.
 fn values_and_vectors(
     kind: &gemcnn_nn::FeatureType,
     values: &[f32],
@@ -178,7 +177,8 @@ fn values_and_vectors(
     (columns.into_iter().map(column).collect(), array)
 }
 
-/// The first vector of vertices, some of them where there are many; the longest reaches to the next arrow.
+/// Arrows of the first vector of each vertex, or of some vertices if there are many. The longest one has the length
+/// of the spacing between arrows.
 fn arrows(prediction: &Prediction, mesh: &Mesh, frames: &[Frame]) -> Vec<Arrow> {
     let Prediction::VertexValues { kind, values } = prediction else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Using a trained model: what it says of meshes, and the files that keep it.
+//! Predictions of a trained model, and their files.
 //!
 //! ```no_run
 //! use gemcnn_mesh::Mesh;
@@ -20,6 +20,5 @@ mod prediction;
 pub(crate) use colours::template_attributes;
 pub use examples::write_examples;
 pub use files::PredictionFiles;
-pub(crate) use files::RESULTS_MARK;
 pub use names::UniqueNames;
 pub use prediction::Prediction;

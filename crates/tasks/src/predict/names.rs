@@ -1,9 +1,9 @@
-//! Names for files made from other files.
+//! Unique names of result files.
 
 use std::collections::HashSet;
 use std::path::Path;
 
-/// Gives every input a name for its outputs that no input before has.
+/// Assigns a unique name for the results of each input file.
 ///
 /// ```
 /// use gemcnn_tasks::predict::UniqueNames;
@@ -14,12 +14,12 @@ use std::path::Path;
 /// ```
 #[derive(Debug, Default)]
 pub struct UniqueNames {
-    /// In lower case, since some file systems do not tell cases apart.
+    /// In lower case, because some file systems ignore case.
     taken: HashSet<String>,
 }
 
 impl UniqueNames {
-    /// The name of a file without folder and extension, with a number if it is taken.
+    /// File name without folder and extension, with a number if it is taken.
     pub fn of(&mut self, path: &Path) -> String {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let mut name = stem.to_string();

@@ -1,23 +1,23 @@
-//! What a model says of a mesh.
+//! Predictions of a model.
 
 use crate::train::TrainedModel;
-use crate::{Batch, Sample, Target, Task, TaskError};
+use crate::{Sample, Task, TaskError, join_graphs};
 use gemcnn_mesh::Mesh;
-use gemcnn_nn::{FeatureType, Tape, Workspace};
+use gemcnn_nn::{FeatureType, Tape, Target, Workspace};
 
-/// What a model says of a mesh.
+/// Prediction of a model for a mesh.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Prediction {
     /// A class for each vertex.
     VertexClasses(Vec<u32>),
     /// A class for the whole mesh.
     MeshClass {
-        /// The most probable one.
+        /// The most probable class.
         class: u32,
-        /// Of all classes; they add up to 1.
+        /// Probabilities of all classes; their sum is 1.
         probabilities: Vec<f32>,
     },
-    /// Numbers for each vertex, as features of a type in the frames of the vertices.
+    /// Values for each vertex, as features in the frames of the vertices.
     VertexValues {
         /// Type of each row.
         kind: FeatureType,
@@ -27,10 +27,10 @@ pub enum Prediction {
 }
 
 impl TrainedModel {
-    /// A mesh made ready for the model: geometry and scaled features. The name stands in messages.
+    /// Prepares a mesh for the model: geometry and scaled features. The name is for messages.
     ///
     /// # Errors
-    /// A mesh without the geometry or the features that the model needs.
+    /// Geometry or features that cannot be computed.
     pub fn sample(&self, name: &str, mesh: &Mesh) -> Result<Sample, TaskError> {
         let preparation = self.config.preparation();
         let mut prepared = preparation.prepare(name, mesh)?;
@@ -39,8 +39,8 @@ impl TrainedModel {
         if let Some(at) = prepared.features.iter().position(|v| !v.is_finite()) {
             let vertex = at / kind.dimension().max(1);
             let problem = format!(
-                "the features of vertex {vertex} are too large for single precision; bring the mesh to the size \
-                 of those that the model was trained on"
+                "the features of vertex {vertex} are too large for single precision; scale the mesh to the size \
+                 of the training meshes"
             );
             return Err(TaskError::setting(name, problem));
         }
@@ -54,30 +54,30 @@ impl TrainedModel {
         })
     }
 
-    /// What the model says of a sample with scaled features.
+    /// Prediction of the model for a sample with scaled features.
     ///
     /// # Errors
-    /// A sample that does not fit the model, values or logits of a whole mesh that are not finite, or work on a
-    /// GPU that failed.
+    /// A sample that does not fit the model, outputs that are not finite, or a failed GPU operation.
     pub fn predict(
         &self,
         workspace: &mut Workspace<f32>,
         sample: &Sample,
     ) -> Result<Prediction, TaskError> {
-        let batch = Batch::new(&[sample])?;
+        let graphs = join_graphs(std::slice::from_ref(sample))?;
+        let levels = (&graphs).into();
         let mut tape = Tape::inference(workspace, &self.parameters);
-        let x = tape.input(self.network.input().clone(), &batch.features)?;
+        let x = tape.input(self.network.input().clone(), &sample.features)?;
         if let Task::Segmentation | Task::Correspondence = self.config.task {
-            let classes = self.network.predict_classes(&mut tape, &batch, x)?;
+            let classes = self.network.predict_classes(&mut tape, levels, x)?;
             return Ok(Prediction::VertexClasses(classes));
         }
-        let outputs = self.network.forward(&mut tape, &batch, x)?;
+        let outputs = self.network.forward(&mut tape, levels, x)?;
         let mut values = outputs.values()?.into_owned();
         if let Some(scaling) = &self.target_scaling {
             scaling.undo(&mut values);
         }
         if !values.iter().all(|value| value.is_finite()) {
-            let problem = "what the model says of it is not finite";
+            let problem = "the output of the model is not finite";
             return Err(TaskError::setting(&sample.name, problem));
         }
         Ok(match self.config.task {

@@ -1,42 +1,51 @@
-//! Which samples make up which step, and threads that prepare steps ahead.
+//! Batches: which samples form which step, and threads that prepare them ahead.
 //!
-//! The order of the data follows from the seed and the epoch alone, so that a step is found again by its
-//! number. A prepared batch is one value that travels from a thread to the step.
+//! The order of the samples follows from the seed and the epoch alone, so the number of a step determines its
+//! batch.
 
-use super::objective::Objective;
-use crate::{Batch, SampleSource, TaskError};
-use gemcnn_nn::{BatchTarget, Device, FeatureType, TrainingBatch};
+use crate::{Sample, SampleSource, TaskError, join_graphs};
+use gemcnn_mesh::GaugeGraph;
+use gemcnn_nn::{Device, FeatureType, HierarchyBatch, IGNORE, Objective, Target, TrainingBatch};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
 
-/// Batches that each thread keeps ready.
+/// Number of batches that each thread prepares ahead.
 const READY: usize = 2;
+/// Limit of the edges of graphs that stay on the device for the next epoch: about 0.5 GB.
+const KEPT_EDGES: usize = 16 << 20;
 
-/// How samples are put into batches, epoch after epoch.
+/// How samples are divided into batches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchPlan {
     pub samples: usize,
     pub batch: usize,
-    /// None: always in their own order.
+    /// Seed of the shuffle; `None` keeps the order of the samples.
     pub shuffle: Option<u64>,
+    /// Skips the last batch of an epoch if it is not full.
+    pub drop_last: bool,
 }
 
 impl BatchPlan {
-    /// Steps of an epoch; the last one may be smaller.
+    /// Number of steps of an epoch.
     pub fn steps(&self) -> u64 {
-        self.samples.div_ceil(self.batch) as u64
+        match self.drop_last && self.samples >= self.batch {
+            true => (self.samples / self.batch) as u64,
+            false => self.samples.div_ceil(self.batch) as u64,
+        }
     }
 
-    /// Samples of the first step of all.
+    /// Samples of the first step of the first epoch.
     pub fn first(&self) -> Vec<usize> {
         let mut order = self.order(0);
         order.truncate(self.batch);
         order
     }
 
-    /// The order of the samples in an epoch.
+    /// Order of the samples in an epoch.
     fn order(&self, epoch: u64) -> Vec<usize> {
         match self.shuffle {
             Some(seed) => shuffled(self.samples, seed, epoch),
@@ -45,8 +54,8 @@ impl BatchPlan {
     }
 }
 
-/// The numbers below `count` in the random order of one epoch of one seed.
-pub(crate) fn shuffled(count: usize, seed: u64, epoch: u64) -> Vec<usize> {
+/// A random permutation of `0..count`, given by seed and epoch.
+fn shuffled(count: usize, seed: u64, epoch: u64) -> Vec<usize> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(epoch);
     let mut order: Vec<usize> = (0..count).collect();
@@ -56,109 +65,170 @@ pub(crate) fn shuffled(count: usize, seed: u64, epoch: u64) -> Vec<usize> {
     order
 }
 
-/// A step, ready to be made.
+/// The batch of a step.
 #[derive(Debug)]
 pub(crate) struct PreparedBatch {
-    /// Numbers of its samples in their source.
+    /// Indices of its samples in their source.
     pub samples: Vec<usize>,
     pub batch: TrainingBatch<f32>,
-    /// Rows whose target is known.
-    pub counted: u64,
-    /// Sum of the weights of their classes; how many they are, where there are no weights.
-    pub weight: f64,
+}
+
+/// Graphs of single samples in the form of the operators, for the next epoch. Those of batches of one sample
+/// stay on the GPU.
+#[derive(Debug)]
+pub(crate) struct GraphCache {
+    kept: Mutex<KeptGraphs>,
+    /// Largest number of edges to keep.
+    most_edges: usize,
+}
+
+impl Default for GraphCache {
+    fn default() -> Self {
+        Self {
+            kept: Mutex::default(),
+            most_edges: KEPT_EDGES,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct KeptGraphs {
+    /// The key is the address of the graph, which the entry keeps alive.
+    graphs: HashMap<usize, (Arc<GaugeGraph>, Arc<HierarchyBatch<f32>>)>,
+    edges: usize,
+}
+
+impl GraphCache {
+    /// A cache that keeps nothing, for samples that are used once.
+    pub fn off() -> Self {
+        Self {
+            most_edges: 0,
+            ..Self::default()
+        }
+    }
+
+    /// The joined graphs of samples, from those of each.
+    fn join(&self, samples: &[Sample]) -> Result<Arc<HierarchyBatch<f32>>, TaskError> {
+        let singles: Vec<_> = samples
+            .iter()
+            .map(|sample| self.of(sample))
+            .collect::<Result<_, _>>()?;
+        if let [single] = &singles[..] {
+            return Ok(Arc::clone(single));
+        }
+        let singles: Vec<&HierarchyBatch<f32>> = singles.iter().map(|graphs| &**graphs).collect();
+        Ok(Arc::new(HierarchyBatch::join(&singles)?))
+    }
+
+    /// The graphs of one sample.
+    fn of(&self, sample: &Sample) -> Result<Arc<HierarchyBatch<f32>>, TaskError> {
+        let key = Arc::as_ptr(&sample.graph).addr();
+        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, graphs)) = kept().graphs.get(&key) {
+            return Ok(Arc::clone(graphs));
+        }
+        let graphs = Arc::new(join_graphs(std::slice::from_ref(sample))?);
+        let mut kept = kept();
+        if kept.edges + sample.graph.edge_count() <= self.most_edges {
+            kept.edges += sample.graph.edge_count();
+            let entry = (Arc::clone(&sample.graph), Arc::clone(&graphs));
+            kept.graphs.insert(key, entry);
+        }
+        Ok(graphs)
+    }
 }
 
 impl PreparedBatch {
-    /// Loads samples, joins them and sends them to a GPU.
+    /// Loads samples, joins them and starts their copy to a GPU.
     pub fn load(
         source: &dyn SampleSource,
         samples: &[usize],
-        objective: &Objective,
+        objective: &Arc<Objective<f32>>,
+        cache: &GraphCache,
         device: &Device,
     ) -> Result<Self, TaskError> {
         let mut loaded = Vec::with_capacity(samples.len());
         for &index in samples {
             let sample = source.load(index)?;
-            objective.check(&sample)?;
+            check(&sample, objective)?;
             loaded.push(sample);
         }
-        let references: Vec<_> = loaded.iter().collect();
-        let kind = match references.first() {
-            Some(sample) => sample.kind.clone(),
-            None => FeatureType::default(),
+        let kind = loaded
+            .first()
+            .map_or(FeatureType::default(), |s| s.kind.clone());
+        let graphs = match source.shared_graphs(samples.len()) {
+            Some(graphs) => graphs,
+            None => cache.join(&loaded)?,
         };
-        let joined = Batch::new(&references)?;
-        let (target, counted, weight) = match objective {
-            Objective::Classes { count, weights } => {
-                let counted = joined.labelled();
-                let weight = match weights {
-                    None => counted as f64,
-                    Some(weights) => weight_of(&joined.labels, weights),
-                };
-                let target = BatchTarget::Classes {
-                    classes: *count,
-                    labels: joined.labels,
-                    weights: weights.clone(),
-                };
-                (target, counted, weight)
+        let mut features = Vec::new();
+        let mut target = Target::Unknown;
+        for sample in loaded {
+            if sample.kind != kind {
+                let problem = format!(
+                    "its features have type {}, but those of other samples {kind}",
+                    sample.kind
+                );
+                return Err(TaskError::setting(&sample.name, problem));
             }
-            Objective::Values {
-                kind,
-                penalty,
-                scaling,
-            } => {
-                let mut values = joined.values;
-                if let Some(scaling) = scaling {
-                    scaling.apply(&mut values);
-                }
-                let (known, counted) = known_rows(&mut values, kind.dimension());
-                let target = BatchTarget::Values {
-                    kind: kind.clone(),
-                    penalty: *penalty,
-                    values,
-                    known,
-                };
-                (target, counted, counted as f64)
+            match features.is_empty() {
+                true => features = sample.features,
+                false => features.extend_from_slice(&sample.features),
             }
-        };
-        let batch = match joined.hierarchy {
-            None => TrainingBatch::new(joined.graph, kind, joined.features, target),
-            Some(levels) => TrainingBatch::on_hierarchy(levels, kind, joined.features, target),
-        }?;
+            match (&mut target, sample.target) {
+                (Target::Labels(all), Target::Labels(labels)) => all.extend(labels),
+                (Target::Values(all), Target::Values(values)) => all.extend(values),
+                (first, next) => *first = next,
+            }
+        }
+        let batch = TrainingBatch::new(graphs, kind, features, Arc::clone(objective), target)?;
         batch.send_ahead(device)?;
         Ok(Self {
             samples: samples.to_vec(),
             batch,
-            counted: counted as u64,
-            weight,
         })
     }
 }
 
-/// Sum of the weights of the classes of all labels; one that is not known has none.
-fn weight_of(labels: &[u32], weights: &[f32]) -> f64 {
-    let known = labels
-        .iter()
-        .filter_map(|&label| weights.get(label as usize));
-    known.map(|&weight| f64::from(weight)).sum()
-}
-
-/// Which rows are known, unless all are, and how many; unknown ones become 0.
-fn known_rows(values: &mut [f32], width: usize) -> (Option<Vec<bool>>, usize) {
-    let mut mask = Vec::with_capacity(values.len() / width.max(1));
-    for row in values.chunks_mut(width.max(1)) {
-        let known = row.iter().all(|value| !value.is_nan());
-        if !known {
-            row.fill(0.0);
-        }
-        mask.push(known);
+/// Checks the number of features and targets of a sample, and the range of its labels.
+fn check(sample: &Sample, objective: &Objective<f32>) -> Result<(), TaskError> {
+    let refuse = |problem: String| Err(TaskError::setting(&sample.name, problem));
+    let vertices = sample.graph.vertex_count();
+    let expected = vertices * sample.kind.dimension();
+    if sample.features.len() != expected {
+        let found = sample.features.len();
+        return refuse(format!("{found} feature values, but {expected} are needed"));
     }
-    let counted = mask.iter().filter(|&&known| known).count();
-    ((counted < mask.len()).then_some(mask), counted)
+    match (&sample.target, objective) {
+        (Target::Labels(labels), Objective::Classes { count, .. }) => {
+            if labels.len() != vertices && labels.len() != 1 {
+                return refuse(format!("{} labels for {vertices} vertices", labels.len()));
+            }
+            let outside = |&label: &u32| label != IGNORE && label as usize >= *count;
+            match labels.iter().position(outside) {
+                None => Ok(()),
+                Some(row) => refuse(format!(
+                    "label {} of row {row} is not one of the {count} classes",
+                    labels[row]
+                )),
+            }
+        }
+        (Target::Values(values), Objective::Values { kind, .. }) => {
+            let width = kind.dimension();
+            match values.len() == vertices * width || values.len() == width {
+                true => Ok(()),
+                false => refuse(format!(
+                    "{} target values for {vertices} vertices of type {kind}",
+                    values.len()
+                )),
+            }
+        }
+        (Target::Unknown, _) => refuse("it has no target".into()),
+        _ => refuse("its target does not fit the task".into()),
+    }
 }
 
-/// Threads that load samples: one beside computations on the CPU, which need the cores themselves, and a
-/// few beside a GPU.
+/// Number of threads that load samples: one for training on the CPU, which needs the cores itself, and up to
+/// four for a GPU.
 fn loading_threads(device: &Device) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     match device {
@@ -167,38 +237,50 @@ fn loading_threads(device: &Device) -> usize {
     }
 }
 
-/// Batches in their order, prepared ahead by threads.
+/// An iterator over batches, which threads prepare ahead.
 pub(crate) struct Prefetch {
-    /// Batch number `n` comes from number `n % threads`.
+    /// Thread `n % threads` prepares batch `n`.
     threads: Vec<Receiver<Result<PreparedBatch, TaskError>>>,
     next: usize,
 }
 
+/// Source of batches.
+#[derive(Clone, Copy)]
+pub(crate) struct BatchSource<'env> {
+    pub samples: &'env dyn SampleSource,
+    pub objective: &'env Arc<Objective<f32>>,
+    pub cache: &'env GraphCache,
+    pub device: &'env Device,
+}
+
 impl Prefetch {
-    /// Prepares the steps from number `first` up to `end`, counted over all epochs, for a device, on threads
-    /// that end when this is dropped.
+    /// Prepares the steps `first..end`, counted over all epochs. The threads end when the iterator is
+    /// dropped.
     pub fn start<'scope, 'env>(
         scope: &'scope Scope<'scope, 'env>,
-        source: &'env dyn SampleSource,
-        objective: &'env Objective,
+        source: BatchSource<'env>,
         plan: BatchPlan,
         (first, end): (u64, u64),
-        device: &'env Device,
     ) -> Self {
-        let threads = loading_threads(device);
+        let threads = loading_threads(source.device);
         let prepare = |thread: usize| {
             let (sender, receiver) = sync_channel(READY);
             scope.spawn(move || {
+                let BatchSource {
+                    samples,
+                    objective,
+                    cache,
+                    device,
+                } = source;
                 let mut order = (None, Vec::new());
                 for number in (first..end).skip(thread).step_by(threads) {
                     let (epoch, step) = (number / plan.steps(), number % plan.steps());
                     if order.0 != Some(epoch) {
                         order = (Some(epoch), plan.order(epoch));
                     }
-                    let samples = order.1.chunks(plan.batch).nth(step as usize);
-                    let batch =
-                        PreparedBatch::load(source, samples.unwrap_or(&[]), objective, device);
-                    // Nobody waits for what comes after a failure, or after the end of training.
+                    let chosen = order.1.chunks(plan.batch).nth(step as usize).unwrap_or(&[]);
+                    let batch = PreparedBatch::load(samples, chosen, objective, cache, device);
+                    // No batch is needed after an error or after the end of training.
                     let failed = batch.is_err();
                     if sender.send(batch).is_err() || failed {
                         return;
@@ -227,6 +309,7 @@ impl Iterator for Prefetch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemcnn_mesh::{GeometryOptions, shapes};
 
     #[test]
     fn every_epoch_has_all_samples_in_an_order_of_its_own() {
@@ -234,8 +317,14 @@ mod tests {
             samples: 10,
             batch: 4,
             shuffle: Some(3),
+            drop_last: false,
         };
         assert_eq!(plan.steps(), 3);
+        let dropping = BatchPlan {
+            drop_last: true,
+            ..plan
+        };
+        assert_eq!(dropping.steps(), 2);
         let (first, second) = (plan.order(0), plan.order(1));
         assert_ne!(first, second);
         assert_eq!(plan.order(1), second);
@@ -250,18 +339,74 @@ mod tests {
         }
     }
 
-    #[test]
-    fn labels_that_are_not_known_have_no_weight() {
-        let labels = [0, 1, gemcnn_nn::IGNORE, 1];
-        assert_eq!(weight_of(&labels, &[2.0, 0.5]), 3.0);
+    struct Spheres(Vec<Sample>);
+
+    impl SampleSource for Spheres {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn name(&self, index: usize) -> String {
+            self.0[index].name.clone()
+        }
+
+        fn load(&self, index: usize) -> Result<Sample, TaskError> {
+            Ok(self.0[index].clone())
+        }
+    }
+
+    fn sample(subdivisions: u32, target: Target<f32>) -> Sample {
+        let mesh = shapes::icosphere(subdivisions).unwrap();
+        let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
+        Sample {
+            name: format!("sphere {subdivisions}"),
+            features: vec![subdivisions as f32; graph.vertex_count()],
+            graph: graph.into(),
+            hierarchy: None,
+            kind: FeatureType::scalars(1),
+            target,
+        }
+    }
+
+    fn load(samples: Vec<Sample>, which: &[usize]) -> Result<PreparedBatch, TaskError> {
+        let objective = Arc::new(Objective::Classes {
+            count: 2,
+            weights: None,
+        });
+        let cache = GraphCache::default();
+        PreparedBatch::load(&Spheres(samples), which, &objective, &cache, &Device::Cpu)
     }
 
     #[test]
-    fn unknown_rows_are_masked() {
-        let mut all = vec![1.0, 2.0, 3.0, 4.0];
-        assert_eq!(known_rows(&mut all, 2), (None, 2));
-        let mut some = vec![1.0, f32::NAN, 3.0, 4.0];
-        assert_eq!(known_rows(&mut some, 2), (Some(vec![false, true]), 1));
-        assert_eq!(some, [0.0, 0.0, 3.0, 4.0]);
+    fn samples_of_unequal_size_are_joined_in_order() {
+        let small = sample(0, Target::Labels(vec![1; 12]));
+        let large = sample(1, Target::Labels(vec![IGNORE; 42]));
+        let PreparedBatch { batch, .. } = load(vec![small, large], &[1, 0]).unwrap();
+        let graph = batch.levels().graph().unwrap();
+        assert_eq!(graph.vertices_of(1), 42..54);
+        assert_eq!((batch.features()[41], batch.features()[42]), (1.0, 0.0));
+        assert_eq!((batch.features().len(), batch.counted()), (54, 12));
+    }
+
+    #[test]
+    fn samples_that_do_not_fit_are_named() {
+        let labelled = sample(0, Target::Labels(vec![1; 12]));
+        let short = sample(1, Target::Labels(vec![1; 12]));
+        let outside = sample(1, Target::Labels(vec![2; 42]));
+        let other = sample(1, Target::Values(vec![0.0; 42]));
+        for bad in [short, outside, other] {
+            match load(vec![labelled.clone(), bad], &[0, 1]).unwrap_err() {
+                TaskError::Setting { what, .. } => assert_eq!(what, "sphere 1"),
+                other => panic!("{other}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_graphs_of_a_single_sample_are_joined_once() {
+        let samples = [sample(0, Target::Labels(vec![1; 12]))];
+        let cache = GraphCache::default();
+        let first = cache.join(&samples).unwrap();
+        assert!(Arc::ptr_eq(&first, &cache.join(&samples).unwrap()));
     }
 }

@@ -1,21 +1,20 @@
 //! Weights of classes in the loss.
 
-use super::objective::Objective;
-use crate::{SampleSource, Target, TaskError};
-use gemcnn_nn::IGNORE;
+use crate::{SampleSource, TaskError};
+use gemcnn_nn::{IGNORE, Objective, Target};
 use serde::{Deserialize, Serialize};
 
 /// Weight of each class in the loss.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ClassWeights {
-    /// Every vertex counts the same.
+    /// All vertices have equal weight.
     #[default]
     None,
-    /// Every class counts the same: with `n_c` of `n` labels of the training part in class `c`, and `k`
-    /// classes that occur, its weight is `n / (k n_c)`.
+    /// All classes have equal weight: with `n_c` of `n` labels of the training part in class `c`, and `k`
+    /// classes that occur, the weight of class `c` is `n / (k n_c)`.
     Balanced,
-    /// As given.
+    /// Given weights.
     Given {
         /// One for each class.
         weights: Vec<f64>,
@@ -23,8 +22,8 @@ pub enum ClassWeights {
 }
 
 impl ClassWeights {
-    /// Fails for weights that do not fit an objective.
-    pub(super) fn check(&self, objective: &Objective) -> Result<(), TaskError> {
+    /// Checks that the weights fit an objective.
+    pub(crate) fn check(&self, objective: &Objective<f32>) -> Result<(), TaskError> {
         let refuse = |problem| Err(TaskError::setting("training.class_weights", problem));
         match (self, objective) {
             (Self::None, _) => Ok(()),
@@ -38,10 +37,10 @@ impl ClassWeights {
         }
     }
 
-    /// The weights for an objective, from the labels of a training part where they depend on them.
+    /// The weights for an objective. Balanced weights are computed from the labels of the training part.
     pub(super) fn of(
         &self,
-        objective: &Objective,
+        objective: &Objective<f32>,
         source: &dyn SampleSource,
     ) -> Result<Option<Vec<f32>>, TaskError> {
         self.check(objective)?;
@@ -61,11 +60,10 @@ impl ClassWeights {
     }
 }
 
-fn count_labels(target: &Target, counts: &mut [u64]) {
+fn count_labels(target: &Target<f32>, counts: &mut [u64]) {
     let labels = match target {
-        Target::VertexLabels(labels) => labels.as_slice(),
-        Target::MeshLabel(label) => std::slice::from_ref(label),
-        Target::Unknown | Target::VertexValues { .. } => &[],
+        Target::Labels(labels) => labels.as_slice(),
+        Target::Unknown | Target::Values(_) => &[],
     };
     for &label in labels.iter().filter(|&&label| label != IGNORE) {
         if let Some(count) = counts.get_mut(label as usize) {
@@ -91,11 +89,8 @@ mod tests {
     #[test]
     fn rare_classes_weigh_more() {
         let mut counts = [0; 4];
-        count_labels(
-            &Target::VertexLabels(vec![0, 0, 0, 1, IGNORE, 9]),
-            &mut counts,
-        );
-        count_labels(&Target::MeshLabel(3), &mut counts);
+        count_labels(&Target::Labels(vec![0, 0, 0, 1, IGNORE, 9]), &mut counts);
+        count_labels(&Target::Labels(vec![3]), &mut counts);
         count_labels(&Target::Unknown, &mut counts);
         assert_eq!(counts, [3, 1, 0, 1]);
         let weights = balanced(&counts);

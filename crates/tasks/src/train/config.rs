@@ -1,4 +1,4 @@
-//! The configuration of a run: what is learned from what, by which network, and how.
+//! The configuration of a run.
 
 use super::settings::TrainingConfig;
 use crate::data::{DataConfig, GeometrySettings, Preparation};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Everything that a run is made from, as a TOML file says it. Only `task` has to be given.
+/// Configuration of a run, as a TOML file. Only `task` is required.
 ///
 /// ```
 /// use gemcnn_tasks::Task;
@@ -20,21 +20,21 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunConfig {
-    /// What is to be learned.
+    /// The task.
     pub task: Task,
-    /// Where the meshes come from; synthetic bodies.
+    /// Source of the meshes (default: synthetic bodies).
     #[serde(default)]
     pub data: DataConfig,
-    /// What the network sees of them; positions.
+    /// Input features (default: positions).
     #[serde(default)]
     pub features: FeatureConfig,
-    /// Their normals and neighbourhoods.
+    /// Normals and neighbourhoods.
     #[serde(default)]
     pub geometry: GeometrySettings,
-    /// The network; the paper's.
+    /// The model (default: the paper's network).
     #[serde(default)]
     pub model: ModelConfig,
-    /// How to train.
+    /// Settings of the training loop.
     #[serde(default)]
     pub training: TrainingConfig,
 }
@@ -52,10 +52,10 @@ impl RunConfig {
         }
     }
 
-    /// Reads a TOML file. A relative folder of data is meant relative to the file.
+    /// Reads a TOML file. A relative data folder is relative to the file.
     ///
     /// # Errors
-    /// A file that cannot be read, a key that is not known, or a value of the wrong form, with its line.
+    /// A file that cannot be read, an unknown key, or an invalid value, with its line.
     pub fn read(path: &Path) -> Result<Self, TaskError> {
         let text = std::fs::read_to_string(path).map_err(TaskError::file(path))?;
         let mut config = Self::parse(&text).map_err(|error| match error {
@@ -73,33 +73,33 @@ impl RunConfig {
     /// Reads TOML.
     ///
     /// # Errors
-    /// A key that is not known, or a value of the wrong form, with its line.
+    /// An unknown key or an invalid value, with its line.
     pub fn parse(text: &str) -> Result<Self, TaskError> {
         toml::from_str(text).map_err(|error| TaskError::setting("configuration", error.to_string()))
     }
 
-    /// As TOML, with all defaults filled in.
+    /// The configuration as TOML, with all defaults filled in.
     ///
     /// # Errors
-    /// None that can happen.
+    /// Settings that cannot be written as TOML.
     pub fn to_toml(&self) -> Result<String, TaskError> {
         toml::to_string(self)
             .map_err(|error| TaskError::setting("configuration", error.to_string()))
     }
 
-    /// As a JSON object, with all defaults filled in.
+    /// The configuration as a JSON object, with all defaults filled in.
     ///
     /// # Errors
-    /// None that can happen.
+    /// Settings that cannot be written as JSON.
     pub fn to_json(&self) -> Result<Value, TaskError> {
         serde_json::to_value(self)
             .map_err(|error| TaskError::setting("configuration", error.to_string()))
     }
 
-    /// Looks for settings that make no sense.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// The first of them, with what is allowed.
+    /// The first invalid setting, with what is allowed.
     pub fn check(&self) -> Result<(), TaskError> {
         if let DataConfig::Bodies(_) = self.data
             && self.task != Task::Correspondence
@@ -107,8 +107,8 @@ impl RunConfig {
             return Err(TaskError::setting(
                 "data",
                 format!(
-                    "{} needs a folder of meshes (`--data DIR`, or `[data]` with `folder`); only \
-                     correspondence can be learned from synthetic bodies",
+                    "{} needs a folder of meshes (`--data DIR`, or `[data]` with `folder`); synthetic \
+                     bodies are for correspondence only",
                     self.task
                 ),
             ));
@@ -116,10 +116,10 @@ impl RunConfig {
         self.training.check()
     }
 
-    /// The same, wherever it is read from: the folder of the data in full.
+    /// The same configuration with an absolute path of the data folder.
     ///
     /// # Errors
-    /// A present directory that cannot be found out.
+    /// An unknown current directory.
     pub fn anchored(mut self) -> Result<Self, TaskError> {
         if let Some(folder) = self.folder_mut() {
             *folder = std::path::absolute(&*folder).map_err(TaskError::file(&*folder))?;
@@ -134,7 +134,7 @@ impl RunConfig {
         }
     }
 
-    /// What to call runs: the folder of the data, or the task.
+    /// Name for run directories: the data folder, or the task.
     pub fn name(&self) -> String {
         let folder = match &self.data {
             DataConfig::Folder(folder) | DataConfig::Faust(folder) => folder.file_name(),
@@ -146,7 +146,7 @@ impl RunConfig {
         }
     }
 
-    /// How meshes are made ready for the network.
+    /// Settings of the preparation of meshes for the model.
     pub fn preparation(&self) -> Preparation {
         Preparation {
             features: self.features.clone(),

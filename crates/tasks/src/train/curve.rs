@@ -1,12 +1,12 @@
-//! The learning curve of a run as a picture.
+//! The learning curve of a run.
 
 use super::metrics::{Record, Scores};
 use crate::TaskError;
-use crate::plot::{Axis, Chart, Panel, Series};
+use gemcnn_view::plot::{Axis, Chart, Panel, Series};
 use std::path::{Path, PathBuf};
 
-/// Draws the learning curve of a run to `stem.png` and `stem.svg`, and returns their paths: the loss,
-/// and the share of wrong answers or the error, epoch by epoch.
+/// Plots the loss, and the error rate or the regression error, over epochs. Writes `stem.png` and `stem.svg`
+/// and returns their paths.
 ///
 /// # Errors
 /// A file that cannot be written.
@@ -30,10 +30,10 @@ pub fn draw_curve(title: &str, records: &[Record], stem: &Path) -> Result<[PathB
     let chart = Chart::new(title).panel(panel("Loss", "loss", |scores| Some(scores.loss)));
     let classifies = (records.iter()).any(|r| r.training.is_some_and(|s| s.accuracy.is_some()));
     let chart = match classifies {
-        true => chart.panel(panel("Wrong", "share that is wrong", |scores| {
+        true => chart.panel(panel("Error rate", "fraction wrong", |scores| {
             scores.accuracy.map(|accuracy| 1.0 - accuracy)
         })),
         false => chart.panel(panel("Error", "root mean square", |scores| scores.error)),
     };
-    chart.write(stem)
+    Ok(chart.write(stem)?)
 }

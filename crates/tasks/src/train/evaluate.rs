@@ -1,52 +1,55 @@
-//! How well a network does on samples it is not trained on.
+//! Evaluation of a module on held-out samples, during training.
 
-use super::batches::{BatchPlan, Prefetch};
+use super::batches::{BatchPlan, BatchSource, GraphCache, Prefetch};
 use super::metrics::{Scores, Tally};
-use super::objective::Objective;
-use crate::{SampleSource, TaskError};
-use gemcnn_nn::{Network, Parameters, Workspace};
+use super::objective::evaluate_batch;
+use crate::{FeatureScaling, SampleSource, TaskError};
+use gemcnn_nn::{Module, Objective, Parameters, Workspace};
+use std::sync::Arc;
 
-/// Runs a network over all samples, `batch` at a time, and compares with their targets. None if no target
-/// is known.
+/// Runs a module on all samples, `batch` at a time, and compares with the targets. `None` if no target is
+/// known. `scaling` is the scaling of target values in training.
 ///
 /// # Errors
-/// A sample that cannot be loaded or does not fit, or a loss that is not finite: its batch is named.
-pub fn evaluate(
-    network: &Network<f32>,
+/// A sample that cannot be loaded or does not fit, or a loss that is not finite.
+pub(super) fn evaluate(
+    module: &dyn Module<f32>,
     parameters: &Parameters<f32>,
     workspace: &mut Workspace<f32>,
     source: &dyn SampleSource,
-    objective: &Objective,
+    (objective, scaling): (&Arc<Objective<f32>>, Option<&FeatureScaling>),
+    cache: &GraphCache,
     batch: usize,
 ) -> Result<Option<Scores>, TaskError> {
     let plan = BatchPlan {
         samples: source.len(),
         batch: batch.max(1),
         shuffle: None,
+        drop_last: false,
     };
     let device = workspace.device().clone();
     std::thread::scope(|scope| {
         let all = (0, plan.steps());
-        let batches = Prefetch::start(scope, source, objective, plan, all, &device);
+        let batches = BatchSource {
+            samples: source,
+            objective,
+            cache,
+            device: &device,
+        };
         let mut losses = Vec::new();
         let mut tally = Tally::default();
-        for prepared in batches {
+        for prepared in Prefetch::start(scope, batches, plan, all) {
             let prepared = prepared?;
-            let loss = objective.evaluate(network, parameters, workspace, &prepared)?;
-            // A loss on a GPU is read when all batches are on their way.
+            let loss = evaluate_batch(module, parameters, workspace, scaling, &prepared)?;
+            // On a GPU, losses are read after all batches are queued.
             losses.push((prepared.samples, loss));
         }
         for (samples, loss) in losses {
             let scores = loss.read()?;
             if !scores.loss.is_finite() {
-                return Err(TaskError::setting(
-                    "evaluation",
-                    format!(
-                        "the loss is {} on the batch {}",
-                        scores.loss,
-                        names(source, &samples)
-                    ),
-                ));
+                let names = names(source, &samples);
+                let problem = format!("the loss is {} on the batch {names}", scores.loss);
+                return Err(TaskError::setting("evaluation", problem));
             }
             tally.add(scores);
         }

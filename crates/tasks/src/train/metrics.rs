@@ -1,4 +1,4 @@
-//! How well a network does, and the file that keeps it: one JSON object for each epoch.
+//! Scores, and the metrics file with one JSON object for each epoch.
 
 use crate::TaskError;
 use gemcnn_mesh::write_atomically;
@@ -7,27 +7,25 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// How well a network does on some samples.
+/// Scores of a model on some samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
-    /// Mean loss over what is counted, by the weights of classes where there are any. In regression it is in the
-    /// units in which targets are learned.
+    /// Mean loss, weighted by the class weights if there are any. In regression, the loss of the scaled targets.
     pub loss: f64,
-    /// Share of what is counted that is right; none in regression.
+    /// Fraction of correct predictions; `None` in regression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// Root of the mean squared length of the difference, in the units of the targets; only in evaluations of
-    /// regression.
+    /// Root mean squared length of the difference, in units of the targets; only in evaluations of regression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
-    /// Vertices or meshes whose target is known.
+    /// Number of vertices or meshes with a known target.
     pub counted: u64,
 }
 
-/// Sums over batches from which [`Scores`] come.
+/// Sums over batches for [`Scores`].
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
-    /// Of the losses of batches, each times its weight.
+    /// Sum of the losses of batches times their weights.
     loss: f64,
     weight: f64,
     squares: Option<f64>,
@@ -35,18 +33,18 @@ pub(crate) struct Tally {
     counted: u64,
 }
 
-/// What one batch adds to a [`Tally`].
+/// Scores of one batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct BatchScores {
-    /// Mean loss over what is counted, by the weights of classes.
+    /// Mean loss, weighted by class weights.
     pub loss: f64,
-    /// Sum of these weights; what is counted, where there are none.
+    /// Sum of the weights.
     pub weight: f64,
-    /// Mean squared length of the difference, where it was asked for.
+    /// Mean squared length of the difference, in evaluations of regression.
     pub mean_square: Option<f64>,
-    /// How many are right, in classification.
+    /// Number of correct predictions, for classes.
     pub correct: Option<u64>,
-    /// Vertices or meshes whose target is known.
+    /// Number of vertices or meshes with a known target.
     pub counted: u64,
 }
 
@@ -63,11 +61,11 @@ impl Tally {
         }
     }
 
-    /// None while nothing was counted.
+    /// The scores; `None` if no target was known.
     pub fn scores(&self) -> Option<Scores> {
         let count = self.counted as f64;
         (self.counted > 0).then(|| Scores {
-            // Without any weight there was no loss.
+            // Without weight, the loss is 0.
             loss: self.loss / self.weight.max(f64::MIN_POSITIVE),
             accuracy: self.correct.map(|correct| correct as f64 / count),
             error: self.squares.map(|squares| (squares / count).sqrt()),
@@ -76,23 +74,23 @@ impl Tally {
     }
 }
 
-/// One line of `metrics.jsonl`: an epoch.
+/// A line of `metrics.jsonl`: the record of an epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The epoch, from 1.
     pub epoch: u64,
-    /// Steps since the beginning of the run.
+    /// Steps since the start of the run.
     pub step: u64,
     /// Learning rate of the last step.
     pub rate: f64,
-    /// While training, with dropout and with weights that change from step to step.
+    /// Training scores, with dropout and with weights that change from step to step.
     pub training: Option<Scores>,
-    /// On held-out meshes after the epoch, where that was due.
+    /// Scores on held-out meshes after the epoch, if it was evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<Scores>,
-    /// Seconds of training since the beginning of the run, without evaluations and checkpoints.
+    /// Seconds of training since the start of the run, without evaluations and checkpoints.
     pub seconds: f64,
-    /// Meshes trained on in a second, over this epoch.
+    /// Meshes per second in this epoch.
     pub meshes_per_second: f64,
 }
 
@@ -104,8 +102,8 @@ pub(super) struct MetricsLog {
 }
 
 impl MetricsLog {
-    /// Begins with the records that a checkpoint holds. What came after it goes away, half a line that
-    /// a killed process left too.
+    /// Rewrites the file with the records of a checkpoint. Later records and an incomplete last line of a
+    /// killed process are dropped.
     pub fn rewrite(path: &Path, records: &[Record]) -> Result<Self, TaskError> {
         let mut text = String::new();
         for record in records {
@@ -135,8 +133,8 @@ fn line(record: &Record) -> Result<String, TaskError> {
 /// Reads the `metrics.jsonl` of a run.
 ///
 /// # Errors
-/// A file that cannot be read, or a line that is no record. A last line without an end, as a run that
-/// is being written may have, is left out.
+/// A file that cannot be read, or an invalid line. An incomplete last line, which a running process may be
+/// writing, is skipped.
 pub fn read_metrics(path: &Path) -> Result<Vec<Record>, TaskError> {
     let text = std::fs::read_to_string(path).map_err(TaskError::file(path))?;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -221,7 +219,11 @@ mod tests {
         log.append(&record(2)).unwrap();
         assert_eq!(read_metrics(&path).unwrap(), [record(1), record(2)]);
         std::fs::write(&path, "{\"epoch\":1}\n").unwrap();
-        let message = read_metrics(&path).unwrap_err().to_string();
-        assert!(message.contains("metrics.jsonl, line 1: "), "{message}");
+        match read_metrics(&path).unwrap_err() {
+            TaskError::Setting { what, .. } => {
+                assert!(what.ends_with("metrics.jsonl, line 1"), "{what}");
+            }
+            other => panic!("{other}"),
+        }
     }
 }

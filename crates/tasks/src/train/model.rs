@@ -1,42 +1,46 @@
-//! The file of a trained model: all that is needed to use it on other meshes.
+//! The model file: everything needed to use a trained model on other meshes.
 
+use super::checkpoint::WEIGHTS;
 use super::config::RunConfig;
 use super::run_directory::{MODEL, TEMPLATE};
 use crate::data::Classes;
+use crate::models::ModelSpec;
 use crate::{FeatureScaling, Task, TaskError};
 use gemcnn_mesh::Mesh;
-use gemcnn_nn::{Archive, Network, Parameters};
+use gemcnn_nn::{Archive, FeatureType, Module, Parameters};
 use std::path::Path;
 
+/// Key of the output type.
+pub(super) const OUTPUT: &str = "output";
 pub(super) const CONFIG: &str = "config";
 pub(super) const CLASSES: &str = "classes";
 pub(super) const SCALING: &str = "scaling";
 pub(super) const TARGET_SCALING: &str = "target_scaling";
 
-/// A trained model, with what it was made from and how its input is scaled.
+/// A trained model with its configuration and scaling.
 #[derive(Debug)]
 pub struct TrainedModel {
-    /// The configuration of its run.
+    /// Configuration of its run.
     pub config: RunConfig,
-    /// Its classes; none in regression.
+    /// Its classes; `None` in regression.
     pub classes: Option<Classes>,
-    /// How features are scaled before it sees them.
+    /// Scaling of input features.
     pub scaling: FeatureScaling,
-    /// How the values that it was trained for are scaled; none where they are as they are.
+    /// Scaling of target values; `None` if they are not scaled.
     pub target_scaling: Option<FeatureScaling>,
     /// The network.
-    pub network: Network<f32>,
+    pub network: Box<dyn Module<f32>>,
     /// Its weights.
     pub parameters: Parameters<f32>,
-    /// The mesh whose vertices are the classes, in correspondence, if it is beside the model.
+    /// Correspondence: the mesh whose vertices are the classes, if its file is next to the model.
     pub template: Option<Mesh>,
 }
 
 impl TrainedModel {
-    /// Reads the model of a run from its directory, or from a file such as `best.safetensors`.
+    /// Reads a model from a run directory, or from a file such as `best.safetensors`.
     ///
     /// # Errors
-    /// A run that is not finished, or a file that holds no model.
+    /// A run that is not finished, or a file that is not a model.
     pub fn read(path: &Path) -> Result<Self, TaskError> {
         let file = match path.is_dir() {
             true => path.join(MODEL),
@@ -46,15 +50,25 @@ impl TrainedModel {
             return Err(TaskError::setting(
                 path.display().to_string(),
                 format!(
-                    "there is no trained model in it: no file {MODEL}; if training was stopped, \
-                     go on with `gemcnn train --resume`"
+                    "no trained model: there is no file {MODEL}; if training was stopped, \
+                     continue with `gemcnn train --resume`"
                 ),
             ));
         }
         let template = file.with_file_name(TEMPLATE);
         let archive = Archive::read(&file)?;
-        let (network, parameters) = Network::from_archive(&archive)?;
         let config: RunConfig = archive.json(CONFIG)?;
+        let output: String = archive.json(OUTPUT)?;
+        let output: FeatureType = output
+            .parse()
+            .map_err(|error| TaskError::setting(file.display().to_string(), format!("{error}")))?;
+        let spec = ModelSpec {
+            input: config.features.kind(),
+            task: config.task,
+            outputs: output,
+        };
+        let (network, mut parameters) = config.model.init(&spec, config.training.seed)?;
+        parameters.load(&archive, WEIGHTS)?;
         let classes: Option<Classes> = archive.json(CLASSES)?;
         let outputs = network.output().dimension();
         if let Some(classes) = &classes

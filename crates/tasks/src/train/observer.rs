@@ -1,17 +1,17 @@
-//! What a training run tells while it runs.
+//! Progress events of a training run.
 
 use super::metrics::Record;
-use gemcnn_nn::Network;
+use gemcnn_nn::Module;
 use std::path::Path;
 use std::time::Duration;
 
-/// Watches a training run.
+/// Receives the events of a training run.
 pub trait Observer: Send {
-    /// Something happened.
+    /// Called for each event.
     fn observe(&mut self, event: Event<'_>);
 }
 
-/// An observer that looks away.
+/// An observer that ignores all events.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
@@ -19,78 +19,77 @@ impl Observer for Silent {
     fn observe(&mut self, _: Event<'_>) {}
 }
 
-/// What happens in a run. Epochs and steps are counted from 1 here.
+/// An event of a run. Epochs and steps are counted from 1.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Something about the data that was found out rather than said.
+    /// A note about the data, such as an inferred setting.
     Note(&'a str),
-    /// Meshes are made ready before the first step: read, or computed where the cache has them not.
+    /// Meshes are being prepared before the first step: read from the cache, or computed.
     Preparing {
-        /// Meshes that are ready.
+        /// Number of prepared meshes.
         done: usize,
-        /// Meshes in all.
+        /// Number of all meshes.
         total: usize,
     },
-    /// Training is about to begin or to go on.
+    /// Training starts or continues.
     Started {
         /// Directory of the run.
         run: &'a Path,
-        /// What is trained; prints as a table of layers.
-        network: &'a Network<f32>,
-        /// Epochs in all.
+        /// The network; prints as a table of layers.
+        network: &'a dyn Module<f32>,
+        /// Number of epochs.
         epochs: u64,
-        /// Steps of an epoch.
+        /// Steps per epoch.
         steps: u64,
         /// Meshes in the training part.
         training: usize,
-        /// Meshes to evaluate on.
+        /// Held-out meshes.
         held_out: usize,
     },
-    /// A checkpoint was found and training goes on from it.
+    /// Training continues from a checkpoint.
     Resumed {
         /// The file.
         checkpoint: &'a Path,
         /// Epoch of the next step.
         epoch: u64,
-        /// Steps of that epoch that are done.
+        /// Completed steps of that epoch.
         step: u64,
-        /// The device that the checkpoint was made on, if it was another one: results will then be
-        /// as good, but not the same to the bit.
+        /// Device of the checkpoint, if it was another one. Results are then not bit-identical.
         other_device: Option<&'a str>,
     },
-    /// An epoch begins.
+    /// An epoch starts.
     EpochStarted {
-        /// Which.
+        /// The epoch.
         epoch: u64,
     },
     /// A step is done.
     StepDone(&'a StepReport),
-    /// An epoch is over and was evaluated, where that was due.
+    /// An epoch is done, and evaluated if that was due.
     EpochDone(&'a Record),
-    /// A checkpoint is safe on the disk.
+    /// A checkpoint was written to disk.
     CheckpointWritten {
         /// The file.
         path: &'a Path,
-        /// Steps since the beginning of the run.
+        /// Steps since the start of the run.
         steps: u64,
     },
 }
 
-/// How training goes, as far as known: on a GPU losses are read only now and then.
+/// Progress of training. On a GPU, losses are read only from time to time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepReport {
     /// The epoch.
     pub epoch: u64,
-    /// Steps of it that are done.
+    /// Completed steps of the epoch.
     pub step: u64,
-    /// Steps of it in all.
+    /// Steps per epoch.
     pub steps: u64,
     /// Mean loss of the epoch so far.
     pub loss: Option<f64>,
-    /// Share of the labels of the epoch so far that were right; none in regression.
+    /// Accuracy of the epoch so far; `None` in regression.
     pub accuracy: Option<f64>,
-    /// Meshes trained on in a second.
+    /// Meshes per second.
     pub meshes_per_second: f64,
-    /// Until the last epoch is done.
+    /// Estimated time until the last epoch is done.
     pub time_left: Duration,
 }

@@ -1,12 +1,13 @@
-//! The directory of a run: who may write in it, and where its files are.
+//! The directory of a run: its lock and its files.
 
 use crate::TaskError;
+use crate::layout::{CONFIG, LOCK};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The directory of a run, held by this process: as long as it lives no other process can open it. The
-/// system lets go of it when the process ends, however it ends.
+/// A run directory, locked by this process. No other process can open it until this value is dropped. The
+/// system releases the lock when the process ends, even when it is killed.
 ///
 /// ```
 /// use gemcnn_tasks::train::RunDirectory;
@@ -25,10 +26,10 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Makes `NAME-N` in `runs` with the next number that no other run has.
+    /// Creates `NAME-N` in `runs` with the next free number.
     ///
     /// # Errors
-    /// A directory that cannot be made.
+    /// A directory that cannot be created.
     pub fn create_next(runs: &Path, name: &str) -> Result<Self, TaskError> {
         fs::create_dir_all(runs).map_err(TaskError::file(runs))?;
         let entries = fs::read_dir(runs).map_err(TaskError::file(runs))?;
@@ -42,17 +43,18 @@ impl RunDirectory {
             let path = runs.join(format!("{prefix}{number}"));
             match fs::create_dir(&path) {
                 Ok(()) => return Self::hold(path),
-                // Another process was faster.
+                // Another process has taken the number.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
                 Err(error) => return Err(TaskError::file(path)(error)),
             }
         }
     }
 
-    /// Makes a directory for a new run, or takes one that is empty or in which a run was killed before it began.
+    /// Creates a directory for a new run. An existing one must be empty, or hold a run that was killed before it
+    /// started.
     ///
     /// # Errors
-    /// A directory that cannot be made or holds something else, or one that another process trains in.
+    /// A directory that cannot be created or has other files, or in which another process trains.
     pub fn create(path: &Path) -> Result<Self, TaskError> {
         fs::create_dir_all(path).map_err(TaskError::file(path))?;
         let is_begun = path.join(LOCK).exists();
@@ -64,22 +66,22 @@ impl RunDirectory {
             }
             return Err(TaskError::setting(
                 path.display().to_string(),
-                "the directory is not empty; a new run needs a new one (resume an old run instead, \
-                 if there is one in it)",
+                "the directory is not empty; choose a new directory for a new run, or resume the \
+                 run in it",
             ));
         }
         Self::open_or_create(path)
     }
 
-    /// Takes the directory of a run that was begun before.
+    /// Opens the directory of an existing run.
     ///
     /// # Errors
-    /// A directory without a run, or one that another process trains in.
+    /// A directory without a run, or in which another process trains.
     pub fn open(path: &Path) -> Result<Self, TaskError> {
         if !path.join(CONFIG).is_file() {
             return Err(TaskError::setting(
                 path.display().to_string(),
-                format!("there is no run in it: no file {CONFIG}"),
+                format!("not a run directory: there is no file {CONFIG}"),
             ));
         }
         let run = Self::hold(path.into())?;
@@ -87,10 +89,10 @@ impl RunDirectory {
         Ok(run)
     }
 
-    /// Takes a directory, whether a run was begun in it or not; one that is not there is made.
+    /// Opens a directory with or without a run, and creates it if necessary.
     ///
     /// # Errors
-    /// A directory that cannot be made, or one that another process trains in.
+    /// A directory that cannot be created, or in which another process trains.
     pub fn open_or_create(path: &Path) -> Result<Self, TaskError> {
         fs::create_dir_all(path).map_err(TaskError::file(path))?;
         let run = Self::hold(path.into())?;
@@ -107,13 +109,13 @@ impl RunDirectory {
             Ok(()) => Ok(Self { path, _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(TaskError::setting(
                 path.display().to_string(),
-                "another process trains in this directory; wait until it ends or stop it",
+                "another process is training in this directory; wait until it ends, or stop it",
             )),
             Err(TryLockError::Error(error)) => Err(TaskError::file(file)(error)),
         }
     }
 
-    /// Removes files that a killed process had not finished to write.
+    /// Removes incomplete files of killed processes.
     fn remove_leftovers(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
@@ -125,13 +127,8 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// Whether a run was begun in a directory.
-    pub(crate) fn is_run(path: &Path) -> bool {
-        path.join(CONFIG).is_file() && path.join(LOCK).is_file()
-    }
-
-    /// Removes the models of a run, what they said, and how well they did.
-    pub(super) fn remove_results(&self) -> Result<(), TaskError> {
+    /// Removes models, predictions, evaluations and learning curve of a run.
+    pub(crate) fn remove_results(&self) -> Result<(), TaskError> {
         let results = [self.model(), self.best(), self.predictions()];
         for entry in fs::read_dir(&self.path).map_err(TaskError::file(&self.path))? {
             let path = entry.map_err(TaskError::file(&self.path))?.path();
@@ -149,14 +146,14 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// Removes the directory of a run that never began; one with other files in it stays.
+    /// Removes the directory of a run that never started, unless it has other files.
     pub fn discard(self) {
-        // Nothing depends on it: at worst an empty directory is left.
+        // Errors are ignored: at worst an empty directory is left.
         let _ = fs::remove_file(self.path.join(LOCK));
         let _ = fs::remove_dir(&self.path);
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -166,22 +163,22 @@ impl RunDirectory {
         self.path.join(CONFIG)
     }
 
-    /// What the run was begun with: version of the program, device, system.
+    /// Program version, device and system at the start of the run.
     pub fn versions(&self) -> PathBuf {
         self.path.join(VERSIONS)
     }
 
-    /// One line for each epoch.
+    /// Metrics, one line for each epoch.
     pub fn metrics(&self) -> PathBuf {
         self.path.join("metrics.jsonl")
     }
 
-    /// Everything that is needed to go on.
+    /// The latest checkpoint.
     pub fn checkpoint(&self) -> PathBuf {
         self.path.join("checkpoint.safetensors")
     }
 
-    /// The model of the best evaluation, where that is kept.
+    /// The model of the best evaluation, with `keep_best`.
     pub fn best(&self) -> PathBuf {
         self.path.join("best.safetensors")
     }
@@ -191,24 +188,24 @@ impl RunDirectory {
         self.path.join(MODEL)
     }
 
-    /// The mesh whose vertices are the classes, in correspondence.
+    /// Correspondence: the mesh whose vertices are the classes.
     pub fn template(&self) -> PathBuf {
         self.path.join(TEMPLATE)
     }
 
-    /// What the trained model says of a few held-out meshes.
+    /// Predictions of the trained model for a few held-out meshes.
     pub fn predictions(&self) -> PathBuf {
         self.path.join("predictions")
     }
 
-    /// The learning curve, without the ending that tells the format.
+    /// The learning curve, without file extension.
     pub fn curve(&self) -> PathBuf {
         self.path.join("curve")
     }
 
-    /// Writes a file whole or not at all, and waits until both the file and its name are on the disk:
-    /// not even a power cut brings back what was there before.
-    pub(super) fn write_durably(&self, path: &Path, bytes: &[u8]) -> Result<(), TaskError> {
+    /// Writes a file completely or not at all, and flushes both the file and the directory to disk, so that
+    /// it survives a power cut.
+    pub(crate) fn write_durably(&self, path: &Path, bytes: &[u8]) -> Result<(), TaskError> {
         gemcnn_mesh::write_atomically(path, |file| file.write_all(bytes))
             .and_then(|()| self.sync())
             .map_err(TaskError::file(path))
@@ -219,23 +216,20 @@ impl RunDirectory {
         File::open(&self.path)?.sync_all()
     }
 
-    /// Elsewhere directories cannot be opened; renaming is durable enough.
+    /// Directories cannot be opened on other systems.
     #[cfg(not(unix))]
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// The file without which a directory is no run.
-const CONFIG: &str = "config.toml";
-const LOCK: &str = "lock";
 const VERSIONS: &str = "versions.toml";
 pub(super) const MODEL: &str = "model.safetensors";
 pub(super) const TEMPLATE: &str = "template.ply";
-/// What a run that is killed before its configuration is written may leave, beside unfinished files.
+/// Files of a run that was killed before its configuration was written, besides incomplete ones.
 const BEFORE_A_RUN: [&str; 3] = [LOCK, VERSIONS, TEMPLATE];
 
-/// Whether a file is one that a killed process had not finished to write.
+/// True for incomplete files of killed processes.
 fn is_leftover(name: &str) -> bool {
     name.starts_with(".gemcnn-") && name.ends_with(".tmp")
 }
@@ -243,6 +237,15 @@ fn is_leftover(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Fails unless a directory is refused, and named.
+    #[track_caller]
+    fn assert_refused(result: Result<RunDirectory, TaskError>, path: &Path) {
+        match result.unwrap_err() {
+            TaskError::Setting { what, .. } => assert_eq!(what, path.display().to_string()),
+            other => panic!("{other}"),
+        }
+    }
 
     #[test]
     fn every_run_gets_a_directory_of_its_own() {
@@ -268,19 +271,16 @@ mod tests {
         let path = folder.path().join("run");
         let run = RunDirectory::create(&path).unwrap();
         fs::write(run.versions(), "").unwrap();
-        let message = RunDirectory::create(&path).unwrap_err().to_string();
-        assert!(message.contains("another process"), "{message}");
+        assert_refused(RunDirectory::create(&path), &path);
         drop(run);
         fs::write(path.join(".gemcnn-1-0.tmp"), "half a template").unwrap();
         RunDirectory::create(&path).unwrap();
         let other = folder.path().join("other");
         fs::create_dir(&other).unwrap();
         fs::write(other.join(TEMPLATE), "mine").unwrap();
-        let message = RunDirectory::create(&other).unwrap_err().to_string();
-        assert!(message.contains("not empty"), "{message}");
+        assert_refused(RunDirectory::create(&other), &other);
         fs::write(path.join("notes.txt"), "mine").unwrap();
-        let message = RunDirectory::create(&path).unwrap_err().to_string();
-        assert!(message.contains("not empty"), "{message}");
+        assert_refused(RunDirectory::create(&path), &path);
     }
 
     #[test]
@@ -289,16 +289,13 @@ mod tests {
         let path = folder.path().join("run");
         let run = RunDirectory::create(&path).unwrap();
         fs::write(run.config(), "").unwrap();
-        let message = RunDirectory::open(&path).unwrap_err().to_string();
-        assert!(message.contains("another process"), "{message}");
+        assert_refused(RunDirectory::open(&path), &path);
         fs::write(path.join(".gemcnn-1-0.tmp"), "half a checkpoint").unwrap();
         drop(run);
-        let message = RunDirectory::create(&path).unwrap_err().to_string();
-        assert!(message.contains("not empty"), "{message}");
+        assert_refused(RunDirectory::create(&path), &path);
         let run = RunDirectory::open(&path).unwrap();
         assert!(!path.join(".gemcnn-1-0.tmp").exists());
         drop(run);
-        let message = RunDirectory::open(folder.path()).unwrap_err().to_string();
-        assert!(message.contains("no run in it"), "{message}");
+        assert_refused(RunDirectory::open(folder.path()), folder.path());
     }
 }

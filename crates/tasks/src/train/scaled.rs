@@ -1,14 +1,18 @@
-//! Samples with their features scaled.
+//! Samples with scaled features and target values.
 
 use crate::{FeatureScaling, Sample, SampleSource, TaskError};
+use gemcnn_nn::{HierarchyBatch, Target};
+use std::sync::Arc;
 
-/// The samples of a source, with their features scaled as those that a network was trained on.
+/// The samples of a source with scaled features and target values.
 #[derive(Clone, Copy)]
 pub struct Scaled<'a> {
-    /// The samples as they are.
+    /// The samples without scaling.
     pub source: &'a dyn SampleSource,
-    /// The scaling.
-    pub scaling: &'a FeatureScaling,
+    /// Scaling of features.
+    pub features: &'a FeatureScaling,
+    /// Scaling of target values; `None` leaves them as they are.
+    pub targets: Option<&'a FeatureScaling>,
 }
 
 impl SampleSource for Scaled<'_> {
@@ -22,21 +26,28 @@ impl SampleSource for Scaled<'_> {
 
     fn load(&self, index: usize) -> Result<Sample, TaskError> {
         let mut sample = self.source.load(index)?;
-        if sample.kind.dimension() != self.scaling.dimension() {
+        if sample.kind.dimension() != self.features.dimension() {
             return Err(TaskError::setting(
                 &sample.name,
                 format!(
-                    "its features are {}, but {} numbers for each vertex are scaled",
+                    "its features have type {}, but the scaling has {} components",
                     sample.kind,
-                    self.scaling.dimension()
+                    self.features.dimension()
                 ),
             ));
         }
-        self.scaling.apply(&mut sample.features);
+        self.features.apply(&mut sample.features);
+        if let (Some(scaling), Target::Values(values)) = (self.targets, &mut sample.target) {
+            scaling.apply(values);
+        }
         Ok(sample)
     }
 
     fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
         self.source.checksum(index)
+    }
+
+    fn shared_graphs(&self, count: usize) -> Option<Arc<HierarchyBatch<f32>>> {
+        self.source.shared_graphs(count)
     }
 }

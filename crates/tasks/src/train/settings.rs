@@ -1,4 +1,4 @@
-//! How to train: the `[training]` table of a run's configuration.
+//! Settings of the training loop: the `[training]` table of a configuration.
 
 use super::class_weights::ClassWeights;
 use crate::TaskError;
@@ -6,48 +6,49 @@ use gemcnn_nn::{Method, Penalty, Plateau, ProductMode, Schedule};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How to train. Every setting has a default; docs/training.md lists them.
+/// Settings of the training loop. Every setting has a default; docs/training.md lists them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
-    /// Passes over the training part; 100.
+    /// Passes over the training part (default 100).
     pub epochs: u64,
-    /// Meshes in a step; 4.
+    /// Meshes per step (default 4).
     pub batch: usize,
-    /// Base learning rate, which the schedule multiplies; 0.01.
+    /// Skips the last batch of an epoch if it is not full (default false).
+    pub drop_last: bool,
+    /// Base learning rate, which the schedule multiplies (default 0.01).
     pub rate: f64,
-    /// Strength of the pull towards zero of the weights that the network lets decay; 1e-4. In the models
-    /// of this crate these are the weights of plain linear maps.
+    /// Weight decay of the weights that the model marks for it (default 1e-4). The built-in models mark those of
+    /// linear layers.
     pub weight_decay: f64,
-    /// Largest norm of all gradients together, beyond which they are scaled down; 0, which is never.
+    /// Largest norm of the whole gradient; a larger one is scaled down. `0` disables clipping (default).
     pub clip: f64,
-    /// Where all randomness comes from: first weights, order of the data, dropout; 1.
+    /// Seed of initialisation, data order and dropout (default 1).
     pub seed: u64,
-    /// Whether features are scaled so that each channel has mean 0, where it is a scalar, and size 1 over
-    /// the training part; on.
+    /// Scales features so that each channel has size 1, and mean 0 if it is a scalar, over the training part
+    /// (default true).
     pub scale_features: bool,
-    /// Whether targets of regression are scaled in the same way before the network learns them; on. Errors and
-    /// predictions are in the units of the targets all the same.
+    /// Scales regression targets in the same way (default true). Errors and predictions keep the units of the
+    /// targets.
     pub scale_targets: bool,
-    /// Whether convolutions are rescaled on the first batch so that features have unit scale; off. It is for
-    /// networks without batch normalisation, which does the same and more.
+    /// Rescales convolutions on the first batch so that features have unit scale (default false). Useful for
+    /// networks without batch normalisation.
     pub calibrate: bool,
-    /// How a difference counts in regression; `mean_square`.
+    /// Penalty of regression (default: mean square).
     pub penalty: PenaltyChoice,
-    /// Epochs from one evaluation on held-out meshes to the next; 1. The last epoch is always followed
-    /// by one.
+    /// Epochs between evaluations on held-out meshes (default 1). The last epoch is always evaluated.
     pub evaluate_every: u64,
-    /// Whether the model of the best evaluation so far is kept as `best.safetensors`; off.
+    /// Keeps the model of the best evaluation as `best.safetensors` (default false).
     pub keep_best: bool,
-    /// Matrix products on a GPU; `tf32`.
+    /// Precision of matrix products on a GPU (default: TF32).
     pub precision: Precision,
-    /// Weight of each class in the loss; none.
+    /// Weight of each class in the loss (default: none).
     pub class_weights: ClassWeights,
-    /// The rule by which weights change; Adam.
+    /// The optimiser (default: Adam).
     pub optimiser: OptimiserConfig,
-    /// How the learning rate changes; half a cosine down to 0.
+    /// Schedule of the learning rate (default: cosine).
     pub schedule: ScheduleConfig,
-    /// When a checkpoint is due; after 2 minutes.
+    /// Interval of checkpoints (default: 2 minutes).
     pub checkpoint: Interval,
 }
 
@@ -56,6 +57,7 @@ impl Default for TrainingConfig {
         Self {
             epochs: 100,
             batch: 4,
+            drop_last: false,
             rate: 0.01,
             weight_decay: 1e-4,
             clip: 0.0,
@@ -76,21 +78,20 @@ impl Default for TrainingConfig {
 }
 
 impl TrainingConfig {
-    /// Settings that change what is written when, and not what is learned: they may change when a run
-    /// is resumed.
+    /// Settings that do not affect the weights, and may change when a run is resumed.
     pub(super) const FREE_TO_CHANGE: [&str; 2] = ["training.checkpoint", "training.keep_best"];
 
-    /// Looks for settings that make no sense.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// The first of them, with what is allowed.
+    /// The first invalid setting, with what is allowed.
     pub fn check(&self) -> Result<(), TaskError> {
         let refuse = |what: &str, problem: String| {
             Err(TaskError::setting(format!("training.{what}"), problem))
         };
         let at_least_zero = |value: f64| value >= 0.0 && value.is_finite();
         if !(1..=1_000_000_000).contains(&self.epochs) {
-            return refuse("epochs", "must be from 1 to a billion".into());
+            return refuse("epochs", "must be from 1 to 1,000,000,000".into());
         }
         if i64::try_from(self.seed).is_err() {
             return refuse("seed", format!("must be at most {}", i64::MAX));
@@ -120,7 +121,7 @@ impl TrainingConfig {
         self.checkpoint.check()
     }
 
-    /// The optimiser's rule.
+    /// Method of the optimiser.
     pub(super) fn method(&self) -> Method {
         let weight_decay = self.weight_decay;
         match self.optimiser {
@@ -152,37 +153,37 @@ impl TrainingConfig {
     }
 }
 
-/// The rule by which weights change.
+/// The optimiser.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum OptimiserConfig {
-    /// Adam; weight decay is part of the gradient.
+    /// Adam, with weight decay added to the gradient.
     Adam {
-        /// Memory of the mean gradient; 0.9.
+        /// Decay rate of the mean gradient (default 0.9).
         #[serde(default = "beta1")]
         beta1: f64,
-        /// Memory of the mean squared gradient; 0.999.
+        /// Decay rate of the mean squared gradient (default 0.999).
         #[serde(default = "beta2")]
         beta2: f64,
-        /// Keeps the quotient finite; 1e-8.
+        /// Added to the denominator (default 1e-8).
         #[serde(default = "epsilon")]
         epsilon: f64,
     },
-    /// Adam with weight decay apart from the gradient.
+    /// Adam with decoupled weight decay.
     AdamW {
-        /// Memory of the mean gradient; 0.9.
+        /// Decay rate of the mean gradient (default 0.9).
         #[serde(default = "beta1")]
         beta1: f64,
-        /// Memory of the mean squared gradient; 0.999.
+        /// Decay rate of the mean squared gradient (default 0.999).
         #[serde(default = "beta2")]
         beta2: f64,
-        /// Keeps the quotient finite; 1e-8.
+        /// Added to the denominator (default 1e-8).
         #[serde(default = "epsilon")]
         epsilon: f64,
     },
     /// Stochastic gradient descent.
     Sgd {
-        /// How much of the last step is kept; 0.9.
+        /// Momentum (default 0.9).
         #[serde(default = "momentum")]
         momentum: f64,
     },
@@ -214,39 +215,42 @@ impl Default for OptimiserConfig {
     }
 }
 
-/// How the learning rate changes from step to step.
+/// Schedule of the learning rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ScheduleConfig {
-    /// Half a cosine from the base rate down, over all epochs.
+    /// Half a cosine down from the base rate, over all epochs.
     Cosine {
-        /// Share of the base rate at the end; 0.
+        /// Fraction of the base rate at the end (default 0).
         #[serde(default)]
         last: f64,
     },
-    /// The base rate, multiplied by `factor` whenever the training loss has not fallen for a while.
+    /// The base rate, multiplied by `factor` when the loss stops falling.
     Plateau {
-        /// What the rate is multiplied by; 0.5.
+        /// Factor of each reduction (default 0.5).
         #[serde(default = "plateau_factor")]
         factor: f64,
-        /// Epochs without progress that are borne; 10.
+        /// Epochs without progress before a reduction (default 10).
         #[serde(default = "plateau_patience")]
         patience: u32,
-        /// Relative fall of the loss that counts as progress; 1e-4.
+        /// Relative decrease of the loss that counts as progress (default 1e-4).
         #[serde(default = "plateau_threshold")]
         threshold: f64,
+        /// Watches the loss on held-out meshes instead of the training loss (default false).
+        #[serde(default)]
+        held_out: bool,
     },
-    /// Always the base rate.
+    /// The base rate throughout.
     Constant {},
     /// Half a cosine up to the base rate, then half a cosine down.
     OneCycle {
-        /// Share of the steps that go up; 0.3.
+        /// Fraction of the steps that go up (default 0.3).
         #[serde(default = "cycle_rise")]
         rise: f64,
-        /// Share of the base rate at the beginning; 0.04.
+        /// Fraction of the base rate at the start (default 0.04).
         #[serde(default = "cycle_first")]
         first: f64,
-        /// Share of the base rate at the end; 0.
+        /// Fraction of the base rate at the end (default 0).
         #[serde(default)]
         last: f64,
     },
@@ -288,13 +292,13 @@ impl ScheduleConfig {
         if let Some(share) = shares.iter().find(|share| !(0.0..=1.0).contains(*share)) {
             return Err(TaskError::setting(
                 "training.schedule",
-                format!("{share} must be a share, from 0 to 1"),
+                format!("{share} must be from 0 to 1"),
             ));
         }
         self.plateau().map(drop)
     }
 
-    /// The factor of each step of a run; constant for a plateau rule, which looks at the loss.
+    /// Factors of all steps of a run; constant for the plateau schedule, which depends on the loss.
     pub(super) fn factors(&self, steps: u64) -> Schedule {
         match *self {
             Self::Cosine { last } => Schedule::Cosine { steps, last },
@@ -308,28 +312,34 @@ impl ScheduleConfig {
         }
     }
 
-    /// The rule that looks at the loss, before it has seen any.
+    /// True for a plateau schedule that watches the loss on held-out meshes.
+    pub(super) fn watches_held_out(&self) -> bool {
+        matches!(self, Self::Plateau { held_out: true, .. })
+    }
+
+    /// Initial state of the plateau schedule; `None` for the others.
     pub(super) fn plateau(&self) -> Result<Option<Plateau>, TaskError> {
         match *self {
             Self::Plateau {
                 factor,
                 patience,
                 threshold,
+                ..
             } => Ok(Some(Plateau::new(factor, patience, threshold)?)),
             _ => Ok(None),
         }
     }
 }
 
-/// When the next checkpoint is due after the last one.
+/// Interval between checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interval {
-    /// After so many minutes.
+    /// In minutes.
     Minutes(f64),
-    /// At the end of every so many epochs.
+    /// In epochs; a checkpoint is written at the end of an epoch.
     Epochs(u64),
-    /// After so many steps.
+    /// In steps.
     Steps(u64),
 }
 
@@ -354,7 +364,7 @@ impl Interval {
         }
     }
 
-    /// Whether a checkpoint is due, so long after the last and at this point of the data.
+    /// True if a checkpoint is due, given the time and steps since the last one and the position in the data.
     pub(super) fn is_due(
         &self,
         passed: Duration,
@@ -370,13 +380,13 @@ impl Interval {
     }
 }
 
-/// How a difference counts in regression.
+/// Penalty on the difference in regression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PenaltyChoice {
     /// Squared length.
     MeanSquare,
-    /// Absolute value of scalars, length of vectors.
+    /// Absolute value for scalars, length for vectors.
     L1,
 }
 
@@ -389,13 +399,13 @@ impl From<PenaltyChoice> for Penalty {
     }
 }
 
-/// Matrix products on a GPU. A CPU always computes in f32.
+/// Precision of matrix products on a GPU. A CPU always computes in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
-    /// On tensor cores, with 10 bits of mantissa.
+    /// TF32 on tensor cores, with 10 bits of mantissa.
     Tf32,
-    /// Exact to rounding.
+    /// Single precision.
     F32,
 }
 
@@ -456,7 +466,7 @@ mod tests {
         assert_eq!(RunConfig::parse(listed).unwrap(), config);
         let listed: toml::Table = listed.parse().unwrap();
         let mut all = toml::Table::try_from(config).unwrap();
-        // They have pages of their own.
+        // Data and models have their own pages.
         for page in ["data", "model"] {
             all.remove(page);
         }
@@ -466,7 +476,7 @@ mod tests {
     #[test]
     fn bad_settings_are_named() {
         for (text, part) in [
-            ("epoch = 3", "unknown field `epoch`"),
+            ("epoch = 3", "`epoch`"),
             ("schedule = { kind = 'cosine', steps = 3 }", "steps"),
             (
                 "schedule = { kind = 'cosine', last = 2.0 }",

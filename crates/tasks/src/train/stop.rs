@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Asks a training run to save and stop after the present step. Clones share the request.
+/// A request to a training run to save and stop after the current step. Clones share the request.
 #[derive(Debug, Clone, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
-    /// Not requested.
+    /// A flag without a request.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Requests it; returns whether it had been requested before.
+    /// Requests a stop; true if it was requested before.
     pub fn request(&self) -> bool {
         self.0.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether it was requested.
+    /// True if a stop was requested.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

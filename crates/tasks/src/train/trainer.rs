@@ -1,107 +1,89 @@
 //! The training loop.
 //!
-//! A run is a sequence of steps, numbered over all epochs. What a step does follows from its number, the
-//! seed and the weights before it, so a run that is stopped anywhere and resumed from a checkpoint ends
-//! with the same bits. Threads prepare batches ahead. On a GPU steps are queued, and nothing waits for
-//! them but the reading of losses, which is done now and then and before every checkpoint.
+//! A run is a sequence of steps, numbered over all epochs. The result of a step follows from its number, the
+//! seed and the previous weights, so a run that is stopped anywhere and resumed from a checkpoint ends with
+//! bit-identical weights. Threads prepare batches ahead. On a GPU, steps are queued; only reading losses waits
+//! for them, from time to time and before every checkpoint.
 
-use super::batches::{BatchPlan, Prefetch, PreparedBatch};
-use super::checkpoint::{Checkpoint, Identity, Progress, Written};
+use super::batches::{BatchPlan, BatchSource, GraphCache, Prefetch, PreparedBatch};
+use super::checkpoint::{Checkpoint, Progress, WEIGHTS, Written};
 use super::evaluate::{evaluate, names};
+use super::identity::Identity;
 use super::metrics::{MetricsLog, Record, Scores, Tally};
 use super::model;
-use super::objective::{BatchLoss, Objective};
+use super::objective::BatchLoss;
 use super::observer::{Event, Observer, StepReport};
+use super::problem::Problem;
 use super::run_directory::RunDirectory;
 use super::scaled::Scaled;
-use super::settings::TrainingConfig;
 use super::stop::StopFlag;
-use crate::data::Classes;
 use crate::{FeatureScaling, SampleSource, TaskError};
 use gemcnn_nn::{
-    Archive, Device, Network, NetworkConfig, NnError, Optimiser, Parameters, Schedule,
+    Archive, Builder, Device, Module, NnError, Objective, Optimiser, Parameters, Schedule,
     StepSettings, Stepper, Stream, Workspace,
 };
-use serde_json::Value;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Losses of a GPU that may wait to be read, and for how long.
+/// Largest number of GPU losses that are not read yet, and the longest time.
 const UNREAD: usize = 64;
 const UNREAD_FOR: Duration = Duration::from_millis(500);
 
-/// What is to be learned from what.
-#[derive(Clone, Copy)]
-pub struct Problem<'a> {
-    /// Samples to train on.
-    pub training: &'a dyn SampleSource,
-    /// Samples to evaluate on; may be empty.
-    pub held_out: &'a dyn SampleSource,
-    /// The network.
-    pub network: &'a NetworkConfig,
-    /// What its output should be.
-    pub objective: &'a Objective,
-    /// The classes, where there are any; for those who use the model.
-    pub classes: Option<&'a Classes>,
-    /// How to train.
-    pub config: &'a TrainingConfig,
-    /// Everything that the run is made from: a checkpoint is only resumed by a run with the same.
-    pub settings: &'a Value,
-}
-
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// All epochs are done.
     Finished {
-        /// The last one.
+        /// Record of the last epoch.
         last: Record,
     },
-    /// It was asked to stop, and can be resumed.
+    /// It was stopped on request, and can be resumed.
     Stopped {
-        /// Epochs that are done.
+        /// Completed epochs.
         epoch: u64,
-        /// Steps of the next one that are done.
+        /// Completed steps of the current epoch.
         step: u64,
     },
 }
 
-/// A run: the network in training and where it is.
+/// A run: the network in training and its progress.
 pub struct Trainer<'a> {
     problem: Problem<'a>,
     run: &'a RunDirectory,
-    objective: Objective,
+    objective: Arc<Objective<f32>>,
     identity: Identity,
     plan: BatchPlan,
     schedule: Schedule,
     state: State,
     progress: Progress,
-    /// Whether the last checkpoint is of just this state.
+    /// True if the latest checkpoint already holds the current state.
     is_saved: bool,
     unread: Unread,
     clock: Clock,
+    cache: GraphCache,
 }
 
-/// What is being trained.
+/// Network, parameters and optimiser.
 struct State {
-    network: Network<f32>,
+    network: Box<dyn Module<f32>>,
     parameters: Parameters<f32>,
     optimiser: Optimiser<f32>,
     workspace: Workspace<f32>,
     stepper: Stepper<f32>,
 }
 
-/// Losses that were not read yet, with the numbers of their samples.
+/// Losses that are not read yet, with their steps and samples.
 struct Unread {
     losses: Vec<(u64, Vec<usize>, BatchLoss)>,
     since: Instant,
-    /// Samples of the last step, read or not.
+    /// Samples of the last step.
     last: Vec<usize>,
 }
 
-/// When things happened in this process.
+/// Times and counts of this process.
 struct Clock {
     started: Instant,
-    /// Steps and meshes since then.
+    /// Steps and meshes since the start.
     steps: u64,
     meshes: u64,
     checkpoint: Instant,
@@ -122,7 +104,7 @@ impl Clock {
         }
     }
 
-    /// Seconds since this was asked for the last time.
+    /// Seconds since the last call.
     fn lap(&mut self) -> f64 {
         let begun = std::mem::replace(&mut self.lap, Instant::now());
         (self.lap - begun).as_secs_f64()
@@ -130,11 +112,10 @@ impl Clock {
 }
 
 impl<'a> Trainer<'a> {
-    /// Prepares a run in its directory: from its checkpoint if it has one, else from the beginning.
+    /// Prepares a run, from the checkpoint in its directory if there is one.
     ///
     /// # Errors
-    /// Settings, samples or a network that make no sense or do not fit each other; a checkpoint that is
-    /// damaged or of another run.
+    /// Invalid settings, samples or network; a checkpoint that is damaged or from another run.
     pub fn new(
         problem: Problem<'a>,
         run: &'a RunDirectory,
@@ -144,32 +125,31 @@ impl<'a> Trainer<'a> {
         let config = problem.config;
         config.check()?;
         if problem.training.is_empty() {
-            return Err(TaskError::setting("data", "there is no mesh to train on"));
+            return Err(TaskError::setting(
+                "data",
+                "the training part has no meshes",
+            ));
         }
         if let Device::Cuda(device) = device {
             device.set_product_mode(config.precision.into());
         }
-        let (network, parameters) = problem.network.clone().init(config.seed)?;
+        let mut parameters = Parameters::new();
+        let network = (problem.model)(&mut Builder::new(&mut parameters, config.seed))?;
         let output = problem.objective.output();
         if *network.output() != output {
             let found = network.output();
-            let problem = format!("its output is {found}, but {output} is to be learned");
+            let problem = format!("its output has type {found}, but the objective needs {output}");
             return Err(TaskError::setting("network", problem));
         }
         let plan = BatchPlan {
             samples: problem.training.len(),
             batch: config.batch,
             shuffle: Some(config.seed),
+            drop_last: config.drop_last,
         };
         let mut trainer = Self {
-            objective: problem.objective.clone(),
-            identity: Identity {
-                settings: problem.settings.clone(),
-                training: checksum(problem.training)?,
-                held_out: checksum(problem.held_out)?,
-                classes: checksum_of_classes(problem.classes)?,
-                device: device_name(device),
-            },
+            objective: Arc::new(problem.objective.clone()),
+            identity: Identity::new(problem, device)?,
             plan,
             schedule: config.schedule.factors(config.epochs * plan.steps()),
             progress: Progress {
@@ -199,6 +179,7 @@ impl<'a> Trainer<'a> {
                 last: Vec::new(),
             },
             clock: Clock::new(),
+            cache: GraphCache::default(),
             problem,
             run,
         };
@@ -206,18 +187,16 @@ impl<'a> Trainer<'a> {
             Some(checkpoint) => trainer.resume(checkpoint, observer)?,
             None => trainer.begin()?,
         }
-        match &mut trainer.objective {
-            Objective::Classes { weights, .. } => {
-                weights.clone_from(&trainer.progress.class_weights);
-            }
-            Objective::Values { scaling, .. } => {
-                scaling.clone_from(&trainer.progress.target_scaling);
-            }
+        if let Objective::Classes { count, .. } = problem.objective {
+            trainer.objective = Arc::new(Objective::Classes {
+                count: *count,
+                weights: trainer.progress.class_weights.clone(),
+            });
         }
         Ok(trainer)
     }
 
-    /// What has to be done before the first step.
+    /// Class weights, scaling and calibration, before the first step.
     fn begin(&mut self) -> Result<(), TaskError> {
         let config = self.problem.config;
         let training = self.problem.training;
@@ -233,12 +212,10 @@ impl<'a> Trainer<'a> {
             self.progress.target_scaling = Some(scaling);
         }
         if config.calibrate {
-            let training = Scaled {
-                source: training,
-                scaling: &self.progress.scaling,
-            };
+            let training = self.progress.scaled(training);
             let first = self.plan.first();
-            let prepared = PreparedBatch::load(&training, &first, &self.objective, &Device::Cpu)?;
+            let (objective, cache) = (&self.objective, &self.cache);
+            let prepared = PreparedBatch::load(&training, &first, objective, cache, &Device::Cpu)?;
             let State {
                 network,
                 parameters,
@@ -262,12 +239,11 @@ impl<'a> Trainer<'a> {
             return Err(TaskError::OtherRun { path, differences });
         }
         let State {
-            network,
             parameters,
             optimiser,
             ..
         } = &mut self.state;
-        *optimiser = checkpoint.load(&path, network, parameters)?;
+        *optimiser = checkpoint.load(&path, parameters)?;
         self.progress = checkpoint.progress;
         self.is_saved = true;
         if self.progress.epoch >= self.problem.config.epochs {
@@ -283,12 +259,11 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Trains until all epochs are done or `stop` is requested, and leaves checkpoint and metrics in the
-    /// run's directory.
+    /// Trains until all epochs are done or `stop` is requested. Writes checkpoints and metrics to the run
+    /// directory.
     ///
     /// # Errors
-    /// A sample that cannot be loaded, a loss that is not finite, a disk that is full: the last
-    /// checkpoint stays as it is.
+    /// A sample that cannot be loaded, a loss that is not finite, or a full disk. The latest checkpoint stays.
     pub fn run(
         &mut self,
         observer: &mut dyn Observer,
@@ -298,7 +273,7 @@ impl<'a> Trainer<'a> {
         let (epochs, steps) = (config.epochs, self.plan.steps());
         observer.observe(Event::Started {
             run: self.run.path(),
-            network: &self.state.network,
+            network: &*self.state.network,
             epochs,
             steps,
             training: self.problem.training.len(),
@@ -308,16 +283,20 @@ impl<'a> Trainer<'a> {
         let mut log = MetricsLog::rewrite(&self.run.metrics(), &self.progress.history)?;
         self.checkpoint(observer)?;
         let objective = self.objective.clone();
-        let scaling = self.progress.scaling.clone();
-        let training = Scaled {
-            source: self.problem.training,
-            scaling: &scaling,
-        };
+        let cache = std::mem::take(&mut self.cache);
+        let progress = self.progress.clone();
+        let training = progress.scaled(self.problem.training);
         let first = self.progress.epoch * steps + self.progress.step;
         let device = self.state.workspace.device().clone();
         let (plan, range) = (self.plan, (first, epochs * steps));
         std::thread::scope(|scope| {
-            let mut batches = Prefetch::start(scope, &training, &objective, plan, range, &device);
+            let source = BatchSource {
+                samples: &training,
+                objective: &objective,
+                cache: &cache,
+                device: &device,
+            };
+            let mut batches = Prefetch::start(scope, source, plan, range);
             while self.progress.epoch < epochs {
                 if stop.is_requested() {
                     self.checkpoint(observer)?;
@@ -349,7 +328,7 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// One step of gradient descent.
+    /// Makes one optimisation step.
     fn step(&mut self, prepared: &PreparedBatch) -> Result<(), TaskError> {
         let config = self.problem.config;
         let rate = self.rate(self.progress.epoch * self.plan.steps() + self.progress.step);
@@ -370,14 +349,16 @@ impl<'a> Trainer<'a> {
         };
         let batch = &prepared.batch;
         let loss = stepper
-            .step(network, parameters, optimiser, workspace, batch, settings)
+            .step(
+                &**network, parameters, optimiser, workspace, batch, settings,
+            )
             .map_err(|error| match error {
                 NnError::NotFinite { what } => {
                     self.diverged(self.progress.step, &prepared.samples, what)
                 }
                 other => other.into(),
             })?;
-        let loss = BatchLoss::new(loss, prepared);
+        let loss = BatchLoss::new(loss, batch);
         let samples = &prepared.samples;
         self.clock.meshes += samples.len() as u64;
         self.clock.steps += 1;
@@ -396,14 +377,14 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Learning rate of a step of the present epoch, counted from the beginning of the run.
+    /// Learning rate of a step, counted from the start of the run, in the current epoch.
     fn rate(&self, step: u64) -> f64 {
         let plateau = self.progress.plateau.as_ref();
         let factor = plateau.map_or(1.0, |plateau| plateau.factor());
         self.problem.config.rate * self.schedule.factor(step) * factor
     }
 
-    /// Reads the losses that wait, on a GPU after all steps before.
+    /// Reads all queued losses. On a GPU this waits for their steps.
     fn read_losses(&mut self) -> Result<(), TaskError> {
         for (step, samples, loss) in std::mem::take(&mut self.unread.losses) {
             let scores = loss.read()?;
@@ -426,7 +407,7 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Sums up the epoch whose steps are all done, evaluates where that is due, and goes on to the next.
+    /// Finishes an epoch: computes its scores and evaluates if that is due.
     fn finish_epoch(&mut self) -> Result<Record, TaskError> {
         let config = self.problem.config;
         self.read_losses()?;
@@ -448,7 +429,11 @@ impl<'a> Trainer<'a> {
             seconds: self.progress.seconds,
             meshes_per_second: self.plan.samples as f64 / seconds.max(f64::MIN_POSITIVE),
         };
-        if let (Some(plateau), Some(scores)) = (&mut self.progress.plateau, training) {
+        let watched = match config.schedule.watches_held_out() {
+            true => record.held_out,
+            false => training,
+        };
+        if let (Some(plateau), Some(scores)) = (&mut self.progress.plateau, watched) {
             plateau.observe(scores.loss);
         }
         if let Some(scores) = &record.held_out {
@@ -472,21 +457,15 @@ impl<'a> Trainer<'a> {
             ..
         } = &mut self.state;
         let batch = self.problem.config.batch;
-        let held_out = Scaled {
-            source: self.problem.held_out,
-            scaling: &self.progress.scaling,
-        };
+        let held_out = self.progress.scaled(self.problem.held_out);
+        let objective = (&self.objective, self.progress.target_scaling.as_ref());
+        let cache = &self.cache;
         evaluate(
-            network,
-            parameters,
-            workspace,
-            &held_out,
-            &self.objective,
-            batch,
+            &**network, parameters, workspace, &held_out, objective, cache, batch,
         )
     }
 
-    /// Writes the model if it is better than all that were kept before, where that is wanted.
+    /// Writes the model if `keep_best` is set and it is the best so far.
     fn keep_best(&mut self, scores: &Scores) -> Result<(), TaskError> {
         if !self.problem.config.keep_best {
             return Ok(());
@@ -503,10 +482,10 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// The model as it is now.
+    /// The current model as an archive.
     ///
     /// # Errors
-    /// Work on a GPU that failed.
+    /// A failed GPU operation.
     pub fn model(&self) -> Result<Archive, TaskError> {
         let mut archive = Archive::new();
         let State {
@@ -514,7 +493,8 @@ impl<'a> Trainer<'a> {
             parameters,
             ..
         } = &self.state;
-        network.store(&mut archive, parameters)?;
+        parameters.store(&mut archive, WEIGHTS)?;
+        archive.set_json(model::OUTPUT, &network.output().to_string())?;
         archive.set_json(model::CONFIG, self.problem.settings)?;
         archive.set_json(model::CLASSES, &self.problem.classes)?;
         archive.set_json(model::SCALING, &self.progress.scaling)?;
@@ -522,7 +502,12 @@ impl<'a> Trainer<'a> {
         Ok(archive)
     }
 
-    /// One record for each epoch so far.
+    /// The current network and its parameters.
+    pub fn into_model(self) -> (Box<dyn Module<f32>>, Parameters<f32>) {
+        (self.state.network, self.state.parameters)
+    }
+
+    /// Records of all completed epochs.
     pub fn history(&self) -> &[Record] {
         &self.progress.history
     }
@@ -537,7 +522,7 @@ impl<'a> Trainer<'a> {
         )
     }
 
-    /// Puts the present state on the disk, unless it is there already.
+    /// Writes a checkpoint, unless the latest one holds the current state.
     fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TaskError> {
         if self.is_saved {
             return Ok(());
@@ -545,14 +530,17 @@ impl<'a> Trainer<'a> {
         self.read_losses()?;
         self.progress.seconds += self.clock.lap();
         let State {
-            network,
             parameters,
             optimiser,
             ..
         } = &self.state;
-        let model = (network, parameters);
-        let written =
-            Checkpoint::write(self.run, &self.identity, &self.progress, model, optimiser)?;
+        let written = Checkpoint::write(
+            self.run,
+            &self.identity,
+            &self.progress,
+            parameters,
+            optimiser,
+        )?;
         if let Written::NotFinite { name } = written {
             return Err(TaskError::Diverged {
                 what: format!("`{name}`"),
@@ -593,33 +581,18 @@ impl<'a> Trainer<'a> {
     }
 }
 
-/// What a device is called in messages and files.
-pub(crate) fn device_name(device: &Device) -> String {
-    match device {
-        Device::Cpu => "CPU".into(),
-        Device::Cuda(device) => device.name().into(),
+impl Progress {
+    /// The samples with the scaling of the run.
+    fn scaled<'s>(&'s self, source: &'s dyn SampleSource) -> Scaled<'s> {
+        Scaled {
+            source,
+            features: &self.scaling,
+            targets: self.target_scaling.as_ref(),
+        }
     }
 }
 
-/// All samples as one checksum.
-fn checksum(source: &dyn SampleSource) -> Result<String, TaskError> {
-    let mut hasher = blake3::Hasher::new();
-    for index in 0..source.len() {
-        hasher.update(&source.checksum(index)?);
-    }
-    Ok(hasher.finalize().to_hex().to_string())
-}
-
-fn checksum_of_classes(classes: Option<&Classes>) -> Result<String, TaskError> {
-    let text = serde_json::to_vec(&classes)
-        .map_err(|error| TaskError::setting("classes", error.to_string()))?;
-    Ok(blake3::hash(&text).to_hex().to_string())
-}
-
-/// Why there is no next batch although there is a next step.
+/// Error if the loading threads ended too early.
 fn no_batch() -> TaskError {
-    TaskError::setting(
-        "training",
-        "the thread that prepares batches has ended early",
-    )
+    TaskError::setting("training", "a thread that prepares batches ended early")
 }

@@ -1,10 +1,6 @@
-//! Data, models, training and experiments through the public interface. One program, because generic code is
-//! compiled anew in each.
+//! Data, models and training through the public API. One program, so that generic code is compiled once.
 
 mod data;
-mod equivariance;
-mod mnist;
+mod extension;
 mod models;
-mod nonlinearity_cost;
-mod plot;
 mod training;

@@ -7,12 +7,14 @@ use gemcnn_nn::equivariance::{
 };
 use gemcnn_nn::layers::GlobalPool;
 use gemcnn_nn::{
-    FeatureType, GraphBatch, HierarchyBatch, LayerConfig, Levels, Network, NetworkConfig, NnError,
-    Parameters, Tape, WeightDecay, Workspace,
+    Builder, FeatureType, GraphBatch, HierarchyBatch, Levels, Module, NetworkConfig, NnError,
+    Parameters, Tape, Target, WeightDecay, Workspace,
 };
 use gemcnn_tasks::data::GaugeChoice;
-use gemcnn_tasks::models::{AngularModel, GemModel, GraphModel, NonlinearityChoice, UNetModel};
-use gemcnn_tasks::{Batch, ModelConfig, Sample, Target, Task};
+use gemcnn_tasks::models::{
+    AngularModel, GemModel, GraphModel, Model, ModelSpec, NonlinearityChoice, UNetModel,
+};
+use gemcnn_tasks::{ModelConfig, Sample, Task, TaskError, join_graphs};
 
 const TASKS: [Task; 4] = [
     Task::Segmentation,
@@ -25,19 +27,26 @@ fn kind(text: &str) -> FeatureType {
     text.parse().unwrap()
 }
 
+fn spec(input: &str, task: Task, outputs: &str) -> ModelSpec {
+    ModelSpec {
+        input: kind(input),
+        task,
+        outputs: kind(outputs),
+    }
+}
+
 fn every_model() -> [ModelConfig; 4] {
     [
-        ModelConfig::Gem(GemModel::default()),
-        ModelConfig::Graph(GraphModel::default()),
-        ModelConfig::Angular(AngularModel::default()),
-        ModelConfig::UNet(UNetModel::default()),
+        GemModel::default().into(),
+        GraphModel::default().into(),
+        AngularModel::default().into(),
+        UNetModel::default().into(),
     ]
 }
 
 fn count(model: &ModelConfig, input: &str) -> usize {
-    let classes = FeatureType::scalars(6890);
-    let config = model.network(&kind(input), Task::Correspondence, &classes);
-    config.unwrap().parameter_count().unwrap()
+    let spec = spec(input, Task::Correspondence, "6890x0");
+    model.init(&spec, 1).unwrap().1.trained_count()
 }
 
 /// A closed surface without any symmetry, so that no two distances are equal but for rounding.
@@ -47,29 +56,6 @@ fn bumpy_sphere() -> Mesh {
     };
     let sphere = shapes::icosphere(2).unwrap();
     sphere.map_vertices(|p| p * bump(p)).unwrap()
-}
-
-/// Outputs of a network in use.
-fn outputs<'a>(
-    network: &Network<f64>,
-    parameters: &Parameters<f64>,
-    levels: impl Into<Levels<'a, f64>>,
-    x: &[f64],
-) -> Result<Vec<f64>, NnError> {
-    let levels = levels.into();
-    let mut workspace = Workspace::default();
-    let mut tape = Tape::inference(&mut workspace, parameters);
-    let x = tape.input(network.input().clone(), x)?;
-    Ok(network.forward(&mut tape, levels, x)?.values()?.to_vec())
-}
-
-fn on_graph(
-    network: &Network<f64>,
-    parameters: &Parameters<f64>,
-    graph: &GaugeGraph,
-    x: &[f64],
-) -> Result<Vec<f64>, NnError> {
-    outputs(network, parameters, &GraphBatch::new([graph])?, x)
 }
 
 /// The paper's network by hand: `16x(0,1,2)` has 80 numbers and 1,280 self weights; each nonlinearity
@@ -93,18 +79,23 @@ fn parameters_of_the_paper_s_network() {
         ..GemModel::default()
     };
     let head = (80 * 256 + 256) + (256 * 6890 + 6890);
-    assert_eq!(
-        count(&ModelConfig::Gem(broken), "3x0"),
-        first + 2 * second + head
-    );
+    assert_eq!(count(&broken.into(), "3x0"), first + 2 * second + head);
 }
 
 #[test]
 fn parameters_of_the_angular_network() {
     let layers = (6 * 3 * 128) + 6 * (6 * 128 * 128) + 7 * 2 * 128;
     let head = (128 * 256 + 256) + (256 * 6890 + 6890);
-    let model = ModelConfig::Angular(AngularModel::default());
+    let model = AngularModel::default().into();
     assert_eq!(count(&model, "3x0"), layers + head);
+}
+
+/// The counts that docs/models.md lists.
+#[test]
+fn parameters_of_the_u_net() {
+    let blocks = 8_112 + 48_832 + 194_944 + 138_432 + 32_496;
+    let head = (64 * 256 + 256) + (256 * 6890 + 6890);
+    assert_eq!(count(&UNetModel::default().into(), "3x0"), blocks + head);
 }
 
 #[test]
@@ -112,7 +103,7 @@ fn the_graph_baseline_matches_in_parameters() {
     let head = (64 * 256 + 256) + (256 * 6890 + 6890);
     for input in ["3x0", "352x0"] {
         let gem = count(&ModelConfig::default(), input) - head;
-        let graph = count(&ModelConfig::Graph(GraphModel::default()), input) - head;
+        let graph = count(&GraphModel::default().into(), input) - head;
         // Of the convolutions alone, without the head that both share.
         let difference = graph.abs_diff(gem) as f64 / gem as f64;
         assert!(difference < 0.01, "{input}: {graph} {gem}");
@@ -125,8 +116,8 @@ fn the_graph_baseline_matches_in_parameters() {
     };
     let graph = GraphModel::matching(&gem, &kind("3x0")).unwrap();
     assert_eq!(graph.blocks, 5);
-    let gem = count(&ModelConfig::Gem(gem), "3x0") as f64;
-    let graph = count(&ModelConfig::Graph(graph), "3x0") as f64;
+    let gem = count(&gem.into(), "3x0") as f64;
+    let graph = count(&graph.into(), "3x0") as f64;
     assert!((graph / gem - 1.0).abs() < 0.01, "{graph} {gem}");
 }
 
@@ -134,21 +125,23 @@ fn the_graph_baseline_matches_in_parameters() {
 fn every_model_gives_what_every_task_asks_for() {
     for model in every_model() {
         for task in TASKS {
-            let config = model.network(&kind("3x0"), task, &kind("5x0")).unwrap();
-            let pools = |layer: &LayerConfig| matches!(layer, LayerConfig::GlobalPool(_));
+            let (network, parameters) = model.init(&spec("3x0", task, "5x0"), 1).unwrap();
+            let layers = network.parts();
+            let is_pooling = |name: &str| name.trim_start_matches("tail.").starts_with("pool");
             assert_eq!(
-                config.layers().iter().any(pools),
+                layers.iter().any(|layer| is_pooling(&layer.name)),
                 task == Task::Classification,
                 "{model:?}, {task}"
             );
+            let listed: usize = layers.iter().map(|layer| layer.parameters).sum();
+            assert_eq!(listed, parameters.trained_count());
             let deepest = model
                 .hierarchy()
                 .map_or(0, |settings| settings.ratios.len());
-            assert_eq!(config.levels(), 1 + deepest);
-            let (network, parameters) = config.init::<f32>(1).unwrap();
+            assert_eq!(network.levels(), 1 + deepest);
             assert_eq!(network.output(), &kind("5x0"));
             let decaying = parameters.iter().filter(|entry| entry.decays());
-            assert_eq!(decaying.count(), 2, "the two maps of the head");
+            assert_eq!(decaying.count(), 2, "the two layers of the head");
         }
     }
     let shot = |model: &ModelConfig| model.gauge() == GaugeChoice::Shot;
@@ -160,113 +153,159 @@ fn every_model_gives_what_every_task_asks_for() {
 
 #[test]
 fn vectors_come_from_a_convolution() {
-    for model in [
-        ModelConfig::default(),
-        ModelConfig::UNet(UNetModel::default()),
-    ] {
-        let config = model
-            .network(&kind("7x(0,1,2)"), Task::Regression, &kind("1x0 + 2x1"))
-            .unwrap();
-        let last = config.layers().last().unwrap();
-        assert!(matches!(last, LayerConfig::Conv { .. }), "{last:?}");
-        let (network, _) = config.init::<f32>(1).unwrap();
+    for model in [ModelConfig::default(), UNetModel::default().into()] {
+        let spec = spec("7x(0,1,2)", Task::Regression, "1x0 + 2x1");
+        let (network, _) = model.init(&spec, 1).unwrap();
+        let layers = network.parts();
+        let last = layers.last().unwrap();
+        let name = last.name.trim_start_matches("tail.");
+        assert!(name.starts_with("conv"), "{last:?}");
         assert_eq!(network.output(), &kind("1x0 + 2x1"));
     }
 }
 
 #[test]
-fn what_does_not_go_together_is_refused_with_advice() {
-    let broken = ModelConfig::Gem(GemModel {
+fn settings_that_do_not_fit_are_named() {
+    let broken = ModelConfig::from(GemModel {
         broken_symmetry: true,
         ..GemModel::default()
     });
     let [gem, graph, angular, unet] = every_model();
-    let flat = ModelConfig::UNet(UNetModel {
+    let flat = ModelConfig::from(UNetModel {
         radii: vec![3.0],
         ..UNetModel::default()
     });
-    let empty = ModelConfig::Gem(GemModel {
+    let empty = ModelConfig::from(GemModel {
         blocks: 0,
         ..GemModel::default()
     });
-    let sharp = ModelConfig::Gem(GemModel {
+    let sharp = ModelConfig::from(GemModel {
         band_limit: usize::MAX,
         ..GemModel::default()
     });
-    let deep = ModelConfig::Graph(GraphModel {
+    let deep = ModelConfig::from(GraphModel {
         blocks: 1_000_000_000_000,
         ..GraphModel::default()
     });
-    let wide = ModelConfig::UNet(UNetModel {
+    let wide = ModelConfig::from(UNetModel {
         head: usize::MAX,
         ..UNetModel::default()
     });
-    let wet = ModelConfig::Graph(GraphModel {
+    let wet = ModelConfig::from(GraphModel {
         dropout: 1.0,
         ..GraphModel::default()
     });
     let (xyz, vectors) = ("3x0", "1x1");
-    for (model, input, task, output, advice) in [
-        (&broken, xyz, Task::Regression, vectors, "set it to false"),
+    // The setting that the error names, and what its problem mentions.
+    for (model, input, task, output, setting, mentions) in [
+        (
+            &broken,
+            xyz,
+            Task::Regression,
+            vectors,
+            "model: broken_symmetry",
+            vec!["1x1", "false"],
+        ),
         (
             &gem,
             xyz,
             Task::Segmentation,
             vectors,
-            "classes are scalars",
+            "segmentation into 1x1",
+            vec!["regression"],
         ),
         (
             &unet,
             xyz,
             Task::Classification,
             vectors,
-            "classes are scalars",
+            "classification into 1x1",
+            vec!["regression"],
         ),
-        (&gem, xyz, Task::Segmentation, "0x0", "there are no outputs"),
-        (
-            &gem,
-            "0x0",
-            Task::Segmentation,
-            "2x0",
-            "there are none to learn from",
-        ),
+        (&gem, xyz, Task::Segmentation, "0x0", "segmentation", vec![]),
+        (&gem, "0x0", Task::Segmentation, "2x0", "features", vec![]),
         (
             &graph,
             xyz,
             Task::Regression,
             vectors,
-            "use the model `gem` or `unet`",
+            "regression of 1x1",
+            vec!["`gem`", "`unet`"],
         ),
         (
             &angular,
             xyz,
             Task::Regression,
             vectors,
-            "use the model `gem` or `unet`",
+            "regression of 1x1",
+            vec!["`gem`", "`unet`"],
         ),
         (
             &graph,
             "7x(0,1,2)",
             Task::Segmentation,
             "2x0",
-            "`xyz` or `shot`",
+            "model: graph",
+            vec!["`xyz`", "`shot`"],
         ),
         (
             &flat,
             xyz,
             Task::Segmentation,
             "2x0",
-            "each but the finest needs one",
+            "model: radii",
+            vec!["1", "3"],
         ),
-        (&empty, xyz, Task::Segmentation, "2x0", "from 1 to 1000"),
-        (&sharp, xyz, Task::Segmentation, "2x0", "from 0 to 64"),
-        (&deep, xyz, Task::Segmentation, "2x0", "from 1 to 1000"),
-        (&wide, xyz, Task::Segmentation, "2x0", "from 0 to 65536"),
-        (&wet, xyz, Task::Segmentation, "2x0", "below 1"),
+        (
+            &empty,
+            xyz,
+            Task::Segmentation,
+            "2x0",
+            "model: blocks",
+            vec!["1", "1000"],
+        ),
+        (
+            &sharp,
+            xyz,
+            Task::Segmentation,
+            "2x0",
+            "model: band_limit",
+            vec!["0", "64"],
+        ),
+        (
+            &deep,
+            xyz,
+            Task::Segmentation,
+            "2x0",
+            "model: blocks",
+            vec!["1", "1000"],
+        ),
+        (
+            &wide,
+            xyz,
+            Task::Segmentation,
+            "2x0",
+            "model: head",
+            vec!["0", "65536"],
+        ),
+        (
+            &wet,
+            xyz,
+            Task::Segmentation,
+            "2x0",
+            "model: dropout",
+            vec!["1"],
+        ),
     ] {
-        let refused = model.network(&kind(input), task, &kind(output));
-        let message = refused.unwrap_err().to_string();
-        assert!(message.contains(advice), "{message}");
+        match model.init(&spec(input, task, output), 1) {
+            Err(TaskError::Setting { what, problem }) => {
+                assert!(what.starts_with(setting), "{what}");
+                for part in mentions {
+                    assert!(problem.contains(part), "{what}: {problem}");
+                }
+            }
+            other => panic!("{setting}: {other:?}"),
+        }
     }
 }
 
@@ -296,7 +335,7 @@ fn configurations_survive_toml_and_have_defaults() {
         ..GemModel::default()
     };
     let found: ModelConfig = toml::from_str(text).unwrap();
-    assert_eq!(found, ModelConfig::Gem(expected));
+    assert_eq!(found, expected.into());
     let message = toml::from_str::<ModelConfig>("kind = 'gem'\nchanels = 8").unwrap_err();
     assert!(message.to_string().contains("chanels"), "{message}");
 }
@@ -312,66 +351,83 @@ fn small() -> GemModel {
     }
 }
 
-/// A network in f64, for positions or tangential features and a task.
-fn in_double(
-    model: ModelConfig,
-    input: &str,
-    task: Task,
-    output: &str,
-) -> (Network<f64>, Parameters<f64>) {
-    let config: NetworkConfig = model.network(&kind(input), task, &kind(output)).unwrap();
-    config.init(1).unwrap()
+/// A network in f64.
+struct Double {
+    network: Box<dyn Module<f64>>,
+    parameters: Parameters<f64>,
+}
+
+impl Double {
+    fn of(config: Result<NetworkConfig<f64>, TaskError>) -> Self {
+        let (network, parameters) = config.unwrap().init(1).unwrap();
+        Self {
+            network: Box::new(network),
+            parameters,
+        }
+    }
+
+    fn trial<'a>(&'a self, mesh: &'a Mesh, options: &'a GeometryOptions) -> Trial<'a> {
+        Trial {
+            mesh,
+            options,
+            input: self.network.input(),
+            output: self.network.output(),
+            seed: 1,
+        }
+    }
+
+    fn on_graph(&self, graph: &GaugeGraph, x: &[f64]) -> Result<Vec<f64>, NnError> {
+        self.outputs(&GraphBatch::new([graph])?, x)
+    }
+
+    /// Outputs of the network in inference.
+    fn outputs<'a>(
+        &self,
+        levels: impl Into<Levels<'a, f64>>,
+        x: &[f64],
+    ) -> Result<Vec<f64>, NnError> {
+        let levels = levels.into();
+        let mut workspace = Workspace::default();
+        let mut tape = Tape::inference(&mut workspace, &self.parameters);
+        let x = tape.input(self.network.input().clone(), x)?;
+        let y = self.network.forward(&mut tape, levels, x)?;
+        Ok(y.values()?.to_vec())
+    }
 }
 
 #[test]
 fn equivariant_models_are_equivariant() {
     let mesh = bumpy_sphere();
     let options = GeometryOptions::default();
-    let gated = || ModelConfig::Gem(small());
-    let norms = ModelConfig::Gem(GemModel {
+    let norms = GemModel {
         nonlinearity: NonlinearityChoice::Norm,
         ..small()
-    });
-    let graph = ModelConfig::Graph(GraphModel {
+    };
+    let graph = GraphModel {
         width: Some(7),
         ..GraphModel::default()
-    });
-    for (model, input, task, output) in [
-        (gated(), "3x0", Task::Segmentation, "5x0"),
-        (gated(), "2x(0,1,2)", Task::Classification, "5x0"),
-        (gated(), "2x(0,1)", Task::Regression, "1x0 + 1x1"),
-        (norms, "2x(0,1,2)", Task::Regression, "1x1"),
-        (graph, "3x0", Task::Segmentation, "5x0"),
+    };
+    for config in [
+        small().network(&spec("3x0", Task::Segmentation, "5x0")),
+        small().network(&spec("2x(0,1,2)", Task::Classification, "5x0")),
+        small().network(&spec("2x(0,1)", Task::Regression, "1x0 + 1x1")),
+        norms.network(&spec("2x(0,1,2)", Task::Regression, "1x1")),
+        graph.network(&spec("3x0", Task::Segmentation, "5x0")),
     ] {
-        let (network, parameters) = in_double(model, input, task, output);
-        let trial = Trial {
-            mesh: &mesh,
-            options: &options,
-            input: network.input(),
-            output: network.output(),
-            seed: 1,
-        };
-        assert_gauge_equivariant(&trial, |graph, x: &[f64]| {
-            on_graph(&network, &parameters, graph, x)
+        let network = Double::of(config);
+        assert_gauge_equivariant(&network.trial(&mesh, &options), |graph, x: &[f64]| {
+            network.on_graph(graph, x)
         });
     }
     // ReLU of samples is equivariant in the limit.
-    let regular = ModelConfig::Gem(GemModel {
+    let regular = GemModel {
         nonlinearity: NonlinearityChoice::Regular,
         samples: Some(101),
         ..small()
-    });
-    let (network, parameters) = in_double(regular, "3x0", Task::Segmentation, "5x0");
-    let trial = Trial {
-        mesh: &mesh,
-        options: &options,
-        input: network.input(),
-        output: network.output(),
-        seed: 1,
     };
-    assert_gauge_equivariant_within(&trial, 5e-3, |graph, x: &[f64]| {
-        on_graph(&network, &parameters, graph, x)
-    });
+    let network = Double::of(regular.network(&spec("3x0", Task::Segmentation, "5x0")));
+    let trial = network.trial(&mesh, &options);
+    assert_gauge_equivariant_within(&trial, 5e-3, |graph, x: &[f64]| network.on_graph(graph, x));
 }
 
 #[test]
@@ -386,24 +442,24 @@ fn the_u_shaped_model_is_equivariant() {
         ..UNetModel::default()
     };
     let edge_length = 0.3;
-    let options: HierarchyOptions = model.hierarchy().options(geometry.clone(), edge_length);
+    let settings = model.hierarchy().unwrap();
+    let options: HierarchyOptions = settings.options(geometry.clone(), edge_length);
     for (task, output) in [
         (Task::Segmentation, "5x0"),
         (Task::Classification, "5x0"),
         (Task::Regression, "1x0 + 1x1"),
     ] {
-        let model = ModelConfig::UNet(model.clone());
-        let (network, parameters) = in_double(model, "1x0 + 1x1", task, output);
-        let trial = Trial {
-            mesh: &mesh,
-            options: &geometry,
-            input: network.input(),
-            output: network.output(),
-            seed: 1,
+        let mut parameters = Parameters::new();
+        let mut builder = Builder::new(&mut parameters, 1);
+        let module = model.module(&spec("1x0 + 1x1", task, output), &mut builder);
+        let network = Double {
+            network: module.unwrap(),
+            parameters,
         };
+        let trial = network.trial(&mesh, &geometry);
         for symmetry in [Symmetry::Gauge, Symmetry::Motion] {
             let error = hierarchy_error(&trial, &options, &symmetry, |hierarchy, x: &[f64]| {
-                outputs(&network, &parameters, &HierarchyBatch::new([hierarchy])?, x)
+                network.outputs(&HierarchyBatch::new([hierarchy])?, x)
             });
             let (error, most) = (error.unwrap(), tolerance::<f64>(&symmetry));
             assert!(error <= most, "{task}, {symmetry:?}: {error:e}");
@@ -414,32 +470,27 @@ fn the_u_shaped_model_is_equivariant() {
 #[test]
 fn broken_symmetry_and_the_angular_model_depend_on_frames() {
     let mesh = bumpy_sphere();
-    let broken = ModelConfig::Gem(GemModel {
+    let broken = GemModel {
         broken_symmetry: true,
         ..small()
-    });
-    let angular = ModelConfig::Angular(AngularModel {
+    };
+    let angular = AngularModel {
         channels: 6,
         head: 8,
         ..AngularModel::default()
-    });
-    for (model, input) in [
-        (broken, "3x0"),
-        (angular.clone(), "3x0"),
-        (angular, "1x0 + 1x1"),
+    };
+    for config in [
+        broken.network(&spec("3x0", Task::Segmentation, "5x0")),
+        angular.network(&spec("3x0", Task::Segmentation, "5x0")),
+        angular.network(&spec("1x0 + 1x1", Task::Segmentation, "5x0")),
     ] {
-        let (network, parameters) = in_double(model, input, Task::Segmentation, "5x0");
-        let trial = Trial {
-            mesh: &mesh,
-            options: &GeometryOptions::default(),
-            input: network.input(),
-            output: network.output(),
-            seed: 1,
-        };
+        let network = Double::of(config);
+        let options = GeometryOptions::default();
+        let trial = network.trial(&mesh, &options);
         let error = equivariance_error(&trial, &Symmetry::Gauge, |graph, x: &[f64]| {
-            on_graph(&network, &parameters, graph, x)
+            network.on_graph(graph, x)
         });
-        assert!(error.unwrap() > 0.01, "{network}");
+        assert!(error.unwrap() > 0.01, "{}", network.network);
     }
 }
 
@@ -451,7 +502,8 @@ fn batches_of_samples_are_levels() {
         radii: vec![3.0],
         ..UNetModel::default()
     };
-    let options = model.hierarchy().options(GeometryOptions::default(), 0.3);
+    let settings = model.hierarchy().unwrap();
+    let options = settings.options(GeometryOptions::default(), 0.3);
     let hierarchy = Hierarchy::new(&bumpy_sphere(), &options).unwrap();
     let graph = hierarchy.levels()[0].graph.clone();
     let mut sample = Sample {
@@ -462,9 +514,9 @@ fn batches_of_samples_are_levels() {
         kind: kind("3x0"),
         target: Target::Unknown,
     };
-    let batch = Batch::new(&[&sample]).unwrap();
+    let batch = join_graphs(std::slice::from_ref(&sample)).unwrap();
     assert_eq!(Levels::from(&batch).count(), 2);
     sample.hierarchy = None;
-    let batch = Batch::new(&[&sample]).unwrap();
+    let batch = join_graphs(std::slice::from_ref(&sample)).unwrap();
     assert_eq!(Levels::from(&batch).count(), 1);
 }

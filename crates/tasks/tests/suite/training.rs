@@ -3,13 +3,16 @@
 
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
 use gemcnn_nn::layers::{GlobalPool, Regular};
-use gemcnn_nn::{Aggregation, Device, FeatureType, IGNORE, Network, NetworkConfig, Penalty};
-use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig};
-use gemcnn_tasks::train::{
-    ClassWeights, Event, Interval, Objective, Observer, Outcome, Problem, Record, RunConfig,
-    RunDirectory, ScheduleConfig, Silent, StopFlag, Trainer, TrainingConfig, read_metrics, train,
+use gemcnn_nn::{
+    Aggregation, Device, FeatureType, IGNORE, Network, NetworkConfig, Objective, Penalty, Target,
 };
-use gemcnn_tasks::{Sample, SampleSource, Target, Task, TaskError};
+use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig};
+use gemcnn_tasks::run::train;
+use gemcnn_tasks::train::{
+    ClassWeights, Event, Interval, Observer, Outcome, Problem, Record, RunConfig, RunDirectory,
+    ScheduleConfig, Silent, StopFlag, Trainer, TrainingConfig, read_metrics,
+};
+use gemcnn_tasks::{Sample, SampleSource, Task, TaskError};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +23,7 @@ struct Spheres {
 }
 
 impl Spheres {
-    fn new(count: usize, target: impl Fn(&[f32]) -> Target) -> Self {
+    fn new(count: usize, target: impl Fn(&[f32]) -> Target<f32>) -> Self {
         let sample = |index: usize| {
             let mesh = shapes::icosphere(1 + index as u32 % 2).unwrap();
             let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
@@ -48,7 +51,7 @@ impl Spheres {
             let half = |row: &[f32]| u32::from(row[2] > 0.0);
             let mut labels: Vec<u32> = features.chunks(3).map(half).collect();
             labels[0] = IGNORE;
-            Target::VertexLabels(labels)
+            Target::Labels(labels)
         })
     }
 }
@@ -67,7 +70,7 @@ impl SampleSource for Spheres {
     }
 }
 
-fn hidden_layers() -> NetworkConfig {
+fn hidden_layers() -> NetworkConfig<f32> {
     let hidden = FeatureType::uniform(4, 1);
     Network::builder(FeatureType::scalars(3))
         .aggregation(Aggregation::Mean)
@@ -80,8 +83,8 @@ fn hidden_layers() -> NetworkConfig {
 struct Run {
     training: Spheres,
     held_out: Spheres,
-    network: NetworkConfig,
-    objective: Objective,
+    network: NetworkConfig<f32>,
+    objective: Objective<f32>,
     config: TrainingConfig,
     settings: Value,
 }
@@ -118,7 +121,7 @@ impl Run {
         let problem = Problem {
             training: &self.training,
             held_out: &self.held_out,
-            network: &self.network,
+            model: &|builder| Ok(Box::new(self.network.build(builder)?)),
             objective: &self.objective,
             classes: None,
             config: &self.config,
@@ -135,9 +138,9 @@ impl Run {
         }
     }
 
-    fn refused(&self, path: &Path) -> String {
+    fn refused(&self, path: &Path) -> TaskError {
         let outcome = self.train(path, &mut Silent, &StopFlag::new());
-        outcome.unwrap_err().to_string()
+        outcome.unwrap_err()
     }
 }
 
@@ -206,7 +209,7 @@ fn halves_are_learned() {
 #[test]
 fn meshes_are_classified() {
     let folder = tempfile::tempdir().unwrap();
-    let size = |features: &[f32]| Target::MeshLabel(u32::from(features.len() > 200));
+    let size = |features: &[f32]| Target::Labels(vec![u32::from(features.len() > 200)]);
     let mut run = Run::new();
     run.training = Spheres::new(6, size);
     run.held_out = Spheres::new(4, size);
@@ -223,10 +226,7 @@ fn values_are_regressed_where_they_are_known() {
     let height = |features: &[f32]| {
         let mut values: Vec<f32> = features.chunks(3).map(|row| 2.0 * row[2]).collect();
         values[5] = f32::NAN;
-        Target::VertexValues {
-            kind: FeatureType::scalars(1),
-            values,
-        }
+        Target::Values(values)
     };
     let mut run = Run::new();
     run.training = Spheres::new(6, height);
@@ -237,7 +237,6 @@ fn values_are_regressed_where_they_are_known() {
         run.objective = Objective::Values {
             kind: kind.clone(),
             penalty,
-            scaling: None,
         };
         let path = folder.path().join(format!("{penalty:?}"));
         let scores = run.whole(&path).held_out.unwrap();
@@ -251,11 +250,9 @@ fn values_are_regressed_where_they_are_known() {
 fn values_are_learned_in_any_units() {
     let folder = tempfile::tempdir().unwrap();
     // Pressures of the air: large, and little spread about their mean.
-    let pressure = |features: &[f32]| Target::VertexValues {
-        kind: FeatureType::scalars(1),
-        values: (features.chunks(3))
-            .map(|row| 101_325.0 + 1000.0 * row[2])
-            .collect(),
+    let pressure = |features: &[f32]| {
+        let rows = features.chunks(3);
+        Target::Values(rows.map(|row| 101_325.0 + 1000.0 * row[2]).collect())
     };
     let mut run = Run::new();
     run.training = Spheres::new(6, pressure);
@@ -265,7 +262,6 @@ fn values_are_learned_in_any_units() {
     run.objective = Objective::Values {
         kind: FeatureType::scalars(1),
         penalty: Penalty::MeanSquare,
-        scaling: None,
     };
     let scores = run.whole(&folder.path().join("scaled")).held_out.unwrap();
     // Values are spread by more than 550; the loss is in units of that.
@@ -330,6 +326,7 @@ fn a_run_stopped_anywhere_ends_with_the_same_bits() {
         factor: 0.5,
         patience: 0,
         threshold: 0.2,
+        held_out: false,
     };
     run.config.class_weights = ClassWeights::Balanced;
     run.config.calibrate = true;
@@ -398,13 +395,18 @@ fn a_changed_run_is_not_resumed() {
     run.whole(&path);
     run.settings = json!({"what": "thirds"});
     run.training = Spheres::halves(5);
-    let message = run.refused(&path);
-    for part in [
-        "checkpoint.safetensors",
-        "what was \"halves\", but is \"thirds\" now",
-        "the training part has other meshes or targets now",
-    ] {
-        assert!(message.contains(part), "{message}");
+    match run.refused(&path) {
+        TaskError::OtherRun { path, differences } => {
+            assert!(path.ends_with("checkpoint.safetensors"));
+            let [settings, training] = &differences[..] else {
+                panic!("{differences:?}")
+            };
+            for part in ["what", "\"halves\"", "\"thirds\""] {
+                assert!(settings.contains(part), "{settings}");
+            }
+            assert!(training.contains("training"), "{training}");
+        }
+        other => panic!("{other}"),
     }
 }
 
@@ -421,9 +423,10 @@ fn a_damaged_checkpoint_is_named_and_left_alone() {
     let half = &bytes[..bytes.len() / 2];
     for bad in [half, &[], b"garbage garbage garbage", &flipped] {
         std::fs::write(&file, bad).unwrap();
-        let message = run.refused(&path);
-        let expected = "checkpoint.safetensors: this checkpoint is damaged";
-        assert!(message.contains(expected), "{message}");
+        match run.refused(&path) {
+            TaskError::Checkpoint { path, .. } => assert_eq!(path, file),
+            other => panic!("{other}"),
+        }
         assert!(std::fs::read(&file).unwrap() == bad);
     }
 }
@@ -434,26 +437,32 @@ fn what_does_not_fit_is_said_before_training() {
     let attempt = |name: &str, change: &dyn Fn(&mut Run)| {
         let mut run = Run::new();
         change(&mut run);
-        run.refused(&folder.path().join(name))
+        match run.refused(&folder.path().join(name)) {
+            TaskError::Setting { what, problem } => (what, problem),
+            other => panic!("{other}"),
+        }
     };
-    let message = attempt("outputs", &|run| run.network = hidden_layers().head(8, 3));
+    let (what, problem) = attempt("outputs", &|run| run.network = hidden_layers().head(8, 3));
+    assert_eq!(what, "network");
     assert!(
-        message.contains("3x0") && message.contains("2x0"),
-        "{message}"
+        problem.contains("3x0") && problem.contains("2x0"),
+        "{problem}"
     );
-    let message = attempt("weights", &|run| {
+    let (what, problem) = attempt("weights", &|run| {
         let weights = vec![1.0; 3];
         run.config.class_weights = ClassWeights::Given { weights };
     });
-    assert!(message.contains("3 weights for 2 classes"), "{message}");
-    let message = attempt("empty", &|run| run.training = Spheres::halves(0));
-    assert!(message.contains("no mesh to train on"), "{message}");
-    let message = attempt("unknown", &|run| {
+    assert_eq!(what, "training.class_weights");
+    assert!(problem.contains('3') && problem.contains('2'), "{problem}");
+    let (what, _) = attempt("empty", &|run| run.training = Spheres::halves(0));
+    assert_eq!(what, "data");
+    let (what, _) = attempt("unknown", &|run| {
         run.training.samples[1].target = Target::Unknown
     });
-    assert!(message.contains("sphere 1: it has no target"), "{message}");
-    let message = attempt("label", &|run| {
-        run.training.samples[2].target = Target::VertexLabels(vec![7; 42]);
+    assert_eq!(what, "sphere 1");
+    let (what, problem) = attempt("label", &|run| {
+        run.training.samples[2].target = Target::Labels(vec![7; 42]);
     });
-    assert!(message.contains("sphere 2: label 7 of row 0"), "{message}");
+    assert_eq!(what, "sphere 2");
+    assert!(problem.contains("label 7"), "{problem}");
 }

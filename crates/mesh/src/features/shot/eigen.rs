@@ -1,14 +1,14 @@
-//! Eigenvectors of symmetric matrices of three rows.
+//! Eigendecomposition of symmetric 3x3 matrices.
 
 use crate::DVec3;
 use glam::DMat3;
 
-/// Sweeps over the three off-diagonal entries; five already reach rounding on any matrix.
+/// Maximum number of sweeps over the three off-diagonal entries; five reach rounding on any matrix.
 const MOST_SWEEPS: usize = 16;
 
-/// Eigenvalues of a symmetric matrix, falling, and orthonormal eigenvectors, by Jacobi rotations:
-/// accurate to rounding even where eigenvalues are equal, and free of library functions, so that the
-/// result is the same on every platform.
+/// Eigenvalues of a symmetric matrix in descending order, and orthonormal eigenvectors, by Jacobi
+/// rotations. The result is accurate to rounding even for equal eigenvalues. No library functions
+/// are used, so it is the same on every platform.
 pub(super) fn symmetric_eigen(matrix: DMat3) -> ([f64; 3], [DVec3; 3]) {
     let mut a = matrix.to_cols_array_2d();
     let mut vectors = DVec3::AXES;
@@ -22,7 +22,7 @@ pub(super) fn symmetric_eigen(matrix: DMat3) -> ([f64; 3], [DVec3; 3]) {
             if a[p][q] == 0.0 {
                 continue;
             }
-            // tan of the angle that makes the entry zero, the smaller of the two.
+            // Tangent of the smaller of the two angles that make the entry zero.
             let theta = (a[q][q] - a[p][p]) / (2.0 * a[p][q]);
             let tangent = theta.signum() / (theta.abs() + (theta * theta + 1.0).sqrt());
             let cosine = 1.0 / (tangent * tangent + 1.0).sqrt();

@@ -1,27 +1,27 @@
-//! The local reference frame of one vertex.
+//! The SHOT local reference frame of a vertex.
 
 use super::SupportPoint;
 use super::eigen::symmetric_eigen;
 use crate::DVec3;
 use glam::DMat3;
 
-/// Points nearer to the plane between two sides than this part of the radius are on neither.
+/// Points closer to the dividing plane than this fraction of the radius are on neither side.
 const ON_THE_PLANE: f64 = 1e-9;
 
-/// A local reference frame: a right-handed set of orthonormal axes.
+/// A local reference frame: right-handed orthonormal axes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ShotFrame {
-    /// Axis along which the support spreads most.
+    /// Axis of the largest spread of the support.
     pub x: DVec3,
-    /// `z x x`.
+    /// `cross(z, x)`.
     pub y: DVec3,
-    /// Axis along which the support spreads least: close to the normal where the surface is smooth on
-    /// the scale of the radius.
+    /// Axis of the smallest spread of the support. It is close to the normal if the surface is
+    /// smooth on the scale of the radius.
     pub z: DVec3,
-    /// How far the frame is from being ambiguous, from 0 to 1: the least of the gaps
-    /// `(l1 - l2) / l1` and `(l2 - l3) / l1` between the eigenvalues and of the majorities
-    /// `|n+ - n-| / (n+ + n-)` by which the signs of `x` and `z` were decided. At values near
-    /// rounding (1e-12) the frame is arbitrary.
+    /// Distance of the frame from ambiguity, from 0 to 1: the minimum of the gaps `(l1 - l2) / l1`
+    /// and `(l2 - l3) / l1` between the eigenvalues and of the majorities `|n+ - n-| / (n+ + n-)`
+    /// that decide the signs of `x` and `z`. For values near rounding (1e-12) the frame is
+    /// arbitrary.
     pub reliability: f64,
 }
 
@@ -70,8 +70,8 @@ impl ShotFrame {
     }
 }
 
-/// The axis turned to the side where more of the support lies, and that majority. In a tie the side of
-/// the mean decides, and then that of `last_resort`.
+/// The axis, oriented towards the side that contains more of the support, and that majority. In a
+/// tie the side of the mean decides, then that of `last_resort`.
 fn oriented(
     axis: DVec3,
     support: &[SupportPoint],

@@ -1,4 +1,4 @@
-//! The descriptor: a histogram of normals over the parts of the ball around a vertex.
+//! The SHOT descriptor: histograms of normals over the parts of the ball around a vertex.
 
 use super::{ShotFrame, SupportPoint};
 use crate::geometry::atan2;
@@ -9,10 +9,10 @@ const ELEVATIONS: usize = 2;
 const SHELLS: usize = 2;
 const COSINES: usize = 11;
 
-/// Scalars in a descriptor: 32 parts of the ball with 11 bins each.
+/// Number of scalars in a descriptor: 32 parts of the ball with 11 bins each.
 pub const DESCRIPTOR_LENGTH: usize = AZIMUTHS * ELEVATIONS * SHELLS * COSINES;
 
-/// Adds the support to a row of zeros and scales it to unit length.
+/// Adds the support to a row of zeros and normalises it to unit length.
 pub(super) fn histogram(frame: &ShotFrame, support: &[SupportPoint], row: &mut [f64]) {
     for point in support {
         let [x, y, z] = frame.coordinates(point.offset);
@@ -40,8 +40,8 @@ pub(super) fn histogram(frame: &ShotFrame, support: &[SupportPoint], row: &mut [
     }
 }
 
-/// The two bins nearest to a place in [0, 1] that is cut into `bins`, and their weights. Beyond the
-/// centre of the first or last bin that bin has all the weight.
+/// The two bins nearest to a position in [0, 1], divided into `bins` bins, and their weights.
+/// Before the centre of the first bin or after that of the last, that bin has the whole weight.
 fn between(place: f64, bins: usize) -> [(usize, f64); 2] {
     let last = bins - 1;
     let from_centre = (place * bins as f64 - 0.5).clamp(0.0, last as f64);
@@ -50,7 +50,7 @@ fn between(place: f64, bins: usize) -> [(usize, f64); 2] {
     [(lower, 1.0 - upper_weight), (lower + 1, upper_weight)]
 }
 
-/// As [`between`] on a circle, where the last bin meets the first.
+/// As [`between`], but on a circle: the last bin is adjacent to the first.
 fn around(place: f64, bins: usize) -> [(usize, f64); 2] {
     let from_centre = place * bins as f64 + bins as f64 - 0.5;
     let lower = from_centre as usize;

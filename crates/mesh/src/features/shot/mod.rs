@@ -1,11 +1,11 @@
 //! SHOT: signatures of histograms of orientations (Tombari, Salti and Di Stefano, *Unique Signatures
 //! of Histograms for Local Surface Description*, 2010).
 //!
-//! Every vertex is described by the vertices within a radius: they give it a local reference frame
-//! ([`frames`]), in which a histogram of their normals is taken ([`descriptors`], 352 scalars). Both
-//! follow the mesh under rigid motion as long as the frame is unambiguous: where the surface around a
-//! vertex has a symmetry, as on an icosahedron, no frame can be, and the result depends on rounding;
-//! [`ShotFrame::reliability`] tells.
+//! The support of a vertex is the set of vertices within a radius. It defines a local reference
+//! frame ([`frames`]) and, in that frame, a histogram of normals ([`descriptors`], 352 scalars).
+//! Both are equivariant under rigid motion if the frame is unambiguous. If the surface around a
+//! vertex is symmetric, as on an icosahedron, no frame is unique and the result depends on
+//! rounding; [`ShotFrame::reliability`] measures this.
 
 mod eigen;
 mod frame;
@@ -25,26 +25,27 @@ use rayon::prelude::*;
 
 /// Default radius in units of the square root of the surface area.
 const RADIUS_IN_ROOT_AREAS: f64 = 0.1;
-/// Least default radius in units of the mean length of the faces' sides.
+/// Minimum of the default radius in units of the mean side length of the faces.
 const RADIUS_IN_SIDES: f64 = 3.0;
-/// A first frame axis whose tangent part is shorter than this is no direction to lay a gauge along.
+/// A frame axis with a shorter tangent component than this does not define a gauge.
 const STEEP: f64 = 1e-3;
 
-/// How to compute SHOT frames and descriptors.
+/// Options of SHOT frames and descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ShotOptions {
-    /// Radius of the support; `None` for [`default_radius`].
+    /// Radius of the support; `None` selects [`default_radius`].
     pub radius: Option<f64>,
-    /// Weights in the vertex normals, which the histograms count.
+    /// Weights of the vertex normals, which enter the histograms.
     pub normals: NormalWeighting,
 }
 
-/// The radius of the support when none is given: a tenth of the square root of the surface area, and at
-/// least three times the mean length of the faces' sides.
+/// Default radius of the support: a tenth of the square root of the surface area, and at least
+/// three times the mean side length of the faces.
 ///
-/// Area, unlike edge length, does not depend on how finely a shape is meshed, nor on its pose; a body of
-/// 6,890 vertices has some 200 of them in such a ball. The second rule holds for coarse meshes, of
-/// under about a thousand vertices, which would have too few.
+/// Unlike the edge length, the area does not depend on the resolution of the mesh or on the pose of
+/// the shape. On a body of 6,890 vertices such a ball contains about 200 vertices. The second rule
+/// applies to coarse meshes of under about a thousand vertices, where the ball would contain too
+/// few.
 pub fn default_radius(mesh: &Mesh) -> f64 {
     if let Some((moderate, scale)) = of_moderate_size(mesh) {
         return (default_radius(&moderate) / scale).min(f64::MAX);
@@ -64,21 +65,21 @@ pub fn default_radius(mesh: &Mesh) -> f64 {
 /// The local reference frame of every vertex.
 ///
 /// The axes are the eigenvectors of the covariance of the support about the vertex, weighted by
-/// `radius - distance`: `x` for the largest eigenvalue, `z` for the smallest, `y = z x x`. The signs of
-/// `x` and `z` are those on whose side more of the support lies; in a tie, on whose side its weighted
-/// mean lies, and for `z` at last the side of the vertex normal.
+/// `radius - distance`: `x` has the largest eigenvalue, `z` the smallest, and `y = cross(z, x)`.
+/// The axes `x` and `z` point to the side that contains more of the support. In a tie they point to
+/// the side of its weighted mean; the last criterion for `z` is the side of the vertex normal.
 ///
 /// ```
 /// use gemcnn_mesh::features::shot::{self, ShotOptions};
 /// use gemcnn_mesh::shapes;
 /// let frames = shot::frames(&shapes::icosahedron(), &ShotOptions::default())?;
-/// // Five neighbours all alike: nothing tells x from y.
+/// // The five neighbours are equivalent: x and y are ambiguous.
 /// assert!(frames.iter().all(|frame| frame.reliability < 1e-12));
 /// # Ok::<(), gemcnn_mesh::GeometryError>(())
 /// ```
 ///
 /// # Errors
-/// A radius that is negative or not finite, or a vertex without a normal.
+/// The radius is negative or not finite, or a vertex has no normal.
 pub fn frames(mesh: &Mesh, options: &ShotOptions) -> Result<Vec<ShotFrame>, GeometryError> {
     let surroundings = Surroundings::new(mesh, options)?;
     Ok((0..mesh.vertex_count())
@@ -92,12 +93,12 @@ pub fn frames(mesh: &Mesh, options: &ShotOptions) -> Result<Vec<ShotFrame>, Geom
 
 /// The SHOT descriptor of every vertex, `352x0`, of unit length.
 ///
-/// In the [frame](frames) of the vertex the ball is cut into 8 sectors of azimuth, 2 of elevation
-/// and 2 shells; each of the 32 parts holds a histogram of 11 bins over the cosine between the frame's
-/// `z` axis and the normals of the vertices there. A vertex adds to the two nearest bins in each of the
-/// four dimensions, with weights linear in azimuth, elevation, distance and cosine. Part
-/// `(azimuth * 2 + elevation) * 2 + shell` has the scalars from `11 * part`. A vertex with nothing
-/// around it has zeros.
+/// In the [frame](frames) of the vertex, the ball is divided into 8 sectors of azimuth, 2 of
+/// elevation and 2 shells. Each of the 32 parts has a histogram of 11 bins over the cosine between
+/// the `z` axis and the normals of the vertices in that part. A vertex contributes to the two
+/// nearest bins in each of the four dimensions, with weights linear in azimuth, elevation, distance
+/// and cosine. Part `(azimuth * 2 + elevation) * 2 + shell` starts at index `11 * part`. The
+/// descriptor of a vertex with an empty support is zero.
 ///
 /// ```
 /// use gemcnn_mesh::features::shot::{self, ShotOptions};
@@ -126,8 +127,8 @@ pub fn descriptors(mesh: &Mesh, options: &ShotOptions) -> Result<FeatureField, G
     })
 }
 
-/// The gauge of SHOT frames: the first axis of every vertex lies along the tangent part of its SHOT `x`
-/// axis, or of its `y` axis where `x` is along the normal.
+/// The gauge of the SHOT frames: the first axis of every vertex is the tangent component of its
+/// SHOT `x` axis, or of its `y` axis if `x` is parallel to the normal.
 ///
 /// ```
 /// use gemcnn_mesh::features::shot::{self, ShotOptions};
@@ -152,28 +153,29 @@ pub fn gauge(mesh: &Mesh, options: &ShotOptions) -> Result<Gauge, GeometryError>
     ))
 }
 
-/// Where the support of any vertex is found.
+/// Spatial index that finds the support of a vertex.
 struct Surroundings {
     points: Vec<DVec3>,
     normals: Vec<DVec3>,
-    /// Whether a vertex belongs to a face: others have no normal and are in no support.
+    /// For each vertex, true if a face uses it. Others have no normal and are not part of any
+    /// support.
     used: Vec<bool>,
     radius: f64,
     index: PointIndex,
 }
 
-/// The vertices around one vertex.
+/// The support of one vertex.
 #[derive(Default)]
 struct Support {
     found: Vec<Found>,
     points: Vec<SupportPoint>,
 }
 
-/// A vertex of the support, off the centre.
+/// A vertex of the support other than the centre.
 struct SupportPoint {
-    /// From the centre, in units of the radius.
+    /// Offset from the centre, in units of the radius.
     offset: DVec3,
-    /// Length of the offset, over 0 and at most 1.
+    /// Length of the offset, in (0, 1].
     distance: f64,
     normal: DVec3,
 }
@@ -202,7 +204,7 @@ impl Surroundings {
         })
     }
 
-    /// Replaces the content of `support` with the vertices around `vertex`.
+    /// Replaces the contents of `support` by the support of `vertex`.
     fn gather(&self, vertex: usize, support: &mut Support) {
         let centre = self.points[vertex];
         self.index

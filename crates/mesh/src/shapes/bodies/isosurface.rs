@@ -1,14 +1,14 @@
-//! Where a function is zero, as triangles: marching tetrahedra on a cubic lattice.
+//! Isosurface extraction: marching tetrahedra on a cubic lattice.
 //!
-//! Every cube is cut into six tetrahedra around its main diagonal, the same way everywhere, so that
-//! neighbouring cubes agree on their common face. A tetrahedron has only two kinds of crossing (one
-//! corner cut off, or two from two), neither ambiguous: the surface is a closed manifold whenever
-//! the function is positive all around the lattice's border.
+//! Every cube is cut into six tetrahedra around its main diagonal. All cubes are cut alike, so
+//! adjacent cubes agree on their common face. A tetrahedron has only two kinds of crossing (one
+//! corner or two corners inside), and neither is ambiguous. The surface is a closed manifold if the
+//! function is positive on the whole border of the lattice.
 
 use glam::DVec3;
 use rayon::prelude::*;
 
-/// Steps from a lattice point to the seven others of its cube; edges of tetrahedra run along them.
+/// Steps from a lattice point to the corners of its cube; edges of tetrahedra run along them.
 const STEPS: [[usize; 3]; 8] = [
     [0, 0, 0],
     [1, 0, 0],
@@ -28,12 +28,13 @@ const TETRAHEDRA: [[usize; 4]; 6] = [
     [0, 4, 5, 7],
     [0, 5, 1, 7],
 ];
-/// Crossings keep this fraction of a lattice edge away from its ends, so that none coincide.
+/// Minimum distance of a crossing from the ends of its lattice edge, as a fraction of the edge, so
+/// that crossings do not coincide.
 const CLEARANCE: f64 = 0.1;
 const NONE: u32 = u32::MAX;
 
-/// The zero set of `value` between `low` and `high`, with outward-facing triangles where `value` is
-/// negative inside; the lattice has about the spacing `spacing`.
+/// The zero set of `value` between `low` and `high`, for a function that is negative inside.
+/// Triangles are oriented outwards. The lattice spacing is about `spacing`.
 pub(super) fn isosurface(
     value: impl Fn(DVec3) -> f64 + Sync,
     low: DVec3,
@@ -53,7 +54,7 @@ pub(super) fn isosurface(
 
     let mut vertices = Vec::new();
     let mut triangles = Vec::new();
-    // The crossing on the edge from a lattice point along each of the steps.
+    // Crossing on the edge from a lattice point along each step.
     let mut crossings = vec![[NONE; 8]; values.len()];
     for z in 0..nz - 1 {
         for y in 0..ny - 1 {
@@ -69,7 +70,8 @@ pub(super) fn isosurface(
                     continue;
                 }
                 let mut crossing = |a: usize, b: usize| {
-                    // Along every edge of a tetrahedron one corner's step contains the other's bits.
+                    // For every edge of a tetrahedron, the bits of one corner's step contain those
+                    // of the other's.
                     let (from, to) = (a.min(b), a.max(b));
                     let slot = &mut crossings[index(corner(from))][from ^ to];
                     if *slot == NONE {
@@ -89,14 +91,14 @@ pub(super) fn isosurface(
     (vertices, triangles)
 }
 
-/// The triangles of one tetrahedron, facing its corners outside.
+/// Triangles of one tetrahedron, oriented towards its outside corners.
 fn march(
     corners: [usize; 4],
     inside: &[bool; 8],
     crossing: &mut impl FnMut(usize, usize) -> u32,
     triangles: &mut Vec<[u32; 3]>,
 ) {
-    /// Even permutations that put any one corner, or any two, in front.
+    /// Even permutations that move any one corner, or any two, to the front.
     const FRONT: [[usize; 4]; 4] = [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0]];
     const PAIRS: [[usize; 4]; 6] = [
         [0, 1, 2, 3],

@@ -1,10 +1,10 @@
-//! Human-like bodies: a family of closed surfaces with the same connectivity, of many people in many
-//! poses.
+//! Human-like bodies: a family of closed surfaces with the same connectivity, of many people in
+//! many poses.
 //!
-//! One body at rest is the smooth union of solids around a skeleton ([`skeleton`], [`surface`]),
-//! meshed once ([`isosurface`], [`triangulation`], [`remesh`]). Each further body stretches it to
-//! another person ([`person`]), draws a pose ([`pose`]) and lets every vertex follow the bones by its
-//! share in them ([`weights`]). Vertex `i` is the same place of the body in all of them.
+//! The body at rest is the smooth union of solids around a skeleton ([`skeleton`], [`surface`]). It
+//! is meshed once ([`isosurface`], [`triangulation`], [`remesh`]). Each further body deforms it to
+//! another person ([`person`]), draws a pose ([`pose`]) and moves every vertex with the bones by
+//! its skinning weights ([`weights`]). Vertex `i` is the same anatomical point in all bodies.
 
 mod isosurface;
 mod person;
@@ -29,22 +29,22 @@ use super::random::Uniform;
 use super::{ShapeError, require};
 use crate::{Adjacency, Faces, Mesh};
 
-/// Spacing of the lattice that finds the body's topology, in metres: finer than any gap or limb.
+/// Lattice spacing of the initial mesh, in metres: finer than any gap or limb.
 const LATTICE: f64 = 0.015;
-/// Reach of the smoothing of normals, in metres.
+/// Smoothing distance of the normals, in metres.
 const SMOOTH_NORMALS: f64 = 0.025;
 
-/// What a family of bodies is like.
+/// Options of a family of bodies.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BodyOptions {
-    /// Number of vertices of every body, from 500 to 200,000; 6,890 by default, as many as the
-    /// registered human scans that are commonly used for correspondence have.
+    /// Number of vertices of every body, from 500 to 200,000. The default 6,890 is that of the
+    /// registered human scans commonly used for correspondence.
     pub vertices: usize,
-    /// Seed of people and poses; the connectivity does not depend on it.
+    /// Seed of people and poses. The connectivity does not depend on it.
     pub seed: u64,
-    /// How much people differ in lengths, girths and relief, from 0 (not at all) to 1 (the default).
+    /// Variation of lengths, girths and relief between people, from 0 (none) to 1 (default).
     pub people: f64,
-    /// How far poses go, from 0 (all bodies at rest) to 1 (the default).
+    /// Range of the poses, from 0 (all bodies at rest) to 1 (default).
     pub poses: f64,
 }
 
@@ -127,12 +127,12 @@ impl BodyPart {
         Self::FootRight,
     ];
 
-    /// The part's number, from 0; its place in [`BodyPart::ALL`].
+    /// Label of the part, from 0: its index in [`BodyPart::ALL`].
     pub fn label(self) -> u8 {
         self as u8
     }
 
-    /// The part's name, such as `left hand`.
+    /// Name of the part, such as `left hand`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Head => "head",
@@ -152,21 +152,21 @@ impl BodyPart {
         }
     }
 
-    /// The same part on the other side; head and torso are their own mirror images.
+    /// The same part on the other side. Head and torso are their own mirror images.
     pub fn mirrored(self) -> Self {
         match self {
             Self::Head | Self::Torso => self,
-            // After the two in the middle, left and right alternate.
+            // After the two parts in the middle, left and right alternate.
             _ => Self::ALL[usize::from(self.label() ^ 1)],
         }
     }
 }
 
-/// A family of registered bodies: same connectivity, same meaning of every vertex, another person in
-/// another pose for each index.
+/// A family of registered bodies: they share the connectivity and the meaning of every vertex. Each
+/// index is a different person in a different pose.
 ///
-/// Metres; y is up and the feet stand on the plane `y = 0`; the body at rest faces +z, the others
-/// about that way.
+/// Units are metres. y is up and the feet are on the plane `y = 0`. The body at rest faces +z, the
+/// others approximately.
 ///
 /// ```
 /// use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
@@ -183,19 +183,19 @@ pub struct BodyFamily {
     template: Mesh,
     /// Vertices of the template in the coordinates of the skeleton.
     at_rest: Vec<DVec3>,
-    /// Outward normals of the template, smoothed, along which people differ.
+    /// Smoothed outward normals of the template, the direction of the relief of people.
     normals: Vec<DVec3>,
-    /// About half the thickness of the body at every vertex.
+    /// Approximate half thickness of the body at every vertex.
     radii: Vec<f64>,
     weights: SkinWeights,
     parts: Vec<BodyPart>,
 }
 
 impl BodyFamily {
-    /// Meshes the body at rest and finds how it follows its bones.
+    /// Meshes the body at rest and computes its skinning weights.
     ///
     /// # Errors
-    /// A number of vertices outside of 500 to 200,000, or a variety outside of 0 to 1.
+    /// The number of vertices is not in 500 to 200,000, or a variation is not in 0 to 1.
     pub fn new(options: &BodyOptions) -> Result<Self, ShapeError> {
         options.check()?;
         let skin = Skin::new();
@@ -211,7 +211,7 @@ impl BodyFamily {
             surface.vertex_count() == options.vertices,
             "vertices",
             options.vertices,
-            "a number that the body can be meshed with: try a few more",
+            "a number of vertices for which meshing succeeds: try a few more",
         )?;
         let rest = numbered(surface)?;
         let adjacency = Adjacency::one_ring(&rest)
@@ -244,22 +244,22 @@ impl BodyFamily {
         })
     }
 
-    /// The options that the family was made with.
+    /// Options of the family.
     pub fn options(&self) -> &BodyOptions {
         &self.options
     }
 
-    /// The body at rest: arms and legs spread a little, feet on the floor, facing +z.
+    /// The body at rest: arms and legs slightly spread, feet on the floor, facing +z.
     pub fn template(&self) -> &Mesh {
         &self.template
     }
 
-    /// The part of the body that every vertex belongs to.
+    /// The body part of every vertex.
     pub fn segments(&self) -> &[BodyPart] {
         &self.parts
     }
 
-    /// Body number `index`: a person and a pose that depend on the seed and this number alone.
+    /// The body with index `index`. Its person and pose depend only on the seed and the index.
     pub fn body(&self, index: u64) -> Mesh {
         let mut uniform = Uniform::of_stream(self.options.seed, index);
         let person = Person::draw(&mut uniform, self.options.people);
@@ -272,7 +272,7 @@ impl BodyFamily {
             .expect("bounded motions of finite points are finite")
     }
 
-    /// Where a vertex of the template lies on this person in this pose.
+    /// Position of a vertex of the template for the given person and pose.
     fn placed(&self, vertex: usize, person: &Person, pose: &Pose) -> DVec3 {
         let shares = self.weights.of(vertex);
         let at_rest = self.at_rest[vertex];
@@ -286,15 +286,15 @@ impl BodyFamily {
     }
 }
 
-/// The mean of the normals within about `SMOOTH_NORMALS` of each vertex. It is short where they differ,
-/// so that relief along it hardly moves a nose, an ear or a fingertip.
+/// Mean of the normals within about `SMOOTH_NORMALS` of each vertex. It is short where the normals
+/// differ, so that relief hardly moves a nose, an ear or a fingertip.
 fn smoothed_normals(mesh: &Mesh, adjacency: &Adjacency, skin: &Skin) -> Vec<DVec3> {
     let edges = (0..mesh.vertex_count()).flat_map(|v| {
         let neighbours = adjacency.neighbours_of(v).iter();
         neighbours.map(move |&n| mesh.vertices()[v].distance(mesh.vertices()[n as usize]))
     });
     let mean_edge = edges.sum::<f64>() / adjacency.edge_count() as f64;
-    // Each step spreads a value with the variance of about one squared edge.
+    // The variance of each step is about one squared edge length.
     let steps = (SMOOTH_NORMALS / mean_edge).powi(2).ceil() as usize;
     let first = mesh.vertices().iter().map(|&p| skin.normal(p)).collect();
     (0..steps).fold(first, |normals: Vec<DVec3>, _| {
@@ -307,15 +307,16 @@ fn smoothed_normals(mesh: &Mesh, adjacency: &Adjacency, skin: &Skin) -> Vec<DVec
     })
 }
 
-/// Moves a point by the weighted mean of the bones' motions, taken of their dual quaternions, which
-/// keeps the volume at joints that bend or twist.
+/// Moves a point by the weighted mean of the dual quaternions of the bones' motions, which
+/// preserves the volume at bent and twisted joints.
 fn blended(shares: &[(u8, f64)], pose: &Pose, p: DVec3) -> DVec3 {
     let heaviest = pose[shares[0].0 as usize].rotation;
     let zero = DQuat::from_xyzw(0.0, 0.0, 0.0, 0.0);
     let (mut real, mut dual) = (zero, zero);
     for &(bone, weight) in shares {
         let Motion { rotation, shift } = pose[bone as usize];
-        // q and -q are the same rotation; those of one vertex must lie on the same side.
+        // q and -q are the same rotation; all quaternions of a vertex must lie in the same half
+        // space.
         let weight = if rotation.dot(heaviest) < 0.0 {
             -weight
         } else {
@@ -331,8 +332,9 @@ fn blended(shares: &[(u8, f64)], pose: &Pose, p: DVec3) -> DVec3 {
     real * p + DVec3::new(shift.x, shift.y, shift.z)
 }
 
-/// The finished mesh, numbered along a space-filling curve (Morton order of the vertices in 2 mm
-/// steps): neighbours have near numbers, and the order knows nothing of how the mesh was made.
+/// The final mesh, numbered along a space-filling curve (Morton order of the vertices in 2 mm
+/// steps). Neighbours have close indices, and the order does not depend on the construction of the
+/// mesh.
 fn numbered(surface: Triangulation) -> Result<Mesh, ShapeError> {
     let positions = &surface.positions;
     let low = positions.iter().fold(DVec3::INFINITY, |low, &p| low.min(p));
@@ -365,7 +367,7 @@ fn numbered(surface: Triangulation) -> Result<Mesh, ShapeError> {
     Ok(Mesh::new(vertices, triangles.iter().collect::<Faces>())?)
 }
 
-/// Moves the body up or down until its lowest vertex has height 0.
+/// Moves the body vertically so that its lowest vertex has height 0.
 fn stand_on_floor(vertices: &mut [DVec3]) {
     let lowest = vertices.iter().map(|v| v.y).fold(f64::INFINITY, f64::min);
     vertices.iter_mut().for_each(|v| v.y -= lowest);

@@ -1,5 +1,5 @@
-//! What makes one person differ from another: lengths and girths of bones, and the relief of the
-//! skin over them. All of it is applied to the body at rest.
+//! Variation between people: lengths and girths of bones, and the relief of the skin. All of it is
+//! applied to the body at rest.
 
 use std::f64::consts::TAU;
 
@@ -11,34 +11,35 @@ use super::skeleton::{
 };
 use crate::shapes::random::Uniform;
 
-/// Waves of the relief: how many, their wavelengths in metres, and the amplitude of each relative to
-/// the half thickness of the limb.
+/// A band of waves of the relief: their number, their wavelengths in metres, and the amplitude of
+/// each relative to the half thickness of the limb.
 struct WaveBand {
     count: usize,
     wavelengths: [f64; 2],
     amplitude: f64,
 }
 
-/// Flesh here and there.
+/// Broad variation of the soft tissue.
 const BROAD_WAVES: WaveBand = WaveBand {
     count: 10,
     wavelengths: [0.3, 0.8],
     amplitude: 0.028,
 };
-/// Small detail, as scanned bodies have.
+/// Small detail, as in scanned bodies.
 const DETAIL_WAVES: WaveBand = WaveBand {
     count: 20,
     wavelengths: [0.05, 0.13],
     amplitude: 0.0045,
 };
 
-/// A swelling of the skin that persons have more or less of; on both sides if not in the middle.
+/// A bump of the skin with a height that varies between people; mirrored unless it is in the
+/// middle.
 struct Bump {
     centre: DVec3,
     radius: f64,
     /// Height in metres on a lean and on a stout person.
     height: [f64; 2],
-    /// By how much the height varies either way, in metres.
+    /// Variation of the height in either direction, in metres.
     spread: f64,
 }
 
@@ -69,7 +70,7 @@ const BUMPS: [Bump; 4] = [
     },
 ];
 
-/// How a bone's flesh is stretched.
+/// Deformation of the body around a bone.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BoneShape {
     /// Joint of the body at rest.
@@ -80,12 +81,12 @@ pub(super) struct BoneShape {
 }
 
 impl BoneShape {
-    /// Where a point of the body at rest lies on this person.
+    /// Maps a point of the body at rest to this person.
     pub(super) fn place(&self, p: DVec3) -> DVec3 {
         self.joint + self.stretch * (p - self.from)
     }
 
-    /// Where a point of this person lies on the body at rest.
+    /// Maps a point of this person to the body at rest.
     pub(super) fn unplace(&self, p: DVec3) -> DVec3 {
         self.from + self.stretch.inverse() * (p - self.joint)
     }
@@ -97,18 +98,18 @@ struct Wave {
     amplitude: f64,
 }
 
-/// One person, drawn at random.
+/// A random person.
 pub(super) struct Person {
     pub(super) bones: [BoneShape; BONE_COUNT],
     waves: Vec<Wave>,
-    /// Centre, radius and height.
+    /// Centre, radius and height of each bump.
     bumps: Vec<(DVec3, f64, f64)>,
 }
 
 impl Person {
-    /// Draws a person; `variety` from 0 (the body at rest itself) to 1.
+    /// Draws a person. `variety` ranges from 0 (the body at rest) to 1.
     pub(super) fn draw(uniform: &mut Uniform, variety: f64) -> Self {
-        // The mean of two uniform numbers: extremes are rarer.
+        // The mean of two uniform numbers makes extremes rarer.
         let mut draw = |spread: f64| variety * spread * 0.5 * (uniform.signed() + uniform.signed());
         let stature = 1.0 + draw(0.13);
         let stoutness = draw(1.0);
@@ -166,8 +167,8 @@ impl Person {
         }
     }
 
-    /// Height of this person's skin over that of the body at rest, at the point `p` of the latter
-    /// where the limb's half thickness is `radius`.
+    /// Height of this person's skin above that of the body at rest, at the point `p` of the latter,
+    /// where the half thickness of the limb is `radius`.
     pub(super) fn relief(&self, p: DVec3, radius: f64) -> f64 {
         let waves = self.waves.iter();
         let waves: f64 = waves
@@ -183,7 +184,7 @@ impl Person {
     }
 }
 
-/// A direction drawn evenly from the sphere.
+/// A direction drawn uniformly from the sphere.
 fn direction(uniform: &mut Uniform) -> DVec3 {
     let z = uniform.signed();
     let (sin, cos) = (TAU * uniform.signed()).sin_cos();
@@ -191,7 +192,7 @@ fn direction(uniform: &mut Uniform) -> DVec3 {
     DVec3::new(level * cos, level * sin, z)
 }
 
-/// Stretches every bone along its axis by its length and across by its girth, joint after joint.
+/// Scales every bone by its length along its axis and by its girth across, joint by joint.
 fn shaped_bones(
     stature: f64,
     lengths: &[f64; BONE_COUNT],

@@ -1,5 +1,5 @@
-//! Poses: joint angles drawn within anatomical limits, the motion of every bone that follows, and
-//! whether limbs run into each other.
+//! Poses: joint angles within anatomical limits, the resulting motion of every bone, and a
+//! collision test of the limbs.
 
 use glam::{DQuat, DVec3};
 
@@ -10,37 +10,37 @@ use super::skeleton::{
 };
 use crate::shapes::random::Uniform;
 
-/// A pose that clashes is drawn again, its range narrowed by this factor each time.
+/// Factor that narrows the range each time a pose is resampled because of a collision.
 const EASING: f64 = 0.985;
-/// After so many draws the range is next to nothing, and the body is at rest.
+/// Maximum number of draws; the range is then almost zero and the body is at rest.
 const MAX_DRAWS: usize = 400;
-/// Bones this close in the skeleton touch by nature and are not tested against each other.
+/// Bones this close in the skeleton touch by construction and are not tested for collisions.
 const NEIGHBOURHOOD: usize = 2;
-/// Fractions of a bone's length at which it is tested, and of its thickness that must stay free.
+/// Fractions of a bone's length to test, and fraction of its thickness that must stay free.
 const PROBES: [f64; 4] = [0.3, 0.55, 0.8, 1.0];
 const CLEARANCE: f64 = 0.8;
 
-/// A turn about one axis of a joint. Angles are in degrees from the body at rest.
+/// A rotation about one axis of a joint. Angles are in degrees from the body at rest.
 struct Turn {
     axis: Axis,
     low: f64,
-    /// Where the body is at ease; half of all draws lie on either side.
+    /// Natural angle of the joint; half of all draws lie on each side.
     natural: f64,
     high: f64,
 }
 
-/// Axes as of the left side; on the right, turns are mirrored.
+/// Rotation axes for the left side; rotations on the right are mirrored.
 #[derive(Clone, Copy)]
 enum Axis {
-    /// Through the body from right to left: positive bends forwards what points up.
+    /// From right to left through the body: positive angles bend an upward bone forwards.
     Across,
-    /// Upwards: positive turns the body to its left, and a left arm backwards.
+    /// Upwards: positive angles rotate the body to its left, and a left arm backwards.
     Up,
-    /// Forwards: positive lifts a left arm, and a left leg sideways.
+    /// Forwards: positive angles lift a left arm, and a left leg sideways.
     Front,
     /// Along the bone: a twist.
     Along,
-    /// The elbow's hinge: positive brings the forearm forwards.
+    /// Hinge of the elbow: positive angles move the forearm forwards.
     Elbow,
 }
 
@@ -53,7 +53,7 @@ const fn turn(axis: Axis, low: f64, natural: f64, high: f64) -> Turn {
     }
 }
 
-/// The turns of each joint of the middle and the left, outermost first: the last is applied first.
+/// Rotations of each joint of the middle and the left, outermost first: the last is applied first.
 const JOINTS: [(usize, &[Turn]); 12] = [
     (
         PELVIS,
@@ -143,7 +143,7 @@ const JOINTS: [(usize, &[Turn]); 12] = [
     ),
 ];
 
-/// A rigid motion: a turn about the origin, then a shift.
+/// A rigid motion: a rotation about the origin, then a translation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Motion {
     pub(super) rotation: DQuat,
@@ -160,10 +160,10 @@ impl Motion {
     }
 }
 
-/// Where every bone of a person goes.
+/// Motion of every bone of a person.
 pub(super) type Pose = [Motion; BONE_COUNT];
 
-/// Draws poses until one is free of clashes; `variety` from 0 (at rest) to 1.
+/// Draws poses until one has no collisions. `variety` ranges from 0 (at rest) to 1.
 pub(super) fn draw(uniform: &mut Uniform, person: &Person, variety: f64) -> Pose {
     let mut range = variety;
     for _ in 0..MAX_DRAWS {
@@ -176,7 +176,7 @@ pub(super) fn draw(uniform: &mut Uniform, person: &Person, variety: f64) -> Pose
     motions(person, &[DQuat::IDENTITY; BONE_COUNT])
 }
 
-/// One turn for each joint.
+/// Draws one rotation per joint.
 fn draw_turns(uniform: &mut Uniform, range: f64) -> [DQuat; BONE_COUNT] {
     let mut turns = [DQuat::IDENTITY; BONE_COUNT];
     for (bone, joint) in &JOINTS {
@@ -197,7 +197,7 @@ fn draw_turns(uniform: &mut Uniform, range: f64) -> [DQuat; BONE_COUNT] {
 
 impl Turn {
     fn draw(&self, uniform: &mut Uniform, bone: usize, range: f64, is_right: bool) -> DQuat {
-        // Extremes are rarer than what is near the natural pose.
+        // Extremes are rarer than angles near the natural pose.
         let at = uniform.signed();
         let at = at * at.abs().sqrt();
         let side = if at < 0.0 {
@@ -213,7 +213,8 @@ impl Turn {
             Axis::Along => ANATOMY.bones[bone].axis(),
             Axis::Elbow => ANATOMY.bones[bone].axis().cross(DVec3::Z).normalize(),
         };
-        // A mirror turns the sense of rotation round, and the axis' part across the body with it.
+        // A reflection reverses the sense of rotation and the component of the axis across the
+        // body.
         let axis = if is_right {
             DVec3::new(axis.x, -axis.y, -axis.z)
         } else {
@@ -223,7 +224,7 @@ impl Turn {
     }
 }
 
-/// Every bone turns about its joint and follows its parent.
+/// Rotates every bone about its joint and applies the motion of its parent.
 fn motions(person: &Person, turns: &[DQuat; BONE_COUNT]) -> Pose {
     let mut pose = [Motion {
         rotation: DQuat::IDENTITY,
@@ -247,8 +248,9 @@ fn motions(person: &Person, turns: &[DQuat; BONE_COUNT]) -> Pose {
     pose
 }
 
-/// Whether a limb of the posed person runs into another limb, the trunk or the head: points on each
-/// limb's axis against the solids of all bones that are not its near relatives.
+/// True if a limb of the posed person collides with another limb, the trunk or the head. Points on
+/// the axis of each limb are tested against the solids of all bones that are not close in the
+/// skeleton.
 fn clashes(person: &Person, pose: &Pose) -> bool {
     let limbs = [UPPER_ARM, FOREARM, HAND, THIGH, SHIN, FOOT];
     limbs
@@ -273,10 +275,10 @@ fn clashes(person: &Person, pose: &Pose) -> bool {
         })
 }
 
-/// Number of joints on the way from one bone to another.
+/// Number of joints between two bones.
 fn bones_between(a: usize, b: usize) -> usize {
     let (mut a, mut b, mut joints) = (a, b, 0);
-    // A parent has a lower index than its children: the higher of the two climbs.
+    // A parent has a lower index than its children, so the higher of the two moves up.
     while a != b {
         let higher = if a > b { &mut a } else { &mut b };
         *higher = ANATOMY.bones[*higher].parent.unwrap_or(PELVIS);

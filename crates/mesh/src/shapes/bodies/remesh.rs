@@ -1,9 +1,9 @@
-//! Isotropic remeshing: even triangles of a wanted size, and exactly as many vertices as asked for.
+//! Isotropic remeshing: even triangles of a given size, and an exact number of vertices.
 //!
-//! Rounds of splitting long edges, collapsing short ones, turning edges so that degrees come near
-//! six, and letting vertices slide along the surface to the middle of their neighbours. The number
-//! of vertices follows from the edge length, which is corrected once; the rest is removed or added
-//! at the shortest or longest edges.
+//! Each round splits long edges, collapses short ones, flips edges so that degrees approach six,
+//! and moves vertices along the surface to the middle of their neighbours. The number of vertices
+//! follows from the edge length, which is corrected once. The remaining difference is removed at
+//! the shortest or longest edges.
 
 use glam::DVec3;
 use rayon::prelude::*;
@@ -11,27 +11,27 @@ use rayon::prelude::*;
 use super::surface::Skin;
 use super::triangulation::Triangulation;
 
-/// Edges are split over, and collapsed under, these multiples of the wanted length.
+/// Edges are split above, and collapsed below, these multiples of the target length.
 const SPLIT: f64 = 4.0 / 3.0;
 const COLLAPSE: f64 = 4.0 / 5.0;
-/// Steps of the search for the edge length.
+/// Number of steps of the search for the edge length.
 const LENGTH_STEPS: usize = 5;
-/// Least cosine between a new triangle's normal and the skin's.
+/// Minimum cosine between the normals of a new triangle and of the skin.
 const FACING: f64 = 0.4;
-/// Passes of halving in one round.
+/// Number of split passes per round.
 const SPLIT_PASSES: usize = 8;
-/// The edge length changes by at most this factor from one round to the next.
+/// Maximum factor between the edge lengths of consecutive rounds.
 const STAGE: f64 = 1.4;
-/// Rounds before and after the correction of the edge length.
+/// Number of rounds before and after the correction of the edge length.
 const FIRST_ROUNDS: usize = 4;
 const LATER_ROUNDS: usize = 3;
-/// Rounds of adding or removing single vertices; a few suffice.
+/// Maximum number of rounds that add or remove single vertices; a few suffice.
 const COUNT_ROUNDS: usize = 40;
-/// Rounds at the end that leave the vertices' number alone.
+/// Number of final rounds that keep the number of vertices.
 const POLISH_ROUNDS: usize = 6;
 
-/// Remeshes a closed surface near the skin, with edges of about `first_length`, to `vertices` vertices on the skin, or as near to that
-/// number as its topology allows.
+/// Remeshes a closed surface near the skin, with edges of about `first_length`, to `vertices`
+/// vertices on the skin, or as close to that number as its topology allows.
 pub(super) fn remesh(
     surface: Triangulation,
     skin: &Skin,
@@ -46,7 +46,7 @@ pub(super) fn remesh(
         base: first_length,
         wanted: Vec::new(),
     };
-    // Towards the wanted length by degrees: the triangles stay good all the way.
+    // Approach the target length gradually, so that the triangles stay well shaped.
     while remesher.base != base {
         remesher.base = base.clamp(remesher.base / STAGE, remesher.base * STAGE);
         remesher.measure();
@@ -71,7 +71,7 @@ pub(super) fn remesh(
     remesher.surface.compacted()
 }
 
-/// Middle and area of every triangle.
+/// Centroid and area of every triangle.
 fn area_sites(surface: &Triangulation) -> Vec<(DVec3, f64)> {
     surface
         .triangles()
@@ -82,8 +82,8 @@ fn area_sites(surface: &Triangulation) -> Vec<(DVec3, f64)> {
         .collect()
 }
 
-/// The base edge length at which even triangles of the skin's sizes have `vertices` vertices: each
-/// vertex stands for two triangles of area `sqrt(3) / 4 * length^2`.
+/// The base edge length for which even triangles of the target sizes have `vertices` vertices. Each
+/// vertex corresponds to two triangles of area `sqrt(3) / 4 * length^2`.
 fn base_length(sites: &[(DVec3, f64)], skin: &Skin, vertices: f64) -> f64 {
     let count = |base: f64| {
         let density = 2.0 / 3.0_f64.sqrt();
@@ -92,7 +92,8 @@ fn base_length(sites: &[(DVec3, f64)], skin: &Skin, vertices: f64) -> f64 {
             .map(|&(middle, area)| density * area / skin.edge_length(middle, base).powi(2));
         shares.collect::<Vec<f64>>().iter().sum::<f64>()
     };
-    // The count falls with the square of the length, but for thin limbs at great lengths.
+    // The count is inversely proportional to the squared length, except for thin limbs and large
+    // lengths.
     (0..LENGTH_STEPS).fold(0.02, |base, _| {
         base * (count(base) / vertices).sqrt().min(4.0)
     })
@@ -102,7 +103,7 @@ struct Remesher<'a> {
     surface: Triangulation,
     skin: &'a Skin,
     base: f64,
-    /// Wanted edge length at every vertex.
+    /// Target edge length at every vertex.
     wanted: Vec<f64>,
 }
 
@@ -115,7 +116,7 @@ impl Remesher<'_> {
         self.relax();
     }
 
-    /// Wanted edge lengths at all vertices.
+    /// Computes the target edge lengths at all vertices.
     fn measure(&mut self) {
         self.wanted = self
             .surface
@@ -125,7 +126,7 @@ impl Remesher<'_> {
             .collect();
     }
 
-    /// Length of an edge relative to the wanted one.
+    /// Length of an edge relative to its target length.
     fn relative_length(&self, edge: u32) -> f64 {
         let [from, to] = self.surface.segment(edge);
         let [a, b] = self.surface.ends(edge).map(|v| self.wanted[v as usize]);
@@ -139,8 +140,8 @@ impl Remesher<'_> {
         self.wanted.push(0.5 * (a + b));
     }
 
-    /// Halves long edges, longest first: in another order, flat triangles can breed new long edges
-    /// without end.
+    /// Splits long edges in half, longest first. In another order, flat triangles can create new
+    /// long edges without end.
     fn split_long_edges(&mut self) {
         for _ in 0..SPLIT_PASSES {
             let mut long: Vec<(u64, u32)> = self.edges_by_length();
@@ -154,8 +155,8 @@ impl Remesher<'_> {
         }
     }
 
-    /// All edges, shortest first, with the bits of their relative lengths: for numbers that are not
-    /// negative, these are in the order of the numbers.
+    /// All edges, shortest first, with the bits of their relative lengths. The bits of non-negative
+    /// numbers have the order of the numbers.
     fn edges_by_length(&self) -> Vec<(u64, u32)> {
         let mut edges: Vec<(u64, u32)> = self
             .surface
@@ -174,8 +175,8 @@ impl Remesher<'_> {
         }
     }
 
-    /// Collapses the edge to its middle unless that tears the surface, turns a triangle over or
-    /// leaves an edge over `longest` times its wanted length.
+    /// Collapses the edge to its midpoint, unless that breaks the topology, inverts a triangle or
+    /// leaves an edge longer than `longest` times its target length.
     fn try_collapse(&mut self, edge: u32, longest: f64) -> bool {
         if !self.surface.can_collapse(edge) {
             return false;
@@ -203,7 +204,7 @@ impl Remesher<'_> {
         sound
     }
 
-    /// Turns edges where that brings the degrees of the four vertices nearer to six.
+    /// Flips edges if that brings the degrees of the four vertices closer to six.
     fn flip_for_degrees(&mut self) {
         let mut degrees: Vec<i32> = (0..self.surface.positions.len() as u32)
             .map(|vertex| self.surface.degree(vertex) as i32)
@@ -231,7 +232,7 @@ impl Remesher<'_> {
         }
     }
 
-    /// Whether both triangles after a flip face outwards.
+    /// True if both triangles are oriented outwards after a flip.
     fn flip_keeps_orientation(&self, edge: u32) -> bool {
         let [a, b] = self.surface.segment(edge);
         let opposite = self.surface.opposite(edge);
@@ -239,15 +240,15 @@ impl Remesher<'_> {
         self.faces_outwards([a, d, c]) && self.faces_outwards([b, c, d])
     }
 
-    /// Whether a triangle lies along the skin, not across it or upside down.
+    /// True if a triangle is roughly parallel to the skin and oriented outwards.
     fn faces_outwards(&self, [a, b, c]: [DVec3; 3]) -> bool {
         let normal = (b - a).cross(c - a);
         let outwards = self.skin.normal((a + b + c) / 3.0);
         normal.dot(outwards) > FACING * normal.length()
     }
 
-    /// Turns edges whose opposite angles add up to more than half a circle (the Delaunay condition),
-    /// which raises the smallest angle; degrees stay between 4 and 8.
+    /// Flips edges whose opposite angles sum to more than pi (the Delaunay condition), which
+    /// increases the smallest angle. Degrees stay between 4 and 8.
     fn flip_for_angles(&mut self) {
         for edge in 0..self.surface.half_edge_slots() {
             if !self.surface.is_edge(edge) {
@@ -275,8 +276,8 @@ impl Remesher<'_> {
         }
     }
 
-    /// Moves every vertex along the surface to the middle of the triangles around it, each weighted
-    /// by its area over the square of the wanted edge length.
+    /// Moves every vertex along the surface to the weighted mean of the triangles around it. The
+    /// weight of a triangle is its area divided by the squared target edge length.
     fn relax(&mut self) {
         let surface = &self.surface;
         let moved: Vec<DVec3> = (0..surface.positions.len() as u32)
@@ -317,7 +318,7 @@ impl Remesher<'_> {
             if count < vertices {
                 edges.reverse();
             }
-            // One edit to a neighbourhood in each round keeps the edges' lengths true.
+            // At most one edit per neighbourhood and round keeps the stored edge lengths valid.
             let mut touched = vec![false; self.surface.positions.len()];
             let mut missing = count.abs_diff(vertices);
             for (_, edge) in edges {

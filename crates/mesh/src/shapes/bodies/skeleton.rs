@@ -1,8 +1,8 @@
-//! The body at rest: bones, where they meet, and the solids around them.
+//! The body at rest: bones, joints and the solids around them.
 //!
-//! Metres; y is up, the body faces +z, so its left is +x. Arms slope down at 40 degrees and the legs
-//! stand apart, so that no limb touches another. Only the middle and the left are written down; the
-//! right is their mirror image.
+//! Units are metres; y is up and the body faces +z, so its left is +x. Arms slope down at 40
+//! degrees and the legs are apart, so that no limb touches another. Only the middle and the left
+//! are defined; the right is the mirror image.
 
 use std::sync::LazyLock;
 
@@ -20,7 +20,7 @@ pub(super) const ABDOMEN: usize = 1;
 pub(super) const CHEST: usize = 2;
 pub(super) const NECK: usize = 3;
 pub(super) const HEAD: usize = 4;
-// On the left; see `mirrored_bone` for the right.
+// Bones on the left; see `mirrored_bone` for the right.
 pub(super) const CLAVICLE: usize = 5;
 pub(super) const UPPER_ARM: usize = 6;
 pub(super) const FOREARM: usize = 7;
@@ -38,7 +38,7 @@ pub(super) fn mirrored_bone(bone: usize) -> usize {
     }
 }
 
-/// Mirrors a place or a direction at the plane between left and right.
+/// Reflects a point or a direction at the plane between left and right.
 pub(super) fn mirrored(v: DVec3) -> DVec3 {
     DVec3::new(-v.x, v.y, v.z)
 }
@@ -46,15 +46,15 @@ pub(super) fn mirrored(v: DVec3) -> DVec3 {
 /// One bone of the skeleton at rest.
 #[derive(Debug, Clone)]
 pub(super) struct Bone {
-    /// The bone it hangs on; always one with a lower index. The pelvis has none.
+    /// Parent bone, always with a lower index. The pelvis has none.
     pub(super) parent: Option<usize>,
-    /// Where it meets its parent, about which it turns.
+    /// Joint with the parent, the centre of rotation.
     pub(super) joint: DVec3,
     /// Its far end.
     pub(super) tip: DVec3,
-    /// About half the thickness of the body around it.
+    /// Approximate half thickness of the body around the bone.
     pub(super) radius: f64,
-    /// Edge lengths here, relative to the rest of the body.
+    /// Edge length on this bone, relative to the rest of the body.
     pub(super) fineness: f64,
     pub(super) part: BodyPart,
 }
@@ -69,7 +69,7 @@ impl Bone {
 /// The shape of a solid.
 #[derive(Debug, Clone)]
 pub(super) enum Form {
-    /// All balls with centres on a segment and radii between those at its ends.
+    /// Union of balls with centres on a segment and radii interpolated between its ends.
     RoundCone { ends: [DVec3; 2], radii: [f64; 2] },
     /// An ellipsoid; the columns of `axes` are its unit axes.
     Ellipsoid {
@@ -79,13 +79,13 @@ pub(super) enum Form {
     },
 }
 
-/// A piece of the body's volume.
+/// A part of the volume of the body.
 #[derive(Debug, Clone)]
 pub(super) struct Solid {
     pub(super) form: Form,
     /// The bone it belongs to.
     pub(super) bone: usize,
-    /// Within about this distance it melts into what comes before it.
+    /// Blend distance to the solids before this one, in metres.
     pub(super) blend: f64,
 }
 
@@ -96,7 +96,7 @@ pub(super) struct Anatomy {
     pub(super) solids: Vec<Solid>,
 }
 
-/// The one body at rest that everything else is derived from.
+/// The body at rest, from which all bodies are derived.
 pub(super) static ANATOMY: LazyLock<Anatomy> = LazyLock::new(|| {
     let mut bones = left_and_middle_bones();
     for bone in MIDDLE_BONES..MIDDLE_BONES + LIMB_BONES {
@@ -110,7 +110,7 @@ pub(super) static ANATOMY: LazyLock<Anatomy> = LazyLock::new(|| {
         };
         bones.push(right);
     }
-    // A limb follows its mirror image, so that both melt into the same body.
+    // A limb follows its mirror image, so that both blend with the same body.
     let mut solids = Vec::new();
     for solid in left_and_middle_solids() {
         let right = solid.mirrored();
@@ -199,7 +199,7 @@ fn left_and_middle_bones() -> Vec<Bone> {
 
 fn left_and_middle_solids() -> Vec<Solid> {
     let at = DVec3::new;
-    // Across the hand: along the fingers, through the palm, from thumb to little finger.
+    // Axes of the hand: along the fingers, through the palm, from thumb to little finger.
     let along_hand = (FINGERTIPS - WRIST).normalize();
     let through_palm = DVec3::Z.cross(along_hand).normalize();
     let hand = DMat3::from_cols(along_hand, through_palm, along_hand.cross(through_palm));
@@ -381,7 +381,7 @@ fn left_and_middle_solids() -> Vec<Solid> {
     ]
 }
 
-/// Axes of the muscles of the arm: along it, and two across.
+/// Axes of the arm muscles: along the arm, and two across.
 fn arm_axes() -> DMat3 {
     let along = (WRIST - SHOULDER).normalize();
     let across = DVec3::Z.cross(along).normalize();
@@ -413,7 +413,7 @@ fn ellipsoid(bone: usize, centre: DVec3, axes: DMat3, radii: DVec3, blend: f64) 
 }
 
 impl Solid {
-    /// Its mirror image, unless it lies in the middle and is that itself.
+    /// The mirror image, or `None` for a solid in the middle, which is its own mirror image.
     fn mirrored(&self) -> Option<Self> {
         let form = match &self.form {
             Form::RoundCone { ends, .. } if ends.iter().all(|end| end.x == 0.0) => return None,
@@ -443,7 +443,7 @@ impl Solid {
         })
     }
 
-    /// Centre and radius of a ball around it.
+    /// Centre and radius of a bounding ball.
     pub(super) fn ball(&self) -> (DVec3, f64) {
         match &self.form {
             Form::RoundCone { ends, radii } => (
@@ -454,13 +454,13 @@ impl Solid {
         }
     }
 
-    /// Distance from its surface, negative inside; for an ellipsoid to first order.
+    /// Signed distance to the surface, negative inside. To first order for an ellipsoid.
     pub(super) fn distance(&self, p: DVec3) -> f64 {
         match &self.form {
             Form::RoundCone { ends, radii } => {
                 // The distance to the ball at t is sqrt((s - t)^2 + rho^2) - r(t), with s along the
-                // axis and rho from it; as a function of t it is convex, and least where
-                // s - t = rho * tan(slope).
+                // axis and rho from it. It is convex in t, with its minimum at s - t = rho *
+                // tan(slope).
                 let along = ends[1] - ends[0];
                 let length = along.length();
                 let s = (p - ends[0]).dot(along) / length;
@@ -474,9 +474,9 @@ impl Solid {
                 axes,
                 radii,
             } => {
-                // With g(q) = |q / r|, the first-order distance is (g - 1) / |grad g|, scaled by g
-                // to stay close to the distance far away as well, and never less than the distance
-                // from the ball around it.
+                // With g(q) = |q / r|, the first-order distance is (g - 1) / |grad g|. It is scaled
+                // by g to stay close to the distance far away, and is never less than the distance
+                // to the bounding ball.
                 let q = axes.transpose() * (p - centre) / radii;
                 let g = q.length();
                 let slope = (q / radii).length();
@@ -512,7 +512,7 @@ mod tests {
     #[test]
     fn distances_are_right_on_and_beside_the_solids() {
         let cone = round_cone(0, DVec3::ZERO, DVec3::X * 2.0, 0.5, 0.25, 0.0);
-        // Beyond the ends, and beside the axis where the touching ball has slid towards the end.
+        // Beyond the ends, and beside the axis where the nearest ball is shifted towards the end.
         assert!((cone.distance(DVec3::X * -1.0) - 0.5).abs() < 1e-12);
         assert!((cone.distance(DVec3::X * 4.0) - 1.75).abs() < 1e-12);
         let p = DVec3::new(1.0, 1.0, 0.0);

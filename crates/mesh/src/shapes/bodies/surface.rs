@@ -1,26 +1,26 @@
-//! The skin of the body at rest: the smooth union of all solids, as a function that is negative
-//! inside.
+//! The skin of the body at rest: the smooth union of all solids, as an implicit function that is
+//! negative inside.
 
 use glam::DVec3;
 
 use super::skeleton::{ANATOMY, Anatomy, Solid};
 
-/// Step of the differences that give the gradient, in metres.
+/// Step of the finite differences of the gradient, in metres.
 const STEP: f64 = 1e-4;
-/// How far a bone's edge length reaches beyond its solids, in metres.
+/// Distance from the solids of a bone over which its edge length applies, in metres.
 const SIZE_REACH: f64 = 0.025;
-/// Edges are at most this long relative to the half thickness of a limb: five or so go around it.
+/// Maximum edge length relative to the half thickness of a limb: about five edges go around it.
 const LONGEST_EDGE: f64 = 1.35;
 
-/// A point nearer to the skin than `NEAR` metres does not feel solids farther away than `FAR`: that is
-/// more than two blends in a row reach.
+/// A point within `NEAR` metres of the skin is not affected by solids farther away than `FAR`,
+/// which is more than the reach of two consecutive blends.
 const NEAR: f64 = 0.03;
 const FAR: f64 = 0.22;
 
 /// The smooth union of the solids.
 pub(super) struct Skin {
     anatomy: &'static Anatomy,
-    /// A ball around each solid.
+    /// Bounding ball of each solid.
     balls: Vec<(DVec3, f64)>,
 }
 
@@ -32,7 +32,7 @@ impl Skin {
         }
     }
 
-    /// A box that holds the body, with some room around it.
+    /// Bounding box of the body with a margin.
     pub(super) fn bounds(&self) -> [DVec3; 2] {
         let ends = self
             .anatomy
@@ -45,7 +45,7 @@ impl Skin {
         [low - 0.14, high + 0.14]
     }
 
-    /// About the distance from the skin, negative inside.
+    /// Approximate signed distance to the skin, negative inside.
     pub(super) fn distance(&self, p: DVec3) -> f64 {
         let nearby = union(self.nearby_solids(p), p);
         if nearby < NEAR {
@@ -55,7 +55,7 @@ impl Skin {
         }
     }
 
-    /// The solids that may be nearer to `p` than `FAR`.
+    /// Solids that may be closer to `p` than `FAR`.
     fn nearby_solids(&self, p: DVec3) -> impl Iterator<Item = &Solid> {
         let pairs = self.anatomy.solids.iter().zip(&self.balls);
         pairs
@@ -65,7 +65,7 @@ impl Skin {
             .map(|(solid, _)| solid)
     }
 
-    /// Direction in which the distance grows, by differences towards the corners of a tetrahedron.
+    /// Gradient of the distance, by finite differences towards the corners of a tetrahedron.
     fn gradient(&self, p: DVec3) -> DVec3 {
         const CORNERS: [DVec3; 4] = [
             DVec3::new(1.0, 1.0, 1.0),
@@ -82,14 +82,14 @@ impl Skin {
         self.gradient(p).normalize_or(DVec3::Y)
     }
 
-    /// Moves `p` onto the skin, to first order: one step of Newton's method along the gradient, held
-    /// back where that is small (in the middle between two limbs).
+    /// Projects `p` onto the skin to first order: one Newton step along the gradient, damped where
+    /// the gradient is small (midway between two limbs).
     pub(super) fn project(&self, p: DVec3) -> DVec3 {
         let gradient = self.gradient(p);
         p - gradient * (self.distance(p) / gradient.length_squared().max(0.25))
     }
 
-    /// The bone whose solids are nearest.
+    /// The bone with the nearest solids.
     pub(super) fn nearest_bone(&self, p: DVec3) -> usize {
         let solids = self.anatomy.solids.iter();
         solids
@@ -98,8 +98,8 @@ impl Skin {
             .map_or(0, |(_, bone)| bone)
     }
 
-    /// The wanted length of edges near `p`, where they are `base` long on the trunk: finer at the
-    /// head, hands and feet, and never too long to go around a limb.
+    /// Target edge length near `p`, where `base` is the edge length on the trunk. It is smaller at
+    /// the head, hands and feet, and limited by the thickness of limbs.
     pub(super) fn edge_length(&self, p: DVec3, base: f64) -> f64 {
         let (mut total, mut weights) = (0.0, 0.0);
         for solid in self.nearby_solids(p) {
@@ -112,15 +112,15 @@ impl Skin {
     }
 }
 
-/// The smooth minimum of the distances from some solids.
+/// Smooth minimum of the distances to the given solids.
 fn union<'a>(solids: impl Iterator<Item = &'a Solid>, p: DVec3) -> f64 {
     solids.fold(f64::INFINITY, |union, solid| {
         smooth_minimum(union, solid.distance(p), solid.blend)
     })
 }
 
-/// The lower of two numbers, lowered further by up to `blend / 6` where they differ by less than
-/// `blend`: twice differentiable.
+/// Smooth minimum of two numbers, twice differentiable. It is up to `blend / 6` below the minimum
+/// if the numbers differ by less than `blend`.
 fn smooth_minimum(a: f64, b: f64, blend: f64) -> f64 {
     let nearness = (blend - (a - b).abs()).max(0.0);
     if nearness == 0.0 {

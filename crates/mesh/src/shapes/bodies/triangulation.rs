@@ -1,27 +1,28 @@
-//! A closed triangle mesh that can be edited: edges flipped, split and collapsed.
+//! An editable closed triangle mesh: edges can be flipped, split and collapsed.
 //!
-//! Half-edges stand in threes, one triangle after the other, so that only their starts and twins
-//! are stored. With `a -> b` a half-edge of the triangle `a b c`, its twin `b -> a` lies in the
-//! triangle `b a d`.
+//! Half-edges are stored in groups of three, one group per triangle, so that only their start
+//! vertices and twins are needed. If `a -> b` is a half-edge of the triangle `a b c`, its twin `b
+//! -> a` belongs to the triangle `b a d`.
 
 use glam::DVec3;
 
-/// Marks what has been removed.
+/// Marks a removed element.
 const NONE: u32 = u32::MAX;
 
 /// A closed, oriented manifold of triangles under construction.
 pub(super) struct Triangulation {
     pub(super) positions: Vec<DVec3>,
-    /// The vertex each half-edge starts from.
+    /// Start vertex of each half-edge.
     start: Vec<u32>,
     twin: Vec<u32>,
-    /// One half-edge that starts from each vertex.
+    /// One outgoing half-edge of each vertex.
     outgoing: Vec<u32>,
     removed_vertices: usize,
 }
 
 impl Triangulation {
-    /// Takes over a closed manifold; every edge must have exactly two sides, in opposite directions.
+    /// Creates a triangulation from a closed manifold. Every edge must have exactly two sides in
+    /// opposite directions.
     pub(super) fn new(positions: Vec<DVec3>, triangles: &[[u32; 3]]) -> Self {
         let start: Vec<u32> = triangles.as_flattened().to_vec();
         let mut outgoing = vec![NONE; positions.len()];
@@ -46,48 +47,48 @@ impl Triangulation {
         }
     }
 
-    /// Number of vertices that are left.
+    /// Number of remaining vertices.
     pub(super) fn vertex_count(&self) -> usize {
         self.positions.len() - self.removed_vertices
     }
 
-    /// Every half-edge that is left.
+    /// Iterates over the remaining half-edges.
     pub(super) fn half_edges(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.start.len() as u32).filter(|&half_edge| self.start[half_edge as usize] != NONE)
     }
 
-    /// Every edge once: one of its half-edges.
+    /// Iterates over the edges: one half-edge of each.
     pub(super) fn edges(&self) -> impl Iterator<Item = u32> + '_ {
         self.half_edges()
             .filter(|&half_edge| half_edge < self.twin[half_edge as usize])
     }
 
-    /// Slots for half-edges, removed ones included; grows with every split.
+    /// Number of half-edge slots, including removed ones. It grows with every split.
     pub(super) fn half_edge_slots(&self) -> u32 {
         self.start.len() as u32
     }
 
-    /// Whether this is an edge's first half-edge and has not been removed.
+    /// True if this is the first half-edge of an edge and has not been removed.
     pub(super) fn is_edge(&self, half_edge: u32) -> bool {
         self.start[half_edge as usize] != NONE && half_edge < self.twin[half_edge as usize]
     }
 
-    /// The vertices that a half-edge leads from and to.
+    /// Start and end vertex of a half-edge.
     pub(super) fn ends(&self, half_edge: u32) -> [u32; 2] {
         [half_edge, next(half_edge)].map(|h| self.start[h as usize])
     }
 
-    /// Positions of the two ends.
+    /// Positions of the start and end vertex.
     pub(super) fn segment(&self, half_edge: u32) -> [DVec3; 2] {
         self.ends(half_edge).map(|v| self.positions[v as usize])
     }
 
-    /// The vertices opposite of the edge: of this half-edge's triangle and of its twin's.
+    /// Vertices opposite the edge, in the triangles of this half-edge and of its twin.
     pub(super) fn opposite(&self, half_edge: u32) -> [u32; 2] {
         [half_edge, self.twin[half_edge as usize]].map(|h| self.start[previous(h) as usize])
     }
 
-    /// The half-edges that start from a vertex, counterclockwise; none if it has been removed.
+    /// Half-edges that start at a vertex, counterclockwise; empty if the vertex has been removed.
     pub(super) fn around(&self, vertex: u32) -> impl Iterator<Item = u32> + '_ {
         let first = self.outgoing[vertex as usize];
         let mut current = first;
@@ -118,7 +119,7 @@ impl Triangulation {
         self.neighbours(a).any(|neighbour| neighbour == b)
     }
 
-    /// Whether the edge can turn within its two triangles.
+    /// True if the edge can be flipped within its two triangles.
     pub(super) fn can_flip(&self, half_edge: u32) -> bool {
         let [a, b] = self.ends(half_edge);
         let [c, d] = self.opposite(half_edge);
@@ -131,7 +132,7 @@ impl Triangulation {
         let [t0, t1, t2] = around_triangle(self.twin[half_edge as usize]);
         let ([a, b], [c, d]) = (self.ends(h0), self.opposite(h0));
         let [bc, ca, ad, db] = [h1, h2, t1, t2].map(|h| self.twin[h as usize]);
-        // The triangle d c a takes the place of a b c, and c d b that of b a d.
+        // The triangle d c a replaces a b c, and c d b replaces b a d.
         for (slot, start) in [(h0, d), (h1, c), (h2, a), (t0, c), (t1, d), (t2, b)] {
             self.start[slot as usize] = start;
             self.outgoing[start as usize] = slot;
@@ -141,7 +142,7 @@ impl Triangulation {
         }
     }
 
-    /// Puts a new vertex on the edge, which cuts both its triangles in two; returns the vertex.
+    /// Inserts a new vertex on the edge, which splits both its triangles. Returns the vertex.
     pub(super) fn split(&mut self, half_edge: u32, position: DVec3) -> u32 {
         let [h0, h1, h2] = around_triangle(half_edge);
         let [t0, t1, t2] = around_triangle(self.twin[half_edge as usize]);
@@ -150,7 +151,7 @@ impl Triangulation {
         let middle = self.positions.len() as u32;
         self.positions.push(position);
         self.outgoing.push(NONE);
-        // a m c and b m d stay in their places; m b c and m a d are new.
+        // a m c and b m d keep their slots; m b c and m a d are new.
         let new = self.start.len() as u32;
         self.start.extend([middle, b, c, middle, a, d]);
         self.twin.extend([NONE; 6]);
@@ -172,8 +173,8 @@ impl Triangulation {
         middle
     }
 
-    /// Whether the surface stays a manifold when the edge shrinks to a point: its ends have no common
-    /// neighbours but the two opposite vertices, and those keep at least three neighbours.
+    /// True if the surface stays a manifold when the edge is collapsed: its ends have no common
+    /// neighbours except the two opposite vertices, and those keep at least three neighbours.
     pub(super) fn can_collapse(&self, half_edge: u32) -> bool {
         let [a, b] = self.ends(half_edge);
         let [c, d] = self.opposite(half_edge);
@@ -184,7 +185,7 @@ impl Triangulation {
         common == 2 && self.degree(c) > 3 && self.degree(d) > 3
     }
 
-    /// Shrinks the edge `a b` to the vertex `a`, which moves to `position`; `b` is removed.
+    /// Collapses the edge `a b` to the vertex `a`, which moves to `position`; `b` is removed.
     pub(super) fn collapse(&mut self, half_edge: u32, position: DVec3) {
         let [h0, h1, h2] = around_triangle(half_edge);
         let [t0, t1, t2] = around_triangle(self.twin[half_edge as usize]);
@@ -211,7 +212,7 @@ impl Triangulation {
         self.twin[b as usize] = a;
     }
 
-    /// The corners of every triangle that is left.
+    /// Corners of every remaining triangle.
     pub(super) fn triangles(&self) -> impl Iterator<Item = [u32; 3]> + '_ {
         self.start
             .as_chunks::<3>()
@@ -221,7 +222,7 @@ impl Triangulation {
             .copied()
     }
 
-    /// Forgets what was removed: vertices and triangles close ranks, in their order.
+    /// Removes unused slots; vertices and triangles keep their order.
     pub(super) fn compacted(self) -> Self {
         let mut place = vec![NONE; self.positions.len()];
         let mut positions = Vec::with_capacity(self.vertex_count());

@@ -1,16 +1,16 @@
-//! How much each bone moves each vertex: heat that flows from the bones along the skin.
+//! Skinning weights: how much each bone moves each vertex, from heat diffusion on the skin.
 //!
-//! Every vertex is held to the bone whose flesh it is and exchanges heat with its neighbours on the
-//! surface. In equilibrium the temperatures `w` of one bone satisfy
+//! Every vertex is coupled to its nearest bone and exchanges heat with its neighbours on the
+//! surface. In equilibrium, the temperatures `w` of one bone satisfy
 //!
 //! ```text
 //! (L + M H) w = M H p
 //! ```
 //!
-//! with `p` one where the bone is nearest and zero elsewhere, `L` the Laplacian of the surface, `M`
-//! the area around a vertex and `1 / sqrt(H)` the distance over which a joint is smoothed, a
-//! multiple of the limb's half thickness. Weights are between zero and one and add up to one. An arm
-//! that hangs beside the hip gives it no weight: the way along the skin is far.
+//! where `p` is one where the bone is nearest and zero elsewhere, `L` is the Laplacian of the
+//! surface, `M` the area around a vertex and `1 / sqrt(H)` the smoothing distance at a joint, a
+//! multiple of the half thickness of the limb. Weights are between zero and one and sum to one. An
+//! arm next to the hip has no influence on it, because the distance along the skin is large.
 
 use glam::DVec3;
 use rayon::prelude::*;
@@ -19,31 +19,33 @@ use super::skeleton::{ANATOMY, BONE_COUNT};
 use super::surface::Skin;
 use crate::{Adjacency, Mesh};
 
-/// Distance over which a joint is smoothed, relative to the limb's half thickness.
+/// Smoothing distance at a joint, relative to the half thickness of the limb.
 const SMOOTHING: f64 = 1.25;
-/// Smaller weights are left out; together they move no vertex by a visible distance.
+/// Smaller weights are dropped; together they move no vertex by a visible distance.
 const NEGLIGIBLE: f64 = 1e-5;
-/// The solution stops when the residual has shrunk by this factor, or after so many steps.
+/// The solver stops when the residual has decreased by this factor, or after a maximum number of
+/// steps.
 const PRECISION: f64 = 1e-8;
 const MAX_STEPS: usize = 2000;
 
-/// The bones that move each vertex, heaviest first.
+/// Weights of the bones that move each vertex, largest first.
 #[derive(Debug, Clone)]
 pub(super) struct SkinWeights {
-    /// Start of each vertex in `entries`, and its length at the end.
+    /// Start of each vertex in `entries`, followed by the length of `entries`.
     offsets: Vec<u32>,
     entries: Vec<(u8, f64)>,
 }
 
 impl SkinWeights {
-    /// The weights of all vertices of the body at rest.
+    /// Computes the weights of all vertices of the body at rest.
     pub(super) fn new(mesh: &Mesh, adjacency: &Adjacency, skin: &Skin) -> Self {
         let nearest: Vec<usize> = mesh
             .vertices()
             .par_iter()
             .map(|&p| skin.nearest_bone(p))
             .collect();
-        // M H; in units of the Laplacian's weight 1 / sqrt(3) of an edge between even triangles.
+        // M H, in units of the Laplacian weight 1 / sqrt(3) of an edge between equilateral
+        // triangles.
         let hold: Vec<f64> = vertex_areas(mesh)
             .iter()
             .zip(&nearest)
@@ -76,7 +78,7 @@ impl SkinWeights {
         Self { offsets, entries }
     }
 
-    /// The bones that move a vertex and their weights, heaviest first.
+    /// Bones that move a vertex and their weights, largest first.
     pub(super) fn of(&self, vertex: usize) -> &[(u8, f64)] {
         &self.entries[self.offsets[vertex] as usize..self.offsets[vertex + 1] as usize]
     }
@@ -95,7 +97,7 @@ fn vertex_areas(mesh: &Mesh) -> Vec<f64> {
     areas
 }
 
-/// Solves the equilibrium of one bone by conjugate gradients, preconditioned by the diagonal.
+/// Solves the equilibrium of one bone by conjugate gradients with a diagonal preconditioner.
 fn equilibrium(adjacency: &Adjacency, hold: &[f64], is_held: impl Fn(usize) -> bool) -> Vec<f64> {
     let count = hold.len();
     let diagonal = |v: usize| adjacency.row(v).len() as f64 + hold[v];
@@ -103,7 +105,7 @@ fn equilibrium(adjacency: &Adjacency, hold: &[f64], is_held: impl Fn(usize) -> b
     let mut solution: Vec<f64> = (0..count)
         .map(|v| f64::from(u8::from(is_held(v))))
         .collect();
-    // With p as the first guess, the residual M H p - (L + M H) p is - L p.
+    // With the initial guess p, the residual M H p - (L + M H) p is - L p.
     let mut residual: Vec<f64> = (0..count)
         .map(|v| {
             let neighbours = adjacency.neighbours_of(v).iter();
@@ -156,7 +158,7 @@ mod tests {
         for v in 0..mesh.vertex_count() {
             assert!((above[v] + below[v] - 1.0).abs() < 1e-6);
             assert!((-1e-6..=1.0 + 1e-6).contains(&above[v]));
-            // The equation itself, row by row.
+            // Check the equation row by row.
             let flow: f64 = adjacency
                 .neighbours_of(v)
                 .iter()
@@ -165,7 +167,7 @@ mod tests {
             let held = hold[v] * (above[v] - f64::from(u8::from(upper(v))));
             assert!((flow + held).abs() < 1e-6);
         }
-        // Smooth across the border: no edge jumps.
+        // The weights are smooth across the border: no edge has a jump.
         let steepest = (0..mesh.vertex_count())
             .flat_map(|v| {
                 adjacency

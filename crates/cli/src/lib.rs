@@ -1,0 +1,91 @@
+//! The command `gemcnn` as a library: a program that registers features and models of its own first, and then
+//! calls [`main`], has them in `train`, `eval` and `predict`.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod bench;
+mod data;
+mod device;
+mod eval;
+mod experiment;
+mod failure;
+mod kinds;
+mod mesh;
+mod output;
+mod predict;
+mod progress;
+mod train;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use std::process::ExitCode;
+
+/// Gauge equivariant mesh CNNs: inspect surface meshes, compute their gauge geometry, and learn on them.
+///
+/// Exit status: 0 on success, 1 on an error, 2 on a wrong command line, 130 when stopped by Ctrl-C.
+#[derive(Parser)]
+#[command(name = "gemcnn", version, propagate_version = true)]
+struct Cli {
+    /// Number of threads [default: all cores]. Results do not depend on it.
+    #[arg(long, global = true, value_name = "N", help_heading = "General", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure speed, from geometry to training steps, relative to the limits of the machine.
+    Bench(bench::BenchArgs),
+    /// Check, fetch, prepare and generate data sets, and manage the cache of prepared meshes.
+    #[command(subcommand)]
+    Data(data::DataCommand),
+    /// Evaluate a trained model on a data set.
+    Eval(eval::EvalArgs),
+    /// Reproduce the experiments of the paper: results, tables and figures.
+    #[command(subcommand)]
+    Experiment(experiment::ExperimentCommand),
+    /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
+    #[command(subcommand)]
+    Mesh(mesh::MeshCommand),
+    /// Apply a trained model to meshes.
+    ///
+    /// For each mesh, writes NAME.ply with labels, values or vectors and colours, the same numbers as NAME.npy,
+    /// and a picture NAME.png. Classes of whole meshes are written to one table, classes.csv. A mesh that cannot
+    /// be used is reported and skipped, and the exit status is then 1.
+    Predict(predict::PredictArgs),
+    /// Train a network on meshes with targets, or on synthetic bodies.
+    Train(Box<train::TrainArgs>),
+}
+
+/// Runs the command with the arguments of the process.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = start_threads(cli.threads).and_then(|()| match cli.command {
+        Command::Bench(args) => bench::run(&args),
+        Command::Data(command) => data::run(command),
+        Command::Eval(args) => args.run(),
+        Command::Experiment(command) => experiment::run(command),
+        Command::Mesh(command) => mesh::run(command),
+        Command::Predict(args) => args.run(),
+        Command::Train(args) => train::run(*args),
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report();
+            failure.exit_code()
+        }
+    }
+}
+
+fn start_threads(threads: Option<u16>) -> Result<(), Failure> {
+    let Some(threads) = threads else {
+        return Ok(());
+    };
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads.into())
+        .build_global()
+        .map_err(|error| Failure::input(format!("cannot start {threads} threads: {error}")))
+}

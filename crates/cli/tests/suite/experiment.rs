@@ -1,0 +1,110 @@
+//! `gemcnn experiment` as a user runs it.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn experiment(arguments: &[&str], directory: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gemcnn"))
+        .arg("experiment")
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn succeed(arguments: &[&str], directory: &Path) -> String {
+    let output = experiment(arguments, directory);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The report, after a look at all files that were promised.
+#[track_caller]
+fn results(directory: &Path, figures: &[&str]) -> Value {
+    for stem in figures {
+        let png = std::fs::read(directory.join(format!("{stem}.png"))).unwrap();
+        assert_eq!(&png[1..4], b"PNG");
+        assert!(png.len() < 200_000, "{stem}: {} bytes", png.len());
+        let svg = std::fs::read_to_string(directory.join(format!("{stem}.svg"))).unwrap();
+        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+    }
+    let text = std::fs::read_to_string(directory.join("results.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn equivariance_leaves_rows_and_figures() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = succeed(&["equivariance", "--quick"], directory.path());
+    for part in [
+        "GEM-CNN",
+        "SHOT frames",
+        "deformed icosahedron",
+        "equivariance-gauge.png",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let report = results(
+        &directory.path().join("runs/equivariance-quick"),
+        &[
+            "equivariance-gauge",
+            "equivariance-ambient",
+            "equivariance-isometry",
+            "equivariance-exact",
+            "equivariance-bound",
+        ],
+    );
+    let rows = report["rows"].as_array().unwrap();
+    let is = |row: &Value, what: &[(&str, &str)]| what.iter().all(|(key, v)| row[key] == **v);
+    for transform in ["gauge", "ambient", "isometry"] {
+        for mesh in ["icosahedron", "deformed_icosahedron"] {
+            for precision in ["f32", "f64"] {
+                let wanted = [
+                    ("transform", transform),
+                    ("mesh", mesh),
+                    ("precision", precision),
+                ];
+                assert!(rows.iter().any(|row| is(row, &wanted)), "{wanted:?}");
+            }
+        }
+    }
+    assert_eq!(report["settings"]["seed"], 1);
+}
+
+#[test]
+fn nonlinearity_cost_leaves_a_table_and_figures() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = [
+        "nonlinearity-cost",
+        "--quick",
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        "--out",
+        "costs",
+    ];
+    let text = succeed(&arguments, directory.path());
+    assert!(text.contains("none") && text.contains("21.2 s"), "{text}");
+    let report = results(&directory.path().join("costs"), &["nonlinearity-cost"]);
+    assert_eq!(report["epochs"].as_array().unwrap().len(), 6);
+    assert_eq!(
+        (&report["device"], &report["threads"]),
+        (&"CPU".into(), &1.into())
+    );
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_said_before_anything_is_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("taken"), "").unwrap();
+    for name in ["equivariance", "nonlinearity-cost"] {
+        let output = experiment(&[name, "--out", "taken/here"], directory.path());
+        assert_eq!(output.status.code(), Some(1));
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(message.starts_with("error: taken/here"), "{message}");
+    }
+}

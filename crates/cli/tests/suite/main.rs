@@ -1,0 +1,10 @@
+//! The command as a user runs it. One program, because each costs a link.
+
+mod bench;
+mod bodies_experiment;
+mod data;
+mod experiment;
+mod experiment_mnist;
+mod mesh;
+mod models;
+mod train;

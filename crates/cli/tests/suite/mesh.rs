@@ -1,0 +1,408 @@
+//! `gemcnn mesh` as a user runs it.
+
+use safetensors::SafeTensors;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const MESHES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/meshes");
+
+fn gemcnn(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gemcnn"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[track_caller]
+fn succeed(arguments: &[&str]) -> String {
+    let output = gemcnn(arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    stdout(&output)
+}
+
+#[track_caller]
+fn info(path: &str) -> Value {
+    serde_json::from_str(&succeed(&["mesh", "info", "--json", path])).unwrap()
+}
+
+fn path(directory: &Path, name: &str) -> String {
+    directory.join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn info_tells_a_sound_mesh_in_text_and_json() {
+    let spot = format!("{MESHES}/spot.obj");
+    let text = succeed(&["mesh", "info", &spot]);
+    for part in [
+        "2,930 vertices",
+        "5,856 triangles",
+        "8,784 edges",
+        "genus 0",
+        "Euler characteristic 2",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let json = info(&spot);
+    for (key, value) in [
+        ("vertices", 2930),
+        ("faces", 5856),
+        ("edges", 8784),
+        ("components", 1),
+        ("euler", 2),
+        ("genus", 0),
+        ("boundary_loops", 0),
+        ("nonmanifold_edges", 0),
+        ("nonmanifold_vertices", 0),
+        ("isolated_vertices", 0),
+        ("degenerate_faces", 0),
+    ] {
+        assert_eq!(json[key], value, "{key}");
+    }
+    for key in ["orientable", "closed", "geometry", "sound"] {
+        assert_eq!(json[key], true, "{key}");
+    }
+    assert_eq!(json["file"], spot);
+}
+
+#[test]
+fn info_goes_on_after_a_bad_file_and_says_so_in_its_status() {
+    let directory = tempfile::tempdir().unwrap();
+    let bad = path(directory.path(), "bad.ply");
+    let header = "ply\nformat ascii 1.0\nelement vertex 353535235358\nproperty float x\n\
+                  property float y\nproperty float z\nend_header\n0 0 0\n";
+    std::fs::write(&bad, header).unwrap();
+    let tet = format!("{MESHES}/trouble/tet.obj");
+    let missing = path(directory.path(), "missing.obj");
+    let output = gemcnn(&["mesh", "info", "--json", &bad, &tet, &missing]);
+    assert_eq!(output.status.code(), Some(1));
+    let lines: Vec<Value> = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 3, "one object for each file");
+    assert!(lines[0]["error"].as_str().unwrap().contains("353535235358"));
+    assert_eq!(lines[1]["vertices"], 4);
+    assert!(lines[2]["error"].as_str().unwrap().contains("missing.obj"));
+    let said = stderr(&output);
+    assert!(said.contains("bad.ply:3:"), "the line is named: {said}");
+}
+
+#[test]
+fn info_names_trouble_and_the_command_it_suggests_repairs_it() {
+    let vierbein = format!("{MESHES}/trouble/triple_vierbein.obj");
+    let text = succeed(&["mesh", "info", &vierbein]);
+    // The number and the first examples of edges with more than two faces.
+    let mut lines = text.lines();
+    assert!(lines.any(|line| line.contains(" 20 ") && line.contains(": 0-1, ")));
+    assert_eq!(info(&vierbein)["nonmanifold_edges"], 20);
+    assert_eq!(info(&vierbein)["sound"], false);
+    assert_eq!(info(&vierbein)["geometry"], true);
+    let repair = text.lines().find(|line| line.contains("--repair")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let out = path(directory.path(), "out.ply");
+    let words = repair.replace("OUT.ply", &out);
+    let arguments: Vec<&str> = words.split_whitespace().skip(2).collect();
+    let said = succeed(&arguments);
+    assert!(said.contains("10 of 108 faces"), "{said}");
+    assert_eq!(info(&vierbein)["inconsistent_edges"], 3);
+    assert_eq!(info(&out)["inconsistent_edges"], 0);
+}
+
+#[test]
+fn geometry_writes_the_tensors_of_the_library() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = path(directory.path(), "geometry.safetensors");
+    let file = format!("{MESHES}/trouble/bob_small.ply");
+    for (flag, normals) in [
+        ("area", gemcnn_mesh::NormalWeighting::Area),
+        ("angle", gemcnn_mesh::NormalWeighting::CornerAngle),
+    ] {
+        let said = succeed(&["mesh", "geometry", &file, "-o", &out, "--normals", flag]);
+        assert!(
+            said.contains("250 vertices, 1,500 directed edges"),
+            "{said}"
+        );
+        let options = gemcnn_mesh::GeometryOptions {
+            normals,
+            ..Default::default()
+        };
+        let mesh = gemcnn_mesh::Mesh::read(&file).unwrap();
+        let graph = gemcnn_mesh::GaugeGraph::new(&mesh, &options).unwrap();
+        let bytes = std::fs::read(&out).unwrap();
+        assert_eq!(
+            gemcnn_mesh::GaugeGraph::from_safetensors(&bytes).unwrap(),
+            graph
+        );
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        for (name, shape) in [
+            ("normals", vec![250, 3]),
+            ("frames", vec![250, 3, 3]),
+            ("offsets", vec![251]),
+            ("neighbours", vec![1500]),
+            ("reverse", vec![1500]),
+            ("theta", vec![1500]),
+            ("transport", vec![1500]),
+            ("radius", vec![1500]),
+        ] {
+            assert_eq!(tensors.tensor(name).unwrap().shape(), shape, "{name}");
+        }
+    }
+    let said = succeed(&[
+        "mesh",
+        "geometry",
+        &file,
+        "-o",
+        &out,
+        "--radius",
+        "0.2",
+        "--max-neighbours",
+        "5",
+    ]);
+    assert!(said.contains("250 vertices"), "{said}");
+}
+
+#[test]
+fn geometry_says_which_vertices_have_no_tangent_plane_and_writes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let flat = path(directory.path(), "flat.off");
+    std::fs::write(&flat, "OFF\n3 1 0\n0 0 0\n1 0 0\n2 0 0\n3 0 1 2\n").unwrap();
+    let out = path(directory.path(), "geometry.safetensors");
+    let output = gemcnn(&["mesh", "geometry", &flat, "-o", &out]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    for part in ["flat.off", "3 vertices", "vertex 0"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(!Path::new(&out).exists());
+}
+
+#[test]
+fn every_shape_is_made_sound_in_every_format() {
+    let directory = tempfile::tempdir().unwrap();
+    for (shape, options, euler, loops) in [
+        ("icosahedron", vec![], 2, 0),
+        ("icosphere", vec!["--subdivisions", "2"], 2, 0),
+        ("grid", vec!["--rows", "5", "--columns", "4"], 1, 1),
+        ("bent-grid", vec!["--profile", "spiral"], 1, 1),
+        (
+            "bent-grid",
+            vec!["--profile", "wave", "--straight", "rows"],
+            1,
+            1,
+        ),
+        ("bent-grid", vec!["--turn", "-90", "--triangles"], 1, 1),
+        (
+            "bent-grid",
+            vec!["--profile", "random", "--seed", "3"],
+            1,
+            1,
+        ),
+        (
+            "rough-grid",
+            vec!["--roughness", "2.5", "--seed", "9"],
+            1,
+            1,
+        ),
+        ("torus", vec!["--quads"], 0, 0),
+        ("capsule", vec![], 2, 0),
+        ("body", vec!["--vertices", "600"], 2, 0),
+        (
+            "body",
+            vec!["--vertices", "600", "--seed", "2", "--index", "7"],
+            2,
+            0,
+        ),
+    ] {
+        let mut seen = None;
+        for extension in ["ply", "obj", "off"] {
+            let out = path(directory.path(), &format!("shape.{extension}"));
+            let mut arguments = vec!["mesh", "make", shape, "-o", &out];
+            arguments.extend(&options);
+            succeed(&arguments);
+            let verdict = info(&out);
+            assert_eq!(verdict["sound"], true, "{shape}: {verdict}");
+            assert_eq!(verdict["euler"], euler, "{shape}");
+            assert_eq!(verdict["boundary_loops"], loops, "{shape}");
+            let mesh = gemcnn_mesh::Mesh::read(&out).unwrap();
+            assert_eq!(
+                *seen.get_or_insert(mesh.clone()),
+                mesh,
+                "{shape}.{extension}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_file_whatever_the_threads() {
+    let directory = tempfile::tempdir().unwrap();
+    let make = |name: &str, seed: &str, threads: &str| {
+        let out = path(directory.path(), name);
+        succeed(&[
+            "mesh",
+            "make",
+            "rough-grid",
+            "--seed",
+            seed,
+            "-o",
+            &out,
+            "--threads",
+            threads,
+        ]);
+        std::fs::read(out).unwrap()
+    };
+    let first = make("a.ply", "1", "1");
+    assert_eq!(make("b.ply", "1", "2"), first);
+    assert_ne!(make("c.ply", "2", "1"), first);
+}
+
+#[test]
+fn convert_keeps_values_in_ply_and_warns_where_it_cannot() {
+    let directory = tempfile::tempdir().unwrap();
+    let labelled = path(directory.path(), "labelled.ply");
+    let text = "ply\nformat ascii 1.0\nelement vertex 5\nproperty float x\nproperty float y\n\
+                property float z\nproperty uchar label\nelement face 1\n\
+                property list uchar int vertex_indices\nend_header\n\
+                9 9 9 7\n0 0 0 1\n1 0 0 2\n0 1 0 3\n0 0 0 4\n3 4 2 3\n";
+    std::fs::write(&labelled, text).unwrap();
+    let out = path(directory.path(), "out.ply");
+    let said = succeed(&[
+        "mesh",
+        "convert",
+        &labelled,
+        &out,
+        "--repair",
+        "weld,isolated",
+        "--ply",
+        "ascii",
+    ]);
+    let steps: Vec<&str> = said.lines().collect();
+    assert!(steps[0].starts_with("weld:") && steps[0].contains('5') && steps[0].contains('4'));
+    assert!(steps[1].starts_with("isolated:") && steps[1].contains("1 of 4"));
+    let file = gemcnn_mesh::read_mesh(&out).unwrap();
+    assert_eq!(file.attributes[0].name, "label");
+    assert_eq!(
+        file.attributes[0].values,
+        gemcnn_mesh::AttributeValues::U8(vec![1, 2, 3])
+    );
+    assert_eq!(file.mesh.face(0), [0, 1, 2]);
+
+    let obj = path(directory.path(), "out.obj");
+    let output = gemcnn(&["mesh", "convert", &labelled, &obj]);
+    assert_eq!(output.status.code(), Some(0));
+    let warning = stderr(&output);
+    assert!(
+        warning.contains("out.obj") && warning.contains("label"),
+        "{warning}"
+    );
+    assert_eq!(gemcnn_mesh::Mesh::read(&obj).unwrap().vertex_count(), 5);
+    // No repair is needed, and no step is reported but the written file.
+    let said = succeed(&["mesh", "convert", &out, &obj, "--repair", "all"]);
+    assert!(
+        !said.contains("weld:") && !said.contains("isolated:"),
+        "{said}"
+    );
+}
+
+#[test]
+fn pictures_are_png_files_and_colours_come_from_the_values() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = path(directory.path(), "spot.png");
+    let spot = format!("{MESHES}/spot.obj");
+    succeed(&[
+        "mesh", "picture", &spot, "-o", &out, "--width", "64", "--height", "48", "--frames",
+    ]);
+    assert!(
+        std::fs::read(&out)
+            .unwrap()
+            .starts_with(b"\x89PNG\r\n\x1a\n")
+    );
+    let output = gemcnn(&["mesh", "picture", &spot, "-o", &out, "--colour", "label"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(
+        said.contains("spot.obj") && said.contains("`label`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn wrong_usage_has_status_2_and_bad_output_status_1() {
+    let spot = format!("{MESHES}/spot.obj");
+    for arguments in [
+        vec!["mesh"],
+        vec!["mesh", "info"],
+        vec!["mesh", "info", "--yaml", &spot],
+        vec!["mesh", "convert", &spot, "out.xyz"],
+        vec!["mesh", "convert", &spot, "out.ply", "--repair", "polish"],
+        vec!["mesh", "convert", &spot, "out.ply", "--repair", "weld=-1"],
+        vec!["mesh", "geometry", &spot],
+        vec!["mesh", "geometry", &spot, "-o", "out.npz"],
+        vec![
+            "mesh",
+            "geometry",
+            &spot,
+            "-o",
+            "out.safetensors",
+            "--radius",
+            "nan",
+        ],
+        vec!["mesh", "make", "teapot", "-o", "out.ply"],
+        vec!["mesh", "make", "grid", "--rows", "1", "-o", "out.ply"],
+        vec!["mesh", "make", "body", "--vertices", "12", "-o", "out.ply"],
+        vec![
+            "mesh",
+            "make",
+            "icosphere",
+            "--subdivisions",
+            "40",
+            "-o",
+            "out.ply",
+        ],
+        vec!["mesh", "picture", &spot, "-o", "out.png", "--width", "0"],
+        vec!["--threads", "0", "mesh", "info", &spot],
+    ] {
+        let output = gemcnn(&arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+        assert!(
+            output.stdout.is_empty() && !output.stderr.is_empty(),
+            "{arguments:?}"
+        );
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let nowhere = path(directory.path(), "no/such/directory/out.ply");
+    let output = gemcnn(&["mesh", "convert", &spot, &nowhere]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("out.ply"));
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let spot = format!("{MESHES}/spot.obj");
+    let mut files = vec!["mesh", "info", "--json"];
+    files.resize(200, &spot);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gemcnn"))
+        .args(&files)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stderr(&output), "");
+}

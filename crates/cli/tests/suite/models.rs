@@ -1,0 +1,505 @@
+//! `gemcnn eval` and `gemcnn predict` as a user runs them, on models trained a moment before.
+
+use gemcnn_mesh::shapes::{self, BodyFamily, BodyOptions, Cells};
+use gemcnn_mesh::{AttributeValues, DVec3, Mesh, MeshFile, VertexAttribute, WriteOptions};
+use gemcnn_mesh::{read_mesh, write_mesh};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::{TempDir, tempdir};
+
+const SMALL: &str = "[model]\nkind = 'gem'\nblocks = 2\nchannels = 3\nscalars = 8\nhead = 16\n";
+
+/// A folder to work in, with its own cache.
+struct Workshop(TempDir);
+
+impl Workshop {
+    fn new() -> Self {
+        Self(tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_gemcnn"))
+            .current_dir(self.0.path())
+            .env("GEMCNN_CACHE", self.path("cache"))
+            .args(arguments)
+            .args(["--device", "cpu"])
+            .output()
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn succeed(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Exits with a status and gives what it complained about.
+    #[track_caller]
+    fn fail(&self, arguments: &[&str], status: i32) -> String {
+        let output = self.run(arguments);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(status), "{message}");
+        message
+    }
+
+    /// Trains a small network in `runs/NAME`.
+    #[track_caller]
+    fn train(&self, name: &str, config: &str) -> String {
+        fs::write(self.path(&format!("{name}.toml")), config).unwrap();
+        let run = format!("runs/{name}");
+        self.succeed(&["train", &format!("{name}.toml"), "--run-dir", &run, "-q"])
+    }
+
+    #[track_caller]
+    fn json(&self, name: &str) -> Value {
+        serde_json::from_str(&fs::read_to_string(self.path(name)).unwrap()).unwrap()
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn column<'a>(file: &'a MeshFile, name: &str) -> &'a AttributeValues {
+    let found = file.attributes.iter().find(|a| a.name == name);
+    &found.unwrap_or_else(|| panic!("no column {name}")).values
+}
+
+/// Numbers of a `.npy` file with a header of the first version.
+fn array<T>(path: &Path, descr: &str, number: fn([u8; 8]) -> T) -> Vec<T> {
+    let bytes = fs::read(path).unwrap();
+    let length = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    let header = String::from_utf8(bytes[10..10 + length].to_vec()).unwrap();
+    assert!(header.contains(descr), "{header}");
+    let numbers = bytes[10 + length..].as_chunks::<8>().0;
+    numbers.iter().map(|&bytes| number(bytes)).collect()
+}
+
+/// Names of the files in a folder that are not hidden, sorted.
+fn files(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = (fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    names.sort();
+    names
+}
+
+fn is_png(path: &Path) -> bool {
+    fs::read(path).unwrap()[1..4] == *b"PNG"
+}
+
+fn write_labelled(path: &Path, mesh: &Mesh, labels: Vec<i32>) {
+    let label = VertexAttribute::new("label", AttributeValues::I32(labels));
+    write_mesh(path, mesh, &[label], &WriteOptions::default()).unwrap();
+}
+
+fn ellipsoid(index: i32) -> Mesh {
+    let stretch = DVec3::new(1.0, 1.0 + 0.05 * f64::from(index), 1.0);
+    let sphere = shapes::icosphere(2).unwrap();
+    sphere.map_vertices(|p| p * stretch).unwrap()
+}
+
+/// Ellipsoids in a folder `jaws`, their upper half labelled 11 and the lower one 3.
+fn jaws(workshop: &Workshop) {
+    fs::create_dir(workshop.path("jaws")).unwrap();
+    for index in 0..10 {
+        let mesh = ellipsoid(index);
+        let label = |p: &DVec3| if p.z > 0.0 { 11 } else { 3 };
+        let labels = mesh.vertices().iter().map(label).collect();
+        write_labelled(
+            &workshop.path(&format!("jaws/jaw{index}.ply")),
+            &mesh,
+            labels,
+        );
+    }
+}
+
+#[test]
+fn segmentation_from_training_to_coloured_meshes() {
+    let workshop = Workshop::new();
+    jaws(&workshop);
+    let config = format!(
+        "task = 'segmentation'\n[data]\nfolder = 'jaws'\n{SMALL}[training]\nepochs = 20\nbatch = 2\n"
+    );
+    let text = workshop.train("jaws", &config);
+    assert!(text.contains("runs/jaws/predictions"), "{text}");
+    assert_eq!(files(&workshop.path("runs/jaws/predictions")).len(), 2 * 3);
+
+    let text = workshop.succeed(&["eval", "runs/jaws"]);
+    for part in [
+        "test part: 2 meshes",
+        "accuracy",
+        "as 11",
+        "intersection over union",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let report = workshop.json("runs/jaws/eval-test.json");
+    let accuracy = report["scores"]["accuracy"].as_f64().unwrap();
+    assert!(accuracy > 0.9, "{report}");
+    let confusion = report["classes"]["confusion"].as_array().unwrap();
+    let times = |label: usize, found: usize| confusion[label][found].as_u64().unwrap();
+    assert_eq!(
+        times(0, 0) + times(0, 1) + times(1, 0) + times(1, 1),
+        2 * 162
+    );
+    assert_eq!((times(0, 0) + times(1, 1)) as f64 / 324.0, accuracy);
+    let table = fs::read_to_string(workshop.path("runs/jaws/eval-test.csv")).unwrap();
+    assert!(
+        table.starts_with("class,label,counted,predicted,right\n3,3,"),
+        "{table}"
+    );
+
+    // Good and bad meshes, two of the same name, and a folder with results in it.
+    fs::create_dir_all(workshop.path("scans/left")).unwrap();
+    ellipsoid(20).write(workshop.path("scans/jaw.obj")).unwrap();
+    ellipsoid(3)
+        .write(workshop.path("scans/left/jaw.off"))
+        .unwrap();
+    fs::write(
+        workshop.path("scans/broken.ply"),
+        "ply\nformat ascii 1.0\nelem",
+    )
+    .unwrap();
+    let predict = [
+        "predict",
+        "runs/jaws",
+        "scans",
+        "nowhere.ply",
+        "-o",
+        "scans/results",
+        "--up",
+        "z",
+    ];
+    for _ in 0..2 {
+        let message = workshop.fail(&predict, 1);
+        for part in ["broken.ply", "nowhere.ply"] {
+            assert!(message.contains(part), "{message}");
+        }
+        let names = files(&workshop.path("scans/results"));
+        let wanted = [
+            "jaw-2.npy",
+            "jaw-2.ply",
+            "jaw-2.png",
+            "jaw.npy",
+            "jaw.ply",
+            "jaw.png",
+        ];
+        assert_eq!(names, wanted);
+    }
+    for (name, original) in [("jaw", ellipsoid(20)), ("jaw-2", ellipsoid(3))] {
+        let result = |ending: &str| workshop.path(&format!("scans/results/{name}.{ending}"));
+        let file = read_mesh(result("ply")).unwrap();
+        assert_eq!(file.mesh.vertices(), original.vertices());
+        let AttributeValues::I32(labels) = column(&file, "label") else {
+            panic!("labels are whole numbers");
+        };
+        let right = original.vertices().iter().zip(labels);
+        let right = right.filter(|(p, label)| **label == if p.z > 0.0 { 11 } else { 3 });
+        assert!(right.count() > 130, "{labels:?}");
+        let stored: Vec<i64> = labels.iter().map(|&label| label.into()).collect();
+        assert_eq!(array(&result("npy"), "'<i8'", i64::from_le_bytes), stored);
+        assert_eq!(column(&file, "red").len(), 162);
+        assert!(is_png(&result("png")));
+    }
+
+    // Results never lie among meshes, where they could replace labels.
+    fs::write(workshop.path("jaws/jaw1.npy"), "labels").unwrap();
+    for meshes in ["jaws", "jaws/jaw1.ply"] {
+        let message = workshop.fail(&["predict", "runs/jaws", meshes, "-o", "jaws"], 2);
+        assert!(
+            message.contains("jaws/jaw1.ply") || message.contains("jaws/jaw0.ply"),
+            "{message}"
+        );
+    }
+    let message = workshop.fail(&["predict", "runs/jaws", "scans", "-o", "jaws"], 1);
+    assert!(message.contains("error: jaws: "), "{message}");
+    let labels = fs::read_to_string(workshop.path("jaws/jaw1.npy"));
+    assert_eq!(labels.unwrap(), "labels");
+    // Nobody reads what is said.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gemcnn"))
+        .current_dir(workshop.0.path())
+        .args(["predict", "runs/jaws", "jaws", "-o", "unheard"])
+        .args(["--no-pictures", "--device", "cpu"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(workshop.path("unheard/jaw9.ply").exists());
+    // Results that cannot be written are shown all the same.
+    fs::create_dir(workshop.path("runs/jaws/eval-train.json")).unwrap();
+    let output = workshop.run(&["eval", "runs/jaws", "--part", "train"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("accuracy"), "{text}");
+    // Too large for single precision.
+    let huge = ellipsoid(1).map_vertices(|p| 1e39 * p).unwrap();
+    huge.write(workshop.path("huge.obj")).unwrap();
+    let message = workshop.fail(&["predict", "runs/jaws", "huge.obj", "-o", "plain"], 1);
+    assert!(message.contains("huge.obj: "), "{message}");
+    assert!(!workshop.path("plain/huge.ply").exists());
+    workshop.succeed(&[
+        "predict",
+        "runs/jaws",
+        "jaws/jaw1.ply",
+        "-o",
+        "plain",
+        "--no-pictures",
+    ]);
+    let message = workshop.fail(&["predict", "jaws/jaw1.ply", "runs/jaws", "-o", "new"], 2);
+    assert!(message.contains("jaws/jaw1.ply"), "{message}");
+    fs::rename(workshop.path("jaws"), workshop.path("moved")).unwrap();
+    let message = workshop.fail(&["eval", "runs/jaws"], 1);
+    assert!(message.contains("--data"), "{message}");
+    workshop.succeed(&["eval", "runs/jaws", "--data", "moved"]);
+    assert!(!workshop.path("plain/jaw1.png").exists());
+    assert!(workshop.path("plain/jaw1.ply").exists());
+}
+
+#[test]
+fn other_data_must_speak_of_the_same_classes() {
+    let workshop = Workshop::new();
+    jaws(&workshop);
+    let config =
+        format!("task = 'segmentation'\n[data]\nfolder = 'jaws'\n{SMALL}[training]\nepochs = 1\n");
+    workshop.train("jaws", &config);
+    // One class of two: labels are matched, not positions.
+    fs::create_dir(workshop.path("upper")).unwrap();
+    fs::create_dir(workshop.path("teeth")).unwrap();
+    for index in 0..3 {
+        let upper = workshop.path(&format!("upper/jaw{index}.ply"));
+        write_labelled(&upper, &ellipsoid(index), vec![11; 162]);
+        let teeth = workshop.path(&format!("teeth/jaw{index}.ply"));
+        write_labelled(&teeth, &ellipsoid(index), (0..162).map(|v| v % 3).collect());
+    }
+    let eval = [
+        "eval",
+        "runs/jaws",
+        "--data",
+        "upper",
+        "--part",
+        "train",
+        "--json",
+    ];
+    let report: Value = serde_json::from_str(&workshop.succeed(&eval)).unwrap();
+    let classes = report["classes"]["classes"].as_array().unwrap();
+    let counted: Vec<_> = classes
+        .iter()
+        .map(|c| (c["label"].as_i64(), c["counted"].as_u64()))
+        .collect();
+    assert_eq!(counted, [(Some(3), Some(0)), (Some(11), Some(2 * 162))]);
+    assert_eq!(workshop.json("runs/jaws/eval-train-upper.json"), report);
+    let message = workshop.fail(&["eval", "runs/jaws", "--data", "teeth"], 1);
+    assert!(message.contains("`0`"), "{message}");
+    let message = workshop.fail(&["eval", "runs/jaws", "--part", "validation"], 1);
+    assert!(
+        message.contains("validation") && message.contains("--part"),
+        "{message}"
+    );
+    let message = workshop.fail(&["eval", "jaws"], 1);
+    assert!(message.contains("model.safetensors"), "{message}");
+}
+
+#[test]
+fn classes_of_whole_meshes_go_to_a_table() {
+    let workshop = Workshop::new();
+    for class in ["ball, round", "ring"] {
+        fs::create_dir_all(workshop.path("things").join(class)).unwrap();
+    }
+    for index in 0..6 {
+        let ring = shapes::torus(16, 8, 2.0 + 0.1 * f64::from(index), 0.7, Cells::Triangles);
+        let name = format!("{index}.ply");
+        ring.unwrap()
+            .write(workshop.path("things/ring").join(&name))
+            .unwrap();
+        ellipsoid(index)
+            .write(workshop.path("things/ball, round").join(&name))
+            .unwrap();
+    }
+    let config = format!(
+        "task = 'classification'\n[data]\nfolder = 'things'\n[features]\nkind = 'matrix'\n{SMALL}\
+         [training]\nepochs = 10\nbatch = 2\n"
+    );
+    let text = workshop.train("things", &config);
+    assert!(!text.contains("predictions"), "{text}");
+    let text = workshop.succeed(&["eval", "runs/things"]);
+    assert!(text.contains("as ring"), "{text}");
+    fs::write(workshop.path("bad.obj"), "v 1 2\n").unwrap();
+    let message = workshop.fail(
+        &["predict", "runs/things", "bad.obj", "things", "-o", "out"],
+        1,
+    );
+    assert!(message.contains("bad.obj"), "{message}");
+    let table = fs::read_to_string(workshop.path("out/classes.csv")).unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines[0], "mesh,class,\"ball, round\",ring");
+    assert_eq!(lines.len(), 1 + 12);
+    for line in &lines[1..] {
+        let mut cells = line.rsplit(',');
+        let mut share = || cells.next().unwrap().parse::<f64>().unwrap();
+        assert!((share() + share() - 1.0).abs() < 1e-5, "{line}");
+    }
+    let rings = lines.iter().filter(|line| line.starts_with("things/ring"));
+    assert!(
+        rings.filter(|line| line.contains(".ply,ring,")).count() >= 5,
+        "{table}"
+    );
+    // A table stays if there is nothing to replace it with, or if it is no result.
+    workshop.fail(&["predict", "runs/things", "bad.obj", "-o", "out"], 1);
+    let kept = fs::read_to_string(workshop.path("out/classes.csv")).unwrap();
+    assert_eq!(kept, table);
+    fs::write(workshop.path("things/classes.csv"), "0.ply,ring\n").unwrap();
+    let message = workshop.fail(&["predict", "runs/things", "things", "-o", "things"], 1);
+    assert!(message.contains("error: things: "), "{message}");
+    let kept = fs::read_to_string(workshop.path("things/classes.csv")).unwrap();
+    assert_eq!(kept, "0.ply,ring\n");
+}
+
+/// In units in which it is strong.
+fn wind(p: &DVec3) -> DVec3 {
+    500.0 * DVec3::Z.cross(*p)
+}
+
+#[test]
+fn vectors_come_back_to_space() {
+    let workshop = Workshop::new();
+    fs::create_dir(workshop.path("winds")).unwrap();
+    for index in 0..5 {
+        let mesh = ellipsoid(index);
+        let winds: Vec<DVec3> = mesh.vertices().iter().map(wind).collect();
+        let part =
+            |axis: usize| AttributeValues::F32(winds.iter().map(|w| w[axis] as f32).collect());
+        let columns = [("wx", 0), ("wy", 1), ("wz", 2)];
+        let columns = columns.map(|(name, axis)| VertexAttribute::new(name, part(axis)));
+        let path = workshop.path(&format!("winds/{index}.ply"));
+        write_mesh(path, &mesh, &columns, &WriteOptions::default()).unwrap();
+    }
+    let config = format!(
+        "task = 'regression'\n[data]\nfolder = 'winds'\n{SMALL}[training]\nepochs = 30\nbatch = 1\n"
+    );
+    workshop.train("winds", &config);
+    let text = workshop.succeed(&["eval", "runs/winds"]);
+    assert!(text.contains("degrees"), "{text}");
+    let report = workshop.json("runs/winds/eval-test.json");
+    let angle = report["regression"]["mean_angle"].as_f64().unwrap();
+    assert!(angle < 45.0, "{report}");
+    let explained = report["regression"]["explained"].as_f64().unwrap();
+    assert!((0.3..1.0).contains(&explained), "{report}");
+    let (a, b) = (
+        &report["scores"]["error"],
+        &report["regression"]["root_mean_square"],
+    );
+    assert!(
+        (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-9,
+        "{report}"
+    );
+    workshop.succeed(&["predict", "runs/winds", "winds/4.ply", "-o", "out"]);
+    let file = read_mesh(workshop.path("out/4.ply")).unwrap();
+    let [x, y, z] = ["vx", "vy", "vz"].map(|name| column(&file, name));
+    let (mut along, mut all) = (0.0, 0.0);
+    for (vertex, p) in file.mesh.vertices().iter().enumerate() {
+        let found = DVec3::new(x.to_f64(vertex), y.to_f64(vertex), z.to_f64(vertex));
+        along += found.dot(wind(p));
+        all += wind(p).length_squared();
+    }
+    let share = along / all;
+    assert!((0.4..1.3).contains(&share), "{share} of the wind was found");
+    assert!(is_png(&workshop.path("out/4.png")));
+}
+
+/// Synthetic bodies with features of a kind.
+fn correspondence(features: &str, epochs: u64) -> String {
+    format!(
+        "task = 'correspondence'\n[data]\nbodies = {{ count = 6, vertices = 500, seed = 1 }}\n\
+         [features]\nkind = '{features}'\n{SMALL}[training]\nepochs = {epochs}\nbatch = 1\n"
+    )
+}
+
+#[test]
+fn correspondence_is_measured_along_the_template() {
+    let workshop = Workshop::new();
+    let text = workshop.train("bodies", &correspondence("xyz", 6));
+    assert!(text.contains("predictions/body_005.png"), "{text}");
+    assert!(is_png(
+        &workshop.path("runs/bodies/predictions/body_005.png")
+    ));
+    let template = read_mesh(workshop.path("runs/bodies/template.ply")).unwrap();
+    let shown = read_mesh(workshop.path("runs/bodies/predictions/body_005.ply")).unwrap();
+    let (labels, red) = (column(&shown, "label"), column(&shown, "red"));
+    let template_red = column(&template, "red");
+    for vertex in 0..500 {
+        let class = labels.to_f64(vertex) as usize;
+        assert_eq!(red.to_f64(vertex), template_red.to_f64(class), "{vertex}");
+    }
+    let text = workshop.succeed(&["eval", "runs/bodies", "--rotate", "3"]);
+    assert!(text.contains("seed 3"), "{text}");
+    assert!(
+        text.contains("geodesic") && text.contains("worst"),
+        "{text}"
+    );
+    for ending in ["csv", "png", "svg"] {
+        let file = format!("runs/bodies/eval-test-rotated-3.{ending}");
+        assert!(workshop.path(&file).exists(), "{file}");
+    }
+    let report = workshop.json("runs/bodies/eval-test-rotated-3.json");
+    let within: Vec<f64> = serde_json::from_value(report["geodesic"]["within"].clone()).unwrap();
+    assert!(within.is_sorted(), "{within:?}");
+    let accuracy = report["scores"]["accuracy"].as_f64().unwrap();
+    assert!((within[0] - accuracy).abs() < 1e-9, "{report}");
+    let still: Value =
+        serde_json::from_str(&workshop.succeed(&["eval", "runs/bodies", "--json"])).unwrap();
+    assert!(
+        still["scores"]["accuracy"].as_f64().unwrap() > accuracy,
+        "{still}"
+    );
+}
+
+#[test]
+fn turned_bodies_keep_their_classes_with_invariant_features_alone() {
+    let workshop = Workshop::new();
+    let options = BodyOptions {
+        vertices: 500,
+        ..Default::default()
+    };
+    let body = BodyFamily::new(&options).unwrap().body(1);
+    let turn = |p: DVec3| {
+        let (sin, cos) = 2.1f64.sin_cos();
+        DVec3::new(p.z + 1.0, cos * p.x - sin * p.y, sin * p.x + cos * p.y)
+    };
+    body.write(workshop.path("still.ply")).unwrap();
+    body.map_vertices(turn)
+        .unwrap()
+        .write(workshop.path("turned.ply"))
+        .unwrap();
+    let kept = |features: &str| {
+        workshop.train(features, &correspondence(features, 4));
+        let run = format!("runs/{features}");
+        workshop.succeed(&[
+            "predict",
+            &run,
+            "still.ply",
+            "turned.ply",
+            "-o",
+            features,
+            "--no-pictures",
+        ]);
+        let labels = |name: &str| {
+            let path = workshop.path(&format!("{features}/{name}.npy"));
+            array(&path, "'<i8'", i64::from_le_bytes)
+        };
+        let (still, turned) = (labels("still"), labels("turned"));
+        still.iter().zip(&turned).filter(|(a, b)| a == b).count()
+    };
+    assert!(kept("matrix") >= 498);
+    assert!(kept("xyz") < 250);
+}

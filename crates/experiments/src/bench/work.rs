@@ -1,0 +1,387 @@
+//! The least that a piece of work has to move and compute, counted from its sizes.
+//!
+//! Operations are those of the matrix products, two for each multiply-add. Sums over neighbours,
+//! nonlinearities and normalisations are not counted. Bytes are those that memory has to deliver or take
+//! once, in f32: for each layer the rows of its input and output, its weights, and the edges if it is a
+//! convolution. Intermediate values that can stay in a cache (gathered neighbours, logits) are not counted.
+
+use gemcnn_kernels::gauge_conv::GaugeConv;
+use gemcnn_kernels::self_map;
+use gemcnn_mesh::{Frame, GaugeGraph, Mesh};
+use gemcnn_nn::{FeatureType, irrep_dimension};
+use gemcnn_tasks::models::GemModel;
+use std::ops::Add;
+
+/// Bytes to move and operations to compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Operations of matrix products, two for each multiply-add.
+    pub flops: u64,
+}
+
+impl Add for Work {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            flops: self.flops + other.flops,
+        }
+    }
+}
+
+impl std::iter::Sum for Work {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), Self::add)
+    }
+}
+
+/// Bytes of an f32.
+const NUMBER: u64 = size_of::<f32>() as u64;
+/// Bytes of a directed edge: neighbour, and cosine and sine of two angles.
+const EDGE: u64 = 4 + 4 * NUMBER;
+/// Numbers that Adam reads and writes for each weight: it reads weight, gradient and two moments, and writes
+/// all but the gradient.
+const ADAM: u64 = 7;
+
+/// Sizes of a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct GraphSize {
+    pub vertices: u64,
+    pub edges: u64,
+}
+
+/// The work of one layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct LayerWork {
+    /// Numbers read for each vertex.
+    inputs: u64,
+    /// Numbers written for each vertex.
+    outputs: u64,
+    weights: u64,
+    /// Multiply-adds for each vertex.
+    products: u64,
+    reads_edges: bool,
+    /// True if its input is data, which needs no gradient.
+    on_data: bool,
+}
+
+impl LayerWork {
+    /// A gauge convolution. Each output order is a product of weights with the neighbour sums (weighted by
+    /// the cosine and, above order 0, the sine of that order) and with the vertex's own features of that
+    /// order.
+    pub fn convolution(op: &GaugeConv) -> Self {
+        let products = op.output.orders().map(|(order, _)| {
+            let neighbours = op.rings * irrep_dimension(order) * op.input.dimension();
+            let own = match op.self_term {
+                true => op.input.range(order).len(),
+                false => 0,
+            };
+            op.output.range(order).len() * (neighbours + own)
+        });
+        let products: usize = products.sum();
+        Self {
+            inputs: op.input.dimension() as u64,
+            outputs: op.output.dimension() as u64,
+            weights: (op.neighbour_count() + op.self_count() + op.bias_count()) as u64,
+            products: products as u64,
+            reads_edges: true,
+            on_data: false,
+        }
+    }
+
+    /// The skip connection of a residual block. Its result is added to that of the convolutions in place,
+    /// so it is not counted as written.
+    fn skip(input: &FeatureType, output: &FeatureType) -> Self {
+        let mut layer = Self {
+            inputs: input.dimension() as u64,
+            ..Self::default()
+        };
+        if input != output {
+            let products = output
+                .orders()
+                .map(|(order, _)| output.range(order).len() * input.range(order).len());
+            layer.weights = self_map::parameter_count(input, output) as u64;
+            layer.products = products.sum::<usize>() as u64;
+        }
+        layer
+    }
+
+    fn linear(inputs: usize, outputs: usize) -> Self {
+        Self {
+            inputs: inputs as u64,
+            outputs: outputs as u64,
+            weights: (inputs * outputs + outputs) as u64,
+            products: (inputs * outputs) as u64,
+            ..Self::default()
+        }
+    }
+
+    /// A function of each number by itself.
+    fn pointwise(width: usize) -> Self {
+        Self {
+            inputs: width as u64,
+            outputs: width as u64,
+            ..Self::default()
+        }
+    }
+
+    fn edges(&self, graph: GraphSize) -> u64 {
+        match self.reads_edges {
+            true => EDGE * graph.edges + 4 * (graph.vertices + 1),
+            false => 0,
+        }
+    }
+
+    /// Reads input, weights and edges; writes the output.
+    pub fn forward(&self, graph: GraphSize) -> Work {
+        Work {
+            bytes: NUMBER * (graph.vertices * (self.inputs + self.outputs) + self.weights)
+                + self.edges(graph),
+            flops: 2 * graph.vertices * self.products,
+        }
+    }
+
+    /// Reads input, gradient of the output, weights and edges; writes the gradient of the weights, and that
+    /// of the input unless it is data. One product for each gradient.
+    pub fn backward(&self, graph: GraphSize) -> Work {
+        let gradients = if self.on_data { 1 } else { 2 };
+        let rows = graph.vertices * (gradients * self.inputs + self.outputs);
+        Work {
+            bytes: NUMBER * (rows + gradients * self.weights) + self.edges(graph),
+            flops: gradients * 2 * graph.vertices * self.products,
+        }
+    }
+}
+
+/// The layers of the correspondence network.
+pub(super) fn correspondence_layers(
+    model: &GemModel,
+    input: &FeatureType,
+    classes: usize,
+) -> Vec<LayerWork> {
+    let hidden = FeatureType::uniform(model.channels, model.band_limit);
+    let mut types = vec![input.clone()];
+    types.extend(vec![hidden.clone(); model.blocks - 1]);
+    types.push(FeatureType::scalars(model.scalars));
+    let convolution = |input: &FeatureType, output: &FeatureType| {
+        LayerWork::convolution(&GaugeConv::new(input.clone(), output.clone()))
+    };
+    let mut layers = Vec::new();
+    for (index, ends) in types.windows(2).enumerate() {
+        let [input, output] = [&ends[0], &ends[1]];
+        let on_data = index == 0;
+        layers.extend([
+            LayerWork {
+                on_data,
+                ..convolution(input, &hidden)
+            },
+            LayerWork::pointwise(hidden.dimension()),
+            convolution(&hidden, output),
+            LayerWork {
+                on_data,
+                ..LayerWork::skip(input, output)
+            },
+            LayerWork::pointwise(output.dimension()),
+        ]);
+    }
+    // Between the linear layers of the head there are an activation and a dropout.
+    layers.extend([
+        LayerWork::linear(model.scalars, model.head),
+        LayerWork::pointwise(model.head),
+        LayerWork::pointwise(model.head),
+        LayerWork::linear(model.head, classes),
+    ]);
+    layers
+}
+
+/// A forward pass of several convolutions of one type, each with a nonlinearity.
+pub(super) fn inference(convolutions: usize, kind: &FeatureType, graph: GraphSize) -> Work {
+    let convolution = LayerWork::convolution(&GaugeConv::new(kind.clone(), kind.clone()));
+    let layers = [convolution, LayerWork::pointwise(kind.dimension())];
+    let one: Work = layers.iter().map(|layer| layer.forward(graph)).sum();
+    std::iter::repeat_n(one, convolutions).sum()
+}
+
+/// Forward and backward pass of a classification of each vertex, and Adam. The last layer gives logits,
+/// which are not counted as written or read.
+pub(super) fn classification_step(layers: &[LayerWork], graph: GraphSize) -> Work {
+    let passes = layers.iter().enumerate().map(|(place, &layer)| {
+        let outputs = match place + 1 == layers.len() {
+            true => 0,
+            false => layer.outputs,
+        };
+        let layer = LayerWork { outputs, ..layer };
+        layer.forward(graph) + layer.backward(graph)
+    });
+    let weights: u64 = layers.iter().map(|layer| layer.weights).sum();
+    let optimiser = Work {
+        bytes: NUMBER * ADAM * weights,
+        flops: 0,
+    };
+    passes.sum::<Work>() + optimiser
+}
+
+/// The geometry of a mesh, in f64: reads positions and faces, writes the graph.
+pub(super) fn geometry(mesh: &Mesh, graph: &GaugeGraph) -> Work {
+    let index = size_of::<u32>();
+    let read = size_of_val(mesh.vertices()) + size_of_val(mesh.faces().corners());
+    let written = index * (graph.offsets().len() + 2 * graph.edge_count())
+        + size_of::<f64>() * 3 * graph.edge_count()
+        + size_of::<Frame>() * graph.vertex_count();
+    Work {
+        bytes: (read + written) as u64,
+        flops: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemcnn_mesh::{GeometryOptions, shapes};
+    use gemcnn_tasks::Task;
+    use gemcnn_tasks::models::ModelSpec;
+
+    /// A graph small enough for counting by hand.
+    const GRAPH: GraphSize = GraphSize {
+        vertices: 10,
+        edges: 60,
+    };
+    /// 60 edges of 20 bytes, and 11 offsets.
+    const EDGES: u64 = 1244;
+
+    fn kind(text: &str) -> FeatureType {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_hidden_convolution_counts_as_on_paper() {
+        let hidden = FeatureType::uniform(16, 2);
+        let layer = LayerWork::convolution(&GaugeConv::new(hidden.clone(), hidden));
+        // Order 0: 16 results from 80 sums and 16 own numbers; orders 1 and 2: 32 from 160 and 32.
+        assert_eq!(layer.products, 16 * 96 + 2 * 32 * 192);
+        // 80 x 80 for neighbours, (1 + 2 + 2) x 16 x 16 for the vertex itself, 16 biases.
+        assert_eq!(layer.weights, 6400 + 1280 + 16);
+        let forward = layer.forward(GRAPH);
+        assert_eq!(forward.flops, 2 * 10 * 13_824);
+        assert_eq!(forward.bytes, 4 * (10 * 160 + 7696) + EDGES);
+        let backward = layer.backward(GRAPH);
+        assert_eq!(backward.flops, 2 * forward.flops);
+        // Reads x, dy and weights, writes dx and their gradients.
+        assert_eq!(backward.bytes, 4 * (10 * 240 + 2 * 7696) + EDGES);
+    }
+
+    #[test]
+    fn different_types_and_rings_count_order_by_order() {
+        let op = GaugeConv {
+            rings: 2,
+            ..GaugeConv::new(kind("3x0"), kind("2x0 + 1x1"))
+        };
+        let layer = LayerWork::convolution(&op);
+        // Order 0: 2 results from 2 rings of 3 sums and 3 own; order 1: 2 from 2 rings of 6, and no own.
+        assert_eq!(layer.products, 2 * (6 + 3) + 2 * 12);
+        let without = LayerWork::convolution(&GaugeConv {
+            self_term: false,
+            ..op
+        });
+        assert_eq!(without.products, layer.products - 6);
+    }
+
+    #[test]
+    fn data_needs_no_gradient() {
+        let layer = LayerWork::linear(1, 2);
+        let first = LayerWork {
+            on_data: true,
+            ..layer
+        };
+        // Logits are not counted as written. Forward reads x and weights; backward reads x and writes the
+        // gradients of 4 weights; Adam moves 7 numbers for each.
+        assert_eq!(
+            classification_step(&[first], GRAPH),
+            Work {
+                bytes: 4 * (10 + 4) + 4 * (10 + 4) + 4 * 7 * 4,
+                flops: 2 * 2 * 10 * 2,
+            }
+        );
+        // The first layer writes 2 numbers and reads their gradients; the second writes the gradient of its
+        // input.
+        let one = 4 * (10 * 3 + 4) + 4 * (10 * 3 + 4) + 4 * 7 * 4;
+        let two = 4 * (10 * 2 + 6) + 4 * (10 * 4 + 2 * 6) + 4 * 7 * 6;
+        assert_eq!(
+            classification_step(&[first, LayerWork::linear(2, 2)], GRAPH),
+            Work {
+                bytes: one + two,
+                flops: 2 * 10 * (2 * 2 + 3 * 4),
+            }
+        );
+    }
+
+    #[test]
+    fn a_block_is_two_convolutions_two_nonlinearities_and_a_skip_connection() {
+        let input = kind("3x0");
+        let model = GemModel {
+            blocks: 1,
+            channels: 2,
+            band_limit: 1,
+            scalars: 5,
+            ..GemModel::default()
+        };
+        let layers = correspondence_layers(&model, &input, 10);
+        let on_data: Vec<bool> = layers.iter().map(|layer| layer.on_data).collect();
+        assert_eq!(on_data[..5], [true, false, false, true, false]);
+        let conv = |from: &str, to: &str| {
+            LayerWork::convolution(&GaugeConv::new(kind(from), kind(to))).forward(GRAPH)
+        };
+        let nonlinearities = Work {
+            bytes: 4 * 10 * (6 + 6) + 4 * 10 * (5 + 5),
+            flops: 0,
+        };
+        let skip = Work {
+            bytes: 4 * (10 * 3 + 3 * 5),
+            flops: 2 * 10 * 3 * 5,
+        };
+        let block: Work = layers[..5].iter().map(|layer| layer.forward(GRAPH)).sum();
+        let convolutions = conv("3x0", "2x0 + 2x1") + conv("2x0 + 2x1", "5x0");
+        assert_eq!(block, convolutions + nonlinearities + skip);
+    }
+
+    #[test]
+    fn every_weight_of_the_correspondence_network_is_counted() {
+        let model = GemModel {
+            batch_norm: false,
+            ..GemModel::default()
+        };
+        let spec = ModelSpec {
+            input: kind("3x0"),
+            task: Task::Correspondence,
+            outputs: FeatureType::scalars(10),
+        };
+        let layers = correspondence_layers(&model, &spec.input, 10);
+        let weights: u64 = layers.iter().map(|layer| layer.weights).sum();
+        let (_, parameters) = model.network::<f32>(&spec).unwrap().init(1).unwrap();
+        assert_eq!(weights, parameters.trained_count() as u64);
+    }
+
+    #[test]
+    fn inference_is_convolutions_and_nonlinearities() {
+        let hidden = kind("2x0 + 2x1");
+        let conv = LayerWork::convolution(&GaugeConv::new(hidden.clone(), hidden.clone()));
+        let nonlinearity = Work {
+            bytes: 4 * 10 * 12,
+            flops: 0,
+        };
+        let one = conv.forward(GRAPH) + nonlinearity;
+        assert_eq!(inference(2, &hidden, GRAPH), one + one);
+    }
+
+    #[test]
+    fn geometry_reads_the_mesh_and_writes_the_graph() {
+        let mesh = shapes::icosahedron();
+        let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
+        // 12 positions and 20 faces; 13 offsets, 60 edges of two indices and three numbers, 12 frames.
+        let expected = 12 * 24 + 20 * 12 + 13 * 4 + 60 * (8 + 24) + 12 * 72;
+        assert_eq!(geometry(&mesh, &graph).bytes, expected);
+    }
+}

@@ -1,0 +1,226 @@
+//! Results of the experiment: numbers as JSON and a table as Markdown.
+
+use super::{PaperResult, Row, Settings};
+use crate::Estimate;
+use gemcnn_mesh::write_atomically;
+use gemcnn_nn::Device;
+use gemcnn_tasks::TaskError;
+use gemcnn_tasks::data::DataConfig;
+use gemcnn_tasks::evaluation::Evaluation;
+use gemcnn_tasks::train::device_name;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::Path;
+
+/// All results.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The data.
+    pub data: DataConfig,
+    /// Number of epochs.
+    pub epochs: u64,
+    /// Runs of each row.
+    pub seeds: u64,
+    /// Name of the device.
+    pub device: String,
+    /// One for each network with at least one run.
+    pub rows: Vec<RowReport>,
+}
+
+/// Results of one row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RowReport {
+    /// The network and its features.
+    pub row: Row,
+    /// Successful runs.
+    pub runs: Vec<RunReport>,
+    /// Reasons of failed runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<String>,
+    /// Fraction of the vertices of test bodies with the right prediction.
+    pub accuracy: Option<Estimate>,
+    /// The same with randomly rotated test bodies.
+    pub accuracy_rotated: Option<Estimate>,
+    /// Training time in seconds, without preparation, evaluations and checkpoints.
+    pub training_seconds: Option<Estimate>,
+    /// The paper's accuracy on FAUST.
+    pub paper: Option<PaperResult>,
+}
+
+/// Results of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunReport {
+    /// Seed of the run.
+    pub seed: u64,
+    /// Fraction of the vertices of test bodies with the right prediction.
+    pub accuracy: f64,
+    /// The same with randomly rotated test bodies.
+    pub accuracy_rotated: f64,
+    /// Mean geodesic error, in units of the square root of the template's area.
+    pub geodesic_error: Option<f64>,
+    /// The same with randomly rotated test bodies.
+    pub geodesic_error_rotated: Option<f64>,
+    /// Training time in seconds, without preparation, evaluations and checkpoints.
+    pub training_seconds: f64,
+}
+
+impl RunReport {
+    pub(super) fn new(
+        seed: u64,
+        seconds: f64,
+        original: &Evaluation,
+        rotated: &Evaluation,
+    ) -> Self {
+        let accuracy = |evaluation: &Evaluation| evaluation.scores.accuracy.unwrap_or(0.0);
+        let geodesic = |evaluation: &Evaluation| evaluation.geodesic.as_ref().map(|g| g.mean);
+        Self {
+            seed,
+            accuracy: accuracy(original),
+            accuracy_rotated: accuracy(rotated),
+            geodesic_error: geodesic(original),
+            geodesic_error_rotated: geodesic(rotated),
+            training_seconds: seconds,
+        }
+    }
+}
+
+impl fmt::Display for RunReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "test accuracy {:.2} %, randomly rotated {:.2} %, after {:.1} s of training",
+            100.0 * self.accuracy,
+            100.0 * self.accuracy_rotated,
+            self.training_seconds
+        )
+    }
+}
+
+impl Report {
+    pub(super) fn new(settings: &Settings, device: &Device) -> Self {
+        Self {
+            data: settings.data.clone(),
+            epochs: settings.epochs,
+            seeds: settings.seeds,
+            device: device_name(device),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a run to its row.
+    pub(super) fn add(&mut self, row: Row, seed: u64, outcome: Result<RunReport, String>) {
+        let place = match self.rows.iter().position(|report| report.row == row) {
+            Some(place) => place,
+            None => {
+                self.rows.push(RowReport {
+                    row,
+                    runs: Vec::new(),
+                    failures: Vec::new(),
+                    accuracy: None,
+                    accuracy_rotated: None,
+                    training_seconds: None,
+                    paper: row.paper(),
+                });
+                self.rows.len() - 1
+            }
+        };
+        let report = &mut self.rows[place];
+        match outcome {
+            Ok(run) => report.runs.push(run),
+            Err(reason) => report.failures.push(format!("seed {seed}: {reason}")),
+        }
+        let estimate = |value: fn(&RunReport) -> f64| {
+            Estimate::of(&report.runs.iter().map(value).collect::<Vec<f64>>())
+        };
+        report.accuracy = estimate(|run| run.accuracy);
+        report.accuracy_rotated = estimate(|run| run.accuracy_rotated);
+        report.training_seconds = estimate(|run| run.training_seconds);
+    }
+
+    /// True if any run failed.
+    pub fn has_failures(&self) -> bool {
+        self.rows.iter().any(|row| !row.failures.is_empty())
+    }
+
+    /// The table in Markdown.
+    pub fn to_markdown(&self) -> String {
+        let data = match &self.data {
+            DataConfig::Bodies(bodies) => format!(
+                "{} synthetic bodies of {} vertices, the first {} for training",
+                bodies.count,
+                bodies.vertices,
+                bodies.training()
+            ),
+            DataConfig::Folder(folder) | DataConfig::Faust(folder) => folder.display().to_string(),
+        };
+        let mut text = format!(
+            "Shape correspondence: percentage of the vertices of test bodies whose template vertex is predicted \
+             exactly.\n\n{data}; {} epochs, {} seed(s), mean ± standard error, {}. Training time excludes preparation, \
+             evaluations and checkpoints. The paper's numbers are for FAUST.\n\n\
+             | network | features | accuracy (%) | randomly rotated (%) | training (s) | paper (%) |\n\
+             | --- | --- | --- | --- | --- | --- |\n",
+            self.epochs, self.seeds, self.device
+        );
+        let show = |estimate: &Option<Estimate>, factor: f64, digits: usize| match estimate {
+            Some(estimate) => estimate.show(factor, digits),
+            None => "-".into(),
+        };
+        for row in &self.rows {
+            let paper = row.paper.map_or("-".into(), |paper| {
+                format!("{:.2} ± {}", paper.accuracy, paper.standard_error)
+            });
+            let failed = match row.failures.len() {
+                0 => String::new(),
+                count => format!(" ({count} failed)"),
+            };
+            text += &format!(
+                "| {} | {} | {}{failed} | {} | {} | {paper} |\n",
+                row.row.network_name(),
+                row.row.features_name(),
+                show(&row.accuracy, 100.0, 2),
+                show(&row.accuracy_rotated, 100.0, 2),
+                show(&row.training_seconds, 1.0, 1),
+            );
+        }
+        text
+    }
+
+    /// Writes `results.json` and `table.md`.
+    pub(super) fn write(&self, directory: &Path) -> Result<(), TaskError> {
+        let json = serde_json::to_string_pretty(self)
+            .map_err(|error| TaskError::setting("results", error.to_string()))?;
+        let table = self.to_markdown();
+        for (name, text) in [("results.json", json + "\n"), ("table.md", table)] {
+            let path = directory.join(name);
+            write_atomically(&path, |file| file.write_all(text.as_bytes()))
+                .map_err(TaskError::file(&path))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_runs_show_and_do_not_count() {
+        let mut report = Report::new(&Settings::quick(), &Device::Cpu);
+        let run = RunReport {
+            seed: 1,
+            accuracy: 0.9975,
+            accuracy_rotated: 0.5,
+            geodesic_error: None,
+            geodesic_error_rotated: None,
+            training_seconds: 12.0,
+        };
+        report.add(Row::Gem, 1, Ok(run));
+        report.add(Row::Gem, 2, Err("diverged".into()));
+        assert!(report.has_failures());
+        let table = report.to_markdown();
+        let row = "| GEM-CNN | XYZ | 99.75 (1 failed) | 50.00 | 12.0 | 99.73 ± 0.04 |\n";
+        assert!(table.ends_with(row), "{table}");
+        let json = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
+    }
+}

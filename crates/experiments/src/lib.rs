@@ -1,0 +1,12 @@
+//! The experiments of the paper, from data to tables and figures, and the benchmark of the `gemcnn` command.
+
+pub mod bench;
+pub mod bodies;
+pub mod digits;
+pub mod equivariance;
+mod estimate;
+pub mod mnist;
+pub mod nonlinearity_cost;
+mod random;
+
+pub use estimate::Estimate;

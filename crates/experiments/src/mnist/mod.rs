@@ -1,0 +1,368 @@
+//! Embedded MNIST: digits on grids of different geometry, and how networks generalise from one geometry to
+//! another.
+//!
+//! An [`Experiment`] is a list of runs. A run trains a network on one geometry with one seed and tests it on
+//! all geometries. Each run has its own directory with a checkpoint after every epoch, its model and its
+//! result. Finished runs are skipped and interrupted runs resume.
+
+mod evaluation;
+mod model;
+mod report;
+mod samples;
+mod settings;
+mod surface;
+
+pub use evaluation::{Isometry, Test};
+pub use model::Model;
+pub use report::Report;
+pub use settings::{RateRule, RunSettings};
+pub use surface::{GridOptions, Part, Surface};
+
+use crate::digits::{CLASSES, Mnist};
+use evaluation::Evaluator;
+use gemcnn_nn::{Device, Objective};
+use gemcnn_tasks::TaskError;
+use gemcnn_tasks::train::{
+    self, Problem, Record, RunDirectory, StepReport, StopFlag, Trainer, device_name,
+};
+use samples::{DigitSamples, Grids};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::Path;
+
+/// The result in the directory of a finished run.
+const RESULT: &str = "result.json";
+
+/// The runs of an experiment. Defaults are the paper's where it gives them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Experiment {
+    /// Training geometries.
+    pub train: Vec<Surface>,
+    /// Test geometries.
+    pub test: Vec<Surface>,
+    /// Networks to train.
+    pub models: Vec<Model>,
+    /// Seeds for each network and geometry.
+    pub seeds: Vec<u64>,
+    /// Construction of the grids.
+    pub grids: GridOptions,
+    /// Number of epochs.
+    pub epochs: usize,
+    /// Digits in a batch.
+    pub batch: usize,
+    /// Base learning rate.
+    pub rate: f64,
+    /// Schedule of the learning rate.
+    pub schedule: RateRule,
+    /// Weight decay of all weights.
+    pub weight_decay: f64,
+    /// Number of training digits: the first ones of the data set. `None` takes all but the validation digits.
+    pub training_digits: Option<usize>,
+    /// Number of validation digits: those that follow the training digits.
+    pub validation_digits: usize,
+    /// Number of test digits: the first ones of the test set. `None` takes all.
+    pub test_digits: Option<usize>,
+}
+
+impl Default for Experiment {
+    fn default() -> Self {
+        Self {
+            train: Surface::TRAIN.into(),
+            test: Surface::TEST.into(),
+            models: vec![Model::PaperTypes],
+            seeds: vec![1, 2, 3],
+            grids: GridOptions::default(),
+            epochs: 20,
+            batch: 128,
+            rate: 0.01,
+            schedule: RateRule::OneCycle,
+            weight_decay: 1e-5,
+            training_digits: None,
+            validation_digits: 5000,
+            test_digits: None,
+        }
+    }
+}
+
+impl Experiment {
+    /// A short trial with the digits of [`Mnist::few`]: trained on the flat grid, tested on all geometries.
+    pub fn quick() -> Self {
+        Self {
+            train: vec![Surface::Flat],
+            seeds: vec![1],
+            epochs: 3,
+            batch: 25,
+            // There are too few steps for a cycle.
+            schedule: RateRule::Plateau,
+            validation_digits: 100,
+            ..Self::default()
+        }
+    }
+}
+
+/// Result of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// Settings of the run.
+    pub settings: RunSettings,
+    /// Number of trained parameters.
+    pub parameters: usize,
+    /// Device of the tests, and of at least the last part of the training.
+    pub device: String,
+    /// One record for each epoch. The held-out samples are the validation digits.
+    pub history: Vec<Record>,
+    /// Results on the test geometries.
+    pub tests: Vec<Test>,
+    /// Comparison of flat and isometric grids, if both were tested.
+    pub isometry: Option<Isometry>,
+}
+
+/// Progress of an experiment.
+#[derive(Debug)]
+pub enum Event<'e> {
+    /// A run starts, or resumes from its checkpoint.
+    Started {
+        /// The run.
+        settings: &'e RunSettings,
+        /// Number of epochs in the checkpoint.
+        epochs: usize,
+    },
+    /// The run was finished before.
+    Skipped {
+        /// The run.
+        settings: &'e RunSettings,
+    },
+    /// A training step is queued.
+    Step {
+        /// The run.
+        settings: &'e RunSettings,
+        /// Progress of the epoch.
+        report: &'e StepReport,
+    },
+    /// An epoch is finished and validated.
+    Epoch {
+        /// The run.
+        settings: &'e RunSettings,
+        /// Its losses and accuracies.
+        record: &'e Record,
+    },
+    /// A trained network was tested on one geometry.
+    Test {
+        /// The run.
+        settings: &'e RunSettings,
+        /// The result.
+        test: &'e Test,
+    },
+    /// A run is finished.
+    Finished {
+        /// Its result.
+        result: &'e RunResult,
+    },
+}
+
+/// Receives the progress of an experiment.
+pub type Observer<'o> = dyn FnMut(Event<'_>) + Send + 'o;
+
+/// Passes the events of a training run to the observer of the experiment.
+struct Relay<'r, 'o> {
+    settings: &'r RunSettings,
+    observer: &'r mut Observer<'o>,
+}
+
+impl train::Observer for Relay<'_, '_> {
+    fn observe(&mut self, event: train::Event<'_>) {
+        let settings = self.settings;
+        match event {
+            train::Event::StepDone(report) => (self.observer)(Event::Step { settings, report }),
+            train::Event::EpochDone(record) => (self.observer)(Event::Epoch { settings, record }),
+            _ => {}
+        }
+    }
+}
+
+impl Experiment {
+    /// Lists the runs: all geometries and models of one seed before the next seed.
+    ///
+    /// # Errors
+    /// Settings out of range for the data.
+    pub fn runs(&self, data: &Mnist) -> Result<Vec<RunSettings>, TaskError> {
+        let validation_digits = self.validation_digits;
+        let most = data.train.len().saturating_sub(validation_digits);
+        let training_digits = self.training_digits.unwrap_or(most);
+        if training_digits > most {
+            return Err(TaskError::setting(
+                "training digits",
+                format!(
+                    "{training_digits} and {validation_digits} for validation, but the data set has {}",
+                    data.train.len()
+                ),
+            ));
+        }
+        let mut runs = Vec::new();
+        for &seed in &self.seeds {
+            for &model in &self.models {
+                for &train in &self.train {
+                    let run = RunSettings {
+                        train,
+                        model,
+                        seed,
+                        grids: self.grids,
+                        epochs: self.epochs,
+                        batch: self.batch,
+                        rate: self.rate,
+                        schedule: self.schedule,
+                        weight_decay: self.weight_decay,
+                        training_digits,
+                        validation_digits,
+                    };
+                    run.check()?;
+                    runs.push(run);
+                }
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Runs everything that is not finished in a directory, and returns the results of all runs.
+    ///
+    /// # Errors
+    /// Settings out of range, a directory with a run of other settings, files that cannot be read or written,
+    /// a loss that is not finite, or work on a GPU that failed.
+    pub fn run(
+        &self,
+        data: &Mnist,
+        folder: &Path,
+        device: &Device,
+        observer: &mut Observer<'_>,
+    ) -> Result<Vec<RunResult>, TaskError> {
+        let runs = self.runs(data)?;
+        let digits = data.test.range(0..self.test_digits.unwrap_or(usize::MAX));
+        let tested = Mnist {
+            train: data.train.clone(),
+            test: digits,
+        };
+        (runs.iter())
+            .map(|settings| self.run_one(settings, &tested, folder, device, observer))
+            .collect()
+    }
+
+    fn run_one(
+        &self,
+        settings: &RunSettings,
+        data: &Mnist,
+        folder: &Path,
+        device: &Device,
+        observer: &mut Observer<'_>,
+    ) -> Result<RunResult, TaskError> {
+        let run = RunDirectory::open_or_create(&folder.join(settings.name()))?;
+        let result_path = run.path().join(RESULT);
+        if let Some(result) = read_result(&result_path)?
+            && result.settings == *settings
+            && result.has_tested(&self.test, data.test.len())
+        {
+            observer(Event::Skipped { settings });
+            return Ok(result);
+        }
+        let RunSettings {
+            training_digits,
+            validation_digits,
+            ..
+        } = *settings;
+        let grids = Grids::new(settings.grids.graphs(settings.train, Part::Train)?);
+        let samples = |range| DigitSamples {
+            digits: data.train.range(range),
+            grids: &grids,
+        };
+        let network = settings.model.network(&settings.grids);
+        let problem = Problem {
+            training: &samples(0..training_digits),
+            held_out: &samples(training_digits..training_digits + validation_digits),
+            model: &|builder| Ok(Box::new(network.build(builder)?)),
+            objective: &Objective::Classes {
+                count: CLASSES,
+                weights: None,
+            },
+            classes: None,
+            config: &settings.training(device),
+            settings: &to_json(settings)?,
+        };
+        let mut trainer = Trainer::new(problem, &run, device, &mut train::Silent)?;
+        observer(Event::Started {
+            settings,
+            epochs: trainer.history().len(),
+        });
+        trainer.run(&mut Relay { settings, observer }, &StopFlag::new())?;
+        trainer.model()?.write(run.model())?;
+        let history = trainer.history().to_vec();
+        let (network, parameters) = trainer.into_model();
+        let evaluator = Evaluator {
+            settings,
+            network: &*network,
+            parameters: &parameters,
+            device,
+            digits: &data.test,
+        };
+        let (tests, isometry) = evaluator.evaluate(&self.test, observer)?;
+        let result = RunResult {
+            settings: settings.clone(),
+            parameters: parameters.trained_count(),
+            device: match device {
+                Device::Cpu => format!("CPU, {} threads", rayon::current_num_threads()),
+                Device::Cuda(_) => device_name(device),
+            },
+            history,
+            tests,
+            isometry,
+        };
+        write_json(&result_path, &result)?;
+        observer(Event::Finished { result: &result });
+        Ok(result)
+    }
+}
+
+impl RunResult {
+    /// True if all these geometries were tested with so many digits.
+    fn has_tested(&self, surfaces: &[Surface], digits: usize) -> bool {
+        surfaces.iter().all(|surface| {
+            let mut tests = self.tests.iter();
+            tests.any(|test| test.surface == *surface && test.digits == digits)
+        })
+    }
+
+    /// The result on one test geometry.
+    pub fn test(&self, surface: Surface) -> Option<&Test> {
+        self.tests.iter().find(|test| test.surface == surface)
+    }
+}
+
+/// Reads a result; `None` if the file does not exist.
+fn read_result(path: &Path) -> Result<Option<RunResult>, TaskError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(TaskError::file(path)(error)),
+    };
+    serde_json::from_str(&text).map(Some).map_err(|error| {
+        TaskError::setting(
+            path.display().to_string(),
+            format!("not the result of a run: {error}; delete it to repeat the tests"),
+        )
+    })
+}
+
+fn to_json(settings: &RunSettings) -> Result<Value, TaskError> {
+    serde_json::to_value(settings)
+        .map_err(|error| TaskError::setting("settings", error.to_string()))
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TaskError> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| TaskError::setting(path.display().to_string(), error.to_string()))?;
+    write_text(path, &format!("{text}\n"))
+}
+
+/// Replaces a file atomically.
+fn write_text(path: &Path, text: &str) -> Result<(), TaskError> {
+    gemcnn_mesh::write_atomically(path, |file| file.write_all(text.as_bytes()))
+        .map_err(TaskError::file(path))
+}

@@ -1,0 +1,145 @@
+//! Settings of one run.
+
+use super::model::Model;
+use super::surface::{GridOptions, Surface};
+use gemcnn_nn::Device;
+use gemcnn_tasks::TaskError;
+use gemcnn_tasks::train::{Interval, ScheduleConfig, TrainingConfig};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// Schedule of the learning rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RateRule {
+    /// The paper's: halved when the validation loss has not improved for 3 epochs.
+    Plateau,
+    /// Half a cosine up from a tenth of the base rate over the first quarter of the steps, then half a
+    /// cosine down to zero.
+    OneCycle,
+    /// Half a cosine down to zero.
+    Cosine,
+}
+
+impl RateRule {
+    /// All rules.
+    pub const ALL: [Self; 3] = [Self::Plateau, Self::OneCycle, Self::Cosine];
+
+    fn schedule(self) -> ScheduleConfig {
+        match self {
+            Self::Plateau => ScheduleConfig::Plateau {
+                factor: 0.5,
+                // The third epoch without progress halves the rate.
+                patience: 2,
+                threshold: 0.0,
+                held_out: true,
+            },
+            Self::OneCycle => ScheduleConfig::OneCycle {
+                rise: 0.25,
+                first: 0.1,
+                last: 0.0,
+            },
+            Self::Cosine => ScheduleConfig::Cosine { last: 0.0 },
+        }
+    }
+}
+
+impl fmt::Display for RateRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plateau => "plateau",
+            Self::OneCycle => "one-cycle",
+            Self::Cosine => "cosine",
+        })
+    }
+}
+
+impl FromStr for RateRule {
+    type Err = TaskError;
+
+    fn from_str(text: &str) -> Result<Self, TaskError> {
+        let named = Self::ALL.into_iter().find(|rule| rule.to_string() == text);
+        named.ok_or_else(|| {
+            TaskError::setting(
+                "schedule",
+                format!("`{text}` is not one of plateau, one-cycle, cosine"),
+            )
+        })
+    }
+}
+
+/// Everything that decides the result of a run, except the device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSettings {
+    /// Training geometry.
+    pub train: Surface,
+    /// The network.
+    pub model: Model,
+    /// Seed of initialisation, order of the digits and dropout.
+    pub seed: u64,
+    /// Construction of the grids.
+    pub grids: GridOptions,
+    /// Number of epochs.
+    pub epochs: usize,
+    /// Digits in a batch. Digits of an epoch that do not fill a batch are left out.
+    pub batch: usize,
+    /// Base learning rate.
+    pub rate: f64,
+    /// Schedule of the learning rate.
+    pub schedule: RateRule,
+    /// Weight decay of all weights.
+    pub weight_decay: f64,
+    /// Number of training digits: the first ones of the data set.
+    pub training_digits: usize,
+    /// Number of validation digits: those that follow the training digits.
+    pub validation_digits: usize,
+}
+
+impl RunSettings {
+    /// Name of the run's directory.
+    pub fn name(&self) -> String {
+        format!("{}-{}-{}", self.train, self.model, self.seed)
+    }
+
+    /// Rejects numbers out of range.
+    pub(super) fn check(&self) -> Result<(), TaskError> {
+        if self.batch > self.training_digits {
+            return Err(TaskError::setting(
+                "training.batch",
+                format!(
+                    "{} digits, but there are only {} training digits",
+                    self.batch, self.training_digits
+                ),
+            ));
+        }
+        if self.validation_digits == 0 {
+            return Err(TaskError::setting(
+                "validation digits",
+                "at least 1 is needed",
+            ));
+        }
+        self.training(&Device::Cpu).check()
+    }
+
+    /// The configuration of the trainer. Products on a GPU stay in the mode of the device.
+    pub(super) fn training(&self, device: &Device) -> TrainingConfig {
+        let standard = TrainingConfig::default();
+        TrainingConfig {
+            epochs: self.epochs as u64,
+            batch: self.batch,
+            drop_last: true,
+            rate: self.rate,
+            weight_decay: self.weight_decay,
+            seed: self.seed,
+            scale_features: false,
+            schedule: self.schedule.schedule(),
+            checkpoint: Interval::Epochs(1),
+            precision: match device {
+                Device::Cpu => standard.precision,
+                Device::Cuda(cuda) => cuda.product_mode().into(),
+            },
+            ..standard
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Kernels: functions of compiled sources, their arguments and their launches.
+
+use super::device::locked;
+use super::error::{describe, driver};
+use super::{
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
+    compiler,
+};
+use bytemuck::Pod;
+use cudarc::driver::sys;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::{Arc, Mutex};
+
+/// A compiled source on the device.
+#[derive(Debug)]
+pub(super) struct Module {
+    handle: sys::CUmodule,
+    functions: Mutex<HashMap<&'static str, usize>>,
+}
+
+impl Module {
+    /// Unloads the module; it is not used again and the context is current.
+    pub fn unload(&self) {
+        // SAFETY: loaded once, unloaded once.
+        unsafe { sys::cuModuleUnload(self.handle) };
+    }
+}
+
+/// Compiled sources by name, hash of the text, and macros.
+pub(super) type Modules = HashMap<((&'static str, u128), Vec<Define>), Arc<Module>>;
+
+// SAFETY: a module may be used from any thread with the context current.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+impl CudaDevice {
+    /// A kernel of a source, compiled with these macros. Compiled sources are kept, in memory and on disk.
+    ///
+    /// # Errors
+    /// [`CudaError::Compile`] or [`CudaError::Load`] for a source that does not compile or load,
+    /// [`CudaError::Capture`] while another thread captures a CUDA graph, or a name that the source lacks.
+    pub fn function(
+        &self,
+        source: KernelSource,
+        defines: &[Define],
+        name: &'static str,
+    ) -> Result<Launch<'_>, CudaError> {
+        self.expect_own_capture()?;
+        let module = self.module(source, defines)?;
+        let mut functions = locked(&module.functions);
+        let function = match functions.get(name) {
+            Some(&function) => function,
+            None => {
+                self.bind()?;
+                let text = CString::new(name).unwrap_or_default();
+                let mut function = std::ptr::null_mut();
+                // SAFETY: the module is alive, and `text` and `function` outlive the call.
+                driver("cuModuleGetFunction", unsafe {
+                    sys::cuModuleGetFunction(&mut function, module.handle, text.as_ptr())
+                })?;
+                functions.insert(name, function as usize);
+                function as usize
+            }
+        };
+        Ok(Launch {
+            device: self,
+            function: function as sys::CUfunction,
+            shared_bytes: 0,
+        })
+    }
+
+    /// A kernel whose blocks get `shared_bytes` of dynamic shared memory.
+    ///
+    /// # Errors
+    /// As [`function`](Self::function), or more shared memory than the device has.
+    pub fn function_with_shared(
+        &self,
+        source: KernelSource,
+        defines: &[Define],
+        name: &'static str,
+        shared_bytes: usize,
+    ) -> Result<Launch<'_>, CudaError> {
+        let launch = self.function(source, defines, name)?;
+        self.bind()?;
+        let attribute =
+            sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let bytes = i32::try_from(shared_bytes).unwrap_or(i32::MAX);
+        // SAFETY: the function is one of a module that is loaded.
+        driver("cuFuncSetAttribute", unsafe {
+            sys::cuFuncSetAttribute(launch.function, attribute, bytes)
+        })?;
+        Ok(Launch {
+            shared_bytes,
+            ..launch
+        })
+    }
+
+    fn module(&self, source: KernelSource, defines: &[Define]) -> Result<Arc<Module>, CudaError> {
+        let key = (source.key(), defines.to_vec());
+        let mut modules = locked(&self.inner.modules);
+        if let Some(module) = modules.get(&key) {
+            return Ok(Arc::clone(module));
+        }
+        self.bind()?;
+        let (major, minor) = self.inner.capability;
+        let capability = 10 * major + minor;
+        let image = compiler::compile_cached(source, defines, capability, self.inner.driver)?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the image is a whole cubin, or PTX that ends in a zero byte, as NVRTC made it.
+        let status = unsafe { sys::cuModuleLoadData(&mut handle, image.as_ptr().cast()) };
+        status.result().map_err(|error| CudaError::Load {
+            source_name: source.name().into(),
+            problem: describe(&error),
+        })?;
+        let module = Arc::new(Module {
+            handle,
+            functions: Mutex::default(),
+        });
+        modules.insert(key, Arc::clone(&module));
+        Ok(module)
+    }
+}
+
+/// One argument of a kernel: a number (`u32`, `u64`, `f32` or `f64`), or the address of device memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Arg(u64);
+
+impl From<u32> for Arg {
+    fn from(value: u32) -> Self {
+        Self(u64::from(value))
+    }
+}
+
+impl From<u64> for Arg {
+    fn from(value: u64) -> Self {
+        Self(value)
+    }
+}
+
+impl From<f32> for Arg {
+    fn from(value: f32) -> Self {
+        Self(u64::from(value.to_bits()))
+    }
+}
+
+impl From<f64> for Arg {
+    fn from(value: f64) -> Self {
+        Self(value.to_bits())
+    }
+}
+
+impl<T> From<DeviceSlice<'_, T>> for Arg {
+    fn from(slice: DeviceSlice<'_, T>) -> Self {
+        Self(slice.address())
+    }
+}
+
+impl<T> From<&DeviceSliceMut<'_, T>> for Arg {
+    fn from(slice: &DeviceSliceMut<'_, T>) -> Self {
+        Self(slice.view().address())
+    }
+}
+
+impl<T: Pod> From<&DeviceBuffer<T>> for Arg {
+    fn from(buffer: &DeviceBuffer<T>) -> Self {
+        Self(buffer.view().address())
+    }
+}
+
+/// The arguments of a kernel in order, each converted to an [`Arg`](crate::cuda::Arg).
+///
+/// The Rust types must match the kernel's: `u32` for `u32`, [`DeviceSlice<f32>`](crate::cuda::DeviceSlice)
+/// for `const float *`, and so on.
+#[macro_export]
+macro_rules! kernel_args {
+    ($($value:expr),* $(,)?) => { &[$($crate::cuda::Arg::from($value)),*] };
+}
+
+/// A kernel that is ready to be launched on the stream of its device.
+#[derive(Debug, Clone, Copy)]
+pub struct Launch<'a> {
+    device: &'a CudaDevice,
+    function: sys::CUfunction,
+    shared_bytes: usize,
+}
+
+impl Launch<'_> {
+    /// Largest number of arguments of a kernel.
+    const MOST_ARGUMENTS: usize = 28;
+
+    /// Launches a grid of `blocks` (x, y) with `threads` (x, y) each. An empty grid is not launched.
+    ///
+    /// # Errors
+    /// A grid, block or argument list that is too large, or a failed driver call.
+    ///
+    /// # Safety
+    /// The arguments must match those of the kernel in number, order and type, and the kernel must stay
+    /// within the buffers they point to.
+    pub unsafe fn run(
+        self,
+        blocks: (usize, usize),
+        threads: (usize, usize),
+        arguments: &[Arg],
+    ) -> Result<(), CudaError> {
+        if blocks.0 == 0 || blocks.1 == 0 {
+            return Ok(());
+        }
+        let refused = |problem: String| CudaError::Call {
+            call: "cuLaunchKernel",
+            problem,
+        };
+        let size = |n: usize| {
+            u32::try_from(n).map_err(|_| refused(format!("a grid of {n} blocks is too large")))
+        };
+        let mut pointers = [std::ptr::null_mut(); Self::MOST_ARGUMENTS];
+        if arguments.len() > pointers.len() {
+            return Err(refused(format!(
+                "{} arguments, at most {} are possible",
+                arguments.len(),
+                pointers.len()
+            )));
+        }
+        for (pointer, argument) in pointers.iter_mut().zip(arguments) {
+            *pointer = std::ptr::from_ref(&argument.0).cast_mut().cast();
+        }
+        self.device.bind()?;
+        // SAFETY: the caller vouches for the arguments; the context is current.
+        driver("cuLaunchKernel", unsafe {
+            sys::cuLaunchKernel(
+                self.function,
+                size(blocks.0)?,
+                size(blocks.1)?,
+                1,
+                size(threads.0)?,
+                size(threads.1)?,
+                1,
+                self.shared_bytes as u32,
+                self.device.stream(),
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        })
+    }
+
+    /// Launches one thread for each of `count` items, in blocks of 256. The last block may have threads
+    /// beyond `count`: the kernel compares `item()` with it.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    pub unsafe fn over(self, count: usize, arguments: &[Arg]) -> Result<(), CudaError> {
+        // SAFETY: the caller vouches for it.
+        unsafe { self.run((count.div_ceil(256), 1), (256, 1), arguments) }
+    }
+}

@@ -1,0 +1,220 @@
+//! The same maps as gathers, rows in parallel.
+
+use super::{EdgeFrame, Reduce};
+use crate::parallel::{for_rows, piece_length};
+use crate::rotated_sum::{Term, rotated_sum};
+use crate::{FeatureType, GraphView, Real, irrep_dimension};
+use rayon::prelude::*;
+use std::iter::once;
+use std::ops::Range;
+
+/// Fewest vertices worth a task of their own.
+const LEAST_VERTICES: usize = 64;
+
+fn back<T: Real>([c, s]: [T; 2]) -> [T; 2] {
+    [c, -s]
+}
+
+/// The vertex `p` of the edge `p <- q`.
+#[inline(always)]
+fn centre<T: Real>(graph: GraphView<'_, T>, edge: usize) -> usize {
+    graph.neighbours()[graph.reverse()[edge] as usize] as usize
+}
+
+/// The weights of an edge; none are ones.
+#[inline(always)]
+fn weights_of<T>(weights: Option<&[T]>, edge: usize, heads: usize) -> &[T] {
+    weights.map_or(&[], |weights| &weights[edge * heads..][..heads])
+}
+
+pub(super) fn gather<T: Real>(
+    features: &FeatureType,
+    frame: EdgeFrame,
+    graph: GraphView<'_, T>,
+    x: &[T],
+    y: &mut [T],
+) {
+    rotated_sum(features, x, y, |edge| {
+        let phase = frame.neighbour_rotation(&graph.phases()[edge]);
+        once(Term::new(graph.neighbours()[edge] as usize, phase))
+    });
+}
+
+pub(super) fn gather_backward<T: Real>(
+    features: &FeatureType,
+    frame: EdgeFrame,
+    graph: GraphView<'_, T>,
+    dy: &[T],
+    dx: &mut [T],
+) {
+    rotated_sum(features, dy, dx, |vertex| {
+        graph.row(vertex).map(|edge| {
+            let outgoing = graph.reverse()[edge] as usize;
+            let phase = frame.neighbour_rotation(&graph.phases()[outgoing]);
+            Term::new(outgoing, back(phase))
+        })
+    });
+}
+
+pub(super) fn reduce<T: Real>(
+    op: &Reduce,
+    graph: GraphView<'_, T>,
+    values: &[T],
+    weights: Option<&[T]>,
+    y: &mut [T],
+) {
+    rotated_sum(&op.features, values, y, |vertex| {
+        let row = graph.row(vertex);
+        let scale = op.aggregation.scale(row.len());
+        row.map(move |edge| Term {
+            source: edge,
+            phase: op.frame.vertex_rotation(&graph.phases()[edge]),
+            scale,
+            weights: weights_of(weights, edge, op.heads),
+        })
+    });
+}
+
+/// `y_pq = s_p w_pq R_pq^T x_p`: the adjoint of `reduce`, and the spread of vertices over their edges.
+pub(super) fn spread<T: Real>(
+    op: &Reduce,
+    graph: GraphView<'_, T>,
+    weights: Option<&[T]>,
+    x: &[T],
+    y: &mut [T],
+) {
+    rotated_sum(&op.features, x, y, |edge| {
+        let vertex = centre(graph, edge);
+        once(Term {
+            source: vertex,
+            phase: back(op.frame.vertex_rotation(&graph.phases()[edge])),
+            scale: op.aggregation.scale(graph.row(vertex).len()),
+            weights: weights_of(weights, edge, op.heads),
+        })
+    });
+}
+
+/// `dw_pq = s_p <R_pq v_pq, dy_p>`, head by head.
+pub(super) fn reduce_backward_weights<T: Real>(
+    op: &Reduce,
+    graph: GraphView<'_, T>,
+    values: &[T],
+    dy: &[T],
+    dweights: &mut [T],
+) {
+    let width = op.features.dimension();
+    for_rows(
+        dweights,
+        op.heads,
+        #[inline(always)]
+        |edge, dweights| {
+            let vertex = centre(graph, edge);
+            let (v, dy) = (
+                &values[edge * width..][..width],
+                &dy[vertex * width..][..width],
+            );
+            let [cosine, sine] = op.frame.vertex_rotation(&graph.phases()[edge]);
+            let (mut c, mut s) = (T::one(), T::zero());
+            let mut start = 0;
+            dweights.fill(T::zero());
+            for (order, &channels) in op.features.multiplicities().iter().enumerate() {
+                if order > 0 {
+                    (c, s) = (c * cosine - s * sine, s * cosine + c * sine);
+                }
+                let run = channels / op.heads;
+                for (head, dweight) in dweights.iter_mut().enumerate() {
+                    let a = start + head * run..start + (head + 1) * run;
+                    if order == 0 {
+                        *dweight += dot(&v[a.clone()], &dy[a]);
+                        continue;
+                    }
+                    let b = a.start + channels..a.end + channels;
+                    let (va, vb) = (&v[a.clone()], &v[b.clone()]);
+                    let (da, db) = (&dy[a], &dy[b]);
+                    *dweight += c * (dot(va, da) + dot(vb, db)) + s * (dot(va, db) - dot(vb, da));
+                }
+                start += irrep_dimension(order) * channels;
+            }
+            let scale: T = op.aggregation.scale(graph.row(vertex).len());
+            dweights.iter_mut().for_each(|dweight| *dweight *= scale);
+        },
+    );
+}
+
+#[inline(always)]
+fn dot<T: Real>(a: &[T], b: &[T]) -> T {
+    a.iter().zip(b).map(|(&a, &b)| a * b).sum()
+}
+
+/// Calls `work` with the edges of every vertex, and their part of `y`, `[edges, width]`.
+fn for_vertices<T: Real>(
+    graph: GraphView<'_, T>,
+    width: usize,
+    y: &mut [T],
+    work: impl Fn(Range<usize>, &mut [T]) + Sync,
+) {
+    let vertices = graph.vertex_count();
+    let piece = piece_length(vertices, LEAST_VERTICES);
+    let mut rest = y;
+    let pieces: Vec<_> = (0..vertices)
+        .step_by(piece)
+        .map(|first| {
+            let range = first..vertices.min(first + piece);
+            let edges = graph.offsets()[range.end] - graph.offsets()[range.start];
+            let part = rest.split_off_mut(..edges as usize * width);
+            (range, part.unwrap_or_default())
+        })
+        .collect();
+    pieces.into_par_iter().for_each(|(range, mut part)| {
+        for vertex in range {
+            let row = graph.row(vertex);
+            let y = part.split_off_mut(..row.len() * width);
+            work(row, y.unwrap_or_default());
+        }
+    });
+}
+
+pub(super) fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
+    for_vertices(graph, heads, y, |row, y| {
+        let x = &x[row.start * heads..row.end * heads];
+        for head in 0..heads {
+            let scores = x.iter().skip(head).step_by(heads);
+            let largest = scores.clone().fold(T::neg_infinity(), |a, &b| a.max(b));
+            // All scores are minus infinity: exponentials and weights are 0.
+            let shift = if largest == T::neg_infinity() {
+                T::zero()
+            } else {
+                largest
+            };
+            let mut sum = T::zero();
+            for (y, &x) in y.iter_mut().skip(head).step_by(heads).zip(scores) {
+                *y = (x - shift).exp_of_negative();
+                sum += *y;
+            }
+            if sum != T::zero() {
+                let weights = y.iter_mut().skip(head).step_by(heads);
+                weights.for_each(|y| *y /= sum);
+            }
+        }
+    });
+}
+
+pub(super) fn softmax_backward<T: Real>(
+    heads: usize,
+    graph: GraphView<'_, T>,
+    y: &[T],
+    dy: &[T],
+    dx: &mut [T],
+) {
+    for_vertices(graph, heads, dx, |row, dx| {
+        let range = row.start * heads..row.end * heads;
+        let (y, dy) = (&y[range.clone()], &dy[range]);
+        for head in 0..heads {
+            let pairs = y.iter().zip(dy).skip(head).step_by(heads);
+            let mean: T = pairs.clone().map(|(&y, &dy)| y * dy).sum();
+            for (dx, (&y, &dy)) in dx.iter_mut().skip(head).step_by(heads).zip(pairs) {
+                *dx = y * (dy - mean);
+            }
+        }
+    });
+}

@@ -1,0 +1,208 @@
+//! Sparse incidences with transport on a GPU.
+
+use super::{IncidenceArrays, Normalise, OPERATOR, Target};
+use crate::aggregate::cuda::number;
+use crate::cuda::{
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Share, args,
+    check_length, over_irreps,
+};
+use crate::{Aggregation, FeatureType, KernelError};
+
+pub(crate) const SOURCE: KernelSource = KernelSource::new(
+    "incidence",
+    concat!(
+        include_str!("../cuda/rotated_sum.cu"),
+        include_str!("incidence.cu")
+    ),
+);
+
+/// [`IncidenceArrays`] on a device.
+#[derive(Debug)]
+pub struct DeviceIncidence {
+    row_offsets: DeviceBuffer<u32>,
+    columns: DeviceBuffer<u32>,
+    column_offsets: DeviceBuffer<u32>,
+    rows: DeviceBuffer<u32>,
+    places: DeviceBuffer<u32>,
+    phases: DeviceBuffer<[f32; 2]>,
+}
+
+impl DeviceIncidence {
+    /// Copies an incidence to a device.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn new(device: &CudaDevice, incidence: &IncidenceArrays<f32>) -> Result<Self, CudaError> {
+        Ok(Self {
+            row_offsets: device.upload(&incidence.rows.offsets)?,
+            columns: device.upload(&incidence.rows.others)?,
+            column_offsets: device.upload(&incidence.columns.offsets)?,
+            rows: device.upload(&incidence.columns.others)?,
+            places: device.upload(&incidence.places)?,
+            phases: device.upload(&incidence.phases)?,
+        })
+    }
+
+    /// A copy.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+        Ok(Self {
+            row_offsets: self.row_offsets.duplicate(device)?,
+            columns: self.columns.duplicate(device)?,
+            column_offsets: self.column_offsets.duplicate(device)?,
+            rows: self.rows.duplicate(device)?,
+            places: self.places.duplicate(device)?,
+            phases: self.phases.duplicate(device)?,
+        })
+    }
+
+    /// Copies another incidence over this one, in the same place, for all work that follows.
+    ///
+    /// # Errors
+    /// Other numbers of rows, columns, entries or angles.
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+        self.row_offsets.overwrite(device, &with.row_offsets)?;
+        self.columns.overwrite(device, &with.columns)?;
+        self.column_offsets
+            .overwrite(device, &with.column_offsets)?;
+        self.rows.overwrite(device, &with.rows)?;
+        self.places.overwrite(device, &with.places)?;
+        self.phases.overwrite(device, &with.phases)
+    }
+
+    /// Number of rows.
+    pub fn row_count(&self) -> usize {
+        self.row_offsets.len() - 1
+    }
+
+    /// Number of columns.
+    pub fn column_count(&self) -> usize {
+        self.column_offsets.len() - 1
+    }
+
+    fn check(
+        &self,
+        features: &FeatureType,
+        (row_name, at_rows): (&'static str, DeviceSlice<'_, f32>),
+        (column_name, at_columns): (&'static str, DeviceSlice<'_, f32>),
+    ) -> Result<(), KernelError> {
+        let width = features.dimension();
+        check_length(OPERATOR, row_name, at_rows, self.row_count() * width)?;
+        check_length(
+            OPERATOR,
+            column_name,
+            at_columns,
+            self.column_count() * width,
+        )
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn sum(
+        &self,
+        device: &CudaDevice,
+        features: &FeatureType,
+        aggregation: Aggregation,
+        target: Target,
+        normalise: Normalise,
+        x: DeviceSlice<'_, f32>,
+        y: &DeviceSliceMut<'_, f32>,
+    ) -> Result<(), CudaError> {
+        let rows = (self.row_offsets.view(), self.columns.view());
+        let columns = (self.column_offsets.view(), self.rows.view());
+        let ((offsets, sources), (other_offsets, _), places) = match target {
+            Target::Rows => (rows, columns, DeviceSlice::empty()),
+            Target::Columns => (columns, rows, self.places.view()),
+        };
+        let normalise = match normalise {
+            Normalise::Target => DeviceSlice::empty(),
+            Normalise::Source => other_offsets,
+        };
+        let (kernel, rows) = ((SOURCE, "incidence_sum"), offsets.len() - 1);
+        let back = u32::from(target == Target::Columns);
+        let arguments = args![
+            offsets,
+            sources,
+            places,
+            self.phases.view(),
+            back,
+            normalise,
+            number(aggregation),
+            x,
+            y,
+        ];
+        // SAFETY: lengths were checked, and the arrays when they were made; empty slices are null pointers,
+        // which the kernel does not read.
+        unsafe { over_irreps(device, kernel, features, Share::Irreps, rows, arguments) }
+    }
+}
+
+/// Sum or mean over each row of the features of its columns; see [`apply`](super::apply).
+///
+/// # Errors
+/// Lengths that do not fit, or a failed call.
+pub fn apply(
+    device: &CudaDevice,
+    features: &FeatureType,
+    aggregation: Aggregation,
+    incidence: &DeviceIncidence,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    incidence.check(features, ("y", y.view()), ("x", x))?;
+    let (target, normalise) = (Target::Rows, Normalise::Target);
+    incidence.sum(device, features, aggregation, target, normalise, x, &y)
+}
+
+/// Overwrites `dx` with the gradient of [`apply`].
+///
+/// # Errors
+/// Lengths that do not fit, or a failed call.
+pub fn apply_backward(
+    device: &CudaDevice,
+    features: &FeatureType,
+    aggregation: Aggregation,
+    incidence: &DeviceIncidence,
+    dy: DeviceSlice<'_, f32>,
+    dx: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    incidence.check(features, ("dy", dy), ("dx", dx.view()))?;
+    let (target, normalise) = (Target::Columns, Normalise::Source);
+    incidence.sum(device, features, aggregation, target, normalise, dy, &dx)
+}
+
+/// Sum or mean over each column of the features of its rows; see
+/// [`apply_transposed`](super::apply_transposed).
+///
+/// # Errors
+/// Lengths that do not fit, or a failed call.
+pub fn apply_transposed(
+    device: &CudaDevice,
+    features: &FeatureType,
+    aggregation: Aggregation,
+    incidence: &DeviceIncidence,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    incidence.check(features, ("x", x), ("y", y.view()))?;
+    let (target, normalise) = (Target::Columns, Normalise::Target);
+    incidence.sum(device, features, aggregation, target, normalise, x, &y)
+}
+
+/// Overwrites `dx` with the gradient of [`apply_transposed`].
+///
+/// # Errors
+/// Lengths that do not fit, or a failed call.
+pub fn apply_transposed_backward(
+    device: &CudaDevice,
+    features: &FeatureType,
+    aggregation: Aggregation,
+    incidence: &DeviceIncidence,
+    dy: DeviceSlice<'_, f32>,
+    dx: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    incidence.check(features, ("dx", dx.view()), ("dy", dy))?;
+    let (target, normalise) = (Target::Rows, Normalise::Source);
+    incidence.sum(device, features, aggregation, target, normalise, dy, &dx)
+}

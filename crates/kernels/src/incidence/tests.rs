@@ -1,0 +1,203 @@
+use super::*;
+use crate::testing::{assert_adjoint, check_close, check_threads, dot, random, turned};
+
+const AGGREGATIONS: [Aggregation; 3] = [
+    Aggregation::Sum,
+    Aggregation::Mean,
+    Aggregation::MeanWithSelf,
+];
+
+/// Rows of 0 to 6 entries, some columns without any, and columns twice in a row.
+fn irregular(rows: u32, columns: u32) -> (Vec<u32>, Vec<u32>) {
+    let mut offsets = vec![0];
+    let mut indices: Vec<u32> = Vec::new();
+    for row in 0..rows {
+        let column = |i: u32| (row * 5 + i / 2 * 3) % (columns - 2);
+        indices.extend((0..row * 3 % 7).map(column));
+        offsets.push(indices.len() as u32);
+    }
+    (offsets, indices)
+}
+
+fn incidences<T: Real>() -> Vec<(&'static str, IncidenceArrays<T>)> {
+    let (offsets, indices) = irregular(101, 40);
+    let angles: Vec<f64> = random::<f64>(indices.len(), 9)
+        .iter()
+        .map(|a| 4.0 * a)
+        .collect();
+    let plain = IncidenceParts::faces(40, &offsets, &indices);
+    let rotating = IncidenceParts {
+        angles: Some(&angles),
+        ..plain
+    };
+    let none = IncidenceParts::faces(0, &[0], &[]);
+    let quad = IncidenceParts::faces(5, &[0, 4, 7], &[0, 1, 2, 3, 3, 2, 4]);
+    [
+        ("empty", &[none][..]),
+        ("polygons", &[quad]),
+        ("without angles", &[plain]),
+        ("with angles", &[rotating]),
+        ("union", &[quad, none, rotating, plain]),
+    ]
+    .map(|(name, parts)| (name, IncidenceArrays::union(parts).unwrap()))
+    .into()
+}
+
+fn kinds() -> [FeatureType; 3] {
+    ["0x0", "5x0", "3x0 + 7x1 + 1x3"].map(|text| text.parse().unwrap())
+}
+
+fn check_fast<T: Real>(tolerance: f64) {
+    for (name, incidence) in incidences::<T>() {
+        for features in kinds() {
+            let width = features.dimension();
+            let at_rows: Vec<T> = random(incidence.row_count() * width, 1);
+            let at_columns: Vec<T> = random(incidence.column_count() * width, 2);
+            for mode in AGGREGATIONS {
+                let nan = |count: usize| (vec![T::nan(); count], vec![T::nan(); count]);
+                let (f, g, x) = (&features, &incidence, &at_columns);
+                let (mut y, mut slow) = nan(at_rows.len());
+                apply(f, mode, g, x, &mut y).unwrap();
+                reference::apply(f, mode, g, x, &mut slow, false);
+                check_close(&y, &slow, tolerance, name);
+                apply_transposed_backward(f, mode, g, x, &mut y).unwrap();
+                reference::apply_transposed(f, mode, g, x, &mut slow, true);
+                check_close(&y, &slow, tolerance, name);
+                let (mut y, mut slow) = nan(at_columns.len());
+                apply_transposed(f, mode, g, &at_rows, &mut y).unwrap();
+                reference::apply_transposed(f, mode, g, &at_rows, &mut slow, false);
+                check_close(&y, &slow, tolerance, name);
+                apply_backward(f, mode, g, &at_rows, &mut y).unwrap();
+                reference::apply(f, mode, g, &at_rows, &mut slow, true);
+                check_close(&y, &slow, tolerance, name);
+            }
+        }
+    }
+}
+
+#[test]
+fn fast_equals_reference() {
+    check_fast::<f32>(3e-6);
+    check_fast::<f64>(1e-13);
+}
+
+#[test]
+fn backward_passes_are_adjoint() {
+    for (name, incidence) in incidences::<f64>() {
+        for features in kinds() {
+            let width = features.dimension();
+            let at_rows: Vec<f64> = random(incidence.row_count() * width, 1);
+            let at_columns: Vec<f64> = random(incidence.column_count() * width, 2);
+            for mode in AGGREGATIONS {
+                let mut y = vec![f64::NAN; at_rows.len()];
+                let mut dx = vec![f64::NAN; at_columns.len()];
+                apply(&features, mode, &incidence, &at_columns, &mut y).unwrap();
+                apply_backward(&features, mode, &incidence, &at_rows, &mut dx).unwrap();
+                assert_adjoint(name, dot(&y, &at_rows), &at_columns, &dx);
+                apply_transposed(&features, mode, &incidence, &at_rows, &mut dx).unwrap();
+                apply_transposed_backward(&features, mode, &incidence, &at_columns, &mut y)
+                    .unwrap();
+                assert_adjoint(name, dot(&dx, &at_columns), &at_rows, &y);
+            }
+        }
+    }
+}
+
+#[test]
+fn means_keep_constants_and_frames_rotate_the_results() {
+    let (offsets, indices) = irregular(60, 30);
+    let angles: Vec<f64> = random(indices.len(), 1);
+    let (of_rows, of_columns) = (random::<f64>(60, 2), random::<f64>(30, 3));
+    let arrays = |angles: &[f64]| {
+        let parts = IncidenceParts {
+            angles: Some(angles),
+            ..IncidenceParts::faces(30, &offsets, &indices)
+        };
+        IncidenceArrays::<f64>::union(&[parts]).unwrap()
+    };
+    // The angle from column to row changes by -a_row + a_column.
+    let mut moved = angles.clone();
+    for row in 0..60 {
+        for entry in offsets[row] as usize..offsets[row + 1] as usize {
+            moved[entry] += of_columns[indices[entry] as usize] - of_rows[row];
+        }
+    }
+    let (incidence, moved) = (arrays(&angles), arrays(&moved));
+    let features: FeatureType = "2x0 + 3x1 + 2x4".parse().unwrap();
+    let width = features.dimension();
+    let mode = Aggregation::Mean;
+    let (x, z): (Vec<f64>, Vec<f64>) = (random(30 * width, 4), random(60 * width, 5));
+    let (mut y, mut y_moved) = (z.clone(), z.clone());
+    apply(&features, mode, &incidence, &x, &mut y).unwrap();
+    let seen = turned(&features, &x, &of_columns);
+    apply(&features, mode, &moved, &seen, &mut y_moved).unwrap();
+    check_close(&y_moved, &turned(&features, &y, &of_rows), 1e-12, "apply");
+    let (mut y, mut y_moved) = (x.clone(), x);
+    apply_transposed(&features, mode, &incidence, &z, &mut y).unwrap();
+    let seen = turned(&features, &z, &of_rows);
+    apply_transposed(&features, mode, &moved, &seen, &mut y_moved).unwrap();
+    check_close(
+        &y_moved,
+        &turned(&features, &y, &of_columns),
+        1e-12,
+        "transposed",
+    );
+
+    let scalar = FeatureType::scalars(1);
+    let (mut y, mut x) = (vec![f64::NAN; 60], vec![f64::NAN; 30]);
+    apply(&scalar, mode, &incidence, &[2.0; 30], &mut y).unwrap();
+    apply_transposed(&scalar, mode, &incidence, &[2.0; 60], &mut x).unwrap();
+    for value in y.iter().chain(&x) {
+        // Zero only where there is no entry.
+        assert!(*value == 0.0 || (value - 2.0).abs() < 1e-14);
+    }
+    assert_eq!((y[0], x[29]), (0.0, 0.0));
+}
+
+#[test]
+fn parts_and_lengths_are_checked_and_threads_do_not_matter() {
+    let good = IncidenceParts::faces(4, &[0, 3, 6], &[0, 1, 2, 2, 1, 3]);
+    for bad in [
+        IncidenceParts { columns: 3, ..good },
+        IncidenceParts {
+            offsets: &[],
+            ..good
+        },
+        IncidenceParts {
+            offsets: &[0, 3, 5],
+            ..good
+        },
+        IncidenceParts {
+            offsets: &[0, 7, 6],
+            ..good
+        },
+        IncidenceParts {
+            angles: Some(&[0.0]),
+            ..good
+        },
+        IncidenceParts {
+            angles: Some(&[f64::NAN; 6]),
+            ..good
+        },
+    ] {
+        let problem = IncidenceArrays::<f64>::union(&[good, bad]).unwrap_err();
+        assert!(matches!(problem, KernelError::Graph { .. }), "{problem}");
+    }
+    let union = IncidenceArrays::<f64>::union(&[good, good]).unwrap();
+    assert_eq!(
+        (union.row_count(), union.column_count(), union.entry_count()),
+        (4, 8, 12)
+    );
+    let (sum, scalar) = (Aggregation::Sum, FeatureType::scalars(1));
+    assert!(apply(&scalar, sum, &union, &[0.0; 8], &mut [0.0; 3]).is_err());
+    let (_, incidence) = incidences::<f32>().swap_remove(4);
+    let features = &kinds()[2];
+    let x: Vec<f32> = random(incidence.column_count() * features.dimension(), 1);
+    check_threads(|| {
+        let mut y = vec![0.0; incidence.row_count() * features.dimension()];
+        apply(features, Aggregation::Mean, &incidence, &x, &mut y).unwrap();
+        let mut dx = x.clone();
+        apply_backward(features, Aggregation::Mean, &incidence, &y, &mut dx).unwrap();
+        (y, dx)
+    });
+}

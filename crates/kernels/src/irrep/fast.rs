@@ -1,0 +1,110 @@
+//! The same maps over runs of channels, rows in parallel.
+
+use super::Grouping;
+use crate::parallel::for_rows;
+use crate::{FeatureType, Real};
+
+/// `y = finish(<a, b>)`.
+pub(super) fn dot<T: Real>(
+    features: &FeatureType,
+    grouping: Grouping,
+    a: &[T],
+    b: &[T],
+    y: &mut [T],
+    finish: impl Fn(T) -> T + Sync,
+) {
+    let (runs, width) = (grouping.runs(features), features.dimension());
+    for_rows(
+        y,
+        grouping.count(features),
+        #[inline(always)]
+        |row, y| {
+            let (a, b) = (&a[row * width..][..width], &b[row * width..][..width]);
+            y.fill(T::zero());
+            for run in &runs {
+                let (a, b) = (&a[run.start..][..run.length], &b[run.start..][..run.length]);
+                let products = a.iter().zip(b).map(|(&a, &b)| a * b);
+                match grouping {
+                    Grouping::Irreps => {
+                        let sums = y[run.scalar..].iter_mut().zip(products);
+                        sums.for_each(|(sum, product)| *sum += product);
+                    }
+                    Grouping::Heads(_) => y[run.scalar] += products.sum(),
+                }
+            }
+            y.iter_mut().for_each(|y| *y = finish(*y));
+        },
+    );
+}
+
+pub(super) fn scale<T: Real>(
+    features: &FeatureType,
+    grouping: Grouping,
+    x: &[T],
+    factors: &[T],
+    y: &mut [T],
+) {
+    let (runs, width) = (grouping.runs(features), features.dimension());
+    let count = grouping.count(features);
+    for_rows(
+        y,
+        width,
+        #[inline(always)]
+        |row, y| {
+            let (x, factors) = (&x[row * width..][..width], &factors[row * count..][..count]);
+            for run in &runs {
+                let x = &x[run.start..][..run.length];
+                let pairs = y[run.start..][..run.length].iter_mut().zip(x);
+                match grouping {
+                    Grouping::Irreps => {
+                        let all = pairs.zip(&factors[run.scalar..]);
+                        all.for_each(|((y, &x), &factor)| *y = factor * x);
+                    }
+                    Grouping::Heads(_) => {
+                        let factor = factors[run.scalar];
+                        pairs.for_each(|(y, &x)| *y = factor * x);
+                    }
+                }
+            }
+        },
+    );
+}
+
+pub(super) fn norm_backward<T: Real>(
+    features: &FeatureType,
+    epsilon: T,
+    x: &[T],
+    dy: &[T],
+    dx: &mut [T],
+) {
+    let (width, count) = (features.dimension(), Grouping::Irreps.count(features));
+    for_rows(
+        dx,
+        width,
+        #[inline(always)]
+        |row, mut dx| {
+            let (mut x, mut dy) = (&x[row * width..][..width], &dy[row * count..][..count]);
+            for (order, channels) in features.orders() {
+                let (dy_here, dy_rest) = dy.split_at(channels);
+                let (xa, x_rest) = x.split_at(channels);
+                let (da, dx_rest) = dx.split_at_mut(channels);
+                (x, dx, dy) = (x_rest, dx_rest, dy_rest);
+                if order == 0 {
+                    for ((da, &xa), &dy) in da.iter_mut().zip(xa).zip(dy_here) {
+                        *da = dy * xa / (xa * xa + epsilon).sqrt();
+                    }
+                    continue;
+                }
+                let (xb, x_rest) = x.split_at(channels);
+                let (db, dx_rest) = dx.split_at_mut(channels);
+                (x, dx) = (x_rest, dx_rest);
+                let places = da.iter_mut().zip(db).zip(xa.iter().zip(xb));
+                for (((da, db), (&xa, &xb)), &dy) in places.zip(dy_here) {
+                    let factor = dy / (xa * xa + xb * xb + epsilon).sqrt();
+                    *da = factor * xa;
+                    *db = factor * xb;
+                }
+            }
+        },
+    );
+}

@@ -1,0 +1,32 @@
+//! The kernel sources of all operators, for the test that compiles them.
+
+use crate::cuda::{Define, KernelSource, graph, optimiser, reduce};
+use crate::{
+    activation, aggregate, batch_norm, cross_entropy, dropout, edges, elementwise, incidence,
+    irrep, mesh_product, norm_gate, pool, regression, regular,
+};
+
+/// Every kernel source of this crate, with sets of macros that stand for all that occur.
+pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
+    let plain = || vec![Vec::new()];
+    vec![
+        (graph::SOURCE, plain()),
+        (reduce::SOURCE, plain()),
+        (optimiser::SOURCE, plain()),
+        (aggregate::cuda::GATHER, aggregate::cuda::variants()),
+        (aggregate::cuda::ADJOINT, plain()),
+        (regular::cuda::SOURCE, regular::cuda::variants()),
+        (batch_norm::cuda::SOURCE, plain()),
+        (activation::cuda::SOURCE, activation::cuda::variants()),
+        (norm_gate::cuda::SOURCE, activation::cuda::variants()),
+        (dropout::cuda::SOURCE, plain()),
+        (elementwise::cuda::SOURCE, plain()),
+        (cross_entropy::cuda::SOURCE, cross_entropy::cuda::variants()),
+        (regression::cuda::SOURCE, plain()),
+        (pool::cuda::SOURCE, plain()),
+        (irrep::cuda::SOURCE, plain()),
+        (edges::cuda::SOURCE, plain()),
+        (incidence::cuda::SOURCE, plain()),
+        (mesh_product::cuda::SOURCE, plain()),
+    ]
+}

@@ -1,0 +1,214 @@
+//! Device-generic arguments: borrowed memory on the host or on a GPU, and one dispatch for both.
+//!
+//! An operator has a CPU version `op::name(...)` and a CUDA version `op::cuda::name(device, ...)` with the
+//! same arguments in the same order. Callers hold [`OnDevice`] values (a [`View`] of numbers, a graph,
+//! weights) and call either version through [`dispatch!`](crate::dispatch). Views only borrow: they may
+//! point to memory of another library ([`DeviceSlice::from_raw_parts`]).
+
+use crate::cuda::{CudaDevice, DeviceSlice, DeviceSliceMut};
+use crate::{FeatureType, KernelError, Real, Scratch};
+
+/// One of two forms of the same thing: `H` on the host, `C` on a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDevice<H, C> {
+    /// In main memory.
+    Host(H),
+    /// In the memory of a GPU.
+    Cuda(C),
+}
+
+/// Numbers to read. On a GPU they are always f32.
+pub type View<'a, T> = OnDevice<&'a [T], DeviceSlice<'a, f32>>;
+/// Numbers to write. On a GPU they are always f32.
+pub type ViewMut<'a, T> = OnDevice<&'a mut [T], DeviceSliceMut<'a, f32>>;
+
+/// Something that operators take in one form on the host and in another on a GPU.
+pub trait Resolve {
+    /// Form that CPU versions take.
+    type Host;
+    /// Form that CUDA versions take.
+    type Cuda;
+
+    /// The host form.
+    ///
+    /// # Errors
+    /// [`KernelError::OtherDevice`] if it is on a GPU.
+    fn host(self) -> Result<Self::Host, KernelError>;
+
+    /// The GPU form.
+    ///
+    /// # Errors
+    /// [`KernelError::OtherDevice`] if it is on the host.
+    fn cuda(self) -> Result<Self::Cuda, KernelError>;
+}
+
+impl<H, C> Resolve for OnDevice<H, C> {
+    type Host = H;
+    type Cuda = C;
+
+    fn host(self) -> Result<H, KernelError> {
+        match self {
+            Self::Host(value) => Ok(value),
+            Self::Cuda(_) => Err(KernelError::OtherDevice),
+        }
+    }
+
+    fn cuda(self) -> Result<C, KernelError> {
+        match self {
+            Self::Host(_) => Err(KernelError::OtherDevice),
+            Self::Cuda(value) => Ok(value),
+        }
+    }
+}
+
+impl<S: Resolve> Resolve for Option<S> {
+    type Host = Option<S::Host>;
+    type Cuda = Option<S::Cuda>;
+
+    fn host(self) -> Result<Self::Host, KernelError> {
+        self.map(Resolve::host).transpose()
+    }
+
+    fn cuda(self) -> Result<Self::Cuda, KernelError> {
+        self.map(Resolve::cuda).transpose()
+    }
+}
+
+/// Implements [`Resolve`] for something that is the same on every device.
+macro_rules! same_everywhere {
+    ($name:ty) => {
+        impl Resolve for $name {
+            type Host = Self;
+            type Cuda = Self;
+
+            fn host(self) -> Result<Self, KernelError> {
+                Ok(self)
+            }
+
+            fn cuda(self) -> Result<Self, KernelError> {
+                Ok(self)
+            }
+        }
+    };
+}
+
+same_everywhere!(usize);
+same_everywhere!(&FeatureType);
+
+/// Implements [`Resolve`] for a struct that is generic over the slice type, field by field.
+macro_rules! resolve_fields {
+    ($name:ident { $($field:ident),* }) => {
+        impl<S: $crate::view::Resolve> $crate::view::Resolve for $name<S> {
+            type Host = $name<S::Host>;
+            type Cuda = $name<S::Cuda>;
+
+            fn host(self) -> Result<Self::Host, $crate::KernelError> {
+                Ok($name { $($field: self.$field.host()?),* })
+            }
+
+            fn cuda(self) -> Result<Self::Cuda, $crate::KernelError> {
+                Ok($name { $($field: self.$field.cuda()?),* })
+            }
+        }
+    };
+}
+pub(crate) use resolve_fields;
+
+impl<T> OnDevice<&[T], DeviceSlice<'_, f32>> {
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Host(values) => values.len(),
+            Self::Cuda(values) => values.len(),
+        }
+    }
+
+    /// True if there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Where an operator runs: the CPU with its scratch memory, or a GPU.
+#[derive(Debug)]
+pub enum Executor<'e, T> {
+    /// The current rayon thread pool.
+    Host(HostScratch<'e, T>),
+    /// The stream of a GPU.
+    Cuda(&'e CudaDevice),
+}
+
+/// Scratch memory of CPU operators, kept from call to call.
+#[derive(Debug)]
+pub struct HostScratch<'e, T> {
+    /// In the precision of the features.
+    pub narrow: &'e mut Scratch<T>,
+    /// In f64, for statistics and long sums.
+    pub wide: &'e mut Scratch<f64>,
+}
+
+impl<'e, T: Real> Executor<'e, T> {
+    /// The CPU's scratch memory, for an operator without a CUDA version.
+    ///
+    /// # Errors
+    /// [`KernelError::NoCudaVersion`] on a GPU, with the name of the operator.
+    pub fn cpu_only(self, operator: &'static str) -> Result<HostScratch<'e, T>, KernelError> {
+        match self {
+            Self::Host(scratch) => Ok(scratch),
+            Self::Cuda(_) => Err(KernelError::NoCudaVersion { operator }),
+        }
+    }
+}
+
+/// Calls `module::operator` on the CPU or `module::cuda::operator` on a GPU.
+///
+/// Settings come first and are passed on as they are; after the `;` come arguments that differ between
+/// devices ([`Resolve`](crate::Resolve)). `; scratch` or `; wide_scratch` at the end adds the scratch memory that the
+/// CPU version takes. Errors are returned with `?`.
+///
+/// ```
+/// use gemcnn_kernels::{Executor, HostScratch, OnDevice, Scratch, View, ViewMut, dispatch, elementwise};
+///
+/// let (mut narrow, mut wide) = (Scratch::<f32>::new(), Scratch::new());
+/// let run = Executor::Host(HostScratch { narrow: &mut narrow, wide: &mut wide });
+/// let mut y = [0.0f32; 2];
+/// let a: View<'_, f32> = OnDevice::Host(&[1.0, 2.0]);
+/// let b: View<'_, f32> = OnDevice::Host(&[3.0, 4.0]);
+/// let result: ViewMut<'_, f32> = OnDevice::Host(&mut y);
+/// dispatch!(run, elementwise::add(; a, b, result));
+/// assert_eq!(y, [4.0, 6.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[macro_export]
+macro_rules! dispatch {
+    ($run:expr, $module:ident::$operator:ident($($setting:expr),*; $($argument:expr),* $(,)?)) => {
+        match $run {
+            $crate::Executor::Host(_) => {
+                $module::$operator($($setting,)* $($crate::Resolve::host($argument)?),*)?
+            }
+            $crate::Executor::Cuda(device) => {
+                $module::cuda::$operator(device, $($setting,)* $($crate::Resolve::cuda($argument)?),*)?
+            }
+        }
+    };
+    ($run:expr, $module:ident::$operator:ident($($setting:expr),*; $($argument:expr),*; scratch)) => {
+        match $run {
+            $crate::Executor::Host(scratch) => $module::$operator(
+                $($setting,)* $($crate::Resolve::host($argument)?,)* scratch.narrow
+            )?,
+            $crate::Executor::Cuda(device) => {
+                $module::cuda::$operator(device, $($setting,)* $($crate::Resolve::cuda($argument)?),*)?
+            }
+        }
+    };
+    ($run:expr, $module:ident::$operator:ident($($setting:expr),*; $($argument:expr),*; wide_scratch)) => {
+        match $run {
+            $crate::Executor::Host(scratch) => $module::$operator(
+                $($setting,)* $($crate::Resolve::host($argument)?,)* scratch.wide
+            )?,
+            $crate::Executor::Cuda(device) => {
+                $module::cuda::$operator(device, $($setting,)* $($crate::Resolve::cuda($argument)?),*)?
+            }
+        }
+    };
+}

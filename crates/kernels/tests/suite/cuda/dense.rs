@@ -1,0 +1,131 @@
+//! Linear maps.
+
+use super::*;
+
+#[test]
+fn linear_maps() {
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device);
+    for rows in ROWS {
+        for (inputs, outputs, bias) in [(16, 256, true), (5, 3, true), (33, 1, false), (1, 7, true)]
+        {
+            let op = linear::Linear {
+                inputs,
+                outputs,
+                bias,
+            };
+            let (x, dy) = (random(rows * inputs, 1), random(rows * outputs, 2));
+            let weight = random(op.weight_count(), 3);
+            let bias = random(op.bias_count(), 4);
+            let (mut y, mut dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
+            let (mut dw, mut db) = (vec![0.5; weight.len()], vec![0.25; bias.len()]);
+            let (wx, ww) = (wide(&x), wide(&weight));
+            linear::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut y).unwrap();
+            linear::reference::backward(&op, rows, &wx, &ww, &wide(&dy), &mut dx, &mut dw, &mut db)
+                .unwrap();
+            let what = format!("{rows} rows, {inputs} to {outputs}");
+            let expected = [("y", &y[..]), ("dx", &dx), ("dweight", &dw), ("dbias", &db)];
+            checks.check(&what, expected, |device| {
+                let up = |values: &[f32]| device.upload(values).unwrap();
+                let (x, dy, w, b) = (up(&x), up(&dy), up(&weight), up(&bias));
+                let (mut y, mut dx) = (poisoned(device, dy.len()), poisoned(device, x.len()));
+                let (mut dw, mut db) = (up(&vec![0.5; w.len()]), up(&vec![0.25; b.len()]));
+                linear::cuda::forward(
+                    device,
+                    &op,
+                    rows,
+                    x.view(),
+                    w.view(),
+                    b.view(),
+                    y.view_mut(),
+                )
+                .unwrap();
+                linear::cuda::backward(
+                    device,
+                    &op,
+                    rows,
+                    x.view(),
+                    w.view(),
+                    dy.view(),
+                    Some(dx.view_mut()),
+                    dw.view_mut(),
+                    db.view_mut(),
+                )
+                .unwrap();
+                [y, dx, dw, db]
+            });
+        }
+    }
+    checks.finish("linear");
+}
+
+#[test]
+fn equivariant_linear_maps() {
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device);
+    for rows in ROWS {
+        for (input, output, bias) in [
+            ("16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2", true),
+            ("3x0 + 2x1", "1x1 + 4x2 + 2x0", true),
+            ("5x1", "2x0", false),
+            ("1x0 + 3x3", "7x3", false),
+        ] {
+            let op = self_map::SelfMap {
+                input: kind(input),
+                output: kind(output),
+                bias,
+            };
+            let x = random(rows * op.input.dimension(), 1);
+            let dy = random(rows * op.output.dimension(), 2);
+            let weight = random(op.parameter_count(), 3);
+            let bias = random(op.bias_count(), 4);
+            let (mut y, mut dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
+            let (mut dw, mut db) = (vec![0.5; weight.len()], vec![0.25; bias.len()]);
+            let (wx, ww) = (wide(&x), wide(&weight));
+            self_map::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut y).unwrap();
+            self_map::reference::backward(
+                &op,
+                rows,
+                &wx,
+                &ww,
+                &wide(&dy),
+                &mut dx,
+                &mut dw,
+                &mut db,
+            )
+            .unwrap();
+            let what = format!("{rows} rows, {input} to {output}");
+            let expected = [("y", &y[..]), ("dx", &dx), ("dweight", &dw), ("dbias", &db)];
+            checks.check(&what, expected, |device| {
+                let up = |values: &[f32]| device.upload(values).unwrap();
+                let (x, dy, w, b) = (up(&x), up(&dy), up(&weight), up(&bias));
+                let (mut y, mut dx) = (poisoned(device, dy.len()), poisoned(device, x.len()));
+                let (mut dw, mut db) = (up(&vec![0.5; w.len()]), up(&vec![0.25; b.len()]));
+                self_map::cuda::forward(
+                    device,
+                    &op,
+                    rows,
+                    x.view(),
+                    w.view(),
+                    b.view(),
+                    y.view_mut(),
+                )
+                .unwrap();
+                self_map::cuda::backward(
+                    device,
+                    &op,
+                    rows,
+                    x.view(),
+                    w.view(),
+                    dy.view(),
+                    Some(dx.view_mut()),
+                    dw.view_mut(),
+                    db.view_mut(),
+                )
+                .unwrap();
+                [y, dx, dw, db]
+            });
+        }
+    }
+    checks.finish("equivariant linear map");
+}

@@ -1,0 +1,290 @@
+//! Operators on graphs: aggregation, convolution, pooling.
+
+use super::*;
+
+#[test]
+fn aggregate_and_its_adjoint() {
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device.clone());
+    for graph in graphs() {
+        let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
+        for (case, (input, highest_order, rings)) in [
+            ("16x0 + 16x1 + 16x2", 2, 1),
+            ("3x0 + 1x1 + 5x2", 3, 2),
+            ("8x0", 0, 1),
+            ("2x1 + 6x3", 1, 3),
+            ("40x0 + 4x1", 6, 4),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            if graph.name == "large" && case > 0 {
+                continue;
+            }
+            let op = aggregate::Aggregate {
+                input: kind(input),
+                highest_order,
+                rings,
+                max_radius: 0.3,
+                aggregation: AGGREGATIONS[case % 3],
+            };
+            let vertices = graph.wide.vertex_count();
+            let x = random(vertices * op.input.dimension(), 1);
+            let da = random(vertices * op.dimension(), 2);
+            let (mut a, mut dx) = (vec![0.0; da.len()], vec![0.0; x.len()]);
+            aggregate::reference::forward(&op, graph.wide.view(), &wide(&x), &mut a).unwrap();
+            aggregate::reference::backward(&op, graph.wide.view(), &wide(&da), &mut dx).unwrap();
+            let what = format!("{}, {input}", graph.name);
+            checks.check(&what, [("a", &a), ("dx", &dx)], |device| {
+                let (x, da) = (device.upload(&x).unwrap(), device.upload(&da).unwrap());
+                let mut a = poisoned(device, da.len());
+                let mut dx = poisoned(device, x.len());
+                aggregate::cuda::forward(device, &op, on_device.view(), x.view(), a.view_mut())
+                    .unwrap();
+                aggregate::cuda::backward(device, &op, on_device.view(), da.view(), dx.view_mut())
+                    .unwrap();
+                [a, dx]
+            });
+        }
+    }
+    checks.finish("aggregate");
+}
+
+#[test]
+fn gauge_convolution() {
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device.clone());
+    let types = [
+        ("16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2"),
+        ("3x0", "16x0 + 16x1 + 16x2"),
+        ("16x0 + 16x1 + 16x2", "64x0"),
+        ("2x0 + 3x1 + 1x3", "5x0 + 1x2"),
+        ("1x1", "2x1 + 2x0"),
+        ("7x0", "1x0"),
+    ];
+    for graph in graphs() {
+        let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
+        for (case, (input, output)) in types.into_iter().enumerate() {
+            if graph.name == "large" && case > 0 {
+                continue;
+            }
+            let op = gauge_conv::GaugeConv {
+                rings: 1 + 2 * (case % 2),
+                max_radius: 0.3,
+                aggregation: AGGREGATIONS[case % 3],
+                self_term: case != 4,
+                bias: case != 3,
+                ..gauge_conv::GaugeConv::new(kind(input), kind(output))
+            };
+            let vertices = graph.wide.vertex_count();
+            let x = random(vertices * op.input.dimension(), 1);
+            let dy = random(vertices * op.output.dimension(), 2);
+            let neighbour = random(op.neighbour_count(), 3);
+            let own = random(op.self_count(), 4);
+            let bias = random(op.bias_count(), 5);
+            let before = [3, 4, 5].map(|seed| {
+                let count = [neighbour.len(), own.len(), bias.len()][seed as usize - 3];
+                random(count, 10 + seed)
+            });
+            let (mut y, mut dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
+            let mut sums = before.clone().map(|values| wide(&values));
+            let (wn, ws, wb) = (wide(&neighbour), wide(&own), wide(&bias));
+            let weights = gauge_conv::Weights {
+                neighbour: &wn[..],
+                self_term: &ws,
+                bias: &wb,
+            };
+            let [dn, ds, db] = &mut sums;
+            let gradients = gauge_conv::Weights {
+                neighbour: &mut dn[..],
+                self_term: ds,
+                bias: db,
+            };
+            let wx = wide(&x);
+            gauge_conv::reference::forward(&op, graph.wide.view(), &wx, weights, &mut y).unwrap();
+            gauge_conv::reference::backward(
+                &op,
+                graph.wide.view(),
+                &wx,
+                weights,
+                &wide(&dy),
+                &mut dx,
+                gradients,
+            )
+            .unwrap();
+            let what = format!("{}, {input} to {output}", graph.name);
+            let expected = [
+                ("y", &y[..]),
+                ("dx", &dx),
+                ("neighbour gradients", &sums[0]),
+                ("self gradients", &sums[1]),
+                ("bias gradients", &sums[2]),
+            ];
+            checks.check(&what, expected, |device| {
+                let up = |values: &[f32]| device.upload(values).unwrap();
+                let (x, dy) = (up(&x), up(&dy));
+                let (neighbour, own, bias) = (up(&neighbour), up(&own), up(&bias));
+                let weights = gauge_conv::Weights {
+                    neighbour: neighbour.view(),
+                    self_term: own.view(),
+                    bias: bias.view(),
+                };
+                let mut y = poisoned(device, dy.len());
+                let mut dx = poisoned(device, x.len());
+                let [mut dn, mut ds, mut db] = before.clone().map(|values| up(&values));
+                gauge_conv::cuda::forward(
+                    device,
+                    &op,
+                    on_device.view(),
+                    x.view(),
+                    weights,
+                    y.view_mut(),
+                )
+                .unwrap();
+                let gradients = gauge_conv::Weights {
+                    neighbour: dn.view_mut(),
+                    self_term: ds.view_mut(),
+                    bias: db.view_mut(),
+                };
+                gauge_conv::cuda::backward(
+                    device,
+                    &op,
+                    on_device.view(),
+                    x.view(),
+                    weights,
+                    dy.view(),
+                    Some(dx.view_mut()),
+                    gradients,
+                )
+                .unwrap();
+                [y, dx, dn, ds, db]
+            });
+        }
+    }
+    checks.finish("gauge convolution");
+}
+
+#[test]
+fn pooling_over_meshes() {
+    use pool::global;
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device.clone());
+    for graph in graphs() {
+        let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
+        let offsets = graph.wide.mesh_offsets();
+        for channels in [1, 5, 64, 300] {
+            let features = FeatureType::scalars(channels);
+            let x = random(graph.wide.vertex_count() * channels, 1);
+            let dy = random(graph.wide.mesh_count() * channels, 2);
+            let (wx, wdy) = (wide(&x), wide(&dy));
+            let (mut mean, mut max) = (vec![0.0; dy.len()], vec![0.0; dy.len()]);
+            let mut arguments = vec![0; dy.len()];
+            pool::reference::mean(offsets, &features, &wx, &mut mean).unwrap();
+            pool::reference::max(offsets, &features, &wx, &mut max, &mut arguments).unwrap();
+            let (mut mean_dx, mut max_dx) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+            global::mean_backward(offsets, &features, &wdy, &mut mean_dx).unwrap();
+            global::max_backward(offsets, &features, &arguments, &wdy, &mut max_dx).unwrap();
+            let what = format!("{}, {channels} channels", graph.name);
+            let expected = [
+                ("mean", &mean[..]),
+                ("mean dx", &mean_dx),
+                ("max", &max),
+                ("max dx", &max_dx),
+            ];
+            checks.check(&what, expected, |device| {
+                use pool::cuda;
+                let (x, dy) = (device.upload(&x).unwrap(), device.upload(&dy).unwrap());
+                let nan = |count: usize| poisoned(device, count);
+                let (mut mean, mut max) = (nan(dy.len()), nan(dy.len()));
+                let (mut mean_dx, mut max_dx) = (nan(x.len()), nan(x.len()));
+                let mut found: DeviceBuffer<u32> = device.zeros(dy.len()).unwrap();
+                let graph = on_device.view();
+                cuda::mean(device, graph, &features, x.view(), mean.view_mut()).unwrap();
+                cuda::mean_backward(device, graph, &features, dy.view(), mean_dx.view_mut())
+                    .unwrap();
+                let (max_view, found_view) = (max.view_mut(), found.view_mut());
+                cuda::max(device, graph, &features, x.view(), max_view, found_view).unwrap();
+                cuda::max_backward(
+                    device,
+                    graph,
+                    &features,
+                    found.view(),
+                    dy.view(),
+                    max_dx.view_mut(),
+                )
+                .unwrap();
+                assert_eq!(found.to_vec(device).unwrap(), arguments);
+                [mean, mean_dx, max, max_dx]
+            });
+        }
+    }
+    checks.finish("pooling over meshes");
+}
+
+#[test]
+fn pooling_with_transport() {
+    use pool::transport::{self, ClusterArrays, ClusterParts};
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device.clone());
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    // Clusters of 0 to 8 vertices in a mixed order.
+    let sizes: Vec<u32> = (0..211).map(|cluster| cluster * 7 % 9).collect();
+    let fine: u32 = sizes.iter().sum();
+    let mut offsets = vec![0];
+    for size in &sizes {
+        offsets.push(offsets[offsets.len() - 1] + size);
+    }
+    let members: Vec<u32> = (0..fine).map(|place| place * 5 % fine).collect();
+    assert!(!fine.is_multiple_of(5), "5 must reach every vertex");
+    let mut cluster_of = vec![0; fine as usize];
+    for cluster in 0..sizes.len() {
+        for place in offsets[cluster]..offsets[cluster + 1] {
+            cluster_of[members[place as usize] as usize] = cluster as u32;
+        }
+    }
+    let angles: Vec<f64> = (0..fine).map(|_| 6.0 * rng.random::<f64>() - 3.0).collect();
+    let parts = ClusterParts {
+        offsets: &offsets,
+        members: &members,
+        cluster_of: &cluster_of,
+        transport: &angles,
+    };
+    let narrow = ClusterArrays::<f32>::union(&[parts, parts]).unwrap();
+    let wide_clusters = ClusterArrays::<f64>::union(&[parts, parts]).unwrap();
+    let on_device = pool::cuda::DeviceClusters::new(&device, narrow.view()).unwrap();
+    for text in ["16x0 + 16x1 + 16x2", "1x0", "3x1 + 1x4"] {
+        let features = kind(text);
+        let fine = random(2 * fine as usize * features.dimension(), 1);
+        let coarse = random(2 * sizes.len() * features.dimension(), 2);
+        let (wf, wc) = (wide(&fine), wide(&coarse));
+        let (mut pooled, mut unpooled) = (vec![0.0; coarse.len()], vec![0.0; fine.len()]);
+        pool::reference::pool(wide_clusters.view(), &features, &wf, &mut pooled).unwrap();
+        pool::reference::unpool(wide_clusters.view(), &features, &wc, &mut unpooled).unwrap();
+        let (mut pool_dx, mut unpool_dx) = (vec![0.0; fine.len()], vec![0.0; coarse.len()]);
+        transport::pool_backward(wide_clusters.view(), &features, &wc, &mut pool_dx).unwrap();
+        transport::unpool_backward(wide_clusters.view(), &features, &wf, &mut unpool_dx).unwrap();
+        let expected = [
+            ("pool", &pooled[..]),
+            ("pool dx", &pool_dx),
+            ("unpool", &unpooled),
+            ("unpool dx", &unpool_dx),
+        ];
+        checks.check(text, expected, |device| {
+            use pool::cuda;
+            let (x, c) = (
+                device.upload(&fine).unwrap(),
+                device.upload(&coarse).unwrap(),
+            );
+            let nan = |count: usize| poisoned(device, count);
+            let (mut pooled, mut pool_dx) = (nan(c.len()), nan(x.len()));
+            let (mut unpooled, mut unpool_dx) = (nan(x.len()), nan(c.len()));
+            let k = on_device.view();
+            cuda::pool(device, k, &features, x.view(), pooled.view_mut()).unwrap();
+            cuda::pool_backward(device, k, &features, c.view(), pool_dx.view_mut()).unwrap();
+            cuda::unpool(device, k, &features, c.view(), unpooled.view_mut()).unwrap();
+            cuda::unpool_backward(device, k, &features, x.view(), unpool_dx.view_mut()).unwrap();
+            [pooled, pool_dx, unpooled, unpool_dx]
+        });
+    }
+    checks.finish("pooling with transport");
+}

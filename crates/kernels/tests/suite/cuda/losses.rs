@@ -1,0 +1,235 @@
+//! Losses and the fused classifier.
+
+use super::*;
+
+fn targets(rows: usize, classes: usize) -> (Vec<u32>, Vec<f32>) {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let labels = (0..rows)
+        .map(|row| match row % 5 {
+            4 => cross_entropy::IGNORE,
+            _ => rng.random_range(0..classes as u32),
+        })
+        .collect();
+    let weights = (0..classes).map(|class| (class % 3) as f32 * 0.5).collect();
+    (labels, weights)
+}
+
+#[test]
+fn cross_entropy_of_logits() {
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device.clone());
+    for (rows, classes) in [(0, 3), (1, 2), (77, 10), (700, 33), (9, 6890), (3, 40_000)] {
+        let (labels, class_weights) = targets(rows, classes);
+        let logits: Vec<f32> = random(rows * classes, 1).iter().map(|z| 4.0 * z).collect();
+        let wide_weights = wide(&class_weights);
+        for weighted in [false, true] {
+            let narrow = cross_entropy::Targets {
+                classes,
+                labels: &labels,
+                class_weights: weighted.then_some(&class_weights[..]),
+            };
+            let reference = cross_entropy::Targets {
+                classes,
+                labels: &labels,
+                class_weights: weighted.then_some(&wide_weights[..]),
+            };
+            let wide_logits = wide(&logits);
+            let score = cross_entropy::reference::forward(&reference, &wide_logits).unwrap();
+            let mut dlogits = vec![0.0; logits.len()];
+            let dloss = 1000.0;
+            cross_entropy::reference::backward(&reference, &wide_logits, dloss, &mut dlogits)
+                .unwrap();
+            let on_device = cross_entropy::cuda::DeviceTargets::new(&device, &narrow).unwrap();
+            let z = device.upload(&logits).unwrap();
+            let found = cross_entropy::cuda::forward(&device, &on_device, z.view()).unwrap();
+            let found = found.read(&device).unwrap();
+            assert!(
+                (found.loss - score.loss).abs() <= 1e-6 * score.loss.abs().max(1.0),
+                "{rows} x {classes}: {found:?}, {score:?}"
+            );
+            assert_eq!(
+                (found.correct, found.counted),
+                (score.correct, score.counted)
+            );
+            let what = format!("{rows} x {classes}, weighted {weighted}");
+            checks.check(&what, [("dlogits", &dlogits)], |device| {
+                let mut dz = poisoned(device, logits.len());
+                cross_entropy::cuda::backward(device, &on_device, z.view(), dloss, dz.view_mut())
+                    .unwrap();
+                [dz]
+            });
+        }
+    }
+    checks.finish("cross-entropy");
+}
+
+#[test]
+fn fused_classifier() {
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device.clone());
+    for (rows, classes, channels) in [
+        (0, 3, 4),
+        (1, 2, 3),
+        (77, 10, 16),
+        (1500, 33, 5),
+        (40, 6890, 64),
+        (3, 40_000, 8),
+    ] {
+        let (labels, class_weights) = targets(rows, classes);
+        let h = random(rows * channels, 1);
+        let weight = random(classes * channels, 2);
+        let bias = random(classes, 3);
+        let (wh, ww, wb, wc) = (wide(&h), wide(&weight), wide(&bias), wide(&class_weights));
+        let reference = classifier::Classifier {
+            channels,
+            weight: &ww,
+            bias: &wb,
+            targets: cross_entropy::Targets {
+                classes,
+                labels: &labels,
+                class_weights: Some(&wc),
+            },
+        };
+        let (mut dh, mut dw, mut db) = (
+            vec![0.0; h.len()],
+            vec![0.5; weight.len()],
+            vec![0.25; bias.len()],
+        );
+        let gradients = classifier::Gradients {
+            features: &mut dh[..],
+            weight: &mut dw,
+            bias: &mut db,
+        };
+        let (mut predictions, mut ranks) = (vec![0; rows], vec![0; rows]);
+        let dloss = 100.0;
+        let score = classifier::reference::loss_and_gradients(
+            &reference,
+            &wh,
+            dloss,
+            gradients,
+            classifier::Rows {
+                predictions: Some(&mut predictions),
+                ranks: Some(&mut ranks),
+            },
+        )
+        .unwrap();
+        let on_device = cross_entropy::cuda::DeviceTargets::new(
+            &device,
+            &cross_entropy::Targets {
+                classes,
+                labels: &labels,
+                class_weights: Some(&class_weights),
+            },
+        )
+        .unwrap();
+        let (device_weight, device_bias) = (
+            device.upload(&weight).unwrap(),
+            device.upload(&bias).unwrap(),
+        );
+        let map = classifier::cuda::Classifier {
+            channels,
+            weight: device_weight.view(),
+            bias: device_bias.view(),
+            targets: &on_device,
+        };
+        let features = device.upload(&h).unwrap();
+        device.set_product_mode(ProductMode::F32);
+        let mut found_predictions = device.upload(&vec![7u32; rows]).unwrap();
+        let mut found_ranks = device.upload(&vec![7u32; rows]).unwrap();
+        let found = classifier::cuda::evaluate(
+            &device,
+            &map,
+            features.view(),
+            classifier::cuda::Rows {
+                predictions: Some(found_predictions.view_mut()),
+                ranks: Some(found_ranks.view_mut()),
+            },
+        )
+        .unwrap()
+        .read(&device)
+        .unwrap();
+        assert!(
+            (found.loss - score.loss).abs() <= 1e-5 * score.loss.abs().max(1.0),
+            "{rows} x {classes}: {found:?}, {score:?}"
+        );
+        assert_eq!(
+            (found.correct, found.counted),
+            (score.correct, score.counted)
+        );
+        assert_eq!(found_predictions.to_vec(&device).unwrap(), predictions);
+        // Logits that are equal but for rounding may come in another order.
+        for (found, expected) in found_ranks.to_vec(&device).unwrap().iter().zip(&ranks) {
+            assert!(found.abs_diff(*expected) <= 2, "{found} {expected}");
+        }
+        let what = format!("{rows} x {classes}, {channels} channels");
+        let expected = [("dh", &dh[..]), ("dweight", &dw), ("dbias", &db)];
+        checks.check(&what, expected, |device| {
+            let mut dh = poisoned(device, h.len());
+            let mut dw = device.upload(&vec![0.5; weight.len()]).unwrap();
+            let mut db = device.upload(&vec![0.25; bias.len()]).unwrap();
+            let gradients = classifier::Gradients {
+                features: dh.view_mut(),
+                weight: dw.view_mut(),
+                bias: db.view_mut(),
+            };
+            let loss = classifier::cuda::loss_and_gradients(
+                device,
+                &map,
+                features.view(),
+                dloss,
+                gradients,
+                classifier::cuda::Rows::default(),
+            )
+            .unwrap()
+            .read(device)
+            .unwrap();
+            assert!((loss.loss - score.loss).abs() <= TF32 * score.loss.abs().max(1.0));
+            [dh, dw, db]
+        });
+    }
+    checks.finish("classifier");
+}
+
+#[test]
+fn regression_losses() {
+    use regression::{Penalty, Regression};
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device.clone());
+    let features = kind("3x0 + 2x1 + 1x2");
+    for rows in ROWS {
+        for (penalty, masked) in [
+            (Penalty::MeanSquare, false),
+            (Penalty::MeanSquare, true),
+            (Penalty::L1, false),
+            (Penalty::L1, true),
+        ] {
+            let mask: Vec<bool> = (0..rows).map(|row| row % 3 != 1).collect();
+            let loss = Regression {
+                features: &features,
+                penalty,
+                mask: masked.then_some(&mask),
+            };
+            let x = random(rows * features.dimension(), 1);
+            let target = random(x.len(), 2);
+            let (wx, wt) = (wide(&x), wide(&target));
+            let expected = regression::reference::forward(&loss, &wx, &wt).unwrap();
+            let mut dx = vec![0.0; x.len()];
+            let dloss = 50.0 * rows as f64;
+            regression::reference::backward(&loss, &wx, &wt, dloss, &mut dx).unwrap();
+            let on_device = regression::cuda::DeviceRegression::new(&device, &loss, rows).unwrap();
+            let (x, target) = (device.upload(&x).unwrap(), device.upload(&target).unwrap());
+            let found = regression::cuda::forward(&device, &on_device, x.view(), target.view());
+            let found = found.unwrap().to_vec(&device).unwrap()[0];
+            assert!((found - expected).abs() <= 1e-9 * expected.abs().max(1.0));
+            let what = format!("{rows} rows, {penalty:?}, masked {masked}");
+            checks.check(&what, [("dx", &dx)], |device| {
+                let mut dx = poisoned(device, x.len());
+                let (x, target) = (x.view(), target.view());
+                regression::cuda::backward(device, &on_device, x, target, dloss, dx.view_mut())
+                    .unwrap();
+                [dx]
+            });
+        }
+    }
+    checks.finish("regression");
+}

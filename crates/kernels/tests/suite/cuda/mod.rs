@@ -1,0 +1,244 @@
+//! Every operator on a GPU, forward and backward, against the reference versions in f64 on the CPU.
+//!
+//! Without a GPU these tests are skipped and say why; with `GEMCNN_REQUIRE_CUDA=1` they fail instead.
+//!
+//! Every check runs with products in f32 and in tf32, with one tile and with many small tiles, and twice:
+//! both runs must give the same bits. Results are filled with NaN before, so that a number that is not
+//! written is found.
+
+mod compile;
+mod dense;
+mod device;
+mod foreign;
+mod graphs;
+mod losses;
+mod missing;
+mod pointwise;
+mod primitives;
+
+use gemcnn_kernels::cuda::{
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraph, DeviceSlice, DeviceSliceMut, ProductMode,
+};
+use gemcnn_kernels::random::Stream;
+use gemcnn_kernels::{
+    Activation, Aggregation, FeatureType, GraphArrays, GraphParts, KernelError, activation,
+    aggregate, batch_norm, classifier, cross_entropy, dropout, elementwise, gauge_conv, linear,
+    norm_gate, pool, regression, regular, self_map,
+};
+use gemcnn_mesh::shapes::{self, Cells};
+use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// Largest relative error with products in f32, and in tf32.
+const F32: f64 = 1e-5;
+const TF32: f64 = 3e-3;
+
+/// A value that needs a GPU or NVRTC. Where one is missing the test is skipped; with
+/// `GEMCNN_REQUIRE_CUDA=1` it fails.
+fn available<T>(result: Result<T, CudaError>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) if std::env::var("GEMCNN_REQUIRE_CUDA").is_ok_and(|value| value == "1") => {
+            panic!("GEMCNN_REQUIRE_CUDA=1: {error}")
+        }
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+fn device() -> Option<CudaDevice> {
+    available(CudaDevice::new(0))
+}
+
+/// Numbers in [-1, 1) that f32 holds exactly.
+fn random(count: usize, seed: u64) -> Vec<f32> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    (0..count)
+        .map(|_| (2.0 * rng.random::<f64>() - 1.0) as f32)
+        .collect()
+}
+
+fn wide(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|&value| f64::from(value)).collect()
+}
+
+fn kind(text: &str) -> FeatureType {
+    text.parse().unwrap()
+}
+
+/// What went wrong in one test, told at its end.
+struct Checks {
+    device: CudaDevice,
+    failures: Vec<String>,
+    worst: [f64; 2],
+    count: usize,
+}
+
+impl Checks {
+    fn new(device: CudaDevice) -> Self {
+        Self {
+            device,
+            failures: Vec::new(),
+            worst: [0.0; 2],
+            count: 0,
+        }
+    }
+
+    /// Runs `work` in all modes and compares its results with what is expected.
+    fn check<const N: usize>(
+        &mut self,
+        what: &str,
+        expected: [(&str, &[f64]); N],
+        work: impl Fn(&CudaDevice) -> [DeviceBuffer<f32>; N],
+    ) {
+        let device = self.device.clone();
+        let default_tile = device.tile_bytes();
+        for (place, (mode, tolerance)) in [(ProductMode::F32, F32), (ProductMode::Tf32, TF32)]
+            .into_iter()
+            .enumerate()
+        {
+            device.set_product_mode(mode);
+            for tile in [default_tile, 1 << 16] {
+                device.set_tile_bytes(tile);
+                let read = || work(&device).map(|buffer| buffer.to_vec(&device).unwrap());
+                let (first, second) = (read(), read());
+                for ((name, expected), (found, again)) in
+                    expected.iter().zip(first.iter().zip(&second))
+                {
+                    let label = format!("{what}, {name}, {mode:?}, tiles of {tile} bytes");
+                    let error = relative_error(found, expected);
+                    self.worst[place] = self.worst[place].max(error);
+                    self.count += 1;
+                    // NaN is not below any tolerance.
+                    if error.is_nan() || error > tolerance {
+                        self.failures
+                            .push(format!("{label}: relative error {error:e}"));
+                    }
+                    let bits = |values: &[f32]| -> Vec<u32> {
+                        values.iter().map(|value| value.to_bits()).collect()
+                    };
+                    if bits(found) != bits(again) {
+                        self.failures.push(format!("{label}: two runs differ"));
+                    }
+                }
+            }
+        }
+        device.set_tile_bytes(default_tile);
+    }
+
+    fn finish(self, operator: &str) {
+        println!(
+            "{operator}: {} comparisons, largest relative error {:.2e} (f32), {:.2e} (tf32)",
+            self.count, self.worst[0], self.worst[1]
+        );
+        assert!(self.failures.is_empty(), "\n{}", self.failures.join("\n"));
+    }
+}
+
+/// `|found - expected| / |expected|`, where numbers below a tenth on average count as a tenth.
+fn relative_error(found: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    if found.is_empty() {
+        return 0.0;
+    }
+    let squares = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>();
+    let difference = squares(&mut found.iter().zip(expected).map(|(&f, e)| f64::from(f) - e));
+    let size = squares(&mut expected.iter().copied());
+    (difference / size.max(0.01 * found.len() as f64)).sqrt()
+}
+
+/// A buffer full of NaN.
+fn poisoned(device: &CudaDevice, count: usize) -> DeviceBuffer<f32> {
+    device.upload(&vec![f32::NAN; count]).unwrap()
+}
+
+fn gauge_graphs() -> Vec<(&'static str, GaugeGraph)> {
+    let points = |count: usize| {
+        let at = |i: usize| DVec3::new(i as f64, 0.5, 0.0);
+        Mesh::new((0..count).map(at).collect(), Default::default()).unwrap()
+    };
+    let shaken = |mesh: Mesh, seed: u64| {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut draw = || 0.05 * (rng.random::<f64>() - 0.5);
+        mesh.map_vertices(|v| v + DVec3::new(draw(), draw(), draw()))
+            .unwrap()
+    };
+    // A fan with a hub of high degree, and vertices that no face uses.
+    let hub = {
+        let rim = |i: usize| {
+            let angle = 0.3 * i as f64;
+            DVec3::new(angle.cos(), angle.sin(), 0.0)
+        };
+        let vertices = std::iter::once(DVec3::Z).chain((0..24).map(rim)).collect();
+        let faces = (1..20u32).map(|i| [0, i, i + 1]).collect::<Vec<_>>();
+        Mesh::new(vertices, faces.iter().collect()).unwrap()
+    };
+    [
+        ("closed", shaken(shapes::icosphere(2).unwrap(), 1)),
+        (
+            "open",
+            shaken(shapes::grid(9, 11, Cells::Triangles).unwrap(), 2),
+        ),
+        ("hub and isolated vertices", hub),
+        ("one vertex", points(1)),
+        ("no vertex", points(0)),
+        (
+            "large",
+            shaken(shapes::grid(47, 53, Cells::Triangles).unwrap(), 3),
+        ),
+    ]
+    .map(|(name, mesh)| {
+        (
+            name,
+            GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap(),
+        )
+    })
+    .into()
+}
+
+fn parts(graph: &GaugeGraph) -> GraphParts<'_> {
+    GraphParts {
+        offsets: graph.offsets(),
+        neighbours: graph.neighbours(),
+        reverse: graph.reverse(),
+        theta: graph.theta(),
+        transport: graph.transport(),
+        radius: graph.radius(),
+    }
+}
+
+/// A graph in both precisions.
+struct Graph {
+    name: &'static str,
+    narrow: GraphArrays<f32>,
+    wide: GraphArrays<f64>,
+}
+
+/// Graphs one by one, and an unequal batch of all of them.
+fn graphs() -> Vec<Graph> {
+    let graphs = gauge_graphs();
+    let union = |name, members: &[GraphParts<'_>]| Graph {
+        name,
+        narrow: GraphArrays::union(members).unwrap(),
+        wide: GraphArrays::union(members).unwrap(),
+    };
+    let mut all: Vec<Graph> = graphs
+        .iter()
+        .map(|(name, graph)| union(name, &[parts(graph)]))
+        .collect();
+    let small: Vec<GraphParts<'_>> = graphs[..5].iter().map(|(_, graph)| parts(graph)).collect();
+    all.push(union("unequal batch", &small));
+    all
+}
+
+const AGGREGATIONS: [Aggregation; 3] = [
+    Aggregation::Sum,
+    Aggregation::Mean,
+    Aggregation::MeanWithSelf,
+];
+
+/// Numbers of rows of operators that work row by row.
+const ROWS: [usize; 5] = [0, 1, 63, 500, 2111];

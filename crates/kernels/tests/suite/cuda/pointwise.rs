@@ -1,0 +1,440 @@
+//! Operators that work number by number, irrep by irrep or channel by channel.
+
+use super::*;
+
+const ACTIVATIONS: [Activation; 5] = [
+    Activation::Identity,
+    Activation::Relu,
+    Activation::Elu,
+    Activation::Gelu,
+    Activation::Tanh,
+];
+
+#[test]
+fn activations() {
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device);
+    let polynomial = Activation::Polynomial(vec![0.25, -1.0, 0.0, 0.5]);
+    for function in ACTIVATIONS.into_iter().chain([polynomial]) {
+        for count in [0, 1, 1000, 4097] {
+            let (x, dy) = (random(count, 1), random(count, 2));
+            let y: Vec<f64> = wide(&x).iter().map(|&x| function.value(x)).collect();
+            let dx: Vec<f64> = (wide(&x).iter().zip(wide(&dy)))
+                .map(|(&x, dy)| function.slope(x) * dy)
+                .collect();
+            let what = format!("{function:?}, {count}");
+            checks.check(&what, [("y", &y), ("dx", &dx)], |device| {
+                let (x, dy) = (device.upload(&x).unwrap(), device.upload(&dy).unwrap());
+                let (mut y, mut dx) = (poisoned(device, count), poisoned(device, count));
+                activation::cuda::forward(device, &function, x.view(), y.view_mut()).unwrap();
+                activation::cuda::backward(device, &function, x.view(), dy.view(), dx.view_mut())
+                    .unwrap();
+                [y, dx]
+            });
+        }
+    }
+    checks.finish("activation");
+}
+
+#[test]
+fn batch_normalisation_and_the_regular_nonlinearity() {
+    use batch_norm::{BatchNorm, NormGroups, Statistics};
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device);
+    for rows in [1, 63, 500, 2111] {
+        for (case, (channels, band, output_band, samples, groups)) in [
+            (16, 2, 2, 5, NormGroups::PerChannel),
+            (16, 2, 2, 7, NormGroups::PerIrrep),
+            (3, 1, 3, 9, NormGroups::PerChannel),
+            (1, 4, 2, 101, NormGroups::PerIrrep),
+            (200, 0, 0, 1, NormGroups::PerChannel),
+            (2, 40, 40, 140, NormGroups::PerChannel),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            if case == 5 && rows > 63 {
+                continue;
+            }
+            let input = FeatureType::uniform(channels, band);
+            let config = regular::Regular {
+                output_band_limit: output_band,
+                ..regular::Regular::new(input.clone(), samples, ACTIVATIONS[(case + 1) % 5].clone())
+            };
+            let norm = BatchNorm {
+                epsilon: 0.05,
+                ..BatchNorm::new(input.clone(), groups)
+            };
+            let slots = norm.slots().unwrap();
+            let x: Vec<f32> = (random(rows * input.dimension(), 1).iter().enumerate())
+                .map(|(i, x)| x + 0.3 * (i % 7) as f32)
+                .collect();
+            let dy = random(rows * config.output().dimension(), 2);
+            let dz = random(x.len(), 6);
+            let (gamma, beta) = (random(slots, 3), random(slots, 4));
+            let (wx, wdy) = (wide(&x), wide(&dy));
+            let statistics = batch_norm::reference::statistics(&norm, rows, &wx);
+            let running = Statistics::running(&wide(&gamma), &vec![0.8; slots]);
+            let (wide_gamma, wide_beta) = (wide(&gamma), wide(&beta));
+            for (origin, statistics) in [("batch", &statistics), ("running", &running)] {
+                let normalisation = batch_norm::Normalisation {
+                    config: &norm,
+                    statistics,
+                    gamma: &wide_gamma[..],
+                    beta: &wide_beta,
+                };
+                let mut z = vec![0.0; x.len()];
+                batch_norm::reference::forward(&normalisation, &wx, &mut z);
+                let zeros = || (vec![0.5; slots], vec![0.25; slots]);
+                let backward = |dz: &[f64]| {
+                    let (mut dx, (mut dgamma, mut dbeta)) = (vec![0.0; x.len()], zeros());
+                    let mut gradients = batch_norm::NormGradients {
+                        gamma: &mut dgamma[..],
+                        beta: &mut dbeta,
+                    };
+                    batch_norm::reference::backward(
+                        &normalisation,
+                        &wx,
+                        dz,
+                        &mut dx,
+                        &mut gradients,
+                    );
+                    (dx, dgamma, dbeta)
+                };
+                let (norm_dx, norm_dgamma, norm_dbeta) = backward(&wide(&dz));
+                let (mut plain_y, mut plain_dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
+                regular::reference::forward(&config, &wx, &mut plain_y);
+                regular::reference::backward(&config, &wx, &wdy, &mut plain_dx);
+                let (mut y, mut of_z) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
+                regular::reference::forward(&config, &z, &mut y);
+                regular::reference::backward(&config, &z, &wdy, &mut of_z);
+                let (dx, dgamma, dbeta) = backward(&of_z);
+                let what = format!("{rows} rows, {input}, {samples} samples, {groups:?}, {origin}");
+                let expected = [
+                    ("normalised", &z[..]),
+                    ("norm dx", &norm_dx),
+                    ("norm dgamma", &norm_dgamma),
+                    ("norm dbeta", &norm_dbeta),
+                    ("plain y", &plain_y),
+                    ("plain dx", &plain_dx),
+                    ("y", &y),
+                    ("dx", &dx),
+                    ("dgamma", &dgamma),
+                    ("dbeta", &dbeta),
+                ];
+                checks.check(&what, expected, |device| {
+                    let up = |values: &[f32]| device.upload(values).unwrap();
+                    let (x, dy, dz) = (up(&x), up(&dy), up(&dz));
+                    let (gamma, beta) = (up(&gamma), up(&beta));
+                    let constant = up(&vec![0.8; slots]);
+                    use batch_norm::cuda as norm_cuda;
+                    let statistics = if origin == "batch" {
+                        norm_cuda::statistics(device, &norm, rows, x.view()).unwrap()
+                    } else {
+                        norm_cuda::DeviceStatistics::running(device, gamma.view(), constant.view())
+                            .unwrap()
+                    };
+                    let normalisation = batch_norm::Normalisation {
+                        config: &norm,
+                        statistics: &statistics,
+                        gamma: gamma.view(),
+                        beta: beta.view(),
+                    };
+                    let nan = |count: usize| poisoned(device, count);
+                    let mut z = nan(x.len());
+                    norm_cuda::forward(device, normalisation, rows, x.view(), z.view_mut())
+                        .unwrap();
+                    let start = |value: f32| up(&vec![value; slots]);
+                    let (mut norm_dx, mut ndg, mut ndb) = (nan(x.len()), start(0.5), start(0.25));
+                    let gradients = batch_norm::NormGradients {
+                        gamma: ndg.view_mut(),
+                        beta: ndb.view_mut(),
+                    };
+                    norm_cuda::backward(
+                        device,
+                        normalisation,
+                        rows,
+                        x.view(),
+                        dz.view(),
+                        norm_dx.view_mut(),
+                        gradients,
+                    )
+                    .unwrap();
+                    use regular::cuda as regular_cuda;
+                    let plan = regular_cuda::DevicePlan::new(&config).unwrap();
+                    let (mut plain_y, mut plain_dx) = (nan(dy.len()), nan(x.len()));
+                    regular_cuda::forward(device, &plan, rows, x.view(), plain_y.view_mut())
+                        .unwrap();
+                    regular_cuda::backward(
+                        device,
+                        &plan,
+                        rows,
+                        x.view(),
+                        dy.view(),
+                        plain_dx.view_mut(),
+                    )
+                    .unwrap();
+                    let (mut y, mut dx) = (nan(dy.len()), nan(x.len()));
+                    regular_cuda::forward_normalised(
+                        device,
+                        &plan,
+                        normalisation,
+                        rows,
+                        x.view(),
+                        y.view_mut(),
+                    )
+                    .unwrap();
+                    let (mut dg, mut db) = (start(0.5), start(0.25));
+                    let gradients = batch_norm::NormGradients {
+                        gamma: dg.view_mut(),
+                        beta: db.view_mut(),
+                    };
+                    regular_cuda::backward_normalised(
+                        device,
+                        &plan,
+                        normalisation,
+                        rows,
+                        x.view(),
+                        dy.view(),
+                        dx.view_mut(),
+                        gradients,
+                    )
+                    .unwrap();
+                    [z, norm_dx, ndg, ndb, plain_y, plain_dx, y, dx, dg, db]
+                });
+            }
+        }
+    }
+    checks.finish("batch normalisation and regular nonlinearity");
+}
+
+#[test]
+fn running_averages() {
+    use batch_norm::{BatchNorm, NormGroups};
+    let Some(device) = device() else { return };
+    let norm = BatchNorm::new(kind("3x0 + 2x1"), NormGroups::PerIrrep);
+    let x = random(77 * 7, 1);
+    let expected = batch_norm::reference::statistics(&norm, 77, &wide(&x));
+    let (mut mean, mut variance) = (vec![0.5f32; 5], vec![2.0f32; 5]);
+    expected
+        .update_running(0.1, &mut mean, &mut variance)
+        .unwrap();
+    let x = device.upload(&x).unwrap();
+    let statistics = batch_norm::cuda::statistics(&device, &norm, 77, x.view()).unwrap();
+    let (found_mean, found_variance) = statistics.read(&device).unwrap();
+    let mut device_mean = device.upload(&[0.5f32; 5]).unwrap();
+    let mut device_variance = device.upload(&[2.0f32; 5]).unwrap();
+    statistics
+        .update_running(
+            &device,
+            0.1,
+            device_mean.view_mut(),
+            device_variance.view_mut(),
+        )
+        .unwrap();
+    for slot in 0..5 {
+        assert!((found_mean[slot] - expected.mean[slot]).abs() < 1e-12);
+        assert!((found_variance[slot] - expected.variance[slot]).abs() < 1e-12);
+    }
+    assert_eq!(device_mean.to_vec(&device).unwrap(), mean);
+    assert_eq!(device_variance.to_vec(&device).unwrap(), variance);
+}
+
+#[test]
+fn norm_and_gated_nonlinearities() {
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device);
+    for rows in ROWS {
+        for (case, output) in ["4x0 + 3x1 + 2x2", "5x1", "3x0"].into_iter().enumerate() {
+            let activation = ACTIVATIONS[(case + 2) % 5].clone();
+            let norm = norm_gate::NormNonlinearity {
+                epsilon: 1e-2,
+                ..norm_gate::NormNonlinearity::new(kind(output), activation.clone())
+            };
+            let gated = norm_gate::GatedNonlinearity {
+                output: kind(output),
+                activation,
+            };
+            let width = norm.kind.dimension();
+            let x = random(rows * gated.input().dimension(), 1);
+            let nx = &x[..rows * width];
+            let dy = random(rows * width, 2);
+            let bias = random(norm_gate::rotating_irreps(&norm.kind), 3);
+            let (wx, wnx, wdy, wb) = (wide(&x), wide(nx), wide(&dy), wide(&bias));
+            let zeros = |count: usize| vec![0.0; count];
+            let (mut y, mut dx, mut db) = (zeros(dy.len()), zeros(dy.len()), vec![0.5; bias.len()]);
+            norm_gate::reference::norm_forward(&norm, &wnx, &wb, &mut y);
+            norm_gate::reference::norm_backward(&norm, &wnx, &wb, &wdy, &mut dx, &mut db);
+            let (mut gy, mut gdx) = (zeros(dy.len()), zeros(x.len()));
+            norm_gate::reference::gated_forward(&gated, &wx, &mut gy);
+            norm_gate::reference::gated_backward(&gated, &wx, &wdy, &mut gdx);
+            let what = format!("{rows} rows, {output}");
+            let expected = [
+                ("norm y", &y[..]),
+                ("norm dx", &dx),
+                ("norm dbias", &db),
+                ("gated y", &gy),
+                ("gated dx", &gdx),
+            ];
+            checks.check(&what, expected, |device| {
+                let up = |values: &[f32]| device.upload(values).unwrap();
+                let nan = |count: usize| poisoned(device, count);
+                let (x, nx, dy, bias) = (up(&x), up(nx), up(&dy), up(&bias));
+                let (mut y, mut dx) = (nan(dy.len()), nan(dy.len()));
+                let mut db = up(&vec![0.5; bias.len()]);
+                use norm_gate::cuda;
+                cuda::norm_forward(device, &norm, rows, nx.view(), bias.view(), y.view_mut())
+                    .unwrap();
+                cuda::norm_backward(
+                    device,
+                    &norm,
+                    rows,
+                    nx.view(),
+                    bias.view(),
+                    dy.view(),
+                    dx.view_mut(),
+                    db.view_mut(),
+                )
+                .unwrap();
+                let (mut gy, mut gdx) = (nan(dy.len()), nan(x.len()));
+                cuda::gated_forward(device, &gated, rows, x.view(), gy.view_mut()).unwrap();
+                cuda::gated_backward(device, &gated, rows, x.view(), dy.view(), gdx.view_mut())
+                    .unwrap();
+                [y, dx, db, gy, gdx]
+            });
+        }
+    }
+    checks.finish("norm and gated nonlinearities");
+}
+
+#[test]
+fn dropout_draws_the_masks_of_the_cpu() {
+    let Some(device) = device() else { return };
+    for (unit, text) in [
+        (dropout::DropoutUnit::Irrep, "5x0 + 3x1 + 2x2"),
+        (dropout::DropoutUnit::Channel, "4x0 + 4x1 + 4x2"),
+    ] {
+        for probability in [0.0, 0.3, 0.999] {
+            let config = dropout::Dropout {
+                kind: kind(text),
+                unit,
+                probability,
+            };
+            let stream = Stream {
+                seed: 0xfedc_ba98_7654_3210,
+                step: 0x1_0000_0007,
+            };
+            for rows in ROWS {
+                let x = random(rows * config.kind.dimension(), 1);
+                let mut expected = vec![0.0f32; x.len()];
+                dropout::reference::forward(&config, stream, &x, &mut expected).unwrap();
+                let x = device.upload(&x).unwrap();
+                let mut y = poisoned(&device, x.len());
+                let salt = 0x0123_4567_89ab_cdef;
+                let unsalted = Stream {
+                    seed: stream.seed ^ salt,
+                    ..stream
+                };
+                let on_device = dropout::cuda::DeviceStream::new(&device, unsalted).unwrap();
+                let words = (&on_device, salt);
+                dropout::cuda::forward(&device, &config, words, rows, x.view(), y.view_mut())
+                    .unwrap();
+                assert_eq!(y.to_vec(&device).unwrap(), expected, "{text}, {rows} rows");
+            }
+        }
+    }
+}
+
+#[test]
+fn elementwise_operators() {
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device);
+    let (first, second) = (kind("3x0 + 2x1"), kind("1x0 + 4x1 + 2x3"));
+    let both = first.concatenated(&second);
+    let slice = elementwise::Slice {
+        kind: both.clone(),
+        channels: vec![1..3, 0..5],
+    };
+    let narrow = slice.output().unwrap();
+    for rows in ROWS {
+        let a = random(rows * first.dimension(), 1);
+        let b = random(rows * second.dimension(), 2);
+        let y = random(rows * both.dimension(), 3);
+        let dy = random(rows * narrow.dimension(), 4);
+        let angles: Vec<f32> = random(rows, 5).iter().map(|a| 4.0 * a).collect();
+        let (wa, wb, wy) = (wide(&a), wide(&b), wide(&y));
+        let mut concatenated = vec![0.0; y.len()];
+        elementwise::reference::concatenate(&first, &second, rows, &wa, &wb, &mut concatenated);
+        let (mut split_a, mut split_b) = (vec![0.0; a.len()], vec![0.0; b.len()]);
+        elementwise::split(&first, &second, rows, &wy, &mut split_a, &mut split_b).unwrap();
+        let (mut sliced, mut unsliced) = (vec![0.0; dy.len()], vec![0.0; y.len()]);
+        elementwise::reference::slice(&slice, &narrow, rows, &wy, &mut sliced);
+        elementwise::unslice(&slice, rows, &wide(&dy), &mut unsliced).unwrap();
+        let mut rotated = vec![0.0; y.len()];
+        elementwise::reference::rotate(&both, &wide(&angles), &wy, &mut rotated);
+        let sum: Vec<f64> = wy.iter().map(|y| 2.0 * y).collect();
+        let scaled: Vec<f64> = wy.iter().map(|y| -0.75 * y).collect();
+        let expected = [
+            ("concatenate", &concatenated[..]),
+            ("split, first", &split_a),
+            ("split, second", &split_b),
+            ("slice", &sliced),
+            ("unslice", &unsliced),
+            ("rotate", &rotated),
+            ("add", &sum),
+            ("accumulate", &sum),
+            ("scale", &scaled),
+        ];
+        checks.check(&format!("{rows} rows"), expected, |device| {
+            use elementwise::cuda;
+            let up = |values: &[f32]| device.upload(values).unwrap();
+            let nan = |count: usize| poisoned(device, count);
+            let (a, b, y, dy, angles) = (up(&a), up(&b), up(&y), up(&dy), up(&angles));
+            let mut joined = nan(y.len());
+            cuda::concatenate(
+                device,
+                &first,
+                &second,
+                rows,
+                a.view(),
+                b.view(),
+                joined.view_mut(),
+            )
+            .unwrap();
+            let (mut split_a, mut split_b) = (nan(a.len()), nan(b.len()));
+            cuda::split(
+                device,
+                &first,
+                &second,
+                rows,
+                y.view(),
+                split_a.view_mut(),
+                split_b.view_mut(),
+            )
+            .unwrap();
+            let (mut sliced, mut unsliced) = (nan(dy.len()), nan(y.len()));
+            cuda::slice(device, &slice, rows, y.view(), sliced.view_mut()).unwrap();
+            cuda::unslice(device, &slice, rows, dy.view(), unsliced.view_mut()).unwrap();
+            let mut rotated = nan(y.len());
+            cuda::rotate(device, &both, angles.view(), y.view(), rotated.view_mut()).unwrap();
+            let (mut sum, mut scaled) = (nan(y.len()), nan(y.len()));
+            cuda::add(device, y.view(), y.view(), sum.view_mut()).unwrap();
+            let mut accumulated = device.buffer(y.len()).unwrap();
+            device.copy(y.view(), accumulated.view_mut()).unwrap();
+            cuda::accumulate(device, y.view(), accumulated.view_mut()).unwrap();
+            cuda::scale(device, -0.75, y.view(), scaled.view_mut()).unwrap();
+            [
+                joined,
+                split_a,
+                split_b,
+                sliced,
+                unsliced,
+                rotated,
+                sum,
+                accumulated,
+                scaled,
+            ]
+        });
+    }
+    checks.finish("elementwise");
+}

@@ -1,0 +1,330 @@
+//! The primitives: invariants of irreps, features on edges, bases of meshes, incidences.
+
+use super::*;
+use gemcnn_kernels::{edges, incidence, irrep, mesh_product};
+
+#[test]
+fn invariants_of_irreps() {
+    use irrep::Grouping::{Heads, Irreps};
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device);
+    for rows in ROWS {
+        for (text, grouping) in [
+            ("5x0 + 3x1 + 7x2", Irreps),
+            ("5x0 + 3x1 + 7x2", Heads(1)),
+            ("6x0 + 3x1 + 9x3", Heads(3)),
+            ("64x0 + 64x1 + 64x2", Heads(4)),
+            ("1x1", Irreps),
+            ("0x0", Heads(2)),
+        ] {
+            let features = kind(text);
+            let (a, b) = (
+                random(rows * features.dimension(), 1),
+                random(rows * features.dimension(), 2),
+            );
+            let s = random(rows * grouping.count(&features), 3);
+            let d = random(rows * Irreps.count(&features), 4);
+            let (wa, wb, ws) = (wide(&a), wide(&b), wide(&s));
+            let (mut norm, mut dnorm) = (vec![0.0; d.len()], vec![0.0; a.len()]);
+            let (mut dot, mut scale) = (vec![0.0; s.len()], vec![0.0; a.len()]);
+            irrep::reference::norm(&features, 1e-3, rows, &wa, &mut norm);
+            irrep::reference::norm_backward(&features, 1e-3, rows, &wa, &wide(&d), &mut dnorm);
+            irrep::reference::dot(&features, grouping, rows, &wa, &wb, &mut dot);
+            irrep::reference::scale(&features, grouping, rows, &wa, &ws, &mut scale);
+            // Gradients of both products are products again.
+            let mut scale_b = vec![0.0; a.len()];
+            irrep::reference::scale(&features, grouping, rows, &wb, &ws, &mut scale_b);
+            let expected = [
+                ("norm", &norm[..]),
+                ("norm dx", &dnorm),
+                ("dot", &dot),
+                ("dot da", &scale_b),
+                ("dot db", &scale),
+                ("scale", &scale),
+                ("scale dx", &scale_b),
+                ("scale dfactors", &dot),
+            ];
+            checks.check(&format!("{rows} rows of {text}"), expected, |device| {
+                use irrep::cuda;
+                let up = |values: &[f32]| device.upload(values).unwrap();
+                let nan = |count: usize| poisoned(device, count);
+                let (a, b, s, d) = (up(&a), up(&b), up(&s), up(&d));
+                let (f, g) = (&features, grouping);
+                let (mut norm, mut dnorm) = (nan(d.len()), nan(a.len()));
+                cuda::norm(device, f, 1e-3, rows, a.view(), norm.view_mut()).unwrap();
+                let (x, dy) = (a.view(), d.view());
+                cuda::norm_backward(device, f, 1e-3, rows, x, dy, dnorm.view_mut()).unwrap();
+                let (mut dot, mut da, mut db) = (nan(s.len()), nan(a.len()), nan(a.len()));
+                cuda::dot(device, f, g, rows, a.view(), b.view(), dot.view_mut()).unwrap();
+                let (x, y, dy) = (a.view(), b.view(), s.view());
+                let wanted = (Some(da.view_mut()), Some(db.view_mut()));
+                cuda::dot_backward(device, f, g, rows, x, y, dy, wanted.0, wanted.1).unwrap();
+                let (mut scale, mut dx, mut ds) = (nan(a.len()), nan(a.len()), nan(s.len()));
+                cuda::scale(device, f, g, rows, a.view(), s.view(), scale.view_mut()).unwrap();
+                let (x, y, dy) = (a.view(), s.view(), b.view());
+                let wanted = (Some(dx.view_mut()), Some(ds.view_mut()));
+                cuda::scale_backward(device, f, g, rows, x, y, dy, wanted.0, wanted.1).unwrap();
+                [norm, dnorm, dot, da, db, scale, dx, ds]
+            });
+        }
+    }
+    checks.finish("invariants of irreps");
+}
+
+#[test]
+fn features_on_edges() {
+    use edges::EdgeFrame;
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device.clone());
+    for graph in graphs() {
+        let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
+        let (vertices, edge_count) = (graph.wide.vertex_count(), graph.wide.edge_count());
+        for (case, (text, heads)) in [
+            ("16x0 + 16x1 + 16x2", 4),
+            ("3x0 + 7x1 + 1x3", 1),
+            ("5x0", 5),
+            ("33x2", 3),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            for frame in [EdgeFrame::Vertex, EdgeFrame::Edge] {
+                let op = edges::Reduce {
+                    aggregation: AGGREGATIONS[case % 3],
+                    heads,
+                    ..edges::Reduce::sum(kind(text), frame)
+                };
+                let features = &op.features;
+                let x = random(vertices * features.dimension(), 1);
+                let v = random(edge_count * features.dimension(), 2);
+                let w = random(edge_count * heads, 3);
+                let (wx, wv, ww) = (wide(&x), wide(&v), wide(&w));
+                let at_edges = || vec![0.0; v.len()];
+                let at_vertices = || vec![0.0; x.len()];
+                let (mut gather, mut gather_dx) = (at_edges(), at_vertices());
+                edges::reference::gather(features, frame, graph.wide.view(), &wx, &mut gather);
+                edges::reference::gather_backward(
+                    features,
+                    frame,
+                    graph.wide.view(),
+                    &wv,
+                    &mut gather_dx,
+                );
+                let (mut spread, mut spread_dx) = (at_edges(), at_vertices());
+                edges::reference::spread(features, frame, graph.wide.view(), &wx, &mut spread);
+                let sum = edges::Reduce::sum(features.clone(), frame);
+                edges::reference::reduce(&sum, graph.wide.view(), &wv, None, &mut spread_dx);
+                // The weights of odd cases are ones.
+                let given = (case % 2 == 0).then_some(&ww[..]);
+                let (mut reduce, mut dv, mut dw) = (at_vertices(), at_edges(), vec![0.0; w.len()]);
+                edges::reference::reduce(&op, graph.wide.view(), &wv, given, &mut reduce);
+                edges::reference::reduce_backward(
+                    &op,
+                    graph.wide.view(),
+                    &wv,
+                    given,
+                    &wx,
+                    &mut dv,
+                    &mut dw,
+                );
+                let (mut soft, mut soft_dx) = (vec![0.0; w.len()], vec![0.0; w.len()]);
+                let scores: Vec<f32> = w.iter().map(|w| 300.0 * w).collect();
+                edges::reference::softmax(heads, graph.wide.view(), &wide(&scores), &mut soft);
+                edges::reference::softmax_backward(
+                    heads,
+                    graph.wide.view(),
+                    &ww,
+                    &ww,
+                    &mut soft_dx,
+                );
+                let expected = [
+                    ("gather", &gather[..]),
+                    ("gather dx", &gather_dx),
+                    ("spread", &spread),
+                    ("spread dx", &spread_dx),
+                    ("reduce", &reduce),
+                    ("reduce dvalues", &dv),
+                    ("reduce dweights", &dw),
+                    ("softmax", &soft),
+                    ("softmax dx", &soft_dx),
+                ];
+                let what = format!("{}, {text}, {frame:?}", graph.name);
+                checks.check(&what, expected, |device| {
+                    use edges::cuda;
+                    let up = |values: &[f32]| device.upload(values).unwrap();
+                    let (x, v, w, scores) = (up(&x), up(&v), up(&w), up(&scores));
+                    let (f, g) = (features, on_device.view());
+                    let at_edges = || poisoned(device, v.len());
+                    let at_vertices = || poisoned(device, x.len());
+                    let (mut gather, mut gather_dx) = (at_edges(), at_vertices());
+                    cuda::gather(device, f, frame, g, x.view(), gather.view_mut()).unwrap();
+                    cuda::gather_backward(device, f, frame, g, v.view(), gather_dx.view_mut())
+                        .unwrap();
+                    let (mut spread, mut spread_dx) = (at_edges(), at_vertices());
+                    cuda::spread(device, f, frame, g, x.view(), spread.view_mut()).unwrap();
+                    cuda::spread_backward(device, f, frame, g, v.view(), spread_dx.view_mut())
+                        .unwrap();
+                    let given = (case % 2 == 0).then_some(w.view());
+                    let (mut reduce, mut dv) = (at_vertices(), at_edges());
+                    let mut dw = poisoned(device, w.len());
+                    cuda::reduce(device, &op, g, v.view(), given, reduce.view_mut()).unwrap();
+                    let wanted = (Some(dv.view_mut()), Some(dw.view_mut()));
+                    let (values, dy) = (v.view(), x.view());
+                    cuda::reduce_backward(
+                        device,
+                        &op,
+                        g,
+                        Some(values),
+                        given,
+                        dy,
+                        wanted.0,
+                        wanted.1,
+                    )
+                    .unwrap();
+                    let mut soft = poisoned(device, w.len());
+                    let mut soft_dx = poisoned(device, w.len());
+                    cuda::softmax(device, heads, g, scores.view(), soft.view_mut()).unwrap();
+                    let (y, dy) = (w.view(), w.view());
+                    cuda::softmax_backward(device, heads, g, y, dy, soft_dx.view_mut()).unwrap();
+                    [
+                        gather, gather_dx, spread, spread_dx, reduce, dv, dw, soft, soft_dx,
+                    ]
+                });
+            }
+        }
+    }
+    checks.finish("features on edges");
+}
+
+#[test]
+fn products_with_the_bases_of_meshes() {
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device);
+    for offsets in [&[0, 531, 531, 532, 1300][..], &[0, 0], &[0]] {
+        let (vertices, meshes) = (offsets[offsets.len() - 1] as usize, offsets.len() - 1);
+        for (text, columns, complex) in [
+            ("16x0 + 16x1 + 16x2", 128, false),
+            ("5x0", 37, false),
+            ("7x2", 33, true),
+            ("1x1", 1, true),
+            ("3x1", 0, true),
+        ] {
+            let op = mesh_product::MeshProduct {
+                features: kind(text),
+                columns,
+                complex,
+            };
+            let width = op.features.dimension();
+            let basis = random(vertices * columns * if complex { 2 } else { 1 }, 1);
+            let weights: Vec<f32> = random(vertices, 2).iter().map(|w| 1.0 + w).collect();
+            let (x, y) = (
+                random(vertices * width, 3),
+                random(meshes * columns * width, 4),
+            );
+            let (wb, ww, wx, wy) = (wide(&basis), wide(&weights), wide(&x), wide(&y));
+            let at_rows = || vec![0.0; y.len()];
+            let (mut project, mut weighted) = (at_rows(), at_rows());
+            mesh_product::reference::project(&op, offsets, &wb, None, &wx, &mut project);
+            mesh_product::reference::project(&op, offsets, &wb, Some(&ww), &wx, &mut weighted);
+            let mut expand = vec![0.0; x.len()];
+            mesh_product::reference::expand(&op, offsets, &wb, &wy, &mut expand);
+            let dx: Vec<f64> = (expand.iter().enumerate())
+                .map(|(at, value)| ww[at / width] * value)
+                .collect();
+            let expected = [
+                ("project", &project[..]),
+                ("project with weights", &weighted),
+                ("project dx", &dx),
+                ("expand", &expand),
+                ("expand dy", &project),
+            ];
+            let what = format!("{offsets:?}, {columns} columns, {text}");
+            checks.check(&what, expected, |device| {
+                use mesh_product::cuda;
+                let up = |values: &[f32]| device.upload(values).unwrap();
+                let (b, w, x, y) = (up(&basis), up(&weights), up(&x), up(&y));
+                let (b, w, o) = (b.view(), Some(w.view()), offsets);
+                let at_rows = || poisoned(device, y.len());
+                let (mut project, mut weighted, mut dy) = (at_rows(), at_rows(), at_rows());
+                let (mut dx, mut expand) = (poisoned(device, x.len()), poisoned(device, x.len()));
+                cuda::project(device, &op, o, b, None, x.view(), project.view_mut()).unwrap();
+                cuda::project(device, &op, o, b, w, x.view(), weighted.view_mut()).unwrap();
+                cuda::project_backward(device, &op, o, b, w, y.view(), dx.view_mut()).unwrap();
+                cuda::expand(device, &op, o, b, y.view(), expand.view_mut()).unwrap();
+                cuda::expand_backward(device, &op, o, b, x.view(), dy.view_mut()).unwrap();
+                [project, weighted, dx, expand, dy]
+            });
+        }
+    }
+    checks.finish("products with the bases of meshes");
+}
+
+#[test]
+fn incidences_with_transport() {
+    use incidence::{IncidenceArrays, IncidenceParts};
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device.clone());
+    // Rows of 0 to 6 entries, and columns without any.
+    let (mut offsets, mut indices) = (vec![0], Vec::new());
+    for row in 0..333u32 {
+        indices.extend((0..row * 3 % 7).map(|i| (row * 5 + i / 2 * 3) % 150));
+        offsets.push(indices.len() as u32);
+    }
+    let angles: Vec<f64> = random(indices.len(), 1)
+        .iter()
+        .map(|&a| 3.0 * f64::from(a))
+        .collect();
+    let plain = IncidenceParts::faces(152, &offsets, &indices);
+    let rotating = IncidenceParts {
+        angles: Some(&angles),
+        ..plain
+    };
+    let none = IncidenceParts::faces(0, &[0], &[]);
+    for (name, parts) in [
+        ("empty", &[none][..]),
+        ("without angles", &[plain]),
+        ("union", &[rotating, none, plain]),
+    ] {
+        let wide_arrays = IncidenceArrays::<f64>::union(parts).unwrap();
+        let narrow = IncidenceArrays::<f32>::union(parts).unwrap();
+        let on_device = incidence::cuda::DeviceIncidence::new(&device, &narrow).unwrap();
+        for (case, text) in ["16x0 + 16x1 + 16x2", "5x0", "3x1 + 1x4"]
+            .into_iter()
+            .enumerate()
+        {
+            let (features, mode) = (kind(text), AGGREGATIONS[case]);
+            let r = random(narrow.row_count() * features.dimension(), 2);
+            let c = random(narrow.column_count() * features.dimension(), 3);
+            let (wr, wc) = (wide(&r), wide(&c));
+            let (f, g) = (&features, &wide_arrays);
+            let mut expected = [&r, &c, &c, &r].map(|like| vec![0.0; like.len()]);
+            let [apply, apply_dx, transposed, transposed_dx] = &mut expected;
+            incidence::reference::apply(f, mode, g, &wc, apply, false);
+            incidence::reference::apply(f, mode, g, &wr, apply_dx, true);
+            incidence::reference::apply_transposed(f, mode, g, &wr, transposed, false);
+            incidence::reference::apply_transposed(f, mode, g, &wc, transposed_dx, true);
+            let expected = [
+                ("apply", &expected[0][..]),
+                ("apply dx", &expected[1]),
+                ("transposed", &expected[2]),
+                ("transposed dx", &expected[3]),
+            ];
+            checks.check(&format!("{name}, {text}"), expected, |device| {
+                use incidence::cuda;
+                let (r, c) = (device.upload(&r).unwrap(), device.upload(&c).unwrap());
+                let nan = |count: usize| poisoned(device, count);
+                let (mut apply, mut apply_dx) = (nan(r.len()), nan(c.len()));
+                let (mut transposed, mut transposed_dx) = (nan(c.len()), nan(r.len()));
+                let g = &on_device;
+                cuda::apply(device, f, mode, g, c.view(), apply.view_mut()).unwrap();
+                cuda::apply_backward(device, f, mode, g, r.view(), apply_dx.view_mut()).unwrap();
+                cuda::apply_transposed(device, f, mode, g, r.view(), transposed.view_mut())
+                    .unwrap();
+                let dx = transposed_dx.view_mut();
+                cuda::apply_transposed_backward(device, f, mode, g, c.view(), dx).unwrap();
+                [apply, apply_dx, transposed, transposed_dx]
+            });
+        }
+    }
+    checks.finish("incidences with transport");
+}

@@ -1,0 +1,13 @@
+//! Meshes through the public interface. One program, because it is faster to build.
+
+mod bodies;
+mod features;
+mod files;
+mod geodesic;
+mod geometry;
+mod golden_geometry;
+mod hierarchy;
+mod report;
+mod shapes;
+mod shot;
+mod verdicts;

@@ -1,0 +1,271 @@
+//! Modules: layers and models, open to implementations from outside.
+
+use crate::operators::{AnyTargets, CrossEntropy, LinearWeights, RegressionLoss};
+use crate::training_batch::SentTarget;
+use crate::{
+    Device, IGNORE, Levels, Loss, NnError, Objective, Parameters, Rows, Tape, Target, Targets,
+    TrainingBatch, Var, Workspace,
+};
+use gemcnn_kernels::{FeatureType, OnDevice, Real, cross_entropy};
+use std::fmt;
+
+/// A layer or a model: a function of features on graphs, with parameters in
+/// [`Parameters`](crate::Parameters).
+///
+/// A module holds the ids of its parameters, which its constructor added to a
+/// [`Builder`](crate::Builder). Its forward pass composes operators and other modules on a [`Tape`].
+/// Training, evaluation, prediction and the equivariance tester take any module.
+pub trait Module<T: Real>: fmt::Debug + Send + Sync {
+    /// Type of the input rows.
+    fn input(&self) -> &FeatureType;
+
+    /// Type of the output rows.
+    fn output(&self) -> &FeatureType;
+
+    /// Runs the module.
+    ///
+    /// # Shapes
+    /// `x`: one row of the input type for each vertex of the finest graph, or for each mesh in modules that
+    /// follow a global pooling; result: rows of the output type.
+    ///
+    /// # Errors
+    /// Features of another type or number of rows, or too few levels.
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError>;
+
+    /// Number of graphs, from fine to coarse, that the forward pass needs (default 1).
+    fn levels(&self) -> usize {
+        1
+    }
+
+    /// The body and the last layer of a model that ends with a linear layer, so that a classification
+    /// loss can be fused with that layer. The default is `None`: the loss is computed from all logits.
+    fn split_head(&self) -> Option<(&dyn Module<T>, Head<'_>)> {
+        None
+    }
+
+    /// The lines that [`Display`](fmt::Display) prints: name, types and number of trained parameters of each part.
+    /// A last line has the total.
+    ///
+    /// The default is one line with the types of the module, an empty name and 0 parameters, since a module does not
+    /// know the sizes of its parameters. Models implement it; the difference of
+    /// [`Builder::trained_count`](crate::Builder::trained_count) before and after a part is its number of parameters.
+    fn parts(&self) -> Vec<Part> {
+        vec![Part {
+            name: String::new(),
+            input: self.input().clone(),
+            output: self.output().clone(),
+            parameters: 0,
+        }]
+    }
+
+    /// Cross-entropy between outputs and labels. If there is a head ([`split_head`](Self::split_head)), it is fused
+    /// with the loss, and the `rows x classes` logits are never stored at once.
+    ///
+    /// # Shapes
+    /// As [`forward`](Module::forward), with one label for each row of the output.
+    ///
+    /// # Errors
+    /// Features of another type or number of rows, too few levels, or a label out of range.
+    fn classify<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+        targets: Targets<'a, T>,
+        rows: Rows<'_>,
+    ) -> Result<Loss, NnError> {
+        classify_any(self, tape, levels, x, OnDevice::Host(targets).into(), rows)
+    }
+
+    /// The loss on a batch: cross-entropy of classes, or the penalty on values.
+    ///
+    /// # Errors
+    /// A batch that does not fit the module.
+    fn loss<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        batch: &'a TrainingBatch<T>,
+    ) -> Result<Loss, NnError> {
+        let levels = batch.levels();
+        let Device::Cuda(device) = tape.device().clone() else {
+            let x = tape.input(batch.kind().clone(), batch.features())?;
+            return match (batch.objective(), batch.target()) {
+                (Objective::Classes { count, weights }, Target::Labels(labels)) => {
+                    let targets = Targets {
+                        classes: *count,
+                        labels,
+                        class_weights: weights.as_deref(),
+                    };
+                    self.classify(tape, levels, x, targets, Rows::default())
+                }
+                (Objective::Values { penalty, .. }, Target::Values(values)) => {
+                    let prediction = self.forward(tape, levels, x)?;
+                    tape.regression(*penalty, prediction, values, batch.known())
+                }
+                _ => Err(NnError::setting("batch", "it has no target")),
+            };
+        };
+        let sent = batch.on(&device)?;
+        let x = tape.shared_input(batch.kind().clone(), sent.features());
+        match sent.target() {
+            SentTarget::Classes(targets) => {
+                let targets = OnDevice::Cuda(targets.clone()).into();
+                classify_any(self, tape, levels, x, targets, Rows::default())
+            }
+            SentTarget::Values(values) => {
+                let prediction = self.forward(tape, levels, x)?;
+                let values = OnDevice::Cuda(values.clone());
+                tape.apply_loss(RegressionLoss { values }, [prediction])
+            }
+        }
+    }
+
+    /// The class with the largest output for each row; ties go to the lower class. As in
+    /// [`classify`](Self::classify), a head is fused, and the logits are never stored at once.
+    ///
+    /// # Shapes
+    /// `x` as in [`forward`](Module::forward); result: one class for each row of the output.
+    ///
+    /// # Errors
+    /// Features of another type or number of rows, or too few levels.
+    fn predict_classes<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Vec<u32>, NnError> {
+        let Some((body, head)) = self.split_head() else {
+            let outputs = self.forward(tape, levels, x)?;
+            let mut classes = vec![0; outputs.rows()];
+            let width = outputs.kind().dimension();
+            cross_entropy::predict(width, &outputs.values()?, &mut classes)?;
+            return Ok(classes);
+        };
+        let features = body.forward(tape, levels, x)?;
+        let labels = vec![IGNORE; features.rows()];
+        let targets = Targets {
+            classes: self.output().dimension(),
+            labels: &labels,
+            class_weights: None,
+        };
+        let mut classes = vec![0; features.rows()];
+        let rows = Rows {
+            predictions: Some(&mut classes),
+            ranks: None,
+        };
+        tape.classifier(head.weights, features, targets, rows)
+            .map_err(|error| error.in_layer(head.name))?;
+        Ok(classes)
+    }
+
+    /// Rescales gauge convolutions on data before training, so that features have unit scale in every
+    /// order after each of them ([`Tape::calibrating`]). This runs on the CPU, also if the workspace is on a GPU.
+    ///
+    /// # Errors
+    /// Features of another type or number of rows, or too few levels.
+    fn calibrate<'a>(
+        &self,
+        workspace: &mut Workspace<T>,
+        parameters: &mut Parameters<T>,
+        levels: Levels<'a, T>,
+        features: &[T],
+    ) -> Result<(), NnError> {
+        parameters.move_to_host()?;
+        let mut on_host = Workspace::default();
+        let workspace = match workspace.device() {
+            Device::Cpu => workspace,
+            Device::Cuda(_) => &mut on_host,
+        };
+        let mut tape = Tape::calibrating(workspace, parameters);
+        let x = tape.input(self.input().clone(), features)?;
+        self.forward(&mut tape, levels, x).map(drop)
+    }
+}
+
+/// The last layer of a model, if it is linear.
+#[derive(Debug, Clone, Copy)]
+pub struct Head<'m> {
+    /// Name of the layer.
+    pub name: &'m str,
+    /// Ids of its parameters.
+    pub weights: LinearWeights,
+}
+
+/// A line of a printed module.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// Name of the part.
+    pub name: String,
+    /// Type of its input.
+    pub input: FeatureType,
+    /// Type of its output.
+    pub output: FeatureType,
+    /// Number of its trained parameters.
+    pub parameters: usize,
+}
+
+impl<T: Real> fmt::Display for dyn Module<T> + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Parts(&self.parts()).fmt(f)
+    }
+}
+
+/// Prints a table: name, types and number of trained parameters of each part, and the total.
+pub(crate) struct Parts<'p>(pub &'p [Part]);
+
+impl fmt::Display for Parts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = self.0;
+        let arrow = |part: &Part| format!("{} -> {}", part.input, part.output);
+        let names = parts.iter().map(|part| part.name.len()).max().unwrap_or(0);
+        let arrows = parts
+            .iter()
+            .map(|part| arrow(part).len())
+            .max()
+            .unwrap_or(0);
+        for part in parts {
+            let arrow = arrow(part);
+            writeln!(
+                f,
+                "{:names$}  {arrow:arrows$}  {:>9}",
+                part.name, part.parameters
+            )?;
+        }
+        let total: usize = parts.iter().map(|part| part.parameters).sum();
+        write!(f, "{:names$}  {:arrows$}  {total:>9}", "total", "")
+    }
+}
+
+/// Cross-entropy with labels that may be on the GPU already.
+fn classify_any<'a, T: Real>(
+    module: &(impl Module<T> + ?Sized),
+    tape: &mut Tape<'a, T>,
+    levels: Levels<'a, T>,
+    x: Var<T>,
+    targets: AnyTargets<'a, T>,
+    rows: Rows<'_>,
+) -> Result<Loss, NnError> {
+    if let Some((body, head)) = module.split_head() {
+        let features = body.forward(tape, levels, x)?;
+        return tape
+            .any_classifier(head.weights, features, &targets, rows)
+            .map_err(|error| error.in_layer(head.name));
+    }
+    let logits = module.forward(tape, levels, x)?;
+    if rows.ranks.is_some() {
+        return Err(NnError::setting(
+            "ranks",
+            "only a model that ends with a linear layer can compute them",
+        ));
+    }
+    if let Some(predictions) = rows.predictions {
+        let classes = logits.kind().dimension();
+        cross_entropy::predict(classes, &logits.values()?, predictions)?;
+    }
+    tape.apply_loss(CrossEntropy { targets }, [logits])
+}

@@ -1,0 +1,235 @@
+//! The fused classifier: a linear map to logits and softmax cross-entropy in one operator.
+
+use super::LinearWeights;
+use super::combine::scaled;
+use super::cross_entropy::single_targets;
+use crate::{Context, Loss, LossOperator, LossValue, NnError, Storage, Tape, Var};
+use gemcnn_kernels::classifier::{self, Classifier, Gradients, RowResults, Rows};
+use gemcnn_kernels::cross_entropy::Targets;
+use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
+use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
+use gemcnn_kernels::{Executor, KernelError, OnDevice, Real, Resolve, dispatch, elementwise};
+use std::sync::Arc;
+
+/// Labels on the host, or on the GPU of the tape.
+#[derive(Debug, Clone)]
+pub(crate) struct AnyTargets<'t, T>(OnDevice<Targets<'t, T>, Arc<DeviceTargets>>);
+
+impl<'t, T> From<OnDevice<Targets<'t, T>, Arc<DeviceTargets>>> for AnyTargets<'t, T> {
+    fn from(targets: OnDevice<Targets<'t, T>, Arc<DeviceTargets>>) -> Self {
+        Self(targets)
+    }
+}
+
+impl<'t, T: Real> AnyTargets<'t, T> {
+    pub fn rows(&self) -> usize {
+        match &self.0 {
+            OnDevice::Host(targets) => targets.labels.len(),
+            OnDevice::Cuda(targets) => targets.rows(),
+        }
+    }
+
+    pub fn classes(&self) -> usize {
+        match &self.0 {
+            OnDevice::Host(targets) => targets.classes,
+            OnDevice::Cuda(targets) => targets.classes(),
+        }
+    }
+
+    /// The labels on a GPU, copied from the host if necessary.
+    pub fn on(&self, device: &CudaDevice) -> Result<Arc<DeviceTargets>, NnError> {
+        Ok(match &self.0 {
+            OnDevice::Host(targets) => {
+                Arc::new(DeviceTargets::new(device, &single_targets(*targets)?)?)
+            }
+            OnDevice::Cuda(targets) => Arc::clone(targets),
+        })
+    }
+
+    pub fn host(&self) -> Result<Targets<'t, T>, KernelError> {
+        match &self.0 {
+            OnDevice::Host(targets) => Ok(*targets),
+            OnDevice::Cuda(_) => Err(KernelError::OtherDevice),
+        }
+    }
+}
+
+/// The backward pass of a classifier whose gradients were computed with its loss.
+struct ClassifierLoss(LinearWeights);
+
+/// Gradients of a loss of weight 1 with respect to the features, the weight and the bias.
+type KnownGradients<T> = [Storage<T>; 3];
+
+impl<T: Real> LossOperator<T> for ClassifierLoss {
+    type Saved = KnownGradients<T>;
+
+    fn name(&self) -> &'static str {
+        "classifier"
+    }
+
+    fn forward(
+        &self,
+        _: &mut Context<'_, T>,
+        _: [Var<T>; 1],
+    ) -> Result<(LossValue, Self::Saved), NnError> {
+        Err(NnError::setting(
+            "classifier",
+            "its loss is computed by `Tape::classifier`",
+        ))
+    }
+
+    fn backward(
+        &self,
+        context: &mut Context<'_, T>,
+        [features, weight, bias]: Self::Saved,
+        loss_weight: f64,
+        _: [bool; 1],
+    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+        for (id, gradient) in [(Some(self.0.weight), weight), (self.0.bias, bias)] {
+            let gradient = scaled(context, loss_weight, gradient)?;
+            let (_, [sum], run) = context.gradients([id])?;
+            dispatch!(run, elementwise::accumulate(; gradient.view(), sum));
+        }
+        Ok([Some(scaled(context, loss_weight, features)?)])
+    }
+}
+
+/// Values of each row that are requested on the host.
+struct DeviceRows<'r> {
+    numbers: DeviceBuffer<u32>,
+    wanted: &'r mut [u32],
+}
+
+impl<'r> DeviceRows<'r> {
+    fn new(device: &CudaDevice, wanted: Option<&'r mut [u32]>) -> Result<Option<Self>, NnError> {
+        let Some(wanted) = wanted else {
+            return Ok(None);
+        };
+        let numbers = device.buffer(wanted.len())?;
+        Ok(Some(Self { numbers, wanted }))
+    }
+}
+
+/// Runs the classifier; a gradient is computed if it has a buffer.
+fn run<T: Real>(
+    context: &mut Context<'_, T>,
+    weights: LinearWeights,
+    features: &Var<T>,
+    targets: &AnyTargets<'_, T>,
+    rows: Rows<'_>,
+    gradients: Option<&mut KnownGradients<T>>,
+) -> Result<LossValue, NnError> {
+    let channels = features.kind().dimension();
+    let ids = [Some(weights.weight), weights.bias];
+    let ([weight, bias], run) = context.values(ids)?;
+    let gradients = gradients.map(|[features, weight, bias]| Gradients {
+        features: features.view_mut(),
+        weight: weight.view_mut(),
+        bias: bias.view_mut(),
+    });
+    let device = match run {
+        Executor::Host(scratch) => {
+            let map = Classifier {
+                channels,
+                weight: weight.host()?,
+                bias: bias.host()?,
+                targets: targets.host()?,
+            };
+            let (values, scratch) = (features.host()?, scratch.narrow);
+            let score = match gradients {
+                None => classifier::evaluate(&map, values, rows, scratch)?,
+                Some(gradients) => {
+                    let gradients = gradients.host()?;
+                    classifier::loss_and_gradients(&map, values, 1.0, gradients, rows, scratch)?
+                }
+            };
+            return Ok(LossValue::Score(score));
+        }
+        Executor::Cuda(device) => device,
+    };
+    let targets = targets.on(device)?;
+    let map = classifier::cuda::Classifier {
+        channels,
+        weight: weight.cuda()?,
+        bias: bias.cuda()?,
+        targets: &targets,
+    };
+    let mut predictions = DeviceRows::new(device, rows.predictions)?;
+    let mut ranks = DeviceRows::new(device, rows.ranks)?;
+    let rows = RowResults {
+        predictions: predictions.as_mut().map(|rows| rows.numbers.view_mut()),
+        ranks: ranks.as_mut().map(|rows| rows.numbers.view_mut()),
+    };
+    let values = features.view().cuda()?;
+    let score = match gradients {
+        None => classifier::cuda::evaluate(device, &map, values, rows)?,
+        Some(gradients) => {
+            let gradients = gradients.cuda()?;
+            classifier::cuda::loss_and_gradients(device, &map, values, 1.0, gradients, rows)?
+        }
+    };
+    for DeviceRows { numbers, wanted } in [predictions, ranks].into_iter().flatten() {
+        numbers.read(device, wanted)?;
+    }
+    Ok(LossValue::CudaScore(device.clone(), Arc::new(score)))
+}
+
+impl<'a, T: Real> Tape<'a, T> {
+    /// A last linear map fused with softmax cross-entropy: the `rows x classes` logits are never stored at once.
+    /// In training the gradients are computed with the loss and saved.
+    ///
+    /// # Shapes
+    /// `features`: one row of scalars for each label; weight `[classes, channels]`, bias `[classes]`.
+    ///
+    /// # Errors
+    /// Another type or number of rows, a map without bias, or a label out of range.
+    pub fn classifier(
+        &mut self,
+        weights: LinearWeights,
+        features: Var<T>,
+        targets: Targets<'_, T>,
+        rows: Rows<'_>,
+    ) -> Result<Loss, NnError> {
+        self.any_classifier(weights, features, &OnDevice::Host(targets).into(), rows)
+    }
+
+    /// As [`classifier`](Self::classifier), with labels that may be on the GPU already.
+    pub(crate) fn any_classifier(
+        &mut self,
+        weights: LinearWeights,
+        features: Var<T>,
+        targets: &AnyTargets<'_, T>,
+        rows: Rows<'_>,
+    ) -> Result<Loss, NnError> {
+        let nodes = self.nodes_of(std::slice::from_ref(&features))?;
+        features.expect_scalars("features to classify")?;
+        features.expect_rows("features to classify", targets.rows())?;
+        if weights.bias.is_none() {
+            return Err(NnError::setting(
+                "classifier",
+                "its linear map needs a bias",
+            ));
+        }
+        let training = self.is_training();
+        let mut context = self.context();
+        if !training {
+            let value = run(&mut context, weights, &features, targets, rows, None)?;
+            return Ok(Loss::new(value, None));
+        }
+        let classes = targets.classes();
+        let mut gradients = [
+            context.buffer(features.values_len())?,
+            context.zeros(classes * features.kind().dimension())?,
+            context.zeros(classes)?,
+        ];
+        let value = run(
+            &mut context,
+            weights,
+            &features,
+            targets,
+            rows,
+            Some(&mut gradients),
+        )?;
+        Ok(self.record_loss(value, ClassifierLoss(weights), gradients, nodes))
+    }
+}

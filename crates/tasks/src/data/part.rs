@@ -1,0 +1,41 @@
+//! Parts of a data set.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A part of a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// For training.
+    Train,
+    /// For choosing settings.
+    Validation,
+    /// For the final evaluation.
+    Test,
+}
+
+impl Part {
+    /// All parts.
+    pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
+
+    /// The part with a name, in upper or lower case.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text.to_lowercase().as_str() {
+            "train" | "training" => Some(Self::Train),
+            "validation" | "val" | "valid" => Some(Self::Validation),
+            "test" | "testing" => Some(Self::Test),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Train => "train",
+            Self::Validation => "validation",
+            Self::Test => "test",
+        })
+    }
+}

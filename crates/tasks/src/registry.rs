@@ -1,0 +1,188 @@
+//! Registries of kinds that configurations choose by name.
+//!
+//! Models and features are chosen by a `kind` in a configuration. A [`Registry`] maps each kind to the
+//! type of its settings; a [`Choice`] is a kind with its settings. Built-in kinds and kinds from outside
+//! are registered in the same way, by one line.
+
+use crate::TaskError;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Key of the kind in a configuration table.
+const KIND: &str = "kind";
+
+/// Settings of one kind: a struct with defaults that serde reads and writes. `#[serde(default,
+/// deny_unknown_fields)]` is recommended.
+pub trait Settings: Serialize + DeserializeOwned + Default + Send + Sync + 'static {
+    /// Name in configurations.
+    const KIND: &'static str;
+}
+
+/// A trait object that configurations choose by name.
+pub trait Chosen: fmt::Debug + Send + Sync + 'static {
+    /// The registry of all kinds.
+    fn registry() -> &'static Registry<Self>;
+}
+
+/// Reads settings; returns them with defaults filled in, and the trait object.
+type Parse<C> = fn(Value) -> Result<(Map<String, Value>, Arc<C>), serde_json::Error>;
+
+/// The kinds that a configuration can choose.
+pub struct Registry<C: ?Sized> {
+    /// The table in configurations, for messages.
+    what: &'static str,
+    kinds: RwLock<BTreeMap<&'static str, Parse<C>>>,
+}
+
+impl<C: Chosen + ?Sized> Registry<C> {
+    /// Makes a registry with the built-in kinds.
+    pub(crate) fn new(what: &'static str, kinds: &[(&'static str, Parse<C>)]) -> Self {
+        Self {
+            what,
+            kinds: RwLock::new(kinds.iter().copied().collect()),
+        }
+    }
+
+    /// Adds a kind. It replaces an earlier one of the same name.
+    pub(crate) fn add(&self, kind: &'static str, parse: Parse<C>) {
+        let mut kinds = self.kinds.write().unwrap_or_else(PoisonError::into_inner);
+        kinds.insert(kind, parse);
+    }
+
+    /// Names of all kinds, in alphabetical order.
+    pub fn kinds(&self) -> Vec<&'static str> {
+        let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
+        kinds.keys().copied().collect()
+    }
+
+    fn parse(&self, kind: &str, settings: Map<String, Value>) -> Result<Choice<C>, TaskError> {
+        let found = {
+            let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
+            kinds
+                .get_key_value(kind)
+                .map(|(&kind, &parse)| (kind, parse))
+        };
+        let Some((kind, parse)) = found else {
+            return Err(TaskError::setting(
+                self.what,
+                format!(
+                    "`{kind}` is not a registered kind; the kinds are {}",
+                    self.kinds().join(", ")
+                ),
+            ));
+        };
+        let (settings, value) = parse(Value::Object(settings)).map_err(|error| {
+            TaskError::setting(format!("{} `{kind}`", self.what), error.to_string())
+        })?;
+        Ok(Choice {
+            kind,
+            settings,
+            value,
+        })
+    }
+}
+
+/// Reads the settings `S` of a kind and makes a `C` from them.
+macro_rules! parser {
+    ($settings:ty, $chosen:ty) => {
+        |value| {
+            let settings: $settings = serde_json::from_value(value)?;
+            let all = $crate::registry::filled(&settings)?;
+            let made: std::sync::Arc<$chosen> = std::sync::Arc::new(settings);
+            Ok((all, made))
+        }
+    };
+}
+pub(crate) use parser;
+
+/// Settings with their defaults filled in.
+pub(crate) fn filled(settings: &impl Serialize) -> Result<Map<String, Value>, serde_json::Error> {
+    match serde_json::to_value(settings)? {
+        Value::Object(settings) => Ok(settings),
+        _ => Err(serde_json::Error::custom("settings must be a struct")),
+    }
+}
+
+/// A kind with its settings. Two choices are equal if their kinds and settings are.
+#[derive(Debug)]
+pub struct Choice<C: ?Sized> {
+    kind: &'static str,
+    settings: Map<String, Value>,
+    value: Arc<C>,
+}
+
+impl<C: Chosen + ?Sized> Choice<C> {
+    pub(crate) fn from_parts(
+        kind: &'static str,
+        settings: Map<String, Value>,
+        value: Arc<C>,
+    ) -> Self {
+        Self {
+            kind,
+            settings,
+            value,
+        }
+    }
+
+    /// A kind with default settings.
+    ///
+    /// # Errors
+    /// A kind that is not registered; the message lists those that are.
+    pub fn of_kind(kind: &str) -> Result<Self, TaskError> {
+        C::registry().parse(kind, Map::new())
+    }
+
+    /// Name of the kind.
+    pub fn name(&self) -> &'static str {
+        self.kind
+    }
+}
+
+impl<C: ?Sized> std::ops::Deref for Choice<C> {
+    type Target = C;
+
+    fn deref(&self) -> &C {
+        &self.value
+    }
+}
+
+impl<C: ?Sized> Clone for Choice<C> {
+    fn clone(&self) -> Self {
+        Self {
+            kind: self.kind,
+            settings: self.settings.clone(),
+            value: Arc::clone(&self.value),
+        }
+    }
+}
+
+impl<C: ?Sized> PartialEq for Choice<C> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind, &self.settings) == (other.kind, &other.settings)
+    }
+}
+
+impl<C: ?Sized> Serialize for Choice<C> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let kind = (KIND.to_owned(), Value::from(self.kind));
+        let settings = self.settings.iter().map(|(k, v)| (k.clone(), v.clone()));
+        to.collect_map([kind].into_iter().chain(settings))
+    }
+}
+
+impl<'de, C: Chosen + ?Sized> Deserialize<'de> for Choice<C> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut settings = Map::deserialize(from)?;
+        let kind = match settings.remove(KIND) {
+            Some(Value::String(kind)) => kind,
+            Some(_) => return Err(D::Error::custom("`kind` must be a string")),
+            None => return Err(D::Error::missing_field(KIND)),
+        };
+        let choice = C::registry().parse(&kind, settings);
+        choice.map_err(|error| D::Error::custom(error.to_string()))
+    }
+}

@@ -1,0 +1,148 @@
+//! From a configuration to a trained model.
+
+use crate::data::{Cache, Dataset, Part, PreparedPart};
+use crate::models::ModelSpec;
+use crate::predict::{template_attributes, write_examples};
+use crate::train::{
+    Event, Observer, Outcome, Problem, RunConfig, RunDirectory, StopFlag, TrainedModel, Trainer,
+    begun_with, device_name, draw_curve,
+};
+use crate::{SampleSource, TaskError};
+use gemcnn_mesh::{WriteOptions, write_mesh};
+use gemcnn_nn::{Device, Objective};
+use std::sync::Mutex;
+
+/// Trains the model of a configuration in a run directory, from the checkpoint if there is one. When all
+/// epochs are done, the directory holds the model, the learning curve, and predictions for a few held-out
+/// meshes.
+///
+/// # Errors
+/// Invalid settings, data or model; a loss that is not finite; a full disk; a checkpoint that is damaged or
+/// from another run.
+pub fn train(
+    config: &RunConfig,
+    run: &RunDirectory,
+    cache: &Cache,
+    device: &Device,
+    observer: &mut dyn Observer,
+    stop: &StopFlag,
+) -> Result<Outcome, TaskError> {
+    config.check()?;
+    let config = &config.clone().anchored()?;
+    let dataset = Dataset::open_for(&config.data, config.task)?;
+    for note in dataset.notes() {
+        observer.observe(Event::Note(note));
+    }
+    let objective = match dataset.classes() {
+        Some(classes) => Objective::Classes {
+            count: classes.count(),
+            weights: None,
+        },
+        None => Objective::Values {
+            kind: dataset.outputs().clone(),
+            penalty: config.training.penalty.into(),
+        },
+    };
+    config.training.class_weights.check(&objective)?;
+    let settings = config.to_json()?;
+    let (epoch, step) = begun_with(run, &settings)?;
+    let spec = ModelSpec {
+        input: config.features.kind(),
+        task: config.task,
+        outputs: objective.output(),
+    };
+    // Detects invalid settings before any mesh is prepared.
+    config.model.init(&spec, config.training.seed)?;
+    let preparation = config.preparation();
+    let held_out_part = match dataset.is_empty(Part::Validation) {
+        true => Part::Test,
+        false => Part::Validation,
+    };
+    if config.training.keep_best && held_out_part == Part::Test {
+        observer.observe(Event::Note(match dataset.is_empty(Part::Test) {
+            true => "no mesh is held out: best.safetensors will not be written",
+            false => {
+                "there is no validation part: best.safetensors is selected on the test part, so its test score is \
+                 too optimistic"
+            }
+        }));
+    }
+    let training = dataset.part(Part::Train, &preparation, cache)?;
+    let held_out = dataset.part(held_out_part, &preparation, cache)?;
+    let begins = !run.checkpoint().exists();
+    if begins {
+        write_beginning(config, &dataset, run, device)?;
+    }
+    prepare(&[&training, &held_out], observer, stop)?;
+    if stop.is_requested() {
+        return Ok(Outcome::Stopped { epoch, step });
+    }
+    if begins {
+        // Results of an earlier run whose checkpoint was removed.
+        run.remove_results()?;
+    }
+    let problem = Problem {
+        training: &training,
+        held_out: &held_out,
+        model: &|builder| config.model.build(&spec, builder),
+        objective: &objective,
+        classes: dataset.classes(),
+        config: &config.training,
+        settings: &settings,
+    };
+    let mut trainer = Trainer::new(problem, run, device, observer)?;
+    let outcome = trainer.run(observer, stop)?;
+    if let Outcome::Finished { .. } = outcome {
+        run.write_durably(&run.model(), &trainer.model()?.to_bytes()?)?;
+    }
+    if !trainer.history().is_empty() {
+        draw_curve(&config.name(), trainer.history(), &run.curve())?;
+    }
+    if let Outcome::Finished { .. } = outcome {
+        let model = TrainedModel::read(run.path())?;
+        write_examples(&model, &dataset, held_out_part, device, &run.predictions())?;
+    }
+    Ok(outcome)
+}
+
+/// Writes versions, template and configuration to the run directory.
+fn write_beginning(
+    config: &RunConfig,
+    dataset: &Dataset,
+    run: &RunDirectory,
+    device: &Device,
+) -> Result<(), TaskError> {
+    let versions = format!(
+        "gemcnn = {:?}\ndevice = {:?}\nsystem = \"{} {}\"\n",
+        env!("CARGO_PKG_VERSION"),
+        device_name(device),
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+    );
+    run.write_durably(&run.versions(), versions.as_bytes())?;
+    if let Some(template) = dataset.template() {
+        let colours = template_attributes(template);
+        write_mesh(run.template(), template, &colours, &WriteOptions::default())?;
+    }
+    run.write_durably(&run.config(), config.to_toml()?.as_bytes())
+}
+
+/// Loads every mesh once, to detect problems before training, until `stop` is requested.
+fn prepare(
+    parts: &[&PreparedPart],
+    observer: &mut dyn Observer,
+    stop: &StopFlag,
+) -> Result<(), TaskError> {
+    let total = parts.iter().map(|part| part.len()).sum();
+    let progress = Mutex::new((0, observer));
+    let loaded = || {
+        // The lock is poisoned after a panic of the observer, which is then not called again.
+        if let Ok(mut progress) = progress.lock() {
+            progress.0 += 1;
+            let done = progress.0;
+            progress.1.observe(Event::Preparing { done, total });
+        }
+    };
+    let go_on = || !stop.is_requested();
+    (parts.iter()).try_for_each(|part| part.load_all(&go_on, &loaded))
+}
