@@ -17,6 +17,7 @@ mod mesh;
 mod orientation;
 mod points;
 mod polygon;
+pub mod remesh;
 mod repair;
 mod report;
 pub mod shapes;

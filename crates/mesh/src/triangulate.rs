@@ -2,6 +2,10 @@
 
 use glam::{DVec2, DVec3};
 
+use crate::defects::has_repeated_corner;
+use crate::mesh::Mesh;
+use crate::polygon::vector_area;
+
 /// Maximum number of corners for ear clipping, which takes at least quadratic time. Larger polygons
 /// are fanned.
 const MOST_CORNERS_CLIPPED: usize = 256;
@@ -23,6 +27,26 @@ pub fn triangulate(corners: &[DVec3], area: DVec3, triangles: &mut Vec<[usize; 3
         }
     }
     triangles.extend((1..corners.len().saturating_sub(1)).map(|i| [0, i, i + 1]));
+}
+
+/// Triangles of all faces of a mesh, by vertex. Faces with a repeated vertex are left out.
+pub(crate) fn triangle_corners(mesh: &Mesh) -> Vec<[u32; 3]> {
+    let mut triangles = Vec::with_capacity(mesh.face_count());
+    let mut cuts = Vec::new();
+    for (face, corners) in mesh.faces().iter().enumerate() {
+        if has_repeated_corner(corners) {
+            continue;
+        }
+        if let &[a, b, c] = corners {
+            triangles.push([a, b, c]);
+            continue;
+        }
+        let positions: Vec<_> = mesh.face_positions(face).collect();
+        let area = vector_area(positions.iter().copied());
+        triangulate(&positions, area, &mut cuts);
+        triangles.extend(cuts.iter().map(|cut| cut.map(|place| corners[place])));
+    }
+    triangles
 }
 
 /// Projects the polygon onto the coordinate plane most parallel to it, counterclockwise.
@@ -78,7 +102,6 @@ fn inside(point: DVec2, [a, b, c]: [DVec2; 3]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::polygon::vector_area;
 
     #[test]
     fn concave_polygons_are_covered_once() {

@@ -2,9 +2,7 @@
 
 use super::GeodesicError;
 use crate::Mesh;
-use crate::defects::has_repeated_corner;
-use crate::polygon::vector_area;
-use crate::triangulate::triangulate;
+use crate::triangulate::triangle_corners;
 use glam::DVec2;
 
 /// Two sides of a triangle are made longer together than the third by at least this part of the mean
@@ -56,25 +54,6 @@ pub(super) fn intrinsic_triangles(mesh: &Mesh) -> Result<(Vec<Triangle>, f64), G
         .map(|(corners, sides)| lay_out(corners, sides, lengthening))
         .collect();
     Ok((triangles, mean))
-}
-
-fn triangle_corners(mesh: &Mesh) -> Vec<[u32; 3]> {
-    let mut triangles = Vec::with_capacity(mesh.face_count());
-    let mut cuts = Vec::new();
-    for (face, corners) in mesh.faces().iter().enumerate() {
-        if has_repeated_corner(corners) {
-            continue;
-        }
-        if let &[a, b, c] = corners {
-            triangles.push([a, b, c]);
-            continue;
-        }
-        let positions: Vec<_> = mesh.face_positions(face).collect();
-        let area = vector_area(positions.iter().copied());
-        triangulate(&positions, area, &mut cuts);
-        triangles.extend(cuts.iter().map(|cut| cut.map(|place| corners[place])));
-    }
-    triangles
 }
 
 /// Lays a triangle with lengthened sides out in the plane, counterclockwise: the first corner at the

@@ -15,7 +15,7 @@ mod bodies;
 mod capsule;
 mod grid;
 mod platonic;
-mod random;
+pub(crate) mod random;
 mod rough;
 mod torus;
 

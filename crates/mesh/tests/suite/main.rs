@@ -7,6 +7,7 @@ mod geodesic;
 mod geometry;
 mod golden_geometry;
 mod hierarchy;
+mod remesh;
 mod report;
 mod shapes;
 mod shot;

@@ -2,31 +2,29 @@
 //! many poses.
 //!
 //! The body at rest is the smooth union of solids around a skeleton ([`skeleton`], [`surface`]). It
-//! is meshed once ([`isosurface`], [`triangulation`], [`remesh`]). Each further body deforms it to
+//! is meshed once ([`isosurface`], [`remesh`]). Each further body deforms it to
 //! another person ([`person`]), draws a pose ([`pose`]) and moves every vertex with the bones by
 //! its skinning weights ([`weights`]). Vertex `i` is the same anatomical point in all bodies.
 
-mod isosurface;
 mod person;
 mod pose;
 mod remesh;
 mod skeleton;
 mod surface;
-mod triangulation;
 mod weights;
 
 use glam::{DQuat, DVec3};
 
-use self::isosurface::isosurface;
 use self::person::Person;
 use self::pose::{Motion, Pose};
 use self::remesh::remesh;
 use self::skeleton::ANATOMY;
 use self::surface::Skin;
-use self::triangulation::Triangulation;
 use self::weights::SkinWeights;
 use super::random::Uniform;
 use super::{ShapeError, require};
+use crate::remesh::isosurface::isosurface;
+use crate::remesh::triangulation::Triangulation;
 use crate::{Adjacency, Faces, Mesh};
 
 /// Lattice spacing of the initial mesh, in metres: finer than any gap or limb.

@@ -1,29 +1,32 @@
-//! An editable closed triangle mesh: edges can be flipped, split and collapsed.
+//! An editable triangle mesh: edges can be flipped, split and collapsed.
 //!
 //! Half-edges are stored in groups of three, one group per triangle, so that only their start
 //! vertices and twins are needed. If `a -> b` is a half-edge of the triangle `a b c`, its twin `b
-//! -> a` belongs to the triangle `b a d`.
+//! -> a` belongs to the triangle `b a d`. A half-edge at the border has no twin.
 
 use glam::DVec3;
 
-/// Marks a removed element.
-const NONE: u32 = u32::MAX;
+/// Marks a removed element, or the missing twin of a half-edge at the border.
+pub(crate) const NONE: u32 = u32::MAX;
 
-/// A closed, oriented manifold of triangles under construction.
-pub(super) struct Triangulation {
-    pub(super) positions: Vec<DVec3>,
+/// An oriented manifold of triangles under construction, closed or with borders. The triangles
+/// around a vertex form one fan.
+pub(crate) struct Triangulation {
+    pub(crate) positions: Vec<DVec3>,
     /// Start vertex of each half-edge.
-    start: Vec<u32>,
-    twin: Vec<u32>,
-    /// One outgoing half-edge of each vertex.
-    outgoing: Vec<u32>,
-    removed_vertices: usize,
+    pub(super) start: Vec<u32>,
+    pub(super) twin: Vec<u32>,
+    /// One outgoing half-edge of each vertex; at the border the first one counterclockwise.
+    pub(super) outgoing: Vec<u32>,
+    /// For each vertex, true if it lies on a border.
+    pub(super) border: Vec<bool>,
+    pub(super) removed_vertices: usize,
 }
 
 impl Triangulation {
     /// Creates a triangulation from a closed manifold. Every edge must have exactly two sides in
     /// opposite directions.
-    pub(super) fn new(positions: Vec<DVec3>, triangles: &[[u32; 3]]) -> Self {
+    pub(crate) fn new(positions: Vec<DVec3>, triangles: &[[u32; 3]]) -> Self {
         let start: Vec<u32> = triangles.as_flattened().to_vec();
         let mut outgoing = vec![NONE; positions.len()];
         let mut by_ends: Vec<(u32, u32, u32)> = Vec::with_capacity(start.len());
@@ -39,6 +42,7 @@ impl Triangulation {
             twin[pair[1].2 as usize] = pair[0].2;
         }
         Self {
+            border: vec![false; positions.len()],
             positions,
             start,
             twin,
@@ -47,49 +51,78 @@ impl Triangulation {
         }
     }
 
+    /// True if the edge lies on a border.
+    pub(crate) fn is_border(&self, half_edge: u32) -> bool {
+        self.twin[half_edge as usize] == NONE
+    }
+
+    /// True if the vertex lies on a border.
+    pub(crate) fn on_border(&self, vertex: u32) -> bool {
+        self.border[vertex as usize]
+    }
+
     /// Number of remaining vertices.
-    pub(super) fn vertex_count(&self) -> usize {
+    pub(crate) fn vertex_count(&self) -> usize {
         self.positions.len() - self.removed_vertices
     }
 
     /// Iterates over the remaining half-edges.
-    pub(super) fn half_edges(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn half_edges(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.start.len() as u32).filter(|&half_edge| self.start[half_edge as usize] != NONE)
     }
 
     /// Iterates over the edges: one half-edge of each.
-    pub(super) fn edges(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn edges(&self) -> impl Iterator<Item = u32> + '_ {
         self.half_edges()
             .filter(|&half_edge| half_edge < self.twin[half_edge as usize])
     }
 
     /// Number of half-edge slots, including removed ones. It grows with every split.
-    pub(super) fn half_edge_slots(&self) -> u32 {
+    pub(crate) fn half_edge_slots(&self) -> u32 {
         self.start.len() as u32
     }
 
     /// True if this is the first half-edge of an edge and has not been removed.
-    pub(super) fn is_edge(&self, half_edge: u32) -> bool {
+    pub(crate) fn is_edge(&self, half_edge: u32) -> bool {
         self.start[half_edge as usize] != NONE && half_edge < self.twin[half_edge as usize]
     }
 
     /// Start and end vertex of a half-edge.
-    pub(super) fn ends(&self, half_edge: u32) -> [u32; 2] {
+    pub(crate) fn ends(&self, half_edge: u32) -> [u32; 2] {
         [half_edge, next(half_edge)].map(|h| self.start[h as usize])
     }
 
     /// Positions of the start and end vertex.
-    pub(super) fn segment(&self, half_edge: u32) -> [DVec3; 2] {
+    pub(crate) fn segment(&self, half_edge: u32) -> [DVec3; 2] {
         self.ends(half_edge).map(|v| self.positions[v as usize])
     }
 
-    /// Vertices opposite the edge, in the triangles of this half-edge and of its twin.
-    pub(super) fn opposite(&self, half_edge: u32) -> [u32; 2] {
-        [half_edge, self.twin[half_edge as usize]].map(|h| self.start[previous(h) as usize])
+    /// Vertices opposite the edge, in the triangles of this half-edge and of its twin. They are
+    /// equal at the border, where there is one triangle.
+    pub(crate) fn opposite(&self, half_edge: u32) -> [u32; 2] {
+        let twin = self.twin[half_edge as usize];
+        let other = if twin == NONE { half_edge } else { twin };
+        [half_edge, other].map(|h| self.start[previous(h) as usize])
+    }
+
+    /// Corners of the triangle of a half-edge, starting with those of the half-edge.
+    pub(crate) fn triangle(&self, half_edge: u32) -> [u32; 3] {
+        around_triangle(half_edge).map(|h| self.start[h as usize])
+    }
+
+    /// The half-edge that stands for its edge: the first one of the two.
+    pub(crate) fn first_side(&self, half_edge: u32) -> u32 {
+        half_edge.min(self.twin[half_edge as usize])
+    }
+
+    /// The half-edge before a half-edge in its triangle.
+    pub(crate) fn incoming(&self, half_edge: u32) -> u32 {
+        previous(half_edge)
     }
 
     /// Half-edges that start at a vertex, counterclockwise; empty if the vertex has been removed.
-    pub(super) fn around(&self, vertex: u32) -> impl Iterator<Item = u32> + '_ {
+    /// There is one for each triangle around the vertex.
+    pub(crate) fn around(&self, vertex: u32) -> impl Iterator<Item = u32> + '_ {
         let first = self.outgoing[vertex as usize];
         let mut current = first;
         std::iter::from_fn(move || {
@@ -106,12 +139,29 @@ impl Triangulation {
     }
 
     /// The neighbours of a vertex, counterclockwise.
-    pub(super) fn neighbours(&self, vertex: u32) -> impl Iterator<Item = u32> + '_ {
-        self.around(vertex).map(|half_edge| self.ends(half_edge)[1])
+    pub(crate) fn neighbours(&self, vertex: u32) -> impl Iterator<Item = u32> + '_ {
+        let first = self.outgoing[vertex as usize];
+        let mut current = first;
+        // The end of an open fan.
+        let mut last = None;
+        std::iter::from_fn(move || {
+            if current == NONE {
+                return last.take();
+            }
+            let here = current;
+            let incoming = previous(here);
+            current = self.twin[incoming as usize];
+            if current == NONE {
+                last = Some(self.start[incoming as usize]);
+            } else if current == first {
+                current = NONE;
+            }
+            Some(self.start[next(here) as usize])
+        })
     }
 
     /// Number of neighbours of a vertex.
-    pub(super) fn degree(&self, vertex: u32) -> usize {
+    pub(crate) fn degree(&self, vertex: u32) -> usize {
         self.around(vertex).count()
     }
 
@@ -120,14 +170,16 @@ impl Triangulation {
     }
 
     /// True if the edge can be flipped within its two triangles.
-    pub(super) fn can_flip(&self, half_edge: u32) -> bool {
+    pub(crate) fn can_flip(&self, half_edge: u32) -> bool {
         let [a, b] = self.ends(half_edge);
         let [c, d] = self.opposite(half_edge);
-        c != d && self.degree(a) > 3 && self.degree(b) > 3 && !self.are_neighbours(c, d)
+        // The edge itself is not part of the border, so two neighbours suffice there.
+        let can_lose = |v: u32| self.degree(v) > if self.on_border(v) { 2 } else { 3 };
+        c != d && can_lose(a) && can_lose(b) && !self.are_neighbours(c, d)
     }
 
     /// Replaces the edge `a b` of the triangles `a b c` and `b a d` by `c d`.
-    pub(super) fn flip(&mut self, half_edge: u32) {
+    pub(crate) fn flip(&mut self, half_edge: u32) {
         let [h0, h1, h2] = around_triangle(half_edge);
         let [t0, t1, t2] = around_triangle(self.twin[half_edge as usize]);
         let ([a, b], [c, d]) = (self.ends(h0), self.opposite(h0));
@@ -140,10 +192,14 @@ impl Triangulation {
         for (slot, twin) in [(h1, ca), (h2, ad), (t1, db), (t2, bc)] {
             self.pair(slot, twin);
         }
+        [a, b, c, d].into_iter().for_each(|v| self.rewind(v));
     }
 
-    /// Inserts a new vertex on the edge, which splits both its triangles. Returns the vertex.
-    pub(super) fn split(&mut self, half_edge: u32, position: DVec3) -> u32 {
+    /// Inserts a new vertex on the edge, which splits its triangles. Returns the vertex.
+    pub(crate) fn split(&mut self, half_edge: u32, position: DVec3) -> u32 {
+        if self.is_border(half_edge) {
+            return self.split_border(half_edge, position);
+        }
         let [h0, h1, h2] = around_triangle(half_edge);
         let [t0, t1, t2] = around_triangle(self.twin[half_edge as usize]);
         let ([a, b], [c, d]) = (self.ends(h0), self.opposite(h0));
@@ -151,6 +207,7 @@ impl Triangulation {
         let middle = self.positions.len() as u32;
         self.positions.push(position);
         self.outgoing.push(NONE);
+        self.border.push(false);
         // a m c and b m d keep their slots; m b c and m a d are new.
         let new = self.start.len() as u32;
         self.start.extend([middle, b, c, middle, a, d]);
@@ -169,51 +226,111 @@ impl Triangulation {
         }
         for (vertex, slot) in [(middle, new), (a, h0), (b, t0), (c, h2), (d, t2)] {
             self.outgoing[vertex as usize] = slot;
+            self.rewind(vertex);
+        }
+        middle
+    }
+
+    /// Splits a border edge `a b` and its only triangle `a b c`.
+    fn split_border(&mut self, half_edge: u32, position: DVec3) -> u32 {
+        let [h0, h1, h2] = around_triangle(half_edge);
+        let [a, b, c] = self.triangle(half_edge);
+        let bc = self.twin[h1 as usize];
+        let middle = self.positions.len() as u32;
+        self.positions.push(position);
+        self.outgoing.push(NONE);
+        self.border.push(true);
+        // a m c keeps its slots; m b c is new.
+        let new = self.start.len() as u32;
+        self.start.extend([middle, b, c]);
+        self.twin.extend([NONE; 3]);
+        self.start[h1 as usize] = middle;
+        self.pair(h1, new + 2);
+        self.pair(new + 1, bc);
+        for (vertex, slot) in [(middle, new), (a, h0), (b, new + 1), (c, h2)] {
+            self.outgoing[vertex as usize] = slot;
+            self.rewind(vertex);
         }
         middle
     }
 
     /// True if the surface stays a manifold when the edge is collapsed: its ends have no common
-    /// neighbours except the two opposite vertices, and those keep at least three neighbours.
-    pub(super) fn can_collapse(&self, half_edge: u32) -> bool {
+    /// neighbours except the opposite vertices, those keep a fan, and no two borders meet.
+    pub(crate) fn can_collapse(&self, half_edge: u32) -> bool {
         let [a, b] = self.ends(half_edge);
         let [c, d] = self.opposite(half_edge);
+        let at_border = self.is_border(half_edge);
+        if !at_border && self.on_border(a) && self.on_border(b) {
+            return false;
+        }
         let common = self
             .neighbours(a)
             .filter(|&v| self.are_neighbours(b, v))
             .count();
-        common == 2 && self.degree(c) > 3 && self.degree(d) > 3
+        let can_lose = |v: u32| self.degree(v) > if self.on_border(v) { 2 } else { 3 };
+        common == if at_border { 1 } else { 2 } && can_lose(c) && can_lose(d)
     }
 
     /// Collapses the edge `a b` to the vertex `a`, which moves to `position`; `b` is removed.
-    pub(super) fn collapse(&mut self, half_edge: u32, position: DVec3) {
-        let [h0, h1, h2] = around_triangle(half_edge);
-        let [t0, t1, t2] = around_triangle(self.twin[half_edge as usize]);
-        let ([a, b], [c, d]) = (self.ends(h0), self.opposite(h0));
-        let [cb, ac, da, bd] = [h1, h2, t1, t2].map(|h| self.twin[h as usize]);
-        let fan: Vec<u32> = self.around(b).collect();
-        for slot in fan {
+    pub(crate) fn collapse(&mut self, half_edge: u32, position: DVec3) {
+        let [a, b] = self.ends(half_edge);
+        let sides = [half_edge, self.twin[half_edge as usize]];
+        let fan: Vec<u32> = self.around(b).chain(self.around(a)).collect();
+        for &slot in &fan {
             self.start[slot as usize] = a;
         }
-        self.pair(cb, ac);
-        self.pair(da, bd);
-        for (vertex, slot) in [(a, ac), (b, NONE), (c, cb), (d, da)] {
-            self.outgoing[vertex as usize] = slot;
+        let first_side = self.twin[previous(half_edge) as usize];
+        let sides = sides.into_iter().filter(|&side| side != NONE);
+        for side in sides.clone() {
+            // The triangle x y z of the side x y disappears, and its two other edges become one.
+            let [_, yz, zx] = around_triangle(side);
+            let z = self.start[zx as usize];
+            let [zy, xz] = [yz, zx].map(|h| self.twin[h as usize]);
+            self.pair(zy, xz);
+            self.outgoing[z as usize] = if zy == NONE { next(xz) } else { zy };
+            self.rewind(z);
         }
-        for slot in [h0, h1, h2, t0, t1, t2] {
+        for slot in sides.flat_map(around_triangle) {
             self.start[slot as usize] = NONE;
         }
+        self.border[a as usize] |= self.border[b as usize];
+        let remaining = std::iter::once(first_side)
+            .chain(fan)
+            .find(|&slot| slot != NONE && self.start[slot as usize] != NONE);
+        self.outgoing[a as usize] = remaining.unwrap_or(NONE);
+        self.outgoing[b as usize] = NONE;
+        self.rewind(a);
         self.positions[a as usize] = position;
         self.removed_vertices += 1;
     }
 
     fn pair(&mut self, a: u32, b: u32) {
-        self.twin[a as usize] = b;
-        self.twin[b as usize] = a;
+        if a != NONE {
+            self.twin[a as usize] = b;
+        }
+        if b != NONE {
+            self.twin[b as usize] = a;
+        }
+    }
+
+    /// Moves the outgoing half-edge of a border vertex to the start of its fan.
+    fn rewind(&mut self, vertex: u32) {
+        if !self.border[vertex as usize] {
+            return;
+        }
+        let here = self.outgoing[vertex as usize];
+        let mut first = here;
+        while first != NONE && self.twin[first as usize] != NONE {
+            first = next(self.twin[first as usize]);
+            if first == here {
+                break;
+            }
+        }
+        self.outgoing[vertex as usize] = first;
     }
 
     /// Corners of every remaining triangle.
-    pub(super) fn triangles(&self) -> impl Iterator<Item = [u32; 3]> + '_ {
+    pub(crate) fn triangles(&self) -> impl Iterator<Item = [u32; 3]> + '_ {
         self.start
             .as_chunks::<3>()
             .0
@@ -223,7 +340,7 @@ impl Triangulation {
     }
 
     /// Removes unused slots; vertices and triangles keep their order.
-    pub(super) fn compacted(self) -> Self {
+    pub(crate) fn compacted(self) -> Self {
         let mut place = vec![NONE; self.positions.len()];
         let mut positions = Vec::with_capacity(self.vertex_count());
         for (vertex, &position) in self.positions.iter().enumerate() {
@@ -240,7 +357,7 @@ impl Triangulation {
     }
 }
 
-fn next(half_edge: u32) -> u32 {
+pub(super) fn next(half_edge: u32) -> u32 {
     if half_edge % 3 == 2 {
         half_edge - 2
     } else {
@@ -248,7 +365,7 @@ fn next(half_edge: u32) -> u32 {
     }
 }
 
-fn previous(half_edge: u32) -> u32 {
+pub(super) fn previous(half_edge: u32) -> u32 {
     if half_edge.is_multiple_of(3) {
         half_edge + 2
     } else {

@@ -33,30 +33,87 @@ const TETRAHEDRA: [[usize; 4]; 6] = [
 const CLEARANCE: f64 = 0.1;
 const NONE: u32 = u32::MAX;
 
+/// A cubic lattice, parallel to the axes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lattice {
+    /// Position of the first lattice point.
+    pub(crate) low: DVec3,
+    pub(crate) spacing: f64,
+    /// Number of points along each axis, at least one.
+    pub(crate) size: [usize; 3],
+}
+
+impl Lattice {
+    /// Number of points.
+    pub(crate) fn len(&self) -> usize {
+        self.size.iter().product()
+    }
+
+    /// Index of a point; x varies fastest.
+    pub(crate) fn index(&self, [x, y, z]: [usize; 3]) -> usize {
+        (z * self.size[1] + y) * self.size[0] + x
+    }
+
+    /// The point with a given index.
+    pub(crate) fn point(&self, index: usize) -> [usize; 3] {
+        let [nx, ny, _] = self.size;
+        [index % nx, index / nx % ny, index / (nx * ny)]
+    }
+
+    /// Position of a point.
+    pub(crate) fn position(&self, [x, y, z]: [usize; 3]) -> DVec3 {
+        self.low + self.spacing * DVec3::new(x as f64, y as f64, z as f64)
+    }
+
+    /// Steps of the index along the edges of tetrahedra that start at a point.
+    pub(crate) fn steps(&self) -> [usize; 7] {
+        std::array::from_fn(|i| self.index(STEPS[i + 1]))
+    }
+}
+
 /// The zero set of `value` between `low` and `high`, for a function that is negative inside.
 /// Triangles are oriented outwards. The lattice spacing is about `spacing`.
-pub(super) fn isosurface(
+pub(crate) fn isosurface(
     value: impl Fn(DVec3) -> f64 + Sync,
     low: DVec3,
     high: DVec3,
     spacing: f64,
 ) -> (Vec<DVec3>, Vec<[u32; 3]>) {
-    let [nx, ny, nz] = ((high - low) / spacing)
-        .to_array()
-        .map(|cells| cells.ceil() as usize + 1);
-    let index = |[x, y, z]: [usize; 3]| (z * ny + y) * nx + x;
-    let position = |[x, y, z]: [usize; 3]| low + spacing * DVec3::new(x as f64, y as f64, z as f64);
-    let values: Vec<f64> = (0..nx * ny * nz)
+    let cells = ((high - low) / spacing).to_array();
+    let lattice = Lattice {
+        low,
+        spacing,
+        size: cells.map(|cells| cells.ceil() as usize + 1),
+    };
+    let values: Vec<f64> = (0..lattice.len())
         .into_par_iter()
         .with_min_len(1024)
-        .map(|i| value(position([i % nx, i / nx % ny, i / (nx * ny)])))
+        .map(|i| value(lattice.position(lattice.point(i))))
         .collect();
+    march_lattice(&lattice, &values, |along| {
+        along.clamp(CLEARANCE, 1.0 - CLEARANCE)
+    })
+}
 
+/// The zero set of a function given by its values on a lattice, negative inside. Triangles are
+/// oriented outwards. Crossings are interpolated linearly. `adjust` maps their position along the
+/// lattice edge, from 0 to 1, to the one that is used.
+pub(crate) fn march_lattice(
+    lattice: &Lattice,
+    values: &[f64],
+    adjust: impl Fn(f64) -> f64,
+) -> (Vec<DVec3>, Vec<[u32; 3]>) {
+    let [nx, ny, nz] = lattice.size;
     let mut vertices = Vec::new();
     let mut triangles = Vec::new();
-    // Crossing on the edge from a lattice point along each step.
-    let mut crossings = vec![[NONE; 8]; values.len()];
+    // Crossing on the edge from a lattice point along each step, for two layers of points.
+    let layer = nx * ny;
+    let mut crossings = vec![[NONE; 8]; 2 * layer];
     for z in 0..nz - 1 {
+        if z > 0 {
+            crossings.copy_within(layer.., 0);
+            crossings[layer..].fill([NONE; 8]);
+        }
         for y in 0..ny - 1 {
             for x in 0..nx - 1 {
                 let corner = |step: usize| {
@@ -64,7 +121,7 @@ pub(super) fn isosurface(
                     [x + dx, y + dy, z + dz]
                 };
                 let corner_values: [f64; 8] =
-                    std::array::from_fn(|step| values[index(corner(step))]);
+                    std::array::from_fn(|step| values[lattice.index(corner(step))]);
                 let inside = corner_values.map(|value| value < 0.0);
                 if inside == [true; 8] || inside == [false; 8] {
                     continue;
@@ -73,12 +130,13 @@ pub(super) fn isosurface(
                     // For every edge of a tetrahedron, the bits of one corner's step contain those
                     // of the other's.
                     let (from, to) = (a.min(b), a.max(b));
-                    let slot = &mut crossings[index(corner(from))][from ^ to];
+                    let slot = &mut crossings[lattice.index(corner(from)) - z * layer][from ^ to];
                     if *slot == NONE {
                         let (start, end) = (corner_values[from], corner_values[to]);
-                        let along = (start / (start - end)).clamp(CLEARANCE, 1.0 - CLEARANCE);
+                        let along = adjust(start / (start - end));
                         *slot = vertices.len() as u32;
-                        vertices.push(position(corner(from)).lerp(position(corner(to)), along));
+                        let [start, end] = [from, to].map(|step| lattice.position(corner(step)));
+                        vertices.push(start.lerp(end, along));
                     }
                     *slot
                 };

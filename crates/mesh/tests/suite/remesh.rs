@@ -1,0 +1,758 @@
+//! Remeshers: the same surface, topology and orientation, exact sources, and no panic on any mesh.
+
+use std::path::Path;
+
+use gemcnn_mesh::remesh::{
+    IsotropicOptions, MeshSize, RemeshError, RemeshKind, Remeshed, SubdivisionRule, SurfacePoint,
+    flip_randomly, isotropic, jitter, refine_locally, remesh, resample, simplify, subdivide,
+};
+use gemcnn_mesh::shapes::{BodyFamily, BodyOptions, Cells, capsule, grid, icosphere, torus};
+use gemcnn_mesh::{DVec3, Mesh, MeshReport, NormalWeighting, PointIndex, vertex_normals};
+use proptest::prelude::*;
+
+fn iso(size: MeshSize) -> RemeshKind {
+    RemeshKind::Isotropic(IsotropicOptions {
+        size,
+        ..Default::default()
+    })
+}
+
+const MIDPOINT: RemeshKind = RemeshKind::Subdivide {
+    rounds: 1,
+    rule: SubdivisionRule::Midpoint,
+};
+const LOOP: RemeshKind = RemeshKind::Subdivide {
+    rounds: 1,
+    rule: SubdivisionRule::Loop,
+};
+const SIMPLIFY: RemeshKind = RemeshKind::Simplify {
+    size: MeshSize::Ratio(0.5),
+};
+const REFINE: RemeshKind = RemeshKind::RefineLocally {
+    regions: 5,
+    factor: 3.0,
+};
+const FLIP: RemeshKind = RemeshKind::FlipRandomly { share: 0.5 };
+const JITTER: RemeshKind = RemeshKind::Jitter { amount: 1.0 };
+const RESAMPLE: RemeshKind = RemeshKind::Resample { resolution: 60 };
+
+/// Subdivision, then simplification to twice the vertices of the original.
+fn quadric_edges() -> RemeshKind {
+    RemeshKind::Sequence {
+        steps: vec![MIDPOINT, SIMPLIFY],
+    }
+}
+
+/// Remeshers that edit a surface: they keep its topology.
+fn editing() -> Vec<RemeshKind> {
+    vec![
+        iso(MeshSize::EdgeLength(1.0)),
+        iso(MeshSize::EdgeLength(0.7)),
+        iso(MeshSize::Ratio(0.6)),
+        SIMPLIFY,
+        MIDPOINT,
+        LOOP,
+        REFINE,
+        FLIP,
+        JITTER,
+        quadric_edges(),
+    ]
+}
+
+fn all_kinds() -> Vec<RemeshKind> {
+    let mut kinds = editing();
+    kinds.push(RESAMPLE);
+    kinds
+}
+
+fn spot() -> Mesh {
+    Mesh::read(fixture("spot.obj")).unwrap()
+}
+
+fn fixture(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/meshes")
+        .join(name)
+}
+
+fn body() -> Mesh {
+    let options = BodyOptions {
+        vertices: 2000,
+        ..BodyOptions::default()
+    };
+    BodyFamily::new(&options).unwrap().body(2)
+}
+
+fn closed_meshes() -> Vec<(&'static str, Mesh)> {
+    vec![
+        ("sphere", icosphere(3).unwrap()),
+        ("torus", torus(40, 20, 1.0, 0.4, Cells::Quads).unwrap()),
+        ("spot", spot()),
+        ("body", body()),
+    ]
+}
+
+fn mean_edge(mesh: &Mesh) -> f64 {
+    MeshReport::new(mesh).mean_edge_length
+}
+
+fn triangle(mesh: &Mesh, face: &[u32]) -> [DVec3; 3] {
+    [face[0], face[1], face[2]].map(|v| mesh.vertices()[v as usize])
+}
+
+fn volume(mesh: &Mesh) -> f64 {
+    let at = |v: u32| mesh.vertices()[v as usize];
+    let fans = mesh.faces().iter().flat_map(|face| {
+        let sides = face[1..].windows(2);
+        sides.map(move |side| at(face[0]).dot(at(side[0]).cross(at(side[1]))) / 6.0)
+    });
+    fans.sum()
+}
+
+/// Largest distance between a new vertex and its source.
+fn source_distance(original: &Mesh, result: &Remeshed) -> f64 {
+    let pairs = result.mesh.vertices().iter().zip(&result.sources);
+    pairs
+        .map(|(vertex, source)| vertex.distance(source.position(original.vertices())))
+        .fold(0.0, f64::max)
+}
+
+/// Number of new faces whose normals disagree with the normals of the original at their sources.
+fn turned_over(original: &Mesh, result: &Remeshed) -> usize {
+    let normals = vertex_normals(original, NormalWeighting::Area).unwrap();
+    let values: Vec<f64> = normals.iter().flat_map(|n| n.to_array()).collect();
+    let carried = result.carry_values(3, &values);
+    let normal = |v: u32| DVec3::from_slice(&carried[3 * v as usize..]);
+    let disagree = |face: &&[u32]| {
+        let [a, b, c] = triangle(&result.mesh, face);
+        let (new, old) = (
+            (b - a).cross(c - a),
+            face.iter().map(|&v| normal(v)).sum::<DVec3>(),
+        );
+        // In narrow places normals of the original differ much within a triangle.
+        if new.dot(old) < 0.0 && std::env::var("V").is_ok() {
+            println!("{} {a}", new.dot(old) / new.length() / old.length());
+        }
+        new.dot(old) < -0.3 * new.length() * old.length()
+    };
+    result.mesh.faces().iter().filter(disagree).count()
+}
+
+/// Sources refer to vertices of the original and have weights that sum to 1.
+fn assert_valid(original: &Mesh, result: &Remeshed) {
+    assert_eq!(result.sources.len(), result.mesh.vertex_count());
+    for SurfacePoint { corners, weights } in &result.sources {
+        let count = original.vertex_count();
+        assert!(corners.iter().all(|&v| (v as usize) < count));
+        assert!(weights.iter().all(|w| (-1e-12..=1.0 + 1e-12).contains(w)));
+        assert!((weights.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+    assert!(result.mesh.faces().iter().all(|face| face.len() == 3));
+}
+
+#[test]
+fn closed_manifolds_keep_topology_orientation_and_area() {
+    for (name, mesh) in closed_meshes() {
+        let before = MeshReport::new(&mesh);
+        for kind in editing() {
+            let result = remesh(&mesh, &kind, 11).unwrap();
+            assert_valid(&mesh, &result);
+            let after = MeshReport::new(&result.mesh);
+            assert!(
+                after.is_sound() && after.closed,
+                "{name} {kind:?}: {after:?}"
+            );
+            assert_eq!(after.genus, before.genus, "{name} {kind:?}");
+            assert_eq!(after.components, before.components, "{name} {kind:?}");
+            assert_eq!(turned_over(&mesh, &result), 0, "{name} {kind:?}");
+            // Fingers of a coarse body become shorter, and Loop's rule rounds them.
+            let ratio = after.area / before.area;
+            assert!((0.95..1.03).contains(&ratio), "{name} {kind:?}: {ratio}");
+            let ratio = volume(&result.mesh) / volume(&mesh);
+            assert!((0.95..1.02).contains(&ratio), "{name} {kind:?}: {ratio}");
+        }
+    }
+}
+
+#[test]
+fn sources_are_exact_where_vertices_stay_on_the_surface() {
+    for (name, mesh) in closed_meshes() {
+        let edge = mean_edge(&mesh);
+        for (kind, tolerance) in [
+            (iso(MeshSize::EdgeLength(1.3)), 1e-12),
+            (iso(MeshSize::Ratio(0.7)), 1e-12),
+            (MIDPOINT, 1e-12),
+            (REFINE, 1e-12),
+            (FLIP, 1e-12),
+            (JITTER, 1e-12),
+            (SIMPLIFY, 0.25),
+            (quadric_edges(), 0.25),
+            (LOOP, 0.35),
+        ] {
+            let result = remesh(&mesh, &kind, 5).unwrap();
+            let distance = source_distance(&mesh, &result) / edge;
+            assert!(distance <= tolerance, "{name} {kind:?}: {distance}");
+        }
+    }
+    let mesh = icosphere(2).unwrap();
+    let twice = subdivide(&mesh, 2, SubdivisionRule::Midpoint).unwrap();
+    assert!(source_distance(&mesh, &twice) < 1e-15);
+    assert_eq!(twice.mesh.face_count(), 16 * 320);
+}
+
+/// Every original vertex is near a new one, and every new one near the original surface.
+#[test]
+fn no_part_of_the_surface_is_lost() {
+    for (name, mesh) in closed_meshes() {
+        for kind in all_kinds() {
+            let result = remesh(&mesh, &kind, 1).unwrap();
+            let after = MeshReport::new(&result.mesh);
+            let index = PointIndex::new(result.mesh.vertices());
+            let farthest = mesh
+                .vertices()
+                .iter()
+                .map(|&v| index.nearest(v).unwrap().squared_distance.sqrt())
+                .fold(0.0, f64::max);
+            let limit = 1.5 * after.mean_edge_length.max(mean_edge(&mesh));
+            assert!(farthest < 2.0 * limit, "{name} {kind:?}: {farthest}");
+            let distance = source_distance(&mesh, &result);
+            assert!(distance < 0.5 * limit, "{name} {kind:?}: {distance}");
+        }
+    }
+}
+
+#[test]
+fn target_counts_are_met() {
+    let mesh = spot();
+    for vertices in [500, 1234, 2930, 6000] {
+        let options = IsotropicOptions {
+            size: MeshSize::Vertices(vertices),
+            ..Default::default()
+        };
+        let result = isotropic(&mesh, &options, 0).unwrap();
+        assert_eq!(result.mesh.vertex_count(), vertices);
+        let result = simplify(&mesh, vertices).unwrap();
+        assert_eq!(result.mesh.vertex_count(), vertices.min(2930));
+    }
+    for (length, spread) in [(0.5, 0.1), (1.0, 0.1), (2.0, 0.12)] {
+        let result = remesh(&mesh, &iso(MeshSize::EdgeLength(length)), 0).unwrap();
+        let ratio = mean_edge(&result.mesh) / mean_edge(&mesh);
+        assert!((ratio / length - 1.0).abs() < spread, "{length}: {ratio}");
+    }
+    let twice = remesh(&mesh, &quadric_edges(), 0).unwrap();
+    assert_eq!(twice.mesh.vertex_count(), (2930 + 8784) / 2);
+    let flat = grid(20, 20, Cells::Triangles).unwrap();
+    assert_eq!(simplify(&flat, 100).unwrap().mesh.vertex_count(), 100);
+    // A tetrahedron cannot become smaller.
+    assert_eq!(
+        simplify(&icosphere(1).unwrap(), 4)
+            .unwrap()
+            .mesh
+            .vertex_count(),
+        4
+    );
+}
+
+#[test]
+fn isotropic_triangles_are_even() {
+    // Long and short triangles: 12 segments around the tube, 160 around the hole.
+    let mesh = torus(160, 12, 1.0, 0.5, Cells::Triangles).unwrap();
+    let before = MeshReport::new(&mesh);
+    assert!(before.max_edge_length > 7.0 * before.min_edge_length);
+    let result = remesh(&mesh, &iso(MeshSize::EdgeLength(1.0)), 3).unwrap();
+    let after = MeshReport::new(&result.mesh);
+    assert!(after.max_edge_length < 1.8 * after.mean_edge_length);
+    assert!(after.min_edge_length > 0.4 * after.mean_edge_length);
+}
+
+#[test]
+fn refinement_is_local_and_strong() {
+    let mesh = icosphere(4).unwrap();
+    let result = refine_locally(&mesh, 2, 4.0, 9).unwrap();
+    let (old, new) = (mesh.vertex_count(), result.mesh.vertex_count());
+    assert_eq!(&result.mesh.vertices()[..old], mesh.vertices());
+    // Up to 8 % of the surface has about 16 times the vertices.
+    assert!((1.5..2.8).contains(&(new as f64 / old as f64)), "{new}");
+    let edge = mean_edge(&mesh);
+    let short = |face: &&[u32]| {
+        let [a, b, c] = triangle(&result.mesh, face);
+        a.distance(b).max(b.distance(c)).max(c.distance(a)) < 0.5 * edge
+    };
+    assert!(result.mesh.faces().iter().filter(short).count() > new / 2);
+    let kept = result.mesh.faces().iter().filter(|face| {
+        let own = |v: &&u32| (**v as usize) < old;
+        face.iter().filter(own).count() == 3
+    });
+    assert!(kept.count() > mesh.face_count() * 4 / 5);
+    let unrefined = refine_locally(&mesh, 0, 4.0, 9).unwrap();
+    assert_eq!(unrefined.mesh, mesh);
+}
+
+#[test]
+fn flips_and_jitter_change_about_as_much_as_asked() {
+    let mesh = spot();
+    let edges = |mesh: &Mesh| -> std::collections::HashSet<[u32; 2]> {
+        let faces = mesh.faces().iter();
+        faces
+            .flat_map(|f| [[f[0], f[1]], [f[1], f[2]], [f[2], f[0]]])
+            .map(|[a, b]| [a.min(b), a.max(b)])
+            .collect()
+    };
+    let triangulated = flip_randomly(&mesh, 0.0, 1).unwrap().mesh;
+    let before = edges(&triangulated);
+    let mut shares = Vec::new();
+    for share in [0.1, 0.5] {
+        let result = flip_randomly(&mesh, share, 1).unwrap();
+        assert_eq!(result.mesh.vertices(), mesh.vertices());
+        let after = edges(&result.mesh);
+        assert_eq!(after.len(), before.len());
+        shares.push(after.difference(&before).count() as f64 / before.len() as f64);
+    }
+    assert!((0.05..=0.1).contains(&shares[0]), "{shares:?}");
+    assert!((0.2..=0.5).contains(&shares[1]), "{shares:?}");
+
+    let motion = |amount: f64| {
+        let result = jitter(&mesh, amount, 1).unwrap();
+        assert_eq!(result.mesh.faces(), triangulated.faces());
+        let pairs = result.mesh.vertices().iter().zip(mesh.vertices());
+        pairs.map(|(a, b)| a.distance(*b)).sum::<f64>() / 2930.0 / mean_edge(&mesh)
+    };
+    assert_eq!(motion(0.0), 0.0);
+    let (half, full) = (motion(0.5), motion(1.0));
+    assert!(
+        half > 0.08 && full > 1.6 * half && full < 0.5,
+        "{half} {full}"
+    );
+}
+
+#[test]
+fn resampling_bounds_the_same_solid_with_slivers_and_coincident_vertices() {
+    for (name, mesh) in closed_meshes() {
+        let result = resample(&mesh, 60, 4).unwrap();
+        assert_valid(&mesh, &result);
+        let after = MeshReport::new(&result.mesh);
+        assert!(after.closed && after.manifold && after.consistently_oriented);
+        assert!(after.coincident_vertices > 0 && after.degenerate_faces > 0);
+        // Limbs of a body that touch are joined.
+        if name != "body" {
+            assert_eq!(after.genus, MeshReport::new(&mesh).genus, "{name}");
+        }
+        let ratio = volume(&result.mesh) / volume(&mesh);
+        assert!((0.97..1.01).contains(&ratio), "{name}: {ratio}");
+        // Slivers beside a crease may face any way.
+        let turned = turned_over(&mesh, &result);
+        assert!(turned * 500 < result.mesh.face_count(), "{name}: {turned}");
+    }
+    // Faces that point inwards still do.
+    let mesh = icosphere(3).unwrap();
+    let reversed = mesh.faces().iter().map(|f| [f[0], f[2], f[1]]).collect();
+    let inwards = Mesh::new(mesh.vertices().to_vec(), reversed).unwrap();
+    let ratio = volume(&resample(&inwards, 40, 4).unwrap().mesh) / volume(&inwards);
+    assert!((0.97..1.01).contains(&ratio), "{ratio}");
+    // One face turned over: inside and outside follow from the number of crossings.
+    let mut faces: Vec<Vec<u32>> = mesh.faces().iter().map(<[u32]>::to_vec).collect();
+    faces[7].reverse();
+    let mixed = Mesh::new(mesh.vertices().to_vec(), faces.iter().collect()).unwrap();
+    let ratio = volume(&resample(&mixed, 40, 4).unwrap().mesh) / volume(&mesh);
+    assert!((0.97..1.01).contains(&ratio), "{ratio}");
+    // Two spheres that overlap become one.
+    let shifted = mesh.map_vertices(|v| v + 0.7 * DVec3::X).unwrap();
+    let vertices = [mesh.vertices(), shifted.vertices()].concat();
+    let moved = mesh
+        .faces()
+        .iter()
+        .map(|f| [f[0] + 642, f[1] + 642, f[2] + 642]);
+    let faces = mesh.faces().iter().map(|f| [f[0], f[1], f[2]]).chain(moved);
+    let both = Mesh::new(vertices, faces.collect()).unwrap();
+    let result = MeshReport::new(&resample(&both, 40, 4).unwrap().mesh);
+    assert_eq!((result.components, result.genus), (1, Some(0)));
+}
+
+#[test]
+fn seeds_and_threads() {
+    let mesh = icosphere(3).unwrap();
+    for kind in all_kinds() {
+        let run = |seed: u64, threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            pool.unwrap()
+                .install(|| remesh(&mesh, &kind, seed).unwrap())
+        };
+        let first = run(1, 1);
+        assert_eq!(run(1, 3), first, "{kind:?}");
+        let seeded = !matches!(
+            kind,
+            RemeshKind::Simplify { .. }
+                | RemeshKind::Subdivide { .. }
+                | RemeshKind::Sequence { .. }
+        );
+        assert_eq!(run(2, 1).mesh != first.mesh, seeded, "{kind:?}");
+    }
+    let steps = vec![JITTER, JITTER];
+    let twice = remesh(&mesh, &RemeshKind::Sequence { steps }, 1).unwrap();
+    let once = remesh(&mesh, &JITTER, 1).unwrap();
+    // The second step moves other vertices than the first, along the edges of the first.
+    let again = remesh(&once.mesh, &JITTER, 1).unwrap();
+    assert_ne!(twice.mesh, again.mesh);
+    assert!(source_distance(&mesh, &twice) < 0.3 * mean_edge(&mesh));
+}
+
+#[test]
+fn open_surfaces_keep_their_borders() {
+    let mesh = grid(15, 25, Cells::Quads).unwrap();
+    for kind in editing() {
+        let result = remesh(&mesh, &kind, 2).unwrap();
+        assert_valid(&mesh, &result);
+        let report = MeshReport::new(&result.mesh);
+        assert!(report.is_sound(), "{kind:?}: {report:?}");
+        assert_eq!((report.boundary_loops, report.genus), (1, Some(0)));
+        assert_eq!(turned_over(&mesh, &result), 0, "{kind:?}");
+        // Loop's rule rounds the corners.
+        if kind != LOOP {
+            assert!((report.area - 14.0 * 24.0).abs() < 1e-9, "{kind:?}");
+            assert_eq!(report.bounds, Some([[0.0; 3], [24.0, 14.0, 0.0]]));
+        }
+    }
+    assert_eq!(
+        resample(&mesh, 20, 0),
+        Err(RemeshError::Open {
+            boundary_edges: 2 * (14 + 24)
+        })
+    );
+    // A cylinder: two curved borders.
+    let (vertices, faces) = torus(40, 20, 1.0, 0.4, Cells::Triangles)
+        .unwrap()
+        .into_parts();
+    let faces = faces.iter().skip(200).collect();
+    let tube = Mesh::new(vertices, faces).unwrap();
+    for kind in editing() {
+        let report = MeshReport::new(&remesh(&tube, &kind, 2).unwrap().mesh);
+        assert_eq!(
+            (report.boundary_loops, report.genus),
+            (2, Some(0)),
+            "{kind:?}"
+        );
+        let ratio = report.area / MeshReport::new(&tube).area;
+        assert!((0.97..1.02).contains(&ratio), "{kind:?}: {ratio}");
+    }
+}
+
+#[test]
+fn labels_of_half_spaces_move_by_less_than_an_edge() {
+    let mesh = body();
+    let middle = |v: &DVec3| u8::from(v.y > 0.9);
+    let labels: Vec<u8> = mesh.vertices().iter().map(middle).collect();
+    for kind in all_kinds() {
+        let result = remesh(&mesh, &kind, 8).unwrap();
+        let edge = MeshReport::new(&mesh).max_edge_length;
+        let carried = result.carry_labels(&labels);
+        let mut wrong = 0;
+        for (vertex, &label) in result.mesh.vertices().iter().zip(&carried) {
+            if label != middle(vertex) {
+                wrong += 1;
+                assert!((vertex.y - 0.9).abs() < edge, "{kind:?}: {vertex}");
+            }
+        }
+        assert!(wrong * 20 < carried.len(), "{kind:?}: {wrong}");
+        assert!(carried.contains(&0) && carried.contains(&1));
+    }
+}
+
+#[test]
+fn values_are_interpolated() {
+    let mesh = icosphere(2).unwrap();
+    let result = jitter(&mesh, 1.0, 3).unwrap();
+    let values: Vec<f64> = mesh
+        .vertices()
+        .iter()
+        .flat_map(|v| [v.x, 2.0 * v.y - v.z])
+        .collect();
+    let carried = result.carry_values(2, &values);
+    for (vertex, value) in result
+        .mesh
+        .vertices()
+        .iter()
+        .zip(carried.as_chunks::<2>().0)
+    {
+        assert!((value[0] - vertex.x).abs() < 1e-12);
+        assert!((value[1] - 2.0 * vertex.y + vertex.z).abs() < 1e-12);
+    }
+    assert_eq!(result.carry_values(0, &[]), Vec::<f64>::new());
+}
+
+fn mesh_of(vertices: usize, faces: &[&[u32]]) -> Mesh {
+    let curve = (0..vertices).map(|i| i as f64 / vertices as f64);
+    let points = curve.map(|t| DVec3::new(t, t * t, t * t * t));
+    Mesh::new(points.collect(), faces.iter().collect()).unwrap()
+}
+
+/// A strip that closes after half a turn.
+fn moebius_strip(cells: u32) -> Mesh {
+    let vertices = (0..cells).flat_map(|i| {
+        let angle = f64::from(i) / f64::from(cells) * std::f64::consts::TAU;
+        let out = DVec3::new(angle.cos(), angle.sin(), 0.0);
+        let across = (angle / 2.0).cos() * out + (angle / 2.0).sin() * DVec3::Z;
+        [-0.3, -0.1, 0.1, 0.3].map(|t| out + t * across)
+    });
+    let vertex = |i: u32, j: u32| if i < cells { 4 * i + j } else { 3 - j };
+    let faces = (0..cells).flat_map(|i| {
+        (0..3).map(move |j| {
+            [
+                vertex(i, j),
+                vertex(i + 1, j),
+                vertex(i + 1, j + 1),
+                vertex(i, j + 1),
+            ]
+        })
+    });
+    Mesh::new(vertices.collect(), faces.collect()).unwrap()
+}
+
+/// Meshes that are not oriented manifolds, or have no area, or no faces.
+fn trouble() -> Vec<(String, Mesh)> {
+    let mut meshes = vec![
+        ("empty".into(), mesh_of(0, &[])),
+        ("points".into(), mesh_of(5, &[])),
+        ("one triangle".into(), mesh_of(4, &[&[0, 1, 2]])),
+        ("pillow".into(), mesh_of(3, &[&[0, 1, 2], &[2, 1, 0]])),
+        ("twice".into(), mesh_of(3, &[&[0, 1, 2], &[0, 1, 2]])),
+        (
+            "repeats".into(),
+            mesh_of(4, &[&[0, 0, 2], &[0, 1, 2, 1], &[1, 2, 3]]),
+        ),
+        (
+            "pages".into(),
+            mesh_of(5, &[&[0, 1, 2], &[0, 1, 3], &[1, 0, 4]]),
+        ),
+        ("pinch".into(), mesh_of(5, &[&[0, 1, 2], &[0, 3, 4]])),
+        ("turned".into(), mesh_of(4, &[&[0, 1, 2], &[0, 1, 3]])),
+        ("moebius".into(), moebius_strip(24)),
+    ];
+    let tetrahedron = [[0, 2, 1], [0, 1, 3], [1, 2, 3], [2, 0, 3]];
+    for (name, place) in [
+        ("one point", (|_| DVec3::ONE) as fn(usize) -> DVec3),
+        ("line", |i| DVec3::X * i as f64),
+        ("huge", |i| {
+            1e200 * [DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::Z][i]
+        }),
+        ("largest", |i| {
+            1.5e308 * [DVec3::NEG_X, DVec3::X, DVec3::Y, DVec3::Z][i]
+        }),
+        ("tiny", |i| {
+            1e-300 * [DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::Z][i]
+        }),
+    ] {
+        let vertices = (0..4).map(place).collect();
+        let faces = tetrahedron.iter().collect();
+        meshes.push((name.into(), Mesh::new(vertices, faces).unwrap()));
+    }
+    // Two spheres that share a vertex, and two that share an edge.
+    let sphere = icosphere(2).unwrap();
+    let face = sphere.face(0).to_vec();
+    for shared in [&face[..1], &face[..2]] {
+        let mut vertices = sphere.vertices().to_vec();
+        vertices.extend(sphere.vertices().iter().map(|&v| 1.1 * v + 0.01 * DVec3::Z));
+        let renamed = |v: u32| if shared.contains(&v) { v } else { v + 162 };
+        let other = sphere
+            .faces()
+            .iter()
+            .map(|f| [f[0], f[1], f[2]].map(renamed));
+        let faces = sphere
+            .faces()
+            .iter()
+            .map(|f| [f[0], f[1], f[2]])
+            .chain(other);
+        let mesh = Mesh::new(vertices, faces.collect()).unwrap();
+        meshes.push((format!("spheres that share {}", shared.len()), mesh));
+    }
+    for entry in std::fs::read_dir(fixture("trouble")).unwrap() {
+        let path = entry.unwrap().path();
+        if let Ok(mesh) = Mesh::read(&path) {
+            meshes.push((path.display().to_string(), mesh));
+        }
+    }
+    assert!(meshes.len() > 25, "{}", meshes.len());
+    meshes
+}
+
+#[test]
+fn no_mesh_is_too_much_trouble() {
+    for (name, mesh) in trouble() {
+        for kind in all_kinds() {
+            match remesh(&mesh, &kind, 6) {
+                Ok(result) => {
+                    assert_valid(&mesh, &result);
+                    let has_surface = MeshReport::new(&mesh).area > 0.0;
+                    let empty = result.mesh.face_count() == 0;
+                    assert!(!(has_surface && empty), "{name} {kind:?}");
+                }
+                Err(RemeshError::Open { boundary_edges }) => {
+                    assert!(boundary_edges > 0 && kind == RESAMPLE, "{name} {kind:?}");
+                }
+                Err(RemeshError::TooThin { .. }) => assert_eq!(kind, RESAMPLE, "{name}"),
+                Err(RemeshError::Mesh(_)) => assert!(["huge", "largest"].contains(&&*name)),
+                Err(error) => panic!("{name} {kind:?}: {error}"),
+            }
+        }
+    }
+}
+
+/// Seams stay as they are, and the rest of the surface is remeshed.
+#[test]
+fn surfaces_that_are_no_oriented_manifold_are_remeshed_beside_their_seams() {
+    let mesh = moebius_strip(60);
+    let kinds = [
+        iso(MeshSize::EdgeLength(0.6)),
+        SIMPLIFY,
+        MIDPOINT,
+        REFINE,
+        FLIP,
+        JITTER,
+    ];
+    for kind in &kinds {
+        let result = remesh(&mesh, kind, 2).unwrap();
+        let report = MeshReport::new(&result.mesh);
+        assert!(report.manifold && !report.orientable, "{kind:?}");
+        assert_eq!((report.euler, report.boundary_loops), (0, 1), "{kind:?}");
+        let ratio = report.area / MeshReport::new(&mesh).area;
+        assert!((0.98..1.02).contains(&ratio), "{kind:?}: {ratio}");
+        assert_ne!(result.mesh.faces().corners(), mesh.faces().corners());
+    }
+    let spheres = trouble()
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("spheres that share"));
+    for (name, mesh) in spheres {
+        let before = MeshReport::new(&mesh);
+        for kind in &kinds {
+            let after = MeshReport::new(&remesh(&mesh, kind, 2).unwrap().mesh);
+            assert_eq!(after.components, 1, "{name} {kind:?}");
+            assert_eq!(after.euler, before.euler, "{name} {kind:?}");
+            assert_eq!(
+                (after.nonmanifold_edges > 0, after.nonmanifold_vertices > 0),
+                (
+                    before.nonmanifold_edges > 0,
+                    before.nonmanifold_vertices > 0
+                ),
+                "{name} {kind:?}"
+            );
+            assert!(after.closed, "{name} {kind:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+    #[test]
+    fn random_meshes_do_not_panic(
+        points in prop::collection::vec(prop::array::uniform3(-2i8..3), 3..9),
+        faces in prop::collection::vec(prop::collection::vec(0usize..9, 3..6), 0..14),
+        seed in 0u64..1000,
+    ) {
+        let count = points.len();
+        let vertices = points.iter().map(|p| DVec3::from(p.map(f64::from))).collect();
+        let faces = faces
+            .iter()
+            .map(|face| face.iter().map(|v| (v % count) as u32).collect::<Vec<u32>>());
+        let mesh = Mesh::new(vertices, faces.collect()).unwrap();
+        for kind in all_kinds() {
+            match remesh(&mesh, &kind, seed) {
+                Ok(result) => assert_valid(&mesh, &result),
+                Err(error) => {
+                    use RemeshError::{Open, TooThin};
+                    prop_assert!(matches!(error, Open { .. } | TooThin { .. }), "{}", error);
+                },
+            }
+        }
+    }
+}
+
+#[test]
+fn parameters_out_of_range_are_refused() {
+    let mesh = icosphere(1).unwrap();
+    let size = |size| remesh(&mesh, &iso(size), 0);
+    for (result, text) in [
+        (size(MeshSize::EdgeLength(0.0)), "edge_length is 0"),
+        (size(MeshSize::EdgeLength(f64::NAN)), "edge_length is NaN"),
+        (size(MeshSize::Ratio(-1.0)), "ratio is -1"),
+        (size(MeshSize::Vertices(3)), "vertices is 3"),
+        (size(MeshSize::EdgeLength(1e-9)), "coarser setting"),
+        (size(MeshSize::Vertices(usize::MAX)), "coarser setting"),
+        (simplify(&mesh, 0), "vertices is 0"),
+        (subdivide(&mesh, 99, SubdivisionRule::Loop), "rounds is 99"),
+        (
+            subdivide(&mesh, 15, SubdivisionRule::Loop),
+            "coarser setting",
+        ),
+        (refine_locally(&mesh, 5, 0.5, 0), "factor is 0.5"),
+        (refine_locally(&mesh, 5000, 2.0, 0), "regions is 5000"),
+        (flip_randomly(&mesh, 1.1, 0), "share is 1.1"),
+        (jitter(&mesh, f64::NAN, 0), "amount is NaN"),
+        (resample(&mesh, 1, 0), "resolution is 1"),
+        (
+            isotropic(
+                &mesh,
+                &IsotropicOptions {
+                    iterations: 0,
+                    ..Default::default()
+                },
+                0,
+            ),
+            "iterations is 0",
+        ),
+    ] {
+        let error = result.expect_err(text).to_string();
+        assert!(error.contains(text), "{error}");
+    }
+}
+
+#[test]
+fn kinds_are_named_in_configurations() {
+    for (text, kind) in [
+        (
+            r#"{"kind":"isotropic","size":{"vertices":500},"iterations":7}"#,
+            RemeshKind::Isotropic(IsotropicOptions {
+                size: MeshSize::Vertices(500),
+                iterations: 7,
+            }),
+        ),
+        (
+            r#"{"kind":"isotropic"}"#,
+            RemeshKind::Isotropic(IsotropicOptions::default()),
+        ),
+        (r#"{"kind":"simplify","size":{"ratio":0.5}}"#, SIMPLIFY),
+        (r#"{"kind":"subdivide"}"#, MIDPOINT),
+        (r#"{"kind":"subdivide","rule":"loop"}"#, LOOP),
+        (r#"{"kind":"refine_locally"}"#, REFINE),
+        (r#"{"kind":"flip_randomly","share":0.5}"#, FLIP),
+        (r#"{"kind":"jitter","amount":1.0}"#, JITTER),
+        (r#"{"kind":"resample","resolution":60}"#, RESAMPLE),
+        (
+            r#"{"kind":"sequence","steps":[{"kind":"subdivide"},{"kind":"simplify","size":{"ratio":0.5}}]}"#,
+            quadric_edges(),
+        ),
+    ] {
+        assert_eq!(serde_json::from_str::<RemeshKind>(text).unwrap(), kind);
+        let printed = serde_json::to_string(&kind).unwrap();
+        assert_eq!(serde_json::from_str::<RemeshKind>(&printed).unwrap(), kind);
+    }
+    for text in [
+        r#"{"kind":"melt"}"#,
+        r#"{"kind":"jitter","amount":0.5,"speed":1}"#,
+        r#"{"kind":"isotropic","seed":1}"#,
+    ] {
+        assert!(serde_json::from_str::<RemeshKind>(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_capsule_keeps_its_length() {
+    let mesh = capsule(24, 6, 10, 0.5, 2.0, Cells::Quads).unwrap();
+    let [low, high] = MeshReport::new(&mesh).bounds.unwrap();
+    for kind in editing().into_iter().filter(|kind| *kind != LOOP) {
+        let result = MeshReport::new(&remesh(&mesh, &kind, 2).unwrap().mesh);
+        let [new_low, new_high] = result.bounds.unwrap();
+        for axis in 0..3 {
+            let (old, new) = (high[axis] - low[axis], new_high[axis] - new_low[axis]);
+            assert!((new / old - 1.0).abs() < 0.04, "{kind:?}: {old} {new}");
+        }
+    }
+}
