@@ -380,7 +380,9 @@ fn around_triangle(half_edge: u32) -> [u32; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shapes::icosphere;
+    use crate::remesh::cut::Cut;
+    use crate::shapes::random::Uniform;
+    use crate::shapes::{Cells, grid, icosphere};
     use crate::{Mesh, MeshReport};
 
     fn sphere() -> Triangulation {
@@ -392,10 +394,15 @@ mod tests {
     fn report(surface: &Triangulation) -> MeshReport {
         for half_edge in surface.half_edges() {
             let twin = surface.twin[half_edge as usize];
-            assert_eq!(surface.twin[twin as usize], half_edge);
             let [from, to] = surface.ends(half_edge);
-            assert_eq!(surface.ends(twin), [to, from]);
             assert!(surface.around(from).any(|h| h == half_edge));
+            if twin == NONE {
+                assert!(surface.on_border(from) && surface.on_border(to));
+                assert_eq!(surface.outgoing[from as usize], half_edge);
+                continue;
+            }
+            assert_eq!(surface.twin[twin as usize], half_edge);
+            assert_eq!(surface.ends(twin), [to, from]);
         }
         let faces = surface.triangles().collect();
         MeshReport::new(&Mesh::new(surface.positions.clone(), faces).unwrap())
@@ -431,6 +438,43 @@ mod tests {
         assert_eq!((last.vertices, last.faces, last.genus), (20, 36, Some(0)));
         assert!(last.closed && last.manifold && last.consistently_oriented);
         assert_eq!(last.isolated_vertices, 0);
+    }
+
+    #[test]
+    fn random_edits_keep_an_open_oriented_surface() {
+        let mesh = grid(6, 6, Cells::Triangles).unwrap();
+        let mut uniform = Uniform::new(4);
+        let mut surface = Cut::new(&mesh).surface;
+        let mut counts = [0; 6];
+        for _ in 0..2000 {
+            let edges: Vec<u32> = surface.edges().collect();
+            let edge = edges[uniform.below(edges.len())];
+            let at_border = usize::from(surface.is_border(edge));
+            let before = surface.vertex_count();
+            let [from, to] = surface.segment(edge);
+            let edit = uniform.below(3);
+            match edit {
+                0 if surface.can_flip(edge) => surface.flip(edge),
+                1 if before < 60 => {
+                    let middle = surface.split(edge, from.midpoint(to));
+                    assert_eq!(surface.on_border(middle), at_border == 1);
+                }
+                2 if before > 12 && surface.can_collapse(edge) => {
+                    surface.collapse(edge, from.midpoint(to));
+                    assert_eq!(surface.vertex_count(), before - 1);
+                }
+                _ => continue,
+            }
+            counts[2 * edit + at_border] += 1;
+            let report = report(&surface);
+            assert!(report.manifold && report.consistently_oriented);
+            assert_eq!((report.euler, report.boundary_loops), (1, 1));
+        }
+        // Border edges cannot be flipped; all other edits occur.
+        assert_eq!(
+            counts.map(|count| count > 20),
+            [true, false, true, true, true, true]
+        );
     }
 
     #[test]
