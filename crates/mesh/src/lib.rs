@@ -20,6 +20,7 @@ mod polygon;
 mod repair;
 mod report;
 pub mod shapes;
+pub mod surface;
 mod triangulate;
 
 pub use attribute::{AttributeValues, VertexAttribute};

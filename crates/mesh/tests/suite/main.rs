@@ -10,4 +10,5 @@ mod hierarchy;
 mod report;
 mod shapes;
 mod shot;
+mod surface;
 mod verdicts;
