@@ -21,6 +21,7 @@ pub mod remesh;
 mod repair;
 mod report;
 pub mod shapes;
+pub mod surface;
 mod triangulate;
 
 pub use attribute::{AttributeValues, VertexAttribute};

@@ -3,7 +3,7 @@
 use super::GeodesicError;
 use crate::Mesh;
 use crate::triangulate::triangle_corners;
-use glam::DVec2;
+use glam::{DVec2, DVec3};
 
 /// Two sides of a triangle are made longer together than the third by at least this part of the mean
 /// side.
@@ -27,27 +27,14 @@ pub(super) struct Triangle {
 /// Crane, *A Laplacian for Nonmanifold Triangle Meshes*, 2020).
 pub(super) fn intrinsic_triangles(mesh: &Mesh) -> Result<(Vec<Triangle>, f64), GeodesicError> {
     let corners = triangle_corners(mesh);
-    let position = |corner: u32| mesh.vertices()[corner as usize];
-    // The side opposite to each corner.
-    let sides: Vec<[f64; 3]> = corners
-        .iter()
-        .map(|&corners| {
-            let [a, b, c] = corners.map(position);
-            [b.distance(c), c.distance(a), a.distance(b)]
-        })
-        .collect();
-    let total: f64 = sides.iter().flatten().sum();
-    let mean = total / (3 * sides.len()).max(1) as f64;
+    let sides = side_lengths(mesh.vertices(), &corners);
+    let mean = mean_side(&sides);
     if mean == 0.0 && mesh.face_count() > 0 {
         return Err(GeodesicError::NoExtent {
             faces: mesh.face_count(),
         });
     }
-    let lacking = |sides: &[f64; 3]| {
-        let longest = sides.iter().copied().fold(0.0, f64::max);
-        LEAST_SLACK * mean - (sides.iter().sum::<f64>() - 2.0 * longest)
-    };
-    let lengthening = sides.iter().map(lacking).fold(0.0, f64::max);
+    let lengthening = mollification(&sides, mean);
     let triangles = corners
         .into_iter()
         .zip(sides)
@@ -56,16 +43,45 @@ pub(super) fn intrinsic_triangles(mesh: &Mesh) -> Result<(Vec<Triangle>, f64), G
     Ok((triangles, mean))
 }
 
+/// Lengths of the sides of triangles, each opposite to its corner.
+pub(crate) fn side_lengths(points: &[DVec3], triangles: &[[u32; 3]]) -> Vec<[f64; 3]> {
+    let sides = |corners: &[u32; 3]| {
+        let [a, b, c] = corners.map(|corner| points[corner as usize]);
+        [b.distance(c), c.distance(a), a.distance(b)]
+    };
+    triangles.iter().map(sides).collect()
+}
+
+/// Mean length of the sides of all triangles; 0 without triangles.
+pub(crate) fn mean_side(sides: &[[f64; 3]]) -> f64 {
+    sides.iter().flatten().sum::<f64>() / (3 * sides.len()).max(1) as f64
+}
+
+/// Length to add to every side, so that in each triangle two sides are together longer than the
+/// third by at least `LEAST_SLACK` of the mean side.
+pub(crate) fn mollification(sides: &[[f64; 3]], mean: f64) -> f64 {
+    let lacking = |sides: &[f64; 3]| {
+        let longest = sides.iter().copied().fold(0.0, f64::max);
+        LEAST_SLACK * mean - (sides.iter().sum::<f64>() - 2.0 * longest)
+    };
+    sides.iter().map(lacking).fold(0.0, f64::max)
+}
+
+/// Area of a triangle by the lengths of its sides: Kahan's form of Heron's formula, which is
+/// stable for thin triangles.
+pub(crate) fn heron_area(sides: [f64; 3]) -> f64 {
+    let mut sorted = sides;
+    sorted.sort_by(|x, y| y.total_cmp(x));
+    let [l, m, s] = sorted;
+    let product = (l + (m + s)) * (s - (l - m)) * (s + (l - m)) * (l + (m - s));
+    0.25 * product.max(0.0).sqrt()
+}
+
 /// Lays a triangle with lengthened sides out in the plane, counterclockwise: the first corner at the
 /// origin, the second on the x axis.
 fn lay_out(corners: [u32; 3], sides: [f64; 3], lengthening: f64) -> Triangle {
     let [a, b, c] = sides.map(|side| side + lengthening);
-    // Kahan's form of Heron's formula, stable for thin triangles.
-    let mut sorted = [a, b, c];
-    sorted.sort_by(|x, y| y.total_cmp(x));
-    let [l, m, s] = sorted;
-    let product = (l + (m + s)) * (s - (l - m)) * (s + (l - m)) * (l + (m - s));
-    let area = 0.25 * product.max(0.0).sqrt();
+    let area = heron_area([a, b, c]);
     let apex = DVec2::new((b * b + c * c - a * a) / (2.0 * c), 2.0 * area / c);
     let places = [DVec2::ZERO, DVec2::new(c, 0.0), apex];
     Triangle {

@@ -28,7 +28,8 @@ use crate::geometry::of_moderate_size;
 use cholesky::{Cholesky, LowerRows};
 use glam::DVec2;
 use metric::{Triangle, intrinsic_triangles};
-use ordering::dissection_order;
+pub(crate) use metric::{heron_area, mean_side, mollification, side_lengths};
+pub(crate) use ordering::dissection_order;
 use unfolding::Fans;
 
 /// Heat falls off as `exp(-distance / sqrt(t))`; beyond this exponent it would leave the numbers.

@@ -11,4 +11,5 @@ mod remesh;
 mod report;
 mod shapes;
 mod shot;
+mod surface;
 mod verdicts;
