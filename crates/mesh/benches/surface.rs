@@ -15,27 +15,36 @@ fn main() {
 /// A mesh, named as it should stand in the table.
 #[derive(Clone, Copy, Debug)]
 enum Case {
-    Body,
+    Body(usize),
     Torus(usize, usize),
 }
 
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Body => write!(f, "body, 6890 vertices"),
+            Self::Body(vertices) => write!(f, "body, {vertices} vertices"),
             Self::Torus(a, b) => write!(f, "torus, {} vertices", a * b),
         }
     }
 }
 
-const CASES: [Case; 3] = [Case::Body, Case::Torus(175, 80), Case::Torus(316, 158)];
+const CASES: [Case; 4] = [
+    Case::Body(6890),
+    Case::Torus(130, 53),
+    Case::Body(14_000),
+    Case::Torus(316, 158),
+];
 
 impl Case {
     fn mesh(self) -> Mesh {
         match self {
-            Self::Body => BodyFamily::new(&BodyOptions::default())
-                .expect("a body family")
-                .body(1),
+            Self::Body(vertices) => {
+                let options = BodyOptions {
+                    vertices,
+                    ..BodyOptions::default()
+                };
+                BodyFamily::new(&options).expect("a body family").body(1)
+            }
             Self::Torus(a, b) => torus(a, b, 1.0, 0.4, Cells::Triangles).expect("a valid torus"),
         }
     }

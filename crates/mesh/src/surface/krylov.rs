@@ -446,7 +446,9 @@ fn upper_factor<T: Scalar>(gram: &[[T; BLOCK]; BLOCK]) -> ([[T; BLOCK]; BLOCK], 
             upper[i][j] = entry;
             pivot -= entry.real_part().powi(2) + entry.imaginary_part().powi(2);
         }
-        dependent[j] = !(pivot > DEPENDENT * gram[j][j].real_part());
+        // Not a number counts as dependent.
+        let is_independent = pivot > DEPENDENT * gram[j][j].real_part();
+        dependent[j] = !is_independent;
         upper[j][j] = T::new(if dependent[j] { 1.0 } else { pivot.sqrt() }, 0.0);
     }
     (upper, dependent)
@@ -456,13 +458,14 @@ fn upper_factor<T: Scalar>(gram: &[[T; BLOCK]; BLOCK]) -> ([[T; BLOCK]; BLOCK], 
 fn inverse_of_upper<T: Scalar>(upper: &[[T; BLOCK]; BLOCK]) -> [[T; BLOCK]; BLOCK] {
     let zero = T::new(0.0, 0.0);
     let mut inverse = [[zero; BLOCK]; BLOCK];
-    for j in 0..BLOCK {
-        for i in (0..=j).rev() {
+    for i in (0..BLOCK).rev() {
+        let scale = upper[i][i].real_part().recip();
+        let row: [T; BLOCK] = std::array::from_fn(|j| {
             let unit = T::new(if i == j { 1.0 } else { 0.0 }, 0.0);
-            let sum = (i + 1..=j).fold(unit, |sum, k| sum - upper[i][k] * inverse[k][j]);
-            let scale = upper[i][i].real_part().recip();
-            inverse[i][j] = T::new(sum.real_part() * scale, sum.imaginary_part() * scale);
-        }
+            let sum = (i + 1..BLOCK).fold(unit, |sum, k| sum - upper[i][k] * inverse[k][j]);
+            T::new(sum.real_part() * scale, sum.imaginary_part() * scale)
+        });
+        inverse[i] = row;
     }
     inverse
 }

@@ -25,6 +25,7 @@ mod jets;
 mod krylov;
 mod laplacian;
 mod operators;
+mod scalar;
 pub(crate) mod sparse;
 mod triangulation;
 

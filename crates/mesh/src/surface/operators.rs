@@ -221,7 +221,7 @@ impl SurfaceOperators {
             return Err(OperatorStoreError::Version { found });
         }
         let file = SafeTensors::deserialize(bytes)?;
-        let has = |name: &str| file.names().iter().any(|found| *found == name);
+        let has = |name: &str| file.names().contains(&name);
         let mass = doubles(&file, "mass", None)?;
         let vertices = mass.len();
         let mut bases = Vec::new();

@@ -5,8 +5,8 @@
 //! row-major order: every factor entry then updates a row of contiguous numbers.
 
 use super::SurfaceError;
+pub(crate) use super::scalar::Scalar;
 use bytemuck::{Pod, Zeroable};
-use faer::c64;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::solvers::LltError;
 use faer::sparse::linalg::SupernodalThreshold;
@@ -15,7 +15,6 @@ use faer::sparse::linalg::cholesky::{
     supernodal::SupernodalLltRef,
 };
 use faer::sparse::{SparseColMatRef, SymbolicSparseColMatRef};
-use faer::traits::ComplexField;
 use faer::{Par, Side};
 
 /// Number of right-hand sides that one pass over the factor solves for.
@@ -24,174 +23,6 @@ pub(crate) const LANES: usize = 8;
 const ROWS: usize = 4;
 /// A pivot below this fraction of its diagonal entry consists of rounding errors.
 const LEAST_PIVOT: f64 = 1e-14;
-
-/// Entries of a Hermitian matrix: real numbers, or complex numbers as two parts.
-pub(crate) trait Scalar: ComplexField<Real = f64> + Copy + Send + Sync {
-    /// Number of real parts: 1 or 2.
-    const PARTS: usize;
-    /// A row of `W` numbers, stored by parts.
-    type Row<const W: usize>: Copy;
-    /// A row of zeros.
-    fn zeros<const W: usize>() -> Self::Row<W>;
-    /// The real parts of all numbers, or the imaginary parts.
-    fn part<const W: usize>(row: &Self::Row<W>, part: usize) -> &[f64; W];
-    /// The same, to write to.
-    fn part_mut<const W: usize>(row: &mut Self::Row<W>, part: usize) -> &mut [f64; W];
-    /// `row -= factor * other`, with fused products if `F`.
-    fn subtract<const F: bool, const W: usize>(
-        row: &mut Self::Row<W>,
-        factor: Self,
-        other: &Self::Row<W>,
-    );
-    /// `row -= conj(factor) * other`, with fused products if `F`.
-    fn subtract_conjugate<const F: bool, const W: usize>(
-        row: &mut Self::Row<W>,
-        factor: Self,
-        other: &Self::Row<W>,
-    );
-    /// `row *= factor`.
-    fn scale<const W: usize>(row: &mut Self::Row<W>, factor: f64);
-    /// The number with the given parts. A real number ignores the second.
-    fn new(real: f64, imaginary: f64) -> Self;
-    /// Real part.
-    fn real_part(self) -> f64;
-    /// Imaginary part.
-    fn imaginary_part(self) -> f64;
-    /// Complex conjugate.
-    fn conjugate(self) -> Self {
-        Self::new(self.real_part(), -self.imaginary_part())
-    }
-}
-
-impl Scalar for f64 {
-    const PARTS: usize = 1;
-    type Row<const W: usize> = [f64; W];
-
-    #[inline(always)]
-    fn zeros<const W: usize>() -> [f64; W] {
-        [0.0; W]
-    }
-
-    #[inline(always)]
-    fn part<const W: usize>(row: &[f64; W], _: usize) -> &[f64; W] {
-        row
-    }
-
-    #[inline(always)]
-    fn part_mut<const W: usize>(row: &mut [f64; W], _: usize) -> &mut [f64; W] {
-        row
-    }
-
-    #[inline(always)]
-    fn subtract<const F: bool, const W: usize>(row: &mut [f64; W], factor: f64, other: &[f64; W]) {
-        for lane in 0..W {
-            row[lane] = multiply_add::<F>(-factor, other[lane], row[lane]);
-        }
-    }
-
-    #[inline(always)]
-    fn subtract_conjugate<const F: bool, const W: usize>(
-        row: &mut [f64; W],
-        factor: f64,
-        other: &[f64; W],
-    ) {
-        Self::subtract::<F, W>(row, factor, other);
-    }
-
-    #[inline(always)]
-    fn scale<const W: usize>(row: &mut [f64; W], factor: f64) {
-        for value in row {
-            *value *= factor;
-        }
-    }
-
-    #[inline(always)]
-    fn new(real: f64, _: f64) -> Self {
-        real
-    }
-
-    #[inline(always)]
-    fn real_part(self) -> f64 {
-        self
-    }
-
-    #[inline(always)]
-    fn imaginary_part(self) -> f64 {
-        0.0
-    }
-}
-
-impl Scalar for c64 {
-    const PARTS: usize = 2;
-    type Row<const W: usize> = [[f64; W]; 2];
-
-    #[inline(always)]
-    fn zeros<const W: usize>() -> [[f64; W]; 2] {
-        [[0.0; W]; 2]
-    }
-
-    #[inline(always)]
-    fn part<const W: usize>(row: &[[f64; W]; 2], part: usize) -> &[f64; W] {
-        &row[part]
-    }
-
-    #[inline(always)]
-    fn part_mut<const W: usize>(row: &mut [[f64; W]; 2], part: usize) -> &mut [f64; W] {
-        &mut row[part]
-    }
-
-    #[inline(always)]
-    fn subtract<const F: bool, const W: usize>(
-        row: &mut [[f64; W]; 2],
-        factor: c64,
-        other: &[[f64; W]; 2],
-    ) {
-        let [real, imaginary] = row;
-        for lane in 0..W {
-            let re = multiply_add::<F>(-factor.re, other[0][lane], real[lane]);
-            let im = multiply_add::<F>(-factor.re, other[1][lane], imaginary[lane]);
-            real[lane] = multiply_add::<F>(factor.im, other[1][lane], re);
-            imaginary[lane] = multiply_add::<F>(-factor.im, other[0][lane], im);
-        }
-    }
-
-    #[inline(always)]
-    fn subtract_conjugate<const F: bool, const W: usize>(
-        row: &mut [[f64; W]; 2],
-        factor: c64,
-        other: &[[f64; W]; 2],
-    ) {
-        Self::subtract::<F, W>(row, c64::new(factor.re, -factor.im), other);
-    }
-
-    #[inline(always)]
-    fn scale<const W: usize>(row: &mut [[f64; W]; 2], factor: f64) {
-        for value in row.as_flattened_mut() {
-            *value *= factor;
-        }
-    }
-
-    #[inline(always)]
-    fn new(real: f64, imaginary: f64) -> Self {
-        c64::new(real, imaginary)
-    }
-
-    #[inline(always)]
-    fn real_part(self) -> f64 {
-        self.re
-    }
-
-    #[inline(always)]
-    fn imaginary_part(self) -> f64 {
-        self.im
-    }
-}
-
-/// `a * b + c`, rounded once if `F`. That is fast only where the machine has the instruction.
-#[inline(always)]
-fn multiply_add<const F: bool>(a: f64, b: f64, c: f64) -> f64 {
-    if F { a.mul_add(b, c) } else { a * b + c }
-}
 
 /// A Hermitian matrix: its real diagonal and one entry per pair of rows.
 #[derive(Debug, Clone)]
@@ -343,9 +174,10 @@ impl<T: Scalar> Cholesky<T> {
         };
         let factor = Self::from_panels(SupernodalLltRef::new(structure, &panels), size);
         for (at, &inverse) in factor.inverse_diagonal.iter().enumerate() {
+            let least = LEAST_PIVOT * matrix.diagonal[order[at] as usize];
             // Not a number fails the comparison.
-            let diagonal = matrix.diagonal[order[at] as usize];
-            if !(inverse.powi(-2) > LEAST_PIVOT * diagonal) {
+            let is_precise = inverse.powi(-2) > least;
+            if !is_precise {
                 return Err(pivot_error(at));
             }
         }
@@ -521,10 +353,101 @@ impl<T: Scalar> Cholesky<T> {
         let length = (node.columns + node.row_count) * node.columns;
         self.values[node.values..node.values + length].split_at(node.columns * node.columns)
     }
+}
 
-    /// Number of stored entries of the factor.
-    #[cfg(test)]
-    pub(crate) fn entries(&self) -> usize {
-        self.values.len()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faer::c64;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    /// A random diagonally dominant matrix with about four entries per row.
+    fn random_matrix<T: Scalar>(size: u32, rng: &mut ChaCha8Rng) -> Hermitian<T> {
+        let mut pairs: Vec<[u32; 2]> = (0..4 * size)
+            .map(|_| [rng.random_range(0..size), rng.random_range(0..size)])
+            .filter(|[a, b]| a < b)
+            .collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        let mut diagonal = vec![0.01; size as usize];
+        let mut values = Vec::new();
+        for pair in &pairs {
+            let [re, im] = [(); 2].map(|()| rng.random::<f64>() - 0.5);
+            values.push(T::new(re, im));
+            for row in pair {
+                diagonal[*row as usize] += re.abs() + im.abs();
+            }
+        }
+        Hermitian {
+            diagonal,
+            pairs,
+            values,
+        }
+    }
+
+    /// `A x` for one column by parts.
+    fn product<T: Scalar>(matrix: &Hermitian<T>, x: &[T]) -> Vec<T> {
+        let diagonal = matrix.diagonal.iter().zip(x);
+        let mut y: Vec<T> = diagonal.map(|(&d, &x)| T::new(d, 0.0) * x).collect();
+        for (&[row, column], &value) in matrix.pairs.iter().zip(&matrix.values) {
+            let (row, column) = (row as usize, column as usize);
+            y[row] += value * x[column];
+            y[column] += value.conjugate() * x[row];
+        }
+        y
+    }
+
+    fn check<T: Scalar>() {
+        let mut rng = ChaCha8Rng::seed_from_u64(4);
+        for (size, columns) in [(1, 1), (2, 3), (7, 8), (60, 9), (300, 17)] {
+            let matrix = random_matrix::<T>(size, &mut rng);
+            let order: Vec<u32> = (0..size).rev().collect();
+            let factor = Cholesky::new(&matrix, &order).unwrap();
+            let length = size as usize * T::PARTS * columns;
+            let right: Vec<f64> = (0..length).map(|_| rng.random::<f64>() - 0.5).collect();
+            let mut x = right.clone();
+            factor.solve(&mut x, columns);
+            // Rows are numbered by place in the reversed order.
+            let column = |values: &[f64], column: usize| -> Vec<T> {
+                let rows = values.chunks_exact(T::PARTS * columns).rev();
+                rows.map(|row| T::new(row[column], row[(T::PARTS - 1) * columns + column]))
+                    .collect()
+            };
+            for index in 0..columns {
+                let found = product(&matrix, &column(&x, index));
+                for (found, expected) in found.iter().zip(column(&right, index)) {
+                    let error = [
+                        found.real_part() - expected.real_part(),
+                        found.imaginary_part() - expected.imaginary_part(),
+                    ];
+                    assert!(error.iter().all(|e| e.abs() < 1e-11), "size {size}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn solutions_solve_real_and_complex_equations() {
+        check::<f64>();
+        check::<c64>();
+    }
+
+    #[test]
+    fn pivots_without_precision_are_refused_by_row() {
+        let mut matrix = Hermitian {
+            diagonal: vec![1.0, 2.0, 1.0],
+            pairs: vec![[0, 2]],
+            values: vec![1.0],
+        };
+        let order = [0, 1, 2];
+        let error = Cholesky::new(&matrix, &order).unwrap_err();
+        assert_eq!(error, SurfaceError::IllConditioned { vertex: 2 });
+        let error = Cholesky::new(&matrix, &[2, 1, 0]).unwrap_err();
+        assert_eq!(error, SurfaceError::IllConditioned { vertex: 0 });
+        matrix.diagonal[1] = f64::NAN;
+        matrix.diagonal[2] = 5.0;
+        let error = Cholesky::new(&matrix, &order).unwrap_err();
+        assert_eq!(error, SurfaceError::IllConditioned { vertex: 1 });
     }
 }

@@ -113,12 +113,12 @@ pub(super) fn delaunay_weights(mesh: &Mesh, welded: &Welded) -> Result<Weights, 
         // A quarter of the cotangent sum: half of the usual weight.
         let scale = 1.0 / (16.0 * own_area);
         let halves = [l1 + l2 - l0, l2 + l0 - l1, l0 + l1 - l2].map(|cosine| cosine * scale);
-        for side in 0..3 {
+        for (side, half) in halves.into_iter().enumerate() {
             let from = cover.tail[first + side];
             let to = cover.tail[first + (side + 1) % 3];
             mass[from as usize] += own_area / 6.0;
             if from != to {
-                sides.push((from.min(to), (from.max(to), halves[side])));
+                sides.push((from.min(to), (from.max(to), half)));
             }
         }
     }
@@ -263,7 +263,8 @@ impl Cover {
         let cotangents = [cotangent(first), cotangent(second)];
         let limit = TOLERANCE * (1.0 + cotangents[0].abs() + cotangents[1].abs());
         // Not a number fails the comparison.
-        if !(cotangents[0] + cotangents[1] < -limit) {
+        let is_violated = cotangents[0] + cotangents[1] < -limit;
+        if !is_violated {
             return None;
         }
         let diagonal = (first[0] - second[0]).hypot(first[1] + second[1]);
