@@ -310,14 +310,15 @@ impl<'a, G: Guide> Remesher<'a, G> {
                 let apex = self.surface.positions[v as usize];
                 (a - apex).angle_between(b - apex)
             });
-            let degrees_allow = self
-                .surface
-                .ends(edge)
-                .iter()
-                .all(|&v| self.surface.degree(v) > 4)
-                && opposite.iter().all(|&v| self.surface.degree(v) < 8);
+            let degrees_allow = || {
+                self.surface
+                    .ends(edge)
+                    .iter()
+                    .all(|&v| self.surface.degree(v) > 4)
+                    && opposite.iter().all(|&v| self.surface.degree(v) < 8)
+            };
             if angles[0] + angles[1] > std::f64::consts::PI + 1e-6
-                && degrees_allow
+                && degrees_allow()
                 && self.surface.can_flip(edge)
                 && self.flip_keeps_orientation(edge)
             {

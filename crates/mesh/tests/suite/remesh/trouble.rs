@@ -170,7 +170,7 @@ fn surfaces_that_are_no_oriented_manifold_are_remeshed_beside_their_seams() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
     fn random_meshes_do_not_panic(
         points in prop::collection::vec(prop::array::uniform3(-2i8..3), 3..9),
