@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import convolution as conv
+import diffusion
 from convolution import Graph, Kind
 
 FORMS = {"direct": conv.direct, "edges": conv.Edges.apply, "sparse": conv.sparse.apply, "gather": conv.gather.apply}
@@ -215,6 +216,20 @@ class Linear(nn.Module):
         return functional.linear(x.flatten(1), self.weight, self.bias)
 
 
+class Map(nn.Module):
+    """The equivariant linear map of scalars."""
+
+    def __init__(self, input: Kind, output: Kind):
+        super().__init__()
+        if input.band or output.band:
+            raise ValueError("the layer `map` is for scalars")
+        self.weight = nn.Parameter(torch.zeros(output.channels * input.channels))
+        self.bias = nn.Parameter(torch.zeros(output.channels))
+
+    def forward(self, x, tables):
+        return functional.linear(x, self.weight.view(len(self.bias), -1), self.bias)
+
+
 class Relu(nn.Module):
     def forward(self, x, tables):
         return functional.relu(x)
@@ -260,6 +275,14 @@ class Network(nn.Module):
                     self.add_module(f"activation{place}", Relu())
                 case "max_pool":
                     self.add_module(f"pool{place}", MaxPool(meshes))
+                case "map":
+                    output = parse_kind(value["output"])
+                    self.add_module(f"map{place}", Map(kind, output))
+                    kind = output
+                case "diffusion":
+                    if kind.band or kind != parse_kind(value["features"]):
+                        raise ValueError(f"layer {place} does not fit features of {kind}: {layer}")
+                    self.add_module(f"block{place}", diffusion.Block(kind.channels, value["dropout"]))
                 case _:
                     raise ValueError(f"layer {place} is unknown: {layer}")
         self.output = kind

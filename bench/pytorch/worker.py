@@ -22,11 +22,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import case
+import diffusion
 import geometry
 from case import Case
 from network import Dropout, Network, Tables, from_form, to_form
 
-# Form of the convolution and mode of torch.compile; eager without a mode.
+# Form of the convolution, or dense products of the spectral network, and mode of torch.compile; eager without a mode.
 VARIANTS = {
     "direct": ("direct", None),
     "edges": ("edges", "default"),
@@ -34,11 +35,17 @@ VARIANTS = {
     "gather": ("gather", "default"),
     "graphs": ("edges", "reduce-overhead"),
     "gather_graphs": ("gather", "reduce-overhead"),
+    "eager": ("spectral", None),
+    "compiled": ("spectral", "default"),
+    "compiled_graphs": ("spectral", "reduce-overhead"),
 }
+# Those that work as the published code does.
+PUBLISHED = ("direct", "eager")
+LABELLED = ("correspondence", "mnist", "diffusion")
 LEARNING_RATE = 1e-3
 # Gradients that are so much smaller than the largest one are measured by that.
 VANISHING = 1e-4
-# Rows of features up to which `direct` is compared in float64.
+# Rows of features up to which the published way is compared in float64.
 PRECISE = 10_000
 
 
@@ -60,28 +67,27 @@ class GeometryWork:
 
 
 class Model(nn.Module):
-    """A network with its graph and input as buffers, which CUDA graphs read in place; gives y, or a loss."""
+    """A network with its graph or eigenbases and input as buffers, which CUDA graphs read in place; gives y, or a loss."""
 
     def __init__(self, case: Case, form: str, device: str, dtype: torch.dtype):
         super().__init__()
         self.work, self.form = case.work, form
         self.network = Network(case.network, form, case.meshes)
-        graph = case.graph(self.network.aggregation, device)
-        self.tables = Tables(form, graph, self.network.types(), dtype)
+        if form == "spectral":
+            self.tables = diffusion.Spectra(case.tensors, case.meshes)
+        else:
+            graph = case.graph(self.network.aggregation, device)
+            self.tables = Tables(form, graph, self.network.types(), dtype)
         self.register_buffer("x", to_form(form, case.tensors["x"], self.network.input))
-        if self.work in ("correspondence", "mnist"):
+        if self.work in LABELLED:
             self.register_buffer("labels", case.tensors["labels"].long())
         self.to(device, dtype)
 
     def forward(self) -> Tensor:
         y = self.network(self.x, self.tables)
-        match self.work:
-            case "correspondence" | "mnist":
-                return functional.cross_entropy(y, self.labels)
-            case "blocks":
-                return y.flatten(1).square().sum(1).mean()
-            case _:
-                return y
+        if self.work in LABELLED:
+            return functional.cross_entropy(y, self.labels)
+        return y.flatten(1).square().sum(1).mean() if self.work == "blocks" else y
 
 
 class NetworkWork:
@@ -91,7 +97,9 @@ class NetworkWork:
         form, mode = VARIANTS[variant]
         if mode == "reduce-overhead" and device == "cpu":
             raise ValueError(f"{variant} needs a GPU")
-        self.weights = case.weights
+        if (form == "spectral") != (case.work == "diffusion"):
+            raise ValueError(f"{variant} is no variant of {case.work}")
+        self.weights = diffusion.from_stored(case.weights)
         self.model = Model(case, form, device, dtype)
         self.reset()
         self.graphs = mode == "reduce-overhead"
@@ -117,14 +125,13 @@ class NetworkWork:
         return self.evaluate()
 
     def differences(self, path: str) -> dict[str, float]:
-        for module in self.model.modules():
-            if isinstance(module, Dropout):
-                module.eval()
+        dropouts = [module for module in self.model.modules() if isinstance(module, (Dropout, nn.Dropout))]
+        for module in dropouts:
+            module.eval()
         self.reset()
-        ours, other = self.results(), load_file(path)
-        for module in self.model.modules():
-            if isinstance(module, Dropout):
-                module.train()
+        ours, other = diffusion.to_stored(self.results()), load_file(path)
+        for module in dropouts:
+            module.train()
         if ours.keys() != other.keys():
             raise ValueError(f"results of the two sides: {sorted(ours)}, {sorted(other)}")
         largest = {name: t.abs().max().item() for name, t in other.items()}
@@ -169,7 +176,7 @@ class Backward(NetworkWork):
 class Training(NetworkWork):
     def prepare(self, case: Case, variant: str, device: str):
         parameters = self.model.network.parameters()
-        fused = None if variant == "direct" else True
+        fused = None if variant in PUBLISHED else True
         self.optimiser = torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=fused)
 
     def call(self):
@@ -193,6 +200,7 @@ WORKS = {
     "blocks": Training,
     "correspondence": Training,
     "mnist": Training,
+    "diffusion": Training,
 }
 
 
@@ -214,8 +222,8 @@ class Worker:
         read = case.read(message["case"])
         self.work = WORKS[read.work](read, message["variant"], self.device)
         # Small enough to be compared in float64, where no rounding takes a ReLU to its other side.
-        small = read.work != "geometry" and message["variant"] == "direct" and len(read.tensors["x"]) <= PRECISE
-        self.precise = message["case"] if small else None
+        small = read.work != "geometry" and message["variant"] in PUBLISHED and len(read.tensors["x"]) <= PRECISE
+        self.precise = (message["case"], message["variant"]) if small else None
         del read
         # The first call compiles; CUDA graphs are recorded in the second and third.
         for _ in range(3 if self.device == "cuda" else 1):
@@ -243,8 +251,9 @@ class Worker:
     def agree(self, message: dict) -> dict:
         work = self.work
         if self.precise:
-            read = case.read(self.precise)
-            work = WORKS[read.work](read, "direct", self.device, torch.float64)
+            path, variant = self.precise
+            read = case.read(path)
+            work = WORKS[read.work](read, variant, self.device, torch.float64)
         differences = work.differences(message["path"])
         where = max(differences, key=differences.get)
         return {"difference": differences[where], "where": where}

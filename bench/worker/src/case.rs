@@ -4,14 +4,17 @@ use crate::Failure;
 use crate::network::{Description, Layer};
 use gemcnn_experiments::mnist;
 use gemcnn_mesh::shapes::{Cells, torus};
+use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh};
-use gemcnn_nn::{Archive, FeatureType, GraphBatch, Module};
+use gemcnn_nn::{Archive, FeatureType, GraphBatch, Module, SpectraBatch};
 use serde::{Deserialize, Serialize};
 
 /// Classes of the correspondence network: the vertices of a body.
 const BODY: usize = 6890;
 /// Classes of digits.
 const DIGITS: usize = 10;
+/// Eigenvectors of the diffusion network.
+const EIGENVECTORS: usize = 128;
 
 /// The kinds of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +34,8 @@ pub enum Work {
     Correspondence,
     /// A training step of the digits network.
     Mnist,
+    /// A training step of DiffusionNet for correspondence.
+    Diffusion,
 }
 
 /// A piece of work and its size.
@@ -64,6 +69,9 @@ impl Case {
             return Ok(archive);
         };
         store_graph(&mut archive, &graph, self.meshes)?;
+        if self.work == Work::Diffusion {
+            store_spectra(&mut archive, &self.mesh()?, &graph)?;
+        }
         description.store(&mut archive)?;
         let network = description.network(true)?;
         let rows = |kind: &FeatureType| [batch.vertex_count(), kind.dimension()];
@@ -163,6 +171,20 @@ impl Case {
                 layers.extend([Layer::MaxPool, Layer::Linear { outputs: DIGITS }]);
                 (scalars(1), layers)
             }
+            Work::Diffusion => {
+                let block = Layer::Diffusion {
+                    features: scalars(128),
+                    dropout: 0.5,
+                };
+                let map = Layer::Map {
+                    output: scalars(128),
+                };
+                let head = Layer::Linear { outputs: BODY };
+                (
+                    scalars(16),
+                    [vec![map], vec![block; 4], vec![head]].concat(),
+                )
+            }
         };
         let is_mnist = self.work == Work::Mnist;
         Some(Description {
@@ -179,7 +201,7 @@ impl Case {
     /// Number of classes, and number of rows with a label.
     pub fn labels(&self, batch: &GraphBatch<f32>) -> Option<(usize, usize)> {
         match self.work {
-            Work::Correspondence => Some((BODY, batch.vertex_count())),
+            Work::Correspondence | Work::Diffusion => Some((BODY, batch.vertex_count())),
             Work::Mnist => Some((DIGITS, batch.mesh_count())),
             _ => None,
         }
@@ -218,6 +240,32 @@ pub fn store_graph(
         archive.set_tensor(name, &[values.len()], &values)?;
     }
     Ok(())
+}
+
+/// Stores the masses and the scalar eigenbasis of the mesh that a batch repeats: `mass` `[V]`, `eigenvalues` `[K]`, `basis`
+/// `[V, K]`, and the gradients of the eigenvectors, `gradient` `[V, 2, K]`.
+fn store_spectra(archive: &mut Archive, mesh: &Mesh, graph: &GaugeGraph) -> Result<(), Failure> {
+    let options = OperatorOptions {
+        eigenpairs: [EIGENVECTORS, 0, 0],
+        jets: false,
+    };
+    let operators = SurfaceOperators::new(mesh, graph, &options)
+        .map_err(|error| Failure::Case(error.to_string()))?;
+    let spectra = SpectraBatch::<f32>::new(&operators, &[EIGENVECTORS])?;
+    let (vertices, arrays) = (spectra.vertex_count(), spectra.arrays());
+    let (basis, gradient) = arrays.bases.split_at(vertices * EIGENVECTORS);
+    archive.set_tensor("mass", &[vertices], arrays.mass)?;
+    archive.set_tensor("eigenvalues", &[EIGENVECTORS], arrays.eigenvalues)?;
+    archive.set_tensor("basis", &[vertices, EIGENVECTORS], basis)?;
+    Ok(archive.set_tensor("gradient", &[vertices, 2, EIGENVECTORS], gradient)?)
+}
+
+/// The stored eigenbasis, once for each mesh of a batch.
+pub fn read_spectra(archive: &Archive, meshes: usize) -> Result<SpectraBatch<f32>, Failure> {
+    let [mass, eigenvalues] = [archive.tensor("mass")?, archive.tensor("eigenvalues")?];
+    let bases = [archive.tensor("basis")?, archive.tensor("gradient")?].concat();
+    let spectra = SpectraBatch::from_parts(vec![eigenvalues.len()], mass, bases, eigenvalues)?;
+    Ok(SpectraBatch::join(&vec![&spectra; meshes])?)
 }
 
 fn whole(values: &[u32]) -> Vec<f64> {

@@ -1,7 +1,7 @@
 //! The work itself.
 
 use crate::Failure;
-use crate::case::{Case, Work, gauge_graph, store_graph};
+use crate::case::{Case, Work, gauge_graph, read_spectra, store_graph};
 use crate::network::Description;
 use gemcnn_experiments::bench::{Convolution, convolution};
 use gemcnn_kernels::gauge_conv::GaugeConv;
@@ -37,7 +37,7 @@ pub fn load(path: &Path, device: &Device) -> Result<Box<dyn Job>, Failure> {
             Box::new(Forward::new(&archive, case, device)?)
         }
         Work::ConvolutionBackward => Box::new(ForwardBackward::new(&archive, case, device)?),
-        Work::Blocks | Work::Correspondence | Work::Mnist => {
+        Work::Blocks | Work::Correspondence | Work::Mnist | Work::Diffusion => {
             Box::new(Training::new(&archive, case, device, path)?)
         }
     })
@@ -204,7 +204,10 @@ impl Training {
             }
         };
         let (kind, x) = (network.input().clone(), archive.tensor("x")?);
-        let graphs = HierarchyBatch::from(graph);
+        let mut graphs = HierarchyBatch::from(graph);
+        if case.work == Work::Diffusion {
+            graphs = graphs.with_spectra(read_spectra(archive, case.meshes)?)?;
+        }
         let batch = TrainingBatch::new(graphs, kind, x, objective, target)?;
         Ok(Self {
             optimiser: Optimiser::new(Method::adam(), &parameters)?,

@@ -1,7 +1,7 @@
 //! Networks as both sides read them: a list of layers in the case file.
 
 use crate::Failure;
-use gemcnn_nn::layers::{GlobalPool, Regular};
+use gemcnn_nn::layers::{DiffusionBlockConfig, GlobalPool, Regular};
 use gemcnn_nn::{
     Activation, Aggregation, Archive, FeatureType, Network, NetworkConfig, Parameters,
 };
@@ -46,6 +46,10 @@ pub enum Layer {
     Relu,
     /// Maximum over the vertices of each mesh.
     MaxPool,
+    /// An equivariant linear layer with bias.
+    Map { output: String },
+    /// A diffusion block, with dropout in its perceptron.
+    Diffusion { features: String, dropout: f64 },
 }
 
 impl Description {
@@ -77,6 +81,7 @@ impl Description {
         let start = Network::builder(kind(&self.input)?)
             .aggregation(aggregation)
             .degree(self.degree);
+        let dropped = |probability: f64| if dropout { probability } else { 0.0 };
         self.layers.iter().try_fold(start, |network, layer| {
             Ok(match layer {
                 Layer::Conv { output } => network.conv(&kind(output)?),
@@ -95,12 +100,17 @@ impl Description {
                     batch_norm,
                     ..Regular::relu(samples)
                 }),
-                Layer::Dropout { probability } => {
-                    network.dropout(if dropout { *probability } else { 0.0 })
-                }
+                Layer::Dropout { probability } => network.dropout(dropped(*probability)),
                 Layer::Linear { outputs } => network.linear(*outputs),
                 Layer::Relu => network.activation(Activation::Relu),
                 Layer::MaxPool => network.global_pool(GlobalPool::Max),
+                Layer::Map { output } => network.equivariant_linear(&kind(output)?),
+                Layer::Diffusion { features, dropout } => {
+                    network.diffusion_block(DiffusionBlockConfig {
+                        dropout: dropped(*dropout),
+                        ..DiffusionBlockConfig::new(kind(features)?)
+                    })
+                }
             })
         })
     }

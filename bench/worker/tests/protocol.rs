@@ -66,6 +66,7 @@ fn every_piece_of_work_is_done_and_has_a_result() {
         ("blocks", &["loss", "gradient.block3.conv2.self_weight"]),
         ("correspondence", &["loss", "gradient.linear7.weight"]),
         ("mnist", &["loss", "gradient.conv1.weight"]),
+        ("diffusion", &["loss", "gradient.block2.diffusion.log_time"]),
     ] {
         let result = worker.result(folder.path(), work);
         for name in wanted {

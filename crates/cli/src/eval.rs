@@ -77,6 +77,7 @@ impl EvalArgs {
         let options = EvaluationOptions {
             part: self.part.into(),
             rotation: self.rotate,
+            meshing: None,
         };
         let data = match &self.data {
             Some(folder) => DataConfig::Folder(folder.clone()),

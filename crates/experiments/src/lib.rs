@@ -8,5 +8,7 @@ mod estimate;
 pub mod mnist;
 pub mod nonlinearity_cost;
 mod random;
+pub mod remeshed;
+mod runs;
 
 pub use estimate::Estimate;

@@ -11,6 +11,7 @@ pub mod batch_norm;
 pub mod classifier;
 pub mod cross_entropy;
 pub mod cuda;
+pub mod diffusion;
 pub mod dropout;
 pub mod edges;
 pub mod elementwise;

@@ -2,8 +2,8 @@
 
 use crate::cuda::{Define, KernelSource, graph, optimiser, reduce};
 use crate::{
-    activation, aggregate, batch_norm, cross_entropy, dropout, edges, elementwise, incidence,
-    irrep, mesh_product, norm_gate, pool, regression, regular,
+    activation, aggregate, batch_norm, cross_entropy, diffusion, dropout, edges, elementwise,
+    incidence, irrep, mesh_product, norm_gate, pool, regression, regular,
 };
 
 /// Every kernel source of this crate, with sets of macros that stand for all that occur.
@@ -28,5 +28,6 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (edges::cuda::SOURCE, plain()),
         (incidence::cuda::SOURCE, plain()),
         (mesh_product::cuda::SOURCE, plain()),
+        (diffusion::cuda::SOURCE, plain()),
     ]
 }

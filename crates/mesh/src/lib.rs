@@ -17,6 +17,7 @@ mod mesh;
 mod orientation;
 mod points;
 mod polygon;
+mod random;
 pub mod remesh;
 mod repair;
 mod report;

@@ -2,7 +2,7 @@
 
 use crate::device::{Sent, single};
 use crate::error::check_size;
-use crate::{Device, NnError};
+use crate::{Device, NnError, SpectraBatch};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceGraph, DeviceGraphView};
 use gemcnn_kernels::pool::cuda::{DeviceClusterView, DeviceClusters};
 use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts, ClusterView};
@@ -236,12 +236,14 @@ impl<T: Real> ClusterBatch<T> {
     }
 }
 
-/// The hierarchies of a batch of meshes: a graph for each level from fine to coarse, and the clusters
-/// between one level and the next. A single graph is a hierarchy of one level.
+/// The hierarchies of a batch of meshes: a graph for each level from fine to coarse, the clusters between one level
+/// and the next, and the eigenbases of the finest level if models need them. A single graph is a hierarchy of one
+/// level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HierarchyBatch<T> {
     levels: Vec<GraphBatch<T>>,
     clusters: Vec<ClusterBatch<T>>,
+    spectra: Option<Arc<SpectraBatch<T>>>,
 }
 
 impl<T> From<GraphBatch<T>> for HierarchyBatch<T> {
@@ -249,6 +251,7 @@ impl<T> From<GraphBatch<T>> for HierarchyBatch<T> {
         Self {
             levels: vec![graph],
             clusters: Vec::new(),
+            spectra: None,
         }
     }
 }
@@ -281,7 +284,33 @@ impl<T: Real> HierarchyBatch<T> {
         Ok(Self {
             levels: (0..depth).map(graphs).collect::<Result<_, _>>()?,
             clusters: (1..depth).map(clusters).collect::<Result<_, _>>()?,
+            spectra: None,
         })
+    }
+
+    /// The same batch with the eigenbases of its meshes.
+    ///
+    /// # Errors
+    /// Eigenbases of other meshes.
+    pub fn with_spectra(
+        mut self,
+        spectra: impl Into<Arc<SpectraBatch<T>>>,
+    ) -> Result<Self, NnError> {
+        let spectra = spectra.into();
+        let offsets = self.levels.first().map(|graph| graph.arrays.mesh_offsets());
+        if offsets != Some(spectra.mesh_offsets()) {
+            return Err(NnError::setting(
+                "eigenvectors",
+                "their numbers of vertices are not those of the graphs",
+            ));
+        }
+        self.spectra = Some(spectra);
+        Ok(self)
+    }
+
+    /// The eigenbases of the meshes, if there are any.
+    pub fn spectra(&self) -> Option<&SpectraBatch<T>> {
+        self.spectra.as_deref()
     }
 
     /// Joins batches of the same number of levels. This is faster than [`new`](Self::new), which converts
@@ -318,11 +347,19 @@ impl<T: Real> HierarchyBatch<T> {
                 sent: Sent::default(),
             })
         };
+        let spectra: Vec<_> = batches.iter().filter_map(|batch| batch.spectra()).collect();
+        if !spectra.is_empty() {
+            check_size("batches with eigenvectors", batches.len(), spectra.len())?;
+        }
         Ok(Self {
             levels: (0..depth).map(level).collect::<Result<_, _>>()?,
             clusters: (1..depth)
                 .map(|depth| clusters(depth - 1))
                 .collect::<Result<_, _>>()?,
+            spectra: match spectra.is_empty() {
+                true => None,
+                false => Some(Arc::new(SpectraBatch::join(&spectra)?)),
+            },
         })
     }
 
@@ -344,7 +381,21 @@ impl<T: Real> HierarchyBatch<T> {
         for clusters in &self.clusters {
             clusters.on_cuda(device)?;
         }
+        if let Some(spectra) = &self.spectra {
+            spectra.on_cuda(device)?;
+        }
         Ok(())
+    }
+
+    /// Approximate size in bytes of its arrays on a device.
+    pub fn size_in_bytes(&self) -> usize {
+        // Phases of both angles, indices and the reversed table.
+        let edges: usize = self.levels.iter().map(GraphBatch::edge_count).sum();
+        let spectra = self.spectra.as_ref().map_or(0, |spectra| {
+            let arrays = spectra.arrays();
+            arrays.bases.len() + arrays.mass.len() + arrays.eigenvalues.len()
+        });
+        32 * edges + spectra * size_of::<T>()
     }
 
     /// The same batch with arrays of its own on a GPU, for a captured step.
@@ -357,6 +408,10 @@ impl<T: Real> HierarchyBatch<T> {
             clusters: clusters
                 .map(|c| c.place_on(device))
                 .collect::<Result<_, _>>()?,
+            spectra: match &self.spectra {
+                None => None,
+                Some(spectra) => Some(Arc::new(spectra.place_on(device)?)),
+            },
         })
     }
 
@@ -378,11 +433,15 @@ impl<T: Real> HierarchyBatch<T> {
         for (to, from) in self.clusters.iter().zip(&with.clusters) {
             to.overwrite(device, from)?;
         }
+        if let (Some(to), Some(from)) = (&self.spectra, &with.spectra) {
+            to.overwrite(device, from)?;
+        }
         Ok(())
     }
 }
 
-/// The levels that a module runs on: graphs from fine to coarse, and the clusters between them.
+/// The levels that a module runs on: graphs from fine to coarse, the clusters between them, and the eigenbases of the
+/// finest graph if there are any.
 ///
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
@@ -396,6 +455,7 @@ impl<T: Real> HierarchyBatch<T> {
 pub struct Levels<'a, T> {
     graphs: &'a [GraphBatch<T>],
     clusters: &'a [ClusterBatch<T>],
+    spectra: Option<&'a SpectraBatch<T>>,
 }
 
 impl<'a, T> Levels<'a, T> {
@@ -415,6 +475,14 @@ impl<'a, T> Levels<'a, T> {
         })
     }
 
+    /// The eigenbases of the meshes.
+    ///
+    /// # Errors
+    /// [`NnError::NoSpectra`] if there are none.
+    pub fn spectra(self) -> Result<&'a SpectraBatch<T>, NnError> {
+        self.spectra.ok_or(NnError::NoSpectra)
+    }
+
     /// The clusters that lead to the next coarser graph, and the levels from that graph on.
     ///
     /// # Errors
@@ -422,7 +490,12 @@ impl<'a, T> Levels<'a, T> {
     pub fn coarser(self) -> Result<(&'a ClusterBatch<T>, Self), NnError> {
         match (self.clusters.split_first(), self.graphs.get(1..)) {
             (Some((first, clusters)), Some(graphs)) if !graphs.is_empty() => {
-                Ok((first, Self { graphs, clusters }))
+                let coarser = Self {
+                    graphs,
+                    clusters,
+                    spectra: None,
+                };
+                Ok((first, coarser))
             }
             _ => Err(NnError::Levels {
                 needed: self.graphs.len() + 1,
@@ -446,6 +519,7 @@ impl<'a, T> From<&'a GraphBatch<T>> for Levels<'a, T> {
         Self {
             graphs: std::slice::from_ref(batch),
             clusters: &[],
+            spectra: None,
         }
     }
 }
@@ -455,6 +529,7 @@ impl<'a, T> From<&'a HierarchyBatch<T>> for Levels<'a, T> {
         Self {
             graphs: &batch.levels,
             clusters: &batch.clusters,
+            spectra: batch.spectra.as_deref(),
         }
     }
 }

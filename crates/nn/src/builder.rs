@@ -4,6 +4,7 @@ use crate::{NnError, ParameterId, Parameters, Role};
 use gemcnn_kernels::Real;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::ops::RangeInclusive;
 
 /// Adds the parameters of layers to [`Parameters`]. The same seed and the same layers in the same
 /// order give the same values.
@@ -96,6 +97,24 @@ impl<'p, T: Real> Builder<'p, T> {
                 let bound = (3.0 * variance(place)).sqrt();
                 T::of(bound * (2.0 * self.random.random::<f64>() - 1.0))
             })
+            .collect();
+        self.parameters.add(self.path(name), shape, role, values)
+    }
+
+    /// A parameter with independent values, uniformly distributed in a range.
+    ///
+    /// # Errors
+    /// A name that is taken.
+    pub fn uniform(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        role: Role,
+        range: RangeInclusive<f64>,
+    ) -> Result<ParameterId, NnError> {
+        let (low, high) = range.into_inner();
+        let values = (0..shape.iter().product())
+            .map(|_| T::of(low + (high - low) * self.random.random::<f64>()))
             .collect();
         self.parameters.add(self.path(name), shape, role, values)
     }

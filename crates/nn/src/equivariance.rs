@@ -8,7 +8,9 @@
 //! - an isometry of the mesh onto itself, given as a permutation of its vertices: features move with the vertices.
 
 use crate::error::check_size;
-use crate::{GraphBatch, Module, NnError, Parameters, Tape, Workspace};
+use crate::{
+    GraphBatch, HierarchyBatch, Module, NnError, Parameters, SpectraBatch, Tape, Workspace,
+};
 use gemcnn_kernels::{FeatureType, Real, elementwise};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
 use rand::{RngExt, SeedableRng};
@@ -224,6 +226,45 @@ pub fn assert_module_equivariant<T: Real>(
     };
     assert_gauge_equivariant(&trial, |graph, x: &[T]| {
         let batch = GraphBatch::new([graph])?;
+        let mut workspace = Workspace::default();
+        let mut tape = Tape::inference(&mut workspace, parameters);
+        let x = tape.input(module.input().clone(), x)?;
+        let y = module.forward(&mut tape, (&batch).into(), x)?;
+        Ok(y.values()?.into_owned())
+    });
+}
+
+/// Asserts that a module on surfaces is gauge equivariant: with the eigenvectors of a mesh, in its frames and in
+/// random ones. The eigenvectors of the random frames are rotated, not computed again, so that the test has the
+/// precision of the module.
+///
+/// # Panics
+/// If the error is above the [`tolerance`] of the precision; the message states the error.
+pub fn assert_surface_equivariant<T: Real>(
+    module: &dyn Module<T>,
+    parameters: &Parameters<T>,
+    mesh: &Mesh,
+    spectra: &SpectraBatch<T>,
+) {
+    let options = GeometryOptions::default();
+    let frames = GaugeGraph::new(mesh, &options).unwrap_or_else(|error| panic!("{error}"));
+    let trial = Trial {
+        mesh,
+        options: &options,
+        input: module.input(),
+        output: module.output(),
+        seed: 1,
+    };
+    assert_gauge_equivariant(&trial, |graph, x: &[T]| {
+        // Rotation of each frame, seen at its first neighbour. A rigid motion moves frames along.
+        let angles: Vec<f64> = (0..graph.vertex_count())
+            .map(|vertex| {
+                let edge = graph.row(vertex).next();
+                edge.map_or(0.0, |edge| frames.theta()[edge] - graph.theta()[edge])
+            })
+            .collect();
+        let batch = HierarchyBatch::from(GraphBatch::new([graph])?)
+            .with_spectra(spectra.gauge_transform(&angles)?)?;
         let mut workspace = Workspace::default();
         let mut tape = Tape::inference(&mut workspace, parameters);
         let x = tape.input(module.input().clone(), x)?;

@@ -39,6 +39,12 @@ pub enum NnError {
         /// Number of levels that it runs on.
         found: usize,
     },
+    /// A module for surfaces runs on graphs without eigenbases.
+    #[error(
+        "the module needs the eigenvectors of the Laplacians of its meshes, but there are none; add them to the \
+         graphs (`HierarchyBatch::with_spectra`)"
+    )]
+    NoSpectra,
     /// A setting that is out of range or does not fit.
     #[error("{what}: {problem}")]
     Setting {

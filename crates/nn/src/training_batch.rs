@@ -86,6 +86,8 @@ pub(crate) enum SentTarget {
 pub(crate) struct BatchShape<T> {
     /// First vertex of each mesh, for each level.
     mesh_offsets: Vec<Vec<u32>>,
+    /// Number of eigenvectors of each order, if there are any.
+    columns: Vec<usize>,
     /// Number of edges of each level, if it matters.
     edges: Option<Vec<usize>>,
     kind: FeatureType,
@@ -257,6 +259,8 @@ impl<T: Real> TrainingBatch<T> {
         let offsets = |level: &GraphBatch<T>| level.arrays().mesh_offsets().to_vec();
         BatchShape {
             mesh_offsets: self.graphs.levels().iter().map(offsets).collect(),
+            columns: (self.graphs.spectra())
+                .map_or(Vec::new(), |spectra| spectra.columns().to_vec()),
             edges: has_edge_rows
                 .then(|| (self.graphs.levels().iter().map(GraphBatch::edge_count)).collect()),
             kind: self.kind.clone(),

@@ -68,6 +68,7 @@ pub fn train(
         }));
     }
     let training = dataset.part(Part::Train, &preparation, cache)?;
+    let training = training.augmented(&config.augmentation);
     let held_out = dataset.part(held_out_part, &preparation, cache)?;
     let begins = !run.checkpoint().exists();
     if begins {

@@ -2,7 +2,7 @@
 
 use crate::TaskError;
 use gemcnn_mesh::{GaugeGraph, Hierarchy};
-use gemcnn_nn::{FeatureType, GraphBatch, HierarchyBatch, Target};
+use gemcnn_nn::{FeatureType, GraphBatch, HierarchyBatch, SpectraBatch, Target};
 use std::sync::Arc;
 
 /// A mesh with input features and a target.
@@ -14,6 +14,8 @@ pub struct Sample {
     pub graph: Arc<GaugeGraph>,
     /// All levels, for models that pool.
     pub hierarchy: Option<Arc<Hierarchy>>,
+    /// Eigenvectors of the Laplacians of the mesh, for models on surfaces.
+    pub spectra: Option<Arc<SpectraBatch<f32>>>,
     /// Type of the features of each vertex.
     pub kind: FeatureType,
     /// Features of the vertices, row after row.
@@ -27,6 +29,12 @@ pub struct Sample {
 pub trait SampleSource: Send + Sync {
     /// Number of samples.
     fn len(&self) -> usize;
+
+    /// Number of versions of each mesh (default 1). Version `v` of mesh `i` is sample `i * versions + v`. An epoch of
+    /// training visits one version of each mesh.
+    fn versions(&self) -> usize {
+        1
+    }
 
     /// True if there are no samples.
     fn is_empty(&self) -> bool {
@@ -59,21 +67,34 @@ pub trait SampleSource: Send + Sync {
     }
 }
 
-/// Joins the graphs of samples, or their hierarchies if they have any.
+/// Joins the graphs of samples, their hierarchies if they have any, and their eigenvectors if they have any.
 ///
 /// # Errors
-/// Samples of which only some have a hierarchy, or hierarchies of different depth.
+/// Samples of which only some have a hierarchy or eigenvectors, or hierarchies of different depth.
 pub fn join_graphs(samples: &[Sample]) -> Result<HierarchyBatch<f32>, TaskError> {
     let hierarchies: Vec<&Hierarchy> = samples
         .iter()
         .filter_map(|sample| sample.hierarchy.as_deref())
         .collect();
-    match hierarchies.len() {
-        0 => Ok(GraphBatch::new(samples.iter().map(|sample| &*sample.graph))?.into()),
-        count if count == samples.len() => Ok(HierarchyBatch::new(hierarchies)?),
-        _ => Err(TaskError::setting(
-            "batch",
-            "only some samples have a hierarchy",
-        )),
+    let graphs = match hierarchies.len() {
+        0 => GraphBatch::new(samples.iter().map(|sample| &*sample.graph))?.into(),
+        count if count == samples.len() => HierarchyBatch::new(hierarchies)?,
+        _ => return Err(only_some("a hierarchy")),
+    };
+    let spectra: Vec<_> = (samples.iter())
+        .filter_map(|sample| sample.spectra.as_ref())
+        .collect();
+    match &spectra[..] {
+        [] => Ok(graphs),
+        [single] if samples.len() == 1 => Ok(graphs.with_spectra(Arc::clone(single))?),
+        _ if spectra.len() == samples.len() => {
+            let spectra: Vec<&SpectraBatch<f32>> = spectra.iter().map(|s| &***s).collect();
+            Ok(graphs.with_spectra(SpectraBatch::join(&spectra)?)?)
+        }
+        _ => Err(only_some("eigenvectors")),
     }
+}
+
+fn only_some(what: &str) -> TaskError {
+    TaskError::setting("batch", format!("only some samples have {what}"))
 }

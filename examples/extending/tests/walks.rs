@@ -96,6 +96,7 @@ fn the_feature_sums_to_the_euler_characteristic() {
         mesh: &mesh,
         graph: &graph,
         normals: NormalWeighting::default(),
+        operators: None,
     };
     let defect = AngleDefect::default().compute(surface).unwrap();
     // Gauss-Bonnet: 2 pi times the Euler characteristic, which is 2.

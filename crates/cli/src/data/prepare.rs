@@ -62,6 +62,7 @@ impl Prepare {
             features: self.features,
             gauge: self.model.gauge(),
             hierarchy: self.model.hierarchy(),
+            eigenvectors: self.model.eigenvectors(),
             ..Default::default()
         };
         let mut meshes = 0;

@@ -5,6 +5,7 @@ mod equivariance;
 mod files;
 mod mnist;
 mod nonlinearity_cost;
+mod remeshed;
 
 use crate::failure::Failure;
 use clap::Subcommand;
@@ -16,6 +17,7 @@ pub enum ExperimentCommand {
     Equivariance(equivariance::EquivarianceCommand),
     Mnist(Box<mnist::MnistCommand>),
     NonlinearityCost(nonlinearity_cost::NonlinearityCostCommand),
+    Remeshed(remeshed::RemeshedCommand),
 }
 
 pub fn run(command: ExperimentCommand) -> Result<(), Failure> {
@@ -24,5 +26,6 @@ pub fn run(command: ExperimentCommand) -> Result<(), Failure> {
         ExperimentCommand::Equivariance(command) => command.run(),
         ExperimentCommand::Mnist(command) => command.run(),
         ExperimentCommand::NonlinearityCost(command) => command.run(),
+        ExperimentCommand::Remeshed(command) => command.run(),
     }
 }

@@ -98,3 +98,40 @@ fn an_interrupted_experiment_continues() {
     assert_eq!(epochs(), 12);
     assert!(folder.path().join("out/table.md").exists());
 }
+
+#[test]
+fn networks_on_surfaces_are_tested_on_other_meshings() {
+    let folder = tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gemcnn"));
+        command
+            .current_dir(folder.path())
+            .env("GEMCNN_CACHE", folder.path().join("cache"))
+            .args(["experiment", "remeshed", "--device", "cpu", "--out", "out"])
+            .args(["--bodies", "2", "--vertices", "500", "--seeds", "1"])
+            .args(["--epochs", "1"])
+            .args(arguments);
+        let output = command.output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), message)
+    };
+    let (status, message) = run(&["--rows", "gem,surface+"]);
+    assert_eq!(status, Some(0), "{message}");
+    let results = fs::read_to_string(folder.path().join("out/results.json")).unwrap();
+    let results: Value = serde_json::from_str(&results).unwrap();
+    let rows = results["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        let meshings = row["meshings"].as_object().unwrap();
+        assert_eq!(meshings.len(), 6, "{row}");
+        for (meshing, runs) in meshings {
+            let mean = runs[0]["mean"].as_f64().unwrap();
+            assert!(mean > 0.0 && mean < 2.0, "{meshing}: {mean}");
+        }
+    }
+    for file in ["table.md", "errors.svg", "surface+-seed1/meshings.png"] {
+        assert!(folder.path().join("out").join(file).exists(), "{file}");
+    }
+    let (status, _) = run(&["--rows", "surfaces"]);
+    assert_eq!(status, Some(2));
+}

@@ -10,13 +10,12 @@ mod row;
 pub use report::{Report, RowReport, RunReport};
 pub use row::{PaperResult, Row};
 
+use crate::runs::{evaluated, trained};
 use gemcnn_nn::Device;
 use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig, Dataset};
-use gemcnn_tasks::evaluation::{Evaluation, EvaluationOptions, evaluate};
-use gemcnn_tasks::run::train;
+use gemcnn_tasks::evaluation::{Evaluation, EvaluationOptions};
 use gemcnn_tasks::train::{
-    Event, Observer, Outcome, Precision, RunConfig, RunDirectory, StopFlag, TrainedModel,
-    TrainingConfig, read_metrics,
+    Event, Observer, Precision, RunConfig, StopFlag, TrainedModel, TrainingConfig,
 };
 use gemcnn_tasks::{Task, TaskError};
 use std::path::Path;
@@ -134,33 +133,6 @@ pub fn run(
     Ok(Some(report))
 }
 
-/// The model of a run and its training time in seconds; `None` if `stop` is requested.
-fn trained(
-    config: &RunConfig,
-    path: &Path,
-    cache: &Cache,
-    device: &Device,
-    observer: &mut dyn Observer,
-    stop: &StopFlag,
-) -> Result<Option<(TrainedModel, f64)>, TaskError> {
-    let run = RunDirectory::open_or_create(path)?;
-    if !run.model().exists()
-        && let Outcome::Stopped { .. } = train(config, &run, cache, device, observer, stop)?
-    {
-        return Ok(None);
-    }
-    let model = TrainedModel::read(path)?;
-    if model.config != config.clone().anchored()? {
-        return Err(TaskError::setting(
-            path.display().to_string(),
-            "the directory holds a run with other settings; choose another directory or remove this one",
-        ));
-    }
-    let records = read_metrics(&run.metrics())?;
-    let seconds = records.last().map_or(0.0, |record| record.seconds);
-    Ok(Some((model, seconds)))
-}
-
 /// Tests a model on bodies in their original pose and randomly rotated, or reads earlier results.
 fn test(
     model: &TrainedModel,
@@ -169,21 +141,16 @@ fn test(
     cache: &Cache,
     device: &Device,
 ) -> Result<[Evaluation; 2], TaskError> {
-    let evaluated = |rotation: Option<u64>| {
+    let tested = |rotation: Option<u64>| {
         let stem = path.join(match rotation {
             Some(seed) => format!("eval-test-rotated-{seed}"),
             None => "eval-test".into(),
         });
-        if let Some(evaluation) = Evaluation::read(&stem)? {
-            return Ok(evaluation);
-        }
         let options = EvaluationOptions {
             rotation,
             ..Default::default()
         };
-        let evaluation = evaluate(model, dataset, options, cache, device)?;
-        evaluation.write(&stem)?;
-        Ok::<_, TaskError>(evaluation)
+        evaluated(model, dataset, options, &stem, cache, device)
     };
-    Ok([evaluated(None)?, evaluated(Some(ROTATION))?])
+    Ok([tested(None)?, tested(Some(ROTATION))?])
 }

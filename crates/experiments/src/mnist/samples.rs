@@ -69,6 +69,7 @@ impl SampleSource for DigitSamples<'_> {
             // Of the right size; the graph that counts is that of the batch.
             graph: Arc::clone(&self.grids.graphs[0]),
             hierarchy: None,
+            spectra: None,
             kind: FeatureType::scalars(1),
             features: intensities(self.digits.image(index)),
             target: Target::Labels(vec![self.digits.labels()[index].into()]),

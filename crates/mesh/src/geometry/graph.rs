@@ -63,7 +63,8 @@ impl GaugeGraph {
             return Ok(graph);
         }
         let table = CornerTable::new(mesh);
-        let normals = normals_from_corners(mesh, &table, options.normals)?;
+        let normals =
+            normals_from_corners(mesh, &table, options.normals, options.estimate_normals)?;
         let adjacency = match options.neighbourhood {
             Neighbourhood::OneRing => Adjacency::one_ring_from_corners(mesh, &table)?,
             Neighbourhood::Radius { radius, limit } => {

@@ -91,4 +91,7 @@ pub struct GeometryOptions {
     pub neighbourhood: Neighbourhood,
     /// Choice of the first frame axis.
     pub gauge: Gauge,
+    /// Gives a vertex without a tangent plane, whose faces have no area or cancel, the mean normal of its neighbours
+    /// (default false: such a vertex is an error). A piece of the mesh without any area has the normal z.
+    pub estimate_normals: bool,
 }

@@ -26,7 +26,7 @@ pub fn vertex_normals(
 ) -> Result<Vec<DVec3>, GeometryError> {
     let moderate = of_moderate_size(mesh);
     let mesh = moderate.as_ref().map_or(mesh, |(mesh, _)| mesh);
-    normals_from_corners(mesh, &CornerTable::new(mesh), weighting)
+    normals_from_corners(mesh, &CornerTable::new(mesh), weighting, false)
 }
 
 /// A copy of the mesh scaled by a power of two, and that scale, if areas or squared lengths would
@@ -68,6 +68,7 @@ pub(super) fn normals_from_corners(
     mesh: &Mesh,
     table: &CornerTable,
     weighting: NormalWeighting,
+    estimates: bool,
 ) -> Result<Vec<DVec3>, GeometryError> {
     let face_normals = face_normals(mesh, weighting);
     let mut normals = vec![DVec3::ZERO; mesh.vertex_count()];
@@ -92,6 +93,9 @@ pub(super) fn normals_from_corners(
                 *normal = sum.normalize();
             }
         });
+    if estimates {
+        estimate(mesh, table, &mut normals);
+    }
     let mut count = 0;
     let mut examples = Vec::new();
     for (vertex, normal) in normals.iter_mut().enumerate() {
@@ -121,6 +125,37 @@ pub(super) fn normals_from_corners(
         return Err(GeometryError::NoTangentPlane { count, examples });
     }
     Ok(normals)
+}
+
+/// Gives vertices without a normal the mean normal of their neighbours, from those with a normal inwards, and z where
+/// no neighbour has any.
+fn estimate(mesh: &Mesh, table: &CornerTable, normals: &mut [DVec3]) {
+    let mut missing: Vec<usize> = (0..normals.len())
+        .filter(|&v| normals[v] == DVec3::ZERO && table.corners_of(v).len() > 0)
+        .collect();
+    while !missing.is_empty() {
+        let found: Vec<(usize, DVec3)> = (missing.iter())
+            .map(|&vertex| {
+                let corners = table.corners_of(vertex).flat_map(|corner| {
+                    let (previous, next) = table.around(mesh, corner);
+                    [previous, next]
+                });
+                let sum: DVec3 = corners.map(|v| normals[v as usize]).sum();
+                (vertex, sum.normalize_or_zero())
+            })
+            .filter(|(_, normal)| *normal != DVec3::ZERO)
+            .collect();
+        if found.is_empty() {
+            missing
+                .iter()
+                .for_each(|&vertex| normals[vertex] = DVec3::Z);
+            return;
+        }
+        for (vertex, normal) in found {
+            normals[vertex] = normal;
+        }
+        missing.retain(|&vertex| normals[vertex] == DVec3::ZERO);
+    }
 }
 
 /// Interior angle of a corner in [0, 2 pi), seen from the side that `normal` points to. It is

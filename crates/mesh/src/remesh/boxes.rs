@@ -114,7 +114,7 @@ impl<'a> BoxTree<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shapes::random::Uniform;
+    use crate::random::Uniform;
     use crate::shapes::{Cells, torus};
 
     #[test]

@@ -4,7 +4,7 @@ use super::cut::Cut;
 use super::original::{shape, twice_area};
 use super::{RemeshError, Remeshed, own_vertices, require};
 use crate::mesh::Mesh;
-use crate::shapes::random::Uniform;
+use crate::random::Uniform;
 
 /// Minimum cosine between the normals of the triangles after a flip and the mean normal before it.
 const FACING: f64 = 0.7;

@@ -9,7 +9,7 @@ use super::original::{Original, Place};
 use super::remesher::{Guide, Remesher};
 use super::{RemeshError, Remeshed, finish, require, require_size};
 use crate::mesh::Mesh;
-use crate::shapes::random::Uniform;
+use crate::random::Uniform;
 
 /// Maximum factor between the edge lengths of consecutive rounds.
 const STAGE: f64 = 1.4;

@@ -6,7 +6,7 @@ use super::cut::Cut;
 use super::original::{Original, Place, shape, twice_area};
 use super::{RemeshError, Remeshed, SurfacePoint, require};
 use crate::mesh::Mesh;
-use crate::shapes::random::Uniform;
+use crate::random::Uniform;
 
 /// Minimum cosine between the normals of a triangle and of the original one.
 const FACING: f64 = 0.3;

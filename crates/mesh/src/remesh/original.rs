@@ -232,8 +232,8 @@ fn nearest_weights([a, b, c]: [DVec3; 3], point: DVec3) -> [f64; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Uniform;
     use crate::shapes::icosphere;
-    use crate::shapes::random::Uniform;
 
     #[test]
     fn nearest_weights_beat_a_fine_scan_of_the_triangle() {

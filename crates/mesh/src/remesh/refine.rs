@@ -9,7 +9,7 @@ use super::original::{Original, twice_area};
 use super::triangulation::Triangulation;
 use super::{RemeshError, Remeshed, SurfacePoint, require, require_size};
 use crate::mesh::Mesh;
-use crate::shapes::random::Uniform;
+use crate::random::Uniform;
 
 /// Share of the surface in one region, as a flat disk.
 const REGION: f64 = 0.04;

@@ -15,7 +15,7 @@ use super::{RemeshError, Remeshed, require, require_size};
 use crate::classes::bucket;
 use crate::edges::EdgeTable;
 use crate::mesh::Mesh;
-use crate::shapes::random::Uniform;
+use crate::random::Uniform;
 
 /// Crossings closer to a lattice point than this part of the lattice edge are placed at the lattice
 /// point, where they coincide with others.

@@ -380,8 +380,8 @@ fn around_triangle(half_edge: u32) -> [u32; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Uniform;
     use crate::remesh::cut::Cut;
-    use crate::shapes::random::Uniform;
     use crate::shapes::{Cells, grid, icosphere};
     use crate::{Mesh, MeshReport};
 

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use glam::{DVec2, DVec3};
 
 use super::grid::{require_grid, sheet};
-use super::random::Uniform;
 use super::{Cells, ShapeError, require};
 use crate::Mesh;
+use crate::random::Uniform;
 
 /// The grid lines that stay straight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -15,7 +15,6 @@ mod bodies;
 mod capsule;
 mod grid;
 mod platonic;
-pub(crate) mod random;
 mod rough;
 mod torus;
 

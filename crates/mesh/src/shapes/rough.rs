@@ -3,9 +3,9 @@
 use glam::DVec3;
 
 use super::grid::{require_grid, sheet};
-use super::random::Uniform;
 use super::{Cells, ShapeError, require};
 use crate::Mesh;
+use crate::random::Uniform;
 
 /// Maximum smoothing width, in pixels. Wider filters leave any sheet flat.
 const MAX_SIGMA: f64 = 100.0;

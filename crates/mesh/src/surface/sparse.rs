@@ -247,13 +247,10 @@ impl<T: Scalar> Cholesky<T> {
                 self.forward::<false, W>(&mut block);
                 self.backward::<false, W>(&mut block);
             }
-            arch => arch.dispatch(
-                #[inline(always)]
-                || {
-                    self.forward::<true, W>(&mut block);
-                    self.backward::<true, W>(&mut block);
-                },
-            ),
+            arch => arch.dispatch(FusedSolve {
+                factor: self,
+                block: &mut block,
+            }),
         }
         for (row, values) in block.iter().zip(x.chunks_exact_mut(T::PARTS * columns)) {
             for part in 0..T::PARTS {
@@ -352,6 +349,23 @@ impl<T: Scalar> Cholesky<T> {
     fn panel(&self, node: &Supernode) -> (&[T], &[T]) {
         let length = (node.columns + node.row_count) * node.columns;
         self.values[node.values..node.values + length].split_at(node.columns * node.columns)
+    }
+}
+
+/// Both triangular solves, compiled for the vector instructions of the processor. A closure would not
+/// always be inlined there, and every fused product would then be a call.
+struct FusedSolve<'a, T: Scalar, const W: usize> {
+    factor: &'a Cholesky<T>,
+    block: &'a mut [T::Row<W>],
+}
+
+impl<T: Scalar, const W: usize> pulp::NullaryFnOnce for FusedSolve<'_, T, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.factor.forward::<true, W>(self.block);
+        self.factor.backward::<true, W>(self.block);
     }
 }
 

@@ -362,6 +362,17 @@ fn vertices_without_a_tangent_plane_are_named() {
     faces.push(&[5, 6, 7]);
     faces.push(&[7, 6, 5]);
     let both = Mesh::new(vertices, faces).unwrap();
+    // With estimates, vertex 4 has the normal of its neighbours, and the fold, which has none, z.
+    let options = GeometryOptions {
+        estimate_normals: true,
+        ..Default::default()
+    };
+    let graph = GaugeGraph::new(&both, &options).unwrap();
+    assert!(graph.frames().iter().all(|frame| frame.normal == DVec3::Z));
+    let tilted = both.map_vertices(|p| DVec3::new(p.z, p.x, p.y)).unwrap();
+    let graph = GaugeGraph::new(&tilted, &options).unwrap();
+    assert_eq!(graph.frames()[4].normal, graph.frames()[0].normal);
+    assert_ne!(graph.frames()[4].normal, DVec3::Z);
     for weighting in [NormalWeighting::Area, NormalWeighting::CornerAngle] {
         let error = vertex_normals(&both, weighting).unwrap_err();
         assert_eq!(

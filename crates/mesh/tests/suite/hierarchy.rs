@@ -31,6 +31,7 @@ fn published_options(gauge: Gauge) -> HierarchyOptions {
                 limit: usize::MAX,
             },
             gauge,
+            ..Default::default()
         },
         ratios: vec![0.25],
         radii: vec![0.8],

@@ -5,6 +5,8 @@
 
 mod angular_conv;
 mod convolution;
+mod diffusion;
+mod diffusion_block;
 mod equivariant_dropout;
 mod equivariant_linear;
 mod equivariant_norm;
@@ -22,6 +24,8 @@ mod scalars;
 
 pub use angular_conv::{AngularConv, AngularConvConfig};
 pub use convolution::{Angular, ConvConfig, Gauge, Isotropic, Kernel};
+pub use diffusion::{Diffusion, DiffusionConfig};
+pub use diffusion_block::{DiffusionBlock, DiffusionBlockConfig};
 pub use equivariant_dropout::{EquivariantDropout, EquivariantDropoutConfig};
 pub use equivariant_linear::{EquivariantLinear, EquivariantLinearConfig};
 pub use equivariant_norm::{EquivariantNorm, EquivariantNormConfig};

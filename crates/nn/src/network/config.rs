@@ -3,9 +3,9 @@
 use super::{Layers, Network};
 use crate::error::expect_scalars;
 use crate::layers::{
-    ActivationLayer, BreakSymmetry, ConvConfig, EquivariantDropoutConfig, EquivariantLinearConfig,
-    EquivariantNormConfig, GlobalPool, Kernel, Linear, LinearConfig, Nonlinearity, Regular,
-    ResidualBlockConfig,
+    ActivationLayer, BreakSymmetry, ConvConfig, DiffusionBlockConfig, EquivariantDropoutConfig,
+    EquivariantLinearConfig, EquivariantNormConfig, GlobalPool, Kernel, Linear, LinearConfig,
+    Nonlinearity, Regular, ResidualBlockConfig,
 };
 use crate::module::{Module, Part};
 use crate::{Builder, NnError, ParameterId, Parameters};
@@ -240,6 +240,18 @@ impl<T: Real> NetworkConfig<T> {
                 input_moments,
                 ..standard
             };
+            Ok(Box::new(config.init(name, builder)?))
+        })
+    }
+
+    /// Adds a block of diffusion on surfaces. Its features are those of the layer before.
+    pub fn diffusion_block(self, config: DiffusionBlockConfig) -> Self {
+        self.built_in("block", true, move |name, stage, builder| {
+            if stage.kind != config.features {
+                let problem = format!("its input has type {}, not {}", stage.kind, config.features);
+                return Err(NnError::setting("layer", problem).in_layer(name));
+            }
+            stage.move_to(config.features.clone(), Vec::new());
             Ok(Box::new(config.init(name, builder)?))
         })
     }

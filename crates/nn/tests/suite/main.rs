@@ -14,3 +14,4 @@ mod networks;
 mod primitives;
 mod published;
 mod published_weights;
+mod surfaces;

@@ -9,6 +9,7 @@ use super::meshes::{Item, find_meshes};
 use super::part::Part;
 use super::split::Split;
 use super::target::{TargetSource, Targets};
+use super::template::TemplateDistances;
 use super::{faust, infer};
 use crate::{DataError, Task, TaskError};
 use gemcnn_mesh::Mesh;
@@ -17,7 +18,7 @@ use gemcnn_nn::FeatureType;
 use rayon::prelude::*;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// With more classes, the user is told that the labels may be values.
 const MANY_CLASSES: usize = 100;
@@ -45,6 +46,8 @@ pub(crate) struct Inner {
     pub targets: Targets,
     pub outputs: FeatureType,
     pub template: Option<Mesh>,
+    /// Distances on the template, made at the first evaluation. Data sets with the same template share them.
+    pub distances: Arc<OnceLock<TemplateDistances>>,
     pub notes: Vec<String>,
     /// Generates the meshes, if they are not files.
     pub bodies: Option<BodyFamily>,
@@ -117,6 +120,22 @@ impl Dataset {
         self.inner.template.as_ref()
     }
 
+    /// Geodesic distances on the template; `None` if there is no template.
+    ///
+    /// # Errors
+    /// A template on which distances cannot be computed.
+    pub(crate) fn distances(&self) -> Result<Option<&TemplateDistances>, TaskError> {
+        let Some(template) = &self.inner.template else {
+            return Ok(None);
+        };
+        if self.inner.distances.get().is_none() {
+            let made = TemplateDistances::new(template)?;
+            // Another thread may have been first.
+            let _ = self.inner.distances.set(made);
+        }
+        Ok(self.inner.distances.get())
+    }
+
     /// Notes about inferred settings, shown to the user.
     pub fn notes(&self) -> &[String] {
         &self.inner.notes
@@ -149,6 +168,51 @@ impl Dataset {
     pub fn mesh_name(&self, part: Part, index: usize) -> &str {
         let item = self.inner.split.part(part).get(index);
         item.map_or("", |&item| &self.inner.items[item].name)
+    }
+}
+
+impl Dataset {
+    /// Test meshes of the same bodies in another meshing: the files `KIND/*.ply` of a folder, or of its folder `data`, each
+    /// with a text file of the same name that has the template vertex of each vertex. This is the layout of the
+    /// *discretization-robust correspondence benchmark*. Template and classes are those of this data set.
+    ///
+    /// # Errors
+    /// A data set for another task, no such meshes, or a mesh without its text file.
+    pub fn in_other_meshing(&self, folder: &Path, kind: &str) -> Result<Self, TaskError> {
+        let Inner {
+            targets, template, ..
+        } = &*self.inner;
+        require(folder, self.task(), Some(Task::Correspondence))?;
+        let within = folder.join("data");
+        let folder = match within.is_dir() {
+            true => &within,
+            false => folder,
+        };
+        let items = find_meshes(folder, &format!("{kind}/*.ply"))?;
+        let source = TargetSource::files(folder, "{name}.txt");
+        for item in &items {
+            if let Some(path) = source.file(item).filter(|path| !path.is_file()) {
+                let problem = format!("the target file {} does not exist", path.display());
+                return Err(DataError::target(&item.name, problem).into());
+            }
+        }
+        let split = Split::first(0, items.len());
+        Ok(Self {
+            inner: Arc::new(Inner {
+                name: kind.into(),
+                items,
+                split,
+                targets: Targets {
+                    source,
+                    ..targets.clone()
+                },
+                outputs: self.inner.outputs.clone(),
+                template: template.clone(),
+                distances: Arc::clone(&self.inner.distances),
+                notes: Vec::new(),
+                bodies: None,
+            }),
+        })
     }
 }
 
@@ -259,6 +323,7 @@ fn registered(
         },
         outputs: FeatureType::scalars(classes.unwrap_or_default()),
         template,
+        distances: Arc::default(),
         notes,
         bodies: None,
     }
@@ -410,6 +475,7 @@ fn open_folder(
         targets,
         outputs,
         template,
+        distances: Arc::default(),
         notes,
         bodies: None,
     })

@@ -1,15 +1,17 @@
 //! Binary format of prepared meshes.
 //!
-//! A sequence of sections, each preceded by its length: the features, then for each level the gauge graph as a
+//! A sequence of sections, each preceded by its length: the features; masses, bases and eigenvalues if there are
+//! eigenvectors; then for each level the gauge graph as a
 //! safetensors file. Each level except the finest adds its vertices, the cluster of each vertex of the previous
 //! level, and the transports to the clusters.
 
-use super::preparation::Prepared;
+use super::preparation::{Preparation, Prepared};
 use gemcnn_mesh::{Clusters, GaugeGraph, Hierarchy, Level};
+use gemcnn_nn::SpectraBatch;
 use std::sync::Arc;
 
 /// Format version. Increment when the layout or the meaning of an entry changes.
-pub(crate) const ENTRY_VERSION: u32 = 2;
+pub(crate) const ENTRY_VERSION: u32 = 3;
 
 /// Encodes a prepared mesh. `None` if a graph cannot be encoded, which does not happen for valid graphs.
 pub(crate) fn encode(prepared: &Prepared) -> Option<Vec<u8>> {
@@ -19,6 +21,12 @@ pub(crate) fn encode(prepared: &Prepared) -> Option<Vec<u8>> {
         bytes.extend(content);
     };
     section(bytemuck::cast_slice(&prepared.features));
+    if let Some(spectra) = &prepared.spectra {
+        let arrays = spectra.arrays();
+        section(bytemuck::cast_slice(arrays.mass));
+        section(bytemuck::cast_slice(arrays.bases));
+        section(bytemuck::cast_slice(arrays.eigenvalues));
+    }
     match &prepared.hierarchy {
         None => section(&prepared.graph.to_safetensors().ok()?),
         Some(hierarchy) => {
@@ -35,20 +43,36 @@ pub(crate) fn encode(prepared: &Prepared) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Decodes a prepared mesh. `None` if the bytes are not a mesh with features of this width, with or without
-/// coarser levels.
-pub(crate) fn decode(bytes: &[u8], width: usize, with_hierarchy: bool) -> Option<Prepared> {
+/// Decodes a prepared mesh. `None` if the bytes are not a mesh that was prepared in this way.
+pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Prepared> {
     let mut sections = Sections(bytes);
     let features: Vec<f32> = sections.numbers()?;
+    let spectra = match preparation.columns() {
+        [] => None,
+        columns => {
+            let (mass, bases) = (sections.numbers()?, sections.numbers()?);
+            let eigenvalues = sections.numbers()?;
+            let spectra = SpectraBatch::from_parts(columns.to_vec(), mass, bases, eigenvalues);
+            Some(Arc::new(spectra.ok()?))
+        }
+    };
+    let width = preparation.features.kind().dimension();
     let graph = GaugeGraph::from_safetensors(sections.next()?).ok()?;
     let vertices = graph.vertex_count();
     if features.len() != vertices * width {
         return None;
     }
-    if !with_hierarchy {
+    if spectra
+        .as_ref()
+        .is_some_and(|s| s.vertex_count() != vertices)
+    {
+        return None;
+    }
+    if preparation.hierarchy.is_none() {
         return sections.0.is_empty().then_some(Prepared {
             graph: Arc::new(graph),
             hierarchy: None,
+            spectra,
             features,
         });
     }
@@ -71,6 +95,7 @@ pub(crate) fn decode(bytes: &[u8], width: usize, with_hierarchy: bool) -> Option
     Some(Prepared {
         graph,
         hierarchy: Some(Arc::new(Hierarchy::from_levels(levels).ok()?)),
+        spectra,
         features,
     })
 }

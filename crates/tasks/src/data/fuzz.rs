@@ -1,7 +1,7 @@
 //! Mutation fuzzing of all readers of data sets: no input panics, and every error message is one line.
 
 use super::description::Description;
-use super::preparation::Preparation;
+use super::preparation::{HierarchySettings, Preparation};
 use super::table::TextTable;
 use super::{entry, npy, npy_f32, npy_i64};
 use gemcnn_mesh::shapes;
@@ -120,11 +120,30 @@ fn entries() {
     let mesh = shapes::icosphere(0).unwrap();
     let prepared = Preparation::default().prepare("a", &mesh).unwrap();
     let bytes = entry::encode(&prepared).unwrap();
-    let read = |bytes: &[u8]| entry::decode(bytes, 3, false).map(drop).ok_or("refused");
+    let plain = Preparation::default();
+    let read = |bytes: &[u8]| entry::decode(bytes, &plain).map(drop).ok_or("refused");
     survivors(&[&bytes], read);
+    let spectral = Preparation {
+        eigenvectors: [5, 0, 3],
+        ..Preparation::default()
+    };
+    let levels = Preparation {
+        hierarchy: Some(HierarchySettings {
+            ratios: vec![0.5],
+            radii: vec![3.0],
+            neighbour_limit: 8,
+        }),
+        ..Preparation::default()
+    };
+    let with_spectra = spectral.prepare("a", &mesh).unwrap();
+    let with_spectra = entry::encode(&with_spectra).unwrap();
+    assert!(entry::decode(&with_spectra, &spectral).is_some());
+    assert!(entry::decode(&bytes, &spectral).is_none());
     let read = |bytes: &[u8]| {
-        let _ = entry::decode(bytes, 3, true);
+        for preparation in [&levels, &spectral] {
+            let _ = entry::decode(bytes, preparation);
+        }
         Ok::<(), String>(())
     };
-    survivors(&[&bytes], read);
+    survivors(&[&bytes, &with_spectra], read);
 }

@@ -4,6 +4,7 @@
 //! [`PreparedPart`] gives the samples of one of its parts, with geometry and features from a
 //! [`Cache`] on disk.
 
+mod augmentation;
 mod cache;
 mod check;
 mod classes;
@@ -26,9 +27,11 @@ mod prepared;
 mod split;
 mod table;
 mod target;
+mod template;
 pub mod vectors;
 
 pub use crate::error::DataError;
+pub use augmentation::Augmentation;
 pub use cache::{CACHE_VARIABLE, Cache, CacheKey, CacheUsage};
 pub use check::{Check, ClassCount, PartCount, ValueRange, check};
 pub use classes::Classes;
@@ -47,3 +50,4 @@ pub use preparation::{
 };
 pub use prepared::PreparedPart;
 pub use table::csv_cell;
+pub(crate) use template::TemplateDistances;

@@ -3,10 +3,12 @@
 use crate::features::Surface;
 use crate::{FeatureConfig, TaskError};
 use gemcnn_mesh::features::shot;
+use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{
     Adjacency, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh,
     Neighbourhood, NormalWeighting,
 };
+use gemcnn_nn::SpectraBatch;
 use glam::DQuat;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -28,6 +30,9 @@ pub struct Preparation {
     /// Coarser levels, for models that pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hierarchy: Option<HierarchySettings>,
+    /// Number of eigenvectors of orders 0, 1 and 2 of the Laplacians, for models on surfaces.
+    #[serde(skip_serializing_if = "is_default")]
+    pub eigenvectors: [usize; 3],
     /// Seed of random rotations. Each mesh is rotated about the origin before anything else is computed. The
     /// rotation depends on the seed and the name of the mesh.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,6 +101,8 @@ pub struct Prepared {
     pub graph: Arc<GaugeGraph>,
     /// All levels, if they are needed. The first one equals the graph.
     pub hierarchy: Option<Arc<Hierarchy>>,
+    /// Eigenvectors of its Laplacians, if they are needed.
+    pub spectra: Option<Arc<SpectraBatch<f32>>>,
     /// Features of its vertices, row after row, without scaling.
     pub features: Vec<f32>,
 }
@@ -143,10 +150,33 @@ impl Preparation {
                 (graph, Some(Arc::new(hierarchy)))
             }
         };
+        let (own, needed) = (self.eigenvectors, self.features.eigenvectors());
+        let eigenpairs: [usize; 3] = std::array::from_fn(|order| own[order].max(needed[order]));
+        let operators = match eigenpairs {
+            [0, 0, 0] => None,
+            eigenpairs => {
+                let options = OperatorOptions {
+                    eigenpairs,
+                    ..Default::default()
+                };
+                let made = SurfaceOperators::new(mesh, &graph, &options);
+                Some(made.map_err(|source| TaskError::Surface {
+                    name: name.into(),
+                    source,
+                })?)
+            }
+        };
+        let spectra = match &operators {
+            Some(operators) if own != [0; 3] => {
+                Some(Arc::new(SpectraBatch::new(operators, self.columns())?))
+            }
+            _ => None,
+        };
         let surface = Surface {
             mesh,
             graph: &graph,
             normals: self.geometry.normals,
+            operators: operators.as_ref(),
         };
         let kind = self.features.name();
         let features = self.features.compute(surface);
@@ -165,7 +195,14 @@ impl Preparation {
             features: features.iter().map(|&value| value as f32).collect(),
             graph: Arc::new(graph),
             hierarchy,
+            spectra,
         })
+    }
+
+    /// Number of eigenvectors of each order from 0 to the highest that is needed.
+    pub(crate) fn columns(&self) -> &[usize] {
+        let end = self.eigenvectors.iter().rposition(|&count| count > 0);
+        &self.eigenvectors[..end.map_or(0, |last| last + 1)]
     }
 
     /// The random rotation of a mesh, uniformly distributed; `None` without a seed.
@@ -194,6 +231,7 @@ impl GeometrySettings {
         Ok(GeometryOptions {
             normals: self.normals,
             neighbourhood,
+            estimate_normals: true,
             ..Default::default()
         })
     }

@@ -1,19 +1,24 @@
 //! The samples of a part of a data set.
 
+use super::augmentation::{self, Augmentation};
 use super::cache::{Cache, CacheKey};
+use super::content::Content;
 use super::dataset::{Dataset, Inner};
 use super::entry::{self, ENTRY_VERSION};
 use super::meshes::Item;
 use super::part::Part;
 use super::preparation::{Preparation, Prepared};
 use crate::{Sample, SampleSource, TaskError};
+use gemcnn_mesh::remesh::{RemeshKind, remesh};
 use gemcnn_nn::Target;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Default limit of the samples in memory, in bytes.
+/// Default limit of the samples in memory, in bytes, where the size of the memory is not known.
 const DEFAULT_MEMORY: usize = 4 << 30;
+/// Share of the memory of the machine for samples.
+const SHARE: usize = 3;
 
 /// The samples of a part. Geometry and features come from the cache, or are computed and cached. Samples stay
 /// in memory up to a limit.
@@ -22,6 +27,9 @@ pub struct PreparedPart {
     dataset: Arc<Inner>,
     items: Vec<usize>,
     preparation: Preparation,
+    augmentation: Augmentation,
+    /// Remesher of all meshes and its seed, instead of augmentation.
+    meshing: Option<(RemeshKind, u64)>,
     cache: Cache,
     kept: Vec<OnceLock<Sample>>,
     checksums: Vec<OnceLock<[u8; 32]>>,
@@ -56,12 +64,60 @@ impl PreparedPart {
             dataset,
             items,
             preparation,
+            augmentation: Augmentation::default(),
+            meshing: None,
             cache,
-            memory_left: AtomicUsize::new(DEFAULT_MEMORY),
+            memory_left: AtomicUsize::new(default_memory()),
         }
     }
 
-    /// Sets the limit of the samples in memory, in bytes (default 4 GiB). The others are read from the cache each
+    /// The same part with several versions of each mesh: version `v` of mesh `i` is sample `i * versions + v`.
+    pub fn augmented(mut self, augmentation: &Augmentation) -> Self {
+        self.augmentation = augmentation.clone();
+        let samples = 0..self.items.len() * augmentation.versions();
+        self.kept = samples.clone().map(|_| OnceLock::new()).collect();
+        self.checksums = samples.map(|_| OnceLock::new()).collect();
+        self
+    }
+
+    /// The same part with every mesh remeshed, and targets carried along. The seed is combined with the name of the
+    /// mesh. A mesh that the remesher refuses is an error.
+    pub fn remeshed(mut self, kind: RemeshKind, seed: u64) -> Self {
+        self.meshing = Some((kind, seed));
+        self
+    }
+
+    /// The remesher of a sample and its seed.
+    fn remesher(
+        &self,
+        item: &Item,
+        content: &Content<'_>,
+        version: usize,
+    ) -> Result<Option<(RemeshKind, u64)>, TaskError> {
+        Ok(match &self.meshing {
+            Some((kind, seed)) => {
+                let hash = blake3::hash(item.name.as_bytes());
+                let own = hash.as_bytes().first_chunk().copied().unwrap_or_default();
+                Some((kind.clone(), seed.wrapping_add(u64::from_le_bytes(own))))
+            }
+            None if version == 0 => None,
+            None => {
+                let vertices = content.mesh()?.vertex_count();
+                self.augmentation.remesher(&item.name, vertices, version)
+            }
+        })
+    }
+
+    /// The mesh and the version of a sample.
+    fn place(&self, index: usize) -> (&Item, usize) {
+        let versions = self.augmentation.versions();
+        (
+            &self.dataset.items[self.items[index / versions]],
+            index % versions,
+        )
+    }
+
+    /// Sets the limit of the samples in memory, in bytes (default: a third of the machine's memory). The others are read from the cache each
     /// time.
     pub fn with_memory(mut self, bytes: usize) -> Self {
         self.memory_left = AtomicUsize::new(bytes);
@@ -79,7 +135,7 @@ impl PreparedPart {
         go_on: &(dyn Fn() -> bool + Sync),
         loaded: &(dyn Fn() + Sync),
     ) -> Result<(), TaskError> {
-        let results: Vec<_> = (0..self.items.len())
+        let results: Vec<_> = (0..self.len())
             .into_par_iter()
             .map(|index| match go_on() {
                 true => self.load(index).map(|_| loaded()),
@@ -90,19 +146,30 @@ impl PreparedPart {
     }
 
     fn read(&self, index: usize) -> Result<Sample, TaskError> {
-        let item = &self.dataset.items[self.items[index]];
-        let content = self.dataset.content(self.items[index])?;
-        let key = self.key(&item.name, content.hash());
-        let width = self.preparation.features.kind().dimension();
-        let with_hierarchy = self.preparation.hierarchy.is_some();
+        let (item, version) = self.place(index);
+        let content = (self.dataset).content(self.items[index / self.augmentation.versions()])?;
+        let remesher = self.remesher(item, &content, version)?;
+        let key = self.key(&item.name, content.hash(), remesher.as_ref());
+        let remeshed = match &remesher {
+            None => None,
+            Some((kind, seed)) if self.meshing.is_some() => {
+                let made = remesh(content.mesh()?, kind, *seed);
+                Some(made.map_err(|error| TaskError::setting(&item.name, error.to_string()))?)
+            }
+            Some(remesher) => augmentation::remeshed(content.mesh()?, remesher),
+        };
         let stored = self
             .cache
             .get(key)
-            .and_then(|bytes| entry::decode(&bytes, width, with_hierarchy));
+            .and_then(|bytes| entry::decode(&bytes, &self.preparation));
         let prepared = match stored {
             Some(prepared) => prepared,
             None => {
-                let prepared = self.preparation.prepare(&item.name, content.mesh()?)?;
+                let mesh = match &remeshed {
+                    Some(remeshed) => &remeshed.mesh,
+                    None => content.mesh()?,
+                };
+                let prepared = self.preparation.prepare(&item.name, mesh)?;
                 if self.cache.folder().is_some()
                     && let Some(bytes) = entry::encode(&prepared)
                 {
@@ -113,28 +180,36 @@ impl PreparedPart {
         };
         let rotation = self.preparation.rotation_of(&item.name);
         let frames = prepared.graph.frames();
-        let target = self
-            .dataset
-            .targets
-            .read(item, &content, frames, rotation)?;
+        let target =
+            self.dataset
+                .targets
+                .read(item, &content, frames, (rotation, remeshed.as_ref()))?;
         self.checksums[index].get_or_init(|| checksum(item, content.hash(), &target));
         let Prepared {
             graph,
             hierarchy,
+            spectra,
             features,
         } = prepared;
         Ok(Sample {
-            name: item.name.clone(),
+            name: self.name(index),
             graph,
             hierarchy,
+            spectra,
             kind: self.preparation.features.kind(),
             features,
             target,
         })
     }
 
-    /// Cache key of a mesh: program version, content, settings, and the name if it determines the rotation.
-    fn key(&self, name: &str, content: blake3::Hash) -> CacheKey {
+    /// Cache key of a mesh: program version, content, settings, remesher, and the name if it determines the rotation.
+    fn key(
+        &self,
+        name: &str,
+        content: blake3::Hash,
+        remesher: Option<&(RemeshKind, u64)>,
+    ) -> CacheKey {
+        let remesher = serde_json::to_vec(&remesher).unwrap_or_default();
         let settings = serde_json::to_vec(&self.preparation).unwrap_or_default();
         let name = match self.preparation.rotation {
             Some(_) => name,
@@ -145,6 +220,7 @@ impl PreparedPart {
             &ENTRY_VERSION.to_le_bytes(),
             content.as_bytes(),
             &settings,
+            &remesher,
             name.as_bytes(),
         ])
     }
@@ -166,22 +242,28 @@ impl PreparedPart {
 
 impl SampleSource for PreparedPart {
     fn len(&self) -> usize {
-        self.items.len()
+        self.items.len() * self.augmentation.versions()
+    }
+
+    fn versions(&self) -> usize {
+        self.augmentation.versions()
     }
 
     fn name(&self, index: usize) -> String {
-        let item = self.items.get(index).map(|&item| &self.dataset.items[item]);
-        item.map_or(String::new(), |item| item.name.clone())
+        if index >= self.len() {
+            return String::new();
+        }
+        match self.place(index) {
+            (item, 0) => item.name.clone(),
+            (item, version) => format!("{}, remeshing {version}", item.name),
+        }
     }
 
     fn load(&self, index: usize) -> Result<Sample, TaskError> {
         let kept = self.kept.get(index).ok_or_else(|| {
             TaskError::setting(
                 "sample",
-                format!(
-                    "sample {index} is out of range: there are {}",
-                    self.items.len()
-                ),
+                format!("sample {index} is out of range: there are {}", self.len()),
             )
         })?;
         if let Some(sample) = kept.get() {
@@ -199,6 +281,17 @@ impl SampleSource for PreparedPart {
         }
         Ok(known().copied().unwrap_or_default())
     }
+}
+
+/// A share of the memory of the machine, from the table that Linux keeps.
+fn default_memory() -> usize {
+    let table = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = table.lines().find_map(|line| {
+        let (_, number) = line.split_once("MemTotal:")?;
+        let kilobytes: usize = number.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        kilobytes.checked_mul(1024)
+    });
+    total.map_or(DEFAULT_MEMORY, |bytes| bytes / SHARE)
 }
 
 /// Checksum of name, file content and target.
@@ -238,5 +331,10 @@ fn size_in_memory(sample: &Sample) -> usize {
         Target::Values(values) => 4 * values.len(),
         _ => 0,
     };
-    graph(&sample.graph) + levels.sum::<usize>() + members + 4 * sample.features.len() + target
+    let spectra = sample.spectra.as_ref().map_or(0, |spectra| {
+        let arrays = spectra.arrays();
+        4 * (arrays.mass.len() + arrays.bases.len() + arrays.eigenvalues.len())
+    });
+    let levels = levels.sum::<usize>() + members;
+    graph(&sample.graph) + levels + spectra + 4 * sample.features.len() + target
 }

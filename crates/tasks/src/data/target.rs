@@ -7,6 +7,7 @@ use super::meshes::Item;
 use super::table::{NumberTable, TextTable};
 use super::{npy, vectors};
 use crate::{DataError, Task, TaskError};
+use gemcnn_mesh::remesh::Remeshed;
 use gemcnn_mesh::{DVec3, Frame, Mesh};
 use gemcnn_nn::{FeatureType, IGNORE, Target};
 use glam::DQuat;
@@ -109,23 +110,34 @@ pub(crate) struct Targets {
 pub(crate) type Labels = Vec<Option<i64>>;
 
 impl Targets {
-    /// Target of a mesh with given vertex frames, after a rotation of the mesh.
+    /// Target of a mesh with given vertex frames, after a rotation and a remeshing of the mesh.
     pub fn read(
         &self,
         item: &Item,
         content: &Content,
         frames: &[Frame],
-        rotation: Option<DQuat>,
+        (rotation, remeshed): (Option<DQuat>, Option<&Remeshed>),
     ) -> Result<Target<f32>, TaskError> {
+        let vertices = match remeshed {
+            Some(_) => content.mesh()?.vertex_count(),
+            None => frames.len(),
+        };
         match self.task {
             Task::Classification => Ok(Target::Labels(vec![item.class.unwrap_or(IGNORE)])),
             Task::Regression => {
-                let table = self.values(item, content, frames.len())?;
+                let mut table = self.values(item, content, vertices)?;
+                if let Some(remeshed) = remeshed {
+                    table.values = remeshed.carry_values(table.columns, &table.values);
+                }
                 self.express(table, frames, rotation)
             }
             Task::Segmentation | Task::Correspondence => {
-                let labels = self.labels(item, content, frames.len())?;
-                Ok(Target::Labels(self.classes_of(item, &labels)?))
+                let labels = self.labels(item, content, vertices)?;
+                let classes = self.classes_of(item, &labels)?;
+                Ok(Target::Labels(match remeshed {
+                    Some(remeshed) => remeshed.carry_labels(&classes),
+                    None => classes,
+                }))
             }
         }
     }

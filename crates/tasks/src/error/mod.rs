@@ -4,6 +4,7 @@ mod data;
 
 pub use data::DataError;
 
+use gemcnn_mesh::surface::SurfaceError;
 use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
 use gemcnn_nn::NnError;
 use gemcnn_view::plot::WriteError;
@@ -40,6 +41,14 @@ pub enum TaskError {
         name: String,
         /// The cause.
         source: HierarchyError,
+    },
+    /// Operators of a surface that cannot be computed.
+    #[error("{name}: {source}")]
+    Surface {
+        /// The mesh.
+        name: String,
+        /// The cause.
+        source: SurfaceError,
     },
     /// An invalid setting, sample or file.
     #[error("{what}: {problem}")]

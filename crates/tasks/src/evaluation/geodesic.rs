@@ -3,7 +3,7 @@
 //! true one on the template. Radii are in units of the square root of the template's area.
 
 use crate::TaskError;
-use gemcnn_mesh::{GeodesicSolver, Mesh, MeshReport};
+use crate::data::TemplateDistances;
 use gemcnn_view::plot::{Axis, Chart, Panel, Series};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,9 @@ pub(super) type Confusions = BTreeMap<(u32, u32), u64>;
 pub struct GeodesicScores {
     /// Mean distance in square roots of the template's area, over reachable points.
     pub mean: f64,
+    /// Median distance in square roots of the template's area.
+    #[serde(default)]
+    pub median: f64,
     /// Number of predictions on another connected component of the template.
     pub unreachable: u64,
     /// Radii of the curve, in square roots of the template's area.
@@ -34,28 +37,25 @@ pub struct GeodesicScores {
 impl GeodesicScores {
     /// Computes the scores from the wrong ones of `counted` predictions.
     pub(super) fn new(
-        template: &Mesh,
+        template: &TemplateDistances,
         confusions: &Confusions,
         counted: u64,
     ) -> Result<Self, TaskError> {
-        let unit = MeshReport::new(template).area.sqrt();
-        let errors = match confusions.is_empty() {
-            true => Vec::new(),
-            false => distances(template, confusions)?,
-        };
+        let errors = distances(template, confusions)?;
         let wrong: u64 = confusions.values().sum();
         let reached = errors.iter().filter(|(distance, _)| distance.is_finite());
         let unreachable: u64 = wrong - reached.clone().map(|(_, times)| times).sum::<u64>();
-        let sum: f64 = reached.map(|(d, times)| d / unit * *times as f64).sum();
+        let sum: f64 = reached.map(|(d, times)| d * *times as f64).sum();
         let radii: Vec<f64> = (0..=STEPS)
             .map(|step| LARGEST_RADIUS * step as f64 / STEPS as f64)
             .collect();
         let share = |&radius: &f64| {
-            let beyond = errors.iter().filter(|(d, _)| *d / unit > radius);
+            let beyond = errors.iter().filter(|(d, _)| *d > radius);
             let beyond: u64 = beyond.map(|(_, times)| times).sum();
             1.0 - beyond as f64 / counted.max(1) as f64
         };
         Ok(Self {
+            median: median(&errors, counted),
             mean: sum / counted.saturating_sub(unreachable).max(1) as f64,
             unreachable,
             within: radii.iter().map(share).collect(),
@@ -92,38 +92,73 @@ impl GeodesicScores {
     }
 }
 
-/// The distance and count of each wrong prediction. The distances from a true vertex are computed once.
-fn distances(template: &Mesh, confusions: &Confusions) -> Result<Vec<(f64, u64)>, TaskError> {
-    let refuse = |error: gemcnn_mesh::GeodesicError| {
-        TaskError::setting("geodesic distances on the template", error.to_string())
-    };
-    let solver = GeodesicSolver::new(template).map_err(refuse)?;
+/// The median distance of `counted` predictions; those that are not listed are right.
+fn median(errors: &[(f64, u64)], counted: u64) -> f64 {
+    let mut sorted = errors.to_vec();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let wrong: u64 = sorted.iter().map(|(_, times)| times).sum();
+    let mut passed = counted.saturating_sub(wrong);
+    for (distance, times) in sorted {
+        if 2 * passed >= counted {
+            break;
+        }
+        passed += times;
+        if 2 * passed >= counted {
+            return distance;
+        }
+    }
+    0.0
+}
+
+/// The distance and count of each wrong prediction, in square roots of the area.
+fn distances(
+    template: &TemplateDistances,
+    confusions: &Confusions,
+) -> Result<Vec<(f64, u64)>, TaskError> {
     let pairs: Vec<(u32, u32, u64)> = confusions.iter().map(|(&(a, b), &n)| (a, b, n)).collect();
     let sources: Vec<&[(u32, u32, u64)]> = pairs.chunk_by(|a, b| a.0 == b.0).collect();
-    let found: Result<Vec<Vec<(f64, u64)>>, _> = sources
+    let found: Result<Vec<Vec<(f64, u64)>>, TaskError> = sources
         .par_iter()
         .map(|pairs| {
-            let source = pairs.first().map_or(0, |pair| pair.0);
-            let row = solver.distances_from(source as usize)?;
-            let distance = |to: u32| row.get(to as usize).copied().unwrap_or(f64::INFINITY);
+            let row = template.from(pairs.first().map_or(0, |pair| pair.0))?;
+            let distance = |to: u32| row.get(to as usize).map_or(f64::INFINITY, |&d| d.into());
             Ok(pairs.iter().map(|&(_, to, n)| (distance(to), n)).collect())
         })
         .collect();
-    Ok(found.map_err(refuse)?.concat())
+    Ok(found?.concat())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_counts_right_answers_as_zero() {
+        let errors = [(0.3, 2), (0.1, 1), (0.2, 1)];
+        assert_eq!(median(&errors, 8), 0.0);
+        assert_eq!(median(&errors, 7), 0.1);
+        assert_eq!(median(&errors, 5), 0.2);
+        assert_eq!(median(&errors, 4), 0.2);
+        assert_eq!(median(&[], 4), 0.0);
+    }
+    use gemcnn_mesh::Mesh;
     use gemcnn_mesh::shapes::{self, Cells};
+
+    fn scored(
+        template: &Mesh,
+        confusions: &Confusions,
+        counted: u64,
+    ) -> Result<GeodesicScores, TaskError> {
+        GeodesicScores::new(&TemplateDistances::new(template)?, confusions, counted)
+    }
 
     #[test]
     fn errors_on_a_flat_sheet_are_known() {
         // 11 x 11 points a unit apart: the root of the area is 10.
         let sheet = shapes::grid(11, 11, Cells::Quads).unwrap();
         let confusions = Confusions::from([((0, 1), 3), ((0, 2), 1), ((60, 61), 2)]);
-        let scores = GeodesicScores::new(&sheet, &confusions, 10).unwrap();
-        assert!((scores.mean - 0.1 * 7.0 / 10.0).abs() < 1e-9);
+        let scores = scored(&sheet, &confusions, 10).unwrap();
+        assert!((scores.mean - 0.1 * 7.0 / 10.0).abs() < 1e-7);
         for (radius, share) in [(0.0, 0.4), (0.095, 0.4), (0.105, 0.9), (0.205, 1.0)] {
             assert!(
                 (scores.share_within(radius) - share).abs() < 1e-12,
@@ -148,10 +183,10 @@ mod tests {
                 .map(|p| *p + gemcnn_mesh::DVec3::splat(5.0)),
         );
         let two = Mesh::new(points, faces).unwrap();
-        let scores = GeodesicScores::new(&two, &Confusions::from([((0, first), 2)]), 8).unwrap();
+        let scores = scored(&two, &Confusions::from([((0, first), 2)]), 8).unwrap();
         assert_eq!((scores.unreachable, scores.mean), (2, 0.0));
         assert!(scores.within.iter().all(|&share| share == 0.75));
-        let perfect = GeodesicScores::new(&two, &Confusions::new(), 8).unwrap();
+        let perfect = scored(&two, &Confusions::new(), 8).unwrap();
         assert!(perfect.within.iter().all(|&share| share == 1.0));
     }
 }

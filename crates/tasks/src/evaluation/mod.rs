@@ -13,6 +13,7 @@ use crate::train::{
     Tally, TrainedModel, names, unscaled,
 };
 use crate::{Sample, SampleSource, Task, TaskError};
+use gemcnn_mesh::remesh::RemeshKind;
 use gemcnn_mesh::write_atomically;
 use gemcnn_nn::{Device, IGNORE, Objective, Rows, Tape, Target, Targets, Workspace};
 use gemcnn_view::plot::Chart;
@@ -22,12 +23,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Meshes of an evaluation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct EvaluationOptions {
     /// Part of the data set (default: test).
     pub part: Part,
     /// Seed of random rotations of the meshes (default: no rotations).
     pub rotation: Option<u64>,
+    /// Remesher of the meshes and its seed (default: meshes as they are). Targets are carried along.
+    pub meshing: Option<(RemeshKind, u64)>,
 }
 
 impl Default for EvaluationOptions {
@@ -35,6 +38,7 @@ impl Default for EvaluationOptions {
         Self {
             part: Part::Test,
             rotation: None,
+            meshing: None,
         }
     }
 }
@@ -145,7 +149,11 @@ pub fn evaluate(
     device: &Device,
 ) -> Result<Evaluation, TaskError> {
     let config = &model.config;
-    let EvaluationOptions { part, rotation } = options;
+    let EvaluationOptions {
+        part,
+        rotation,
+        meshing,
+    } = options;
     if dataset.task() != config.task {
         let problem = format!(
             "the data set is for {}, but the model for {}",
@@ -162,6 +170,10 @@ pub fn evaluate(
     preparation.rotation = rotation;
     // Every mesh is loaded once.
     let samples = dataset.part(part, &preparation, cache)?.with_memory(0);
+    let samples = match meshing {
+        Some((kind, seed)) => samples.remeshed(kind, seed),
+        None => samples,
+    };
     let samples = Relabelled {
         classes: class_map(model, dataset)?,
         source: &samples,
@@ -178,7 +190,7 @@ pub fn evaluate(
     };
     let mut counts = Counts::new(model);
     let scores = run(model, &samples, objective, device, &mut counts)?;
-    let geodesic = match (&counts.confusions, dataset.template()) {
+    let geodesic = match (&counts.confusions, dataset.distances()?) {
         (Some(confusions), Some(template)) => {
             Some(GeodesicScores::new(template, confusions, scores.counted)?)
         }
@@ -244,6 +256,7 @@ fn run(
     };
     let plan = BatchPlan {
         samples: samples.len(),
+        versions: 1,
         batch: 1,
         shuffle: None,
         drop_last: false,

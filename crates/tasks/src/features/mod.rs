@@ -1,16 +1,27 @@
 //! Input features, chosen by name and open to kinds from outside.
 
+mod combined;
+mod curvature;
+mod heat_kernel;
 mod matrix;
+mod position;
 mod reltan;
 mod shot;
+mod wave_kernel;
 mod xyz;
 
+pub use combined::Combined;
+pub use curvature::Curvature;
+pub use heat_kernel::HeatKernel;
 pub use matrix::Matrix;
+pub use position::Position;
 pub use reltan::Reltan;
 pub use shot::Shot;
+pub use wave_kernel::WaveKernel;
 pub use xyz::Xyz;
 
 use crate::registry::{Choice, Chosen, Registry, Settings, filled, parser};
+use gemcnn_mesh::surface::{Eigenbasis, SurfaceOperators};
 use gemcnn_mesh::{GaugeGraph, Mesh, NormalWeighting};
 use gemcnn_nn::FeatureType;
 use std::fmt;
@@ -25,6 +36,8 @@ pub struct Surface<'a> {
     pub graph: &'a GaugeGraph,
     /// Weighting of its normals.
     pub normals: NormalWeighting,
+    /// Operators of the surface with the eigenvectors that the model and the features need; `None` if they need none.
+    pub operators: Option<&'a SurfaceOperators>,
 }
 
 /// Why features cannot be computed: any error.
@@ -43,6 +56,12 @@ pub trait Feature: fmt::Debug + Send + Sync {
     /// A mesh for which the features are not defined.
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError>;
 
+    /// Number of eigenvectors of orders 0, 1 and 2 of the Laplacians that the features need (default: none). They are
+    /// then in [`Surface::operators`], possibly with more for the model.
+    fn eigenvectors(&self) -> [usize; 3] {
+        [0; 3]
+    }
+
     /// Radius of the support in units of the mesh, which SHOT frames then share. Other features leave the
     /// default.
     fn support_radius(&self) -> Option<f64> {
@@ -60,11 +79,24 @@ impl Chosen for dyn Feature {
                     (Shot::KIND, parser!(Shot, dyn Feature)),
                     (Matrix::KIND, parser!(Matrix, dyn Feature)),
                     (Reltan::KIND, parser!(Reltan, dyn Feature)),
+                    (HeatKernel::KIND, parser!(HeatKernel, dyn Feature)),
+                    (WaveKernel::KIND, parser!(WaveKernel, dyn Feature)),
+                    (Curvature::KIND, parser!(Curvature, dyn Feature)),
+                    (Position::KIND, parser!(Position, dyn Feature)),
+                    (Combined::KIND, parser!(Combined, dyn Feature)),
                 ],
             )
         });
         &FEATURES
     }
+}
+
+/// The eigenvectors of an order, which the preparation computes for features that ask for them.
+fn need<'a>(surface: Surface<'a>, order: usize) -> Result<&'a Eigenbasis, FeatureError> {
+    let basis = surface
+        .operators
+        .and_then(|operators| operators.basis(order));
+    basis.ok_or_else(|| format!("there are no eigenvectors of order {order}").into())
 }
 
 /// Makes a kind of features available to configurations.
@@ -129,25 +161,65 @@ impl Default for FeatureConfig {
 mod tests {
     use super::*;
     use gemcnn_mesh::shapes::Cells;
+    use gemcnn_mesh::surface::OperatorOptions;
     use gemcnn_mesh::{GeometryOptions, shapes};
 
     #[test]
     fn every_kind_has_the_type_that_it_says_and_survives_toml() {
         let mesh = shapes::torus(24, 12, 2.0, 0.7, Cells::Triangles).unwrap();
         let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
-        for (kind, dimension) in [("xyz", 3), ("shot", 352), ("matrix", 35), ("reltan", 4)] {
+        let options = OperatorOptions {
+            eigenpairs: [30, 0, 20],
+            ..Default::default()
+        };
+        let operators = SurfaceOperators::new(&mesh, &graph, &options).unwrap();
+        for (kind, dimension) in [
+            ("xyz", 3),
+            ("shot", 352),
+            ("matrix", 35),
+            ("reltan", 4),
+            ("hks", 16),
+            ("wks", 16),
+            ("curvature", 6),
+            ("position", 4),
+        ] {
             let config = FeatureConfig::of_kind(kind).unwrap();
             assert_eq!(config.kind().dimension(), dimension);
             let surface = Surface {
                 mesh: &mesh,
                 graph: &graph,
                 normals: NormalWeighting::default(),
+                operators: Some(&operators),
             };
             let values = config.compute(surface).unwrap();
             assert_eq!(values.len(), mesh.vertex_count() * dimension);
             let text = toml::to_string(&config).unwrap();
             assert_eq!(toml::from_str::<FeatureConfig>(&text).unwrap(), config);
         }
+        let combined = r#"kind = "combined"
+            of = [{ kind = "position" }, { kind = "curvature", times = [0.01] }, { kind = "xyz" }]"#;
+        let combined: FeatureConfig = toml::from_str(combined).unwrap();
+        assert_eq!(combined.kind().to_string(), "6x0 + 1x1 + 1x2");
+        assert_eq!(combined.eigenvectors(), [128, 0, 64]);
+        let surface = Surface {
+            mesh: &mesh,
+            graph: &graph,
+            normals: NormalWeighting::default(),
+            operators: Some(&operators),
+        };
+        let all = combined.compute(surface).unwrap();
+        let position = Position::default().compute(surface).unwrap();
+        let (row, part) = (&all[10 * 5..], &position[4 * 5..]);
+        // Scalars of all kinds come first, in order; the last three are the coordinates.
+        assert_eq!(row[..2], part[..2]);
+        assert_eq!(row[3..6], mesh.vertices()[5].to_array());
+        assert_eq!(row[6..8], part[2..4]);
+        // Without operators there is an error instead of a panic.
+        let bare = Surface {
+            operators: None,
+            ..surface
+        };
+        assert!(combined.compute(bare).is_err());
         assert!(FeatureConfig::of_kind("xzy").is_err());
         assert!(toml::from_str::<FeatureConfig>("kind = 'xyz'\nradius = 1.0").is_err());
     }

@@ -14,12 +14,14 @@ mod angular;
 mod gem;
 mod graph;
 mod head;
+mod surface;
 mod unet;
 
 pub use angular::AngularModel;
 pub use gem::{GemModel, NonlinearityChoice};
 pub use graph::GraphModel;
 pub use head::Head;
+pub use surface::{DiffusionModel, SurfaceModel};
 pub use unet::UNetModel;
 
 use crate::data::{GaugeChoice, HierarchySettings};
@@ -58,6 +60,11 @@ pub trait Model: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Number of eigenvectors of orders 0, 1 and 2 of the Laplacians that the model needs (default: none).
+    fn eigenvectors(&self) -> [usize; 3] {
+        [0; 3]
+    }
+
     /// The frames that the model needs (default: the first axis points to the first neighbour).
     fn gauge(&self) -> GaugeChoice {
         GaugeChoice::FirstNeighbour
@@ -74,6 +81,8 @@ impl Chosen for dyn Model {
                     (GraphModel::KIND, parser!(GraphModel, dyn Model)),
                     (AngularModel::KIND, parser!(AngularModel, dyn Model)),
                     (UNetModel::KIND, parser!(UNetModel, dyn Model)),
+                    (DiffusionModel::KIND, parser!(DiffusionModel, dyn Model)),
+                    (SurfaceModel::KIND, parser!(SurfaceModel, dyn Model)),
                 ],
             )
         });
@@ -169,6 +178,8 @@ mod tests {
             GraphModel::KIND,
             AngularModel::KIND,
             UNetModel::KIND,
+            DiffusionModel::KIND,
+            SurfaceModel::KIND,
         ] {
             let model = ModelConfig::of_kind(kind).unwrap();
             let settings = toml::Table::try_from(model).unwrap();

@@ -6,7 +6,7 @@ use gemcnn_mesh::{AttributeValues, DVec3, Frame, Mesh, VertexAttribute};
 use gemcnn_view::render::{colour_map, label_colour};
 
 /// A colour for each vertex of a template, by its position, so that near points have similar colours.
-pub(super) fn by_position(template: &Mesh) -> Vec<[u8; 3]> {
+pub fn template_colours(template: &Mesh) -> Vec<[u8; 3]> {
     let points = template.vertices();
     let low = points.iter().copied().fold(DVec3::INFINITY, DVec3::min);
     let high = points.iter().copied().fold(DVec3::NEG_INFINITY, DVec3::max);
@@ -19,7 +19,7 @@ pub(super) fn by_position(template: &Mesh) -> Vec<[u8; 3]> {
 
 /// Colours of a template as vertex attributes.
 pub(crate) fn template_attributes(template: &Mesh) -> [VertexAttribute; 3] {
-    attributes(&by_position(template))
+    attributes(&template_colours(template))
 }
 
 /// Colours as vertex attributes.

@@ -44,7 +44,7 @@ impl PredictionFiles {
         Ok(Self {
             directory: directory.into(),
             classes: model.classes.clone(),
-            template: model.template.as_ref().map(colours::by_position),
+            template: model.template.as_ref().map(colours::template_colours),
             pictures,
         })
     }

@@ -18,6 +18,7 @@ mod names;
 mod prediction;
 
 pub(crate) use colours::template_attributes;
+pub use colours::template_colours;
 pub use examples::write_examples;
 pub use files::PredictionFiles;
 pub use names::UniqueNames;

@@ -48,6 +48,7 @@ impl TrainedModel {
             name: name.into(),
             graph: prepared.graph,
             hierarchy: prepared.hierarchy,
+            spectra: prepared.spectra,
             kind,
             features: prepared.features,
             target: Target::Unknown,

@@ -15,13 +15,17 @@ use std::thread::Scope;
 
 /// Number of batches that each thread prepares ahead.
 const READY: usize = 2;
-/// Limit of the edges of graphs that stay on the device for the next epoch: about 0.5 GB.
-const KEPT_EDGES: usize = 16 << 20;
+/// Limit of the graphs that stay in main memory for the next epoch, in bytes.
+const KEPT_ON_HOST: usize = 1 << 30;
+/// Share of the memory of a GPU for graphs that stay there.
+const KEPT_ON_GPU: usize = 3;
 
 /// How samples are divided into batches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchPlan {
+    /// Number of meshes, and of versions of each.
     pub samples: usize,
+    pub versions: usize,
     pub batch: usize,
     /// Seed of the shuffle; `None` keeps the order of the samples.
     pub shuffle: Option<u64>,
@@ -45,19 +49,25 @@ impl BatchPlan {
         order
     }
 
-    /// Order of the samples in an epoch.
+    /// The samples of an epoch in order: a version of each mesh.
     fn order(&self, epoch: u64) -> Vec<usize> {
-        match self.shuffle {
-            Some(seed) => shuffled(self.samples, seed, epoch),
-            None => (0..self.samples).collect(),
+        let Some(seed) = self.shuffle else {
+            return (0..self.samples).map(|mesh| mesh * self.versions).collect();
+        };
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        random.set_stream(epoch);
+        let mut order = shuffled(self.samples, &mut random);
+        if self.versions > 1 {
+            for mesh in &mut order {
+                *mesh = *mesh * self.versions + random.random_range(0..self.versions);
+            }
         }
+        order
     }
 }
 
-/// A random permutation of `0..count`, given by seed and epoch.
-fn shuffled(count: usize, seed: u64, epoch: u64) -> Vec<usize> {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    random.set_stream(epoch);
+/// A random permutation of `0..count`.
+fn shuffled(count: usize, random: &mut ChaCha8Rng) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     for end in (1..count).rev() {
         order.swap(end, random.random_range(0..=end));
@@ -75,36 +85,35 @@ pub(crate) struct PreparedBatch {
 
 /// Graphs of single samples in the form of the operators, for the next epoch. Those of batches of one sample
 /// stay on the GPU.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct GraphCache {
     kept: Mutex<KeptGraphs>,
-    /// Largest number of edges to keep.
-    most_edges: usize,
-}
-
-impl Default for GraphCache {
-    fn default() -> Self {
-        Self {
-            kept: Mutex::default(),
-            most_edges: KEPT_EDGES,
-        }
-    }
+    /// Largest size of what is kept, in bytes.
+    most_bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct KeptGraphs {
     /// The key is the address of the graph, which the entry keeps alive.
     graphs: HashMap<usize, (Arc<GaugeGraph>, Arc<HierarchyBatch<f32>>)>,
-    edges: usize,
+    bytes: usize,
 }
 
 impl GraphCache {
+    /// A cache for training on a device.
+    pub fn new(device: &Device) -> Self {
+        Self {
+            kept: Mutex::default(),
+            most_bytes: match device {
+                Device::Cpu => KEPT_ON_HOST,
+                Device::Cuda(device) => device.total_memory() / KEPT_ON_GPU,
+            },
+        }
+    }
+
     /// A cache that keeps nothing, for samples that are used once.
     pub fn off() -> Self {
-        Self {
-            most_edges: 0,
-            ..Self::default()
-        }
+        Self::default()
     }
 
     /// The joined graphs of samples, from those of each.
@@ -129,8 +138,9 @@ impl GraphCache {
         }
         let graphs = Arc::new(join_graphs(std::slice::from_ref(sample))?);
         let mut kept = kept();
-        if kept.edges + sample.graph.edge_count() <= self.most_edges {
-            kept.edges += sample.graph.edge_count();
+        let bytes = graphs.size_in_bytes();
+        if kept.bytes + bytes <= self.most_bytes {
+            kept.bytes += bytes;
             let entry = (Arc::clone(&sample.graph), Arc::clone(&graphs));
             kept.graphs.insert(key, entry);
         }
@@ -315,6 +325,7 @@ mod tests {
     fn every_epoch_has_all_samples_in_an_order_of_its_own() {
         let plan = BatchPlan {
             samples: 10,
+            versions: 1,
             batch: 4,
             shuffle: Some(3),
             drop_last: false,
@@ -337,6 +348,18 @@ mod tests {
             order.sort_unstable();
             assert!(order.iter().copied().eq(0..10));
         }
+        let versions = BatchPlan {
+            versions: 3,
+            ..plan
+        };
+        let mut met = [false; 30];
+        for epoch in 0..30 {
+            let mut order = versions.order(epoch);
+            order.iter().for_each(|&sample| met[sample] = true);
+            order.sort_unstable();
+            assert!(order.iter().map(|sample| sample / 3).eq(0..10));
+        }
+        assert_eq!(met, [true; 30]);
     }
 
     struct Spheres(Vec<Sample>);
@@ -363,6 +386,7 @@ mod tests {
             features: vec![subdivisions as f32; graph.vertex_count()],
             graph: graph.into(),
             hierarchy: None,
+            spectra: None,
             kind: FeatureType::scalars(1),
             target,
         }
@@ -373,7 +397,7 @@ mod tests {
             count: 2,
             weights: None,
         });
-        let cache = GraphCache::default();
+        let cache = GraphCache::new(&Device::Cpu);
         PreparedBatch::load(&Spheres(samples), which, &objective, &cache, &Device::Cpu)
     }
 
@@ -405,7 +429,7 @@ mod tests {
     #[test]
     fn the_graphs_of_a_single_sample_are_joined_once() {
         let samples = [sample(0, Target::Labels(vec![1; 12]))];
-        let cache = GraphCache::default();
+        let cache = GraphCache::new(&Device::Cpu);
         let first = cache.join(&samples).unwrap();
         assert!(Arc::ptr_eq(&first, &cache.join(&samples).unwrap()));
     }

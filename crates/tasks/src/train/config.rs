@@ -1,7 +1,7 @@
 //! The configuration of a run.
 
 use super::settings::TrainingConfig;
-use crate::data::{DataConfig, GeometrySettings, Preparation};
+use crate::data::{Augmentation, DataConfig, GeometrySettings, Preparation};
 use crate::{FeatureConfig, ModelConfig, Task, TaskError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -31,6 +31,9 @@ pub struct RunConfig {
     /// Normals and neighbourhoods.
     #[serde(default)]
     pub geometry: GeometrySettings,
+    /// Augmentation of the training meshes (default: none).
+    #[serde(default)]
+    pub augmentation: Augmentation,
     /// The model (default: the paper's network).
     #[serde(default)]
     pub model: ModelConfig,
@@ -47,6 +50,7 @@ impl RunConfig {
             data: DataConfig::default(),
             features: FeatureConfig::default(),
             geometry: GeometrySettings::default(),
+            augmentation: Augmentation::default(),
             model: ModelConfig::default(),
             training: TrainingConfig::default(),
         }
@@ -153,6 +157,7 @@ impl RunConfig {
             geometry: self.geometry,
             gauge: self.model.gauge(),
             hierarchy: self.model.hierarchy(),
+            eigenvectors: self.model.eigenvectors(),
             rotation: None,
         }
     }

@@ -23,6 +23,7 @@ pub(super) fn evaluate(
 ) -> Result<Option<Scores>, TaskError> {
     let plan = BatchPlan {
         samples: source.len(),
+        versions: 1,
         batch: batch.max(1),
         shuffle: None,
         drop_last: false,

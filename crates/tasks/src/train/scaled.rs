@@ -20,6 +20,10 @@ impl SampleSource for Scaled<'_> {
         self.source.len()
     }
 
+    fn versions(&self) -> usize {
+        self.source.versions()
+    }
+
     fn name(&self, index: usize) -> String {
         self.source.name(index)
     }

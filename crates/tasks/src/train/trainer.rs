@@ -142,7 +142,8 @@ impl<'a> Trainer<'a> {
             return Err(TaskError::setting("network", problem));
         }
         let plan = BatchPlan {
-            samples: problem.training.len(),
+            samples: problem.training.len() / problem.training.versions(),
+            versions: problem.training.versions(),
             batch: config.batch,
             shuffle: Some(config.seed),
             drop_last: config.drop_last,
@@ -179,7 +180,7 @@ impl<'a> Trainer<'a> {
                 last: Vec::new(),
             },
             clock: Clock::new(),
-            cache: GraphCache::default(),
+            cache: GraphCache::new(device),
             problem,
             run,
         };
@@ -283,11 +284,11 @@ impl<'a> Trainer<'a> {
         let mut log = MetricsLog::rewrite(&self.run.metrics(), &self.progress.history)?;
         self.checkpoint(observer)?;
         let objective = self.objective.clone();
-        let cache = std::mem::take(&mut self.cache);
+        let device = self.state.workspace.device().clone();
+        let cache = std::mem::replace(&mut self.cache, GraphCache::new(&device));
         let progress = self.progress.clone();
         let training = progress.scaled(self.problem.training);
         let first = self.progress.epoch * steps + self.progress.step;
-        let device = self.state.workspace.device().clone();
         let (plan, range) = (self.plan, (first, epochs * steps));
         std::thread::scope(|scope| {
             let source = BatchSource {

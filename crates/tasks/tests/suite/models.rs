@@ -511,6 +511,7 @@ fn batches_of_samples_are_levels() {
         features: vec![0.5; 3 * graph.vertex_count()],
         graph: graph.into(),
         hierarchy: Some(hierarchy.into()),
+        spectra: None,
         kind: kind("3x0"),
         target: Target::Unknown,
     };

@@ -35,6 +35,7 @@ impl Spheres {
                 name: format!("sphere {index}"),
                 graph: Arc::new(graph),
                 hierarchy: None,
+                spectra: None,
                 kind: FeatureType::scalars(3),
                 target: target(&features),
                 features,

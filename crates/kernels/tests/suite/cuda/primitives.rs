@@ -1,7 +1,8 @@
 //! The primitives: invariants of irreps, features on edges, bases of meshes, incidences.
 
 use super::*;
-use gemcnn_kernels::{edges, incidence, irrep, mesh_product};
+use gemcnn_kernels::diffusion::{self, Diffusion, Filters, Spectra};
+use gemcnn_kernels::{Scratch, edges, incidence, irrep, mesh_product};
 
 #[test]
 fn invariants_of_irreps() {
@@ -257,6 +258,143 @@ fn products_with_the_bases_of_meshes() {
         }
     }
     checks.finish("products with the bases of meshes");
+}
+
+#[test]
+fn diffusion_in_the_bases_of_meshes() {
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device);
+    for (offsets, text, columns, gradients) in [
+        (&[0, 700][..], "33x0 + 5x1 + 3x2", &[40, 17, 9][..], true),
+        (&[0, 131, 131, 132, 460], "7x0 + 2x1", &[9, 5, 4], false),
+        (&[0, 300, 301], "128x0", &[64], true),
+        (&[0, 97], "4x2", &[3, 0, 5], true),
+    ] {
+        let op = Diffusion {
+            features: kind(text),
+            columns: columns.to_vec(),
+            gradients,
+        };
+        let (vertices, meshes) = (offsets[offsets.len() - 1] as usize, offsets.len() - 1);
+        let positive = |count, seed| -> Vec<f32> {
+            let values = random(count, seed);
+            values.iter().map(|value| value.abs()).collect()
+        };
+        let scale = 1.0 / (vertices as f32).sqrt();
+        let bases = random(vertices * op.basis_width(), 1);
+        let bases: Vec<f32> = bases.iter().map(|value| scale * value).collect();
+        let (mass, eigenvalues) = (
+            positive(vertices, 2),
+            positive(meshes * columns.iter().sum::<usize>(), 3),
+        );
+        let (log_times, bands) = (
+            random(op.parameter_count(), 4),
+            random(op.parameter_count(), 5),
+        );
+        let x = random(vertices * op.features.dimension(), 6);
+        let dy = random(vertices * op.output().dimension(), 7);
+        let wide_arrays = [&mass, &bases, &eigenvalues, &log_times, &bands].map(|a| wide(a));
+        let [m, b, e, t, w] = &wide_arrays;
+        let spectra = Spectra {
+            mass: &m[..],
+            bases: &b[..],
+            eigenvalues: &e[..],
+        };
+        let filters = Filters {
+            log_times: &t[..],
+            bands: &w[..],
+        };
+        let (mut y, mut saved) = (vec![0.0; dy.len()], vec![0.0; op.saved_count(meshes)]);
+        let mut scratch = Scratch::new();
+        let wx = wide(&x);
+        diffusion::forward(
+            &op,
+            offsets,
+            spectra,
+            filters,
+            &wx,
+            &mut y,
+            &mut saved,
+            &mut scratch,
+        )
+        .unwrap();
+        let (mut dx, mut dt) = (vec![0.0; x.len()], vec![1.0; log_times.len()]);
+        let mut db = vec![2.0; bands.len()];
+        let gradients = Filters {
+            log_times: &mut dt[..],
+            bands: &mut db[..],
+        };
+        let (wdy, rows) = (wide(&dy), Some(&mut dx[..]));
+        diffusion::backward(
+            &op,
+            offsets,
+            spectra,
+            filters,
+            &saved,
+            &wdy,
+            rows,
+            gradients,
+            &mut scratch,
+        )
+        .unwrap();
+        let expected = [
+            ("y", &y[..]),
+            ("spectrum", &saved),
+            ("dx", &dx),
+            ("dlog times", &dt),
+            ("dbands", &db),
+        ];
+        checks.check(&format!("{text}, {columns:?}"), expected, |device| {
+            let up = |values: &[f32]| device.upload(values).unwrap();
+            let (m, b, e, t, w) = (
+                up(&mass),
+                up(&bases),
+                up(&eigenvalues),
+                up(&log_times),
+                up(&bands),
+            );
+            let (x, dy) = (up(&x), up(&dy));
+            let spectra = Spectra {
+                mass: m.view(),
+                bases: b.view(),
+                eigenvalues: e.view(),
+            };
+            let filters = Filters {
+                log_times: t.view(),
+                bands: w.view(),
+            };
+            let (mut y, mut saved) = (
+                poisoned(device, dy.len()),
+                poisoned(device, op.saved_count(meshes)),
+            );
+            let mut dx = poisoned(device, x.len());
+            let mut dt = up(&vec![1.0; log_times.len()]);
+            let mut db = up(&vec![2.0; bands.len()]);
+            let (o, s) = (offsets, saved.view_mut());
+            diffusion::cuda::forward(device, &op, o, spectra, filters, x.view(), y.view_mut(), s)
+                .unwrap();
+            let gradients = Filters {
+                log_times: dt.view_mut(),
+                bands: db.view_mut(),
+            };
+            let rows = Some(dx.view_mut());
+            let kept = saved.view();
+            diffusion::cuda::backward(
+                device,
+                &op,
+                o,
+                spectra,
+                filters,
+                kept,
+                dy.view(),
+                rows,
+                gradients,
+            )
+            .unwrap();
+            [y, saved, dx, dt, db]
+        });
+    }
+    checks.finish("diffusion in the bases of meshes");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::skeleton::{
     ABDOMEN, ANATOMY, BONE_COUNT, CHEST, CLAVICLE, FOOT, FOREARM, HAND, HEAD, NECK, PELVIS, SHIN,
     THIGH, UPPER_ARM, mirrored, mirrored_bone,
 };
-use crate::shapes::random::Uniform;
+use crate::random::Uniform;
 
 /// A band of waves of the relief: their number, their wavelengths in metres, and the amplitude of
 /// each relative to the half thickness of the limb.

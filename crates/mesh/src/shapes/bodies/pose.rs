@@ -8,7 +8,7 @@ use super::skeleton::{
     ABDOMEN, ANATOMY, BONE_COUNT, CHEST, CLAVICLE, FOOT, FOREARM, HAND, HEAD, NECK, PELVIS, SHIN,
     THIGH, UPPER_ARM, mirrored_bone,
 };
-use crate::shapes::random::Uniform;
+use crate::random::Uniform;
 
 /// Factor that narrows the range each time a pose is resampled because of a collision.
 const EASING: f64 = 0.985;

@@ -1,0 +1,118 @@
+//! `gemcnn experiment remeshed`: networks on meshings that training never saw.
+
+use crate::data::CacheArgs;
+use crate::device::DeviceArgs;
+use crate::failure::Failure;
+use crate::output::print;
+use crate::train::{TrainProgress, stop_on_signals};
+use clap::Args;
+use gemcnn_experiments::remeshed::{Row, Settings, run};
+use gemcnn_tasks::data::{BodiesConfig, DataConfig};
+use std::path::PathBuf;
+
+/// Train networks for correspondence on bodies of one meshing, and test them on other bodies in the same and in
+/// five other meshings.
+///
+/// Writes table.md, results.json, errors.svg and a directory for each run to OUT, with a picture of one body in all
+/// meshings. Finished runs are not repeated and interrupted runs resume: after Ctrl-C or a crash, give the same
+/// command again.
+#[derive(Args)]
+pub struct RemeshedCommand {
+    /// Directory of FAUST [default: synthetic bodies]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["bodies", "vertices"])]
+    data: Option<PathBuf>,
+
+    /// Directory of the discretization-robust correspondence benchmark, whose remeshed FAUST bodies are then the
+    /// test bodies
+    #[arg(long, value_name = "DIR", requires = "data")]
+    remeshed: Option<PathBuf>,
+
+    /// Rows of the table, comma-separated: gem, unet, diffusion, diffusion-all, surface; with a final + the training
+    /// bodies are also remeshed [default: gem,gem+,unet,unet+,diffusion,diffusion+,surface,surface+]
+    #[arg(long, value_name = "ROWS", value_delimiter = ',')]
+    rows: Option<Vec<Row>>,
+
+    /// Runs of each row [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
+
+    /// Number of epochs [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    epochs: Option<u64>,
+
+    /// Number of synthetic bodies, a fifth of them for testing [default: 100]
+    #[arg(long, value_name = "N")]
+    bodies: Option<usize>,
+
+    /// Vertices of each synthetic body [default: 6890]
+    #[arg(long, value_name = "N")]
+    vertices: Option<usize>,
+
+    /// Directory for results and runs
+    #[arg(long, value_name = "OUT", default_value = "runs/remeshed")]
+    out: PathBuf,
+
+    #[command(flatten)]
+    cache: CacheArgs,
+
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+impl RemeshedCommand {
+    pub fn run(self) -> Result<(), Failure> {
+        let settings = self.settings();
+        let stop = stop_on_signals()?;
+        let device = self.device.open(settings.precision.into())?;
+        let mut progress = TrainProgress::new(false);
+        let cache = self.cache.open();
+        let report = run(&settings, &self.out, &cache, &device, &mut progress, &stop);
+        drop(progress);
+        let Some(report) = report.map_err(Failure::input)? else {
+            let message = "stopped; everything is saved, and the same command resumes from here";
+            return Err(Failure::Interrupted(message.into()));
+        };
+        let file = |name: &str| self.out.join(name).display().to_string();
+        print(&format!(
+            "{}\n{}\n{}\n{}\n",
+            report.to_markdown(),
+            file("table.md"),
+            file("results.json"),
+            file("errors.svg")
+        ))?;
+        match report.has_failures() {
+            true => Err(Failure::input(format!(
+                "some runs failed; {} says why",
+                file("results.json")
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        let mut settings = Settings {
+            remeshed: self.remeshed.clone(),
+            ..Settings::default()
+        };
+        settings.data = match &self.data {
+            Some(folder) => DataConfig::Faust(folder.clone()),
+            None => {
+                let default = BodiesConfig::default();
+                DataConfig::Bodies(BodiesConfig {
+                    count: self.bodies.unwrap_or(default.count),
+                    vertices: self.vertices.unwrap_or(default.vertices),
+                    ..default
+                })
+            }
+        };
+        if let Some(rows) = &self.rows {
+            settings.rows.clone_from(rows);
+        }
+        settings.seeds = self.seeds.unwrap_or(settings.seeds);
+        settings.epochs = self.epochs.unwrap_or(settings.epochs);
+        if let Some(products) = self.device.products() {
+            settings.precision = products.into();
+        }
+        settings
+    }
+}

@@ -1,0 +1,84 @@
+// The filters between the two products of a diffusion; see the page of `diffusion`.
+
+struct Filter {
+    float f, by_time, by_band;
+};
+
+__device__ inline Filter filter_of(float eigenvalue, float log_time, float band) {
+    float u = eigenvalue * expf(log_time), decay = expf(-u);
+    return {decay * (1.0f + band * u), u * decay * (band - 1.0f - band * u), u * decay};
+}
+
+// The coefficient of a row and a channel from the raw spectrum of a mesh, as a complex number.
+__device__ inline float2 coefficient(const float *raw, u32 columns, u32 channels, u32 is_complex, u32 row,
+                                     u32 channel) {
+    if (!is_complex) return make_float2(raw[row * channels + channel], 0.0f);
+    const float *real = raw + row * 2 * channels + channel, *imaginary = real + columns * 2 * channels;
+    return make_float2(real[0] + imaginary[channels], real[channels] - imaginary[0]);
+}
+
+// The right factor of an expansion of a coefficient, in place of the raw spectrum.
+__device__ inline void store(float *raw, u32 columns, u32 channels, u32 is_complex, u32 row, u32 channel, float2 s) {
+    if (!is_complex) {
+        raw[row * channels + channel] = s.x;
+        return;
+    }
+    float *real = raw + row * 2 * channels + channel, *imaginary = real + columns * 2 * channels;
+    real[0] = s.x, real[channels] = s.y;
+    imaginary[0] = -s.y, imaginary[channels] = s.x;
+}
+
+// y = m x for each row.
+extern "C" __global__ void weigh(const float *mass, const float *x, float *y, u32 width, u64 count) {
+    u64 i = item();
+    if (i < count) y[i] = mass[i / width] * x[i];
+}
+
+// One thread for each coefficient of an order. `raw` and `saved` begin at the order; their strides lead from mesh
+// to mesh.
+extern "C" __global__ void filter(float *__restrict__ raw, u64 raw_stride, float *__restrict__ saved, u64 saved_stride,
+                                  const float *__restrict__ eigenvalues, const float *__restrict__ log_times,
+                                  const float *__restrict__ bands, u32 meshes, u32 columns, u32 channels,
+                                  u32 is_complex) {
+    u64 i = item();
+    if (i >= (u64)meshes * columns * channels) return;
+    u32 channel = (u32)(i % channels), at = (u32)(i / channels), mesh = at / columns, row = at % columns;
+    raw += mesh * raw_stride;
+    float2 s = coefficient(raw, columns, channels, is_complex, row, channel);
+    float *kept = saved + mesh * saved_stride + (u64)row * channels * (is_complex ? 2 : 1) + channel;
+    kept[0] = s.x;
+    if (is_complex) kept[channels] = s.y;
+    float f = filter_of(eigenvalues[at], log_times[channel], bands[channel]).f;
+    store(raw, columns, channels, is_complex, row, channel, make_float2(f * s.x, f * s.y));
+}
+
+// Blocks of 32 channels and 8 rows at a time, which loop over all rows and add to the gradients of the filters.
+extern "C" __global__ void filter_backward(float *__restrict__ raw, u64 raw_stride, const float *__restrict__ saved,
+                                           u64 saved_stride, const float *__restrict__ eigenvalues,
+                                           const float *__restrict__ log_times, const float *__restrict__ bands,
+                                           float *__restrict__ dlog_times, float *__restrict__ dbands, u32 meshes,
+                                           u32 columns, u32 channels, u32 is_complex) {
+    __shared__ float sums[2][8][32];
+    u32 channel = blockIdx.x * 32 + threadIdx.x;
+    float by_time = 0.0f, by_band = 0.0f;
+    if (channel < channels) {
+        for (u32 at = threadIdx.y; at < meshes * columns; at += 8) {
+            u32 mesh = at / columns, row = at % columns;
+            float *spectrum = raw + mesh * raw_stride;
+            float2 ds = coefficient(spectrum, columns, channels, is_complex, row, channel);
+            const float *kept = saved + mesh * saved_stride + (u64)row * channels * (is_complex ? 2 : 1) + channel;
+            float product = ds.x * kept[0] + (is_complex ? ds.y * kept[channels] : 0.0f);
+            Filter one = filter_of(eigenvalues[at], log_times[channel], bands[channel]);
+            by_time += one.by_time * product;
+            by_band += one.by_band * product;
+            store(spectrum, columns, channels, is_complex, row, channel, make_float2(one.f * ds.x, one.f * ds.y));
+        }
+    }
+    sums[0][threadIdx.y][threadIdx.x] = by_time;
+    sums[1][threadIdx.y][threadIdx.x] = by_band;
+    __syncthreads();
+    if (threadIdx.y > 0 || channel >= channels) return;
+    for (u32 row = 1; row < 8; ++row) by_time += sums[0][row][threadIdx.x], by_band += sums[1][row][threadIdx.x];
+    dlog_times[channel] += by_time;
+    dbands[channel] += by_band;
+}

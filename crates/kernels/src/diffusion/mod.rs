@@ -1,0 +1,380 @@
+//! Learned diffusion on surfaces, in the eigenbases of their connection Laplacians.
+//!
+//! Each mesh has, for every order `m`, the first `K_m` eigenvectors `Phi_m` of its connection Laplacian with
+//! eigenvalues `lambda`, and the mass `M` of its vertices. A field of order `m` diffuses by
+//!
+//! ```text
+//! s = Phi_m^H M x,    x' = Phi_m f(lambda) s,    f(lambda) = exp(-u) (1 + b u),    u = lambda t,
+//! ```
+//!
+//! with a time `t > 0` and a band `b` for each channel. `t` is the exponential of a parameter. If gradients are
+//! wanted, the output also has the gradient of each diffused scalar, `G f(lambda) s`, as a field of order 1, where
+//! `G` holds the gradients of the scalar eigenvectors.
+//!
+//! All products are general matrix products with the basis of each mesh. A complex basis is a real one of twice the
+//! columns: `[Re Phi | Im Phi]`. The filter turns the result of the first products into the right factor of the
+//! second in place. Saved for the backward pass: the spectrum `s`, which is small.
+//!
+//! Shapes: `mass` is `[vertices]`. `bases` holds for each order `[vertices, K_0]` or `[vertices, 2, K_m]` (real
+//! parts first), then the gradients `[vertices, 2, K_0]`. `eigenvalues` holds for each order
+//! `[meshes, K_m]`. `x` is `[vertices, features]`, `y` is `[vertices, output]`.
+
+pub mod cuda;
+mod fast;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use crate::error::{check_count, check_mesh_offsets};
+use crate::view::resolve_fields;
+use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
+use std::ops::Range;
+
+const OPERATOR: &str = "diffusion";
+
+/// Settings of a diffusion.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Diffusion {
+    /// Type of the input.
+    pub features: FeatureType,
+    /// Number of eigenvectors of each order from 0.
+    pub columns: Vec<usize>,
+    /// Appends the gradients of the diffused scalars as channels of order 1.
+    pub gradients: bool,
+}
+
+/// The operators of all meshes of a batch: slices on the host or on a GPU.
+#[derive(Debug, Clone, Copy)]
+pub struct Spectra<S> {
+    /// Mass of each vertex.
+    pub mass: S,
+    /// Bases of all orders, then the gradients of the scalar basis.
+    pub bases: S,
+    /// Eigenvalues of all orders.
+    pub eigenvalues: S,
+}
+
+resolve_fields!(Spectra {
+    mass,
+    bases,
+    eigenvalues
+});
+
+/// Parameters of the filters: one number for each irrep of the input.
+#[derive(Debug, Clone, Copy)]
+pub struct Filters<S> {
+    /// Logarithms of the times.
+    pub log_times: S,
+    /// Bands `b`.
+    pub bands: S,
+}
+
+resolve_fields!(Filters { log_times, bands });
+
+/// A product of columns of a basis with channels of the features of a mesh.
+#[derive(Debug, Clone, Copy)]
+struct Term {
+    /// Where the block of the basis begins, counted in numbers for each vertex.
+    block: usize,
+    /// Numbers of a row of the block.
+    stride: usize,
+    /// First column of the block, and number of columns.
+    column: usize,
+    columns: usize,
+    /// First number of a row of features, and number of numbers.
+    feature: usize,
+    width: usize,
+    /// Where the result begins in the raw spectrum of a mesh, and numbers of its rows.
+    spectrum: usize,
+    spectrum_stride: usize,
+    /// Adds to what an earlier term left in the raw spectrum.
+    add: bool,
+}
+
+/// The filter of one order.
+#[derive(Debug, Clone, Copy)]
+struct Filter {
+    /// Number of eigenvectors and of channels.
+    columns: usize,
+    channels: usize,
+    complex: bool,
+    /// First parameter, first eigenvalue, and first number of the spectrum of a mesh, raw and saved.
+    parameter: usize,
+    eigenvalue: usize,
+    raw: usize,
+    saved: usize,
+}
+
+impl Diffusion {
+    /// Type of the output.
+    pub fn output(&self) -> FeatureType {
+        match self.gradients {
+            true => {
+                let gradients = FeatureType::new(&[0, self.features.multiplicity(0)]);
+                self.features.concatenated(&gradients)
+            }
+            false => self.features.clone(),
+        }
+    }
+
+    /// Number of irreps: of times, and of bands.
+    pub fn parameter_count(&self) -> usize {
+        self.features.multiplicities().iter().sum()
+    }
+
+    /// Numbers of all bases for each vertex.
+    pub fn basis_width(&self) -> usize {
+        let orders = self.columns.iter().enumerate();
+        let gradients = 2 * self.columns.first().unwrap_or(&0);
+        orders.map(|(m, k)| irrep_dimension(m) * k).sum::<usize>() + gradients
+    }
+
+    /// Numbers that are saved for the backward pass.
+    pub fn saved_count(&self, meshes: usize) -> usize {
+        let (_, saved) = self.sizes();
+        meshes * saved
+    }
+
+    /// Numbers of the raw and of the saved spectrum of a mesh.
+    fn sizes(&self) -> (usize, usize) {
+        let sizes = self.features.orders().map(|(order, channels)| {
+            let (dimension, columns) = (irrep_dimension(order), self.columns[order]);
+            let saved = dimension * columns * channels;
+            (dimension * saved, saved)
+        });
+        sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1))
+    }
+
+    /// The filters of all orders, for a number of meshes.
+    fn filters(&self, meshes: usize) -> Vec<Filter> {
+        let (mut parameter, mut raw, mut saved) = (0, 0, 0);
+        let mut filters = Vec::new();
+        for (order, channels) in self.features.orders() {
+            let (dimension, columns) = (irrep_dimension(order), self.columns[order]);
+            filters.push(Filter {
+                columns,
+                channels,
+                complex: order > 0,
+                parameter,
+                eigenvalue: meshes * self.columns[..order].iter().sum::<usize>(),
+                raw,
+                saved,
+            });
+            parameter += channels;
+            raw += dimension * dimension * columns * channels;
+            saved += dimension * columns * channels;
+        }
+        filters
+    }
+
+    /// The products that lead from the input to the raw spectrum.
+    fn input_terms(&self) -> Vec<Term> {
+        let filters = self.filters(0);
+        let orders = self.features.orders().zip(filters);
+        orders
+            .map(|((order, channels), filter)| {
+                let width = irrep_dimension(order) * channels;
+                self.term(order, &filter, self.features.range(order).start, 0..width)
+            })
+            .collect()
+    }
+
+    /// The products that lead from the raw spectrum to the output.
+    fn output_terms(&self) -> Vec<Term> {
+        let (output, filters) = (self.output(), self.filters(0));
+        let mut terms = Vec::new();
+        for ((order, channels), filter) in self.features.orders().zip(&filters) {
+            for part in 0..irrep_dimension(order) {
+                let feature = output.range(order).start + part * output.multiplicity(order);
+                let within = part * channels..(part + 1) * channels;
+                terms.push(self.term(order, filter, feature, within));
+            }
+        }
+        if self.gradients
+            && let Some(filter) = filters.first().filter(|filter| !filter.complex)
+        {
+            let gradients = self.basis_width() - 2 * filter.columns;
+            let first = output.range(1).start + self.features.multiplicity(1);
+            for part in 0..2 {
+                terms.push(Term {
+                    block: gradients,
+                    stride: 2 * filter.columns,
+                    column: part * filter.columns,
+                    columns: filter.columns,
+                    feature: first + part * output.multiplicity(1),
+                    add: true,
+                    ..self.term(0, filter, 0, 0..filter.channels)
+                });
+            }
+        }
+        terms
+    }
+
+    /// The product of the whole basis of an order with features from `feature` on, which are the columns `within`
+    /// of its raw spectrum.
+    fn term(&self, order: usize, filter: &Filter, feature: usize, within: Range<usize>) -> Term {
+        let dimension = irrep_dimension(order);
+        let before = self.columns[..order].iter().enumerate();
+        let stride = dimension * filter.columns;
+        Term {
+            block: before.map(|(m, k)| irrep_dimension(m) * k).sum(),
+            stride,
+            column: 0,
+            columns: stride,
+            feature,
+            width: within.len(),
+            spectrum: filter.raw + within.start,
+            spectrum_stride: dimension * filter.channels,
+            add: false,
+        }
+    }
+
+    /// Checks that there are eigenvectors of each order of the features.
+    ///
+    /// # Errors
+    /// [`KernelError::Setting`] that names the order.
+    pub fn check_columns(&self) -> Result<(), KernelError> {
+        for (order, _) in self.features.orders() {
+            if self.columns.get(order).is_none_or(|&columns| columns == 0) {
+                return Err(KernelError::Setting {
+                    operator: OPERATOR,
+                    problem: format!("there are no eigenvectors of order {order}"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the settings and all lengths; the number of meshes.
+    fn check(
+        &self,
+        mesh_offsets: &[u32],
+        spectra: Spectra<usize>,
+        filters: Filters<usize>,
+        lengths: &[(&'static str, usize, Length)],
+    ) -> Result<usize, KernelError> {
+        self.check_columns()?;
+        let vertices = check_mesh_offsets(mesh_offsets)?;
+        let meshes = mesh_offsets.len() - 1;
+        let count = |name, found, expected| check_count(OPERATOR, name, found, expected);
+        count("mass", spectra.mass, vertices)?;
+        count("bases", spectra.bases, vertices * self.basis_width())?;
+        let eigenvalues = meshes * self.columns.iter().sum::<usize>();
+        count("eigenvalues", spectra.eigenvalues, eigenvalues)?;
+        count("log times", filters.log_times, self.parameter_count())?;
+        count("bands", filters.bands, self.parameter_count())?;
+        for &(name, found, length) in lengths {
+            let expected = match length {
+                Length::Input => vertices * self.features.dimension(),
+                Length::Output => vertices * self.output().dimension(),
+                Length::Saved => self.saved_count(meshes),
+                Length::Parameters => self.parameter_count(),
+            };
+            count(name, found, expected)?;
+        }
+        Ok(meshes)
+    }
+}
+
+/// What a buffer holds.
+#[derive(Debug, Clone, Copy)]
+enum Length {
+    Input,
+    Output,
+    Saved,
+    Parameters,
+}
+
+impl<T> Spectra<&[T]> {
+    fn lengths(&self) -> Spectra<usize> {
+        Spectra {
+            mass: self.mass.len(),
+            bases: self.bases.len(),
+            eigenvalues: self.eigenvalues.len(),
+        }
+    }
+}
+
+impl<T> Filters<&[T]> {
+    fn lengths(&self) -> Filters<usize> {
+        Filters {
+            log_times: self.log_times.len(),
+            bands: self.bands.len(),
+        }
+    }
+}
+
+/// The filter and its derivatives by the logarithm of the time and by the band.
+fn filter<T: Real>(eigenvalue: T, log_time: T, band: T) -> [T; 3] {
+    let u = eigenvalue * log_time.exp();
+    let decay = (-u).exp();
+    [
+        decay * (T::one() + band * u),
+        u * decay * (band - T::one() - band * u),
+        u * decay,
+    ]
+}
+
+/// Diffuses `x`, and saves the spectrum.
+///
+/// # Errors
+/// Settings or lengths that do not fit.
+#[allow(clippy::too_many_arguments)]
+pub fn forward<T: Real>(
+    op: &Diffusion,
+    mesh_offsets: &[u32],
+    spectra: Spectra<&[T]>,
+    filters: Filters<&[T]>,
+    x: &[T],
+    y: &mut [T],
+    saved: &mut [T],
+    scratch: &mut Scratch<T>,
+) -> Result<(), KernelError> {
+    let lengths = [
+        ("x", x.len(), Length::Input),
+        ("y", y.len(), Length::Output),
+        ("spectrum", saved.len(), Length::Saved),
+    ];
+    op.check(mesh_offsets, spectra.lengths(), filters.lengths(), &lengths)?;
+    fast::forward(op, mesh_offsets, spectra, filters, x, y, saved, scratch);
+    Ok(())
+}
+
+/// Overwrites `dx`, if it is wanted, and adds to the gradients of the filters.
+///
+/// # Errors
+/// Settings or lengths that do not fit.
+#[allow(clippy::too_many_arguments)]
+pub fn backward<T: Real>(
+    op: &Diffusion,
+    mesh_offsets: &[u32],
+    spectra: Spectra<&[T]>,
+    filters: Filters<&[T]>,
+    saved: &[T],
+    dy: &[T],
+    dx: Option<&mut [T]>,
+    gradients: Filters<&mut [T]>,
+    scratch: &mut Scratch<T>,
+) -> Result<(), KernelError> {
+    let lengths = [
+        ("dy", dy.len(), Length::Output),
+        ("spectrum", saved.len(), Length::Saved),
+        ("dlog times", gradients.log_times.len(), Length::Parameters),
+        ("dbands", gradients.bands.len(), Length::Parameters),
+    ];
+    let dx_length = dx.as_ref().map(|dx| ("dx", dx.len(), Length::Input));
+    let lengths: Vec<_> = lengths.into_iter().chain(dx_length).collect();
+    op.check(mesh_offsets, spectra.lengths(), filters.lengths(), &lengths)?;
+    fast::backward(
+        op,
+        mesh_offsets,
+        spectra,
+        filters,
+        saved,
+        dy,
+        dx,
+        gradients,
+        scratch,
+    );
+    Ok(())
+}

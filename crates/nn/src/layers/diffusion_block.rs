@@ -1,0 +1,200 @@
+//! The block of the networks on surfaces: diffusion, invariants and a perceptron for each vertex.
+
+use super::{
+    Diffusion, DiffusionConfig, EquivariantLinear, EquivariantLinearConfig, Linear, LinearConfig,
+};
+use crate::{Builder, Levels, Module, NnError, Tape, Var};
+use gemcnn_kernels::dropout::{Dropout, DropoutUnit};
+use gemcnn_kernels::elementwise::Slice;
+use gemcnn_kernels::irrep::Grouping;
+use gemcnn_kernels::norm_gate::GatedNonlinearity;
+use gemcnn_kernels::{Activation, FeatureType, Real};
+use std::sync::Arc;
+
+/// Mean square of the inputs that the initialisation of the perceptron assumes: that of the published DiffusionNet.
+const MOMENT: f64 = 3.0;
+
+/// Settings of a [`DiffusionBlock`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiffusionBlockConfig {
+    /// Type of input and output. Scalars alone give the block of DiffusionNet.
+    pub features: FeatureType,
+    /// Dropout probability before the second and the third layer of the perceptron (default 0).
+    pub dropout: f64,
+    /// Shortest and longest diffusion time at initialisation (default `[1e-3, 0.3]`).
+    pub times: [f64; 2],
+}
+
+impl DiffusionBlockConfig {
+    /// Default settings.
+    pub fn new(features: FeatureType) -> Self {
+        Self {
+            times: DiffusionConfig::new(features.clone()).times,
+            features,
+            dropout: 0.0,
+        }
+    }
+
+    /// Adds the parameters of the layers `diffusion`, `lift`, `product`, and of the perceptron `scalars`,
+    /// `invariants`, `hidden` and `update`.
+    ///
+    /// # Errors
+    /// A name that is taken, no scalars, or settings out of range.
+    pub fn init<T: Real>(
+        &self,
+        name: &str,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<DiffusionBlock, NnError> {
+        let features = &self.features;
+        let scalars = features.multiplicity(0);
+        if scalars == 0 {
+            let problem = format!("{features} has no scalars");
+            return Err(NnError::setting("features of a diffusion block", problem));
+        }
+        builder.within(name, |builder| {
+            let diffusion = DiffusionConfig {
+                gradients: true,
+                times: self.times,
+                ..DiffusionConfig::new(features.clone())
+            };
+            let diffusion = diffusion.init("diffusion", builder)?;
+            let both = features.concatenated(Module::<T>::output(&diffusion));
+            let equivariant =
+                |input: &FeatureType, output: &FeatureType, bias: bool| EquivariantLinearConfig {
+                    bias,
+                    ..EquivariantLinearConfig::new(input.clone(), output.clone())
+                };
+            let mut rotating = features.multiplicities().to_vec();
+            rotating[0] = 0;
+            let rotating = FeatureType::new(&rotating);
+            let lift = match rotating.dimension() {
+                0 => Lift::Gradients(Arc::new(Slice {
+                    kind: both.clone(),
+                    channels: vec![0..0, 0..scalars],
+                })),
+                _ => Lift::Linear(equivariant(&both, &rotating, false).init("lift", builder)?),
+            };
+            let lifted = match &lift {
+                Lift::Gradients(_) => FeatureType::new(&[0, scalars]),
+                Lift::Linear(_) => rotating.clone(),
+            };
+            let product = equivariant(&lifted, &lifted, false).init("product", builder)?;
+            let invariants = Grouping::Irreps.count(&lifted);
+            let gates = Grouping::Irreps.count(&rotating);
+            let linear = |inputs: usize, outputs: usize, bias: bool| LinearConfig {
+                bias,
+                input_moment: MOMENT,
+                ..LinearConfig::new(inputs, outputs)
+            };
+            let hidden_type = FeatureType::scalars(scalars);
+            Ok(DiffusionBlock {
+                diffusion,
+                lift,
+                product,
+                scalars: equivariant(&both, &hidden_type, true).init("scalars", builder)?,
+                invariants: linear(invariants, scalars, false).init("invariants", builder)?,
+                hidden: linear(scalars, scalars, true).init("hidden", builder)?,
+                update: linear(scalars, scalars + gates, true).init("update", builder)?,
+                gate: Arc::new(GatedNonlinearity {
+                    output: features.clone(),
+                    activation: Activation::Identity,
+                }),
+                dropout: (self.dropout > 0.0).then(|| {
+                    Arc::new(Dropout {
+                        kind: hidden_type,
+                        probability: self.dropout,
+                        unit: DropoutUnit::Irrep,
+                    })
+                }),
+                features: features.clone(),
+            })
+        })
+    }
+}
+
+/// Fields of order above 0 whose invariants enter the perceptron.
+#[derive(Debug, Clone)]
+enum Lift {
+    /// The gradients of the diffused scalars: the block has no such fields of its own.
+    Gradients(Arc<Slice>),
+    /// A linear map of the fields, the diffused fields and the gradients.
+    Linear(EquivariantLinear),
+}
+
+/// Residual block on surfaces. With `d` the diffused features and the gradients of the diffused scalars,
+///
+/// ```text
+/// z = lift(x, d)                  fields of order above 0
+/// p = tanh(<z, B z>)              one invariant for each irrep of z
+/// h = perceptron(x_0, d_0, p)     for each vertex
+/// y_0 = x_0 + h_0,    y_m = x_m + sigmoid(gate) z_m
+/// ```
+///
+/// `B` is a complex matrix that commutes with rotations of the frames. With scalars alone, `z` are the gradients, and
+/// this is the block of DiffusionNet (Sharp, Attaiki, Crane and Ovsjanikov 2022).
+#[derive(Debug, Clone)]
+pub struct DiffusionBlock {
+    diffusion: Diffusion,
+    lift: Lift,
+    product: EquivariantLinear,
+    scalars: EquivariantLinear,
+    invariants: Linear,
+    hidden: Linear,
+    update: Linear,
+    gate: Arc<GatedNonlinearity>,
+    dropout: Option<Arc<Dropout>>,
+    features: FeatureType,
+}
+
+impl DiffusionBlock {
+    fn dropped<T: Real>(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+        match &self.dropout {
+            Some(dropout) => tape.dropout(dropout, x),
+            None => Ok(x),
+        }
+    }
+}
+
+impl<T: Real> Module<T> for DiffusionBlock {
+    fn input(&self) -> &FeatureType {
+        &self.features
+    }
+
+    fn output(&self) -> &FeatureType {
+        &self.features
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        let diffused = self.diffusion.forward(tape, levels, x.clone())?;
+        let both = tape.concatenate(x.clone(), diffused)?;
+        let z = match &self.lift {
+            Lift::Gradients(slice) => tape.slice(slice, both.clone())?,
+            Lift::Linear(map) => map.forward(tape, levels, both.clone())?,
+        };
+        let mapped = self.product.forward(tape, levels, z.clone())?;
+        let products = tape.irrep_dot(Grouping::Irreps, z.clone(), mapped)?;
+        let products = tape.activation(&Activation::Tanh, products)?;
+        let invariants = self.invariants.forward(tape, levels, products)?;
+        let scalars = self.scalars.forward(tape, levels, both)?;
+        let h = tape.add(scalars, invariants)?;
+        let h = tape.activation(&Activation::Relu, h)?;
+        let h = self.dropped(tape, h)?;
+        let h = self.hidden.forward(tape, levels, h)?;
+        let h = tape.activation(&Activation::Relu, h)?;
+        let h = self.dropped(tape, h)?;
+        let h = self.update.forward(tape, levels, h)?;
+        let update = match &self.lift {
+            Lift::Gradients(_) => h,
+            Lift::Linear(_) => {
+                let gated = tape.concatenate(h, z)?;
+                tape.gated_nonlinearity(&self.gate, gated)?
+            }
+        };
+        tape.add(x, update)
+    }
+}

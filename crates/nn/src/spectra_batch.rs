@@ -1,0 +1,310 @@
+//! The eigenbases of a batch of surfaces, for diffusion.
+
+use crate::device::{Sent, single_slice};
+use crate::error::check_size;
+use crate::{Device, NnError};
+use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
+use gemcnn_kernels::diffusion::Spectra;
+use gemcnn_kernels::{FeatureType, OnDevice, Real, View, elementwise, irrep_dimension};
+use gemcnn_mesh::surface::SurfaceOperators;
+use std::sync::Arc;
+
+/// Masses, eigenvalues and eigenvectors of the connection Laplacians of the meshes of a batch, and the gradients of the
+/// scalar eigenvectors. All meshes have the same number of columns in each order. A mesh with fewer
+/// eigenvectors has columns of zeros.
+///
+/// ```
+/// use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
+/// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
+/// use gemcnn_nn::SpectraBatch;
+/// let mesh = shapes::icosphere(2)?;
+/// let graph = GaugeGraph::new(&mesh, &GeometryOptions::default())?;
+/// let options = OperatorOptions { eigenpairs: [16, 8, 8], ..Default::default() };
+/// let operators = SurfaceOperators::new(&mesh, &graph, &options)?;
+/// let spectra = SpectraBatch::<f32>::new(&operators, &options.eigenpairs)?;
+/// assert_eq!((spectra.vertex_count(), spectra.columns()), (162, &[16, 8, 8][..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpectraBatch<T> {
+    mesh_offsets: Vec<u32>,
+    columns: Vec<usize>,
+    mass: Vec<T>,
+    /// Bases of all orders, then gradients, each for all vertices.
+    bases: Vec<T>,
+    /// Eigenvalues of all orders, each for all meshes.
+    eigenvalues: Vec<T>,
+    sent: Sent<Spectra<DeviceBuffer<f32>>>,
+}
+
+impl<T: Real> SpectraBatch<T> {
+    /// The operators of one mesh, with `columns` eigenvectors of each order from 0.
+    ///
+    /// # Errors
+    /// Arrays of different lengths.
+    pub fn new(operators: &SurfaceOperators, columns: &[usize]) -> Result<Self, NnError> {
+        let vertices = operators.mass.len();
+        let mut bases = Vec::with_capacity(vertices * width(columns));
+        let mut eigenvalues = Vec::with_capacity(columns.iter().sum());
+        for (order, &wanted) in columns.iter().enumerate() {
+            let (values, vectors) = match operators.basis(order) {
+                Some(basis) => (&basis.values[..], &basis.vectors[..]),
+                None => (&[][..], &[][..]),
+            };
+            append_padded(&mut eigenvalues, values, 1, (values.len(), wanted));
+            let rows = vertices * irrep_dimension(order);
+            append_padded(&mut bases, vectors, rows, (values.len(), wanted));
+        }
+        let found = operators.basis(0).map_or(0, |basis| basis.values.len());
+        let wanted = columns.first().copied().unwrap_or(0);
+        append_padded(
+            &mut bases,
+            &operators.gradient,
+            2 * vertices,
+            (found, wanted),
+        );
+        let mass = operators.mass.iter().map(|&m| T::of(m)).collect();
+        Self::from_parts(columns.to_vec(), mass, bases, eigenvalues)
+    }
+
+    /// The arrays of one mesh, as [`arrays`](Self::arrays) returns them.
+    ///
+    /// # Errors
+    /// Arrays of different lengths.
+    pub fn from_parts(
+        columns: Vec<usize>,
+        mass: Vec<T>,
+        bases: Vec<T>,
+        eigenvalues: Vec<T>,
+    ) -> Result<Self, NnError> {
+        let vertices = mass.len();
+        check_size("eigenvectors", vertices * width(&columns), bases.len())?;
+        check_size("eigenvalues", columns.iter().sum(), eigenvalues.len())?;
+        let end = u32::try_from(vertices).map_err(|_| {
+            NnError::setting(
+                "eigenvectors",
+                "more vertices than 32-bit indices can address",
+            )
+        })?;
+        Ok(Self {
+            mesh_offsets: vec![0, end],
+            columns,
+            mass,
+            bases,
+            eigenvalues,
+            sent: Sent::default(),
+        })
+    }
+
+    /// Joins batches with the same columns.
+    ///
+    /// # Errors
+    /// Other columns, or more vertices than 32-bit indices can address.
+    pub fn join(batches: &[&Self]) -> Result<Self, NnError> {
+        let columns = batches.first().map_or(&[][..], |batch| &batch.columns);
+        let (mut mesh_offsets, mut mass) = (vec![0], Vec::new());
+        for batch in batches {
+            if batch.columns != columns {
+                return Err(NnError::setting(
+                    "eigenvectors",
+                    "the meshes of a batch have different numbers of eigenvectors",
+                ));
+            }
+            let first = mass.len();
+            mass.extend_from_slice(&batch.mass);
+            for &offset in &batch.mesh_offsets[1..] {
+                let offset = u32::try_from(first + offset as usize).map_err(|_| {
+                    NnError::setting(
+                        "eigenvectors",
+                        "more vertices than 32-bit indices can address",
+                    )
+                })?;
+                mesh_offsets.push(offset);
+            }
+        }
+        let blocks = columns.iter().enumerate();
+        let blocks = blocks.map(|(order, k)| irrep_dimension(order) * k);
+        let gradient = 2 * columns.first().copied().unwrap_or(0);
+        let (mut bases, mut before) = (Vec::with_capacity(mass.len() * width(columns)), 0);
+        for block in blocks.chain([gradient]) {
+            for batch in batches {
+                let vertices = batch.mass.len();
+                bases.extend_from_slice(
+                    &batch.bases[vertices * before..vertices * (before + block)],
+                );
+            }
+            before += block;
+        }
+        let (mut eigenvalues, mut before) = (Vec::new(), 0);
+        for &k in columns {
+            for batch in batches {
+                let meshes = batch.mesh_offsets.len() - 1;
+                eigenvalues
+                    .extend_from_slice(&batch.eigenvalues[meshes * before..meshes * (before + k)]);
+            }
+            before += k;
+        }
+        Ok(Self {
+            mesh_offsets,
+            columns: columns.to_vec(),
+            mass,
+            bases,
+            eigenvalues,
+            sent: Sent::default(),
+        })
+    }
+
+    /// The same eigenvectors in frames rotated by `angles`, as
+    /// [`GaugeGraph::gauge_transform`](gemcnn_mesh::GaugeGraph::gauge_transform) rotates them.
+    ///
+    /// # Errors
+    /// Another number of angles than vertices.
+    pub fn gauge_transform(&self, angles: &[f64]) -> Result<Self, NnError> {
+        let vertices = self.vertex_count();
+        check_size("gauge angles", vertices, angles.len())?;
+        let angles: Vec<T> = angles.iter().map(|&angle| T::of(-angle)).collect();
+        let mut bases = Vec::with_capacity(self.bases.len());
+        let mut rest = &self.bases[..];
+        let orders = self.columns.iter().copied().enumerate();
+        let gradient = (1, self.columns.first().copied().unwrap_or(0));
+        for (order, k) in orders.chain([gradient]) {
+            let mut multiplicities = vec![0; order + 1];
+            multiplicities[order] = k;
+            let fields = FeatureType::new(&multiplicities);
+            let (block, after) = rest.split_at(vertices * fields.dimension());
+            let mut rotated = block.to_vec();
+            elementwise::rotate(&fields, &angles, block, &mut rotated)?;
+            bases.extend(rotated);
+            rest = after;
+        }
+        Ok(Self {
+            bases,
+            sent: Sent::default(),
+            ..self.clone()
+        })
+    }
+
+    /// First vertex of each mesh, and the number of vertices at the end.
+    pub fn mesh_offsets(&self) -> &[u32] {
+        &self.mesh_offsets
+    }
+
+    /// Vertices of all meshes together.
+    pub fn vertex_count(&self) -> usize {
+        self.mass.len()
+    }
+
+    /// Number of eigenvectors of each order from 0.
+    pub fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// Masses, bases and eigenvalues, in the layout of [`gemcnn_kernels::diffusion`].
+    pub fn arrays(&self) -> Spectra<&[T]> {
+        Spectra {
+            mass: &self.mass,
+            bases: &self.bases,
+            eigenvalues: &self.eigenvalues,
+        }
+    }
+
+    /// The arrays where a device reads them. They are copied to a GPU once, by the first operator that needs them.
+    ///
+    /// # Errors
+    /// Too little memory on the GPU, or another precision than f32 there.
+    pub fn on(&self, device: &Device) -> Result<SpectraOn<'_, T>, NnError> {
+        Ok(SpectraOn(match device {
+            Device::Cpu => OnDevice::Host(self),
+            Device::Cuda(device) => OnDevice::Cuda(self.on_cuda(device)?),
+        }))
+    }
+
+    pub(crate) fn on_cuda(
+        &self,
+        device: &CudaDevice,
+    ) -> Result<Arc<Spectra<DeviceBuffer<f32>>>, NnError> {
+        self.sent.to(device, || {
+            let upload = |values| Ok::<_, NnError>(device.upload(single_slice(values)?)?);
+            Ok(Spectra {
+                mass: upload(&self.mass)?,
+                bases: upload(&self.bases)?,
+                eigenvalues: upload(&self.eigenvalues)?,
+            })
+        })
+    }
+
+    /// The same batch with arrays of its own on a GPU, for a captured step.
+    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
+        let sent = self.on_cuda(device)?;
+        let copy = Spectra {
+            mass: sent.mass.duplicate(device)?,
+            bases: sent.bases.duplicate(device)?,
+            eigenvalues: sent.eigenvalues.duplicate(device)?,
+        };
+        Ok(Self {
+            sent: Sent::holding(device, copy),
+            ..self.clone()
+        })
+    }
+
+    /// Copies another batch with the same numbers of vertices and columns over this one, on a GPU.
+    pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
+        let (to, from) = (self.on_cuda(device)?, with.on_cuda(device)?);
+        to.mass.overwrite(device, &from.mass)?;
+        to.bases.overwrite(device, &from.bases)?;
+        Ok(to.eigenvalues.overwrite(device, &from.eigenvalues)?)
+    }
+}
+
+/// Appends rows of `found` numbers as rows of `wanted` numbers: the first ones, then zeros.
+fn append_padded<T: Real>(
+    to: &mut Vec<T>,
+    values: &[f64],
+    rows: usize,
+    (found, wanted): (usize, usize),
+) {
+    for row in 0..rows {
+        let kept = &values[row * found..][..found.min(wanted)];
+        to.extend(kept.iter().map(|&value| T::of(value)));
+        to.resize(to.len() + wanted - kept.len(), T::zero());
+    }
+}
+
+/// Numbers of all bases and gradients for each vertex.
+fn width(columns: &[usize]) -> usize {
+    let orders = columns.iter().enumerate();
+    let gradient = 2 * columns.first().copied().unwrap_or(0);
+    orders
+        .map(|(order, k)| irrep_dimension(order) * k)
+        .sum::<usize>()
+        + gradient
+}
+
+/// Eigenbases on the device of a tape, for operators.
+#[derive(Debug)]
+pub struct SpectraOn<'b, T>(OnDevice<&'b SpectraBatch<T>, Arc<Spectra<DeviceBuffer<f32>>>>);
+
+impl<T: Real> SpectraOn<'_, T> {
+    /// All arrays.
+    pub fn view(&self) -> Spectra<View<'_, T>> {
+        match &self.0 {
+            OnDevice::Host(batch) => {
+                let Spectra {
+                    mass,
+                    bases,
+                    eigenvalues,
+                } = batch.arrays();
+                Spectra {
+                    mass: OnDevice::Host(mass),
+                    bases: OnDevice::Host(bases),
+                    eigenvalues: OnDevice::Host(eigenvalues),
+                }
+            }
+            OnDevice::Cuda(sent) => Spectra {
+                mass: OnDevice::Cuda(sent.mass.view()),
+                bases: OnDevice::Cuda(sent.bases.view()),
+                eigenvalues: OnDevice::Cuda(sent.eigenvalues.view()),
+            },
+        }
+    }
+}

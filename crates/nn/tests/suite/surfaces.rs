@@ -1,0 +1,236 @@
+//! Layers on surfaces: gradients, equivariance, and training on a GPU.
+
+use crate::common::{bumpy_grid, bumpy_sphere, graph, random};
+use crate::cuda_training::gpu;
+use crate::gradients::{check, kind};
+use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
+use gemcnn_mesh::{Mesh, shapes};
+use gemcnn_nn::equivariance::assert_surface_equivariant;
+use gemcnn_nn::layers::{DiffusionBlockConfig, DiffusionConfig};
+use gemcnn_nn::{
+    Builder, Device, FeatureType, GraphBatch, HierarchyBatch, Levels, Method, Module, Network,
+    NnError, Objective, Optimiser, Parameters, Real, SpectraBatch, StepSettings, Stepper, Stream,
+    Tape, Target, TrainingBatch, Workspace,
+};
+
+const COLUMNS: [usize; 3] = [12, 6, 5];
+const FEATURES: &str = "4x0 + 3x1 + 2x2";
+
+fn spectra<T: Real>(mesh: &Mesh) -> SpectraBatch<T> {
+    let options = OperatorOptions {
+        eigenpairs: COLUMNS,
+        ..Default::default()
+    };
+    let operators = SurfaceOperators::new(mesh, &graph(mesh), &options).unwrap();
+    SpectraBatch::new(&operators, &COLUMNS).unwrap()
+}
+
+/// The meshes of `common::batch` with their eigenvectors.
+fn surfaces<T: Real>() -> HierarchyBatch<T> {
+    let meshes = [bumpy_sphere(), bumpy_grid()];
+    let singles = meshes.map(|mesh| {
+        let batch = HierarchyBatch::from(GraphBatch::new([&graph(&mesh)]).unwrap());
+        batch.with_spectra(spectra(&mesh)).unwrap()
+    });
+    HierarchyBatch::join(&[&singles[0], &singles[1]]).unwrap()
+}
+
+#[test]
+fn gradients_equal_finite_differences() {
+    let batch: &'static HierarchyBatch<f64> = Box::leak(Box::new(surfaces()));
+    for features in [FEATURES, "5x0"] {
+        let mut parameters = Parameters::new();
+        let diffusion = DiffusionConfig {
+            gradients: true,
+            ..DiffusionConfig::new(kind(features))
+        };
+        let mut builder = Builder::new(&mut parameters, 1);
+        let diffusion = diffusion.init("diffusion", &mut builder).unwrap();
+        check("diffusion", features, &mut parameters, &|tape, _, x| {
+            diffusion.forward(tape, batch.into(), x)
+        });
+        let mut parameters = Parameters::new();
+        let block = DiffusionBlockConfig {
+            dropout: 0.3,
+            ..DiffusionBlockConfig::new(kind(features))
+        };
+        let block = block.init("block", &mut Builder::new(&mut parameters, 1));
+        let block = block.unwrap();
+        check("block", features, &mut parameters, &|tape, _, x| {
+            block.forward(tape, batch.into(), x)
+        });
+    }
+}
+
+fn equivariance<T: Real>() {
+    for mesh in [bumpy_sphere(), bumpy_grid()] {
+        let spectra = spectra::<T>(&mesh);
+        let mut parameters = Parameters::new();
+        let mut builder = Builder::new(&mut parameters, 1);
+        let diffusion = DiffusionConfig {
+            gradients: true,
+            ..DiffusionConfig::new(kind(FEATURES))
+        };
+        let diffusion = diffusion.init("diffusion", &mut builder).unwrap();
+        assert_surface_equivariant(&diffusion, &parameters, &mesh, &spectra);
+        for features in [FEATURES, "5x0"] {
+            let mut parameters = Parameters::new();
+            let block = DiffusionBlockConfig::new(kind(features));
+            let block = block.init("block", &mut Builder::new(&mut parameters, 1));
+            assert_surface_equivariant(&block.unwrap(), &parameters, &mesh, &spectra);
+        }
+    }
+}
+
+#[test]
+fn layers_are_equivariant_in_both_precisions() {
+    equivariance::<f32>();
+    equivariance::<f64>();
+}
+
+#[test]
+#[should_panic(expected = "relative error")]
+fn eigenvectors_in_other_frames_are_caught() {
+    let mesh = bumpy_sphere();
+    let wrong = spectra::<f64>(&mesh);
+    let angles = random::<f64>(mesh.vertex_count(), 3);
+    // A field that mixes components without regard to the frames.
+    let mixed = wrong.gauge_transform(&angles).unwrap();
+    let (columns, arrays) = (wrong.columns().to_vec(), wrong.arrays());
+    let mut bases = mixed.arrays().bases.to_vec();
+    bases.iter_mut().step_by(3).for_each(|value| *value = 0.0);
+    let (mass, eigenvalues) = (arrays.mass.to_vec(), arrays.eigenvalues.to_vec());
+    let broken = SpectraBatch::from_parts(columns, mass, bases, eigenvalues).unwrap();
+    // The same broken basis in all frames: nothing rotates with them.
+    #[derive(Debug)]
+    struct Fixed(
+        gemcnn_nn::layers::Diffusion,
+        &'static SpectraBatch<f64>,
+        FeatureType,
+    );
+    impl Module<f64> for Fixed {
+        fn input(&self) -> &FeatureType {
+            &self.2
+        }
+        fn output(&self) -> &FeatureType {
+            &self.2
+        }
+        fn forward<'a>(
+            &self,
+            tape: &mut Tape<'a, f64>,
+            levels: Levels<'a, f64>,
+            x: gemcnn_nn::Var<f64>,
+        ) -> Result<gemcnn_nn::Var<f64>, NnError> {
+            let graph = HierarchyBatch::from(levels.graph()?.clone());
+            let batch = Box::leak(Box::new(graph.with_spectra(self.1.clone())?));
+            self.0.forward(tape, (&*batch).into(), x)
+        }
+    }
+    let mut parameters = Parameters::new();
+    let config = DiffusionConfig::new(kind("2x1"));
+    let layer = config
+        .init("d", &mut Builder::new(&mut parameters, 1))
+        .unwrap();
+    let fixed = Fixed(layer, Box::leak(Box::new(broken)), kind("2x1"));
+    assert_surface_equivariant(&fixed, &parameters, &mesh, &wrong);
+}
+
+#[test]
+fn models_without_eigenvectors_say_so() {
+    let batch = GraphBatch::<f32>::new([&graph(&bumpy_sphere())]).unwrap();
+    let mut parameters = Parameters::new();
+    let layer = DiffusionConfig::new(kind("1x0"));
+    let layer = layer
+        .init("d", &mut Builder::new(&mut parameters, 1))
+        .unwrap();
+    let mut workspace = Workspace::default();
+    let mut tape = Tape::inference(&mut workspace, &parameters);
+    let x = tape.input(kind("1x0"), &[0.0; 42]).unwrap();
+    let error = Module::<f32>::forward(&layer, &mut tape, (&batch).into(), x).unwrap_err();
+    assert!(error.to_string().contains("with_spectra"));
+    let other = HierarchyBatch::from(batch.clone());
+    assert!(other.with_spectra(spectra(&bumpy_grid())).is_err());
+}
+
+#[test]
+fn meshes_with_few_vertices_have_columns_of_zeros() {
+    let mesh = shapes::icosahedron();
+    let options = OperatorOptions {
+        eigenpairs: [20, 0, 3],
+        ..Default::default()
+    };
+    let operators = SurfaceOperators::new(&mesh, &graph(&mesh), &options).unwrap();
+    let batch = SpectraBatch::<f64>::new(&operators, &[20, 0, 3]).unwrap();
+    let arrays = batch.arrays();
+    assert_eq!(arrays.eigenvalues.len(), 23);
+    assert!(arrays.eigenvalues[12..20].iter().all(|&value| value == 0.0));
+    for row in arrays.bases[..12 * 20].chunks_exact(20) {
+        assert!(row[12..].iter().all(|&value| value == 0.0));
+        assert!(row[..12].iter().any(|&value| value != 0.0));
+    }
+}
+
+/// Losses of a few training steps on two batches of the same shape in turn.
+fn losses(device: &Device, stepper: &mut Stepper<f32>) -> Vec<f64> {
+    let features = kind(FEATURES);
+    let (network, mut parameters) = Network::builder(kind("2x0 + 1x1"))
+        .equivariant_linear(&features)
+        .diffusion_block(DiffusionBlockConfig::new(features.clone()))
+        .diffusion_block(DiffusionBlockConfig::new(features.clone()))
+        .equivariant_linear(&FeatureType::scalars(4))
+        .linear(5)
+        .init(1)
+        .unwrap();
+    let stretched = bumpy_sphere().map_vertices(|p| gemcnn_mesh::DVec3::new(1.5 * p.x, p.y, p.z));
+    let meshes = [bumpy_sphere(), stretched.unwrap()];
+    let batches = meshes.map(|mesh| {
+        let graphs = HierarchyBatch::from(GraphBatch::new([&graph(&mesh)]).unwrap());
+        let graphs = graphs.with_spectra(spectra(&mesh)).unwrap();
+        let objective = Objective::Classes {
+            count: 5,
+            weights: None,
+        };
+        let labels = (0..mesh.vertex_count() as u32).map(|v| v % 5).collect();
+        let input = kind("2x0 + 1x1");
+        let x = random(mesh.vertex_count() * input.dimension(), 2);
+        TrainingBatch::new(graphs, input, x, objective, Target::Labels(labels)).unwrap()
+    });
+    let mut optimiser = Optimiser::new(Method::adam(), &parameters).unwrap();
+    let mut workspace = Workspace::new(device.clone());
+    (0..8)
+        .map(|step| {
+            let settings = StepSettings {
+                rate: 1e-2,
+                randomness: Stream { seed: 1, step },
+                clip: None,
+            };
+            let batch = &batches[step as usize % 2];
+            let loss = stepper.step(
+                &network,
+                &mut parameters,
+                &mut optimiser,
+                &mut workspace,
+                batch,
+                settings,
+            );
+            loss.unwrap().value().unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn captured_steps_on_other_surfaces_equal_plain_ones() {
+    let expected = losses(&Device::Cpu, &mut Stepper::plain());
+    assert!(expected[6] < expected[0] && expected[7] < expected[1]);
+    let Some(device) = gpu("captured steps on surfaces") else {
+        return;
+    };
+    let plain = losses(&device, &mut Stepper::plain());
+    let mut stepper = Stepper::default();
+    let captured = losses(&device, &mut stepper);
+    assert!(stepper.is_recorded());
+    assert_eq!(captured, plain);
+    for (found, expected) in plain.iter().zip(&expected) {
+        assert!((found - expected).abs() < 1e-3 * expected, "{plain:?}");
+    }
+}

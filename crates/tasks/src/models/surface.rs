@@ -1,0 +1,184 @@
+//! Networks on surfaces, which do not depend on the meshing: diffusion and a perceptron for each vertex.
+
+use super::head::rotates_with_frames;
+use super::{DEPTHS, Head, Model, ModelSpec, WIDTHS, within};
+use crate::{Settings, TaskError};
+use gemcnn_nn::layers::{DiffusionBlockConfig, GlobalPool};
+use gemcnn_nn::{Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
+use serde::{Deserialize, Serialize};
+
+/// Settings of the model `surface`: residual blocks of learned diffusion on scalars, vectors and second-order tensors,
+/// with invariants, a perceptron for each vertex and gates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SurfaceModel {
+    /// Residual blocks (default 4).
+    pub blocks: usize,
+    /// Channels of orders 0, 1 and 2 (default `[128, 32, 16]`).
+    pub channels: [usize; 3],
+    /// Number of eigenvectors of orders 0, 1 and 2 (default `[128, 64, 64]`).
+    pub eigenvectors: [usize; 3],
+    /// Shortest and longest diffusion time at initialisation, for unit area (default `[0.001, 0.3]`).
+    pub times: [f64; 2],
+    /// Dropout probability in the perceptrons (default 0).
+    pub block_dropout: f64,
+    /// Hidden channels of the head (default 0: a single linear layer).
+    pub head: usize,
+    /// Dropout probability in the head (default 0).
+    pub dropout: f64,
+    /// Pooling for whole-mesh tasks (default: mean).
+    pub pool: GlobalPool,
+    /// Weights that weight decay acts on (default: those of the head).
+    pub decay: WeightDecay,
+}
+
+impl Default for SurfaceModel {
+    fn default() -> Self {
+        Self {
+            blocks: 4,
+            channels: [128, 32, 16],
+            eigenvectors: [128, 64, 64],
+            times: [1e-3, 0.3],
+            block_dropout: 0.0,
+            head: 0,
+            dropout: 0.0,
+            pool: GlobalPool::Mean,
+            decay: WeightDecay::Linear,
+        }
+    }
+}
+
+impl Settings for SurfaceModel {
+    const KIND: &'static str = "surface";
+}
+
+impl SurfaceModel {
+    /// The layers of the network.
+    ///
+    /// # Errors
+    /// As [`Model::build`].
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+        within("blocks", self.blocks, DEPTHS)?;
+        within("channels", self.channels[0], WIDTHS)?;
+        let features = FeatureType::new(&self.channels);
+        for (order, _) in features.orders() {
+            within("channels", self.channels[order], WIDTHS)?;
+            within("eigenvectors", self.eigenvectors[order], WIDTHS)?;
+        }
+        let rotates = rotates_with_frames(spec.task, &spec.outputs)?;
+        let mut network = Network::builder(spec.input.clone())
+            .weight_decay(self.decay)
+            .equivariant_linear(&features);
+        for _ in 0..self.blocks {
+            network = network.diffusion_block(DiffusionBlockConfig {
+                dropout: self.block_dropout,
+                times: self.times,
+                ..DiffusionBlockConfig::new(features.clone())
+            });
+        }
+        if rotates {
+            for (order, _) in spec.outputs.orders() {
+                if features.multiplicity(order) == 0 {
+                    let problem = format!(
+                        "the network has no features of order {order}, but the outputs have"
+                    );
+                    return Err(TaskError::setting("model: channels", problem));
+                }
+            }
+            return Ok(network.equivariant_linear(&spec.outputs));
+        }
+        if !features.is_scalar() {
+            network = network.equivariant_linear(&FeatureType::scalars(self.channels[0]));
+        }
+        let head = Head {
+            width: self.head,
+            dropout: self.dropout,
+            pool: self.pool,
+        };
+        head.add(network, spec.task, &spec.outputs)
+    }
+}
+
+impl Model for SurfaceModel {
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        Ok(Box::new(self.network(spec)?.build(builder)?))
+    }
+
+    fn eigenvectors(&self) -> [usize; 3] {
+        self.eigenvectors
+    }
+}
+
+/// Settings of the model `diffusion`: DiffusionNet (Sharp, Attaiki, Crane and Ovsjanikov 2022), with its published
+/// sizes as defaults. Gradients come from the jets of the surface, and diffusion times start between 0.001 and
+/// 0.3 of the area.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DiffusionModel {
+    /// Residual blocks (default 4).
+    pub blocks: usize,
+    /// Scalar channels (default 128).
+    pub channels: usize,
+    /// Number of eigenvectors (default 128).
+    pub eigenvectors: usize,
+    /// Shortest and longest diffusion time at initialisation, for unit area (default `[0.001, 0.3]`).
+    pub times: [f64; 2],
+    /// Dropout probability in the perceptrons (default 0.5).
+    pub dropout: f64,
+    /// Pooling for whole-mesh tasks (default: mean).
+    pub pool: GlobalPool,
+    /// Weights that weight decay acts on (default: those of the head).
+    pub decay: WeightDecay,
+}
+
+impl Default for DiffusionModel {
+    fn default() -> Self {
+        Self {
+            blocks: 4,
+            channels: 128,
+            eigenvectors: 128,
+            times: [1e-3, 0.3],
+            dropout: 0.5,
+            pool: GlobalPool::Mean,
+            decay: WeightDecay::Linear,
+        }
+    }
+}
+
+impl Settings for DiffusionModel {
+    const KIND: &'static str = "diffusion";
+}
+
+impl DiffusionModel {
+    /// The same network as settings of the model `surface`.
+    fn surface(&self) -> SurfaceModel {
+        SurfaceModel {
+            blocks: self.blocks,
+            channels: [self.channels, 0, 0],
+            eigenvectors: [self.eigenvectors, 0, 0],
+            times: self.times,
+            block_dropout: self.dropout,
+            pool: self.pool,
+            decay: self.decay,
+            ..SurfaceModel::default()
+        }
+    }
+}
+
+impl Model for DiffusionModel {
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        self.surface().build(spec, builder)
+    }
+
+    fn eigenvectors(&self) -> [usize; 3] {
+        self.surface().eigenvectors()
+    }
+}
