@@ -316,12 +316,12 @@ fn bad_commands_leave_no_run_behind() {
         (
             &["segmentation", "--data", "spheres", "--features", "smell"],
             2,
-            "matrix, reltan, shot, xyz",
+            "reltan, shot",
         ),
         (
             &["segmentation", "--data", "spheres", "--model", "big"],
             2,
-            "angular, gem, graph, unet",
+            "angular, diffusion, gem",
         ),
         (&["regression", "--data", "spheres"], 1, "segmentation"),
         (&[], 2, "required"),
