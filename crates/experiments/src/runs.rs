@@ -1,13 +1,15 @@
 //! Runs of experiments: each in a directory of its own, finished ones are not repeated.
 
+use gemcnn_mesh::write_atomically;
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
-use gemcnn_tasks::data::{Cache, Dataset};
+use gemcnn_tasks::data::{Cache, DataConfig, Dataset};
 use gemcnn_tasks::evaluation::{Evaluation, EvaluationOptions, evaluate};
 use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{
     Observer, Outcome, RunConfig, RunDirectory, StopFlag, TrainedModel, read_metrics,
 };
+use serde::Serialize;
 use std::path::Path;
 
 /// The model of a run and its training time in seconds; `None` if `stop` is requested.
@@ -52,4 +54,33 @@ pub(crate) fn evaluated(
     let evaluation = evaluate(model, dataset, options, cache, device)?;
     evaluation.write(stem)?;
     Ok(evaluation)
+}
+
+/// The bodies of an experiment, for its table.
+pub(crate) fn described(data: &DataConfig) -> String {
+    match data {
+        DataConfig::Bodies(bodies) => format!(
+            "{} synthetic bodies of {} vertices, the first {} for training",
+            bodies.count,
+            bodies.vertices,
+            bodies.training()
+        ),
+        DataConfig::Folder(folder) | DataConfig::Faust(folder) => folder.display().to_string(),
+    }
+}
+
+/// Writes a report as `results.json`, and its table as `table.md`.
+pub(crate) fn write_results(
+    report: &impl Serialize,
+    table: &str,
+    directory: &Path,
+) -> Result<(), TaskError> {
+    let json = serde_json::to_string_pretty(report)
+        .map_err(|error| TaskError::setting("results", error.to_string()))?;
+    for (name, text) in [("results.json", json + "\n"), ("table.md", table.into())] {
+        let path = directory.join(name);
+        write_atomically(&path, |file| file.write_all(text.as_bytes()))
+            .map_err(TaskError::file(&path))?;
+    }
+    Ok(())
 }

@@ -391,11 +391,8 @@ impl<T: Real> HierarchyBatch<T> {
     pub fn size_in_bytes(&self) -> usize {
         // Phases of both angles, indices and the reversed table.
         let edges: usize = self.levels.iter().map(GraphBatch::edge_count).sum();
-        let spectra = self.spectra.as_ref().map_or(0, |spectra| {
-            let arrays = spectra.arrays();
-            arrays.bases.len() + arrays.mass.len() + arrays.eigenvalues.len()
-        });
-        32 * edges + spectra * size_of::<T>()
+        let spectra = self.spectra().map_or(0, SpectraBatch::size_in_bytes);
+        32 * edges + spectra
     }
 
     /// The same batch with arrays of its own on a GPU, for a captured step.

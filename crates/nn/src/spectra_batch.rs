@@ -4,7 +4,7 @@ use crate::device::{Sent, single_slice};
 use crate::error::check_size;
 use crate::{Device, NnError};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
-use gemcnn_kernels::diffusion::Spectra;
+use gemcnn_kernels::diffusion::{Spectra, basis_width};
 use gemcnn_kernels::{FeatureType, OnDevice, Real, View, elementwise, irrep_dimension};
 use gemcnn_mesh::surface::SurfaceOperators;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl<T: Real> SpectraBatch<T> {
     /// Arrays of different lengths.
     pub fn new(operators: &SurfaceOperators, columns: &[usize]) -> Result<Self, NnError> {
         let vertices = operators.mass.len();
-        let mut bases = Vec::with_capacity(vertices * width(columns));
+        let mut bases = Vec::with_capacity(vertices * basis_width(columns));
         let mut eigenvalues = Vec::with_capacity(columns.iter().sum());
         for (order, &wanted) in columns.iter().enumerate() {
             let (values, vectors) = match operators.basis(order) {
@@ -78,7 +78,11 @@ impl<T: Real> SpectraBatch<T> {
         eigenvalues: Vec<T>,
     ) -> Result<Self, NnError> {
         let vertices = mass.len();
-        check_size("eigenvectors", vertices * width(&columns), bases.len())?;
+        check_size(
+            "eigenvectors",
+            vertices * basis_width(&columns),
+            bases.len(),
+        )?;
         check_size("eigenvalues", columns.iter().sum(), eigenvalues.len())?;
         let end = u32::try_from(vertices).map_err(|_| {
             NnError::setting(
@@ -125,7 +129,7 @@ impl<T: Real> SpectraBatch<T> {
         let blocks = columns.iter().enumerate();
         let blocks = blocks.map(|(order, k)| irrep_dimension(order) * k);
         let gradient = 2 * columns.first().copied().unwrap_or(0);
-        let (mut bases, mut before) = (Vec::with_capacity(mass.len() * width(columns)), 0);
+        let (mut bases, mut before) = (Vec::with_capacity(mass.len() * basis_width(columns)), 0);
         for block in blocks.chain([gradient]) {
             for batch in batches {
                 let vertices = batch.mass.len();
@@ -199,6 +203,11 @@ impl<T: Real> SpectraBatch<T> {
         &self.columns
     }
 
+    /// Size of the arrays in bytes.
+    pub fn size_in_bytes(&self) -> usize {
+        (self.mass.len() + self.bases.len() + self.eigenvalues.len()) * size_of::<T>()
+    }
+
     /// Masses, bases and eigenvalues, in the layout of [`gemcnn_kernels::diffusion`].
     pub fn arrays(&self) -> Spectra<&[T]> {
         Spectra {
@@ -268,16 +277,6 @@ fn append_padded<T: Real>(
         to.extend(kept.iter().map(|&value| T::of(value)));
         to.resize(to.len() + wanted - kept.len(), T::zero());
     }
-}
-
-/// Numbers of all bases and gradients for each vertex.
-fn width(columns: &[usize]) -> usize {
-    let orders = columns.iter().enumerate();
-    let gradient = 2 * columns.first().copied().unwrap_or(0);
-    orders
-        .map(|(order, k)| irrep_dimension(order) * k)
-        .sum::<usize>()
-        + gradient
 }
 
 /// Eigenbases on the device of a tape, for operators.

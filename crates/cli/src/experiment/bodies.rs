@@ -1,13 +1,13 @@
 //! `gemcnn experiment bodies`: the paper's table of shape correspondence.
 
+use super::files::{finish, stopped, synthetic_bodies};
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::output::print;
 use crate::train::{TrainProgress, stop_on_signals};
 use clap::Args;
 use gemcnn_experiments::bodies::{Row, Settings, run};
-use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, DataConfig};
+use gemcnn_tasks::data::{DESCRIPTION_FILE, DataConfig};
 use std::path::PathBuf;
 
 /// Train the networks of the paper's table of shape correspondence, and test each on bodies in their
@@ -70,23 +70,15 @@ impl BodiesCommand {
         let report = run(&settings, &directory, &cache, &device, &mut progress, &stop);
         drop(progress);
         let Some(report) = report.map_err(Failure::input)? else {
-            let message = "stopped; everything is saved, and the same command resumes from here";
-            return Err(Failure::Interrupted(message.into()));
+            return Err(stopped());
         };
-        let file = |name: &str| directory.join(name).display().to_string();
-        print(&format!(
-            "{}\n{}\n{}\n",
-            report.to_markdown(),
-            file("table.md"),
-            file("results.json")
-        ))?;
-        match report.has_failures() {
-            true => Err(Failure::input(format!(
-                "some runs failed; {} says why",
-                file("results.json")
-            ))),
-            false => Ok(()),
-        }
+        let failed = report.has_failures();
+        finish(
+            &report.to_markdown(),
+            &directory,
+            &["table.md", "results.json"],
+            failed,
+        )
     }
 
     fn settings(&self) -> Settings {
@@ -99,14 +91,7 @@ impl BodiesCommand {
                 DataConfig::Folder(folder.clone())
             }
             Some(folder) => DataConfig::Faust(folder.clone()),
-            None => {
-                let default = BodiesConfig::default();
-                DataConfig::Bodies(BodiesConfig {
-                    count: self.bodies.unwrap_or(default.count),
-                    vertices: self.vertices.unwrap_or(default.vertices),
-                    ..default
-                })
-            }
+            None => synthetic_bodies(self.bodies, self.vertices),
         };
         if let Some(rows) = &self.rows {
             settings.rows.clone_from(rows);

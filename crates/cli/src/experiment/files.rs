@@ -1,7 +1,8 @@
 //! Output files of experiments.
 
 use crate::failure::Failure;
-use crate::output::write_file;
+use crate::output::{print, write_file};
+use gemcnn_tasks::data::{BodiesConfig, DataConfig};
 use gemcnn_view::plot::Chart;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,42 @@ use std::path::{Path, PathBuf};
 pub fn directory(asked: Option<PathBuf>, name: &str, quick: bool) -> PathBuf {
     let ending = if quick { "-quick" } else { "" };
     asked.unwrap_or_else(|| PathBuf::from(format!("runs/{name}{ending}")))
+}
+
+/// Synthetic bodies, with default values for what the user did not give.
+pub fn synthetic_bodies(count: Option<usize>, vertices: Option<usize>) -> DataConfig {
+    let default = BodiesConfig::default();
+    DataConfig::Bodies(BodiesConfig {
+        count: count.unwrap_or(default.count),
+        vertices: vertices.unwrap_or(default.vertices),
+        ..default
+    })
+}
+
+/// Prints the table of a finished experiment and the paths of its files. Fails if some runs did.
+pub fn finish(
+    table: &str,
+    directory: &Path,
+    files: &[&str],
+    has_failures: bool,
+) -> Result<(), Failure> {
+    let path = |name: &str| directory.join(name).display().to_string();
+    let paths: String = files.iter().map(|name| path(name) + "\n").collect();
+    print(&format!("{table}\n{paths}"))?;
+    match has_failures {
+        true => Err(Failure::input(format!(
+            "some runs failed; {} says why",
+            path("results.json")
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// The failure of an experiment that was stopped.
+pub fn stopped() -> Failure {
+    Failure::Interrupted(
+        "stopped; everything is saved, and the same command resumes from here".into(),
+    )
 }
 
 /// Creates the output directory.

@@ -1,13 +1,13 @@
 //! `gemcnn experiment remeshed`: networks on meshings that training never saw.
 
+use super::files::{finish, stopped, synthetic_bodies};
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::output::print;
 use crate::train::{TrainProgress, stop_on_signals};
 use clap::Args;
 use gemcnn_experiments::remeshed::{Row, Settings, run};
-use gemcnn_tasks::data::{BodiesConfig, DataConfig};
+use gemcnn_tasks::data::DataConfig;
 use std::path::PathBuf;
 
 /// Train networks for correspondence on bodies of one meshing, and test them on other bodies in the same and in
@@ -69,24 +69,15 @@ impl RemeshedCommand {
         let report = run(&settings, &self.out, &cache, &device, &mut progress, &stop);
         drop(progress);
         let Some(report) = report.map_err(Failure::input)? else {
-            let message = "stopped; everything is saved, and the same command resumes from here";
-            return Err(Failure::Interrupted(message.into()));
+            return Err(stopped());
         };
-        let file = |name: &str| self.out.join(name).display().to_string();
-        print(&format!(
-            "{}\n{}\n{}\n{}\n",
-            report.to_markdown(),
-            file("table.md"),
-            file("results.json"),
-            file("errors.svg")
-        ))?;
-        match report.has_failures() {
-            true => Err(Failure::input(format!(
-                "some runs failed; {} says why",
-                file("results.json")
-            ))),
-            false => Ok(()),
-        }
+        let failed = report.has_failures();
+        finish(
+            &report.to_markdown(),
+            &self.out,
+            &["table.md", "results.json", "errors.svg"],
+            failed,
+        )
     }
 
     fn settings(&self) -> Settings {
@@ -96,14 +87,7 @@ impl RemeshedCommand {
         };
         settings.data = match &self.data {
             Some(folder) => DataConfig::Faust(folder.clone()),
-            None => {
-                let default = BodiesConfig::default();
-                DataConfig::Bodies(BodiesConfig {
-                    count: self.bodies.unwrap_or(default.count),
-                    vertices: self.vertices.unwrap_or(default.vertices),
-                    ..default
-                })
-            }
+            None => synthetic_bodies(self.bodies, self.vertices),
         };
         if let Some(rows) = &self.rows {
             settings.rows.clone_from(rows);

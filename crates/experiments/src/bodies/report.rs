@@ -2,7 +2,7 @@
 
 use super::{PaperResult, Row, Settings};
 use crate::Estimate;
-use gemcnn_mesh::write_atomically;
+use crate::runs::{described, write_results};
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::data::DataConfig;
@@ -144,15 +144,7 @@ impl Report {
 
     /// The table in Markdown.
     pub fn to_markdown(&self) -> String {
-        let data = match &self.data {
-            DataConfig::Bodies(bodies) => format!(
-                "{} synthetic bodies of {} vertices, the first {} for training",
-                bodies.count,
-                bodies.vertices,
-                bodies.training()
-            ),
-            DataConfig::Folder(folder) | DataConfig::Faust(folder) => folder.display().to_string(),
-        };
+        let data = described(&self.data);
         let mut text = format!(
             "Shape correspondence: percentage of the vertices of test bodies whose template vertex is predicted \
              exactly.\n\n{data}; {} epochs, {} seed(s), mean ± standard error, {}. Training time excludes preparation, \
@@ -187,15 +179,7 @@ impl Report {
 
     /// Writes `results.json` and `table.md`.
     pub(super) fn write(&self, directory: &Path) -> Result<(), TaskError> {
-        let json = serde_json::to_string_pretty(self)
-            .map_err(|error| TaskError::setting("results", error.to_string()))?;
-        let table = self.to_markdown();
-        for (name, text) in [("results.json", json + "\n"), ("table.md", table)] {
-            let path = directory.join(name);
-            write_atomically(&path, |file| file.write_all(text.as_bytes()))
-                .map_err(TaskError::file(&path))?;
-        }
-        Ok(())
+        write_results(self, &self.to_markdown(), directory)
     }
 }
 

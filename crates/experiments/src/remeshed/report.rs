@@ -2,7 +2,7 @@
 
 use super::{Meshing, Row, Settings};
 use crate::Estimate;
-use gemcnn_mesh::write_atomically;
+use crate::runs::{described, write_results};
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::data::DataConfig;
@@ -146,15 +146,7 @@ impl Report {
 
     /// The tables in Markdown.
     pub fn to_markdown(&self) -> String {
-        let data = match &self.data {
-            DataConfig::Bodies(bodies) => format!(
-                "{} synthetic bodies of {} vertices, the first {} for training",
-                bodies.count,
-                bodies.vertices,
-                bodies.training()
-            ),
-            DataConfig::Folder(folder) | DataConfig::Faust(folder) => folder.display().to_string(),
-        };
+        let data = described(&self.data);
         let mut text = format!(
             "Correspondence on meshings that training never saw. {data}; {} epochs, {} seed(s), mean ± standard \
              error, {}. `+`: the training bodies are also remeshed, with other settings and seeds than the test bodies.\n",
@@ -230,14 +222,7 @@ impl Report {
 
     /// Writes `results.json`, `table.md` and the figure `errors`.
     pub(super) fn write(&self, directory: &Path) -> Result<(), TaskError> {
-        let json = serde_json::to_string_pretty(self)
-            .map_err(|error| TaskError::setting("results", error.to_string()))?;
-        let table = self.to_markdown();
-        for (name, text) in [("results.json", json + "\n"), ("table.md", table)] {
-            let path = directory.join(name);
-            write_atomically(&path, |file| file.write_all(text.as_bytes()))
-                .map_err(TaskError::file(&path))?;
-        }
+        write_results(self, &self.to_markdown(), directory)?;
         self.chart().write(&directory.join("errors"))?;
         Ok(())
     }

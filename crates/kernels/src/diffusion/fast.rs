@@ -1,7 +1,7 @@
 //! The products block by block, on all threads.
 
 use super::{Diffusion, Filter, Filters, Spectra, Term, filter};
-use crate::parallel::for_rows;
+use crate::mesh_product::weighted;
 use crate::{Destination, Matrix, MatrixMut, Real, Scratch, product};
 use rayon::prelude::*;
 
@@ -176,13 +176,9 @@ pub(super) fn forward<T: Real>(
         bases: spectra.bases,
         raw,
     };
-    let (weighted, spectrum) = scratch.take(x.len() + meshes * raw).split_at_mut(x.len());
-    for_rows(weighted, width, |row, to| {
-        let from = &x[row * width..][..width];
-        let pairs = to.iter_mut().zip(from);
-        pairs.for_each(|(to, &x)| *to = spectra.mass[row] * x);
-    });
-    batch.project(&op.input_terms(), (weighted, width), spectrum);
+    let (massive, spectrum) = scratch.take(x.len() + meshes * raw).split_at_mut(x.len());
+    weighted(width, Some(spectra.mass), x, massive);
+    batch.project(&op.input_terms(), (massive, width), spectrum);
     for one in op.filters(meshes) {
         let eigenvalues = &spectra.eigenvalues[one.eigenvalue..];
         one.apply(spectrum, raw, |row, channel, s| {

@@ -124,9 +124,7 @@ impl Diffusion {
 
     /// Numbers of all bases for each vertex.
     pub fn basis_width(&self) -> usize {
-        let orders = self.columns.iter().enumerate();
-        let gradients = 2 * self.columns.first().unwrap_or(&0);
-        orders.map(|(m, k)| irrep_dimension(m) * k).sum::<usize>() + gradients
+        basis_width(&self.columns)
     }
 
     /// Numbers that are saved for the backward pass.
@@ -274,6 +272,13 @@ impl Diffusion {
         }
         Ok(meshes)
     }
+}
+
+/// Numbers of the bases of all orders and of the gradients for each vertex, with `columns` eigenvectors of each order.
+pub fn basis_width(columns: &[usize]) -> usize {
+    let orders = columns.iter().enumerate();
+    let gradients = 2 * columns.first().unwrap_or(&0);
+    orders.map(|(m, k)| irrep_dimension(m) * k).sum::<usize>() + gradients
 }
 
 /// What a buffer holds.

@@ -11,7 +11,7 @@ const ROWS: usize = 128;
 const COLUMNS: usize = 32;
 
 /// `to = w x`, where no weights are ones.
-fn weighted<T: Real>(width: usize, weights: Option<&[T]>, x: &[T], to: &mut [T]) {
+pub(crate) fn weighted<T: Real>(width: usize, weights: Option<&[T]>, x: &[T], to: &mut [T]) {
     for_rows(to, width, |row, to| {
         let weight = weights.map_or(T::one(), |weights| weights[row]);
         let x = &x[row * width..][..width];

@@ -21,6 +21,8 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use fast::weighted;
+
 use crate::error::{check_count, check_mesh_offsets};
 use crate::{FeatureType, KernelError, Real, Scratch};
 use std::ops::Range;

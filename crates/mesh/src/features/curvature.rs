@@ -120,12 +120,15 @@ fn diffuse(field: &[f64], mass: &[f64], basis: &Eigenbasis, times: &[f64]) -> Ve
             sum[1] += re * y - im * x;
         }
     }
+    let decays: Vec<Vec<f64>> = times
+        .iter()
+        .map(|time| basis.values.iter().map(|l| (-l * time).exp()).collect())
+        .collect();
     let mut result = vec![0.0; field.len() * times.len()];
     let targets = result.chunks_exact_mut((parts * times.len()).max(1));
     for (row, target) in rows().zip(targets) {
-        for (index, time) in times.iter().enumerate() {
-            for (pair, [x, y]) in coefficients.iter().enumerate() {
-                let decay = (-basis.values[pair] * time).exp();
+        for (index, decays) in decays.iter().enumerate() {
+            for (pair, ([x, y], decay)) in coefficients.iter().zip(decays).enumerate() {
                 let (re, im) = (part(row, 0, pair), part(row, 1, pair));
                 target[index] += decay * (re * x - im * y);
                 if parts == 2 {

@@ -52,8 +52,7 @@ impl SurfaceLaplacian {
             laplacian.scale = (laplacian.scale * scale).clamp(f64::MIN_POSITIVE, f64::MAX);
             return Ok(laplacian);
         }
-        let Welded { nodes, triangles } = Welded::new(mesh);
-        let welded = Welded { nodes, triangles };
+        let welded = Welded::new(mesh);
         let found = delaunay_weights(mesh, &welded)?;
         let Welded { nodes, triangles } = welded;
         let unused = UNUSED_MASS / nodes.count.len() as f64;

@@ -331,10 +331,7 @@ fn size_in_memory(sample: &Sample) -> usize {
         Target::Values(values) => 4 * values.len(),
         _ => 0,
     };
-    let spectra = sample.spectra.as_ref().map_or(0, |spectra| {
-        let arrays = spectra.arrays();
-        4 * (arrays.mass.len() + arrays.bases.len() + arrays.eigenvalues.len())
-    });
+    let spectra = (sample.spectra.as_ref()).map_or(0, |spectra| spectra.size_in_bytes());
     let levels = levels.sum::<usize>() + members;
     graph(&sample.graph) + levels + spectra + 4 * sample.features.len() + target
 }
