@@ -238,19 +238,19 @@ impl<T: Real> ClusterBatch<T> {
 
 /// The hierarchies of a batch of meshes: a graph for each level from fine to coarse, the clusters between one level
 /// and the next, and the eigenbases of the finest level if models need them. A single graph is a hierarchy of one
-/// level.
+/// level. Clones share all arrays.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HierarchyBatch<T> {
-    levels: Vec<GraphBatch<T>>,
-    clusters: Vec<ClusterBatch<T>>,
+    levels: Arc<[GraphBatch<T>]>,
+    clusters: Arc<[ClusterBatch<T>]>,
     spectra: Option<Arc<SpectraBatch<T>>>,
 }
 
 impl<T> From<GraphBatch<T>> for HierarchyBatch<T> {
     fn from(graph: GraphBatch<T>) -> Self {
         Self {
-            levels: vec![graph],
-            clusters: Vec::new(),
+            levels: Arc::from([graph]),
+            clusters: Arc::from([]),
             spectra: None,
         }
     }
@@ -375,10 +375,10 @@ impl<T: Real> HierarchyBatch<T> {
 
     /// Copies all graphs and clusters to a GPU, except those that are there already.
     pub(crate) fn send(&self, device: &CudaDevice) -> Result<(), NnError> {
-        for graph in &self.levels {
+        for graph in &*self.levels {
             graph.on_cuda(device)?;
         }
-        for clusters in &self.clusters {
+        for clusters in &*self.clusters {
             clusters.on_cuda(device)?;
         }
         if let Some(spectra) = &self.spectra {
@@ -414,7 +414,7 @@ impl<T: Real> HierarchyBatch<T> {
 
     /// True if another batch with the same numbers of vertices can be copied over this one on a GPU.
     pub(crate) fn can_hold(&self, device: &CudaDevice, other: &Self) -> Result<bool, NnError> {
-        for (to, from) in self.levels.iter().zip(&other.levels) {
+        for (to, from) in self.levels.iter().zip(&*other.levels) {
             if from.arrays.edge_count() > to.on_cuda(device)?.edge_capacity() {
                 return Ok(false);
             }
@@ -424,10 +424,10 @@ impl<T: Real> HierarchyBatch<T> {
 
     /// Copies another batch with the same numbers of vertices over this one, on a GPU.
     pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
-        for (to, from) in self.levels.iter().zip(&with.levels) {
+        for (to, from) in self.levels.iter().zip(&*with.levels) {
             to.overwrite(device, from)?;
         }
-        for (to, from) in self.clusters.iter().zip(&with.clusters) {
+        for (to, from) in self.clusters.iter().zip(&*with.clusters) {
             to.overwrite(device, from)?;
         }
         if let (Some(to), Some(from)) = (&self.spectra, &with.spectra) {

@@ -2,7 +2,7 @@
 
 use crate::device::{Sent, single_slice};
 use crate::error::check_size;
-use crate::{Device, NnError};
+use crate::{CellPoints, Device, NnError};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
 use gemcnn_kernels::diffusion::{Spectra, basis_width};
 use gemcnn_kernels::{FeatureType, OnDevice, Real, View, elementwise, irrep_dimension};
@@ -158,15 +158,74 @@ impl<T: Real> SpectraBatch<T> {
         })
     }
 
+    /// A copy that does not share its arrays on a GPU: they are freed with the copy.
+    pub fn detached(&self) -> Self {
+        Self {
+            sent: Sent::default(),
+            ..self.clone()
+        }
+    }
+
     /// The same eigenvectors in frames rotated by `angles`, as
     /// [`GaugeGraph::gauge_transform`](gemcnn_mesh::GaugeGraph::gauge_transform) rotates them.
     ///
     /// # Errors
     /// Another number of angles than vertices.
     pub fn gauge_transform(&self, angles: &[f64]) -> Result<Self, NnError> {
-        let vertices = self.vertex_count();
-        check_size("gauge angles", vertices, angles.len())?;
+        check_size("gauge angles", self.vertex_count(), angles.len())?;
         let angles: Vec<T> = angles.iter().map(|&angle| T::of(-angle)).collect();
+        self.map_bases(|fields, block| {
+            let mut rotated = block.to_vec();
+            elementwise::rotate(fields, &angles, block, &mut rotated)?;
+            Ok(rotated)
+        })
+    }
+
+    /// The same eigenvectors and gradients at other points of a mesh. The masses stay.
+    ///
+    /// # Errors
+    /// Points of another mesh.
+    pub fn at(&self, points: &CellPoints<T>) -> Result<Self, NnError> {
+        check_size("points", self.vertex_count(), points.len())?;
+        self.map_bases(|fields, block| points.interpolate(fields, block))
+    }
+
+    /// The same batch with other masses, eigenvalues of the single mesh multiplied by `factors`, and gradients by
+    /// `gradient`.
+    ///
+    /// # Errors
+    /// Other numbers of masses or of eigenvalues.
+    pub fn perturbed(self, mass: Vec<T>, factors: &[T], gradient: T) -> Result<Self, NnError> {
+        check_size("masses", self.mass.len(), mass.len())?;
+        check_size(
+            "factors of eigenvalues",
+            self.eigenvalues.len(),
+            factors.len(),
+        )?;
+        let (mut eigenvalues, mut bases) = (self.eigenvalues, self.bases);
+        for (value, &factor) in eigenvalues.iter_mut().zip(factors) {
+            *value = *value * factor;
+        }
+        let gradients = 2 * mass.len() * self.columns.first().copied().unwrap_or(0);
+        let start = bases.len() - gradients;
+        for value in &mut bases[start..] {
+            *value = *value * gradient;
+        }
+        Ok(Self {
+            mass,
+            eigenvalues,
+            bases,
+            sent: Sent::default(),
+            ..self
+        })
+    }
+
+    /// Maps the bases of all orders and the gradients, each as fields on all vertices.
+    fn map_bases(
+        &self,
+        mut map: impl FnMut(&FeatureType, &[T]) -> Result<Vec<T>, NnError>,
+    ) -> Result<Self, NnError> {
+        let vertices = self.vertex_count();
         let mut bases = Vec::with_capacity(self.bases.len());
         let mut rest = &self.bases[..];
         let orders = self.columns.iter().copied().enumerate();
@@ -176,15 +235,16 @@ impl<T: Real> SpectraBatch<T> {
             multiplicities[order] = k;
             let fields = FeatureType::new(&multiplicities);
             let (block, after) = rest.split_at(vertices * fields.dimension());
-            let mut rotated = block.to_vec();
-            elementwise::rotate(&fields, &angles, block, &mut rotated)?;
-            bases.extend(rotated);
+            bases.extend(map(&fields, block)?);
             rest = after;
         }
         Ok(Self {
+            mesh_offsets: self.mesh_offsets.clone(),
+            columns: self.columns.clone(),
+            mass: self.mass.clone(),
             bases,
+            eigenvalues: self.eigenvalues.clone(),
             sent: Sent::default(),
-            ..self.clone()
         })
     }
 

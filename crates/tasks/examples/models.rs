@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         outputs: FeatureType::scalars(classes),
     };
     for (title, model) in [
-        ("gem", ModelConfig::default()),
+        ("gem", ModelConfig::from(GemModel::default())),
         ("gem, broken symmetry", broken.into()),
         ("graph", GraphModel::default().into()),
         ("angular", AngularModel::default().into()),

@@ -14,6 +14,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// Key of the kind in a configuration table.
 const KIND: &str = "kind";
+/// The kind that a list of kinds stands for.
+pub(crate) const COMBINED: &str = "combined";
 
 /// Settings of one kind: a struct with defaults that serde reads and writes. `#[serde(default,
 /// deny_unknown_fields)]` is recommended.
@@ -136,6 +138,21 @@ impl<C: Chosen + ?Sized> Choice<C> {
         C::registry().parse(kind, Map::new())
     }
 
+    /// A kind with default settings, or several, separated by commas.
+    ///
+    /// # Errors
+    /// As [`of_kind`](Self::of_kind).
+    pub fn of_kinds(names: &str) -> Result<Self, TaskError> {
+        match names.contains(',') {
+            false => Self::of_kind(names.trim()),
+            true => {
+                let names = names.split(',').map(|name| Value::from(name.trim()));
+                let of = Map::from_iter([("of".into(), Value::from_iter(names))]);
+                C::registry().parse(COMBINED, of)
+            }
+        }
+    }
+
     /// Name of the kind.
     pub fn name(&self) -> &'static str {
         self.kind
@@ -175,8 +192,17 @@ impl<C: ?Sized> Serialize for Choice<C> {
 }
 
 impl<'de, C: Chosen + ?Sized> Deserialize<'de> for Choice<C> {
+    /// A table with a `kind`; the name of a kind, with default settings; or a list of these, which the kind `combined`
+    /// takes together.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut settings = Map::deserialize(from)?;
+        let mut settings = match Value::deserialize(from)? {
+            Value::Object(settings) => settings,
+            Value::String(kind) => Map::from_iter([(KIND.into(), kind.into())]),
+            list @ Value::Array(_) => {
+                Map::from_iter([(KIND.into(), COMBINED.into()), ("of".into(), list)])
+            }
+            _ => return Err(D::Error::custom("must be a table, a name or a list")),
+        };
         let kind = match settings.remove(KIND) {
             Some(Value::String(kind)) => kind,
             Some(_) => return Err(D::Error::custom("`kind` must be a string")),

@@ -3,6 +3,8 @@
 use crate::TaskError;
 use gemcnn_mesh::{GaugeGraph, Hierarchy};
 use gemcnn_nn::{FeatureType, GraphBatch, HierarchyBatch, SpectraBatch, Target};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 
 /// A mesh with input features and a target.
@@ -23,6 +25,26 @@ pub struct Sample {
     /// Target: one row for each vertex, or a single row for the whole mesh. Values of order above 0 are
     /// coefficients in the frames of the vertices.
     pub target: Target<f32>,
+}
+
+/// An epoch of a training run, for random changes of its samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Visit {
+    /// Seed of the run.
+    pub seed: u64,
+    /// The epoch, from 0.
+    pub epoch: u64,
+}
+
+impl Visit {
+    /// Random numbers for a sample in this epoch.
+    pub fn random(self, index: usize) -> ChaCha8Rng {
+        let mut hasher = blake3::Hasher::new_derive_key("gemcnn visit of a sample");
+        for number in [self.seed, self.epoch, index as u64] {
+            hasher.update(&number.to_le_bytes());
+        }
+        ChaCha8Rng::from_seed(*hasher.finalize().as_bytes())
+    }
 }
 
 /// A collection of samples that are loaded one by one, from any thread.
@@ -49,6 +71,16 @@ pub trait SampleSource: Send + Sync {
     /// # Errors
     /// Problems with its files, geometry or target.
     fn load(&self, index: usize) -> Result<Sample, TaskError>;
+
+    /// Loads a sample for a step of training, where it may be changed at random. The result depends on the sample and
+    /// on the visit alone. By default the sample is as [`load`](Self::load) returns it.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn visit(&self, index: usize, visit: Visit) -> Result<Sample, TaskError> {
+        let _ = visit;
+        self.load(index)
+    }
 
     /// Checksum of the content of a sample, by default of its name. A run can be resumed only with the
     /// same samples.

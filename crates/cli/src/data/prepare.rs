@@ -6,9 +6,10 @@ use crate::kinds;
 use crate::output::{count, print};
 use crate::progress;
 use clap::Args;
-use gemcnn_tasks::data::{DataConfig, Dataset, Part, Preparation};
+use gemcnn_tasks::data::{DataConfig, Dataset, Part};
 use gemcnn_tasks::features::Feature;
 use gemcnn_tasks::models::Model;
+use gemcnn_tasks::train::RunConfig;
 use gemcnn_tasks::{FeatureConfig, ModelConfig, SampleSource, Task};
 use std::path::PathBuf;
 
@@ -29,20 +30,23 @@ pub struct Prepare {
     #[arg(
         long,
         value_name = "KIND",
-        default_value = "xyz",
-        value_parser = FeatureConfig::of_kind,
-        help = kinds::listed::<dyn Feature>("Input features"),
+        value_parser = FeatureConfig::of_kinds,
+        help = kinds::listed::<dyn Feature>(
+            "Input features, several separated by commas [default: those of the model]",
+        ),
     )]
-    features: FeatureConfig,
+    features: Option<FeatureConfig>,
 
     #[arg(
         long,
         value_name = "KIND",
-        default_value = "gem",
         value_parser = ModelConfig::of_kind,
-        help = kinds::listed::<dyn Model>("Model that is trained on them, with its default settings"),
+        help = kinds::listed::<dyn Model>(
+            "Model that is trained on them, with its default settings [default: gem for correspondence, surface \
+             otherwise]",
+        ),
     )]
-    model: ModelConfig,
+    model: Option<ModelConfig>,
 
     #[command(flatten)]
     cache: CacheArgs,
@@ -57,14 +61,11 @@ impl Prepare {
             None => Dataset::open(&config),
         };
         let dataset = dataset.map_err(Failure::input)?;
-        let kind = self.features.name();
-        let preparation = Preparation {
-            features: self.features,
-            gauge: self.model.gauge(),
-            hierarchy: self.model.hierarchy(),
-            eigenvectors: self.model.eigenvectors(),
-            ..Default::default()
-        };
+        let task = dataset.task();
+        let model = self.model.unwrap_or_else(|| ModelConfig::for_task(task));
+        let mut config = RunConfig::for_model(task, model);
+        config.features = self.features.unwrap_or(config.features);
+        let (kind, preparation) = (config.features.name(), config.preparation());
         let mut meshes = 0;
         for part in Part::ALL {
             let samples = dataset

@@ -40,8 +40,10 @@ pub struct TrainArgs {
         long,
         value_name = "KIND",
         help_heading = "Data",
-        value_parser = FeatureConfig::of_kind,
-        help = kinds::listed::<dyn Feature>("Input features [default: xyz]"),
+        value_parser = FeatureConfig::of_kinds,
+        help = kinds::listed::<dyn Feature>(
+            "Input features, several separated by commas [default: those of the model]",
+        ),
     )]
     features: Option<FeatureConfig>,
 
@@ -50,7 +52,7 @@ pub struct TrainArgs {
         value_name = "KIND",
         help_heading = "Training",
         value_parser = ModelConfig::of_kind,
-        help = kinds::listed::<dyn Model>("Model, with its default settings [default: gem]"),
+        help = kinds::listed::<dyn Model>("Model, with its default settings [default: gem for correspondence, surface otherwise]"),
     )]
     model: Option<ModelConfig>,
 
@@ -58,11 +60,11 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u64>,
 
-    /// Meshes per step [default: 4]
+    /// Meshes per step [default: that of the model, 1 or 4]
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch: Option<usize>,
 
-    /// Base learning rate [default: 0.01]
+    /// Base learning rate [default: that of the model, 0.001 or 0.01]
     #[arg(long, value_name = "R", help_heading = "Training")]
     rate: Option<f64>,
 
@@ -138,7 +140,10 @@ impl TrainArgs {
                     let problem = format!("a resumed run has its own task: remove `{what}`");
                     return Err(Failure::Usage(problem));
                 }
-                Ok(task) => RunConfig::new(task),
+                Ok(task) => match &self.model {
+                    Some(model) => RunConfig::for_model(task, model.clone()),
+                    None => RunConfig::new(task),
+                },
                 Err(_) if Path::new(what).is_file() => {
                     RunConfig::read(Path::new(what)).map_err(Failure::input)?
                 }

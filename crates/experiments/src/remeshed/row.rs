@@ -100,7 +100,7 @@ impl Row {
     /// The augmentation of the training bodies.
     pub fn augmentation(self) -> Augmentation {
         Augmentation {
-            remeshed: if self.augmented { VERSIONS } else { 0 },
+            versions: if self.augmented { VERSIONS } else { 0 },
             ..Default::default()
         }
     }

@@ -4,14 +4,15 @@ use crate::common::{bumpy_grid, bumpy_sphere, graph, random};
 use crate::cuda_training::gpu;
 use crate::gradients::{check, kind};
 use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
-use gemcnn_mesh::{Mesh, shapes};
+use gemcnn_mesh::{DVec3, Frame, GaugeGraph, Mesh, shapes};
 use gemcnn_nn::equivariance::assert_surface_equivariant;
 use gemcnn_nn::layers::{DiffusionBlockConfig, DiffusionConfig};
 use gemcnn_nn::{
-    Builder, Device, FeatureType, GraphBatch, HierarchyBatch, Levels, Method, Module, Network,
-    NnError, Objective, Optimiser, Parameters, Real, SpectraBatch, StepSettings, Stepper, Stream,
-    Tape, Target, TrainingBatch, Workspace,
+    Builder, CellPoints, Device, FeatureType, GraphBatch, HierarchyBatch, Levels, Method, Module,
+    Network, NnError, Objective, Optimiser, Parameters, Real, SpectraBatch, StepSettings, Stepper,
+    Stream, Tape, Target, TrainingBatch, Workspace,
 };
+use glam::DQuat;
 
 const COLUMNS: [usize; 3] = [12, 6, 5];
 const FEATURES: &str = "4x0 + 3x1 + 2x2";
@@ -233,4 +234,81 @@ fn captured_steps_on_other_surfaces_equal_plain_ones() {
     for (found, expected) in plain.iter().zip(&expected) {
         assert!((found - expected).abs() < 1e-3 * expected, "{plain:?}");
     }
+}
+
+/// Points in cells that do not depend on the frames.
+fn points<T: Real>(graph: &GaugeGraph) -> CellPoints<T> {
+    let mut draws = random::<f64>(4 * graph.vertex_count(), 3).into_iter();
+    CellPoints::random(graph, &mut || {
+        (draws.next().unwrap() * 0.5 + 0.5).clamp(0.0, 0.999)
+    })
+}
+
+#[test]
+fn fields_at_points_in_cells_rotate_with_the_frames() {
+    let mesh = bumpy_grid();
+    let graph = graph(&mesh);
+    let angles: Vec<f64> = random(graph.vertex_count(), 5);
+    let turned = graph.clone().gauge_transform(&angles).unwrap();
+    let spectra = spectra::<f64>(&mesh);
+    let after = spectra.at(&points(&graph)).unwrap();
+    let after = after.gauge_transform(&angles).unwrap();
+    let before = spectra.gauge_transform(&angles).unwrap();
+    let before = before.at(&points(&turned)).unwrap();
+    let (after, before) = (after.arrays().bases, before.arrays().bases);
+    let largest = |values: &[f64]| values.iter().fold(0.0f64, |a, b| a.max(b.abs()));
+    let differences: Vec<f64> = after.iter().zip(before).map(|(a, b)| a - b).collect();
+    assert!(largest(&differences) < 1e-12 * largest(before).max(1.0));
+    assert_ne!(spectra.arrays().bases, after);
+}
+
+#[test]
+fn fields_at_points_in_cells_approach_smooth_fields() {
+    // The tangential part of a constant vector, and its square of order 2.
+    let vector = DVec3::new(0.3, -0.5, 0.8);
+    let kind = kind("1x0 + 1x1 + 1x2");
+    let error = |level: u32| {
+        let mesh = shapes::icosphere(level).unwrap();
+        let graph = graph(&mesh);
+        let field = |direction: DVec3, frame: &Frame| {
+            let (a, b) = (frame.e1.dot(direction), frame.e2.dot(direction));
+            [
+                frame.normal.dot(direction),
+                a,
+                b,
+                a * a - b * b,
+                2.0 * a * b,
+            ]
+        };
+        let frames = graph.frames();
+        let values: Vec<f64> = frames.iter().flat_map(|f| field(vector, f)).collect();
+        let points = points::<f64>(&graph);
+        let found = points.interpolate(&kind, &values).unwrap();
+        // The same field at the points on the sphere: their positions by interpolation of positions.
+        let positions = mesh.vertices().iter().flat_map(|p| p.to_array());
+        let positions: Vec<f64> = positions.collect();
+        let positions = points
+            .interpolate(&FeatureType::scalars(3), &positions)
+            .unwrap();
+        let mut worst: f64 = 0.0;
+        for (p, frame) in frames.iter().enumerate() {
+            let normal = DVec3::from_slice(&positions[3 * p..]).normalize();
+            // The frame of the vertex, transported to the point.
+            let turn = DQuat::from_rotation_arc(frame.normal, normal);
+            let there = Frame {
+                e1: turn * frame.e1,
+                e2: turn * frame.e2,
+                normal,
+            };
+            let expected = field(vector, &there);
+            let differences = expected
+                .iter()
+                .zip(&found[5 * p..])
+                .map(|(a, b)| (a - b).abs());
+            worst = differences.fold(worst, f64::max);
+        }
+        worst
+    };
+    let (coarse, fine) = (error(3), error(4));
+    assert!(coarse < 0.03 && fine < 0.6 * coarse, "{coarse} {fine}");
 }

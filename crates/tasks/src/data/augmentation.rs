@@ -1,59 +1,167 @@
-//! Augmentation of the training meshes by remeshing.
+//! Augmentation of the training meshes.
 
+use super::deformation::{Deformation, Rotations};
+use crate::TaskError;
 use gemcnn_mesh::Mesh;
 use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind, Remeshed, remesh};
+use glam::DQuat;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+/// Largest number of versions of a mesh.
+const MOST_VERSIONS: usize = 10_000;
+
 /// Augmentation of the training meshes: the `[augmentation]` table of a configuration.
 ///
-/// Every training mesh has a few versions: the mesh as it is and remeshed ones, with labels and values carried along.
-/// Every epoch visits one version of each mesh, chosen at random.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+/// Every training mesh has a few versions: the mesh as it is, and versions that are rotated, deformed and remeshed at
+/// random, with labels and values carried along. Every epoch visits one version of each mesh, chosen at random.
+/// Versions are prepared once and cached, because eigenvectors take longer to compute than a step of training. Without
+/// eigenvectors a mesh can have a new version in every epoch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Augmentation {
-    /// Number of remeshed versions of each training mesh (default 0).
-    pub remeshed: usize,
+    /// Number of changed versions of each training mesh, besides the mesh as it is (default 0).
+    pub versions: usize,
+    /// Makes a new version of each mesh for every epoch instead (default false).
+    pub every_epoch: bool,
+    /// Remeshes the versions (default true).
+    pub remesh: bool,
     /// Remeshers of the versions, in turn (default: a mixture of all remeshers with random settings).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remeshers: Vec<RemeshKind>,
+    /// Random rotations of the versions (default: none).
+    pub rotate: Rotations,
+    /// Largest relative change of lengths along random axes (default 0).
+    pub stretch: f64,
+    /// Amplitude of smooth bending, relative to the size of the mesh (default 0).
+    pub bend: f64,
+    /// Models on surfaces: share of the vertices that each step sees, each moved to a random point of its cell; 0
+    /// leaves all vertices in place (default 0).
+    pub resample: f64,
+}
+
+impl Default for Augmentation {
+    fn default() -> Self {
+        Self {
+            versions: 0,
+            every_epoch: false,
+            remesh: true,
+            remeshers: Vec::new(),
+            rotate: Rotations::None,
+            stretch: 0.0,
+            bend: 0.0,
+            resample: 0.0,
+        }
+    }
 }
 
 impl Augmentation {
-    /// Number of versions of each mesh, with the mesh itself.
-    pub fn versions(&self) -> usize {
-        1 + self.remeshed
+    /// Checks all settings.
+    ///
+    /// # Errors
+    /// The first invalid setting, with what is allowed.
+    pub fn check(&self) -> Result<(), TaskError> {
+        let refuse = |what: &str, problem: String| {
+            Err(TaskError::setting(format!("augmentation.{what}"), problem))
+        };
+        if self.versions > MOST_VERSIONS {
+            return refuse("versions", format!("must be at most {MOST_VERSIONS}"));
+        }
+        for (what, value, most) in [
+            ("stretch", self.stretch, 0.9),
+            ("bend", self.bend, 1.0),
+            ("resample", self.resample, 1.0),
+        ] {
+            if !(0.0..=most).contains(&value) {
+                return refuse(what, format!("{value} must be from 0 to {most}"));
+            }
+        }
+        Ok(())
     }
 
-    /// The remesher of a version of a mesh and its seed. They depend on the name and the number of vertices of the mesh and
-    /// on the version. `None` for version 0, the mesh itself.
-    pub fn remesher(
-        &self,
-        name: &str,
-        vertices: usize,
-        version: usize,
-    ) -> Option<(RemeshKind, u64)> {
+    /// Number of prepared versions of each mesh, with the mesh itself.
+    pub fn prepared_versions(&self) -> usize {
+        match self.every_epoch {
+            true => 1,
+            false => 1 + self.versions,
+        }
+    }
+
+    /// The change of a version of a mesh. It depends on the name and the number of vertices of the mesh and on the version.
+    /// `None` for version 0, the mesh itself.
+    pub(super) fn change(&self, name: &str, vertices: usize, version: u64) -> Option<Change> {
         let place = version.checked_sub(1)?;
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&(version as u64).to_le_bytes());
+        hasher.update(&version.to_le_bytes());
         hasher.update(name.as_bytes());
         let mut random = ChaCha8Rng::from_seed(*hasher.finalize().as_bytes());
-        let kind = match self.remeshers.is_empty() {
-            true => mixed(place, vertices, &mut random),
-            false => self.remeshers[place % self.remeshers.len()].clone(),
-        };
-        Some((kind, random.random()))
+        let remesher = self.remesh.then(|| {
+            let kind = match self.remeshers.is_empty() {
+                true => mixed(place, vertices, &mut random),
+                false => self.remeshers[(place % self.remeshers.len() as u64) as usize].clone(),
+            };
+            (kind, random.random())
+        });
+        Some(Change {
+            remesher,
+            is_optional: true,
+            deformation: Deformation::draw(self.stretch, self.bend, &mut random),
+            rotation: self.rotate.draw(&mut random),
+        })
     }
 }
 
-/// Remeshes a mesh. `None` if the remesher refuses it, as a resampling does with an open mesh: it then stays as it is.
-pub(super) fn remeshed(mesh: &Mesh, (kind, seed): &(RemeshKind, u64)) -> Option<Remeshed> {
-    remesh(mesh, kind, *seed).ok()
+/// A change of a mesh, before it is prepared.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Change {
+    /// Remesher and its seed.
+    pub remesher: Option<(RemeshKind, u64)>,
+    /// True if a mesh that the remesher refuses stays as it is.
+    pub is_optional: bool,
+    pub deformation: Option<Deformation>,
+    pub rotation: Option<DQuat>,
+}
+
+impl Change {
+    /// A remeshing that must succeed.
+    pub fn remeshing(kind: RemeshKind, seed: u64) -> Self {
+        Self {
+            remesher: Some((kind, seed)),
+            is_optional: false,
+            deformation: None,
+            rotation: None,
+        }
+    }
+
+    /// The mesh after the remeshing, with what carries fields along. `None` if it is not remeshed.
+    pub fn remeshed(&self, name: &str, mesh: &Mesh) -> Result<Option<Remeshed>, TaskError> {
+        let Some((kind, seed)) = &self.remesher else {
+            return Ok(None);
+        };
+        match remesh(mesh, kind, *seed) {
+            Ok(remeshed) => Ok(Some(remeshed)),
+            Err(_) if self.is_optional => Ok(None),
+            Err(error) => Err(TaskError::setting(name, error.to_string())),
+        }
+    }
+
+    /// The mesh deformed and rotated, after the remeshing.
+    pub fn moved(&self, name: &str, mesh: &Mesh) -> Result<Mesh, TaskError> {
+        let refuse = |error: gemcnn_mesh::MeshError| TaskError::setting(name, error.to_string());
+        let mesh = match &self.deformation {
+            Some(deformation) => deformation.apply(mesh).map_err(refuse)?,
+            None => mesh.clone(),
+        };
+        match self.rotation {
+            Some(rotation) => mesh.map_vertices(|point| rotation * point).map_err(refuse),
+            None => Ok(mesh),
+        }
+    }
 }
 
 /// A remesher with random settings: each kind in turn.
-fn mixed(place: usize, vertices: usize, random: &mut ChaCha8Rng) -> RemeshKind {
+fn mixed(place: u64, vertices: usize, random: &mut ChaCha8Rng) -> RemeshKind {
     let mut between = |low: f64, high: f64| low + (high - low) * random.random::<f64>();
     let jitter = |amount| RemeshKind::Jitter { amount };
     let steps = match place % 5 {
@@ -99,24 +207,22 @@ mod tests {
     #[test]
     fn versions_differ_and_depend_on_name_and_number_alone() {
         let augmentation = Augmentation {
-            remeshed: 6,
+            versions: 6,
+            stretch: 0.1,
+            rotate: Rotations::All,
             ..Default::default()
         };
-        assert_eq!(augmentation.remesher("a", 642, 0), None);
+        assert_eq!(augmentation.change("a", 642, 0), None);
         let mesh = shapes::icosphere(3).unwrap();
         let mut met = vec![mesh.clone()];
-        for version in 1..augmentation.versions() {
-            let chosen = augmentation.remesher("a", 642, version).unwrap();
-            assert_eq!(
-                augmentation.remesher("a", 642, version),
-                Some(chosen.clone())
-            );
-            assert_ne!(
-                augmentation.remesher("b", 642, version),
-                Some(chosen.clone())
-            );
-            let made = remeshed(&mesh, &chosen).unwrap().mesh;
-            assert!(!met.contains(&made), "version {version}: {chosen:?}");
+        for version in 1..augmentation.prepared_versions() as u64 {
+            let change = augmentation.change("a", 642, version);
+            assert_eq!(augmentation.change("a", 642, version), change);
+            assert_ne!(augmentation.change("b", 642, version), change);
+            let change = change.unwrap();
+            let remeshed = change.remeshed("a", &mesh).unwrap().unwrap().mesh;
+            let made = change.moved("a", &remeshed).unwrap();
+            assert!(!met.contains(&made), "version {version}: {change:?}");
             met.push(made);
         }
     }
@@ -124,7 +230,26 @@ mod tests {
     #[test]
     fn a_mesh_that_a_remesher_refuses_stays() {
         let open = shapes::grid(5, 6, shapes::Cells::Triangles).unwrap();
-        let chosen = (RemeshKind::Resample { resolution: 0 }, 1);
-        assert_eq!(remeshed(&open, &chosen), None);
+        let kind = RemeshKind::Resample { resolution: 0 };
+        let mut change = Change::remeshing(kind, 1);
+        assert!(change.remeshed("open", &open).is_err());
+        change.is_optional = true;
+        assert_eq!(change.remeshed("open", &open).unwrap(), None);
+        assert_eq!(change.moved("open", &open).unwrap(), open);
+    }
+
+    #[test]
+    fn amounts_outside_their_range_are_refused() {
+        for change in [
+            |a: &mut Augmentation| a.stretch = 1.0,
+            |a: &mut Augmentation| a.bend = f64::NAN,
+            |a: &mut Augmentation| a.resample = -0.1,
+            |a: &mut Augmentation| a.versions = usize::MAX,
+        ] {
+            let mut augmentation = Augmentation::default();
+            augmentation.check().unwrap();
+            change(&mut augmentation);
+            augmentation.check().unwrap_err();
+        }
     }
 }

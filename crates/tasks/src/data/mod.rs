@@ -11,6 +11,7 @@ mod classes;
 mod config;
 mod content;
 mod dataset;
+mod deformation;
 mod description;
 mod entry;
 mod faust;
@@ -19,11 +20,13 @@ mod fuzz;
 mod infer;
 mod mesh_classes;
 mod meshes;
+mod normalisation;
 mod npy;
 mod part;
 mod pattern;
 mod preparation;
 mod prepared;
+mod resampling;
 mod split;
 mod table;
 mod target;
@@ -37,6 +40,7 @@ pub use check::{Check, ClassCount, PartCount, ValueRange, check};
 pub use classes::Classes;
 pub use config::{BodiesConfig, DataConfig};
 pub use dataset::Dataset;
+pub use deformation::Rotations;
 pub use description::{
     Column, DESCRIPTION_FILE, Description, Element, OneOrMany, Parts, SplitDescription,
     TargetDescription,

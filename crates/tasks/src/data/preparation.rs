@@ -1,19 +1,20 @@
 //! Preparation of meshes: geometry, coarser levels, features.
 
+use super::deformation::uniform_rotation;
+use super::normalisation::normalised_mesh;
 use crate::features::Surface;
 use crate::{FeatureConfig, TaskError};
 use gemcnn_mesh::features::shot;
 use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{
     Adjacency, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh,
-    Neighbourhood, NormalWeighting,
+    MeshError, Neighbourhood, NormalWeighting,
 };
 use gemcnn_nn::SpectraBatch;
 use glam::DQuat;
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use std::f64::consts::TAU;
 use std::sync::Arc;
 
 /// Settings of the preparation of meshes. Lengths are relative to the mean edge length of each mesh.
@@ -48,6 +49,9 @@ pub struct GeometrySettings {
     /// Neighbours are the vertices within a ball (default: those that share an edge).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ball: Option<Ball>,
+    /// Centres each mesh and scales it to unit area before anything else is computed, and pulls spikes back into the
+    /// surface (default false; true in the recipes of most tasks).
+    pub normalise: bool,
 }
 
 /// Direction of the first axis of the frame at each vertex.
@@ -113,13 +117,22 @@ impl Preparation {
     /// # Errors
     /// Geometry, levels or features that cannot be computed.
     pub fn prepare(&self, name: &str, mesh: &Mesh) -> Result<Prepared, TaskError> {
+        let refuse = |error: MeshError| TaskError::setting(name, error.to_string());
+        let normalised;
+        let mesh = match self.geometry.normalise {
+            false => mesh,
+            true => {
+                normalised = normalised_mesh(mesh).map_err(refuse)?;
+                &normalised
+            }
+        };
         let rotated;
         let mesh = match self.rotation_of(name) {
             None => mesh,
             Some(rotation) => {
                 rotated = mesh
                     .map_vertices(|point| rotation * point)
-                    .map_err(|error| TaskError::setting(name, error.to_string()))?;
+                    .map_err(refuse)?;
                 &rotated
             }
         };
@@ -211,11 +224,7 @@ impl Preparation {
         hasher.update(&self.rotation?.to_le_bytes());
         hasher.update(name.as_bytes());
         let mut random = ChaCha8Rng::from_seed(*hasher.finalize().as_bytes());
-        // Shoemake's uniform quaternion.
-        let [u, v, w]: [f64; 3] = std::array::from_fn(|_| random.random());
-        let (a, b) = ((1.0 - u).sqrt(), u.sqrt());
-        let ((sv, cv), (sw, cw)) = ((TAU * v).sin_cos(), (TAU * w).sin_cos());
-        Some(DQuat::from_xyzw(a * sv, a * cv, b * sw, b * cw).normalize())
+        Some(uniform_rotation(&mut random))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The samples of a part of a data set.
 
-use super::augmentation::{self, Augmentation};
+use super::augmentation::{Augmentation, Change};
 use super::cache::{Cache, CacheKey};
 use super::content::Content;
 use super::dataset::{Dataset, Inner};
@@ -8,9 +8,11 @@ use super::entry::{self, ENTRY_VERSION};
 use super::meshes::Item;
 use super::part::Part;
 use super::preparation::{Preparation, Prepared};
-use crate::{Sample, SampleSource, TaskError};
-use gemcnn_mesh::remesh::{RemeshKind, remesh};
+use super::resampling::resampled;
+use crate::{Sample, SampleSource, TaskError, Visit};
+use gemcnn_mesh::remesh::RemeshKind;
 use gemcnn_nn::Target;
+use rand::RngExt;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -74,7 +76,7 @@ impl PreparedPart {
     /// The same part with several versions of each mesh: version `v` of mesh `i` is sample `i * versions + v`.
     pub fn augmented(mut self, augmentation: &Augmentation) -> Self {
         self.augmentation = augmentation.clone();
-        let samples = 0..self.items.len() * augmentation.versions();
+        let samples = 0..self.items.len() * augmentation.prepared_versions();
         self.kept = samples.clone().map(|_| OnceLock::new()).collect();
         self.checksums = samples.map(|_| OnceLock::new()).collect();
         self
@@ -87,34 +89,32 @@ impl PreparedPart {
         self
     }
 
-    /// The remesher of a sample and its seed.
-    fn remesher(
+    /// The change of a version of a mesh; `None` if it stays as it is.
+    fn change(
         &self,
         item: &Item,
         content: &Content<'_>,
-        version: usize,
-    ) -> Result<Option<(RemeshKind, u64)>, TaskError> {
+        version: u64,
+    ) -> Result<Option<Change>, TaskError> {
         Ok(match &self.meshing {
             Some((kind, seed)) => {
                 let hash = blake3::hash(item.name.as_bytes());
                 let own = hash.as_bytes().first_chunk().copied().unwrap_or_default();
-                Some((kind.clone(), seed.wrapping_add(u64::from_le_bytes(own))))
+                let seed = seed.wrapping_add(u64::from_le_bytes(own));
+                Some(Change::remeshing(kind.clone(), seed))
             }
             None if version == 0 => None,
             None => {
                 let vertices = content.mesh()?.vertex_count();
-                self.augmentation.remesher(&item.name, vertices, version)
+                self.augmentation.change(&item.name, vertices, version)
             }
         })
     }
 
-    /// The mesh and the version of a sample.
-    fn place(&self, index: usize) -> (&Item, usize) {
-        let versions = self.augmentation.versions();
-        (
-            &self.dataset.items[self.items[index / versions]],
-            index % versions,
-        )
+    /// The number of the mesh and the version of a sample.
+    fn place(&self, index: usize) -> (usize, usize) {
+        let versions = self.augmentation.prepared_versions();
+        (self.items[index / versions], index % versions)
     }
 
     /// Sets the limit of the samples in memory, in bytes (default: a third of the machine's memory). The others are read from the cache each
@@ -147,19 +147,29 @@ impl PreparedPart {
 
     fn read(&self, index: usize) -> Result<Sample, TaskError> {
         let (item, version) = self.place(index);
-        let content = (self.dataset).content(self.items[index / self.augmentation.versions()])?;
-        let remesher = self.remesher(item, &content, version)?;
-        let key = self.key(&item.name, content.hash(), remesher.as_ref());
-        let remeshed = match &remesher {
+        let (mut sample, content) = self.make(item, version as u64, &self.cache)?;
+        sample.name = self.name(index);
+        let item = &self.dataset.items[item];
+        self.checksums[index].get_or_init(|| checksum(item, content, &sample.target));
+        Ok(sample)
+    }
+
+    /// Makes a version of a mesh, and returns the checksum of the content of the mesh.
+    fn make(
+        &self,
+        item: usize,
+        version: u64,
+        cache: &Cache,
+    ) -> Result<(Sample, blake3::Hash), TaskError> {
+        let content = self.dataset.content(item)?;
+        let item = &self.dataset.items[item];
+        let change = self.change(item, &content, version)?;
+        let remeshed = match &change {
+            Some(change) => change.remeshed(&item.name, content.mesh()?)?,
             None => None,
-            Some((kind, seed)) if self.meshing.is_some() => {
-                let made = remesh(content.mesh()?, kind, *seed);
-                Some(made.map_err(|error| TaskError::setting(&item.name, error.to_string()))?)
-            }
-            Some(remesher) => augmentation::remeshed(content.mesh()?, remesher),
         };
-        let stored = self
-            .cache
+        let key = self.key(&item.name, content.hash(), change.as_ref());
+        let stored = cache
             .get(key)
             .and_then(|bytes| entry::decode(&bytes, &self.preparation));
         let prepared = match stored {
@@ -169,47 +179,53 @@ impl PreparedPart {
                     Some(remeshed) => &remeshed.mesh,
                     None => content.mesh()?,
                 };
-                let prepared = self.preparation.prepare(&item.name, mesh)?;
-                if self.cache.folder().is_some()
+                let prepared = match &change {
+                    Some(change) => {
+                        let mesh = change.moved(&item.name, mesh)?;
+                        self.preparation.prepare(&item.name, &mesh)?
+                    }
+                    None => self.preparation.prepare(&item.name, mesh)?,
+                };
+                if cache.folder().is_some()
                     && let Some(bytes) = entry::encode(&prepared)
                 {
-                    self.cache.put(key, &bytes);
+                    cache.put(key, &bytes);
                 }
                 prepared
             }
         };
-        let rotation = self.preparation.rotation_of(&item.name);
+        let rotation = match &change {
+            Some(change) => change.rotation,
+            None => None,
+        };
+        let rotation = rotation.or_else(|| self.preparation.rotation_of(&item.name));
         let frames = prepared.graph.frames();
         let target =
             self.dataset
                 .targets
                 .read(item, &content, frames, (rotation, remeshed.as_ref()))?;
-        self.checksums[index].get_or_init(|| checksum(item, content.hash(), &target));
         let Prepared {
             graph,
             hierarchy,
             spectra,
             features,
         } = prepared;
-        Ok(Sample {
-            name: self.name(index),
+        let sample = Sample {
+            name: item.name.clone(),
             graph,
             hierarchy,
             spectra,
             kind: self.preparation.features.kind(),
             features,
             target,
-        })
+        };
+        Ok((sample, content.hash()))
     }
 
-    /// Cache key of a mesh: program version, content, settings, remesher, and the name if it determines the rotation.
-    fn key(
-        &self,
-        name: &str,
-        content: blake3::Hash,
-        remesher: Option<&(RemeshKind, u64)>,
-    ) -> CacheKey {
-        let remesher = serde_json::to_vec(&remesher).unwrap_or_default();
+    /// Cache key of a mesh: program version, content, settings, change, and the name if it determines the rotation.
+    fn key(&self, name: &str, content: blake3::Hash, change: Option<&Change>) -> CacheKey {
+        // Debug output has all digits.
+        let change = format!("{change:?}");
         let settings = serde_json::to_vec(&self.preparation).unwrap_or_default();
         let name = match self.preparation.rotation {
             Some(_) => name,
@@ -220,7 +236,7 @@ impl PreparedPart {
             &ENTRY_VERSION.to_le_bytes(),
             content.as_bytes(),
             &settings,
-            &remesher,
+            change.as_bytes(),
             name.as_bytes(),
         ])
     }
@@ -242,20 +258,22 @@ impl PreparedPart {
 
 impl SampleSource for PreparedPart {
     fn len(&self) -> usize {
-        self.items.len() * self.augmentation.versions()
+        self.items.len() * self.augmentation.prepared_versions()
     }
 
     fn versions(&self) -> usize {
-        self.augmentation.versions()
+        self.augmentation.prepared_versions()
     }
 
     fn name(&self, index: usize) -> String {
         if index >= self.len() {
             return String::new();
         }
-        match self.place(index) {
-            (item, 0) => item.name.clone(),
-            (item, version) => format!("{}, remeshing {version}", item.name),
+        let (item, version) = self.place(index);
+        let name = &self.dataset.items[item].name;
+        match version {
+            0 => name.clone(),
+            version => format!("{name}, version {version}"),
         }
     }
 
@@ -272,6 +290,22 @@ impl SampleSource for PreparedPart {
         let sample = self.read(index)?;
         self.keep(index, &sample);
         Ok(sample)
+    }
+
+    fn visit(&self, index: usize, visit: Visit) -> Result<Sample, TaskError> {
+        let mut random = visit.random(index);
+        let sample = match self.augmentation.every_epoch && index < self.len() {
+            true => {
+                let (item, _) = self.place(index);
+                let version = random.random_range(1..=u64::MAX);
+                self.make(item, version, &Cache::none())?.0
+            }
+            false => self.load(index)?,
+        };
+        match self.augmentation.resample {
+            0.0 => Ok(sample),
+            share => resampled(sample, &self.dataset.outputs, share, &mut random),
+        }
     }
 
     fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {

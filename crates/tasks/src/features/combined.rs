@@ -2,6 +2,7 @@
 
 use super::{Feature, FeatureConfig, FeatureError, Surface};
 use crate::Settings;
+use crate::registry::COMBINED;
 use gemcnn_nn::FeatureType;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ pub struct Combined {
 }
 
 impl Settings for Combined {
-    const KIND: &'static str = "combined";
+    const KIND: &'static str = COMBINED;
 }
 
 impl Feature for Combined {

@@ -14,6 +14,7 @@ mod angular;
 mod gem;
 mod graph;
 mod head;
+mod recipe;
 mod surface;
 mod unet;
 
@@ -21,6 +22,7 @@ pub use angular::AngularModel;
 pub use gem::{GemModel, NonlinearityChoice};
 pub use graph::GraphModel;
 pub use head::Head;
+pub use recipe::Recipe;
 pub use surface::{DiffusionModel, SurfaceModel};
 pub use unet::UNetModel;
 
@@ -63,6 +65,11 @@ pub trait Model: fmt::Debug + Send + Sync {
     /// Number of eigenvectors of orders 0, 1 and 2 of the Laplacians that the model needs (default: none).
     fn eigenvectors(&self) -> [usize; 3] {
         [0; 3]
+    }
+
+    /// Settings besides the model that suit it for a task: the defaults of a configuration with this model.
+    fn recipe(&self, task: Task) -> Recipe {
+        Recipe::of_convolutions(task)
     }
 
     /// The frames that the model needs (default: the first axis points to the first neighbour).
@@ -120,10 +127,16 @@ impl<M: Model + Settings> From<M> for ModelConfig {
     }
 }
 
-impl Default for ModelConfig {
-    /// [`GemModel`] with default settings: the paper's network.
-    fn default() -> Self {
-        GemModel::default().into()
+impl ModelConfig {
+    /// The default model of a task: the paper's network for correspondence, where the meshes are registered, and
+    /// [`SurfaceModel`] for all others.
+    pub fn for_task(task: Task) -> Self {
+        match task {
+            Task::Correspondence => GemModel::default().into(),
+            Task::Segmentation | Task::Classification | Task::Regression => {
+                SurfaceModel::default().into()
+            }
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Networks on surfaces, which do not depend on the meshing: diffusion and a perceptron for each vertex.
 
 use super::head::rotates_with_frames;
-use super::{DEPTHS, Head, Model, ModelSpec, WIDTHS, within};
-use crate::{Settings, TaskError};
+use super::{DEPTHS, Head, Model, ModelSpec, Recipe, WIDTHS, within};
+use crate::features::HeatKernel;
+use crate::{Settings, Task, TaskError};
 use gemcnn_nn::layers::{DiffusionBlockConfig, GlobalPool};
 use gemcnn_nn::{Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
 use serde::{Deserialize, Serialize};
@@ -111,6 +112,10 @@ impl Model for SurfaceModel {
     fn eigenvectors(&self) -> [usize; 3] {
         self.eigenvectors
     }
+
+    fn recipe(&self, _: Task) -> Recipe {
+        Recipe::of_surfaces()
+    }
 }
 
 /// Settings of the model `diffusion`: DiffusionNet (Sharp, Attaiki, Crane and Ovsjanikov 2022), with its published
@@ -180,5 +185,12 @@ impl Model for DiffusionModel {
 
     fn eigenvectors(&self) -> [usize; 3] {
         self.surface().eigenvectors()
+    }
+
+    fn recipe(&self, _: Task) -> Recipe {
+        Recipe {
+            features: HeatKernel::default().into(),
+            ..Recipe::of_surfaces()
+        }
     }
 }

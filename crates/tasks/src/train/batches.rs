@@ -3,14 +3,17 @@
 //! The order of the samples follows from the seed and the epoch alone, so the number of a step determines its
 //! batch.
 
-use crate::{Sample, SampleSource, TaskError, join_graphs};
+use crate::{Sample, SampleSource, TaskError, Visit};
 use gemcnn_mesh::GaugeGraph;
-use gemcnn_nn::{Device, FeatureType, HierarchyBatch, IGNORE, Objective, Target, TrainingBatch};
+use gemcnn_nn::{
+    Device, FeatureType, GraphBatch, HierarchyBatch, IGNORE, Objective, SpectraBatch, Target,
+    TrainingBatch,
+};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 
 /// Number of batches that each thread prepares ahead.
@@ -40,6 +43,11 @@ impl BatchPlan {
             true => (self.samples / self.batch) as u64,
             false => self.samples.div_ceil(self.batch) as u64,
         }
+    }
+
+    /// The visit of samples in an epoch; `None` if they are taken as they are.
+    fn visit(&self, epoch: u64) -> Option<Visit> {
+        self.shuffle.map(|seed| Visit { seed, epoch })
     }
 
     /// Samples of the first step of the first epoch.
@@ -83,19 +91,21 @@ pub(crate) struct PreparedBatch {
     pub batch: TrainingBatch<f32>,
 }
 
-/// Graphs of single samples in the form of the operators, for the next epoch. Those of batches of one sample
-/// stay on the GPU.
+/// Graphs and eigenvectors of single samples in the form of the operators, for the next epoch. Those of batches of
+/// one sample stay on the GPU.
 #[derive(Debug, Default)]
 pub(crate) struct GraphCache {
-    kept: Mutex<KeptGraphs>,
+    kept: Mutex<Kept>,
     /// Largest size of what is kept, in bytes.
     most_bytes: usize,
 }
 
 #[derive(Debug, Default)]
-struct KeptGraphs {
+struct Kept {
     /// The key is the address of the graph, which the entry keeps alive.
-    graphs: HashMap<usize, (Arc<GaugeGraph>, Arc<HierarchyBatch<f32>>)>,
+    graphs: HashMap<usize, (Arc<GaugeGraph>, HierarchyBatch<f32>)>,
+    /// The key is the address of the value.
+    spectra: HashMap<usize, Arc<SpectraBatch<f32>>>,
     bytes: usize,
 }
 
@@ -117,49 +127,90 @@ impl GraphCache {
     }
 
     /// The joined graphs of samples, from those of each.
-    fn join(&self, samples: &[Sample]) -> Result<Arc<HierarchyBatch<f32>>, TaskError> {
-        let singles: Vec<_> = samples
+    fn join(&self, samples: &[Sample]) -> Result<HierarchyBatch<f32>, TaskError> {
+        let mut singles: Vec<HierarchyBatch<f32>> = samples
             .iter()
             .map(|sample| self.of(sample))
             .collect::<Result<_, _>>()?;
-        if let [single] = &singles[..] {
-            return Ok(Arc::clone(single));
+        if singles.len() == 1 {
+            return Ok(singles.remove(0));
         }
-        let singles: Vec<&HierarchyBatch<f32>> = singles.iter().map(|graphs| &**graphs).collect();
-        Ok(Arc::new(HierarchyBatch::join(&singles)?))
+        let singles: Vec<&HierarchyBatch<f32>> = singles.iter().collect();
+        Ok(HierarchyBatch::join(&singles)?)
     }
 
-    /// The graphs of one sample.
-    fn of(&self, sample: &Sample) -> Result<Arc<HierarchyBatch<f32>>, TaskError> {
+    /// The graphs of one sample, with its eigenvectors.
+    fn of(&self, sample: &Sample) -> Result<HierarchyBatch<f32>, TaskError> {
+        let graphs = self.graphs_of(sample)?;
+        let Some(spectra) = &sample.spectra else {
+            return Ok(graphs);
+        };
+        // Eigenvectors that only this sample holds are not needed again. Others stay on the GPU if there is room.
+        let is_needed_again = Arc::strong_count(spectra) > 1;
+        Ok(match is_needed_again && !self.keep(spectra) {
+            true => graphs.with_spectra(spectra.detached())?,
+            false => graphs.with_spectra(Arc::clone(spectra))?,
+        })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn graphs_of(&self, sample: &Sample) -> Result<HierarchyBatch<f32>, TaskError> {
         let key = Arc::as_ptr(&sample.graph).addr();
-        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, graphs)) = kept().graphs.get(&key) {
-            return Ok(Arc::clone(graphs));
+        if let Some((_, graphs)) = self.kept().graphs.get(&key) {
+            return Ok(graphs.clone());
         }
-        let graphs = Arc::new(join_graphs(std::slice::from_ref(sample))?);
-        let mut kept = kept();
+        let graphs = match &sample.hierarchy {
+            Some(hierarchy) => HierarchyBatch::new([&**hierarchy])?,
+            None => GraphBatch::new([&*sample.graph])?.into(),
+        };
+        let mut kept = self.kept();
         let bytes = graphs.size_in_bytes();
         if kept.bytes + bytes <= self.most_bytes {
             kept.bytes += bytes;
-            let entry = (Arc::clone(&sample.graph), Arc::clone(&graphs));
+            let entry = (Arc::clone(&sample.graph), graphs.clone());
             kept.graphs.insert(key, entry);
         }
         Ok(graphs)
     }
+
+    /// Keeps eigenvectors. False if there is no room.
+    fn keep(&self, spectra: &Arc<SpectraBatch<f32>>) -> bool {
+        let mut kept = self.kept();
+        let (key, bytes) = (Arc::as_ptr(spectra).addr(), spectra.size_in_bytes());
+        if kept.spectra.contains_key(&key) {
+            return true;
+        }
+        let has_room = kept.bytes + bytes <= self.most_bytes;
+        if has_room {
+            kept.bytes += bytes;
+            kept.spectra.insert(key, Arc::clone(spectra));
+        }
+        has_room
+    }
 }
 
 impl PreparedBatch {
-    /// Loads samples, joins them and starts their copy to a GPU.
+    /// Loads samples, joins them and starts their copy to a GPU. A `visit` may change them at random.
     pub fn load(
-        source: &dyn SampleSource,
+        source: BatchSource<'_>,
         samples: &[usize],
-        objective: &Arc<Objective<f32>>,
-        cache: &GraphCache,
-        device: &Device,
+        visit: Option<Visit>,
     ) -> Result<Self, TaskError> {
+        let BatchSource {
+            samples: source,
+            objective,
+            cache,
+            device,
+        } = source;
         let mut loaded = Vec::with_capacity(samples.len());
         for &index in samples {
-            let sample = source.load(index)?;
+            let sample = match visit {
+                Some(visit) => source.visit(index, visit)?,
+                None => source.load(index)?,
+            };
             check(&sample, objective)?;
             loaded.push(sample);
         }
@@ -168,7 +219,7 @@ impl PreparedBatch {
             .map_or(FeatureType::default(), |s| s.kind.clone());
         let graphs = match source.shared_graphs(samples.len()) {
             Some(graphs) => graphs,
-            None => cache.join(&loaded)?,
+            None => Arc::new(cache.join(&loaded)?),
         };
         let mut features = Vec::new();
         let mut target = Target::Unknown;
@@ -276,12 +327,6 @@ impl Prefetch {
         let prepare = |thread: usize| {
             let (sender, receiver) = sync_channel(READY);
             scope.spawn(move || {
-                let BatchSource {
-                    samples,
-                    objective,
-                    cache,
-                    device,
-                } = source;
                 let mut order = (None, Vec::new());
                 for number in (first..end).skip(thread).step_by(threads) {
                     let (epoch, step) = (number / plan.steps(), number % plan.steps());
@@ -289,7 +334,7 @@ impl Prefetch {
                         order = (Some(epoch), plan.order(epoch));
                     }
                     let chosen = order.1.chunks(plan.batch).nth(step as usize).unwrap_or(&[]);
-                    let batch = PreparedBatch::load(samples, chosen, objective, cache, device);
+                    let batch = PreparedBatch::load(source, chosen, plan.visit(epoch));
                     // No batch is needed after an error or after the end of training.
                     let failed = batch.is_err();
                     if sender.send(batch).is_err() || failed {
@@ -398,7 +443,13 @@ mod tests {
             weights: None,
         });
         let cache = GraphCache::new(&Device::Cpu);
-        PreparedBatch::load(&Spheres(samples), which, &objective, &cache, &Device::Cpu)
+        let source = BatchSource {
+            samples: &Spheres(samples),
+            objective: &objective,
+            cache: &cache,
+            device: &Device::Cpu,
+        };
+        PreparedBatch::load(source, which, None)
     }
 
     #[test]
@@ -427,10 +478,35 @@ mod tests {
     }
 
     #[test]
-    fn the_graphs_of_a_single_sample_are_joined_once() {
-        let samples = [sample(0, Target::Labels(vec![1; 12]))];
+    fn graphs_and_lasting_eigenvectors_are_kept_within_the_limit() {
+        let spectra = |columns| {
+            let (mass, bases) = (vec![1.0; 12], vec![0.0; 12 * 3 * columns]);
+            SpectraBatch::from_parts(vec![columns], mass, bases, vec![0.0; columns]).unwrap()
+        };
+        let lasting = Arc::new(spectra(4));
+        let mut met = sample(0, Target::Labels(vec![1; 12]));
+        met.spectra = Some(Arc::clone(&lasting));
+        let address = |batch: &HierarchyBatch<f32>| std::ptr::from_ref(batch.spectra().unwrap());
         let cache = GraphCache::new(&Device::Cpu);
-        let first = cache.join(&samples).unwrap();
-        assert!(Arc::ptr_eq(&first, &cache.join(&samples).unwrap()));
+        let first = cache.of(&met).unwrap();
+        let again = cache.of(&met).unwrap();
+        assert!(std::ptr::eq(first.levels(), again.levels()));
+        assert_eq!(address(&first), Arc::as_ptr(&lasting));
+        let bytes = cache.kept().bytes;
+        assert_eq!(
+            bytes,
+            lasting.size_in_bytes() + cache.graphs_of(&met).unwrap().size_in_bytes()
+        );
+        // Eigenvectors of one visit count for nothing, and go with it.
+        met.spectra = Some(Arc::new(spectra(5)));
+        let visit = cache.of(&met).unwrap();
+        assert_eq!(cache.kept().bytes, bytes);
+        drop(visit);
+        assert_eq!(Arc::strong_count(met.spectra.as_ref().unwrap()), 1);
+        // Without room, a batch has arrays of its own.
+        met.spectra = Some(Arc::clone(&lasting));
+        let detached = GraphCache::off().of(&met).unwrap();
+        assert_ne!(address(&detached), Arc::as_ptr(&lasting));
+        assert_eq!(detached.spectra(), Some(&*lasting));
     }
 }

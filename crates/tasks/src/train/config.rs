@@ -3,6 +3,7 @@
 use super::settings::TrainingConfig;
 use crate::data::{Augmentation, DataConfig, GeometrySettings, Preparation};
 use crate::{FeatureConfig, ModelConfig, Task, TaskError};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -25,34 +26,71 @@ pub struct RunConfig {
     /// Source of the meshes (default: synthetic bodies).
     #[serde(default)]
     pub data: DataConfig,
-    /// Input features (default: positions).
-    #[serde(default)]
+    /// Input features (default: those of the recipe of the model).
     pub features: FeatureConfig,
-    /// Normals and neighbourhoods.
-    #[serde(default)]
+    /// Normals, neighbourhoods and normalisation (default: the recipe).
     pub geometry: GeometrySettings,
-    /// Augmentation of the training meshes (default: none).
-    #[serde(default)]
+    /// Augmentation of the training meshes (default: the recipe).
     pub augmentation: Augmentation,
-    /// The model (default: the paper's network).
-    #[serde(default)]
+    /// The model (default: [`ModelConfig::for_task`]).
     pub model: ModelConfig,
-    /// Settings of the training loop.
-    #[serde(default)]
+    /// Settings of the training loop (default: the recipe).
     pub training: TrainingConfig,
+}
+
+/// What a TOML file may contain.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    task: Task,
+    #[serde(default)]
+    data: DataConfig,
+    features: Option<FeatureConfig>,
+    model: Option<ModelConfig>,
+    // These are read again over the defaults of the model.
+    #[serde(default, rename = "geometry")]
+    _geometry: GeometrySettings,
+    #[serde(default, rename = "augmentation")]
+    _augmentation: Augmentation,
+    #[serde(default, rename = "training")]
+    _training: TrainingConfig,
+}
+
+/// The defaults of a table, with the given settings in their place.
+fn over<S: Serialize + DeserializeOwned>(
+    defaults: S,
+    given: Option<&toml::Value>,
+) -> Result<S, TaskError> {
+    let Some(toml::Value::Table(given)) = given else {
+        return Ok(defaults);
+    };
+    let refuse = |error: String| TaskError::setting("configuration", error);
+    let mut all = toml::Table::try_from(defaults).map_err(|error| refuse(error.to_string()))?;
+    all.extend(given.clone());
+    all.try_into().map_err(|error| refuse(error.to_string()))
 }
 
 impl RunConfig {
     /// Defaults for a task.
     pub fn new(task: Task) -> Self {
+        Self::for_model(task, ModelConfig::for_task(task))
+    }
+
+    /// Defaults for a task and a model.
+    pub fn for_model(task: Task, model: ModelConfig) -> Self {
+        let recipe = model.recipe(task);
         Self {
             task,
             data: DataConfig::default(),
-            features: FeatureConfig::default(),
-            geometry: GeometrySettings::default(),
-            augmentation: Augmentation::default(),
-            model: ModelConfig::default(),
-            training: TrainingConfig::default(),
+            features: recipe.features,
+            geometry: recipe.geometry,
+            augmentation: recipe.augmentation,
+            training: TrainingConfig {
+                batch: recipe.batch,
+                rate: recipe.rate,
+                ..TrainingConfig::default()
+            },
+            model,
         }
     }
 
@@ -74,12 +112,26 @@ impl RunConfig {
         Ok(config)
     }
 
-    /// Reads TOML.
+    /// Reads TOML. What is not there has the defaults of the task and the model.
     ///
     /// # Errors
     /// An unknown key or an invalid value, with its line.
     pub fn parse(text: &str) -> Result<Self, TaskError> {
-        toml::from_str(text).map_err(|error| TaskError::setting("configuration", error.to_string()))
+        let refuse =
+            |error: toml::de::Error| TaskError::setting("configuration", error.to_string());
+        let given: Given = toml::from_str(text).map_err(refuse)?;
+        let tables: toml::Table = toml::from_str(text).map_err(refuse)?;
+        let model = given.model;
+        let model = model.unwrap_or_else(|| ModelConfig::for_task(given.task));
+        let defaults = Self::for_model(given.task, model);
+        Ok(Self {
+            data: given.data,
+            features: given.features.unwrap_or(defaults.features),
+            geometry: over(defaults.geometry, tables.get("geometry"))?,
+            augmentation: over(defaults.augmentation, tables.get("augmentation"))?,
+            training: over(defaults.training, tables.get("training"))?,
+            ..defaults
+        })
     }
 
     /// The configuration as TOML, with all defaults filled in.
@@ -117,6 +169,7 @@ impl RunConfig {
                 ),
             ));
         }
+        self.augmentation.check()?;
         self.training.check()
     }
 

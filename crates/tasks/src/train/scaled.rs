@@ -1,6 +1,6 @@
 //! Samples with scaled features and target values.
 
-use crate::{FeatureScaling, Sample, SampleSource, TaskError};
+use crate::{FeatureScaling, Sample, SampleSource, TaskError, Visit};
 use gemcnn_nn::{HierarchyBatch, Target};
 use std::sync::Arc;
 
@@ -29,7 +29,24 @@ impl SampleSource for Scaled<'_> {
     }
 
     fn load(&self, index: usize) -> Result<Sample, TaskError> {
-        let mut sample = self.source.load(index)?;
+        self.scale(self.source.load(index)?)
+    }
+
+    fn visit(&self, index: usize, visit: Visit) -> Result<Sample, TaskError> {
+        self.scale(self.source.visit(index, visit)?)
+    }
+
+    fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
+        self.source.checksum(index)
+    }
+
+    fn shared_graphs(&self, count: usize) -> Option<Arc<HierarchyBatch<f32>>> {
+        self.source.shared_graphs(count)
+    }
+}
+
+impl Scaled<'_> {
+    fn scale(&self, mut sample: Sample) -> Result<Sample, TaskError> {
         if sample.kind.dimension() != self.features.dimension() {
             return Err(TaskError::setting(
                 &sample.name,
@@ -45,13 +62,5 @@ impl SampleSource for Scaled<'_> {
             scaling.apply(values);
         }
         Ok(sample)
-    }
-
-    fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
-        self.source.checksum(index)
-    }
-
-    fn shared_graphs(&self, count: usize) -> Option<Arc<HierarchyBatch<f32>>> {
-        self.source.shared_graphs(count)
     }
 }

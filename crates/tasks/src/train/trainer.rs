@@ -215,8 +215,13 @@ impl<'a> Trainer<'a> {
         if config.calibrate {
             let training = self.progress.scaled(training);
             let first = self.plan.first();
-            let (objective, cache) = (&self.objective, &self.cache);
-            let prepared = PreparedBatch::load(&training, &first, objective, cache, &Device::Cpu)?;
+            let source = BatchSource {
+                samples: &training,
+                objective: &self.objective,
+                cache: &self.cache,
+                device: &Device::Cpu,
+            };
+            let prepared = PreparedBatch::load(source, &first, None)?;
             let State {
                 network,
                 parameters,

@@ -69,7 +69,7 @@ fn parameters_of_the_paper_s_network() {
     let third = conv + norm + (64 * 80 + 64 * 16 + 64) + 16 * 64 + 2 * 64;
     let head = (64 * 256 + 256) + (256 * 6890 + 6890);
     assert_eq!(
-        count(&ModelConfig::default(), "3x0"),
+        count(&ModelConfig::from(GemModel::default()), "3x0"),
         first + second + third + head
     );
     assert_eq!(first + second + third, 38_656);
@@ -102,7 +102,7 @@ fn parameters_of_the_u_net() {
 fn the_graph_baseline_matches_in_parameters() {
     let head = (64 * 256 + 256) + (256 * 6890 + 6890);
     for input in ["3x0", "352x0"] {
-        let gem = count(&ModelConfig::default(), input) - head;
+        let gem = count(&ModelConfig::from(GemModel::default()), input) - head;
         let graph = count(&GraphModel::default().into(), input) - head;
         // Of the convolutions alone, without the head that both share.
         let difference = graph.abs_diff(gem) as f64 / gem as f64;
@@ -153,7 +153,10 @@ fn every_model_gives_what_every_task_asks_for() {
 
 #[test]
 fn vectors_come_from_a_convolution() {
-    for model in [ModelConfig::default(), UNetModel::default().into()] {
+    for model in [
+        ModelConfig::from(GemModel::default()),
+        UNetModel::default().into(),
+    ] {
         let spec = spec("7x(0,1,2)", Task::Regression, "1x0 + 2x1");
         let (network, _) = model.init(&spec, 1).unwrap();
         let layers = network.parts();

@@ -1,0 +1,129 @@
+//! Position and size of meshes, without regard to spikes.
+
+use gemcnn_mesh::{DVec3, Mesh, MeshError};
+
+/// A vertex is a spike if it is further from the mean of its neighbours than this many times the largest distance of a
+/// neighbour from that mean.
+const SPIKE: f64 = 4.0;
+/// Largest share of the vertices that can be spikes. With more, they are the shape of the surface.
+const MOST_SPIKES: f64 = 0.005;
+
+/// The mesh with its centroid at the origin and unit area. Spikes are moved to the mean of their neighbours first: one
+/// vertex far away from a scan would change position, size and spectrum of the whole mesh.
+///
+/// # Errors
+/// Vertices that are not finite after scaling.
+pub(super) fn normalised_mesh(mesh: &Mesh) -> Result<Mesh, MeshError> {
+    let tamed = tamed(mesh)?;
+    let (mut area, mut moment) = (0.0, DVec3::ZERO);
+    for face in 0..tamed.face_count() {
+        let corners: Vec<DVec3> = tamed.face_positions(face).collect();
+        let [first, rest @ ..] = &corners[..] else {
+            continue;
+        };
+        for pair in rest.windows(2) {
+            let part = 0.5 * (pair[0] - first).cross(pair[1] - first).length();
+            area += part;
+            moment += part * (first + pair[0] + pair[1]) / 3.0;
+        }
+    }
+    if !(area > 0.0 && area.is_finite()) {
+        return Ok(tamed);
+    }
+    let (centre, scale) = (moment / area, area.sqrt().recip());
+    tamed.map_vertices(|point| scale * (point - centre))
+}
+
+/// The mesh with spikes moved to the mean of their neighbours.
+fn tamed(mesh: &Mesh) -> Result<Mesh, MeshError> {
+    let points = mesh.vertices();
+    let mut neighbours: Vec<Vec<u32>> = vec![Vec::new(); points.len()];
+    for face in mesh.faces().iter() {
+        for (at, &corner) in face.iter().enumerate() {
+            let next = face[(at + 1) % face.len()];
+            neighbours[corner as usize].push(next);
+            neighbours[next as usize].push(corner);
+        }
+    }
+    let place = |vertex: usize| {
+        let around = &neighbours[vertex];
+        let mean = around.iter().map(|&q| points[q as usize]).sum::<DVec3>() / around.len() as f64;
+        let distances = around.iter().map(|&q| points[q as usize].distance(mean));
+        let reach = distances.fold(0.0, f64::max);
+        (around.len() >= 3 && points[vertex].distance(mean) > SPIKE * reach).then_some(mean)
+    };
+    let spikes: Vec<(usize, DVec3)> = (0..points.len())
+        .filter_map(|vertex| Some((vertex, place(vertex)?)))
+        .collect();
+    let most = (MOST_SPIKES * points.len() as f64).max(1.0);
+    if spikes.is_empty() || spikes.len() as f64 > most {
+        return Ok(mesh.clone());
+    }
+    let (mut vertices, faces) = mesh.clone().into_parts();
+    for (vertex, mean) in spikes {
+        vertices[vertex] = mean;
+    }
+    Mesh::new(vertices, faces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemcnn_mesh::shapes;
+
+    fn with_vertex(mesh: &Mesh, vertex: usize, place: impl Fn(DVec3) -> DVec3) -> Mesh {
+        let (mut vertices, faces) = mesh.clone().into_parts();
+        vertices[vertex] = place(vertices[vertex]);
+        Mesh::new(vertices, faces).unwrap()
+    }
+
+    fn largest_move(a: &Mesh, b: &Mesh, besides: usize) -> f64 {
+        let pairs = a.vertices().iter().zip(b.vertices()).enumerate();
+        let others = pairs.filter(|(at, _)| *at != besides);
+        others.map(|(_, (a, b))| a.distance(*b)).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn units_and_place_do_not_matter() {
+        let mesh = shapes::icosphere(3).unwrap();
+        let shift = DVec3::new(3.0, -20.0, 1e3);
+        let moved = mesh.map_vertices(|p| 1e3 * p + shift).unwrap();
+        let (a, b) = (
+            normalised_mesh(&mesh).unwrap(),
+            normalised_mesh(&moved).unwrap(),
+        );
+        assert!(largest_move(&a, &b, usize::MAX) < 1e-9);
+        let radius = (4.0 * std::f64::consts::PI).sqrt().recip();
+        assert!((a.vertices()[0].length() - radius).abs() < 1e-3);
+    }
+
+    #[test]
+    fn one_spike_moves_nothing_else() {
+        let mesh = shapes::icosphere(3).unwrap();
+        let spiked = with_vertex(&mesh, 100, |p| 3.0 * p);
+        let (a, b) = (
+            normalised_mesh(&mesh).unwrap(),
+            normalised_mesh(&spiked).unwrap(),
+        );
+        assert!(largest_move(&a, &b, 100) < 1e-3);
+        assert!(b.vertices()[100].distance(a.vertices()[100]) < 0.01);
+        // A moderate bump is shape.
+        let bump = with_vertex(&mesh, 100, |p| 1.2 * p);
+        assert_eq!(tamed(&bump).unwrap(), bump);
+    }
+
+    #[test]
+    fn many_spikes_are_the_shape() {
+        let mesh = shapes::icosphere(2).unwrap();
+        let urchin = (0..mesh.vertex_count())
+            .step_by(20)
+            .fold(mesh, |mesh, vertex| with_vertex(&mesh, vertex, |p| 4.0 * p));
+        assert_eq!(tamed(&urchin).unwrap(), urchin);
+    }
+
+    #[test]
+    fn a_mesh_without_area_stays() {
+        let flat = shapes::icosahedron().map_vertices(|_| DVec3::ONE).unwrap();
+        assert_eq!(normalised_mesh(&flat).unwrap(), flat);
+    }
+}

@@ -1,0 +1,94 @@
+//! Virtual remeshing: a random sample of the surface in place of its vertices.
+//!
+//! A training step on a surface needs the values of features, eigenvectors and gradients at some points, and the areas
+//! of these points. The points need not be vertices. Each visit of a mesh moves every vertex to a random point of its
+//! cell, drops a share of them, and changes what differs between meshings by about as much as it does there. The
+//! number of rows stays, so that captured steps can be replayed: dropped points have no area and no target.
+
+use crate::{Sample, TaskError};
+use gemcnn_nn::{CellPoints, FeatureType, IGNORE, Target};
+use rand::{Rng, RngExt};
+use std::sync::Arc;
+
+/// Standard deviations of the random changes, relative: each eigenvalue, the scale of the mesh, gradients and
+/// features.
+const EIGENVALUES: f32 = 0.015;
+const SCALE: f32 = 0.02;
+const FIELDS: f32 = 0.04;
+
+/// A sample at random points of its surface; `share` of the points are kept. Samples without eigenvectors stay as they are.
+/// `outputs` is the type of target values.
+pub(super) fn resampled(
+    mut sample: Sample,
+    outputs: &FeatureType,
+    share: f64,
+    random: &mut impl Rng,
+) -> Result<Sample, TaskError> {
+    let Some(spectra) = &sample.spectra else {
+        return Ok(sample);
+    };
+    let (vertices, width) = (sample.graph.vertex_count(), outputs.dimension());
+    let points = CellPoints::random(&sample.graph, &mut || random.random());
+    let kept: Vec<bool> = (0..vertices).map(|_| random.random_bool(share)).collect();
+    let arrays = spectra.arrays();
+    let total: f32 = arrays.mass.iter().sum();
+    let masses = arrays.mass.iter().zip(&kept);
+    let rest: f32 = masses
+        .clone()
+        .filter(|(_, kept)| **kept)
+        .map(|(m, _)| m)
+        .sum();
+    if rest <= 0.0 {
+        return Ok(sample);
+    }
+    let mass = masses.map(|(m, kept)| if *kept { m * (total / rest) } else { 0.0 });
+    let mass = mass.collect();
+    let scale = noise(SCALE, random);
+    let eigenvalues = (arrays.eigenvalues.iter())
+        .map(|_| noise(EIGENVALUES, random) / (scale * scale))
+        .collect::<Vec<f32>>();
+    let gradient = noise(FIELDS, random) / scale;
+    let resampled = spectra
+        .at(&points)?
+        .perturbed(mass, &eigenvalues, gradient)?;
+    sample.features = points.interpolate(&sample.kind, &sample.features)?;
+    perturb(&sample.kind, &mut sample.features, random);
+    sample.spectra = Some(Arc::new(resampled));
+    match &mut sample.target {
+        Target::Labels(labels) if labels.len() == vertices && vertices > 1 => {
+            let dropped = labels.iter_mut().zip(&kept).filter(|(_, kept)| !**kept);
+            dropped.for_each(|(label, _)| *label = IGNORE);
+        }
+        Target::Values(values) if vertices > 1 && values.len() == vertices * width => {
+            *values = points.interpolate(outputs, values)?;
+            let rows = values.chunks_exact_mut(width.max(1));
+            let dropped = rows.zip(&kept).filter(|(_, kept)| !**kept);
+            dropped.for_each(|(row, _)| row.fill(f32::NAN));
+        }
+        _ => {}
+    }
+    Ok(sample)
+}
+
+/// A factor near 1 with this standard deviation.
+fn noise(deviation: f32, random: &mut impl Rng) -> f32 {
+    let uniform: f32 = random.random();
+    1.0 + deviation * 12f32.sqrt() * (uniform - 0.5)
+}
+
+/// Multiplies every irrep of every vertex by a random factor.
+fn perturb(kind: &FeatureType, features: &mut [f32], random: &mut impl Rng) {
+    let width = kind.dimension();
+    if width == 0 {
+        return;
+    }
+    for row in features.chunks_exact_mut(width) {
+        for (order, channels) in kind.orders() {
+            for channel in 0..channels {
+                let factor = noise(FIELDS, random);
+                let components = kind.range(order).skip(channel).step_by(channels);
+                components.for_each(|at| row[at] *= factor);
+            }
+        }
+    }
+}

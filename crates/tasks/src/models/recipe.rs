@@ -1,0 +1,62 @@
+//! Settings besides the model that suit it.
+
+use crate::data::{Augmentation, GeometrySettings};
+use crate::features::{Combined, Curvature, HeatKernel, Matrix, Position, Xyz};
+use crate::{FeatureConfig, Task};
+
+/// Settings that suit a model for a task. They are the defaults of a configuration with this model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recipe {
+    /// Input features.
+    pub features: FeatureConfig,
+    /// Normals, neighbourhoods and normalisation.
+    pub geometry: GeometrySettings,
+    /// Augmentation of the training meshes.
+    pub augmentation: Augmentation,
+    /// Meshes per step.
+    pub batch: usize,
+    /// Base learning rate.
+    pub rate: f64,
+}
+
+impl Recipe {
+    /// For networks of convolutions. Correspondence is learned from positions on registered meshes, as in the paper;
+    /// other tasks from features that do not change under motions and scaling.
+    pub fn of_convolutions(task: Task) -> Self {
+        let registered = task == Task::Correspondence;
+        Self {
+            features: match registered {
+                true => Xyz::default().into(),
+                false => Matrix::default().into(),
+            },
+            geometry: GeometrySettings {
+                normalise: !registered,
+                ..Default::default()
+            },
+            augmentation: Augmentation::default(),
+            batch: 4,
+            rate: 0.01,
+        }
+    }
+
+    /// For networks on surfaces, which train best on single meshes.
+    pub fn of_surfaces() -> Self {
+        let features = Combined {
+            of: vec![
+                HeatKernel::default().into(),
+                Position::default().into(),
+                Curvature::default().into(),
+            ],
+        };
+        Self {
+            features: features.into(),
+            geometry: GeometrySettings {
+                normalise: true,
+                ..Default::default()
+            },
+            augmentation: Augmentation::default(),
+            batch: 1,
+            rate: 1e-3,
+        }
+    }
+}
