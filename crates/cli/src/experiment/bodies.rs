@@ -1,6 +1,6 @@
 //! `gemcnn experiment bodies`: the paper's table of shape correspondence.
 
-use super::files::{finish, stopped, synthetic_bodies};
+use super::files::{BodiesArgs, finish, stopped};
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 pub struct BodiesCommand {
     /// Directory of FAUST, or of other bodies in correspondence with a dataset.toml [default: synthetic
     /// bodies]
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["bodies", "vertices"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["bodies", "vertices", "body_seed"])]
     data: Option<PathBuf>,
 
     /// Run GEM-CNN on positions once, unless --rows or --seeds are given.
@@ -39,13 +39,8 @@ pub struct BodiesCommand {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     epochs: Option<u64>,
 
-    /// Number of synthetic bodies, a fifth of them for testing [default: 100]
-    #[arg(long, value_name = "N")]
-    bodies: Option<usize>,
-
-    /// Vertices of each synthetic body [default: 6890]
-    #[arg(long, value_name = "N")]
-    vertices: Option<usize>,
+    #[command(flatten)]
+    bodies: BodiesArgs,
 
     /// Directory for results and runs [default: runs/bodies; with --quick runs/bodies-quick]
     #[arg(long, value_name = "OUT")]
@@ -91,7 +86,7 @@ impl BodiesCommand {
                 DataConfig::Folder(folder.clone())
             }
             Some(folder) => DataConfig::Faust(folder.clone()),
-            None => synthetic_bodies(self.bodies, self.vertices),
+            None => self.bodies.config(),
         };
         if let Some(rows) = &self.rows {
             settings.rows.clone_from(rows);

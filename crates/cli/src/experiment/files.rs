@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::output::{print, write_file};
+use clap::Args;
 use gemcnn_tasks::data::{BodiesConfig, DataConfig};
 use gemcnn_view::plot::Chart;
 use serde::Serialize;
@@ -13,14 +14,32 @@ pub fn directory(asked: Option<PathBuf>, name: &str, quick: bool) -> PathBuf {
     asked.unwrap_or_else(|| PathBuf::from(format!("runs/{name}{ending}")))
 }
 
-/// Synthetic bodies, with default values for what the user did not give.
-pub fn synthetic_bodies(count: Option<usize>, vertices: Option<usize>) -> DataConfig {
-    let default = BodiesConfig::default();
-    DataConfig::Bodies(BodiesConfig {
-        count: count.unwrap_or(default.count),
-        vertices: vertices.unwrap_or(default.vertices),
-        ..default
-    })
+/// Synthetic bodies of an experiment.
+#[derive(Args)]
+pub struct BodiesArgs {
+    /// Number of synthetic bodies, a fifth of them for testing [default: 100]
+    #[arg(long, value_name = "N")]
+    bodies: Option<usize>,
+
+    /// Vertices of each synthetic body [default: 6890]
+    #[arg(long, value_name = "N")]
+    vertices: Option<usize>,
+
+    /// Seed of the synthetic bodies: others to choose settings on than those that are reported [default: 1]
+    #[arg(long, value_name = "SEED")]
+    body_seed: Option<u64>,
+}
+
+impl BodiesArgs {
+    /// The bodies, with default values for what the user did not give.
+    pub fn config(&self) -> DataConfig {
+        let default = BodiesConfig::default();
+        DataConfig::Bodies(BodiesConfig {
+            count: self.bodies.unwrap_or(default.count),
+            vertices: self.vertices.unwrap_or(default.vertices),
+            seed: self.body_seed.unwrap_or(default.seed),
+        })
+    }
 }
 
 /// Prints the table of a finished experiment and the paths of its files. Fails if some runs did.

@@ -1,6 +1,6 @@
 //! `gemcnn experiment remeshed`: networks on meshings that training never saw.
 
-use super::files::{finish, stopped, synthetic_bodies};
+use super::files::{BodiesArgs, finish, stopped};
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 #[derive(Args)]
 pub struct RemeshedCommand {
     /// Directory of FAUST [default: synthetic bodies]
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["bodies", "vertices"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["bodies", "vertices", "body_seed"])]
     data: Option<PathBuf>,
 
     /// Directory of the discretization-robust correspondence benchmark, whose remeshed FAUST bodies are then the
@@ -28,7 +28,7 @@ pub struct RemeshedCommand {
     remeshed: Option<PathBuf>,
 
     /// Rows of the table, comma-separated: gem, unet, diffusion, diffusion-all, surface; with a final + the training
-    /// bodies are also remeshed [default: gem,gem+,unet,unet+,diffusion,diffusion+,surface,surface+]
+    /// bodies are also remeshed, with ~ each step sees random points of the surface [default: gem,gem+,unet,unet+,diffusion,diffusion+,surface,surface+]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     rows: Option<Vec<Row>>,
 
@@ -40,13 +40,8 @@ pub struct RemeshedCommand {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     epochs: Option<u64>,
 
-    /// Number of synthetic bodies, a fifth of them for testing [default: 100]
-    #[arg(long, value_name = "N")]
-    bodies: Option<usize>,
-
-    /// Vertices of each synthetic body [default: 6890]
-    #[arg(long, value_name = "N")]
-    vertices: Option<usize>,
+    #[command(flatten)]
+    bodies: BodiesArgs,
 
     /// Directory for results and runs
     #[arg(long, value_name = "OUT", default_value = "runs/remeshed")]
@@ -87,7 +82,7 @@ impl RemeshedCommand {
         };
         settings.data = match &self.data {
             Some(folder) => DataConfig::Faust(folder.clone()),
-            None => synthetic_bodies(self.bodies, self.vertices),
+            None => self.bodies.config(),
         };
         if let Some(rows) = &self.rows {
             settings.rows.clone_from(rows);

@@ -12,13 +12,18 @@ use std::str::FromStr;
 /// Remeshed versions of each training body, with augmentation.
 const VERSIONS: usize = 5;
 
+/// Share of the vertices in each step, with virtual remeshing.
+const SHARE: f64 = 0.7;
+
 /// A network, trained with or without remeshed bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// The network.
     pub network: NetworkChoice,
     /// True if every training body is also remeshed.
-    pub augmented: bool,
+    pub remeshed: bool,
+    /// True if every step sees random points of the surface instead of its vertices.
+    pub resampled: bool,
 }
 
 /// A network of the table, with its input features.
@@ -63,7 +68,13 @@ impl Row {
         use NetworkChoice::{Diffusion, Gem, Surface, Unet};
         let networks = [Gem, Unet, Diffusion, Surface].into_iter();
         networks
-            .flat_map(|network| [false, true].map(|augmented| Self { network, augmented }))
+            .flat_map(|network| {
+                [false, true].map(|remeshed| Self {
+                    network,
+                    remeshed,
+                    resampled: false,
+                })
+            })
             .collect()
     }
 
@@ -100,7 +111,8 @@ impl Row {
     /// The augmentation of the training bodies.
     pub fn augmentation(self) -> Augmentation {
         Augmentation {
-            versions: if self.augmented { VERSIONS } else { 0 },
+            versions: if self.remeshed { VERSIONS } else { 0 },
+            resample: if self.resampled { SHARE } else { 0.0 },
             ..Default::default()
         }
     }
@@ -124,30 +136,39 @@ impl Row {
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.network.word())?;
-        f.write_str(if self.augmented { "+" } else { "" })
+        f.write_str(if self.remeshed { "+" } else { "" })?;
+        f.write_str(if self.resampled { "~" } else { "" })
     }
 }
 
 impl FromStr for Row {
     type Err = TaskError;
 
-    /// The name of a network, followed by `+` with augmentation.
+    /// The name of a network, followed by `+` if bodies are remeshed and by `~` if they are resampled.
     fn from_str(text: &str) -> Result<Self, TaskError> {
-        let (word, augmented) = match text.strip_suffix('+') {
-            Some(word) => (word, true),
-            None => (text, false),
-        };
+        let rest = text.strip_suffix('~').unwrap_or(text);
+        let word = rest.strip_suffix('+').unwrap_or(rest);
         let networks = NetworkChoice::ALL.into_iter();
         let found = networks.clone().find(|network| network.word() == word);
         let network = found.ok_or_else(|| {
             let all: Vec<&str> = networks.map(NetworkChoice::word).collect();
             let problem = format!(
-                "`{text}` is not one of {}, with or without a final `+`",
+                "`{text}` is not one of {}, with or without a final `+`, `~` or `+~`",
                 all.join(", ")
             );
             TaskError::setting("row", problem)
         })?;
-        Ok(Self { network, augmented })
+        let resampled = rest != text;
+        let has_eigenvectors = !matches!(network, NetworkChoice::Gem | NetworkChoice::Unet);
+        if resampled && !has_eigenvectors {
+            let problem = format!("`{text}`: only networks on surfaces can be resampled");
+            return Err(TaskError::setting("row", problem));
+        }
+        Ok(Self {
+            network,
+            remeshed: word != rest,
+            resampled,
+        })
     }
 }
 
@@ -162,6 +183,11 @@ mod tests {
         for row in rows {
             assert_eq!(row.to_string().parse::<Row>().unwrap(), row);
         }
+        for name in ["surface~", "diffusion-all+~"] {
+            assert_eq!(name.parse::<Row>().unwrap().to_string(), name);
+        }
+        assert!("gem~".parse::<Row>().is_err());
+        assert!("surface~+".parse::<Row>().is_err());
         assert!("gem++".parse::<Row>().is_err());
         assert!("+".parse::<Row>().is_err());
     }

@@ -92,3 +92,64 @@ fn perturb(kind: &FeatureType, features: &mut [f32], random: &mut impl Rng) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{BodiesConfig, Cache, DataConfig, Dataset, Part, Preparation};
+    use crate::{FeatureConfig, SampleSource};
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    #[test]
+    fn a_resampled_body_keeps_its_area_and_loses_a_share_of_its_points() {
+        let bodies = BodiesConfig {
+            count: 2,
+            vertices: 500,
+            seed: 1,
+        };
+        let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
+        let preparation = Preparation {
+            features: FeatureConfig::of_kinds("hks,position").unwrap(),
+            eigenvectors: [20, 10, 0],
+            ..Default::default()
+        };
+        let part = dataset.part(Part::Train, &preparation, &Cache::none());
+        let sample = part.unwrap().load(0).unwrap();
+        let outputs = FeatureType::scalars(1);
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        let made = resampled(sample.clone(), &outputs, 0.7, &mut random).unwrap();
+        let (before, after) = (sample.spectra.as_ref(), made.spectra.as_ref());
+        let (before, after) = (before.unwrap().arrays(), after.unwrap().arrays());
+        let sum = |values: &[f32]| values.iter().sum::<f32>();
+        assert!((sum(before.mass) - sum(after.mass)).abs() < 1e-4 * sum(before.mass));
+        let Target::Labels(labels) = &made.target else {
+            panic!()
+        };
+        let dropped = labels.iter().filter(|&&label| label == IGNORE).count();
+        let share = dropped as f64 / labels.len() as f64;
+        assert!((share - 0.3).abs() < 0.07, "{share}");
+        let rows = labels.iter().zip(after.mass);
+        assert!(rows.clone().all(|(&l, &m)| (l == IGNORE) == (m == 0.0)));
+        // Eigenvectors stay nearly orthonormal on the sample; the first one is constant.
+        let first = |p: usize| after.bases[20 * p];
+        let norm: f32 = (after.mass.iter().enumerate())
+            .map(|(p, &mass)| mass * first(p) * first(p))
+            .sum();
+        assert!((norm - 1.0).abs() < 1e-3, "{norm}");
+        let close = |a: &[f32], b: &[f32]| {
+            let error: f32 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
+            let size: f32 = a.iter().map(|a| a * a).sum();
+            (error / size).sqrt()
+        };
+        for (a, b) in [
+            (before.bases, after.bases),
+            (before.eigenvalues, after.eigenvalues),
+            (&sample.features, &made.features),
+        ] {
+            let difference = close(a, b);
+            assert!(difference > 1e-3 && difference < 0.5, "{difference}");
+        }
+        assert!(Arc::ptr_eq(&sample.graph, &made.graph));
+    }
+}

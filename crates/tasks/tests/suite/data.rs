@@ -1334,3 +1334,48 @@ fn faust_is_found_checked_and_split_as_in_the_paper() {
         assert_eq!(about("tr_reg_001.ply:"), 0, "{problems:#?}");
     }
 }
+
+#[test]
+fn bodies_in_other_meshings_have_the_classes_of_the_template() {
+    let folder = tempdir().unwrap();
+    let bodies = BodiesConfig {
+        count: 5,
+        vertices: 500,
+        seed: 1,
+    };
+    let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
+    let body = dataset.mesh(Part::Test, 0).unwrap();
+    // The layout of the public benchmark: the nearest template vertex of each vertex, one a line.
+    let coarse = gemcnn_mesh::remesh::remesh(
+        &body,
+        &gemcnn_mesh::remesh::RemeshKind::Simplify {
+            size: gemcnn_mesh::remesh::MeshSize::Ratio(0.5),
+        },
+        1,
+    )
+    .unwrap();
+    let numbers: Vec<u32> = (0..body.vertex_count() as u32).collect();
+    let labels = coarse.carry_labels(&numbers);
+    let place = folder.path().join("data/iso/tr_reg_iso_004");
+    write(&place.with_extension("ply"), &coarse.mesh, &[]);
+    let text: Vec<String> = labels.iter().map(u32::to_string).collect();
+    fs::write(place.with_extension("txt"), text.join("\n")).unwrap();
+    // The benchmark itself, and its folder `data`.
+    for root in [folder.path().to_path_buf(), folder.path().join("data")] {
+        let other = dataset.in_other_meshing(&root, "iso").unwrap();
+        assert_eq!((other.len(Part::Train), other.len(Part::Test)), (0, 1));
+        assert_eq!(other.template(), dataset.template());
+        let part = other.part(Part::Test, &Preparation::default(), &Cache::none());
+        let sample = part.unwrap().load(0).unwrap();
+        assert_eq!(sample.target, Target::Labels(labels.clone()));
+        assert_eq!(sample.graph.vertex_count(), coarse.mesh.vertex_count());
+    }
+    assert!(dataset.in_other_meshing(folder.path(), "qes").is_err());
+    // A label outside the template and a mesh without labels are errors, not scores.
+    fs::write(place.with_extension("txt"), "500\n".repeat(labels.len())).unwrap();
+    let other = dataset.in_other_meshing(folder.path(), "iso").unwrap();
+    let part = other.part(Part::Test, &Preparation::default(), &Cache::none());
+    part.unwrap().load(0).unwrap_err();
+    fs::remove_file(place.with_extension("txt")).unwrap();
+    assert!(dataset.in_other_meshing(folder.path(), "iso").is_err());
+}

@@ -366,6 +366,50 @@ fn a_run_stopped_anywhere_ends_with_the_same_bits() {
 }
 
 #[test]
+fn augmented_runs_stopped_anywhere_end_with_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::new(folder.path().join("cache"));
+    let surface =
+        "task = 'correspondence'\n[model]\nkind = 'surface'\nblocks = 1\nchannels = [8, 4, 2]
+        eigenvectors = [16, 8, 8]\n[augmentation]\nversions = 1\nstretch = 0.1\nresample = 0.7";
+    let gem = "task = 'correspondence'\n[model]\nkind = 'gem'\nblocks = 1\nchannels = 4
+        [augmentation]\nevery_epoch = true\nrotate = 'all'\nbend = 0.05";
+    let mut weights = Vec::new();
+    for (name, text) in [("surface", surface), ("gem", gem)] {
+        let mut config = RunConfig::parse(text).unwrap();
+        config.data = DataConfig::Bodies(BodiesConfig {
+            count: 5,
+            vertices: 500,
+            seed: 1,
+        });
+        config.training.epochs = 3;
+        let go = |config: &RunConfig, path: &Path, steps: Option<u64>| {
+            let run = match path.exists() {
+                true => RunDirectory::open(path).unwrap(),
+                false => RunDirectory::create(path).unwrap(),
+            };
+            let stop = StopFlag::new();
+            let mut observer = StopAfter {
+                steps: steps.unwrap_or(u64::MAX),
+                stop: stop.clone(),
+            };
+            train(config, &run, &cache, &Device::Cpu, &mut observer, &stop).unwrap()
+        };
+        let path = |kind: &str| folder.path().join(format!("{name}-{kind}"));
+        go(&config, &path("whole"), None);
+        while let Outcome::Stopped { .. } = go(&config, &path("parts"), Some(2)) {}
+        let (whole, parts) = (timeless(&path("whole")), timeless(&path("parts")));
+        assert!(whole == parts, "{name}");
+        // What augmentation does is learned.
+        config.augmentation = Default::default();
+        go(&config, &path("plain"), None);
+        assert!(timeless(&path("plain")).0 != whole.0, "{name}");
+        weights.push(whole.0);
+    }
+    assert_ne!(weights[0], weights[1]);
+}
+
+#[test]
 fn a_huge_rate_names_the_batch_and_leaves_the_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
