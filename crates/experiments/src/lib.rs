@@ -10,5 +10,6 @@ pub mod nonlinearity_cost;
 mod random;
 pub mod remeshed;
 mod runs;
+pub mod segmentation;
 
 pub use estimate::Estimate;

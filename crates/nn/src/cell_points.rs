@@ -99,49 +99,69 @@ impl<T: Real> CellPoints<T> {
     /// # Errors
     /// Another number of values than the vertices need.
     pub fn interpolate(&self, fields: &FeatureType, values: &[T]) -> Result<Vec<T>, NnError> {
+        let mut result = Vec::with_capacity(values.len());
+        self.append(fields, values, &mut result)?;
+        Ok(result)
+    }
+
+    /// Appends the values of fields at the points to `result`.
+    pub(crate) fn append(
+        &self,
+        fields: &FeatureType,
+        values: &[T],
+        result: &mut Vec<T>,
+    ) -> Result<(), NnError> {
         let width = fields.dimension();
         check_size("values of a field", self.len() * width, values.len())?;
-        let mut result = vec![T::zero(); values.len()];
-        if width == 0 {
-            return Ok(result);
-        }
-        let row_of = |vertex: u32| &values[vertex as usize * width..][..width];
-        for (p, (point, y)) in self
-            .points
-            .iter()
-            .zip(result.chunks_exact_mut(width))
-            .enumerate()
-        {
-            for (y, &x) in y.iter_mut().zip(row_of(p as u32)) {
-                *y = point.own * x;
-            }
-            for neighbour in point.neighbours {
-                add_transported(fields, neighbour, row_of(neighbour.vertex), y);
+        for (p, point) in self.points.iter().enumerate() {
+            let row_of = |vertex: usize| &values[vertex * width..][..width];
+            let [a, b] = point.neighbours;
+            let rows = [
+                row_of(p),
+                row_of(a.vertex as usize),
+                row_of(b.vertex as usize),
+            ];
+            for (order, channels) in fields.orders() {
+                let rows = rows.map(|row| &row[fields.range(order)]);
+                match irrep_dimension(order) {
+                    1 => scalars(point, rows, result),
+                    _ => rotated(point, order, rows.map(|row| row.split_at(channels)), result),
+                }
             }
         }
-        Ok(result)
+        Ok(())
     }
 }
 
-/// Adds the weighted and transported row of a neighbour to `y`.
-fn add_transported<T: Real>(fields: &FeatureType, from: Neighbour<T>, x: &[T], y: &mut [T]) {
-    for (order, channels) in fields.orders() {
-        let range = fields.range(order);
-        let (x, y) = (&x[range.clone()], &mut y[range]);
-        if irrep_dimension(order) == 1 {
-            for (y, &x) in y.iter_mut().zip(x) {
-                *y += from.weight * x;
-            }
-            continue;
-        }
-        let (sin, cos) = (T::of(order as f64) * from.transport).sin_cos();
-        let (cos, sin) = (from.weight * cos, from.weight * sin);
-        let (x_re, x_im) = x.split_at(channels);
-        let (y_re, y_im) = y.split_at_mut(channels);
-        let pairs = x_re.iter().zip(x_im).zip(y_re.iter_mut().zip(y_im));
-        for ((&a, &b), (re, im)) in pairs {
-            *re += cos * a - sin * b;
-            *im += sin * a + cos * b;
-        }
-    }
+/// Appends the means of scalars at the vertex and its two neighbours.
+fn scalars<T: Real>(point: &CellPoint<T>, [x, a, b]: [&[T]; 3], result: &mut Vec<T>) {
+    let weights = point.neighbours.map(|neighbour| neighbour.weight);
+    let values = x.iter().zip(a.iter().zip(b));
+    result.extend(values.map(|(&x, (&a, &b))| point.own * x + weights[0] * a + weights[1] * b));
+}
+
+/// Appends the means of values of an order above 0, real parts first.
+fn rotated<T: Real>(
+    point: &CellPoint<T>,
+    order: usize,
+    [x, a, b]: [(&[T], &[T]); 3],
+    result: &mut Vec<T>,
+) {
+    let phases = point.neighbours.map(|neighbour| {
+        let (sin, cos) = (T::of(order as f64) * neighbour.transport).sin_cos();
+        (neighbour.weight * cos, neighbour.weight * sin)
+    });
+    let [(ca, sa), (cb, sb)] = phases;
+    let own = point.own;
+    let a = a.0.iter().zip(a.1);
+    let b = b.0.iter().zip(b.1);
+    let both = a.zip(b);
+    let real = |(&x, ((&ar, &ai), (&br, &bi))): (&T, ((&T, &T), (&T, &T)))| {
+        own * x + ca * ar - sa * ai + cb * br - sb * bi
+    };
+    let imaginary = |(&x, ((&ar, &ai), (&br, &bi))): (&T, ((&T, &T), (&T, &T)))| {
+        own * x + sa * ar + ca * ai + sb * br + cb * bi
+    };
+    result.extend(x.0.iter().zip(both.clone()).map(real));
+    result.extend(x.1.iter().zip(both).map(imaginary));
 }

@@ -174,10 +174,11 @@ impl<T: Real> SpectraBatch<T> {
     pub fn gauge_transform(&self, angles: &[f64]) -> Result<Self, NnError> {
         check_size("gauge angles", self.vertex_count(), angles.len())?;
         let angles: Vec<T> = angles.iter().map(|&angle| T::of(-angle)).collect();
-        self.map_bases(|fields, block| {
-            let mut rotated = block.to_vec();
-            elementwise::rotate(fields, &angles, block, &mut rotated)?;
-            Ok(rotated)
+        self.map_bases(|fields, block, bases| {
+            let start = bases.len();
+            bases.extend_from_slice(block);
+            elementwise::rotate(fields, &angles, block, &mut bases[start..])?;
+            Ok(())
         })
     }
 
@@ -187,7 +188,7 @@ impl<T: Real> SpectraBatch<T> {
     /// Points of another mesh.
     pub fn at(&self, points: &CellPoints<T>) -> Result<Self, NnError> {
         check_size("points", self.vertex_count(), points.len())?;
-        self.map_bases(|fields, block| points.interpolate(fields, block))
+        self.map_bases(|fields, block, bases| points.append(fields, block, bases))
     }
 
     /// The same batch with other masses, eigenvalues of the single mesh multiplied by `factors`, and gradients by
@@ -220,10 +221,10 @@ impl<T: Real> SpectraBatch<T> {
         })
     }
 
-    /// Maps the bases of all orders and the gradients, each as fields on all vertices.
+    /// Maps the bases of all orders and the gradients, each as fields on all vertices. `map` appends its result.
     fn map_bases(
         &self,
-        mut map: impl FnMut(&FeatureType, &[T]) -> Result<Vec<T>, NnError>,
+        mut map: impl FnMut(&FeatureType, &[T], &mut Vec<T>) -> Result<(), NnError>,
     ) -> Result<Self, NnError> {
         let vertices = self.vertex_count();
         let mut bases = Vec::with_capacity(self.bases.len());
@@ -235,7 +236,7 @@ impl<T: Real> SpectraBatch<T> {
             multiplicities[order] = k;
             let fields = FeatureType::new(&multiplicities);
             let (block, after) = rest.split_at(vertices * fields.dimension());
-            bases.extend(map(&fields, block)?);
+            map(&fields, block, &mut bases)?;
             rest = after;
         }
         Ok(Self {

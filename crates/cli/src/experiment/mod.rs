@@ -6,6 +6,7 @@ mod files;
 mod mnist;
 mod nonlinearity_cost;
 mod remeshed;
+mod segmentation;
 
 use crate::failure::Failure;
 use clap::Subcommand;
@@ -18,6 +19,7 @@ pub enum ExperimentCommand {
     Mnist(Box<mnist::MnistCommand>),
     NonlinearityCost(nonlinearity_cost::NonlinearityCostCommand),
     Remeshed(remeshed::RemeshedCommand),
+    Segmentation(segmentation::SegmentationCommand),
 }
 
 pub fn run(command: ExperimentCommand) -> Result<(), Failure> {
@@ -27,5 +29,6 @@ pub fn run(command: ExperimentCommand) -> Result<(), Failure> {
         ExperimentCommand::Mnist(command) => command.run(),
         ExperimentCommand::NonlinearityCost(command) => command.run(),
         ExperimentCommand::Remeshed(command) => command.run(),
+        ExperimentCommand::Segmentation(command) => command.run(),
     }
 }

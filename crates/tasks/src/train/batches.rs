@@ -289,12 +289,12 @@ fn check(sample: &Sample, objective: &Objective<f32>) -> Result<(), TaskError> {
 }
 
 /// Number of threads that load samples: one for training on the CPU, which needs the cores itself, and up to
-/// four for a GPU.
+/// eight for a GPU.
 fn loading_threads(device: &Device) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     match device {
         Device::Cpu => 1,
-        Device::Cuda(_) => (cores / 2).clamp(1, 4),
+        Device::Cuda(_) => (cores / 2).clamp(1, 8),
     }
 }
 

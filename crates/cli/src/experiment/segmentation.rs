@@ -1,0 +1,80 @@
+//! `gemcnn experiment segmentation`: the recipe, one step after the other.
+
+use super::files::{finish, stopped};
+use crate::data::CacheArgs;
+use crate::device::DeviceArgs;
+use crate::failure::Failure;
+use crate::train::{TrainProgress, stop_on_signals};
+use clap::Args;
+use gemcnn_experiments::segmentation::{Settings, Step, run};
+use std::path::PathBuf;
+
+/// Train a segmentation with one step of the recipe after the other, and test it on other densities, meshings, units
+/// and orientations.
+///
+/// Without --data, the meshes are synthetic bodies with parts. Writes table.md, results.json and a directory for each
+/// run to OUT. Finished runs are not repeated and interrupted runs resume: after Ctrl-C or a crash, give the same command
+/// again.
+#[derive(Args)]
+pub struct SegmentationCommand {
+    /// Folder of meshes with labels and a validation part, on which runs are tested [default: synthetic bodies]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["bodies", "vertices"])]
+    data: Option<PathBuf>,
+
+    /// Steps, comma-separated: positions, invariant, diffusion, surface, resampled, versions [default: all]
+    #[arg(long, value_name = "STEPS", value_delimiter = ',')]
+    steps: Option<Vec<Step>>,
+
+    /// Runs of each step [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
+
+    /// Number of epochs [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    epochs: Option<u64>,
+
+    /// Number of synthetic bodies [default: 100]
+    #[arg(long, value_name = "N")]
+    bodies: Option<usize>,
+
+    /// Vertices of the training bodies [default: 1000]
+    #[arg(long, value_name = "N")]
+    vertices: Option<usize>,
+
+    /// Directory for results and runs
+    #[arg(long, value_name = "OUT", default_value = "runs/segmentation")]
+    out: PathBuf,
+
+    #[command(flatten)]
+    cache: CacheArgs,
+
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+impl SegmentationCommand {
+    pub fn run(self) -> Result<(), Failure> {
+        let default = Settings::default();
+        let settings = Settings {
+            folder: self.data,
+            bodies: self.bodies.unwrap_or(default.bodies),
+            vertices: self.vertices.unwrap_or(default.vertices),
+            steps: self.steps.unwrap_or(default.steps),
+            seeds: self.seeds.unwrap_or(default.seeds),
+            epochs: self.epochs.unwrap_or(default.epochs),
+            precision: self.device.products().map_or(default.precision, Into::into),
+        };
+        let stop = stop_on_signals()?;
+        let device = self.device.open(settings.precision.into())?;
+        let mut progress = TrainProgress::new(false);
+        let cache = self.cache.open();
+        let report = run(&settings, &self.out, &cache, &device, &mut progress, &stop);
+        drop(progress);
+        let Some(report) = report.map_err(Failure::input)? else {
+            return Err(stopped());
+        };
+        let failed = report.has_failures();
+        let files = ["table.md", "results.json"];
+        finish(&report.to_markdown(), &self.out, &files, failed)
+    }
+}

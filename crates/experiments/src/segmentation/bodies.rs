@@ -1,0 +1,229 @@
+//! Data sets of synthetic bodies with parts, in several densities and conditions.
+
+use super::{SEED, Settings, TestSet};
+use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind};
+use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
+use gemcnn_mesh::{
+    AttributeValues, DVec3, Mesh, VertexAttribute, WriteOptions, write_atomically, write_mesh,
+};
+use gemcnn_tasks::data::{
+    BodiesConfig, DESCRIPTION_FILE, DataConfig, Dataset, Description, OneOrMany, Part, Parts,
+};
+use gemcnn_tasks::evaluation::EvaluationOptions;
+use gemcnn_tasks::{Task, TaskError};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Name of the labels in the files.
+const PROPERTY: &str = "part";
+
+/// A condition under which models are tested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Condition {
+    /// Other bodies of the density and meshing of the training bodies.
+    AsTrained,
+    /// The same bodies with half of the vertices.
+    Half,
+    /// The same bodies with seven times the vertices.
+    Sevenfold,
+    /// The same bodies with fifty times the vertices.
+    Fiftyfold,
+    /// Rotated at random.
+    Rotated,
+    /// In units a thousand times smaller, and away from the origin.
+    Units,
+    /// With one vertex pulled out by the height of the body.
+    Outlier,
+    /// Remeshed isotropically, with twice the vertices.
+    Isotropic,
+    /// Marched on a lattice, with slivers and coincident vertices.
+    Marched,
+}
+
+impl Condition {
+    /// All conditions, in the order of the table.
+    pub const ALL: [Self; 9] = [
+        Self::AsTrained,
+        Self::Half,
+        Self::Sevenfold,
+        Self::Fiftyfold,
+        Self::Rotated,
+        Self::Units,
+        Self::Outlier,
+        Self::Isotropic,
+        Self::Marched,
+    ];
+
+    /// Short name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::AsTrained => "as-trained",
+            Self::Half => "half",
+            Self::Sevenfold => "x7",
+            Self::Fiftyfold => "x50",
+            Self::Rotated => "rotated",
+            Self::Units => "units",
+            Self::Outlier => "outlier",
+            Self::Isotropic => "iso",
+            Self::Marched => "mc",
+        }
+    }
+
+    /// How the test meshes are changed when they are read.
+    pub(super) fn options(self, part: Part) -> EvaluationOptions {
+        let meshing = match self {
+            Self::Isotropic => Some(RemeshKind::Isotropic(IsotropicOptions {
+                size: MeshSize::EdgeLength(0.7),
+                ..IsotropicOptions::default()
+            })),
+            Self::Marched => Some(RemeshKind::Resample { resolution: 26 }),
+            _ => None,
+        };
+        EvaluationOptions {
+            part,
+            rotation: (self == Self::Rotated).then_some(SEED),
+            meshing: meshing.map(|kind| (kind, SEED)),
+        }
+    }
+
+    /// Vertices of the bodies, if their files differ from those of training.
+    fn vertices(self, training: usize) -> Option<usize> {
+        match self {
+            Self::Half => Some(training / 2),
+            Self::Sevenfold => Some(7 * training),
+            Self::Fiftyfold => Some(50 * training),
+            Self::Units | Self::Outlier => Some(training),
+            Self::AsTrained | Self::Rotated | Self::Isotropic | Self::Marched => None,
+        }
+    }
+
+    /// The body as its file has it.
+    fn apply(self, body: Mesh) -> Result<Mesh, TaskError> {
+        let refuse = |error: gemcnn_mesh::MeshError| TaskError::setting("body", error.to_string());
+        match self {
+            Self::Units => {
+                let shift = DVec3::new(3000.0, -500.0, 200.0);
+                body.map_vertices(|p| 1000.0 * p + shift).map_err(refuse)
+            }
+            Self::Outlier => {
+                let points = body.vertices().iter();
+                let extent = |pick: fn(&DVec3) -> f64| {
+                    let values = points.clone().map(pick);
+                    let low = values.clone().fold(f64::INFINITY, f64::min);
+                    values.fold(f64::NEG_INFINITY, f64::max) - low
+                };
+                let height = extent(|p| p.x).max(extent(|p| p.y)).max(extent(|p| p.z));
+                let (mut vertices, faces) = body.into_parts();
+                let chosen = vertices.len() / 3;
+                vertices[chosen] += DVec3::new(0.3, 0.2, 0.93).normalize() * height;
+                Mesh::new(vertices, faces).map_err(refuse)
+            }
+            _ => Ok(body),
+        }
+    }
+}
+
+/// The training data, and the test sets of all conditions. Files that are there already are kept.
+pub(super) fn make(
+    settings: &Settings,
+    directory: &Path,
+) -> Result<(DataConfig, Vec<TestSet>), TaskError> {
+    let count = settings.bodies;
+    let training = count * 64 / 100;
+    let validation = count * 80 / 100;
+    let sound = BodiesConfig::sound_count(count)
+        .ok()
+        .filter(|_| training > 0);
+    if sound.is_none() || validation == training || validation == count {
+        let problem = format!("{count} bodies are too few or too many: from 7 to 100,000");
+        return Err(TaskError::setting("bodies", problem));
+    }
+    let parts = [0..training, training..validation, validation..count];
+    let folder = written(settings, directory, Condition::AsTrained, &parts)?;
+    let data = DataConfig::Folder(folder);
+    let dataset = Dataset::open_for(&data, Task::Segmentation)?;
+    let mut tests = Vec::new();
+    for condition in Condition::ALL {
+        let dataset = match condition.vertices(settings.vertices) {
+            None => dataset.clone(),
+            Some(_) => {
+                let parts = [0..0, 0..0, validation..count];
+                let folder = written(settings, directory, condition, &parts)?;
+                Dataset::open_for(&DataConfig::Folder(folder), Task::Segmentation)?
+            }
+        };
+        tests.push(TestSet {
+            condition,
+            dataset,
+            options: condition.options(Part::Test),
+        });
+    }
+    Ok((data, tests))
+}
+
+/// Writes the bodies of a condition as a data set, unless it is there. Returns its folder.
+fn written(
+    settings: &Settings,
+    directory: &Path,
+    condition: Condition,
+    parts: &[std::ops::Range<usize>; 3],
+) -> Result<PathBuf, TaskError> {
+    let vertices = condition
+        .vertices(settings.vertices)
+        .unwrap_or(settings.vertices);
+    let name = format!("{}-{}-{vertices}", condition.word(), settings.bodies);
+    let folder = directory.join(name);
+    let description = folder.join(DESCRIPTION_FILE);
+    if description.exists() {
+        return Ok(folder);
+    }
+    let options = BodyOptions {
+        vertices,
+        ..Default::default()
+    };
+    let family = BodyFamily::new(&options)
+        .map_err(|error| TaskError::setting("bodies", error.to_string()))?;
+    let meshes = folder.join("meshes");
+    std::fs::create_dir_all(&meshes).map_err(TaskError::file(&meshes))?;
+    let labels = family.segments().iter().map(|part| part.label()).collect();
+    let labels = VertexAttribute::new(PROPERTY, AttributeValues::U8(labels));
+    let numbers: Vec<usize> = parts.iter().cloned().flatten().collect();
+    numbers.into_par_iter().try_for_each(|number| {
+        let path = meshes.join(BodiesConfig::body_name(number) + ".ply");
+        let mesh = condition.apply(family.body(number as u64))?;
+        let attributes = std::slice::from_ref(&labels);
+        Ok::<_, TaskError>(write_mesh(
+            &path,
+            &mesh,
+            attributes,
+            &WriteOptions::default(),
+        )?)
+    })?;
+    let write = |path: &Path, text: String| {
+        write_atomically(path, |file| file.write_all(text.as_bytes()))
+            .map_err(TaskError::file(path))
+    };
+    let mut lists = [None, None, None];
+    for ((part, numbers), list) in Part::ALL.into_iter().zip(parts).zip(&mut lists) {
+        if !numbers.is_empty() {
+            let file = PathBuf::from(format!("{part}.txt"));
+            let names = numbers.clone().map(|n| BodiesConfig::body_name(n) + "\n");
+            write(&folder.join(&file), names.collect())?;
+            *list = Some(file);
+        }
+    }
+    let [train, validation, test] = lists;
+    let mut described = Description::new(Task::Segmentation);
+    described.meshes = "meshes".into();
+    described.target.property = Some(OneOrMany::One(PROPERTY.into()));
+    described.split.files = Some(Parts {
+        train,
+        validation,
+        test,
+    });
+    // The description completes the data set.
+    write(&description, described.to_toml())?;
+    Ok(folder)
+}

@@ -1,0 +1,143 @@
+//! Results of the experiment: numbers as JSON and a table as Markdown.
+
+use super::{Condition, Settings, Step};
+use crate::Estimate;
+use crate::runs::write_results;
+use gemcnn_nn::Device;
+use gemcnn_tasks::TaskError;
+use gemcnn_tasks::evaluation::Evaluation;
+use gemcnn_tasks::train::device_name;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// All results.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The data in words.
+    pub data: String,
+    /// Number of epochs.
+    pub epochs: u64,
+    /// Runs of each step.
+    pub seeds: u64,
+    /// Name of the device.
+    pub device: String,
+    /// One for each step with at least one run.
+    pub steps: Vec<StepReport>,
+}
+
+/// Results of one step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepReport {
+    /// The step of the recipe.
+    pub step: Step,
+    /// Training time of each run in seconds, without preparation, evaluations and checkpoints.
+    pub training_seconds: Vec<f64>,
+    /// Fraction of the vertices with the right class, for each condition and run.
+    pub accuracy: BTreeMap<Condition, Vec<f64>>,
+    /// Reasons of failed runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn new(settings: &Settings, device: &Device) -> Self {
+        Self {
+            data: match &settings.folder {
+                Some(folder) => format!("{}, validation part", folder.display()),
+                None => format!(
+                    "{} synthetic bodies, trained with {} vertices",
+                    settings.bodies, settings.vertices
+                ),
+            },
+            epochs: settings.epochs,
+            seeds: settings.seeds,
+            device: device_name(device),
+            steps: Vec::new(),
+        }
+    }
+
+    /// Adds a run to its step; one line about it.
+    pub(super) fn add(
+        &mut self,
+        step: Step,
+        seed: u64,
+        outcome: Result<(f64, Vec<(Condition, Evaluation)>), String>,
+    ) -> Option<String> {
+        let place = match self.steps.iter().position(|report| report.step == step) {
+            Some(place) => place,
+            None => {
+                self.steps.push(StepReport {
+                    step,
+                    training_seconds: Vec::new(),
+                    accuracy: BTreeMap::new(),
+                    failures: Vec::new(),
+                });
+                self.steps.len() - 1
+            }
+        };
+        let report = &mut self.steps[place];
+        let (seconds, evaluations) = match outcome {
+            Ok(results) => results,
+            Err(reason) => {
+                report.failures.push(format!("seed {seed}: {reason}"));
+                return None;
+            }
+        };
+        report.training_seconds.push(seconds);
+        let mut line = "accuracy (%):".to_string();
+        for (condition, evaluation) in evaluations {
+            let accuracy = evaluation.scores.accuracy.unwrap_or(0.0);
+            line += &format!(" {} {:.2}", condition.word(), 100.0 * accuracy);
+            report.accuracy.entry(condition).or_default().push(accuracy);
+        }
+        Some(format!("{line}, after {seconds:.1} s of training"))
+    }
+
+    /// True if any run failed.
+    pub fn has_failures(&self) -> bool {
+        self.steps.iter().any(|step| !step.failures.is_empty())
+    }
+
+    /// The table in Markdown.
+    pub fn to_markdown(&self) -> String {
+        let mut text = format!(
+            "Vertices with the right class (%). {}; {} epochs, {} seed(s), mean ± standard error, {}.\n\n| step |",
+            self.data, self.epochs, self.seeds, self.device
+        );
+        let is_tested = |condition: &Condition| {
+            let mut steps = self.steps.iter();
+            steps.any(|step| step.accuracy.contains_key(condition))
+        };
+        let conditions: Vec<Condition> = Condition::ALL.into_iter().filter(is_tested).collect();
+        for condition in &conditions {
+            text += &format!(" {} |", condition.word());
+        }
+        text += " training (s) |\n| --- |";
+        text += &" --- |".repeat(conditions.len() + 1);
+        text += "\n";
+        for step in &self.steps {
+            let failed = match step.failures.len() {
+                0 => String::new(),
+                count => format!(" ({count} failed)"),
+            };
+            text += &format!("| {}{failed} |", step.step);
+            let show = |values: &[f64], factor: f64, digits: usize| {
+                let estimate = Estimate::of(values);
+                estimate.map_or(" - |".into(), |e| format!(" {} |", e.show(factor, digits)))
+            };
+            for condition in &conditions {
+                let values = step.accuracy.get(condition);
+                text += &show(values.map_or(&[], Vec::as_slice), 100.0, 2);
+            }
+            text += &show(&step.training_seconds, 1.0, 0);
+            text += "\n";
+        }
+        text
+    }
+
+    /// Writes `results.json` and `table.md`.
+    pub(super) fn write(&self, directory: &Path) -> Result<(), TaskError> {
+        write_results(self, &self.to_markdown(), directory)
+    }
+}
