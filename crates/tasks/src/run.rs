@@ -34,10 +34,7 @@ pub fn train(
         observer.observe(Event::Note(note));
     }
     let objective = match dataset.classes() {
-        Some(classes) => Objective::Classes {
-            count: classes.count(),
-            weights: None,
-        },
+        Some(classes) => Objective::classes(classes.count()),
         None => Objective::Values {
             kind: dataset.outputs().clone(),
             penalty: config.training.penalty.into(),

@@ -278,10 +278,7 @@ impl Experiment {
             training: &samples(0..training_digits),
             held_out: &samples(training_digits..training_digits + validation_digits),
             model: &|builder| Ok(Box::new(network.build(builder)?)),
-            objective: &Objective::Classes {
-                count: CLASSES,
-                weights: None,
-            },
+            objective: &Objective::classes(CLASSES),
             classes: None,
             config: &settings.training(device),
             settings: &to_json(settings)?,

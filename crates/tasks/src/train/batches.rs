@@ -393,10 +393,7 @@ mod tests {
     }
 
     fn load(samples: Vec<Sample>, which: &[usize]) -> Result<PreparedBatch, TaskError> {
-        let objective = Arc::new(Objective::Classes {
-            count: 2,
-            weights: None,
-        });
+        let objective = Arc::new(Objective::classes(2));
         let cache = GraphCache::new(&Device::Cpu);
         PreparedBatch::load(&Spheres(samples), which, &objective, &cache, &Device::Cpu)
     }

@@ -192,6 +192,7 @@ impl<'a> Trainer<'a> {
             trainer.objective = Arc::new(Objective::Classes {
                 count: *count,
                 weights: trainer.progress.class_weights.clone(),
+                smoothing: 0.0,
             });
         }
         Ok(trainer)

@@ -96,10 +96,7 @@ impl Run {
             training: Spheres::halves(6),
             held_out: Spheres::halves(3),
             network: hidden_layers().head(8, 2),
-            objective: Objective::Classes {
-                count: 2,
-                weights: None,
-            },
+            objective: Objective::classes(2),
             config: TrainingConfig {
                 epochs: 5,
                 ..TrainingConfig::default()
