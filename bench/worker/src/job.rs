@@ -190,9 +190,8 @@ impl Training {
         let (objective, target) = match case.labels(&graph) {
             Some((count, _)) => {
                 let labels = archive.tensor::<f64>("labels")?.into_iter();
-                let weights = None;
                 (
-                    Objective::Classes { count, weights },
+                    Objective::classes(count),
                     Target::Labels(labels.map(|label| label as u32).collect()),
                 )
             }

@@ -92,7 +92,10 @@ impl EvalArgs {
             )));
         }
         let evaluation = progress::during("evaluating", || {
-            let dataset = Dataset::open_for(&data, model.config.task)?;
+            let mut dataset = Dataset::open_for(&data, model.config.task)?;
+            if self.data.is_none() {
+                dataset = dataset.with_validation(model.config.training.validation)?;
+            }
             evaluate(&model, &dataset, options, &self.cache.open(), &device)
         })
         .map_err(Failure::input)?;

@@ -206,11 +206,7 @@ struct Data {
 
 impl Data {
     fn targets(&self) -> Targets<'_, f32> {
-        Targets {
-            classes: self.labels.len(),
-            labels: &self.labels,
-            class_weights: None,
-        }
+        Targets::new(self.labels.len(), &self.labels)
     }
 }
 

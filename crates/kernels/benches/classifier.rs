@@ -71,11 +71,7 @@ fn training(bencher: Bencher, threads: usize) {
         channels: CHANNELS,
         weight: &w,
         bias: &bias,
-        targets: Targets {
-            classes: CLASSES,
-            labels: &labels,
-            class_weights: None,
-        },
+        targets: Targets::new(CLASSES, &labels),
     };
     let (mut dh, mut dw, mut db) = (vec![0.0; h.len()], vec![0.0; w.len()], vec![0.0; CLASSES]);
     let mut scratch = Scratch::new();
@@ -114,11 +110,7 @@ fn evaluation(bencher: Bencher, threads: usize) {
         channels: CHANNELS,
         weight: &w,
         bias: &bias,
-        targets: Targets {
-            classes: CLASSES,
-            labels: &labels,
-            class_weights: None,
-        },
+        targets: Targets::new(CLASSES, &labels),
     };
     let mut scratch = Scratch::new();
     let pool = pool(threads);

@@ -261,14 +261,7 @@ impl Bench {
         let (classes, channels) = (6890, 256);
         let device = self.device.clone();
         let labels: Vec<u32> = (0..vertices).map(|v| (v % classes) as u32).collect();
-        let targets = DeviceTargets::new(
-            &device,
-            &Targets {
-                classes,
-                labels: &labels,
-                class_weights: None,
-            },
-        )?;
+        let targets = DeviceTargets::new(&device, &Targets::new(classes, &labels))?;
         let h = noise(&device, vertices * channels, 1)?;
         let weight = noise(&device, classes * channels, 2)?;
         let bias = noise(&device, classes, 3)?;

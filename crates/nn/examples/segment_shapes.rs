@@ -121,11 +121,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 impl Batch {
     fn targets(&self) -> Targets<'_, f32> {
-        Targets {
-            classes: CLASSES.len(),
-            labels: &self.labels,
-            class_weights: None,
-        }
+        Targets::new(CLASSES.len(), &self.labels)
     }
 }
 

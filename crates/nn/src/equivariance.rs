@@ -11,6 +11,7 @@ use crate::error::check_size;
 use crate::{
     GraphBatch, HierarchyBatch, Module, NnError, Parameters, SpectraBatch, Tape, Workspace,
 };
+use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{FeatureType, Real, elementwise};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
 use rand::{RngExt, SeedableRng};
@@ -236,7 +237,7 @@ pub fn assert_module_equivariant<T: Real>(
 
 /// Asserts that a module on surfaces is gauge equivariant: with the eigenvectors of a mesh, in its frames and in
 /// random ones. The eigenvectors of the random frames are rotated, not computed again, so that the test has the
-/// precision of the module.
+/// precision of the module. It is tested in inference, and in training with fixed random numbers.
 ///
 /// # Panics
 /// If the error is above the [`tolerance`] of the precision; the message states the error.
@@ -255,7 +256,7 @@ pub fn assert_surface_equivariant<T: Real>(
         output: module.output(),
         seed: 1,
     };
-    assert_gauge_equivariant(&trial, |graph, x: &[T]| {
+    let apply = |graph: &GaugeGraph, x: &[T], trains: bool| {
         // Rotation of each frame, seen at its first neighbour. A rigid motion moves frames along.
         let angles: Vec<f64> = (0..graph.vertex_count())
             .map(|vertex| {
@@ -265,12 +266,18 @@ pub fn assert_surface_equivariant<T: Real>(
             .collect();
         let batch = HierarchyBatch::from(GraphBatch::new([graph])?)
             .with_spectra(spectra.gauge_transform(&angles)?)?;
-        let mut workspace = Workspace::default();
-        let mut tape = Tape::inference(&mut workspace, parameters);
+        let (mut workspace, mut trained) = (Workspace::default(), parameters.clone());
+        let mut tape = match trains {
+            true => Tape::training(&mut workspace, &mut trained, Stream { seed: 1, step: 2 }),
+            false => Tape::inference(&mut workspace, parameters),
+        };
         let x = tape.input(module.input().clone(), x)?;
         let y = module.forward(&mut tape, (&batch).into(), x)?;
         Ok(y.values()?.into_owned())
-    });
+    };
+    for trains in [false, true] {
+        assert_gauge_equivariant(&trial, |graph, x: &[T]| apply(graph, x, trains));
+    }
 }
 
 fn assert_error<T: Real>(

@@ -1,7 +1,7 @@
 //! Modules: layers and models, open to implementations from outside.
 
 use crate::operators::{AnyTargets, CrossEntropy, LinearWeights, RegressionLoss};
-use crate::training_batch::SentTarget;
+use crate::training_batch::{SentTarget, no_target};
 use crate::{
     Device, IGNORE, Levels, Loss, NnError, Objective, Parameters, Rows, Tape, Target, Targets,
     TrainingBatch, Var, Workspace,
@@ -95,19 +95,15 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         let Device::Cuda(device) = tape.device().clone() else {
             let x = tape.input(batch.kind().clone(), batch.features())?;
             return match (batch.objective(), batch.target()) {
-                (Objective::Classes { count, weights }, Target::Labels(labels)) => {
-                    let targets = Targets {
-                        classes: *count,
-                        labels,
-                        class_weights: weights.as_deref(),
-                    };
+                (objective, Target::Labels(labels)) => {
+                    let targets = objective.targets(labels).ok_or_else(no_target)?;
                     self.classify(tape, levels, x, targets, Rows::default())
                 }
                 (Objective::Values { penalty, .. }, Target::Values(values)) => {
                     let prediction = self.forward(tape, levels, x)?;
                     tape.regression(*penalty, prediction, values, batch.known())
                 }
-                _ => Err(NnError::setting("batch", "it has no target")),
+                _ => Err(no_target()),
             };
         };
         let sent = batch.on(&device)?;
@@ -148,11 +144,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         };
         let features = body.forward(tape, levels, x)?;
         let labels = vec![IGNORE; features.rows()];
-        let targets = Targets {
-            classes: self.output().dimension(),
-            labels: &labels,
-            class_weights: None,
-        };
+        let targets = Targets::new(self.output().dimension(), &labels);
         let mut classes = vec![0; features.rows()];
         let rows = Rows {
             predictions: Some(&mut classes),

@@ -35,7 +35,7 @@ pub struct StepSettings {
 ///     Stream, Target, TrainingBatch, Workspace,
 /// };
 /// let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
-/// let objective = Objective::Classes { count: 2, weights: None };
+/// let objective = Objective::classes(2);
 /// let graphs = HierarchyBatch::from(GraphBatch::<f32>::new([&graph])?);
 /// let batch = TrainingBatch::new(graphs, FeatureType::scalars(1), vec![0.5; 12], objective, Target::Labels(vec![0; 12]))?;
 ///

@@ -20,6 +20,8 @@ pub enum Objective<T> {
         count: usize,
         /// Weight of each class in the mean; `None` for 1.
         weights: Option<Vec<T>>,
+        /// Label smoothing, in [0, 1).
+        smoothing: f64,
     },
     /// Values for each row of the output.
     Values {
@@ -31,6 +33,40 @@ pub enum Objective<T> {
 }
 
 impl<T> Objective<T> {
+    /// Classes of equal weight, without label smoothing.
+    pub fn classes(count: usize) -> Self {
+        Self::Classes {
+            count,
+            weights: None,
+            smoothing: 0.0,
+        }
+    }
+
+    /// The same objective without label smoothing, for evaluations.
+    pub fn without_smoothing(mut self) -> Self {
+        if let Self::Classes { smoothing, .. } = &mut self {
+            *smoothing = 0.0;
+        }
+        self
+    }
+
+    /// The targets of labelled rows; `None` for values.
+    pub(crate) fn targets<'t>(&'t self, labels: &'t [u32]) -> Option<Targets<'t, T>> {
+        match self {
+            Self::Classes {
+                count,
+                weights,
+                smoothing,
+            } => Some(Targets {
+                classes: *count,
+                labels,
+                class_weights: weights.as_deref(),
+                smoothing: *smoothing,
+            }),
+            Self::Values { .. } => None,
+        }
+    }
+
     /// Type of the output of a module for it.
     pub fn output(&self) -> FeatureType {
         match self {
@@ -218,12 +254,8 @@ impl<T: Real> TrainingBatch<T> {
 
     fn send(&self, device: &CudaDevice) -> Result<SentBatch<T>, NnError> {
         let target = match (&*self.objective, &self.target) {
-            (Objective::Classes { count, weights }, Target::Labels(labels)) => {
-                let targets = Targets {
-                    classes: *count,
-                    labels,
-                    class_weights: weights.as_deref(),
-                };
+            (objective, Target::Labels(labels)) => {
+                let targets = objective.targets(labels).ok_or_else(no_target)?;
                 let targets = DeviceTargets::new(device, &single_targets(targets)?)?;
                 SentTarget::Classes(Arc::new(targets))
             }
@@ -238,7 +270,7 @@ impl<T: Real> TrainingBatch<T> {
                 let values = DeviceValues::new(device, &regression, rows, values)?;
                 SentTarget::Values(Arc::new(values))
             }
-            _ => return Err(NnError::setting("batch", "it has no target")),
+            _ => return Err(no_target()),
         };
         Ok(SentBatch {
             features: Arc::new(Storage::on_cuda(
@@ -329,6 +361,10 @@ impl<T: Real> SentBatch<T> {
     }
 }
 
+pub(crate) fn no_target() -> NnError {
+    NnError::setting("batch", "it has no target")
+}
+
 /// Which rows are known, unless all are. Unknown rows become zero.
 fn known_rows<T: Real>(values: &mut [T], width: usize) -> Option<Vec<bool>> {
     let mut known = Vec::with_capacity(values.len() / width.max(1));
@@ -391,6 +427,7 @@ mod tests {
         let objective = Objective::Classes {
             count: 2,
             weights: Some(vec![2.0, 0.5]),
+            smoothing: 0.0,
         };
         let batch = batch(objective, Target::Labels(labels)).unwrap();
         assert_eq!((batch.counted(), batch.weight()), (3, 3.0));
@@ -398,10 +435,7 @@ mod tests {
 
     #[test]
     fn a_target_must_fit_its_objective() {
-        let classes = Objective::Classes {
-            count: 2,
-            weights: None,
-        };
+        let classes = Objective::classes(2);
         for target in [Target::Unknown, Target::Values(vec![0.0; 12])] {
             assert!(batch(classes.clone(), target).is_err());
         }

@@ -5,7 +5,7 @@ use crate::models::ModelSpec;
 use crate::predict::{template_attributes, write_examples};
 use crate::train::{
     Event, Observer, Outcome, Problem, RunConfig, RunDirectory, StopFlag, TrainedModel, Trainer,
-    begun_with, device_name, draw_curve,
+    TrainingConfig, begun_with, device_name, draw_curve,
 };
 use crate::{SampleSource, TaskError};
 use gemcnn_mesh::{WriteOptions, write_mesh};
@@ -30,20 +30,18 @@ pub fn train(
     config.check()?;
     let config = &config.clone().anchored()?;
     let dataset = Dataset::open_for(&config.data, config.task)?;
+    let dataset = dataset.with_validation(config.training.validation)?;
     for note in dataset.notes() {
         observer.observe(Event::Note(note));
     }
     let objective = match dataset.classes() {
-        Some(classes) => Objective::Classes {
-            count: classes.count(),
-            weights: None,
-        },
+        Some(classes) => Objective::classes(classes.count()),
         None => Objective::Values {
             kind: dataset.outputs().clone(),
             penalty: config.training.penalty.into(),
         },
     };
-    config.training.class_weights.check(&objective)?;
+    config.training.check_objective(&objective)?;
     let settings = config.to_json()?;
     let (epoch, step) = begun_with(run, &settings)?;
     let spec = ModelSpec {
@@ -58,14 +56,10 @@ pub fn train(
         true => Part::Test,
         false => Part::Validation,
     };
-    if config.training.keep_best && held_out_part == Part::Test {
-        observer.observe(Event::Note(match dataset.is_empty(Part::Test) {
-            true => "no mesh is held out: best.safetensors will not be written",
-            false => {
-                "there is no validation part: best.safetensors is selected on the test part, so its test score is \
-                 too optimistic"
-            }
-        }));
+    if held_out_part == Part::Test {
+        for note in notes_on_selection(&config.training, dataset.is_empty(Part::Test)) {
+            observer.observe(Event::Note(note));
+        }
     }
     let training = dataset.part(Part::Train, &preparation, cache)?;
     let training = training.augmented(&config.augmentation);
@@ -85,6 +79,7 @@ pub fn train(
     let problem = Problem {
         training: &training,
         held_out: &held_out,
+        validates: held_out_part == Part::Validation,
         model: &|builder| config.model.build(&spec, builder),
         objective: &objective,
         classes: dataset.classes(),
@@ -93,8 +88,13 @@ pub fn train(
     };
     let mut trainer = Trainer::new(problem, run, device, observer)?;
     let outcome = trainer.run(observer, stop)?;
-    if let Outcome::Finished { .. } = outcome {
-        run.write_durably(&run.model(), &trainer.model()?.to_bytes()?)?;
+    if let Outcome::Finished { last, model } = &outcome {
+        run.write_durably(&run.model(), &trainer.final_model()?)?;
+        if *model < last.epoch {
+            let note =
+                format!("the model is that of epoch {model}, the best on the validation part");
+            observer.observe(Event::Note(&note));
+        }
     }
     if !trainer.history().is_empty() {
         draw_curve(&config.name(), trainer.history(), &run.curve())?;
@@ -104,6 +104,30 @@ pub fn train(
         write_examples(&model, &dataset, held_out_part, device, &run.predictions())?;
     }
     Ok(outcome)
+}
+
+/// Notes if there is no validation part to select on.
+fn notes_on_selection(training: &TrainingConfig, none_held_out: bool) -> Vec<&'static str> {
+    let mut notes = Vec::new();
+    if training.keep_best {
+        notes.push(match none_held_out {
+            true => "no mesh is held out: best.safetensors will not be written",
+            false => {
+                "there is no validation part: best.safetensors is selected on the test part, so its test score is \
+                 too optimistic, and the final model is that of the last epoch"
+            }
+        });
+    }
+    if training.patience > 0 {
+        notes.push(match none_held_out {
+            true => "no mesh is held out: training will not end early",
+            false => {
+                "there is no validation part: the test part decides when training ends, so test scores are too \
+                 optimistic"
+            }
+        });
+    }
+    notes
 }
 
 /// Writes versions, template and configuration to the run directory.

@@ -146,7 +146,7 @@ fn a_configuration_trains_the_model_on_the_feature() {
         &mut Silent,
         &StopFlag::new(),
     );
-    let Outcome::Finished { last } = outcome.unwrap() else {
+    let Outcome::Finished { last, .. } = outcome.unwrap() else {
         panic!("stopped")
     };
     let accuracy = last.training.unwrap().accuracy.unwrap();

@@ -209,6 +209,7 @@ mod tests {
             rate: 0.01,
             training: Some(scores(0.5, Some(0.875), None)),
             held_out: Some(scores(0.25, None, Some(1.5))),
+            best: false,
             seconds: 3.0,
             meshes_per_second: 12.34,
         };

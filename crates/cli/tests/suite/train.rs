@@ -231,6 +231,44 @@ fn changed_data_are_noticed() {
 }
 
 #[test]
+fn a_run_that_ended_early_is_finished() {
+    // Nothing is learned, so that the first evaluation stays the best.
+    let workshop = Workshop::new("rate = 1e-30\npatience = 2\nkeep_best = true\nvalidation = 0.25");
+    let arguments = ["run.toml", "--run-dir", "run"];
+    let output = workshop.gemcnn(&arguments).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    assert!(message.contains("2 of 8 training meshes"), "{message}");
+    let metrics = fs::read_to_string(workshop.path("run/metrics.jsonl")).unwrap();
+    let epochs = metrics.lines().count();
+    assert!((3..100).contains(&epochs), "{epochs}");
+    let ended = format!("ended after epoch {epochs} of 100");
+    assert!(message.contains(&ended), "{message}");
+    let model = fs::read(workshop.path("run/model.safetensors")).unwrap();
+    assert!(model == fs::read(workshop.path("run/best.safetensors")).unwrap());
+    let output = workshop.gemcnn(&["--resume", "run"]).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    assert!(message.contains(&ended), "{message}");
+    assert!(model == fs::read(workshop.path("run/model.safetensors")).unwrap());
+    // The parts of an evaluation are those of training.
+    let mut eval = workshop.command(env!("CARGO_BIN_EXE_gemcnn"));
+    eval.args([
+        "eval",
+        "run",
+        "--part",
+        "validation",
+        "--device",
+        "cpu",
+        "--json",
+    ]);
+    let output = eval.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let scores: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(scores["meshes"], 2);
+}
+
+#[test]
 fn a_run_without_a_checkpoint_begins_anew_with_its_own_settings() {
     let workshop = Workshop::new("epochs = 3");
     let whole = workshop.model(&["run.toml", "--run-dir", "run"], "run");
@@ -260,11 +298,14 @@ fn training_goes_on_when_nobody_listens() {
 
 #[test]
 fn a_loss_without_bounds_names_its_meshes() {
-    let workshop = Workshop::new("rate = 1e38\nschedule = { kind = 'constant' }");
+    // Weights grow a hundredfold in each step.
+    let workshop = Workshop::new(
+        "rate = 10.0\nweight_decay = 10.0\nevaluate_every = 100\noptimiser = { kind = 'sgd' }\nschedule = { kind = 'constant' }",
+    );
     let output = workshop.gemcnn(&["run.toml"]).output().unwrap();
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
-    for part in ["epoch 1, step ", "sphere", "runs/spheres-1/checkpoint"] {
+    for part in ["epoch ", ", step ", "sphere", "runs/spheres-1/checkpoint"] {
         assert!(message.contains(part), "{message}");
     }
     assert!(workshop.checkpoint("runs/spheres-1").exists());

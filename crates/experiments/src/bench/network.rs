@@ -65,10 +65,7 @@ fn steps(
         outputs: FeatureType::scalars(CLASSES),
     };
     let vertices = Levels::from(&*graphs).graph()?.vertex_count();
-    let objective = Objective::Classes {
-        count: CLASSES,
-        weights: None,
-    };
+    let objective = Objective::classes(CLASSES);
     let labels = (0..CLASSES as u32).cycle().take(vertices).collect();
     let features = numbers(vertices * spec.input.dimension());
     let (kind, target) = (spec.input.clone(), Target::Labels(labels));

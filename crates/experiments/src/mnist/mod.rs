@@ -277,11 +277,9 @@ impl Experiment {
         let problem = Problem {
             training: &samples(0..training_digits),
             held_out: &samples(training_digits..training_digits + validation_digits),
+            validates: true,
             model: &|builder| Ok(Box::new(network.build(builder)?)),
-            objective: &Objective::Classes {
-                count: CLASSES,
-                weights: None,
-            },
+            objective: &Objective::classes(CLASSES),
             classes: None,
             config: &settings.training(device),
             settings: &to_json(settings)?,
@@ -294,7 +292,7 @@ impl Experiment {
         trainer.run(&mut Relay { settings, observer }, &StopFlag::new())?;
         trainer.model()?.write(run.model())?;
         let history = trainer.history().to_vec();
-        let (network, parameters) = trainer.into_model();
+        let (network, parameters) = trainer.into_model()?;
         let evaluator = Evaluator {
             settings,
             network: &*network,

@@ -40,7 +40,7 @@ impl RateRule {
                 first: 0.1,
                 last: 0.0,
             },
-            Self::Cosine => ScheduleConfig::Cosine { last: 0.0 },
+            Self::Cosine => ScheduleConfig::default(),
         }
     }
 }

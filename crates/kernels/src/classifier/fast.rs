@@ -1,7 +1,7 @@
 //! Tiles of rows by blocks of classes.
 
 use super::{Classifier, Gradients, OPERATOR, Rows};
-use crate::cross_entropy::softmax::{exponentials, peak, sum_of_exponentials};
+use crate::cross_entropy::softmax::{exponentials, peak, sum_of_exponentials, sum_of_logits};
 use crate::cross_entropy::{IGNORE, Score, Tally};
 use crate::{Destination, KernelError, Matrix, MatrixMut, Real, Scratch, product};
 use pulp::Arch;
@@ -24,14 +24,15 @@ const SLAB_ROWS: usize = 128;
 /// What is known of one row from one class block.
 ///
 /// Places in it: peak, sum of exponentials relative to the peak, class of the peak within the block,
-/// and the logit of the label if that lies in the block. In the second half of a tile's work the first
-/// place holds what the whole row tells the block.
-type Part<T> = [T; 4];
+/// the logit of the label if that lies in the block, and with label smoothing the sum of the logits. In the
+/// second half of a tile's work the first place holds what the whole row tells the block.
+type Part<T> = [T; PARTS];
 const PEAK: usize = 0;
 const SUM: usize = 1;
 const PLACE: usize = 2;
 const LABEL: usize = 3;
-const PARTS: usize = 4;
+const LOGITS: usize = 4;
+const PARTS: usize = 5;
 
 /// Loss and gradients for the gradient `dloss` of the loss; see the [module](super).
 ///
@@ -39,7 +40,7 @@ const PARTS: usize = 4;
 /// use gemcnn_kernels::Scratch;
 /// use gemcnn_kernels::classifier::{Classifier, Gradients, Rows, loss_and_gradients};
 /// use gemcnn_kernels::cross_entropy::Targets;
-/// let targets = Targets { classes: 2, labels: &[0, 1, 1], class_weights: None };
+/// let targets = Targets::new(2, &[0, 1, 1]);
 /// let classifier = Classifier { channels: 1, weight: &[1.0, -1.0], bias: &[0.0, 0.0], targets };
 /// let (mut features, mut weight, mut bias) = ([0.0; 3], [0.0; 2], [0.0; 2]);
 /// let gradients = Gradients { features: &mut features[..], weight: &mut weight, bias: &mut bias };
@@ -291,6 +292,7 @@ impl<'a, T: Real> Tile<'a, T> {
         let (classifier, rows, labels) = (self.classifier, self.rows, self.labels);
         let channels = classifier.channels;
         let features = Matrix::new(self.features, rows, channels, channels);
+        let smooths = classifier.targets.smoothing > 0.0;
         self.numbers
             .par_chunks_mut(rows * CLASS_BLOCK)
             .zip(self.parts.par_chunks_mut(rows))
@@ -315,13 +317,17 @@ impl<'a, T: Real> Tile<'a, T> {
                                 *z += b;
                             }
                             let (most, place) = peak(row);
-                            let own = row.get(label_place(label)).copied();
+                            let own = row.get(label_place(label)).copied().unwrap_or(T::zero());
+                            let logits = match smooths {
+                                true => sum_of_logits(row),
+                                false => T::zero(),
+                            };
                             let sum = match keep {
                                 Keep::Logits => sum_of_exponentials(row, most),
                                 Keep::Exponentials => exponentials(row, most),
                             };
                             // The place is below 256, exact in any float.
-                            *part = [most, sum, T::of(place as f64), own.unwrap_or(T::zero())];
+                            *part = [most, sum, T::of(place as f64), own, logits];
                         }
                     },
                 );
@@ -330,8 +336,8 @@ impl<'a, T: Real> Tile<'a, T> {
 
     /// Joins the parts of every row: counts its loss and writes its prediction. With a `scale` it
     /// leaves in the first place of every part the factor that takes the block's exponentials to
-    /// `scale * w_v` times probabilities, and in the last one the `scale * w_v` to take off at the
-    /// label.
+    /// `scale * w_v` times probabilities, in the place of the label what to subtract there, and in the place of
+    /// the logits what to subtract from all classes.
     fn join_parts(
         &mut self,
         scale: Option<f64>,
@@ -358,7 +364,8 @@ impl<'a, T: Real> Tile<'a, T> {
             let weight = targets.weight(label);
             if label != IGNORE {
                 let own = self.parts[label as usize / CLASS_BLOCK * rows + row][LABEL].as_f64();
-                let loss = sum.ln() + (most.as_f64() - own);
+                let logits = parts().map(|part| part[LOGITS].as_f64()).sum();
+                let loss = targets.row_loss(most.as_f64(), sum, own, logits);
                 tally.count(weight, loss, prediction == label as usize);
             }
             if let Some(scale) = scale {
@@ -369,7 +376,8 @@ impl<'a, T: Real> Tile<'a, T> {
                         0.0 => T::zero(),
                         _ => T::of(share(part) / sum * gradient),
                     };
-                    part[LABEL] = T::of(gradient);
+                    part[LABEL] = T::of(gradient * (1.0 - targets.smoothing));
+                    part[LOGITS] = T::of(gradient * targets.even_share());
                 }
             }
         }
@@ -396,6 +404,10 @@ impl<'a, T: Real> Tile<'a, T> {
                                 row.fill(T::zero());
                             } else {
                                 row.iter_mut().for_each(|p| *p *= factor);
+                            }
+                            let even = part[LOGITS];
+                            if even != T::zero() {
+                                row.iter_mut().for_each(|p| *p -= even);
                             }
                             if let Some(own) = row.get_mut(label_place(label)) {
                                 *own -= part[LABEL];

@@ -24,6 +24,7 @@ struct Problem<T> {
     weight: Vec<T>,
     bias: Vec<T>,
     labels: Vec<u32>,
+    smoothing: f64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +51,7 @@ impl<T: Real> Problem<T> {
             weight: random(classes * channels, 2),
             bias: random(classes, 3),
             labels: (0..rows).map(label).collect(),
+            smoothing: 0.0,
         }
     }
 
@@ -59,9 +61,8 @@ impl<T: Real> Problem<T> {
             weight: &self.weight,
             bias: &self.bias,
             targets: Targets {
-                classes: self.classes,
-                labels: &self.labels,
-                class_weights: None,
+                smoothing: self.smoothing,
+                ..Targets::new(self.classes, &self.labels)
             },
         }
     }
@@ -100,13 +101,19 @@ impl<T: Real> Problem<T> {
 }
 
 fn compare<T: Real>(tolerance: f64) {
-    for size in SIZES {
-        let problem = Problem::<T>::new(size);
+    for (size, smoothing) in SIZES
+        .into_iter()
+        .flat_map(|size| [(size, 0.0), (size, 0.2)])
+    {
+        let problem = Problem::<T> {
+            smoothing,
+            ..Problem::new(size)
+        };
         let expected = problem.solve(|classifier, features, gradients, rows| {
             reference::loss_and_gradients(classifier, features, 1.5, gradients, rows).unwrap()
         });
         let found = problem.fast();
-        let what = format!("{size:?}");
+        let what = format!("{size:?}, smoothing {smoothing}");
         let loss = (found.score.loss - expected.score.loss).abs();
         assert!(loss <= tolerance * (1.0 + expected.score.loss), "{what}");
         assert_eq!(found.score.counted, expected.score.counted, "{what}");
@@ -153,7 +160,16 @@ fn evaluation_gives_the_score_of_training_and_the_ranks_of_the_definition() {
 
 #[test]
 fn gradients_are_those_of_the_loss() {
-    let problem = Problem::<f64>::new((6, 5, 3));
+    for smoothing in [0.0, 0.2] {
+        check_gradients(smoothing);
+    }
+}
+
+fn check_gradients(smoothing: f64) {
+    let problem = Problem::<f64> {
+        smoothing,
+        ..Problem::new((6, 5, 3))
+    };
     let weights = [1.0, 0.0, 2.0, 0.5, 3.0];
     let weighted = |features: &[f64],
                     weight: &[f64],
@@ -234,7 +250,10 @@ fn nan_gives_a_nan_loss() {
 #[test]
 fn threads_do_not_change_a_bit() {
     for size in [(1000, 40, 8), (600, 2000, 8)] {
-        let problem = Problem::<f32>::new(size);
+        let problem = Problem::<f32> {
+            smoothing: 0.1,
+            ..Problem::new(size)
+        };
         check_threads(|| problem.fast());
     }
 }

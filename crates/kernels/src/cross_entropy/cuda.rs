@@ -24,6 +24,7 @@ pub struct DeviceTargets {
     classes: usize,
     labels: DeviceBuffer<u32>,
     class_weights: Option<DeviceBuffer<f32>>,
+    smoothing: f64,
     /// `1 / sum_v w_v`, and 0 if no row counts.
     normaliser: DeviceBuffer<f64>,
 }
@@ -43,6 +44,7 @@ impl DeviceTargets {
             classes: targets.classes,
             labels: device.upload(targets.labels)?,
             class_weights,
+            smoothing: targets.smoothing,
             normaliser: device.upload(&[targets.normaliser()])?,
         })
     }
@@ -60,6 +62,7 @@ impl DeviceTargets {
             classes: self.classes,
             labels: self.labels.duplicate(device)?,
             class_weights,
+            smoothing: self.smoothing,
             normaliser: self.normaliser.duplicate(device)?,
         })
     }
@@ -67,10 +70,13 @@ impl DeviceTargets {
     /// Copies other targets over these, at the same addresses, for all work that follows.
     ///
     /// # Errors
-    /// Targets with another number of rows or classes, or weighted where these are not.
+    /// Targets with another number of rows or classes or another smoothing, or weighted where these are not.
     pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
-        let weighted = |targets: &Self| targets.class_weights.is_some();
-        if (self.classes, weighted(self)) != (with.classes, weighted(with)) {
+        let form = |targets: &Self| {
+            let weighted = targets.class_weights.is_some();
+            (targets.classes, weighted, targets.smoothing)
+        };
+        if form(self) != form(with) {
             return Err(CudaError::Kernel(KernelError::Setting {
                 operator: OPERATOR,
                 problem: "targets can only be overwritten by targets of the same form".into(),
@@ -169,16 +175,20 @@ pub(crate) fn sums_bias(classes: usize) -> bool {
     shape(classes).1 > 0
 }
 
-fn defines(classes: usize) -> Vec<Define> {
+fn defines(classes: usize, smoothed: bool) -> Vec<Define> {
     let (threads, items) = shape(classes);
     vec![
         ("THREADS", threads.to_string()),
         ("ITEMS", items.to_string()),
+        ("SMOOTHED", u8::from(smoothed).to_string()),
     ]
 }
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {
-    [2, 10, 6890, 40_000].map(defines).into()
+    let variants = [2, 10, 6890, 40_000].into_iter();
+    variants
+        .flat_map(|classes| [false, true].map(|smoothed| defines(classes, smoothed)))
+        .collect()
 }
 
 impl RowScores {
@@ -198,7 +208,9 @@ impl RowScores {
         let (gradients, dloss) = rows.gradients.unwrap_or(nothing);
         let weights = rows.targets.class_weights.as_ref();
         let size = |n: usize| to_u32(OPERATOR, n);
-        let function = device.function(SOURCE, &defines(classes), "softmax_rows")?;
+        let smoothing = rows.targets.smoothing;
+        let defines = defines(classes, smoothing > 0.0);
+        let function = device.function(SOURCE, &defines, "softmax_rows")?;
         // SAFETY: the operators checked that logits and gradients have `count` rows and that the rows
         // are among those of the targets; labels were checked when the targets were made.
         unsafe {
@@ -216,6 +228,7 @@ impl RowScores {
                     weights.map_or(DeviceSlice::empty(), DeviceBuffer::view),
                     &rows.targets.normaliser,
                     dloss,
+                    smoothing,
                     self.losses.view().from(first),
                     self.marks.view().from(first),
                     rows.predictions,
@@ -234,7 +247,8 @@ impl RowScores {
     ) -> Result<DeviceScore, CudaError> {
         let mut numbers = device.buffer(3)?;
         let rows = to_u32(OPERATOR, self.losses.len())?;
-        let defines = vec![("THREADS", "1024".to_string()), ("ITEMS", "0".to_string())];
+        let defines = [("THREADS", "1024"), ("ITEMS", "0"), ("SMOOTHED", "0")]
+            .map(|(name, value)| (name, value.to_string()));
         let function = device.function(SOURCE, &defines, "tally")?;
         // SAFETY: there is a loss and a mark for every row.
         unsafe {

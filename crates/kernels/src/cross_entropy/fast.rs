@@ -1,6 +1,6 @@
 //! Blocks of rows in parallel, vectorised over classes.
 
-use super::softmax::{exponentials, peak, sum_of_exponentials};
+use super::softmax::{exponentials, peak, sum_of_exponentials, sum_of_logits};
 use super::{IGNORE, Score, Tally, Targets, check};
 use crate::error::check_length;
 use crate::parallel::piece_length;
@@ -15,7 +15,7 @@ const LEAST_WORK: usize = 1 << 13;
 ///
 /// ```
 /// use gemcnn_kernels::cross_entropy::{IGNORE, Targets, forward};
-/// let targets = Targets { classes: 2, labels: &[0, 1, IGNORE], class_weights: None };
+/// let targets = Targets::new(2, &[0, 1, IGNORE]);
 /// let score = forward(&targets, &[3.0f32, 3.0, 1.0, 1.0, 9.0, 0.0])?;
 /// assert!((score.loss - 2f64.ln()).abs() < 1e-6);
 /// assert_eq!((score.correct, score.counted), (1, 2));
@@ -105,7 +105,12 @@ fn tally<T: Real>(targets: &Targets<'_, T>, labels: &[u32], logits: &[T]) -> Tal
         if label != IGNORE {
             let (most, prediction) = peak(row);
             let sum = sum_of_exponentials(row, most);
-            let loss = sum.as_f64().ln() + (most.as_f64() - row[label as usize].as_f64());
+            let own = row[label as usize].as_f64();
+            let all = match targets.smoothing {
+                0.0 => 0.0,
+                _ => sum_of_logits(row).as_f64(),
+            };
+            let loss = targets.row_loss(most.as_f64(), sum.as_f64(), own, all);
             tally.count(targets.weight(label), loss, prediction == label as usize);
         }
     }
@@ -132,6 +137,10 @@ fn gradient<T: Real>(
         let sum = exponentials(drow, peak(row).0);
         let factor = T::of(weight / sum.as_f64());
         drow.iter_mut().for_each(|value| *value *= factor);
-        drow[label as usize] -= T::of(weight);
+        if targets.smoothing > 0.0 {
+            let even = T::of(weight * targets.even_share());
+            drow.iter_mut().for_each(|value| *value -= even);
+        }
+        drow[label as usize] -= T::of(weight * (1.0 - targets.smoothing));
     }
 }

@@ -3,11 +3,12 @@
 //! For logits `z` `[rows, classes]` and one label `y_v` for each row,
 //!
 //! ```text
-//! loss = sum_v w_v (ln sum_k exp z_vk - z_v,y) / sum_v w_v        over rows with a label
-//! dz_vk = dloss * w_v (softmax(z_v)_k - [k = y_v]) / sum_v w_v    0 in rows without one
+//! loss = sum_v w_v (ln sum_k exp z_vk - sum_k t_vk z_vk) / sum_v w_v    over rows with a label
+//! dz_vk = dloss * w_v (softmax(z_v)_k - t_vk) / sum_v w_v               0 in rows without one
+//! t_vk = (1 - s) [k = y_v] + s / classes
 //! ```
 //!
-//! where `w_v` is the weight of class `y_v`. Without class weights `w_v` is 1 and the loss is the mean over
+//! where `w_v` is the weight of class `y_v` and `s` the label smoothing, 0 by default. Without class weights `w_v` is 1 and the loss is the mean over
 //! the counted rows. Rows labelled [`IGNORE`] are not counted. If no row is counted, or all weights are 0,
 //! loss and gradient are 0. A NaN in a counted row makes the loss NaN.
 //!
@@ -38,6 +39,8 @@ pub struct Targets<'a, T> {
     pub labels: &'a [u32],
     /// Weight of each class, finite and not negative; `None` for 1.
     pub class_weights: Option<&'a [T]>,
+    /// Label smoothing, in [0, 1): the share of the target that is spread evenly over all classes.
+    pub smoothing: f64,
 }
 
 /// The result of a classification.
@@ -51,6 +54,18 @@ pub struct Score {
     pub counted: usize,
 }
 
+impl<'a, T> Targets<'a, T> {
+    /// Targets without class weights and smoothing.
+    pub fn new(classes: usize, labels: &'a [u32]) -> Self {
+        Self {
+            classes,
+            labels,
+            class_weights: None,
+            smoothing: 0.0,
+        }
+    }
+}
+
 impl<T: Real> Targets<'_, T> {
     pub(crate) fn check(&self, operator: &'static str) -> Result<(), KernelError> {
         let classes = self.classes;
@@ -62,6 +77,13 @@ impl<T: Real> Targets<'_, T> {
                 label: self.labels[row],
                 classes,
             });
+        }
+        if !(0.0..1.0).contains(&self.smoothing) {
+            let problem = format!(
+                "smoothing {} must be at least 0 and below 1",
+                self.smoothing
+            );
+            return Err(KernelError::Setting { operator, problem });
         }
         if let Some(weights) = self.class_weights {
             check_length(operator, "class_weights", weights, classes)?;
@@ -85,6 +107,21 @@ impl<T: Real> Targets<'_, T> {
             _ if label == IGNORE => 0.0,
             None => 1.0,
             Some(weights) => weights[label as usize].as_f64(),
+        }
+    }
+
+    /// The part of the target that every class has.
+    pub(crate) fn even_share(&self) -> f64 {
+        self.smoothing / self.classes.max(1) as f64
+    }
+
+    /// Loss of a row, from its largest logit, the sum of exponentials relative to it, the logit of the label, and
+    /// the sum of all logits, which is read only with smoothing.
+    pub(crate) fn row_loss(&self, peak: f64, exponentials: f64, own: f64, sum: f64) -> f64 {
+        let loss = exponentials.ln() + (peak - own);
+        match self.smoothing {
+            0.0 => loss,
+            smoothing => loss + smoothing * (own - sum / self.classes as f64),
         }
     }
 

@@ -18,7 +18,7 @@ pub fn forward<T: Real>(targets: &Targets<'_, T>, logits: &[T]) -> Result<Score,
         }
         let logits = &logits[row * targets.classes..][..targets.classes];
         let weight = targets.weight(label);
-        let (loss, prediction) = row_loss(logits, label);
+        let (loss, prediction) = row_loss(targets, logits, label);
         if weight > 0.0 {
             score.loss += weight * loss;
         }
@@ -56,7 +56,7 @@ pub fn backward<T: Real>(
         let most = z.iter().fold(f64::NEG_INFINITY, |m, z| m.max(z.as_f64()));
         let sum: f64 = z.iter().map(|z| (z.as_f64() - most).exp()).sum();
         for (class, dz) in dz.iter_mut().enumerate() {
-            let target = f64::from(u8::from(class == label as usize));
+            let target = target(targets, label, class);
             let probability = (z[class].as_f64() - most).exp() / sum;
             *dz = T::of(dloss * weight * (probability - target) / total);
         }
@@ -64,8 +64,14 @@ pub fn backward<T: Real>(
     Ok(())
 }
 
+/// Share of a class in the target of a row.
+fn target<T>(targets: &Targets<'_, T>, label: u32, class: usize) -> f64 {
+    let own = f64::from(u8::from(class == label as usize));
+    (1.0 - targets.smoothing) * own + targets.smoothing / targets.classes as f64
+}
+
 /// Cross-entropy of one row, and its predicted class.
-fn row_loss<T: Real>(logits: &[T], label: u32) -> (f64, usize) {
+fn row_loss<T: Real>(targets: &Targets<'_, T>, logits: &[T], label: u32) -> (f64, usize) {
     let mut best = 0;
     for (class, value) in logits.iter().enumerate() {
         if *value > logits[best] || (logits[best].is_nan() && !value.is_nan()) {
@@ -74,5 +80,13 @@ fn row_loss<T: Real>(logits: &[T], label: u32) -> (f64, usize) {
     }
     let most = logits[best].as_f64();
     let sum: f64 = logits.iter().map(|z| (z.as_f64() - most).exp()).sum();
-    (sum.ln() + most - logits[label as usize].as_f64(), best)
+    // A share of 0 of an infinite logit is 0.
+    let shares = logits
+        .iter()
+        .enumerate()
+        .map(|(class, z)| match target(targets, label, class) {
+            0.0 => 0.0,
+            share => share * (most - z.as_f64()),
+        });
+    (sum.ln() + shares.sum::<f64>(), best)
 }

@@ -41,12 +41,12 @@ constexpr u32 IGNORE = 0xffffffffu;
 
 // logits: rows of `stride` numbers, plus `bias` where there is one. gradients, where wanted, may be the logits:
 // rows of `stride` numbers whose numbers beyond the classes are set to zero. losses[row] is the weighted loss,
-// marks[row] is 1 for a counted and 3 for a correct row. bias_partials[block][class]: sums of gradients over the
+// With SMOOTHED, `smoothing` of the target of each row is spread evenly over all classes. marks[row] is 1 for a counted and 3 for a correct row. bias_partials[block][class]: sums of gradients over the
 // rows of a block.
 extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
              const u32 *__restrict__ labels, const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
-             double *__restrict__ losses, u32 *__restrict__ marks, u32 *__restrict__ predictions,
+             double smoothing, double *__restrict__ losses, u32 *__restrict__ marks, u32 *__restrict__ predictions,
              u32 *__restrict__ ranks, float *__restrict__ bias_partials) {
 #if ITEMS > 0
     float z[ITEMS], bias_sum[ITEMS];
@@ -90,6 +90,11 @@ softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 cl
             before = sum_over_block(before);
             if (threadIdx.x == 0) ranks[row] = label == IGNORE ? IGNORE : before;
         }
+#if SMOOTHED
+        float logit_sum = 0.0f;
+        FOR_CLASSES { logit_sum += LOGIT; }
+        logit_sum = sum_over_block(logit_sum);
+#endif
         float sum = 0.0f;
         FOR_CLASSES {
             KEEP_EXPONENTIAL
@@ -98,6 +103,9 @@ softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 cl
         sum = sum_over_block(sum);
         if (threadIdx.x == 0) {
             double loss = log((double)sum) + ((double)peak.value - (double)own);
+#if SMOOTHED
+            loss += smoothing * ((double)own - (double)logit_sum / classes);
+#endif
             losses[row] = weight > 0.0 ? weight * loss : 0.0;
             marks[row] = label == IGNORE ? 0 : peak.place == label && loss == loss ? 3 : 1;
             if (predictions) predictions[row] = peak.place;
@@ -108,9 +116,14 @@ softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 cl
             float *to = gradients + (u64)row * stride;
             double share = dloss * *normaliser * weight;
             float factor = share == 0.0 ? 0.0f : (float)(share / (double)sum);
+#if SMOOTHED
+            float even = (float)(share * smoothing / classes), at_label = (float)(share * (1.0 - smoothing));
+#else
+            float even = 0.0f, at_label = (float)share;
+#endif
             FOR_CLASSES {
-                float value = share == 0.0 ? 0.0f : EXPONENTIAL * factor;
-                if (k == label) value -= (float)share;
+                float value = share == 0.0 ? 0.0f : EXPONENTIAL * factor - even;
+                if (k == label) value -= at_label;
                 to[k] = value;
 #if ITEMS > 0
                 bias_sum[i] += value;

@@ -44,6 +44,19 @@ pub(crate) fn sum_of_exponentials<T: Real>(row: &[T], peak: T) -> T {
     lanes.iter().copied().sum::<T>() + tail
 }
 
+/// `sum_k z_k`.
+#[inline(always)]
+pub(crate) fn sum_of_logits<T: Real>(row: &[T]) -> T {
+    let mut lanes = [T::zero(); LANES];
+    let (chunks, rest) = row.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (sum, &value) in lanes.iter_mut().zip(chunk) {
+            *sum += value;
+        }
+    }
+    lanes.iter().chain(rest).copied().sum()
+}
+
 /// Replaces every logit by `exp(z_k - peak)` and returns the sum of these.
 #[inline(always)]
 pub(crate) fn exponentials<T: Real>(row: &mut [T], peak: T) -> T {

@@ -20,11 +20,15 @@ fn compare<T: Real>(tolerance: f64) {
         logits.iter_mut().for_each(|z| *z *= T::of(8.0));
         let labels = labels(rows, classes);
         let weights: Vec<T> = (0..classes).map(|k| T::of((k % 4) as f64)).collect();
-        for class_weights in [None, Some(&weights[..])] {
+        let weighted = Some(&weights[..]);
+        for (class_weights, smoothing) in
+            [(None, 0.0), (weighted, 0.0), (None, 0.4), (weighted, 0.1)]
+        {
             let targets = Targets {
                 classes,
                 labels: &labels,
                 class_weights,
+                smoothing,
             };
             let expected = reference::forward(&targets, &logits).unwrap();
             let found = forward(&targets, &logits).unwrap();
@@ -52,16 +56,37 @@ fn fast_equals_reference() {
 fn the_gradient_is_that_of_the_loss() {
     let (rows, classes) = (6, 5);
     let (logits, labels) = (random::<f64>(rows * classes, 2), labels(rows, classes));
+    for smoothing in [0.0, 0.2] {
+        let targets = Targets {
+            classes,
+            labels: &labels,
+            class_weights: Some(&[1.0, 0.0, 2.0, 0.5, 3.0]),
+            smoothing,
+        };
+        let mut gradient = vec![0.0; logits.len()];
+        backward(&targets, &logits, 3.0, &mut gradient).unwrap();
+        check_gradient(&logits, &gradient, |z| {
+            3.0 * forward(&targets, z).unwrap().loss
+        });
+    }
+}
+
+#[test]
+fn smoothing_spreads_a_share_of_the_target_over_all_classes() {
+    let (ln2, ln3) = (2f64.ln(), 3f64.ln());
     let targets = Targets {
-        classes,
-        labels: &labels,
-        class_weights: Some(&[1.0, 0.0, 2.0, 0.5, 3.0]),
+        smoothing: 0.3,
+        ..Targets::new(3, &[1])
     };
-    let mut gradient = vec![0.0; logits.len()];
-    backward(&targets, &logits, 3.0, &mut gradient).unwrap();
-    check_gradient(&logits, &gradient, |z| {
-        3.0 * forward(&targets, z).unwrap().loss
-    });
+    // Probabilities 1/6, 2/6 and 3/6, targets 0.1, 0.8 and 0.1.
+    let logits = [0.0, ln2, ln3];
+    let loss = forward(&targets, &logits).unwrap().loss;
+    let expected = 0.1 * (ln2 + ln3) + 0.8 * ln3 + 0.1 * ln2;
+    assert!((loss - expected).abs() < 1e-14, "{loss} is not {expected}");
+    let mut gradient = [0.0; 3];
+    backward(&targets, &logits, 6.0, &mut gradient).unwrap();
+    let expected = [1.0 - 0.6, 2.0 - 4.8, 3.0 - 0.6];
+    check_close(&gradient, &expected, 1e-14, "gradient");
 }
 
 #[test]
@@ -74,6 +99,7 @@ fn without_a_counted_row_loss_and_gradient_are_zero() {
             classes: 2,
             labels,
             class_weights,
+            smoothing: 0.1,
         };
         assert_eq!(forward(&targets, &logits).unwrap().loss, 0.0);
         let mut gradient = [1.0; 4];
@@ -84,11 +110,7 @@ fn without_a_counted_row_loss_and_gradient_are_zero() {
 
 #[test]
 fn nan_gives_nan_and_is_never_correct() {
-    let targets = Targets {
-        classes: 2,
-        labels: &[0, 1],
-        class_weights: None,
-    };
+    let targets = Targets::new(2, &[0, 1]);
     let score = forward(&targets, &[f64::NAN, f64::NAN, 0.0, 1.0]).unwrap();
     assert!(score.loss.is_nan());
     assert_eq!((score.correct, score.counted), (1, 2));
@@ -96,11 +118,7 @@ fn nan_gives_nan_and_is_never_correct() {
 
 #[test]
 fn far_apart_logits_neither_overflow_nor_vanish() {
-    let targets = Targets {
-        classes: 3,
-        labels: &[0, 2],
-        class_weights: None,
-    };
+    let targets = Targets::new(3, &[0, 2]);
     let logits = [1e30f32, 0.0, -1e30, 500.0, f32::NEG_INFINITY, -500.0];
     assert_eq!(forward(&targets, &logits).unwrap().loss, 500.0);
     let mut gradient = [0.0; 6];
@@ -131,6 +149,7 @@ fn wrong_arguments_are_named() {
             classes: 2,
             labels,
             class_weights: weights,
+            smoothing: 0.0,
         };
         forward(&targets, logits).unwrap_err()
     };
@@ -150,17 +169,17 @@ fn wrong_arguments_are_named() {
     let weight = error(&[0, 1], Some(&[1.0, -1.0]), &[0.0; 4]);
     assert!(matches!(weight, KernelError::Setting { .. }));
     assert!(weight.to_string().contains("-1"), "{weight}");
-    let none = Targets::<f32> {
-        classes: 0,
-        labels: &[0],
-        class_weights: None,
-    };
+    for smoothing in [-0.1, 1.0, f64::NAN] {
+        let targets = Targets {
+            smoothing,
+            ..Targets::new(2, &[0])
+        };
+        let error = forward(&targets, &[0f32; 2]).unwrap_err();
+        assert!(matches!(error, KernelError::Setting { .. }), "{error}");
+    }
+    let none = Targets::<f32>::new(0, &[0]);
     assert!(forward(&none, &[]).is_err());
-    let none = Targets::<f32> {
-        classes: 0,
-        labels: &[IGNORE],
-        class_weights: None,
-    };
+    let none = Targets::<f32>::new(0, &[IGNORE]);
     assert_eq!(forward(&none, &[]).unwrap(), Score::default());
     backward(&none, &[], 1.0, &mut []).unwrap();
 }
@@ -169,11 +188,7 @@ fn wrong_arguments_are_named() {
 fn threads_do_not_change_a_bit() {
     let (rows, classes) = (5000, 13);
     let (logits, labels) = (random::<f32>(rows * classes, 3), labels(rows, classes));
-    let targets = Targets {
-        classes,
-        labels: &labels,
-        class_weights: None,
-    };
+    let targets = Targets::new(classes, &labels);
     check_threads(|| {
         let mut gradient = vec![0.0; logits.len()];
         backward(&targets, &logits, 1.0, &mut gradient).unwrap();

@@ -5,14 +5,21 @@ struct Tensor {
     const float *gradient;
     float *first;
     float *second;
+    float *average; // null without averaging
     u64 length;
     u64 decays;
 };
 
 // Numbers of the rule; which ones a method reads is said below.
 struct Rule {
-    float beta1, beta2, rest1, rest2, rate, second_scale, epsilon, decay, shrink;
+    float beta1, beta2, rest1, rest2, rate, second_scale, epsilon, decay, shrink, average_rate;
 };
+
+// Stores a new value, and moves the average towards it.
+__device__ inline void store(const Tensor &tensor, const Rule &rule, u64 i, float w) {
+    tensor.value[i] = w;
+    if (tensor.average) tensor.average[i] += rule.average_rate * (w - tensor.average[i]);
+}
 
 constexpr u32 PIECE = 4096;
 
@@ -32,7 +39,7 @@ extern "C" __global__ void adam(const Tensor *__restrict__ tensors, const uint2 
         tensor.first[i] = m;
         tensor.second[i] = v;
         float size = sqrtf(v * rule.second_scale) + rule.epsilon;
-        tensor.value[i] = w * shrink - rule.rate * m / size;
+        store(tensor, rule, i, w * shrink - rule.rate * m / size);
     }
 }
 
@@ -48,7 +55,7 @@ extern "C" __global__ void sgd(const Tensor *__restrict__ tensors, const uint2 *
         float w = tensor.value[i];
         float m = rule.beta1 * tensor.first[i] + (tensor.gradient[i] + decay * w);
         tensor.first[i] = m;
-        tensor.value[i] = w - rule.rate * m;
+        store(tensor, rule, i, w - rule.rate * m);
     }
 }
 

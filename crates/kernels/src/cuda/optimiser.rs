@@ -10,6 +10,8 @@
 //!
 //! with `s = 1`; with decoupled weight decay (AdamW) instead `g` is used as it is and `s = 1 - r d`.
 //!
+//! With averaging, `a += q (w - a)` follows, where `q` is the averaging rate of the step.
+//!
 //! The settings of the step lie in device memory, so that a captured step can be replayed with others.
 
 use super::sources::KernelSource;
@@ -70,10 +72,12 @@ struct Rule {
     epsilon: f32,
     decay: f32,
     shrink: f32,
+    average_rate: f32,
 }
 
 impl Step {
-    fn rule(self) -> Rule {
+    fn rule(self, average_rate: f64) -> Rule {
+        let average_rate = average_rate as f32;
         match self {
             Self::Sgd {
                 rate,
@@ -83,6 +87,7 @@ impl Step {
                 beta1: momentum as f32,
                 rate: rate as f32,
                 decay: weight_decay as f32,
+                average_rate,
                 ..Rule::zeroed()
             },
             Self::Adam {
@@ -110,6 +115,7 @@ impl Step {
                     epsilon: epsilon as f32,
                     decay: decay as f32,
                     shrink: shrink as f32,
+                    average_rate,
                 }
             }
         }
@@ -163,14 +169,16 @@ struct Tensor {
     gradient: u64,
     first: u64,
     second: u64,
+    average: u64,
     length: u64,
     decays: u64,
 }
 
-/// The state of an optimiser: the moments of all parameters, and the addresses that its kernel reads.
+/// The state of an optimiser: moments and averages of all parameters, and the addresses that its kernel reads.
 #[derive(Debug)]
 pub struct DeviceOptimiser {
-    moments: [DeviceBuffer<f32>; 2],
+    /// First moments, second moments and averages.
+    state: [DeviceBuffer<f32>; 3],
     lengths: Vec<usize>,
     tensors: DeviceBuffer<Tensor>,
     pieces: DeviceBuffer<[u32; 2]>,
@@ -182,11 +190,12 @@ pub struct DeviceOptimiser {
 }
 
 impl DeviceOptimiser {
-    /// The state before the first step, for parameters of these lengths.
+    /// The state before the first step, for parameters of these lengths, with averages of their values if
+    /// `averages`.
     ///
     /// # Errors
     /// Out of memory.
-    pub fn new(device: &CudaDevice, lengths: &[usize]) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, lengths: &[usize], averages: bool) -> Result<Self, CudaError> {
         let total = lengths.iter().sum();
         let pieces: Vec<[u32; 2]> = lengths
             .iter()
@@ -196,7 +205,11 @@ impl DeviceOptimiser {
             })
             .collect();
         Ok(Self {
-            moments: [device.zeros(total)?, device.zeros(total)?],
+            state: [
+                device.zeros(total)?,
+                device.zeros(total)?,
+                device.zeros(if averages { total } else { 0 })?,
+            ],
             lengths: lengths.to_vec(),
             tensors: device.buffer(lengths.len())?,
             pieces: device.upload(&pieces)?,
@@ -206,15 +219,15 @@ impl DeviceOptimiser {
         })
     }
 
-    /// First and second moments of all parameters, concatenated.
-    pub fn moments(&self) -> [DeviceSlice<'_, f32>; 2] {
-        [self.moments[0].view(), self.moments[1].view()]
+    /// First moments, second moments and averages of all parameters, each concatenated. The averages are empty if
+    /// there are none.
+    pub fn state(&self) -> [DeviceSlice<'_, f32>; 3] {
+        self.state.each_ref().map(DeviceBuffer::view)
     }
 
     /// The same for writing, to restore a checkpoint.
-    pub fn moments_mut(&mut self) -> [DeviceSliceMut<'_, f32>; 2] {
-        let [first, second] = &mut self.moments;
-        [first.view_mut(), second.view_mut()]
+    pub fn state_mut(&mut self) -> [DeviceSliceMut<'_, f32>; 3] {
+        self.state.each_mut().map(DeviceBuffer::view_mut)
     }
 
     /// Updates all parameters: [`prepare`](Self::prepare), then [`run`](Self::run).
@@ -225,14 +238,15 @@ impl DeviceOptimiser {
         &mut self,
         device: &CudaDevice,
         step: Step,
+        average_rate: f64,
         parameters: &[Parameter<'_>],
     ) -> Result<(), CudaError> {
-        self.prepare(device, step, parameters)?;
+        self.prepare(device, step, average_rate, parameters)?;
         self.run(device)
     }
 
     /// Copies the settings and the addresses of the parameters for the next [`run`](Self::run) to the device,
-    /// unless they are there already.
+    /// unless they are there already. `average_rate` is the share of the new values in the averages.
     ///
     /// # Errors
     /// Parameters of another number or other lengths than in [`new`](Self::new), or a failed call.
@@ -240,6 +254,7 @@ impl DeviceOptimiser {
         &mut self,
         device: &CudaDevice,
         step: Step,
+        average_rate: f64,
         parameters: &[Parameter<'_>],
     ) -> Result<(), CudaError> {
         let operator = "optimiser";
@@ -256,12 +271,17 @@ impl DeviceOptimiser {
         for (parameter, &length) in parameters.iter().zip(&self.lengths) {
             check_length(operator, "value", parameter.value.view(), length)?;
             check_length(operator, "gradient", parameter.gradient, length)?;
-            let [first, second] = self.moments().map(|moment| moment.from(start).address);
+            let place = |values: DeviceSlice<'_, f32>| match values.is_empty() {
+                true => 0,
+                false => values.from(start).address,
+            };
+            let [first, second, average] = self.state().map(place);
             placed.push(Tensor {
                 value: parameter.value.address,
                 gradient: parameter.gradient.address,
                 first,
                 second,
+                average,
                 length: length as u64,
                 decays: u64::from(parameter.decays),
             });
@@ -275,7 +295,7 @@ impl DeviceOptimiser {
             Step::Sgd { .. } => "sgd",
             Step::Adam { .. } => "adam",
         };
-        device.write(self.rule.view_mut(), &[step.rule()])
+        device.write(self.rule.view_mut(), &[step.rule(average_rate)])
     }
 
     /// Updates the parameters with the prepared settings. It can be captured, and replayed after

@@ -1,9 +1,9 @@
 //! Dropout on a GPU, with the same masks as on the CPU.
 
-use super::{Dropout, DropoutUnit};
+use super::{Dropout, DropoutUnit, check_probability, scale, threshold};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, irrep_rows, key, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut,
+    KernelSource, args, check_length, irrep_rows, key, to_u32,
 };
 use crate::random::Stream;
 
@@ -84,8 +84,8 @@ pub fn forward(
                 size(width)?,
                 &stream.seed_and_step,
                 salt,
-                config.threshold(),
-                config.scale() as f32,
+                threshold(config.probability),
+                scale(config.probability) as f32,
                 size(vertices)?,
             ],
         )
@@ -105,4 +105,45 @@ pub fn backward(
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     forward(device, config, stream, vertices, dy, dx)
+}
+
+/// Blocks for each mesh.
+const PIECES: usize = 32;
+
+/// `y` = `x` without some of the meshes; see [`drop_meshes`](super::drop_meshes). The random words are those of the
+/// stream whose seed is `seed xor salt`.
+///
+/// # Errors
+/// A probability out of range, buffers of the wrong length, or a failed call.
+pub fn drop_meshes(
+    device: &CudaDevice,
+    probability: f64,
+    width: usize,
+    (stream, salt): (&DeviceStream, u64),
+    graph: DeviceGraphView<'_>,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    check_probability(probability)?;
+    for (name, values) in [("x", x), ("y", y.view())] {
+        check_length("dropout", name, values, graph.vertex_count() * width)?;
+    }
+    let function = device.function(SOURCE, &[], "drop_meshes")?;
+    // SAFETY: lengths were checked.
+    unsafe {
+        function.run(
+            (PIECES, graph.mesh_count()),
+            (256, 1),
+            args![
+                x,
+                &y,
+                graph.device_mesh_offsets(),
+                to_u32("dropout", width)?,
+                &stream.seed_and_step,
+                salt,
+                threshold(probability),
+                scale(probability) as f32,
+            ],
+        )
+    }
 }

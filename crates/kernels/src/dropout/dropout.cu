@@ -35,3 +35,13 @@ extern "C" __global__ void dropout(const float *__restrict__ x, float *__restric
     y[row + irrep.x] = x[row + irrep.x] * factor;
     if (irrep.z > 0) y[row + irrep.y] = x[row + irrep.y] * factor;
 }
+
+// Grid (pieces, meshes): the rows of a mesh times the factor of the mesh; stream: seed and step.
+extern "C" __global__ void drop_meshes(const float *__restrict__ x, float *__restrict__ y,
+                                       const u32 *__restrict__ mesh_offsets, u32 width,
+                                       const u64 *__restrict__ stream, u64 salt, u64 threshold, float scale) {
+    u32 mesh = blockIdx.y;
+    float factor = word_of(mesh, stream[0] ^ salt, stream[1]) >= threshold ? scale : 0.0f;
+    u64 end = (u64)mesh_offsets[mesh + 1] * width;
+    for (u64 i = (u64)mesh_offsets[mesh] * width + item(); i < end; i += (u64)gridDim.x * blockDim.x) y[i] = x[i] * factor;
+}

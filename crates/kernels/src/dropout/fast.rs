@@ -1,6 +1,6 @@
 //! Random words of a block of rows at a time, then loops over channels.
 
-use super::{Dropout, Run};
+use super::{Dropout, Run, scale, threshold};
 use crate::Real;
 use crate::random::Stream;
 use pulp::{Arch, NullaryFnOnce};
@@ -72,8 +72,8 @@ pub(super) fn forward<T: Real>(
             Arch::new().dispatch(DropRows {
                 runs,
                 units,
-                threshold: config.threshold(),
-                scale: T::of(config.scale()),
+                threshold: threshold(config.probability),
+                scale: T::of(scale(config.probability)),
                 stream,
                 first_unit: (at * TASK_ROWS * units) as u64,
                 width,

@@ -10,6 +10,7 @@
 
 pub mod cuda;
 mod fast;
+mod meshes;
 pub mod reference;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,8 @@ mod tests;
 use crate::error::check_rows;
 use crate::random::Stream;
 use crate::{FeatureType, KernelError, Real};
+
+pub use meshes::drop_meshes;
 
 /// What is dropped as a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,37 +48,22 @@ impl Dropout {
     /// # Errors
     /// A probability out of range, or [`DropoutUnit::Channel`] where multiplicities differ.
     pub fn units(&self) -> Result<usize, KernelError> {
-        let setting = |problem: String| KernelError::Setting {
-            operator: "dropout",
-            problem,
-        };
-        if !(0.0..1.0).contains(&self.probability) {
-            return Err(setting(format!(
-                "probability {}, but it has to be at least 0 and below 1",
-                self.probability
-            )));
-        }
+        check_probability(self.probability)?;
         match self.unit {
             DropoutUnit::Irrep => Ok(self.kind.multiplicities().iter().sum()),
             DropoutUnit::Channel if self.kind == FeatureType::default() => Ok(0),
-            DropoutUnit::Channel => self.kind.uniform_multiplicity().ok_or_else(|| {
-                setting(format!(
-                    "dropping channels needs the same multiplicity for every order, but the type \
-                     is {}; drop irreps",
-                    self.kind
-                ))
-            }),
+            DropoutUnit::Channel => {
+                let uniform = self.kind.uniform_multiplicity();
+                uniform.ok_or_else(|| KernelError::Setting {
+                    operator: "dropout",
+                    problem: format!(
+                        "dropping channels needs the same multiplicity for every order, but the \
+                         type is {}; drop irreps",
+                        self.kind
+                    ),
+                })
+            }
         }
-    }
-
-    /// A unit is kept if its word is at least this.
-    fn threshold(&self) -> u64 {
-        (self.probability * 2f64.powi(32)).round() as u64
-    }
-
-    /// Factor of the kept units.
-    fn scale(&self) -> f64 {
-        1.0 / (1.0 - self.probability)
     }
 
     /// First unit, channels and start of every run of channels in a row (one per component).
@@ -98,6 +86,26 @@ impl Dropout {
         }
         runs
     }
+}
+
+fn check_probability(probability: f64) -> Result<(), KernelError> {
+    match (0.0..1.0).contains(&probability) {
+        true => Ok(()),
+        false => Err(KernelError::Setting {
+            operator: "dropout",
+            problem: format!("probability {probability} must be at least 0 and below 1"),
+        }),
+    }
+}
+
+/// A unit is kept if its word is at least this.
+fn threshold(probability: f64) -> u64 {
+    (probability * 2f64.powi(32)).round() as u64
+}
+
+/// Factor of the kept units.
+fn scale(probability: f64) -> f64 {
+    1.0 / (1.0 - probability)
 }
 
 /// The channels of one component of an order.

@@ -1,6 +1,6 @@
 //! One random word for each unit, unit by unit.
 
-use super::Dropout;
+use super::{Dropout, scale, threshold};
 use crate::random::Stream;
 use crate::{KernelError, Real};
 
@@ -21,8 +21,8 @@ pub fn forward<T: Real>(
         for run in config.runs() {
             for channel in 0..run.channels {
                 let unit = vertex * units + run.unit + channel;
-                let kept = u64::from(stream.word(unit as u64)) >= config.threshold();
-                let factor = if kept { config.scale() } else { 0.0 };
+                let kept = u64::from(stream.word(unit as u64)) >= threshold(config.probability);
+                let factor = if kept { scale(config.probability) } else { 0.0 };
                 let place = run.start + channel;
                 y[place] = x[place] * T::of(factor);
             }

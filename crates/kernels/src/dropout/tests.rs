@@ -128,3 +128,26 @@ fn settings_are_checked() {
     let config = &examples()[0];
     assert!(forward(config, STREAM, 1, &[0f32; 3], &mut [0.0; 25]).is_err());
 }
+
+#[test]
+fn whole_meshes_are_dropped_and_the_mean_is_kept() {
+    let mesh_offsets: Vec<u32> = (0..=3000).map(|mesh| mesh / 2 * 5).collect();
+    let (width, vertices) = (3, *mesh_offsets.last().unwrap() as usize);
+    let ones = vec![1f64; vertices * width];
+    let mut y = vec![f64::NAN; ones.len()];
+    drop_meshes(0.2, width, STREAM, &mesh_offsets, &ones, &mut y).unwrap();
+    let mut kept = 0;
+    for mesh in (1..3000).step_by(2) {
+        let rows = mesh_offsets[mesh] as usize * width..mesh_offsets[mesh + 1] as usize * width;
+        let factor = y[rows.start];
+        let word = u64::from(STREAM.word(mesh as u64));
+        assert_eq!(word >= (1 << 32) / 5, factor != 0.0);
+        assert!(factor == 0.0 || factor == 1.25);
+        assert!(y[rows].iter().all(|&value| value == factor));
+        kept += usize::from(factor != 0.0);
+    }
+    assert!((kept as f64 / 1500.0 - 0.8).abs() < 0.04, "{kept}");
+    assert!(drop_meshes(1.0, width, STREAM, &mesh_offsets, &ones, &mut y).is_err());
+    assert!(drop_meshes(0.5, width + 1, STREAM, &mesh_offsets, &ones, &mut y).is_err());
+    assert!(drop_meshes(0.5, width, STREAM, &[0, 2, 1], &ones[..3], &mut y[..3]).is_err());
+}

@@ -21,6 +21,11 @@ pub struct DiffusionBlockConfig {
     pub features: FeatureType,
     /// Dropout probability before the second and the third layer of the perceptron (default 0).
     pub dropout: f64,
+    /// Probability of dropping each irrep of order above 0 that the invariants and the gates read (default 0). With
+    /// scalars alone, these are the gradients.
+    pub irrep_dropout: f64,
+    /// Probability of dropping the whole update of a mesh: stochastic depth (default 0).
+    pub stochastic_depth: f64,
     /// Shortest and longest diffusion time at initialisation (default `[1e-3, 0.3]`).
     pub times: [f64; 2],
 }
@@ -32,6 +37,8 @@ impl DiffusionBlockConfig {
             times: DiffusionConfig::new(features.clone()).times,
             features,
             dropout: 0.0,
+            irrep_dropout: 0.0,
+            stochastic_depth: 0.0,
         }
     }
 
@@ -50,6 +57,11 @@ impl DiffusionBlockConfig {
         if scalars == 0 {
             let problem = format!("{features} has no scalars");
             return Err(NnError::setting("features of a diffusion block", problem));
+        }
+        let depth = self.stochastic_depth;
+        if !(0.0..1.0).contains(&depth) {
+            let problem = format!("{depth} must be at least 0 and below 1");
+            return Err(NnError::setting("stochastic depth", problem).in_layer(name));
         }
         builder.within(name, |builder| {
             let diffusion = DiffusionConfig {
@@ -99,17 +111,24 @@ impl DiffusionBlockConfig {
                     output: features.clone(),
                     activation: Activation::Identity,
                 }),
-                dropout: (self.dropout > 0.0).then(|| {
-                    Arc::new(Dropout {
-                        kind: hidden_type,
-                        probability: self.dropout,
-                        unit: DropoutUnit::Irrep,
-                    })
-                }),
+                dropout: irrep_dropout(hidden_type, self.dropout)?,
+                irrep_dropout: irrep_dropout(lifted, self.irrep_dropout)?,
+                stochastic_depth: depth,
                 features: features.clone(),
             })
         })
     }
+}
+
+/// Dropout of whole irreps; `None` for probability 0.
+fn irrep_dropout(kind: FeatureType, probability: f64) -> Result<Option<Arc<Dropout>>, NnError> {
+    let dropout = Dropout {
+        kind,
+        probability,
+        unit: DropoutUnit::Irrep,
+    };
+    dropout.units()?;
+    Ok((probability > 0.0).then(|| Arc::new(dropout)))
 }
 
 /// Fields of order above 0 whose invariants enter the perceptron.
@@ -130,7 +149,8 @@ enum Lift {
 /// y_0 = x_0 + h_0,    y_m = x_m + sigmoid(gate) z_m
 /// ```
 ///
-/// `B` is a complex matrix that commutes with rotations of the frames. With scalars alone, `z` are the gradients, and
+/// `B` is a complex matrix that commutes with rotations of the frames. In training, irreps of `z` and the updates
+/// of whole meshes can be dropped. With scalars alone, `z` are the gradients, and
 /// this is the block of DiffusionNet (Sharp, Attaiki, Crane and Ovsjanikov 2022).
 #[derive(Debug, Clone)]
 pub struct DiffusionBlock {
@@ -143,15 +163,19 @@ pub struct DiffusionBlock {
     update: Linear,
     gate: Arc<GatedNonlinearity>,
     dropout: Option<Arc<Dropout>>,
+    irrep_dropout: Option<Arc<Dropout>>,
+    stochastic_depth: f64,
     features: FeatureType,
 }
 
-impl DiffusionBlock {
-    fn dropped<T: Real>(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        match &self.dropout {
-            Some(dropout) => tape.dropout(dropout, x),
-            None => Ok(x),
-        }
+fn dropped<T: Real>(
+    tape: &mut Tape<'_, T>,
+    dropout: &Option<Arc<Dropout>>,
+    x: Var<T>,
+) -> Result<Var<T>, NnError> {
+    match dropout {
+        Some(dropout) => tape.dropout(dropout, x),
+        None => Ok(x),
     }
 }
 
@@ -176,6 +200,7 @@ impl<T: Real> Module<T> for DiffusionBlock {
             Lift::Gradients(slice) => tape.slice(slice, both.clone())?,
             Lift::Linear(map) => map.forward(tape, levels, both.clone())?,
         };
+        let z = dropped(tape, &self.irrep_dropout, z)?;
         let mapped = self.product.forward(tape, levels, z.clone())?;
         let products = tape.irrep_dot(Grouping::Irreps, z.clone(), mapped)?;
         let products = tape.activation(&Activation::Tanh, products)?;
@@ -183,10 +208,10 @@ impl<T: Real> Module<T> for DiffusionBlock {
         let scalars = self.scalars.forward(tape, levels, both)?;
         let h = tape.add(scalars, invariants)?;
         let h = tape.activation(&Activation::Relu, h)?;
-        let h = self.dropped(tape, h)?;
+        let h = dropped(tape, &self.dropout, h)?;
         let h = self.hidden.forward(tape, levels, h)?;
         let h = tape.activation(&Activation::Relu, h)?;
-        let h = self.dropped(tape, h)?;
+        let h = dropped(tape, &self.dropout, h)?;
         let h = self.update.forward(tape, levels, h)?;
         let update = match &self.lift {
             Lift::Gradients(_) => h,
@@ -194,6 +219,10 @@ impl<T: Real> Module<T> for DiffusionBlock {
                 let gated = tape.concatenate(h, z)?;
                 tape.gated_nonlinearity(&self.gate, gated)?
             }
+        };
+        let update = match self.stochastic_depth {
+            0.0 => update,
+            probability => tape.drop_meshes(levels.graph()?, probability, update)?,
         };
         tape.add(x, update)
     }

@@ -87,6 +87,7 @@ pub(crate) fn single_targets<'t, T: Real>(
         classes: targets.classes,
         labels: targets.labels,
         class_weights: targets.class_weights.map(single_slice).transpose()?,
+        smoothing: targets.smoothing,
     })
 }
 

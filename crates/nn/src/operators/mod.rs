@@ -28,7 +28,7 @@ pub use combine::{Add, Concatenate, Scale, SelectChannels};
 pub use cross_entropy::CrossEntropy;
 pub(crate) use cross_entropy::single_targets;
 pub use diffusion::{Diffuse, DiffusionWeights};
-pub use dropout::DropIrreps;
+pub use dropout::{DropIrreps, DropMeshes};
 pub use edges::{EdgeSoftmax, GatherEdges, ReduceEdges, SpreadEdges};
 pub use gauge_conv::{ConvWeights, GaugeConvolve};
 pub use incidence::{ApplyIncidence, ApplyIncidenceTransposed};

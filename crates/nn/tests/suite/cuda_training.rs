@@ -90,11 +90,7 @@ fn outcome<T: Real>(device: &Device) -> Outcome<T> {
     let mut workspace = Workspace::new(device.clone());
     let x = random::<T>(batch.vertex_count() * network.input().dimension(), 1);
     let labels = labels(batch.vertex_count());
-    let targets = Targets {
-        classes: CLASSES,
-        labels: &labels,
-        class_weights: None,
-    };
+    let targets = Targets::new(CLASSES, &labels);
     let stream = Stream { seed: 5, step: 2 };
     let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
     let input = tape.input(network.input().clone(), &x).unwrap();
@@ -188,11 +184,7 @@ fn train(device: &Device) -> (Vec<f64>, Network<f32>, Parameters<f32>, Optimiser
         let stream = Stream { seed: 5, step };
         let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
         let input = tape.input(network.input().clone(), &x).unwrap();
-        let targets = Targets {
-            classes: CLASSES,
-            labels: &labels,
-            class_weights: None,
-        };
+        let targets = Targets::new(CLASSES, &labels);
         let loss = network
             .classify(&mut tape, levels, input, targets, Rows::default())
             .unwrap();
@@ -336,11 +328,7 @@ fn other_layers<T: Real>(device: &Device) -> Vec<Vec<T>> {
 
     let joined = random::<T>(rows * 2 * kind.dimension(), 3);
     let target = random::<T>(2 * 6, 2);
-    let targets = Targets {
-        classes: 6,
-        labels: &[4, 1],
-        class_weights: None,
-    };
+    let targets = Targets::new(6, &[4, 1]);
 
     let mut workspace = Workspace::new(device.clone());
     let stream = Stream { seed: 5, step: 2 };
@@ -410,10 +398,7 @@ fn stepped(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u32>, b
         // Another number of unknown rows in each batch: the mean is over the others.
         labels.rotate_left(seed as usize);
         labels[..seed as usize].fill(IGNORE);
-        let objective = Objective::Classes {
-            count: CLASSES,
-            weights: None,
-        };
+        let objective = Objective::classes(CLASSES);
         let (kind, features) = (FeatureType::scalars(3), random(rows * 3, seed));
         let target = Target::Labels(labels);
         TrainingBatch::new(Arc::clone(graph), kind, features, objective, target).unwrap()

@@ -38,11 +38,7 @@ fn train(seed: u64) -> (Vec<Vec<u32>>, f64) {
         let stream = Stream { seed, step };
         let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
         let input = tape.input("3x0".parse().unwrap(), &x).unwrap();
-        let targets = Targets {
-            classes: 4,
-            labels: &labels,
-            class_weights: None,
-        };
+        let targets = Targets::new(4, &labels);
         let loss = network
             .classify(&mut tape, levels, input, targets, Rows::default())
             .unwrap();

@@ -401,6 +401,7 @@ fn losses() {
     let targets = Targets {
         classes: 4,
         labels: &labels,
+        smoothing: 0.1,
         class_weights: Some(&weights),
     };
     let target = random::<f64>(rows * 4, 2);

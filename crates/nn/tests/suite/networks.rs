@@ -218,11 +218,7 @@ fn classes_are_the_largest_outputs() {
         };
         let expected: Vec<u32> = output.values().unwrap().chunks(7).map(largest).collect();
         assert_eq!(found, expected);
-        let targets = Targets {
-            classes: 7,
-            labels: &labels,
-            class_weights: None,
-        };
+        let targets = Targets::new(7, &labels);
         let mut written = vec![0; rows];
         let rows = Rows {
             predictions: Some(&mut written),

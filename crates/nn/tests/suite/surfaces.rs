@@ -1,7 +1,7 @@
 //! Layers on surfaces: gradients, equivariance, and training on a GPU.
 
 use crate::common::{bumpy_grid, bumpy_sphere, graph, random};
-use crate::cuda_training::gpu;
+use crate::cuda_training::{gpu, relative_error};
 use crate::gradients::{check, kind};
 use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{DVec3, Frame, GaugeGraph, Mesh, shapes};
@@ -36,6 +36,79 @@ fn surfaces<T: Real>() -> HierarchyBatch<T> {
     HierarchyBatch::join(&[&singles[0], &singles[1]]).unwrap()
 }
 
+/// A block with all kinds of dropout.
+fn regularised(features: &str) -> DiffusionBlockConfig {
+    DiffusionBlockConfig {
+        dropout: 0.3,
+        irrep_dropout: 0.4,
+        stochastic_depth: 0.3,
+        ..DiffusionBlockConfig::new(kind(features))
+    }
+}
+
+#[test]
+fn whole_updates_of_meshes_and_whole_irreps_are_dropped() {
+    let batch = surfaces::<f64>();
+    let graph = batch.levels()[0].vertices_of(0).end;
+    let run = |config: &DiffusionBlockConfig, step: Option<u64>| {
+        let mut parameters = Parameters::new();
+        let block = config.init("block", &mut Builder::new(&mut parameters, 1));
+        let x = random(batch.levels()[0].vertex_count() * 14, 1);
+        let mut workspace = Workspace::default();
+        let mut copy = parameters.clone();
+        let mut tape = match step {
+            Some(step) => Tape::training(&mut workspace, &mut copy, Stream { seed: 1, step }),
+            None => Tape::inference(&mut workspace, &parameters),
+        };
+        let input = tape.input(kind(FEATURES), &x).unwrap();
+        let y = block.unwrap().forward(&mut tape, (&batch).into(), input);
+        let y = y.unwrap().values().unwrap().into_owned();
+        let update: Vec<f64> = y.iter().zip(&x).map(|(y, x)| y - x).collect();
+        update
+    };
+    let plain = DiffusionBlockConfig::new(kind(FEATURES));
+    let whole = run(&plain, None);
+    let deep = DiffusionBlockConfig {
+        stochastic_depth: 0.25,
+        ..plain.clone()
+    };
+    assert_eq!(run(&deep, None), whole, "not in inference");
+    let mut met = [[false; 2]; 2];
+    for step in 0..20 {
+        let update = run(&deep, Some(step));
+        for (mesh, range) in [0..graph * 14, graph * 14..whole.len()]
+            .into_iter()
+            .enumerate()
+        {
+            let kept = update[range.start] != 0.0;
+            let factor = if kept { 1.0 / 0.75 } else { 0.0 };
+            met[mesh][usize::from(kept)] = true;
+            for (found, update) in update[range.clone()].iter().zip(&whole[range]) {
+                assert!((found - factor * update).abs() < 1e-13);
+            }
+        }
+    }
+    assert_eq!(met, [[true; 2]; 2], "each mesh is dropped in some steps");
+    let irreps = DiffusionBlockConfig {
+        irrep_dropout: 0.5,
+        ..plain
+    };
+    // Both components of an irrep of order 1 are dropped in about half of the rows.
+    let update = run(&irreps, Some(3));
+    let dropped = update.chunks(14).filter(|row| row[4] == 0.0).count();
+    let rows = update.len() / 14;
+    assert!(
+        dropped > rows / 3 && dropped < 2 * rows / 3,
+        "{dropped} of {rows}"
+    );
+    assert!(
+        update
+            .chunks(14)
+            .all(|row| (row[4] == 0.0) == (row[7] == 0.0))
+    );
+    assert_eq!(run(&irreps, None), whole);
+}
+
 #[test]
 fn gradients_equal_finite_differences() {
     let batch: &'static HierarchyBatch<f64> = Box::leak(Box::new(surfaces()));
@@ -51,10 +124,7 @@ fn gradients_equal_finite_differences() {
             diffusion.forward(tape, batch.into(), x)
         });
         let mut parameters = Parameters::new();
-        let block = DiffusionBlockConfig {
-            dropout: 0.3,
-            ..DiffusionBlockConfig::new(kind(features))
-        };
+        let block = regularised(features);
         let block = block.init("block", &mut Builder::new(&mut parameters, 1));
         let block = block.unwrap();
         check("block", features, &mut parameters, &|tape, _, x| {
@@ -76,7 +146,7 @@ fn equivariance<T: Real>() {
         assert_surface_equivariant(&diffusion, &parameters, &mesh, &spectra);
         for features in [FEATURES, "5x0"] {
             let mut parameters = Parameters::new();
-            let block = DiffusionBlockConfig::new(kind(features));
+            let block = regularised(features);
             let block = block.init("block", &mut Builder::new(&mut parameters, 1));
             assert_surface_equivariant(&block.unwrap(), &parameters, &mesh, &spectra);
         }
@@ -171,13 +241,13 @@ fn meshes_with_few_vertices_have_columns_of_zeros() {
     }
 }
 
-/// Losses of a few training steps on two batches of the same shape in turn.
-fn losses(device: &Device, stepper: &mut Stepper<f32>) -> Vec<f64> {
+/// Losses of a few training steps on two batches of the same shape in turn, and the averaged weights.
+fn losses(device: &Device, stepper: &mut Stepper<f32>) -> (Vec<f64>, Vec<f32>) {
     let features = kind(FEATURES);
     let (network, mut parameters) = Network::builder(kind("2x0 + 1x1"))
         .equivariant_linear(&features)
         .diffusion_block(DiffusionBlockConfig::new(features.clone()))
-        .diffusion_block(DiffusionBlockConfig::new(features.clone()))
+        .diffusion_block(regularised(FEATURES))
         .equivariant_linear(&FeatureType::scalars(4))
         .linear(5)
         .init(1)
@@ -190,15 +260,16 @@ fn losses(device: &Device, stepper: &mut Stepper<f32>) -> Vec<f64> {
         let objective = Objective::Classes {
             count: 5,
             weights: None,
+            smoothing: 0.1,
         };
         let labels = (0..mesh.vertex_count() as u32).map(|v| v % 5).collect();
         let input = kind("2x0 + 1x1");
         let x = random(mesh.vertex_count() * input.dimension(), 2);
         TrainingBatch::new(graphs, input, x, objective, Target::Labels(labels)).unwrap()
     });
-    let mut optimiser = Optimiser::new(Method::adam(), &parameters).unwrap();
+    let mut optimiser = Optimiser::with_average(Method::adam(), 0.9, &parameters).unwrap();
     let mut workspace = Workspace::new(device.clone());
-    (0..8)
+    let losses = (0..8)
         .map(|step| {
             let settings = StepSettings {
                 rate: 1e-2,
@@ -216,12 +287,15 @@ fn losses(device: &Device, stepper: &mut Stepper<f32>) -> Vec<f64> {
             );
             loss.unwrap().value().unwrap()
         })
-        .collect()
+        .collect();
+    let averaged = optimiser.averaged(&parameters).unwrap().into_owned();
+    let weights = averaged.iter().flat_map(|entry| entry.value().to_vec());
+    (losses, weights.collect())
 }
 
 #[test]
 fn captured_steps_on_other_surfaces_equal_plain_ones() {
-    let expected = losses(&Device::Cpu, &mut Stepper::plain());
+    let (expected, weights) = losses(&Device::Cpu, &mut Stepper::plain());
     assert!(expected[6] < expected[0] && expected[7] < expected[1]);
     let Some(device) = gpu("captured steps on surfaces") else {
         return;
@@ -231,9 +305,12 @@ fn captured_steps_on_other_surfaces_equal_plain_ones() {
     let captured = losses(&device, &mut stepper);
     assert!(stepper.is_recorded());
     assert_eq!(captured, plain);
-    for (found, expected) in plain.iter().zip(&expected) {
+    for (found, expected) in plain.0.iter().zip(&expected) {
         assert!((found - expected).abs() < 1e-3 * expected, "{plain:?}");
     }
+    let weights: Vec<f64> = weights.into_iter().map(f64::from).collect();
+    let error = relative_error(&plain.1, &weights);
+    assert!(error < 1e-3, "averages differ by {error}");
 }
 
 /// Points in cells that do not depend on the frames.

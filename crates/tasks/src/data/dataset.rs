@@ -38,7 +38,7 @@ pub struct Dataset {
     pub(super) inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Inner {
     pub name: String,
     pub items: Vec<Item>,
@@ -172,6 +172,35 @@ impl Dataset {
 }
 
 impl Dataset {
+    /// The same data set with a share of its training part as validation part, and a note that says so. Meshes are
+    /// drawn with the seed of the parts, in classification from each class. A data set with a validation part stays
+    /// as it is, and so does one with a single training mesh.
+    ///
+    /// # Errors
+    /// A share outside [0, 1).
+    pub fn with_validation(mut self, share: f64) -> Result<Self, TaskError> {
+        if !(0.0..1.0).contains(&share) {
+            let problem = format!("{share} must be at least 0 and below 1");
+            return Err(TaskError::setting("training.validation", problem));
+        }
+        if share == 0.0 || !self.is_empty(Part::Validation) {
+            return Ok(self);
+        }
+        let Inner {
+            split,
+            items,
+            notes,
+            ..
+        } = Arc::make_mut(&mut self.inner);
+        let meshes = split.part(Part::Train).len();
+        let moved = split.hold_out(share, |item| items[item].class);
+        notes.push(match moved {
+            0 => "there is one training mesh: no validation part is held out".into(),
+            _ => format!("{moved} of {meshes} training meshes are held out as validation part"),
+        });
+        Ok(self)
+    }
+
     /// Test meshes of the same bodies in another meshing: the files `KIND/*.ply` of a folder, or of its folder `data`, each
     /// with a text file of the same name that has the template vertex of each vertex. This is the layout of the
     /// *discretization-robust correspondence benchmark*. Template and classes are those of this data set.

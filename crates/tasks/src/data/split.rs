@@ -15,6 +15,8 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Split {
     parts: [Vec<usize>; 3],
+    /// Seed of random parts.
+    seed: u64,
 }
 
 /// Default fractions.
@@ -29,7 +31,36 @@ impl Split {
     pub fn first(train: usize, count: usize) -> Self {
         Self {
             parts: [(0..train).collect(), Vec::new(), (train..count).collect()],
+            seed: 0,
         }
+    }
+
+    /// Moves a share of the training part to the validation part, at random, and returns the number of these meshes.
+    /// Every class has about the same share. Both parts keep at least one mesh; nothing moves if there is one mesh.
+    pub fn hold_out(&mut self, share: f64, class: impl Fn(usize) -> Option<u32>) -> usize {
+        let [training, validation, _] = &mut self.parts;
+        let count = training.len();
+        if count < 2 {
+            return 0;
+        }
+        let moved = ((share * count as f64).round() as usize).clamp(1, count - 1);
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        // The first stream has drawn the parts.
+        random.set_stream(1);
+        let mut order = std::mem::take(training);
+        order.shuffle(&mut random);
+        // The order stays random within a class. Then every `count / moved`-th mesh is moved.
+        order.sort_by_key(|&item| class(item));
+        let before = |place: usize| (2 * place * moved + count) / (2 * count);
+        for (place, item) in order.into_iter().enumerate() {
+            match before(place + 1) > before(place) {
+                true => validation.push(item),
+                false => training.push(item),
+            }
+        }
+        training.sort_unstable();
+        validation.sort_unstable();
+        moved
     }
 
     pub fn part(&self, part: Part) -> &[usize] {
@@ -43,6 +74,7 @@ impl Split {
         items: &[Item],
         problems: &mut Vec<TaskError>,
     ) -> Self {
+        let seed = description.seed;
         if let Some(files) = &description.files {
             let mut choice = Choice::new(items);
             for part in Part::ALL {
@@ -50,12 +82,12 @@ impl Split {
                     choice.list(&folder.join(file), part, problems);
                 }
             }
-            return choice.finish(files.train.is_none());
+            return choice.finish(files.train.is_none(), seed);
         }
         if let Some(table) = &description.table {
             let mut choice = Choice::new(items);
             choice.table(&folder.join(table), problems);
-            return choice.finish(false);
+            return choice.finish(false, seed);
         }
         if let Some(patterns) = &description.patterns {
             let mut choice = Choice::new(items);
@@ -64,10 +96,10 @@ impl Split {
                     choice.pattern(folder, &Pattern::new(pattern), part, problems);
                 }
             }
-            return choice.finish(patterns.train.is_none());
+            return choice.finish(patterns.train.is_none(), seed);
         }
         let fractions = description.fractions.unwrap_or(DEFAULT_FRACTIONS);
-        Self::at_random(items.len(), &fractions, description.seed)
+        Self::at_random(items.len(), &fractions, seed)
     }
 
     /// True if a list or table of a description names a mesh.
@@ -124,7 +156,7 @@ impl Split {
             part.sort_unstable();
             part
         });
-        Self { parts }
+        Self { parts, seed }
     }
 }
 
@@ -226,12 +258,67 @@ impl<'a> Choice<'a> {
     }
 
     /// The parts. The remaining meshes are for training if `rest_is_train`.
-    fn finish(self, rest_is_train: bool) -> Split {
+    fn finish(self, rest_is_train: bool, seed: u64) -> Split {
         let rest = rest_is_train.then_some(Part::Train);
         let parts = Part::ALL.map(|part| {
             let is_in = |&index: &usize| self.part_of[index].or(rest) == Some(part);
             (0..self.items.len()).filter(is_in).collect()
         });
-        Split { parts }
+        Split { parts, seed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_has_its_share_of_the_validation_part() {
+        // 60, 20 and 7 meshes of three classes, in turn as long as there are any.
+        let class = |item: usize| {
+            Some(if item < 21 {
+                item as u32 % 3
+            } else {
+                u32::from(item >= 74)
+            })
+        };
+        let whole = Split::first(87, 100);
+        let counts = |part: &[usize]| {
+            let mut counts = [0; 3];
+            part.iter()
+                .for_each(|&item| counts[class(item).unwrap() as usize] += 1);
+            counts
+        };
+        assert_eq!(counts(whole.part(Part::Train)), [60, 20, 7]);
+        let held_out = |seed: u64, share: f64| {
+            let mut split = Split {
+                seed,
+                ..whole.clone()
+            };
+            let moved = split.hold_out(share, class);
+            assert_eq!(split.part(Part::Validation).len(), moved);
+            assert_eq!(split.part(Part::Test), whole.part(Part::Test));
+            let mut all = [split.part(Part::Train), split.part(Part::Validation)].concat();
+            all.sort_unstable();
+            assert_eq!(all, whole.part(Part::Train));
+            split.part(Part::Validation).to_vec()
+        };
+        for seed in 0..5 {
+            let found = counts(&held_out(seed, 0.2));
+            for (found, size) in found.into_iter().zip([60.0, 20.0, 7.0]) {
+                assert!(
+                    (f64::from(found) - 0.2 * size).abs() < 1.0,
+                    "{found} of {size}"
+                );
+            }
+        }
+        assert_eq!(held_out(1, 0.2), held_out(1, 0.2));
+        assert_ne!(held_out(1, 0.2), held_out(2, 0.2));
+        assert_eq!((held_out(1, 1e-9).len(), held_out(1, 0.999).len()), (1, 86));
+        let mut single = Split::first(1, 1);
+        assert_eq!(
+            (single.hold_out(0.5, |_| None), single),
+            (0, Split::first(1, 1))
+        );
     }
 }

@@ -179,10 +179,7 @@ pub fn evaluate(
         source: &samples,
     };
     let objective = match &model.classes {
-        Some(classes) => Objective::Classes {
-            count: classes.count(),
-            weights: None,
-        },
+        Some(classes) => Objective::classes(classes.count()),
         None => Objective::Values {
             kind: model.network.output().clone(),
             penalty: config.training.penalty.into(),
@@ -279,11 +276,7 @@ fn run(
             let x = tape.input(batch.kind().clone(), batch.features())?;
             let (loss, mean_square, correct) = match (batch.objective(), batch.target()) {
                 (Objective::Classes { count, .. }, Target::Labels(labels)) => {
-                    let targets = Targets {
-                        classes: *count,
-                        labels,
-                        class_weights: None,
-                    };
+                    let targets = Targets::new(*count, labels);
                     let mut predicted = vec![0; labels.len()];
                     let rows = Rows {
                         predictions: Some(&mut predicted),

@@ -23,6 +23,10 @@ pub struct SurfaceModel {
     pub times: [f64; 2],
     /// Dropout probability in the perceptrons (default 0).
     pub block_dropout: f64,
+    /// Probability of dropping each vector and tensor that invariants and gates read (default 0).
+    pub irrep_dropout: f64,
+    /// Probability of dropping the update of a mesh in the last block (default 0). It grows linearly with depth.
+    pub stochastic_depth: f64,
     /// Hidden channels of the head (default 0: a single linear layer).
     pub head: usize,
     /// Dropout probability in the head (default 0).
@@ -41,6 +45,8 @@ impl Default for SurfaceModel {
             eigenvectors: [128, 64, 64],
             times: [1e-3, 0.3],
             block_dropout: 0.0,
+            irrep_dropout: 0.0,
+            stochastic_depth: 0.0,
             head: 0,
             dropout: 0.0,
             pool: GlobalPool::Mean,
@@ -70,9 +76,11 @@ impl SurfaceModel {
         let mut network = Network::builder(spec.input.clone())
             .weight_decay(self.decay)
             .equivariant_linear(&features);
-        for _ in 0..self.blocks {
+        for block in 1..=self.blocks {
             network = network.diffusion_block(DiffusionBlockConfig {
                 dropout: self.block_dropout,
+                irrep_dropout: self.irrep_dropout,
+                stochastic_depth: self.stochastic_depth * block as f64 / self.blocks as f64,
                 times: self.times,
                 ..DiffusionBlockConfig::new(features.clone())
             });
@@ -134,6 +142,10 @@ pub struct DiffusionModel {
     pub times: [f64; 2],
     /// Dropout probability in the perceptrons (default 0.5).
     pub dropout: f64,
+    /// Probability of dropping each gradient that the invariants read (default 0).
+    pub irrep_dropout: f64,
+    /// Probability of dropping the update of a mesh in the last block (default 0). It grows linearly with depth.
+    pub stochastic_depth: f64,
     /// Pooling for whole-mesh tasks (default: mean).
     pub pool: GlobalPool,
     /// Weights that weight decay acts on (default: those of the head).
@@ -148,6 +160,8 @@ impl Default for DiffusionModel {
             eigenvectors: 128,
             times: [1e-3, 0.3],
             dropout: 0.5,
+            irrep_dropout: 0.0,
+            stochastic_depth: 0.0,
             pool: GlobalPool::Mean,
             decay: WeightDecay::Linear,
         }
@@ -167,6 +181,8 @@ impl DiffusionModel {
             eigenvectors: [self.eigenvectors, 0, 0],
             times: self.times,
             block_dropout: self.dropout,
+            irrep_dropout: self.irrep_dropout,
+            stochastic_depth: self.stochastic_depth,
             pool: self.pool,
             decay: self.decay,
             ..SurfaceModel::default()

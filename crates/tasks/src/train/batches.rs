@@ -438,10 +438,7 @@ mod tests {
     }
 
     fn load(samples: Vec<Sample>, which: &[usize]) -> Result<PreparedBatch, TaskError> {
-        let objective = Arc::new(Objective::Classes {
-            count: 2,
-            weights: None,
-        });
+        let objective = Arc::new(Objective::classes(2));
         let cache = GraphCache::new(&Device::Cpu);
         let source = BatchSource {
             samples: &Spheres(samples),

@@ -37,8 +37,6 @@ pub(super) struct Progress {
     pub class_weights: Option<Vec<f32>>,
     /// Records of `metrics.jsonl`.
     pub history: Vec<Record>,
-    /// Smallest error of an evaluation since `keep_best` was set.
-    pub best: Option<f64>,
     /// Seconds of training.
     pub seconds: f64,
     /// Seconds of training before the current epoch.

@@ -22,6 +22,29 @@ pub struct Scores {
     pub counted: u64,
 }
 
+impl Scores {
+    /// What evaluations are compared by: the fraction of wrong predictions, or the error.
+    pub(super) fn selection_error(&self) -> f64 {
+        match self.accuracy {
+            Some(accuracy) => 1.0 - accuracy,
+            None => self.error.unwrap_or(self.loss),
+        }
+    }
+}
+
+/// Number of evaluations after the best one, the first of equal ones.
+pub(super) fn evaluations_since_best(records: &[Record]) -> u64 {
+    let (mut least, mut since) = (f64::INFINITY, 0);
+    for scores in records.iter().filter_map(|record| record.held_out) {
+        let error = scores.selection_error();
+        match error < least {
+            true => (least, since) = (error, 0),
+            false => since += 1,
+        }
+    }
+    since
+}
+
 /// Sums over batches for [`Scores`].
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
@@ -88,6 +111,9 @@ pub struct Record {
     /// Scores on held-out meshes after the epoch, if it was evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<Scores>,
+    /// True if this model became `best.safetensors`, which `keep_best` asks for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub best: bool,
     /// Seconds of training since the start of the run, without evaluations and checkpoints.
     pub seconds: f64,
     /// Meshes per second in this epoch.
@@ -164,6 +190,7 @@ mod tests {
                 counted: 12,
             }),
             held_out: None,
+            best: false,
             seconds: 0.7,
             meshes_per_second: 11.0,
         }
@@ -186,6 +213,35 @@ mod tests {
         let scores = tally.scores().unwrap();
         assert_eq!(scores.loss, 1.75);
         assert_eq!((scores.accuracy, scores.error), (Some(0.75), Some(2.0)));
+    }
+
+    #[test]
+    fn evaluations_are_counted_from_the_first_of_the_best() {
+        let evaluated = |accuracy: Option<f64>| Record {
+            held_out: accuracy.map(|accuracy| Scores {
+                loss: 1.0,
+                accuracy: Some(accuracy),
+                error: None,
+                counted: 8,
+            }),
+            ..record(1)
+        };
+        let mut records = Vec::new();
+        let accuracies = [
+            None,
+            Some(0.5),
+            None,
+            Some(0.75),
+            Some(0.75),
+            None,
+            Some(0.5),
+            Some(0.875),
+        ];
+        let since = accuracies.map(|accuracy| {
+            records.push(evaluated(accuracy));
+            evaluations_since_best(&records)
+        });
+        assert_eq!(since, [0, 0, 0, 0, 1, 1, 2, 0]);
     }
 
     #[test]

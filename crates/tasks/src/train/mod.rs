@@ -3,10 +3,12 @@
 mod batches;
 mod checkpoint;
 mod class_weights;
+mod clock;
 mod config;
 mod curve;
 mod evaluate;
 mod identity;
+mod interval;
 mod metrics;
 mod model;
 mod objective;
@@ -26,6 +28,7 @@ pub use config::RunConfig;
 pub use curve::draw_curve;
 pub(crate) use evaluate::names;
 pub use identity::device_name;
+pub use interval::Interval;
 pub(crate) use metrics::{BatchScores, Tally};
 pub use metrics::{Record, Scores, read_metrics};
 pub use model::TrainedModel;
@@ -36,8 +39,6 @@ pub use regression::RegressionScores;
 pub(crate) use regression::RegressionSums;
 pub use run_directory::RunDirectory;
 pub use scaled::Scaled;
-pub use settings::{
-    Interval, OptimiserConfig, PenaltyChoice, Precision, ScheduleConfig, TrainingConfig,
-};
+pub use settings::{OptimiserConfig, PenaltyChoice, Precision, ScheduleConfig, TrainingConfig};
 pub use stop::StopFlag;
 pub use trainer::{Outcome, Trainer};

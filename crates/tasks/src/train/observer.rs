@@ -22,7 +22,7 @@ impl Observer for Silent {
 /// An event of a run. Epochs and steps are counted from 1.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A note about the data, such as an inferred setting.
+    /// A note, such as an inferred setting or the reason for an early end.
     Note(&'a str),
     /// Meshes are being prepared before the first step: read from the cache, or computed.
     Preparing {

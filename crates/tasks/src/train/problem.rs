@@ -17,6 +17,8 @@ pub struct Problem<'a> {
     pub training: &'a dyn SampleSource,
     /// Held-out samples to evaluate on; may be empty.
     pub held_out: &'a dyn SampleSource,
+    /// True if the held-out samples are a validation part, on which the final model may be selected.
+    pub validates: bool,
     /// Builds the model.
     pub model: &'a BuildModel<'a>,
     /// The objective.

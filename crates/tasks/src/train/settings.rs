@@ -1,10 +1,10 @@
 //! Settings of the training loop: the `[training]` table of a configuration.
 
 use super::class_weights::ClassWeights;
+use super::interval::Interval;
 use crate::TaskError;
-use gemcnn_nn::{Method, Penalty, Plateau, ProductMode, Schedule};
+use gemcnn_nn::{Method, Objective, Penalty, Plateau, ProductMode, Schedule};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
 /// Settings of the training loop. Every setting has a default; docs/training.md lists them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,11 @@ pub struct TrainingConfig {
     pub weight_decay: f64,
     /// Largest norm of the whole gradient; a larger one is scaled down. `0` disables clipping (default).
     pub clip: f64,
+    /// Label smoothing: share of the target that is spread evenly over all classes, in training (default 0).
+    pub smoothing: f64,
+    /// Decay of an exponential moving average of the weights, in [0, 1) (default 0: no average). Evaluations and
+    /// models use the average.
+    pub average: f64,
     /// Seed of initialisation, data order and dropout (default 1).
     pub seed: u64,
     /// Scales features so that each channel has size 1, and mean 0 if it is a scalar, over the training part
@@ -38,8 +43,13 @@ pub struct TrainingConfig {
     pub penalty: PenaltyChoice,
     /// Epochs between evaluations on held-out meshes (default 1). The last epoch is always evaluated.
     pub evaluate_every: u64,
-    /// Keeps the model of the best evaluation as `best.safetensors` (default false).
+    /// Keeps the model of the best evaluation as `best.safetensors` (default false). With a validation part, it
+    /// is also the final model.
     pub keep_best: bool,
+    /// Training ends after so many evaluations without a better one. `0` disables early stopping (default).
+    pub patience: u64,
+    /// Share of the training part that becomes the validation part of data without one, in [0, 1) (default 0).
+    pub validation: f64,
     /// Precision of matrix products on a GPU (default: TF32).
     pub precision: Precision,
     /// Weight of each class in the loss (default: none).
@@ -61,6 +71,8 @@ impl Default for TrainingConfig {
             rate: 0.01,
             weight_decay: 1e-4,
             clip: 0.0,
+            smoothing: 0.0,
+            average: 0.0,
             seed: 1,
             scale_features: true,
             scale_targets: true,
@@ -68,6 +80,8 @@ impl Default for TrainingConfig {
             penalty: PenaltyChoice::MeanSquare,
             evaluate_every: 1,
             keep_best: false,
+            patience: 0,
+            validation: 0.0,
             precision: Precision::Tf32,
             class_weights: ClassWeights::default(),
             optimiser: OptimiserConfig::default(),
@@ -102,12 +116,29 @@ impl TrainingConfig {
         if self.evaluate_every == 0 {
             return refuse("evaluate_every", "must be at least 1".into());
         }
-        if !(self.rate > 0.0 && self.rate.is_finite()) {
-            return refuse("rate", format!("{} must be finite and above 0", self.rate));
+        if !(self.rate > 0.0 && self.rate <= 10.0) {
+            return refuse(
+                "rate",
+                format!("{} must be above 0 and at most 10", self.rate),
+            );
         }
-        for (what, value) in [("weight_decay", self.weight_decay), ("clip", self.clip)] {
-            if !at_least_zero(value) {
-                return refuse(what, format!("{value} must be finite and at least 0"));
+        if !(0.0..=10.0).contains(&self.weight_decay) {
+            let problem = format!("{} must be from 0 to 10", self.weight_decay);
+            return refuse("weight_decay", problem);
+        }
+        if !at_least_zero(self.clip) {
+            return refuse(
+                "clip",
+                format!("{} must be finite and at least 0", self.clip),
+            );
+        }
+        for (what, value) in [
+            ("smoothing", self.smoothing),
+            ("average", self.average),
+            ("validation", self.validation),
+        ] {
+            if !(0.0..1.0).contains(&value) {
+                return refuse(what, format!("{value} must be at least 0 and below 1"));
             }
         }
         if let ClassWeights::Given { weights } = &self.class_weights
@@ -119,6 +150,21 @@ impl TrainingConfig {
         self.method().check()?;
         self.schedule.check()?;
         self.checkpoint.check()
+    }
+
+    /// Checks that class weights and smoothing fit an objective.
+    ///
+    /// # Errors
+    /// The first setting that does not fit.
+    pub(crate) fn check_objective(&self, objective: &Objective<f32>) -> Result<(), TaskError> {
+        self.class_weights.check(objective)?;
+        match objective {
+            Objective::Values { .. } if self.smoothing > 0.0 => Err(TaskError::setting(
+                "training.smoothing",
+                "regression has no classes",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Method of the optimiser.
@@ -219,8 +265,11 @@ impl Default for OptimiserConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ScheduleConfig {
-    /// Half a cosine down from the base rate, over all epochs.
+    /// A linear rise to the base rate, then half a cosine down, over all epochs.
     Cosine {
+        /// Fraction of the steps that go up (default 0).
+        #[serde(default)]
+        warm_up: f64,
         /// Fraction of the base rate at the end (default 0).
         #[serde(default)]
         last: f64,
@@ -278,14 +327,17 @@ fn cycle_first() -> f64 {
 
 impl Default for ScheduleConfig {
     fn default() -> Self {
-        Self::Cosine { last: 0.0 }
+        Self::Cosine {
+            warm_up: 0.0,
+            last: 0.0,
+        }
     }
 }
 
 impl ScheduleConfig {
     fn check(&self) -> Result<(), TaskError> {
         let shares = match *self {
-            Self::Cosine { last } => vec![last],
+            Self::Cosine { warm_up, last } => vec![warm_up, last],
             Self::OneCycle { rise, first, last } => vec![rise, first, last],
             Self::Plateau { .. } | Self::Constant {} => Vec::new(),
         };
@@ -301,7 +353,12 @@ impl ScheduleConfig {
     /// Factors of all steps of a run; constant for the plateau schedule, which depends on the loss.
     pub(super) fn factors(&self, steps: u64) -> Schedule {
         match *self {
-            Self::Cosine { last } => Schedule::Cosine { steps, last },
+            Self::Cosine { warm_up, last } => {
+                let rise = (warm_up * steps as f64).round() as u64;
+                let fall = steps.saturating_sub(rise).max(1);
+                let then = Box::new(Schedule::Cosine { steps: fall, last });
+                Schedule::WarmUp { steps: rise, then }
+            }
             Self::Plateau { .. } | Self::Constant {} => Schedule::Constant,
             Self::OneCycle { rise, first, last } => Schedule::OneCycle {
                 steps,
@@ -327,55 +384,6 @@ impl ScheduleConfig {
                 ..
             } => Ok(Some(Plateau::new(factor, patience, threshold)?)),
             _ => Ok(None),
-        }
-    }
-}
-
-/// Interval between checkpoints.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Interval {
-    /// In minutes.
-    Minutes(f64),
-    /// In epochs; a checkpoint is written at the end of an epoch.
-    Epochs(u64),
-    /// In steps.
-    Steps(u64),
-}
-
-impl Default for Interval {
-    fn default() -> Self {
-        Self::Minutes(2.0)
-    }
-}
-
-impl Interval {
-    fn check(&self) -> Result<(), TaskError> {
-        let sensible = match *self {
-            Self::Minutes(minutes) => (0.0..1e6).contains(&minutes),
-            Self::Epochs(count) | Self::Steps(count) => count > 0,
-        };
-        match sensible {
-            true => Ok(()),
-            false => Err(TaskError::setting(
-                "training.checkpoint",
-                "must be a time from 0 to a million minutes, or at least one epoch or step",
-            )),
-        }
-    }
-
-    /// True if a checkpoint is due, given the time and steps since the last one and the position in the data.
-    pub(super) fn is_due(
-        &self,
-        passed: Duration,
-        steps: u64,
-        epoch: u64,
-        ends_epoch: bool,
-    ) -> bool {
-        match *self {
-            Self::Minutes(minutes) => passed.as_secs_f64() >= 60.0 * minutes,
-            Self::Epochs(count) => ends_epoch && epoch.is_multiple_of(count),
-            Self::Steps(count) => steps >= count,
         }
     }
 }
@@ -444,6 +452,7 @@ mod tests {
         let texts = [
             "",
             "schedule = { kind = 'plateau', patience = 3 }\noptimiser = { kind = 'adam_w' }",
+            "schedule = { kind = 'cosine', warm_up = 0.1 }\naverage = 0.999\npatience = 3",
             "schedule = { kind = 'constant' }\noptimiser = { kind = 'sgd', momentum = 0.5 }",
             "schedule = { kind = 'one_cycle' }\ncheckpoint = { steps = 7 }\nseed = 12",
             "class_weights = { kind = 'given', weights = [1.0, 2.5] }\nprecision = 'f32'",
@@ -488,7 +497,18 @@ mod tests {
             ("epochs = 9000000000000000000", "training.epochs"),
             ("batch = 0", "training.batch"),
             ("rate = nan", "training.rate"),
+            ("rate = 10.1", "training.rate"),
+            ("weight_decay = 11.0", "training.weight_decay"),
             ("clip = -1.0", "training.clip"),
+            ("smoothing = 1.0", "training.smoothing"),
+            ("average = 1.0", "training.average"),
+            ("average = -0.1", "training.average"),
+            ("validation = 1.0", "training.validation"),
+            ("patience = -1", "patience"),
+            (
+                "schedule = { kind = 'cosine', warm_up = 1.5 }",
+                "training.schedule",
+            ),
             ("evaluate_every = 0", "training.evaluate_every"),
             ("checkpoint = { minutes = -1.0 }", "training.checkpoint"),
             ("checkpoint = { hours = 1.0 }", "hours"),
@@ -503,16 +523,27 @@ mod tests {
     }
 
     #[test]
-    fn checkpoints_are_due_by_time_steps_or_epochs() {
-        let due = |interval: Interval, seconds, steps, epoch, ends| {
-            interval.is_due(Duration::from_secs(seconds), steps, epoch, ends)
+    fn the_rate_warms_up_from_0_and_falls_to_the_last_one() {
+        let schedule = ScheduleConfig::Cosine {
+            warm_up: 0.2,
+            last: 0.1,
         };
-        assert!(due(Interval::Minutes(1.0), 60, 0, 0, false));
-        assert!(!due(Interval::Minutes(1.0), 59, 900, 2, true));
-        assert!(due(Interval::Steps(3), 0, 3, 0, false));
-        assert!(!due(Interval::Steps(3), 99, 2, 3, true));
-        assert!(due(Interval::Epochs(2), 0, 0, 4, true));
-        assert!(!due(Interval::Epochs(2), 0, 0, 3, true));
-        assert!(!due(Interval::Epochs(2), 0, 0, 4, false));
+        let factors = schedule.factors(20);
+        let rising: Vec<f64> = (0..4).map(|step| factors.factor(step)).collect();
+        assert_eq!(rising, [0.25, 0.5, 0.75, 1.0]);
+        assert_eq!(factors.factor(4), 1.0);
+        assert!((factors.factor(12) - 0.55).abs() < 1e-12);
+        assert!((factors.factor(20) - 0.1).abs() < 1e-12);
+        let plain = ScheduleConfig::default().factors(20);
+        let cosine = Schedule::Cosine {
+            steps: 20,
+            last: 0.0,
+        };
+        assert!((0..21).all(|step| plain.factor(step) == cosine.factor(step)));
+        let only_rise = ScheduleConfig::Cosine {
+            warm_up: 1.0,
+            last: 0.0,
+        };
+        assert_eq!(only_rise.factors(10).factor(9), 1.0);
     }
 }

@@ -626,6 +626,40 @@ fn classes_of_meshes_come_from_tables_folders_and_names() {
 }
 
 #[test]
+fn a_validation_part_has_all_classes_and_is_made_only_if_there_is_none() {
+    let folder = tempdir().unwrap();
+    // 15 cats and 5 dogs.
+    for number in 0..20 {
+        let name = if number % 4 == 1 { "dog" } else { "cat" };
+        let file = folder.path().join(format!("{name}-{number}.ply"));
+        write(&file, &sphere(number), &[]);
+    }
+    let held_out = |seed: u64, split: &str| {
+        let text = "task = 'classification'\ntarget.pattern = '{class}-*'";
+        describe(&folder, &format!("{text}\n[split]\n{split}\nseed = {seed}"));
+        let dataset = open(&folder).unwrap();
+        let notes = dataset.notes().len();
+        let dataset = dataset.with_validation(0.2).unwrap();
+        let name = |index| dataset.mesh_name(Part::Validation, index).to_owned();
+        let names: Vec<String> = (0..dataset.len(Part::Validation)).map(name).collect();
+        (
+            names,
+            dataset.len(Part::Train),
+            dataset.notes().len() - notes,
+        )
+    };
+    let all = "fractions = { train = 1.0 }";
+    let (names, training, notes) = held_out(1, all);
+    let dogs = names.iter().filter(|name| name.starts_with("dog")).count();
+    assert_eq!((names.len(), dogs, training, notes), (4, 1, 16, 1));
+    assert_eq!(held_out(1, all).0, names);
+    assert_ne!(held_out(2, all).0, names);
+    let (names, training, notes) = held_out(1, "fractions = { train = 0.9, validation = 0.1 }");
+    assert_eq!((names.len(), training, notes), (2, 18, 0));
+    assert!(open(&folder).unwrap().with_validation(1.0).is_err());
+}
+
+#[test]
 fn tables_of_classes_may_have_gaps() {
     let folder = plain(4);
     let table = folder.path().join("classes.csv");

@@ -129,7 +129,7 @@ fn kinds_from_outside_are_trained_saved_and_loaded() {
     let run = RunDirectory::create_next(runs.path(), "outside").unwrap();
     let (cache, stop) = (Cache::none(), StopFlag::new());
     let outcome = train(&config, &run, &cache, &Device::Cpu, &mut Silent, &stop).unwrap();
-    let Outcome::Finished { last } = outcome else {
+    let Outcome::Finished { last, .. } = outcome else {
         panic!("{outcome:?}")
     };
     let accuracy = last.held_out.unwrap().accuracy.unwrap();

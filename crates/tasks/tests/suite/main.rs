@@ -3,4 +3,6 @@
 mod data;
 mod extension;
 mod models;
+mod selection;
+mod spheres;
 mod training;

@@ -12,7 +12,8 @@ use gemcnn_nn::{
 };
 use gemcnn_tasks::data::GaugeChoice;
 use gemcnn_tasks::models::{
-    AngularModel, GemModel, GraphModel, Model, ModelSpec, NonlinearityChoice, UNetModel,
+    AngularModel, GemModel, GraphModel, Model, ModelSpec, NonlinearityChoice, SurfaceModel,
+    UNetModel,
 };
 use gemcnn_tasks::{ModelConfig, Sample, Task, TaskError, join_graphs};
 
@@ -523,4 +524,30 @@ fn batches_of_samples_are_levels() {
     sample.hierarchy = None;
     let batch = join_graphs(std::slice::from_ref(&sample)).unwrap();
     assert_eq!(Levels::from(&batch).count(), 1);
+}
+
+#[test]
+fn updates_are_dropped_more_often_in_later_blocks() {
+    let model = SurfaceModel {
+        blocks: 2,
+        channels: [4, 3, 2],
+        stochastic_depth: 0.5,
+        ..SurfaceModel::default()
+    };
+    let spec = spec("3x0", Task::Segmentation, "5x0");
+    let (network, _) = model.network::<f32>(&spec).unwrap().init(1).unwrap();
+    let text = format!("{network:?}");
+    let mut depths = text.split("stochastic_depth: ").skip(1);
+    assert!(depths.next().unwrap().starts_with("0.25,"));
+    assert!(depths.next().unwrap().starts_with("0.5,"));
+    assert!(depths.next().is_none());
+    for text in [
+        "kind = 'surface'\nstochastic_depth = 1.0",
+        "kind = 'surface'\nirrep_dropout = 1.0",
+        "kind = 'diffusion'\nirrep_dropout = -0.1",
+        "kind = 'diffusion'\nstochastic_depth = 2.0",
+    ] {
+        let model: ModelConfig = toml::from_str(text).unwrap();
+        assert!(model.init(&spec, 1).is_err(), "{text}");
+    }
 }

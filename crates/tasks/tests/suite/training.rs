@@ -1,193 +1,18 @@
 //! Training through the public API, on small spheres: learning, stopping and resuming to the same bits,
 //! and what happens when something goes wrong.
 
-use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
-use gemcnn_nn::layers::{GlobalPool, Regular};
-use gemcnn_nn::{
-    Aggregation, Device, FeatureType, IGNORE, Network, NetworkConfig, Objective, Penalty, Target,
-};
+use crate::spheres::{Run, Spheres, StopAfter, hidden_layers, timeless};
+use gemcnn_nn::layers::GlobalPool;
+use gemcnn_nn::{Device, FeatureType, Network, Objective, Penalty, Target};
 use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig};
 use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{
-    ClassWeights, Event, Interval, Observer, Outcome, Problem, Record, RunConfig, RunDirectory,
-    ScheduleConfig, Silent, StopFlag, Trainer, TrainingConfig, read_metrics,
+    ClassWeights, Interval, OptimiserConfig, Outcome, RunConfig, RunDirectory, ScheduleConfig,
+    Silent, StopFlag, read_metrics,
 };
-use gemcnn_tasks::{Sample, SampleSource, Task, TaskError};
-use serde_json::{Value, json};
+use gemcnn_tasks::{Task, TaskError};
+use serde_json::json;
 use std::path::Path;
-use std::sync::Arc;
-
-/// Spheres of two sizes with positions as features.
-struct Spheres {
-    samples: Vec<Sample>,
-}
-
-impl Spheres {
-    fn new(count: usize, target: impl Fn(&[f32]) -> Target<f32>) -> Self {
-        let sample = |index: usize| {
-            let mesh = shapes::icosphere(1 + index as u32 % 2).unwrap();
-            let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
-            let shift = 0.02 * index as f64;
-            let features: Vec<f32> = (mesh.vertices().iter())
-                .flat_map(|p| [p.x + shift, p.y, p.z - shift].map(|v| v as f32))
-                .collect();
-            Sample {
-                name: format!("sphere {index}"),
-                graph: Arc::new(graph),
-                hierarchy: None,
-                spectra: None,
-                kind: FeatureType::scalars(3),
-                target: target(&features),
-                features,
-            }
-        };
-        Self {
-            samples: (0..count).map(sample).collect(),
-        }
-    }
-
-    /// Upper and lower half; the first vertex is not known.
-    fn halves(count: usize) -> Self {
-        Self::new(count, |features| {
-            let half = |row: &[f32]| u32::from(row[2] > 0.0);
-            let mut labels: Vec<u32> = features.chunks(3).map(half).collect();
-            labels[0] = IGNORE;
-            Target::Labels(labels)
-        })
-    }
-}
-
-impl SampleSource for Spheres {
-    fn len(&self) -> usize {
-        self.samples.len()
-    }
-
-    fn name(&self, index: usize) -> String {
-        self.samples[index].name.clone()
-    }
-
-    fn load(&self, index: usize) -> Result<Sample, TaskError> {
-        Ok(self.samples[index].clone())
-    }
-}
-
-fn hidden_layers() -> NetworkConfig<f32> {
-    let hidden = FeatureType::uniform(4, 1);
-    Network::builder(FeatureType::scalars(3))
-        .aggregation(Aggregation::Mean)
-        .residual(&hidden, Regular::relu(3).with_batch_norm())
-        .residual(&FeatureType::scalars(8), Regular::relu(3))
-        .dropout(0.2)
-}
-
-/// A small run on halves of spheres.
-struct Run {
-    training: Spheres,
-    held_out: Spheres,
-    network: NetworkConfig<f32>,
-    objective: Objective<f32>,
-    config: TrainingConfig,
-    settings: Value,
-}
-
-impl Run {
-    fn new() -> Self {
-        Self {
-            training: Spheres::halves(6),
-            held_out: Spheres::halves(3),
-            network: hidden_layers().head(8, 2),
-            objective: Objective::Classes {
-                count: 2,
-                weights: None,
-            },
-            config: TrainingConfig {
-                epochs: 5,
-                ..TrainingConfig::default()
-            },
-            settings: json!({"what": "halves"}),
-        }
-    }
-
-    fn train(
-        &self,
-        path: &Path,
-        observer: &mut dyn Observer,
-        stop: &StopFlag,
-    ) -> Result<Outcome, TaskError> {
-        let directory = match path.exists() {
-            true => RunDirectory::open(path)?,
-            false => RunDirectory::create(path)?,
-        };
-        std::fs::write(directory.config(), "").unwrap();
-        let problem = Problem {
-            training: &self.training,
-            held_out: &self.held_out,
-            model: &|builder| Ok(Box::new(self.network.build(builder)?)),
-            objective: &self.objective,
-            classes: None,
-            config: &self.config,
-            settings: &self.settings,
-        };
-        let mut trainer = Trainer::new(problem, &directory, &Device::Cpu, observer)?;
-        trainer.run(observer, stop)
-    }
-
-    fn whole(&self, path: &Path) -> Record {
-        match self.train(path, &mut Silent, &StopFlag::new()).unwrap() {
-            Outcome::Finished { last } => last,
-            stopped => panic!("{stopped:?}"),
-        }
-    }
-
-    fn refused(&self, path: &Path) -> TaskError {
-        let outcome = self.train(path, &mut Silent, &StopFlag::new());
-        outcome.unwrap_err()
-    }
-}
-
-/// What of a checkpoint does not depend on the clock: the bits of its tensors, and its progress without
-/// times.
-fn timeless(path: &Path) -> (Vec<(String, Vec<u32>)>, Value) {
-    let archive = gemcnn_nn::Archive::read(path.join("checkpoint.safetensors")).unwrap();
-    let bits = |name: &str| {
-        let values = archive.tensor::<f32>(name).unwrap();
-        let bits = values.iter().map(|v| v.to_bits()).collect();
-        (name.to_string(), bits)
-    };
-    let tensors = archive.tensor_names().map(bits).collect();
-    let mut progress: Value = archive.json("progress").unwrap();
-    remove_times(&mut progress);
-    (tensors, progress)
-}
-
-fn remove_times(value: &mut Value) {
-    match value {
-        Value::Object(entries) => {
-            let is_time = |key: &str| key.starts_with("seconds") || key == "meshes_per_second";
-            entries.retain(|key, _| !is_time(key));
-            entries.values_mut().for_each(remove_times);
-        }
-        Value::Array(values) => values.iter_mut().for_each(remove_times),
-        _ => {}
-    }
-}
-
-/// Requests a stop after so many steps.
-struct StopAfter {
-    steps: u64,
-    stop: StopFlag,
-}
-
-impl Observer for StopAfter {
-    fn observe(&mut self, event: Event<'_>) {
-        if let Event::StepDone(_) = event {
-            self.steps -= 1;
-            if self.steps == 0 {
-                self.stop.request();
-            }
-        }
-    }
-}
 
 #[test]
 fn halves_are_learned() {
@@ -331,6 +156,8 @@ fn a_run_stopped_anywhere_ends_with_the_same_bits() {
     };
     run.config.class_weights = ClassWeights::Balanced;
     run.config.calibrate = true;
+    run.config.smoothing = 0.1;
+    run.config.average = 0.9;
     run.whole(&whole);
     // Checkpoints do not change what is learned.
     run.config.checkpoint = Interval::Steps(3);
@@ -414,12 +241,18 @@ fn augmented_runs_stopped_anywhere_end_with_the_same_bits() {
 }
 
 #[test]
-fn a_huge_rate_names_the_batch_and_leaves_the_checkpoint() {
+fn a_run_that_diverges_names_the_batch_and_leaves_the_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let mut run = Run::new();
     run.network = Network::builder(FeatureType::scalars(3)).linear(2);
-    run.config.rate = 3e38;
+    // The largest rate, and features far from unit scale.
+    run.config.rate = 10.0;
+    run.config.optimiser = OptimiserConfig::Sgd { momentum: 0.9 };
+    run.config.scale_features = false;
+    for sample in &mut run.training.samples {
+        sample.features.iter_mut().for_each(|value| *value *= 3e19);
+    }
     run.config.schedule = ScheduleConfig::Constant {};
     run.config.checkpoint = Interval::Steps(1);
     let diverge = || {

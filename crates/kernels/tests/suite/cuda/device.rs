@@ -33,8 +33,10 @@ fn optimisers() {
         let start = random(total, 1);
         let gradients: Vec<Vec<f32>> = (0..3).map(|step| random(total, 10 + step)).collect();
         let decays = |place: usize| place != 1;
+        let average_rate = |step: usize| 1.0 / (1.0 + step as f64);
         let mut expected = wide(&start);
         let (mut first, mut second) = (vec![0.0; total], vec![0.0; total]);
+        let mut average = vec![0.0; total];
         for (step, gradient) in gradients.iter().enumerate() {
             let mut place = 0;
             for (tensor, &length) in lengths.iter().enumerate() {
@@ -58,49 +60,54 @@ fn optimisers() {
                 }
                 place += length;
             }
+            for (a, w) in average.iter_mut().zip(&expected) {
+                *a += average_rate(step) * (w - *a);
+            }
         }
-        checks.check(
-            name,
-            [("values", &expected), ("moments", &first)],
-            |device| {
-                let mut optimiser = DeviceOptimiser::new(device, &lengths).unwrap();
-                let mut values: Vec<DeviceBuffer<f32>> = Vec::new();
+        let states = [
+            ("values", &expected[..]),
+            ("moments", &first),
+            ("average", &average),
+        ];
+        checks.check(name, states, |device| {
+            let mut optimiser = DeviceOptimiser::new(device, &lengths, true).unwrap();
+            let mut values: Vec<DeviceBuffer<f32>> = Vec::new();
+            let mut place = 0;
+            for length in lengths {
+                values.push(device.upload(&start[place..place + length]).unwrap());
+                place += length;
+            }
+            for (step, gradient) in gradients.iter().enumerate() {
+                let gradient = device.upload(gradient).unwrap();
                 let mut place = 0;
-                for length in lengths {
-                    values.push(device.upload(&start[place..place + length]).unwrap());
-                    place += length;
-                }
-                for (step, gradient) in gradients.iter().enumerate() {
-                    let gradient = device.upload(gradient).unwrap();
-                    let mut place = 0;
-                    let parameters: Vec<Parameter<'_>> = values
-                        .iter_mut()
-                        .enumerate()
-                        .map(|(tensor, value)| {
-                            let length = value.len();
-                            place += length;
-                            Parameter {
-                                value: value.view_mut(),
-                                gradient: gradient.view().slice(place - length..place),
-                                decays: decays(tensor),
-                            }
-                        })
-                        .collect();
-                    let step = rule(step as u64 + 1);
-                    optimiser.step(device, step, &parameters).unwrap();
-                }
-                let all: Vec<f32> = values
-                    .iter()
-                    .flat_map(|value| value.to_vec(device).unwrap())
+                let parameters: Vec<Parameter<'_>> = values
+                    .iter_mut()
+                    .enumerate()
+                    .map(|(tensor, value)| {
+                        let length = value.len();
+                        place += length;
+                        Parameter {
+                            value: value.view_mut(),
+                            gradient: gradient.view().slice(place - length..place),
+                            decays: decays(tensor),
+                        }
+                    })
                     .collect();
-                let mut moments = vec![0.0; total];
-                device.read(optimiser.moments()[0], &mut moments).unwrap();
-                [
-                    device.upload(&all).unwrap(),
-                    device.upload(&moments).unwrap(),
-                ]
-            },
-        );
+                let rate = average_rate(step);
+                let step = rule(step as u64 + 1);
+                optimiser.step(device, step, rate, &parameters).unwrap();
+            }
+            let all: Vec<f32> = values
+                .iter()
+                .flat_map(|value| value.to_vec(device).unwrap())
+                .collect();
+            let [moments, _, average] = optimiser.state().map(|values| {
+                let mut read = vec![0.0f32; total];
+                device.read(values, &mut read).unwrap();
+                device.upload(&read).unwrap()
+            });
+            [device.upload(&all).unwrap(), moments, average]
+        });
     }
     checks.finish("optimisers");
 }

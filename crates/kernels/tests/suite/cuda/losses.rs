@@ -22,16 +22,18 @@ fn cross_entropy_of_logits() {
         let (labels, class_weights) = targets(rows, classes);
         let logits: Vec<f32> = random(rows * classes, 1).iter().map(|z| 4.0 * z).collect();
         let wide_weights = wide(&class_weights);
-        for weighted in [false, true] {
+        for (weighted, smoothing) in [(false, 0.0), (true, 0.0), (false, 0.2), (true, 0.1)] {
             let narrow = cross_entropy::Targets {
                 classes,
                 labels: &labels,
                 class_weights: weighted.then_some(&class_weights[..]),
+                smoothing,
             };
             let reference = cross_entropy::Targets {
                 classes,
                 labels: &labels,
                 class_weights: weighted.then_some(&wide_weights[..]),
+                smoothing,
             };
             let wide_logits = wide(&logits);
             let score = cross_entropy::reference::forward(&reference, &wide_logits).unwrap();
@@ -51,7 +53,7 @@ fn cross_entropy_of_logits() {
                 (found.correct, found.counted),
                 (score.correct, score.counted)
             );
-            let what = format!("{rows} x {classes}, weighted {weighted}");
+            let what = format!("{rows} x {classes}, weighted {weighted}, smoothing {smoothing}");
             checks.check(&what, [("dlogits", &dlogits)], |device| {
                 let mut dz = poisoned(device, logits.len());
                 cross_entropy::cuda::backward(device, &on_device, z.view(), dloss, dz.view_mut())
@@ -67,13 +69,15 @@ fn cross_entropy_of_logits() {
 fn fused_classifier() {
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device.clone());
-    for (rows, classes, channels) in [
-        (0, 3, 4),
-        (1, 2, 3),
-        (77, 10, 16),
-        (1500, 33, 5),
-        (40, 6890, 64),
-        (3, 40_000, 8),
+    for (rows, classes, channels, smoothing) in [
+        (0, 3, 4, 0.0),
+        (1, 2, 3, 0.0),
+        (77, 10, 16, 0.2),
+        (1500, 33, 5, 0.0),
+        (1500, 33, 5, 0.1),
+        (40, 6890, 64, 0.0),
+        (40, 6890, 64, 0.1),
+        (3, 40_000, 8, 0.3),
     ] {
         let (labels, class_weights) = targets(rows, classes);
         let h = random(rows * channels, 1);
@@ -88,6 +92,7 @@ fn fused_classifier() {
                 classes,
                 labels: &labels,
                 class_weights: Some(&wc),
+                smoothing,
             },
         };
         let (mut dh, mut dw, mut db) = (
@@ -119,6 +124,7 @@ fn fused_classifier() {
                 classes,
                 labels: &labels,
                 class_weights: Some(&class_weights),
+                smoothing,
             },
         )
         .unwrap();
@@ -161,7 +167,7 @@ fn fused_classifier() {
         for (found, expected) in found_ranks.to_vec(&device).unwrap().iter().zip(&ranks) {
             assert!(found.abs_diff(*expected) <= 2, "{found} {expected}");
         }
-        let what = format!("{rows} x {classes}, {channels} channels");
+        let what = format!("{rows} x {classes}, {channels} channels, smoothing {smoothing}");
         let expected = [("dh", &dh[..]), ("dweight", &dw), ("dbias", &db)];
         checks.check(&what, expected, |device| {
             let mut dh = poisoned(device, h.len());

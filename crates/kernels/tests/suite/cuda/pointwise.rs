@@ -346,6 +346,29 @@ fn dropout_draws_the_masks_of_the_cpu() {
 }
 
 #[test]
+fn dropout_of_meshes_draws_the_masks_of_the_cpu() {
+    let Some(device) = device() else { return };
+    let stream = Stream { seed: 3, step: 9 };
+    for graph in graphs() {
+        let offsets = graph.narrow.view().mesh_offsets();
+        let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
+        for (probability, width) in [(0.0, 3), (0.5, 1), (0.5, 70), (0.9, 4)] {
+            let x = random(graph.wide.vertex_count() * width, 1);
+            let mut expected = vec![0.0f32; x.len()];
+            dropout::drop_meshes(probability, width, stream, offsets, &x, &mut expected).unwrap();
+            let (x, mut y) = (device.upload(&x).unwrap(), poisoned(&device, x.len()));
+            let words = dropout::cuda::DeviceStream::new(&device, stream).unwrap();
+            let (words, to) = ((&words, 0), y.view_mut());
+            let view = on_device.view();
+            dropout::cuda::drop_meshes(&device, probability, width, words, view, x.view(), to)
+                .unwrap();
+            let what = format!("{}, {probability}, {width}", graph.name);
+            assert_eq!(y.to_vec(&device).unwrap(), expected, "{what}");
+        }
+    }
+}
+
+#[test]
 fn elementwise_operators() {
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device);

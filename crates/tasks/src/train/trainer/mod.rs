@@ -5,12 +5,14 @@
 //! bit-identical weights. Threads prepare batches ahead. On a GPU, steps are queued; only reading losses waits
 //! for them, from time to time and before every checkpoint.
 
+mod model;
+
 use super::batches::{BatchPlan, BatchSource, GraphCache, Prefetch, PreparedBatch};
-use super::checkpoint::{Checkpoint, Progress, WEIGHTS, Written};
+use super::checkpoint::{Checkpoint, Progress, Written};
+use super::clock::Clock;
 use super::evaluate::{evaluate, names};
 use super::identity::Identity;
-use super::metrics::{MetricsLog, Record, Scores, Tally};
-use super::model;
+use super::metrics::{MetricsLog, Record, Scores, Tally, evaluations_since_best};
 use super::objective::BatchLoss;
 use super::observer::{Event, Observer, StepReport};
 use super::problem::Problem;
@@ -19,8 +21,8 @@ use super::scaled::Scaled;
 use super::stop::StopFlag;
 use crate::{FeatureScaling, SampleSource, TaskError};
 use gemcnn_nn::{
-    Archive, Builder, Device, Module, NnError, Objective, Optimiser, Parameters, Schedule,
-    StepSettings, Stepper, Stream, Workspace,
+    Builder, Device, Module, NnError, Objective, Optimiser, Parameters, Schedule, StepSettings,
+    Stepper, Stream, Workspace,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,10 +34,12 @@ const UNREAD_FOR: Duration = Duration::from_millis(500);
 /// Outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// All epochs are done.
+    /// All epochs are done, or training ended early ([`TrainingConfig::patience`](super::TrainingConfig)).
     Finished {
         /// Record of the last epoch.
         last: Record,
+        /// Epoch of the final model.
+        model: u64,
     },
     /// It was stopped on request, and can be resumed.
     Stopped {
@@ -80,37 +84,6 @@ struct Unread {
     last: Vec<usize>,
 }
 
-/// Times and counts of this process.
-struct Clock {
-    started: Instant,
-    /// Steps and meshes since the start.
-    steps: u64,
-    meshes: u64,
-    checkpoint: Instant,
-    steps_since_checkpoint: u64,
-    lap: Instant,
-}
-
-impl Clock {
-    fn new() -> Self {
-        let now = Instant::now();
-        Self {
-            started: now,
-            steps: 0,
-            meshes: 0,
-            checkpoint: now,
-            steps_since_checkpoint: 0,
-            lap: now,
-        }
-    }
-
-    /// Seconds since the last call.
-    fn lap(&mut self) -> f64 {
-        let begun = std::mem::replace(&mut self.lap, Instant::now());
-        (self.lap - begun).as_secs_f64()
-    }
-}
-
 impl<'a> Trainer<'a> {
     /// Prepares a run, from the checkpoint in its directory if there is one.
     ///
@@ -124,6 +97,7 @@ impl<'a> Trainer<'a> {
     ) -> Result<Self, TaskError> {
         let config = problem.config;
         config.check()?;
+        config.check_objective(problem.objective)?;
         if problem.training.is_empty() {
             return Err(TaskError::setting(
                 "data",
@@ -162,12 +136,11 @@ impl<'a> Trainer<'a> {
                 target_scaling: None,
                 class_weights: None,
                 history: Vec::new(),
-                best: None,
                 seconds: 0.0,
                 seconds_before_epoch: 0.0,
             },
             state: State {
-                optimiser: Optimiser::new(config.method(), &parameters)?,
+                optimiser: Optimiser::with_average(config.method(), config.average, &parameters)?,
                 network,
                 parameters,
                 workspace: Workspace::new(device.clone()),
@@ -192,6 +165,7 @@ impl<'a> Trainer<'a> {
             trainer.objective = Arc::new(Objective::Classes {
                 count: *count,
                 weights: trainer.progress.class_weights.clone(),
+                smoothing: config.smoothing,
             });
         }
         Ok(trainer)
@@ -252,7 +226,7 @@ impl<'a> Trainer<'a> {
         *optimiser = checkpoint.load(&path, parameters)?;
         self.progress = checkpoint.progress;
         self.is_saved = true;
-        if self.progress.epoch >= self.problem.config.epochs {
+        if self.is_finished() {
             return Ok(());
         }
         let device = &checkpoint.identity.device;
@@ -265,8 +239,8 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Trains until all epochs are done or `stop` is requested. Writes checkpoints and metrics to the run
-    /// directory.
+    /// Trains until all epochs are done, evaluations stop improving, or `stop` is requested. Writes checkpoints and
+    /// metrics to the run directory.
     ///
     /// # Errors
     /// A sample that cannot be loaded, a loss that is not finite, or a full disk. The latest checkpoint stays.
@@ -303,7 +277,7 @@ impl<'a> Trainer<'a> {
                 device: &device,
             };
             let mut batches = Prefetch::start(scope, source, plan, range);
-            while self.progress.epoch < epochs {
+            while !self.is_finished() {
                 if stop.is_requested() {
                     self.checkpoint(observer)?;
                     let Progress { epoch, step, .. } = self.progress;
@@ -330,8 +304,23 @@ impl<'a> Trainer<'a> {
             let last =
                 last.ok_or_else(|| TaskError::setting("training", "no epoch was trained"))?;
             self.checkpoint(observer)?;
-            Ok(Outcome::Finished { last })
+            if last.epoch < epochs {
+                observer.observe(Event::Note(&format!(
+                    "training ended after epoch {} of {epochs}: the last {} evaluations were not better than \
+                     the one before",
+                    last.epoch, config.patience
+                )));
+            }
+            let model = self.selected().map_or(last.epoch, |record| record.epoch);
+            Ok(Outcome::Finished { last, model })
         })
+    }
+
+    /// True if all epochs are done, or the last evaluations were not better.
+    fn is_finished(&self) -> bool {
+        let config = self.problem.config;
+        let ends_early = || evaluations_since_best(&self.progress.history) >= config.patience;
+        self.progress.epoch >= config.epochs || (config.patience > 0 && ends_early())
     }
 
     /// Makes one optimisation step.
@@ -423,15 +412,17 @@ impl<'a> Trainer<'a> {
         let last_step = (epoch * self.plan.steps()).saturating_sub(1);
         let training = self.progress.tally.scores();
         let is_due = epoch.is_multiple_of(config.evaluate_every) || epoch == config.epochs;
+        let held_out = match is_due {
+            true => self.evaluate()?,
+            false => None,
+        };
         let record = Record {
             epoch,
             step: self.state.optimiser.steps(),
             rate: self.rate(last_step),
             training,
-            held_out: match is_due {
-                true => self.evaluate()?,
-                false => None,
-            },
+            held_out,
+            best: self.keep_best(held_out)?,
             seconds: self.progress.seconds,
             meshes_per_second: self.plan.samples as f64 / seconds.max(f64::MIN_POSITIVE),
         };
@@ -441,9 +432,6 @@ impl<'a> Trainer<'a> {
         };
         if let (Some(plateau), Some(scores)) = (&mut self.progress.plateau, watched) {
             plateau.observe(scores.loss);
-        }
-        if let Some(scores) = &record.held_out {
-            self.keep_best(scores)?;
         }
         self.progress.history.push(record.clone());
         self.progress.epoch = epoch;
@@ -459,58 +447,19 @@ impl<'a> Trainer<'a> {
         let State {
             network,
             parameters,
+            optimiser,
             workspace,
             ..
         } = &mut self.state;
+        let averaged = optimiser.averaged(parameters)?;
         let batch = self.problem.config.batch;
         let held_out = self.progress.scaled(self.problem.held_out);
-        let objective = (&self.objective, self.progress.target_scaling.as_ref());
+        let objective = Arc::new(self.objective.as_ref().clone().without_smoothing());
+        let objective = (&objective, self.progress.target_scaling.as_ref());
         let cache = &self.cache;
         evaluate(
-            &**network, parameters, workspace, &held_out, objective, cache, batch,
+            &**network, &averaged, workspace, &held_out, objective, cache, batch,
         )
-    }
-
-    /// Writes the model if `keep_best` is set and it is the best so far.
-    fn keep_best(&mut self, scores: &Scores) -> Result<(), TaskError> {
-        if !self.problem.config.keep_best {
-            return Ok(());
-        }
-        let error = match scores.accuracy {
-            Some(accuracy) => 1.0 - accuracy,
-            None => scores.error.unwrap_or(scores.loss),
-        };
-        if self.progress.best.is_none_or(|best| error < best) {
-            let bytes = self.model()?.to_bytes()?;
-            self.run.write_durably(&self.run.best(), &bytes)?;
-            self.progress.best = Some(error);
-        }
-        Ok(())
-    }
-
-    /// The current model as an archive.
-    ///
-    /// # Errors
-    /// A failed GPU operation.
-    pub fn model(&self) -> Result<Archive, TaskError> {
-        let mut archive = Archive::new();
-        let State {
-            network,
-            parameters,
-            ..
-        } = &self.state;
-        parameters.store(&mut archive, WEIGHTS)?;
-        archive.set_json(model::OUTPUT, &network.output().to_string())?;
-        archive.set_json(model::CONFIG, self.problem.settings)?;
-        archive.set_json(model::CLASSES, &self.problem.classes)?;
-        archive.set_json(model::SCALING, &self.progress.scaling)?;
-        archive.set_json(model::TARGET_SCALING, &self.progress.target_scaling)?;
-        Ok(archive)
-    }
-
-    /// The current network and its parameters.
-    pub fn into_model(self) -> (Box<dyn Module<f32>>, Parameters<f32>) {
-        (self.state.network, self.state.parameters)
     }
 
     /// Records of all completed epochs.
