@@ -1,9 +1,9 @@
-//! Curvature and place of a surface as features.
+//! Curvature of a surface as features.
 
-use super::{FeatureField, check_graph};
+use super::FeatureField;
 use crate::geometry::check_length;
-use crate::surface::{Eigenbasis, Jets, SurfaceError, SurfaceLaplacian};
-use crate::{DVec3, GaugeGraph, Mesh};
+use crate::surface::{Eigenbasis, Jets, SurfaceError};
+use crate::{DVec3, GaugeGraph};
 
 /// Curvatures of larger magnitude are clipped, in units of the inverse square root of the area.
 const LARGEST: f64 = 60.0;
@@ -138,31 +138,4 @@ fn diffuse(field: &[f64], mass: &[f64], basis: &Eigenbasis, times: &[f64]) -> Ve
         }
     }
     result
-}
-
-/// Positions relative to the centroid of the area, in units of the square root of the area, as
-/// features of type `2x0 + 1x1`: the normal component `x . n`, the distance `|x|` and the tangential
-/// part of `x`. Invariant under rigid motions.
-///
-/// # Errors
-/// The graph belongs to a mesh with another number of vertices.
-pub fn centroid_features(
-    mesh: &Mesh,
-    graph: &GaugeGraph,
-    laplacian: &SurfaceLaplacian,
-) -> Result<FeatureField, SurfaceError> {
-    check_graph(mesh, graph)?;
-    check_length("masses", laplacian.vertex_count(), mesh.vertex_count())?;
-    let weighted = mesh.vertices().iter().zip(laplacian.mass());
-    let centroid: DVec3 = weighted.map(|(position, mass)| *mass * *position).sum();
-    let mut values = Vec::with_capacity(4 * mesh.vertex_count());
-    for (position, frame) in mesh.vertices().iter().zip(graph.frames()) {
-        let x = (*position - centroid) * laplacian.scale();
-        values.extend([x.dot(frame.normal), x.length()]);
-        values.extend(frame.coefficients(x));
-    }
-    Ok(FeatureField {
-        kind: vec![(2, 0), (1, 1)],
-        values,
-    })
 }
