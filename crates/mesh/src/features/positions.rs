@@ -23,8 +23,21 @@ pub fn positions(mesh: &Mesh) -> FeatureField {
 /// The graph belongs to a mesh with another number of vertices, or no face has an area.
 pub fn centroid_features(mesh: &Mesh, graph: &GaugeGraph) -> Result<FeatureField, SurfaceError> {
     check_graph(mesh, graph)?;
+    let mut values = Vec::with_capacity(4 * mesh.vertex_count());
+    for (x, frame) in centred(mesh)?.into_iter().zip(graph.frames()) {
+        values.extend([x.dot(frame.normal), x.length()]);
+        values.extend(frame.coefficients(x));
+    }
+    Ok(FeatureField {
+        kind: vec![(2, 0), (1, 1)],
+        values,
+    })
+}
+
+/// Positions relative to the centroid of the area, in units of the square root of the area.
+pub(super) fn centred(mesh: &Mesh) -> Result<Vec<DVec3>, SurfaceError> {
     if let Some((moderate, _)) = of_moderate_size(mesh) {
-        return centroid_features(&moderate, graph);
+        return centred(&moderate);
     }
     let (mut area, mut moment) = (0.0, DVec3::ZERO);
     for corners in triangle_corners(mesh) {
@@ -39,14 +52,6 @@ pub fn centroid_features(mesh: &Mesh, graph: &GaugeGraph) -> Result<FeatureField
         });
     }
     let (centroid, scale) = (moment / area, area.sqrt().recip());
-    let mut values = Vec::with_capacity(4 * mesh.vertex_count());
-    for (position, frame) in mesh.vertices().iter().zip(graph.frames()) {
-        let x = (*position - centroid) * scale;
-        values.extend([x.dot(frame.normal), x.length()]);
-        values.extend(frame.coefficients(x));
-    }
-    Ok(FeatureField {
-        kind: vec![(2, 0), (1, 1)],
-        values,
-    })
+    let relative = |position: &DVec3| (*position - centroid) * scale;
+    Ok(mesh.vertices().iter().map(relative).collect())
 }

@@ -187,7 +187,7 @@ fn curvature_of_sphere_and_torus_is_known() {
         let graph = graph(mesh);
         let laplacian = SurfaceLaplacian::new(mesh).unwrap();
         let jets = Jets::new(&laplacian, graph.frames()).unwrap();
-        let curvature = Curvature::new(&graph, &jets).unwrap();
+        let curvature = Curvature::new(mesh, &graph, &jets).unwrap();
         let gaussian = curvature.gaussian();
         for (vertex, v) in mesh.vertices().iter().enumerate() {
             // Principal curvatures: 1 and 1, or 1 / tube and cos / distance from the axis.
