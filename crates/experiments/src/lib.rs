@@ -7,6 +7,7 @@ pub mod equivariance;
 mod estimate;
 pub mod mnist;
 pub mod nonlinearity_cost;
+pub mod operators;
 mod random;
 pub mod remeshed;
 mod runs;

@@ -65,6 +65,14 @@ fn geodesic_factors(bencher: Bencher) {
 }
 
 #[divan::bench(max_time = 5)]
+fn geodesic_distances_from_64_sources(bencher: Bencher) {
+    let (mesh, pool) = (mesh(), pool(1));
+    let solver = GeodesicSolver::new(&mesh).expect("a torus can be measured");
+    let sources: Vec<usize> = (0..64).map(|i| i * 997 % mesh.vertex_count()).collect();
+    bencher.bench_local(|| pool.install(|| solver.distances_from_each(black_box(&sources))));
+}
+
+#[divan::bench(max_time = 5)]
 fn geodesic_distances_from_one_source(bencher: Bencher) {
     let mesh = mesh();
     let solver = GeodesicSolver::new(&mesh).expect("a torus can be measured");

@@ -28,11 +28,12 @@ impl std::fmt::Display for Case {
     }
 }
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 5] = [
     Case::Body(6890),
     Case::Torus(130, 53),
     Case::Body(14_000),
     Case::Torus(316, 158),
+    Case::Torus(447, 224),
 ];
 
 impl Case {

@@ -5,6 +5,7 @@ mod equivariance;
 mod files;
 mod mnist;
 mod nonlinearity_cost;
+mod operators;
 mod remeshed;
 mod segmentation;
 
@@ -18,6 +19,7 @@ pub enum ExperimentCommand {
     Equivariance(equivariance::EquivarianceCommand),
     Mnist(Box<mnist::MnistCommand>),
     NonlinearityCost(nonlinearity_cost::NonlinearityCostCommand),
+    Operators(operators::OperatorsCommand),
     Remeshed(remeshed::RemeshedCommand),
     Segmentation(segmentation::SegmentationCommand),
 }
@@ -28,6 +30,7 @@ pub fn run(command: ExperimentCommand) -> Result<(), Failure> {
         ExperimentCommand::Equivariance(command) => command.run(),
         ExperimentCommand::Mnist(command) => command.run(),
         ExperimentCommand::NonlinearityCost(command) => command.run(),
+        ExperimentCommand::Operators(command) => command.run(),
         ExperimentCommand::Remeshed(command) => command.run(),
         ExperimentCommand::Segmentation(command) => command.run(),
     }

@@ -75,6 +75,21 @@ fn equivariance_leaves_rows_and_figures() {
 }
 
 #[test]
+fn operators_leave_a_table_and_a_figure() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = succeed(&["operators", "--quick"], directory.path());
+    for part in ["| operator | 162 | 642 | 2562 | rate |", "operators.svg"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let directory = directory.path().join("runs/operators-quick");
+    let report = results(&directory, &["operators"]);
+    // Fourteen operators on three surfaces in two meshings at three resolutions.
+    assert_eq!(report["rows"].as_array().unwrap().len(), 14 * 3 * 2 * 3);
+    let table = std::fs::read_to_string(directory.join("table.md")).unwrap();
+    assert!(text.starts_with(&table));
+}
+
+#[test]
 fn nonlinearity_cost_leaves_a_table_and_figures() {
     let directory = tempfile::tempdir().unwrap();
     let arguments = [

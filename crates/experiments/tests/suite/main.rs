@@ -3,3 +3,4 @@
 mod equivariance;
 mod mnist;
 mod nonlinearity_cost;
+mod operators;

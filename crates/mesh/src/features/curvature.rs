@@ -1,14 +1,15 @@
-//! Curvature and place of a surface as features.
+//! Curvature of a surface as features.
 
+use super::positions::centred;
 use super::{FeatureField, check_graph};
 use crate::geometry::check_length;
-use crate::surface::{Eigenbasis, Jets, SurfaceError, SurfaceLaplacian};
+use crate::surface::{Derivative, Eigenbasis, Jets, SurfaceError};
 use crate::{DVec3, GaugeGraph, Mesh};
 
 /// Curvatures of larger magnitude are clipped, in units of the inverse square root of the area.
 const LARGEST: f64 = 60.0;
 
-/// Curvature tensor of the vertex normals, as a scalar and a field of order 2.
+/// Curvature tensor of a mesh, as a scalar and a field of order 2.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curvature {
     /// Mean curvature `(k1 + k2) / 2` of every vertex, positive where the surface is convex with
@@ -20,30 +21,30 @@ pub struct Curvature {
 }
 
 impl Curvature {
-    /// Computes the curvature of a surface of unit area from the derivatives of its normals.
+    /// Computes the curvature of a mesh scaled to unit area: the normal component of the second
+    /// derivatives of the positions. Unlike derivatives of the normals of a mesh, it converges under
+    /// refinement on irregular meshes.
     ///
     /// # Errors
-    /// `graph` belongs to a mesh with another number of vertices.
-    pub fn new(graph: &GaugeGraph, jets: &Jets) -> Result<Self, SurfaceError> {
+    /// `graph` or `jets` belong to a mesh with another number of vertices, or no face has an area.
+    pub fn new(mesh: &Mesh, graph: &GaugeGraph, jets: &Jets) -> Result<Self, SurfaceError> {
         let vertices = jets.vertex_count();
-        check_length("vertices of a graph", graph.vertex_count(), vertices)?;
-        let normals: Vec<f64> = graph
-            .frames()
-            .iter()
-            .flat_map(|frame| frame.normal.to_array())
-            .collect();
-        let derivatives = jets.gradient(&normals, 3)?;
+        check_graph(mesh, graph)?;
+        let positions: Vec<f64> = centred(mesh)?.iter().flat_map(|x| x.to_array()).collect();
+        let traces = jets.apply(0, Derivative::Laplacian, &positions, 3)?;
+        let seconds = jets.apply(0, Derivative::RaiseTwice, &positions, 3)?;
         let mut curvature = Self {
             mean: Vec::with_capacity(vertices),
             traceless: Vec::with_capacity(2 * vertices),
         };
-        for (frame, rows) in graph.frames().iter().zip(derivatives.chunks_exact(6)) {
-            let [along, across] = [0, 3].map(|at| DVec3::from_slice(&rows[at..at + 3]));
-            let [[s11, s12], [s21, s22]] = [along, across].map(|d| frame.coefficients(d));
+        let rows = traces.chunks_exact(6).zip(seconds.chunks_exact(6));
+        for (frame, (trace, second)) in graph.frames().iter().zip(rows) {
+            // The second fundamental form, positive where the surface bends away from the normal.
+            let half = |row: &[f64]| -0.5 * frame.normal.dot(DVec3::from_slice(row));
             curvature
                 .mean
-                .push((0.5 * (s11 + s22)).clamp(-LARGEST, LARGEST));
-            let traceless = [0.5 * (s11 - s22), 0.5 * (s12 + s21)];
+                .push(half(&trace[..3]).clamp(-LARGEST, LARGEST));
+            let traceless = [half(&second[..3]), half(&second[3..])];
             let size = traceless[0].hypot(traceless[1]);
             let scale = (LARGEST / size).min(1.0);
             curvature.traceless.extend(traceless.map(|x| scale * x));
@@ -138,31 +139,4 @@ fn diffuse(field: &[f64], mass: &[f64], basis: &Eigenbasis, times: &[f64]) -> Ve
         }
     }
     result
-}
-
-/// Positions relative to the centroid of the area, in units of the square root of the area, as
-/// features of type `2x0 + 1x1`: the normal component `x . n`, the distance `|x|` and the tangential
-/// part of `x`. Invariant under rigid motions.
-///
-/// # Errors
-/// The graph belongs to a mesh with another number of vertices.
-pub fn centroid_features(
-    mesh: &Mesh,
-    graph: &GaugeGraph,
-    laplacian: &SurfaceLaplacian,
-) -> Result<FeatureField, SurfaceError> {
-    check_graph(mesh, graph)?;
-    check_length("masses", laplacian.vertex_count(), mesh.vertex_count())?;
-    let weighted = mesh.vertices().iter().zip(laplacian.mass());
-    let centroid: DVec3 = weighted.map(|(position, mass)| *mass * *position).sum();
-    let mut values = Vec::with_capacity(4 * mesh.vertex_count());
-    for (position, frame) in mesh.vertices().iter().zip(graph.frames()) {
-        let x = (*position - centroid) * laplacian.scale();
-        values.extend([x.dot(frame.normal), x.length()]);
-        values.extend(frame.coefficients(x));
-    }
-    Ok(FeatureField {
-        kind: vec![(2, 0), (1, 1)],
-        values,
-    })
 }

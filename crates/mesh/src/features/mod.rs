@@ -22,10 +22,10 @@ mod relative_tangential;
 pub mod shot;
 mod spectral;
 
-pub use curvature::{Curvature, centroid_features};
+pub use curvature::Curvature;
 pub use field::FeatureField;
 pub use matrix::{MatrixOptions, matrix_features};
-pub use positions::positions;
+pub use positions::{centroid_features, positions};
 pub use relative_tangential::{RelativeTangentialOptions, relative_tangential};
 pub use spectral::{heat_kernel_signatures, signature_times, wave_kernel_signatures};
 

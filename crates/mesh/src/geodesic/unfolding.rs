@@ -1,6 +1,5 @@
 //! Distances made consistent with the triangles: sweeps that lay triangles out in the plane.
 
-use super::metric::Triangle;
 use crate::classes::bucket;
 use glam::DVec2;
 
@@ -32,37 +31,35 @@ struct Corner {
 }
 
 impl Fans {
-    pub(super) fn new(vertices: usize, triangles: &[Triangle]) -> Self {
-        let corners = triangles.iter().flat_map(|triangle| {
+    /// The triangles around each vertex, given the lengths of their sides opposite to each corner.
+    pub(super) fn new(vertices: usize, triangles: &[[u32; 3]], sides: &[[f64; 3]]) -> Self {
+        let corners = triangles.iter().zip(sides).flat_map(|(corners, lengths)| {
             [0, 1, 2].map(|own| {
                 let (first, second) = ((own + 1) % 3, (own + 2) % 3);
-                let base = triangle.sides[own];
-                let sides = [triangle.sides[second], triangle.sides[first]];
+                let base = lengths[own];
+                let sides = [lengths[second], lengths[first]];
                 let corner = Corner {
-                    others: [triangle.corners[first], triangle.corners[second]],
+                    others: [corners[first], corners[second]],
                     sides,
                     base,
                     inverse_base: base.recip(),
                     apex: apex(base, sides),
                 };
-                (triangle.corners[own], corner)
+                (corners[own], corner)
             })
         });
         let (offsets, corners) = bucket(vertices, corners);
         Self { offsets, corners }
     }
 
-    /// Distances from the first vertex of `order`, which lists its component roughly by distance; those
-    /// of other vertices stay infinite.
+    /// Distances from a source; infinite on other components. `others` lists the other vertices roughly
+    /// by distance.
     ///
     /// The distance of a vertex is the least that its triangles give it: along a side, or from a source
     /// that lies where the distances of the two other corners put it, laid out in the plane of the triangle,
     /// if it is seen through the side between them. This is exact on flat pieces.
-    pub(super) fn distances(&self, order: &[u32]) -> Vec<f64> {
+    pub(super) fn distances(&self, source: u32, others: &[u32]) -> Vec<f64> {
         let mut distances = vec![f64::INFINITY; self.offsets.len() - 1];
-        let Some((&source, others)) = order.split_first() else {
-            return distances;
-        };
         distances[source as usize] = 0.0;
         // Whether a neighbour has changed since the vertex was last looked at.
         let mut due = vec![true; distances.len()];

@@ -8,7 +8,7 @@
 use super::error::parts;
 use super::krylov::{POWER, largest_of_inverse};
 use super::laplacian::ConnectionLaplacian;
-use super::sparse::{Cholesky, Hermitian, Scalar};
+use super::sparse::{Hermitian, Scalar};
 use super::{SurfaceError, SurfaceLaplacian};
 use crate::classes::{Classes, bucket};
 use faer::{Mat, Side, c64};
@@ -166,12 +166,7 @@ impl ConnectionLaplacian<'_> {
             });
         }
         let order = self.elimination_order(nodes, &matrix.pairs);
-        let factor = Cholesky::new(&matrix, &order).map_err(|error| match error {
-            SurfaceError::IllConditioned { vertex } => SurfaceError::IllConditioned {
-                vertex: self.laplacian.representative(nodes[vertex]) as usize,
-            },
-            other => other,
-        })?;
+        let factor = self.factor(&matrix, nodes, &order)?;
         let pairs = largest_of_inverse(&factor, nodes.len(), count);
         if pairs.converged < count {
             return Err(SurfaceError::NotConverged {

@@ -113,12 +113,75 @@ fn factor_all<T: Scalar>(
 ) -> Result<Vec<Cholesky<T>>, SurfaceError> {
     let factor = |&time: &f64| {
         let matrix = connection.scaled_matrix::<T>(nodes, nodes, time, 1.0);
-        Cholesky::new(&matrix, order).map_err(|error| match error {
-            SurfaceError::IllConditioned { vertex } => SurfaceError::IllConditioned {
-                vertex: connection.laplacian.representative(vertex as u32) as usize,
-            },
-            other => other,
-        })
+        connection.factor(&matrix, nodes, order)
     };
     times.iter().map(factor).collect()
+}
+
+/// Heat of single nodes after one implicit step, up to a factor.
+///
+/// The off-diagonal entries of `M + t L` and of its factor are not positive, so the solution adds
+/// non-negative numbers only: heat is accurate in relative terms however far from its source.
+#[derive(Debug, Clone)]
+pub(crate) struct PointHeat {
+    /// Place of every node in the order of elimination.
+    place: Vec<u32>,
+    inverse_root_mass: Vec<f64>,
+    factor: Cholesky<f64>,
+}
+
+impl PointHeat {
+    /// Factors `M + t L` for a positive time.
+    pub(crate) fn new(laplacian: &SurfaceLaplacian, time: f64) -> Result<Self, SurfaceError> {
+        let connection = laplacian.scalar();
+        let nodes: Vec<u32> = (0..laplacian.positions.len() as u32).collect();
+        let order = connection.elimination_order(&nodes, laplacian.node_edges());
+        let matrix = connection.scaled_matrix(&nodes, &nodes, time, 1.0);
+        let mut place = vec![0; nodes.len()];
+        for (at, &node) in (0u32..).zip(&order) {
+            place[node as usize] = at;
+        }
+        let mass = laplacian.node_mass().iter();
+        Ok(Self {
+            place,
+            inverse_root_mass: mass.map(|mass| mass.sqrt().recip()).collect(),
+            factor: connection.factor(&matrix, &nodes, &order)?,
+        })
+    }
+
+    /// Heat at all nodes for each of the source nodes. Zero on other components.
+    pub(crate) fn spread(&self, sources: &[u32]) -> Vec<Vec<f64>> {
+        let columns = sources.len();
+        let mut heat = vec![0.0; self.place.len() * columns];
+        for (column, &source) in sources.iter().enumerate() {
+            heat[self.place[source as usize] as usize * columns + column] = 1.0;
+        }
+        self.factor.solve(&mut heat, columns);
+        let of_column = |column: usize| {
+            let nodes = self.place.iter().zip(&self.inverse_root_mass);
+            nodes
+                .map(|(&place, scale)| scale * heat[place as usize * columns + column])
+                .collect()
+        };
+        (0..columns).map(of_column).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shapes::{self, Cells};
+
+    #[test]
+    fn factors_stay_sparse() {
+        for mesh in [
+            shapes::icosphere(5).unwrap(),
+            shapes::torus(130, 53, 1.0, 0.4, Cells::Triangles).unwrap(),
+        ] {
+            let laplacian = SurfaceLaplacian::new(&mesh).unwrap();
+            let heat = PointHeat::new(&laplacian, 1e-3).unwrap();
+            let per_vertex = heat.factor.entries() / mesh.vertex_count();
+            assert!(per_vertex < 70, "{per_vertex} entries for each vertex");
+        }
+    }
 }

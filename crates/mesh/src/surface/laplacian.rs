@@ -2,9 +2,9 @@
 
 use super::SurfaceError;
 use super::error::{check_field, parts};
-use super::sparse::{Hermitian, Scalar};
+use super::ordering::dissection_order;
+use super::sparse::{Cholesky, Hermitian, Scalar};
 use super::triangulation::{Nodes, Welded, delaunay_weights};
-use crate::geodesic::dissection_order;
 use crate::geometry::{check_length, of_moderate_size};
 use crate::{DVec3, Frame, Mesh};
 
@@ -30,9 +30,9 @@ const UNUSED_MASS: f64 = 1e-8;
 pub struct SurfaceLaplacian {
     nodes: Nodes,
     /// Positions of the nodes in units of the square root of the area.
-    pub(super) positions: Vec<DVec3>,
+    pub(crate) positions: Vec<DVec3>,
     /// Triangles of the mesh over nodes.
-    pub(super) triangles: Vec<[u32; 3]>,
+    pub(crate) triangles: Vec<[u32; 3]>,
     node_edges: Vec<[u32; 2]>,
     edges: Vec<[u32; 2]>,
     weights: Vec<f64>,
@@ -153,22 +153,30 @@ impl SurfaceLaplacian {
         frames: &[Frame],
     ) -> Result<ConnectionLaplacian<'_>, SurfaceError> {
         check_length("frames", frames.len(), self.vertex_count())?;
-        let (phases, copies) = if order == 0 {
-            (Vec::new(), Vec::new())
-        } else {
-            let phases = self.node_edges.iter().map(|&[i, j]| {
-                let vector = self.positions[j as usize] - self.positions[i as usize];
-                let [to, from] = [i, j].map(|n| &frames[self.representative(n) as usize]);
-                power(to.transport_from(from, vector), order)
-            });
-            (phases.collect(), self.copies(order, frames))
-        };
+        if order == 0 {
+            return Ok(self.scalar());
+        }
+        let phases = self.node_edges.iter().map(|&[i, j]| {
+            let vector = self.positions[j as usize] - self.positions[i as usize];
+            let [to, from] = [i, j].map(|n| &frames[self.representative(n) as usize]);
+            power(to.transport_from(from, vector), order)
+        });
         Ok(ConnectionLaplacian {
             laplacian: self,
             order,
-            phases,
-            copies,
+            phases: phases.collect(),
+            copies: self.copies(order, frames),
         })
+    }
+
+    /// The Laplacian of scalars.
+    pub(super) fn scalar(&self) -> ConnectionLaplacian<'_> {
+        ConnectionLaplacian {
+            laplacian: self,
+            order: 0,
+            phases: Vec::new(),
+            copies: Vec::new(),
+        }
     }
 
     /// Transport `exp(i m g)` from the representative of every vertex to the vertex.
@@ -189,7 +197,7 @@ impl SurfaceLaplacian {
     }
 
     /// Node of every vertex.
-    pub(super) fn node_of_vertex(&self) -> &[u32] {
+    pub(crate) fn node_of_vertex(&self) -> &[u32] {
         &self.nodes.of_vertex
     }
 
@@ -202,7 +210,7 @@ impl SurfaceLaplacian {
     }
 
     /// Edges over nodes, in the order of [`edges`](Self::edges).
-    pub(super) fn node_edges(&self) -> &[[u32; 2]] {
+    pub(crate) fn node_edges(&self) -> &[[u32; 2]] {
         &self.node_edges
     }
 }
@@ -305,6 +313,21 @@ impl ConnectionLaplacian<'_> {
         let at = |&node: &u32| self.laplacian.positions[node as usize];
         let points: Vec<DVec3> = nodes.iter().map(at).collect();
         dissection_order(&points, pairs)
+    }
+
+    /// Cholesky factor of a matrix over the listed nodes, in an elimination order of the list.
+    pub(super) fn factor<T: Scalar>(
+        &self,
+        matrix: &Hermitian<T>,
+        nodes: &[u32],
+        order: &[u32],
+    ) -> Result<Cholesky<T>, SurfaceError> {
+        Cholesky::new(matrix, order).map_err(|error| match error {
+            SurfaceError::IllConditioned { vertex } => SurfaceError::IllConditioned {
+                vertex: self.laplacian.representative(nodes[vertex]) as usize,
+            },
+            other => other,
+        })
     }
 
     /// Values at the vertices from values at the nodes, each multiplied by `factor` of its node.

@@ -24,14 +24,17 @@ mod heat;
 mod jets;
 mod krylov;
 mod laplacian;
+pub(crate) mod metric;
 mod operators;
+mod ordering;
 mod scalar;
-pub(crate) mod sparse;
+mod sparse;
 mod triangulation;
 
 pub use eigen::Eigenbasis;
 pub use error::SurfaceError;
 pub use heat::HeatSolver;
+pub(crate) use heat::PointHeat;
 pub use jets::{Derivative, Jets};
 pub use laplacian::{ConnectionLaplacian, SurfaceLaplacian};
 pub use operators::{OperatorOptions, OperatorStoreError, SurfaceOperators};

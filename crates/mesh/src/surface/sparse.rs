@@ -232,6 +232,12 @@ impl<T: Scalar> Cholesky<T> {
         }
     }
 
+    /// Number of stored entries.
+    #[cfg(test)]
+    pub(crate) fn entries(&self) -> usize {
+        self.values.len()
+    }
+
     /// Solves for up to `W` columns from `first` on.
     fn solve_lanes<const W: usize>(&self, x: &mut [f64], columns: usize, first: usize) {
         let lanes = W.min(columns - first);

@@ -6,9 +6,9 @@
 //! oriented surface, whatever the mesh is, so edge flips need no special cases.
 
 use super::SurfaceError;
+use super::metric::{heron_area, mean_side, mollification, side_lengths};
 use crate::Mesh;
 use crate::classes::bucket;
-use crate::geodesic::{heron_area, mean_side, mollification, side_lengths};
 use crate::triangulate::triangle_corners;
 use std::collections::HashMap;
 

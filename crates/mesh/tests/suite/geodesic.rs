@@ -1,6 +1,7 @@
 //! Geodesic distances against surfaces where they are known.
 
 use gemcnn_mesh::shapes::{self, Axis, Cells, Profile};
+use gemcnn_mesh::surface::SurfaceError;
 use gemcnn_mesh::{DVec3, Faces, GeodesicError, GeodesicSolver, Mesh};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -133,10 +134,10 @@ fn distance_is_symmetric_and_obeys_the_triangle_inequality_nearly() {
     let mesh = Mesh::read(format!("{folder}/spot.obj")).unwrap();
     let solver = GeodesicSolver::new(&mesh).unwrap();
     let sources: Vec<usize> = (0..mesh.vertex_count()).step_by(401).collect();
-    let all: Vec<Vec<f64>> = sources
-        .iter()
-        .map(|&source| solver.distances_from(source).unwrap())
-        .collect();
+    let all = solver.distances_from_each(&sources).unwrap();
+    for (&source, row) in sources.iter().zip(&all) {
+        assert_eq!(&solver.distances_from(source).unwrap(), row);
+    }
     let mut asymmetry = 0.0;
     for (i, &a) in sources.iter().enumerate() {
         for (j, &b) in sources.iter().enumerate().filter(|&(j, _)| j != i) {
@@ -227,7 +228,7 @@ fn degenerate_triangles_do_no_harm() {
 }
 
 #[test]
-fn size_does_not_matter_and_empty_meshes_are_fine() {
+fn size_does_not_matter() {
     let sphere = shapes::icosphere(2).unwrap();
     let usual = distances(&sphere, 5);
     for scale in [1e-9, 1e9, 2f64.powi(600), 2f64.powi(-600)] {
@@ -236,21 +237,60 @@ fn size_does_not_matter_and_empty_meshes_are_fine() {
             assert!((ours / scale - usual).abs() < 1e-9);
         }
     }
-    let points = Mesh::new(vec![DVec3::X, DVec3::Y], Faces::new()).unwrap();
-    assert_eq!(distances(&points, 1), [f64::INFINITY, 0.0]);
-    assert!(GeodesicSolver::new(&Mesh::new(vec![], Faces::new()).unwrap()).is_ok());
 }
 
 #[test]
 fn what_cannot_be_is_refused_by_name() {
     let point = Mesh::new(vec![DVec3::ONE; 3], [[0, 1, 2]].iter().collect()).unwrap();
-    let error = GeodesicSolver::new(&point).unwrap_err();
-    assert_eq!(error, GeodesicError::NoExtent { faces: 1 });
+    for (mesh, faces) in [
+        (point, 1),
+        (Mesh::new(vec![DVec3::X], Faces::new()).unwrap(), 0),
+        (Mesh::new(vec![], Faces::new()).unwrap(), 0),
+    ] {
+        let error = GeodesicSolver::new(&mesh).unwrap_err();
+        assert_eq!(
+            error,
+            GeodesicError::Surface(SurfaceError::NoExtent { faces })
+        );
+    }
     let solver = GeodesicSolver::new(&shapes::icosahedron()).unwrap();
-    let error = solver.distances_from(12).unwrap_err();
     let expected = GeodesicError::NoSuchVertex {
         vertex: 12,
         vertices: 12,
     };
-    assert_eq!(error, expected);
+    assert_eq!(solver.distances_from(12).unwrap_err(), expected);
+    assert_eq!(solver.distances_from_each(&[3, 12]).unwrap_err(), expected);
+    assert!(solver.distances_from_each(&[]).unwrap().is_empty());
+}
+
+#[test]
+fn coincident_vertices_are_one_point() {
+    // A sheet cut along a column, with both banks of the cut at the same positions.
+    let cells = 10;
+    let sheet = shapes::grid(cells + 1, cells + 1, Cells::Triangles).unwrap();
+    let expected = distances(&sheet, 0);
+    let (mut vertices, faces) = sheet.into_parts();
+    let first = vertices.len() as u32;
+    let at_cut = |v: &DVec3| v.x == 5.0;
+    let banks: Vec<usize> = (0..vertices.len())
+        .filter(|&v| at_cut(&vertices[v]))
+        .collect();
+    let mut cut = Faces::new();
+    for face in faces.iter() {
+        let is_right = face.iter().any(|&v| vertices[v as usize].x > 5.0);
+        let bank = |v: &u32| match banks.iter().position(|&b| b == *v as usize) {
+            Some(index) if is_right => first + index as u32,
+            _ => *v,
+        };
+        cut.push(&face.iter().map(bank).collect::<Vec<u32>>());
+    }
+    let copies: Vec<DVec3> = banks.iter().map(|&v| vertices[v]).collect();
+    vertices.extend(copies);
+    let ours = distances(&Mesh::new(vertices, cut).unwrap(), 0);
+    for (vertex, expected) in expected.iter().enumerate() {
+        assert!((ours[vertex] - expected).abs() < 1e-9, "{vertex}");
+    }
+    for (index, &bank) in banks.iter().enumerate() {
+        assert_eq!(ours[first as usize + index], ours[bank]);
+    }
 }

@@ -11,7 +11,7 @@ use gemcnn_nn::SpectraBatch;
 use std::sync::Arc;
 
 /// Format version. Increment when the layout or the meaning of an entry changes.
-pub(crate) const ENTRY_VERSION: u32 = 3;
+pub(crate) const ENTRY_VERSION: u32 = 4;
 
 /// Encodes a prepared mesh. `None` if a graph cannot be encoded, which does not happen for valid graphs.
 pub(crate) fn encode(prepared: &Prepared) -> Option<Vec<u8>> {

@@ -47,7 +47,7 @@ impl Feature for Curvature {
             .jets
             .as_ref()
             .ok_or("there are no jets of the surface")?;
-        let tensor = Tensor::new(surface.graph, jets)?;
+        let tensor = Tensor::new(surface.mesh, surface.graph, jets)?;
         let (scalars, second) = (need(surface, 0)?, need(surface, 2)?);
         Ok(tensor
             .smoothed(&operators.mass, scalars, second, &self.times)?

@@ -3,7 +3,6 @@
 use super::{Feature, FeatureError, Surface};
 use crate::Settings;
 use gemcnn_mesh::features::centroid_features;
-use gemcnn_mesh::surface::SurfaceLaplacian;
 use gemcnn_nn::FeatureType;
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +22,6 @@ impl Feature for Position {
     }
 
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError> {
-        let laplacian = SurfaceLaplacian::new(surface.mesh)?;
-        Ok(centroid_features(surface.mesh, surface.graph, &laplacian)?.values)
+        Ok(centroid_features(surface.mesh, surface.graph)?.values)
     }
 }

@@ -187,7 +187,7 @@ fn curvature_of_sphere_and_torus_is_known() {
         let graph = graph(mesh);
         let laplacian = SurfaceLaplacian::new(mesh).unwrap();
         let jets = Jets::new(&laplacian, graph.frames()).unwrap();
-        let curvature = Curvature::new(&graph, &jets).unwrap();
+        let curvature = Curvature::new(mesh, &graph, &jets).unwrap();
         let gaussian = curvature.gaussian();
         for (vertex, v) in mesh.vertices().iter().enumerate() {
             // Principal curvatures: 1 and 1, or 1 / tube and cos / distance from the axis.
@@ -252,17 +252,46 @@ fn centroid_features_are_invariant_under_rigid_motions() {
     let moved = mesh
         .map_vertices(|v| 3.0 * rotation(v) + DVec3::new(5.0, -2.0, 9.0))
         .unwrap();
-    let [a, b] = [&mesh, &moved].map(|mesh| {
-        centroid_features(mesh, &graph(mesh), &SurfaceLaplacian::new(mesh).unwrap()).unwrap()
-    });
+    let huge = mesh.map_vertices(|v| 1e200 * v).unwrap();
+    let [a, b, c] =
+        [&mesh, &moved, &huge].map(|mesh| centroid_features(mesh, &graph(mesh)).unwrap());
     assert_eq!(a.kind, [(2, 0), (1, 1)]);
-    for (x, y) in a.values.iter().zip(&b.values) {
-        assert!((x - y).abs() < 1e-9);
+    for (x, (y, z)) in a.values.iter().zip(b.values.iter().zip(&c.values)) {
+        assert!((x - y).abs() < 1e-9 && (x - z).abs() < 1e-9);
     }
     for row in a.rows() {
         let squared = row[0] * row[0] + row[2] * row[2] + row[3] * row[3];
         assert!((squared.sqrt() - row[1]).abs() < 1e-12);
     }
+}
+
+#[test]
+fn centroids_weight_by_area() {
+    // The right half has small cells, which must not pull the centroid towards it.
+    let sheet = shapes::grid(5, 21, Cells::Quads).unwrap();
+    let uneven = |v: DVec3| {
+        if v.x < 4.0 {
+            v.x
+        } else {
+            4.0 + (v.x - 4.0) / 4.0
+        }
+    };
+    let sheet = sheet
+        .map_vertices(|v| DVec3::new(uneven(v), v.y, 0.0))
+        .unwrap();
+    let field = centroid_features(&sheet, &graph(&sheet)).unwrap();
+    let low = sheet.vertices().iter().fold(DVec3::MAX, |l, v| l.min(*v));
+    let high = sheet.vertices().iter().fold(DVec3::MIN, |h, v| h.max(*v));
+    let (centre, size) = (0.5 * (low + high), high - low);
+    for (row, position) in field.rows().zip(sheet.vertices()) {
+        let expected = position.distance(centre) / (size.x * size.y).sqrt();
+        assert!((row[1] - expected).abs() < 1e-12 && row[0].abs() < 1e-12);
+    }
+    let point = sheet.map_vertices(|_| DVec3::ONE).unwrap();
+    assert!(matches!(
+        centroid_features(&point, &graph(&sheet)),
+        Err(SurfaceError::NoExtent { faces: 80 })
+    ));
 }
 
 /// A rotation about a skew axis (Rodrigues' formula).

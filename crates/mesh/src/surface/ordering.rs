@@ -1,4 +1,4 @@
-//! The order of elimination: nested dissection, which keeps the factors of a surface's matrices sparse.
+//! Elimination order by nested dissection, which keeps the factors of matrices on surfaces sparse.
 
 use crate::DVec3;
 use crate::classes::bucket;
@@ -9,7 +9,7 @@ const LEAF: usize = 24;
 /// All vertices in an order of elimination. The points are halved at their median along the longest
 /// side of their box; the vertices of the one half that have an edge to the other separate the two and
 /// come last; both halves are ordered likewise.
-pub(crate) fn dissection_order(points: &[DVec3], edges: &[[u32; 2]]) -> Vec<u32> {
+pub(super) fn dissection_order(points: &[DVec3], edges: &[[u32; 2]]) -> Vec<u32> {
     let both_ways = edges.iter().flat_map(|&[a, b]| [(a, b), (b, a)]);
     let (offsets, neighbours) = bucket(points.len(), both_ways);
     let mut vertices: Vec<u32> = (0..points.len() as u32).collect();
