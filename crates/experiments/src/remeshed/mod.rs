@@ -71,7 +71,7 @@ impl Settings {
                 evaluate_every: self.epochs.div_ceil(5),
                 ..row.training()
             },
-            ..RunConfig::new(Task::Correspondence)
+            ..RunConfig::for_model(Task::Correspondence, row.model())
         }
     }
 }

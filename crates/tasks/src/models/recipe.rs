@@ -17,7 +17,13 @@ pub struct Recipe {
     pub batch: usize,
     /// Base learning rate.
     pub rate: f64,
+    /// Share of the training part that selects the model, for data without a validation part; 0 trains on all of it
+    /// and keeps the last model.
+    pub validation: f64,
 }
+
+/// Share of the training part that selects the model.
+const VALIDATION: f64 = 0.1;
 
 impl Recipe {
     /// For networks of convolutions. Correspondence is learned from positions on registered meshes, as in the paper;
@@ -36,11 +42,12 @@ impl Recipe {
             augmentation: Augmentation::default(),
             batch: 4,
             rate: 0.01,
+            validation: if registered { 0.0 } else { VALIDATION },
         }
     }
 
     /// For networks on surfaces, which train best on single meshes.
-    pub fn of_surfaces() -> Self {
+    pub fn of_surfaces(task: Task) -> Self {
         let features = Combined {
             of: vec![
                 HeatKernel::default().into(),
@@ -54,9 +61,17 @@ impl Recipe {
                 normalise: true,
                 ..Default::default()
             },
-            augmentation: Augmentation::default(),
+            augmentation: Augmentation {
+                resample: 0.7,
+                ..Default::default()
+            },
             batch: 1,
             rate: 1e-3,
+            validation: if task == Task::Correspondence {
+                0.0
+            } else {
+                VALIDATION
+            },
         }
     }
 }

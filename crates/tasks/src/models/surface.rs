@@ -121,8 +121,8 @@ impl Model for SurfaceModel {
         self.eigenvectors
     }
 
-    fn recipe(&self, _: Task) -> Recipe {
-        Recipe::of_surfaces()
+    fn recipe(&self, task: Task) -> Recipe {
+        Recipe::of_surfaces(task)
     }
 }
 
@@ -203,10 +203,11 @@ impl Model for DiffusionModel {
         self.surface().eigenvectors()
     }
 
-    fn recipe(&self, _: Task) -> Recipe {
+    fn recipe(&self, task: Task) -> Recipe {
         Recipe {
             features: HeatKernel::default().into(),
-            ..Recipe::of_surfaces()
+            augmentation: Default::default(),
+            ..Recipe::of_surfaces(task)
         }
     }
 }

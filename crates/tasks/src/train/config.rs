@@ -88,6 +88,8 @@ impl RunConfig {
             training: TrainingConfig {
                 batch: recipe.batch,
                 rate: recipe.rate,
+                validation: recipe.validation,
+                keep_best: recipe.validation > 0.0,
                 ..TrainingConfig::default()
             },
             model,
