@@ -50,6 +50,7 @@ impl<T: Real> GraphBatch<T> {
                 theta: graph.theta(),
                 transport: graph.transport(),
                 radius: graph.radius(),
+                coefficients: graph.coefficients(),
             })
             .collect();
         Ok(Self {

@@ -51,6 +51,8 @@ pub(crate) struct Gather {
     harmonics: usize,
     radial: Radial,
     aggregation: Aggregation,
+    /// Coefficients of each edge of the graph.
+    columns: usize,
     /// True if the rows are the harmonics in order, on one ring.
     plain: bool,
 }
@@ -62,6 +64,7 @@ impl Gather {
         rows: Vec<Row>,
         radial: Radial,
         aggregation: Aggregation,
+        columns: usize,
     ) -> Self {
         let blocks = source.orders().map(|(order, channels)| Block {
             order,
@@ -79,6 +82,7 @@ impl Gather {
             rows,
             radial,
             aggregation,
+            columns,
             plain,
         }
     }
@@ -178,10 +182,57 @@ impl Gather {
         rotations: &mut [T],
         count: usize,
     ) {
+        if self.columns > 1 {
+            let first_edge = graph.row(vertices.start).start;
+            self.given_harmonics(graph, first_edge, harmonics, rotations, count);
+            return higher_harmonics(rotations, count, None);
+        }
         self.first_harmonics(graph, vertices, harmonics, rotations, count);
         higher_harmonics(rotations, count, None);
         let (scales, harmonics) = harmonics.split_at_mut(count);
         higher_harmonics(harmonics, count, Some(scales));
+    }
+
+    /// The coefficients of each edge in place of harmonics, and `(cos, sin)` of the transport between the frames
+    /// of its vertices. Backward, the coefficients are those of the reverse edge, transported to this vertex.
+    #[inline(always)]
+    fn given_harmonics<T: Real>(
+        &self,
+        graph: GraphView<'_, T>,
+        first_edge: usize,
+        harmonics: &mut [T],
+        rotations: &mut [T],
+        count: usize,
+    ) {
+        for place in 0..count {
+            let edge = match self.direction {
+                Direction::Forward => first_edge + place,
+                Direction::Backward => graph.reverse()[first_edge + place] as usize,
+            };
+            let EdgePhases { angle, transport } = graph.phases()[edge];
+            let mut turn = times(angle, transport);
+            if self.direction == Direction::Backward {
+                turn[1] = -turn[1];
+            }
+            if let Some(sine) = rotations.get_mut(count + place) {
+                *sine = turn[1];
+                rotations[place] = turn[0];
+            }
+            let values = &graph.coefficients()[edge * self.columns..][..self.columns];
+            harmonics[place] = values[0];
+            let mut power = [T::one(), T::zero()];
+            for (pair, &[re, im]) in values[1..].as_chunks::<2>().0.iter().enumerate() {
+                let value = match self.direction {
+                    Direction::Forward => [re, im],
+                    Direction::Backward => {
+                        power = times(power, turn);
+                        times([re, im], power)
+                    }
+                };
+                harmonics[(2 * pair + 1) * count + place] = value[0];
+                harmonics[(2 * pair + 2) * count + place] = value[1];
+            }
+        }
     }
 
     /// The scale of each edge and `(cos, sin)` of its angle and of its rotation, as far as there are
@@ -215,7 +266,9 @@ impl Gather {
                         [*c, *s] = phases.angle;
                     }
                 }
-                if self.aggregation == Aggregation::Sum {
+                if self.columns == 1 {
+                    scales.copy_from_slice(&graph.coefficients()[first_edge..][..count]);
+                } else if self.aggregation == Aggregation::Sum {
                     scales.fill(T::one());
                 } else {
                     for p in vertices {
@@ -239,7 +292,11 @@ impl Gather {
                         [*c, *s] = [cosine, -sine];
                     }
                 }
-                if self.aggregation == Aggregation::Sum {
+                if self.columns == 1 {
+                    for (scale, &edge) in scales.iter_mut().zip(reverse) {
+                        *scale = graph.coefficients()[edge as usize];
+                    }
+                } else if self.aggregation == Aggregation::Sum {
                     scales.fill(T::one());
                 } else {
                     let targets = &graph.neighbours()[first_edge..][..count];
@@ -250,6 +307,12 @@ impl Gather {
             }
         }
     }
+}
+
+/// The phase of the sum of two angles; a product of complex numbers.
+#[inline(always)]
+fn times<T: Real>(a: [T; 2], b: [T; 2]) -> [T; 2] {
+    [a[0] * b[0] - a[1] * b[1], a[1] * b[0] + a[0] * b[1]]
 }
 
 /// From the first pair of columns `(cos, sin)`, the pairs of the higher multiples by angle addition;
@@ -448,7 +511,7 @@ impl<T: Real> Table<'_, T> {
 }
 
 impl Aggregate {
-    fn gather(&self) -> Gather {
+    fn gather(&self, columns: usize) -> Gather {
         let rows = (0..self.rings * self.harmonics()).map(|row| Row {
             harmonic: row % self.harmonics(),
             ring: row / self.harmonics(),
@@ -460,6 +523,7 @@ impl Aggregate {
             rows.collect(),
             self.radial(),
             self.aggregation,
+            columns,
         )
     }
 }
@@ -475,7 +539,7 @@ pub(super) fn forward<T: Real>(
     if a.is_empty() {
         return;
     }
-    let gather = op.gather();
+    let gather = op.gather(graph.columns());
     let each = gather.memory(graph).max(1);
     let workers = worker_count(graph.vertex_count().div_ceil(TILE));
     spread(
@@ -575,7 +639,7 @@ impl<T: Real> WithSimd for BackwardTile<'_, T> {
                 let p = graph.neighbours()[edge] as usize;
                 let edge = graph.reverse()[edge] as usize;
                 let EdgePhases { angle, transport } = graph.phases()[edge];
-                let scale: T = op.aggregation.scale(graph.row(p).len());
+                let scale = graph.factor(op.aggregation, p, edge);
                 harmonics[0] = scale;
                 let start = [scale * angle[0], scale * angle[1]];
                 powers(start, angle, &mut harmonics[1..]);
@@ -643,7 +707,7 @@ mod tests {
             let x: Vec<f64> = random(graph.vertex_count() * op.input.dimension(), 1);
             let mut expected = vec![0.0; graph.vertex_count() * op.dimension()];
             reference::forward(&op, graph.view(), &x, &mut expected).unwrap();
-            let gather = op.gather();
+            let gather = op.gather(0);
             let (mut a, mut memory) = (expected.clone(), vec![0.0; gather.memory(graph.view())]);
             a.fill(f64::NAN);
             simd.vectorize(ForwardTile {

@@ -207,6 +207,7 @@ fn parts(graph: &GaugeGraph) -> GraphParts<'_> {
         theta: graph.theta(),
         transport: graph.transport(),
         radius: graph.radius(),
+        coefficients: graph.coefficients(),
     }
 }
 
