@@ -29,7 +29,7 @@ pub use attribute::{AttributeValues, VertexAttribute};
 pub use geodesic::{GeodesicError, GeodesicSolver};
 pub use geometry::{
     Adjacency, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, NeighbourWeights,
-    Neighbourhood, NormalTrouble, NormalWeighting, StoreError, vertex_normals,
+    Neighbourhood, NormalTrouble, NormalWeighting, StoreError, vertex_areas, vertex_normals,
 };
 pub use glam::DVec3;
 pub use hierarchy::{

@@ -392,8 +392,10 @@ impl<T: Real> HierarchyBatch<T> {
     pub fn size_in_bytes(&self) -> usize {
         // Phases of both angles, indices and the reversed table.
         let edges: usize = self.levels.iter().map(GraphBatch::edge_count).sum();
+        let coefficients = |graph: &GraphBatch<T>| graph.arrays.view().coefficients().len();
+        let coefficients: usize = self.levels.iter().map(coefficients).sum();
         let spectra = self.spectra().map_or(0, SpectraBatch::size_in_bytes);
-        32 * edges + spectra
+        32 * edges + 8 * coefficients + spectra
     }
 
     /// The same batch with arrays of its own on a GPU, for a captured step.

@@ -61,6 +61,7 @@ impl Prepare {
         let preparation = Preparation {
             features: self.features,
             gauge: self.model.gauge(),
+            weights: self.model.weights(),
             hierarchy: self.model.hierarchy(),
             eigenvectors: self.model.eigenvectors(),
             ..Default::default()

@@ -30,8 +30,8 @@ pub(crate) use graph::check_length;
 pub(crate) use normals::of_moderate_size;
 pub use normals::vertex_normals;
 pub use store::StoreError;
-pub use weights::NeighbourWeights;
 pub(crate) use weights::{LEAST_COSINE, fit_jets};
+pub use weights::{NeighbourWeights, vertex_areas};
 
 use glam::DVec3;
 

@@ -227,8 +227,8 @@ impl GaugeGraph {
     }
 }
 
-/// Area of every vertex: that of its faces, divided by their numbers of corners.
-pub(super) fn vertex_areas(mesh: &Mesh) -> Vec<f64> {
+/// Area of every vertex: that of its faces, divided by their numbers of corners. The sum is the area of the mesh.
+pub fn vertex_areas(mesh: &Mesh) -> Vec<f64> {
     let mut areas = vec![0.0; mesh.vertex_count()];
     for face in 0..mesh.face_count() {
         let corners = mesh.face(face);

@@ -15,3 +15,4 @@ mod primitives;
 mod published;
 mod published_weights;
 mod surfaces;
+mod weights;

@@ -6,7 +6,7 @@ use gemcnn_mesh::features::shot;
 use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{
     Adjacency, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh,
-    Neighbourhood, NormalWeighting,
+    NeighbourWeights, Neighbourhood, NormalWeighting, vertex_areas,
 };
 use gemcnn_nn::SpectraBatch;
 use glam::DQuat;
@@ -15,6 +15,11 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 use std::sync::Arc;
+
+/// Radius of the neighbourhoods of models with area weights or jets, and the largest number of neighbours beyond the
+/// one-ring. The ball has about as many vertices as the two-ring on an even mesh of 6,890 vertices.
+const PATCH_RADIUS: f64 = 0.03;
+const PATCH_LIMIT: usize = 64;
 
 /// Settings of the preparation of meshes. Lengths are relative to the mean edge length of each mesh.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -27,6 +32,9 @@ pub struct Preparation {
     /// Choice of frames.
     #[serde(skip_serializing_if = "is_default")]
     pub gauge: GaugeChoice,
+    /// Weights of the neighbours in convolutions.
+    #[serde(skip_serializing_if = "is_default")]
+    pub weights: NeighbourWeights,
     /// Coarser levels, for models that pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hierarchy: Option<HierarchySettings>,
@@ -48,6 +56,10 @@ pub struct GeometrySettings {
     /// Neighbours are the vertices within a ball (default: those that share an edge).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ball: Option<Ball>,
+    /// For models with area weights or jets, unless there is a ball: neighbours are the vertices at most two edges away
+    /// and those within this radius, in units of the square root of the area of the mesh (default 0.03).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patch: Option<f64>,
 }
 
 /// Direction of the first axis of the frame at each vertex.
@@ -127,7 +139,10 @@ impl Preparation {
             name: name.into(),
             source,
         };
-        let mut options = self.geometry.options(mesh).map_err(geometry)?;
+        let mut options = self
+            .geometry
+            .options(mesh, self.weights)
+            .map_err(geometry)?;
         if self.gauge == GaugeChoice::Shot {
             let shot = shot::ShotOptions {
                 radius: self.features.support_radius(),
@@ -135,6 +150,7 @@ impl Preparation {
             };
             options.gauge = shot::gauge(mesh, &shot).map_err(geometry)?;
         }
+        let gauge = options.gauge.clone();
         let (graph, hierarchy) = match &self.hierarchy {
             None => (GaugeGraph::new(mesh, &options).map_err(geometry)?, None),
             Some(settings) => {
@@ -148,6 +164,16 @@ impl Preparation {
                 let finest = hierarchy.levels().first().map(|level| level.graph.clone());
                 let graph = finest.ok_or_else(|| TaskError::setting(name, "no levels"))?;
                 (graph, Some(Arc::new(hierarchy)))
+            }
+        };
+        // Features do not depend on the weights of the model. Frames are the same.
+        let plain = match self.weights {
+            NeighbourWeights::Count => None,
+            _ => {
+                let count = NeighbourWeights::Count;
+                let mut plain = self.geometry.options(mesh, count).map_err(geometry)?;
+                plain.gauge = gauge;
+                Some(GaugeGraph::new(mesh, &plain).map_err(geometry)?)
             }
         };
         let (own, needed) = (self.eigenvectors, self.features.eigenvectors());
@@ -174,7 +200,7 @@ impl Preparation {
         };
         let surface = Surface {
             mesh,
-            graph: &graph,
+            graph: plain.as_ref().unwrap_or(&graph),
             normals: self.geometry.normals,
             operators: operators.as_ref(),
         };
@@ -220,9 +246,17 @@ impl Preparation {
 }
 
 impl GeometrySettings {
-    fn options(&self, mesh: &Mesh) -> Result<GeometryOptions, GeometryError> {
+    fn options(
+        &self,
+        mesh: &Mesh,
+        weights: NeighbourWeights,
+    ) -> Result<GeometryOptions, GeometryError> {
         let neighbourhood = match self.ball {
-            None => Neighbourhood::OneRing,
+            None if weights == NeighbourWeights::Count => Neighbourhood::OneRing,
+            None => Neighbourhood::Patch {
+                radius: self.patch.unwrap_or(PATCH_RADIUS) * area_root(mesh),
+                limit: PATCH_LIMIT,
+            },
             Some(Ball { radius, limit }) => Neighbourhood::Radius {
                 radius: radius * mean_edge_length(mesh)?,
                 limit,
@@ -231,6 +265,7 @@ impl GeometrySettings {
         Ok(GeometryOptions {
             normals: self.normals,
             neighbourhood,
+            weights,
             estimate_normals: true,
             ..Default::default()
         })
@@ -248,6 +283,15 @@ impl HierarchySettings {
             neighbour_limit: self.neighbour_limit,
         }
     }
+}
+
+/// Square root of the area of a mesh, also where the area overflows.
+fn area_root(mesh: &Mesh) -> f64 {
+    let scale = mesh.vertices().iter().map(|v| v.abs().max_element());
+    let scale = scale.fold(f64::MIN_POSITIVE, f64::max);
+    let unit = mesh.map_vertices(|v| v / scale);
+    let area: f64 = unit.map_or(0.0, |mesh| vertex_areas(&mesh).iter().sum());
+    (scale * area.sqrt()).min(f64::MAX)
 }
 
 /// Mean length of the edges of a mesh; 0 if there are none.
@@ -334,6 +378,34 @@ mod tests {
         };
         let expected = shot::descriptors(&mesh, &options).unwrap().values;
         assert!(expected.iter().map(|&value| value as f32).eq(by_angle));
+    }
+
+    #[test]
+    fn weights_change_neighbours_but_not_features() {
+        let mesh = bumpy();
+        let mut preparation = Preparation {
+            features: FeatureConfig::of_kind("reltan").unwrap(),
+            ..Default::default()
+        };
+        let plain = preparation.prepare("a", &mesh).unwrap();
+        preparation.geometry.patch = Some(0.1);
+        assert_eq!(preparation.prepare("a", &mesh).unwrap(), plain);
+        for (weights, columns) in [(NeighbourWeights::Area, 1), (NeighbourWeights::Jets, 5)] {
+            preparation.weights = weights;
+            let prepared = preparation.prepare("a", &mesh).unwrap();
+            assert_eq!(prepared.features, plain.features);
+            assert_eq!(prepared.graph.frames(), plain.graph.frames());
+            assert_eq!(prepared.graph.coefficients().0, columns);
+            // The radius is in units of the square root of the area.
+            let large = mesh.map_vertices(|p| 64.0 * p).unwrap();
+            let large = preparation.prepare("a", &large).unwrap();
+            assert_eq!(prepared.graph.neighbours(), large.graph.neighbours());
+            let difference = |(a, b): (&f64, &f64)| (a - b).abs();
+            let pairs = prepared.graph.coefficients().1.iter();
+            let pairs = pairs.zip(large.graph.coefficients().1);
+            assert!(pairs.map(difference).fold(0.0, f64::max) < 1e-9);
+            assert!(prepared.graph.edge_count() > 2 * plain.graph.edge_count());
+        }
     }
 
     #[test]

@@ -315,6 +315,7 @@ fn size_in_memory(sample: &Sample) -> usize {
     let graph = |graph: &gemcnn_mesh::GaugeGraph| {
         graph.vertex_count() * (size_of::<gemcnn_mesh::Frame>() + 4)
             + graph.edge_count() * (3 * size_of::<f64>() + 2 * size_of::<u32>())
+            + size_of_val(graph.coefficients().1)
     };
     let levels = sample.hierarchy.iter().flat_map(|h| h.levels());
     // Clusters store three numbers for each vertex.

@@ -27,6 +27,7 @@ pub use unet::UNetModel;
 use crate::data::{GaugeChoice, HierarchySettings};
 use crate::registry::{Choice, Chosen, Registry, Settings, filled, parser};
 use crate::{Task, TaskError};
+use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::{Builder, FeatureType, Module, Parameters};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -63,6 +64,11 @@ pub trait Model: fmt::Debug + Send + Sync {
     /// Number of eigenvectors of orders 0, 1 and 2 of the Laplacians that the model needs (default: none).
     fn eigenvectors(&self) -> [usize; 3] {
         [0; 3]
+    }
+
+    /// Weights of the neighbours in the convolutions of the model (default: all count the same).
+    fn weights(&self) -> NeighbourWeights {
+        NeighbourWeights::Count
     }
 
     /// The frames that the model needs (default: the first axis points to the first neighbour).

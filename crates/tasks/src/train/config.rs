@@ -156,6 +156,7 @@ impl RunConfig {
             features: self.features.clone(),
             geometry: self.geometry,
             gauge: self.model.gauge(),
+            weights: self.model.weights(),
             hierarchy: self.model.hierarchy(),
             eigenvectors: self.model.eigenvectors(),
             rotation: None,
