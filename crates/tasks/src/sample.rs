@@ -2,7 +2,7 @@
 
 use crate::TaskError;
 use gemcnn_mesh::{GaugeGraph, Hierarchy};
-use gemcnn_nn::{FeatureType, GraphBatch, HierarchyBatch, SpectraBatch, Target};
+use gemcnn_nn::{FeatureType, GraphBatch, HeatBatch, HierarchyBatch, SpectraBatch, Target};
 use std::sync::Arc;
 
 /// A mesh with input features and a target.
@@ -16,6 +16,8 @@ pub struct Sample {
     pub hierarchy: Option<Arc<Hierarchy>>,
     /// Eigenvectors of the Laplacians of the mesh, for models on surfaces.
     pub spectra: Option<Arc<SpectraBatch<f32>>>,
+    /// Laplacian and gradient of the mesh, for models with implicit diffusion.
+    pub heat: Option<Arc<HeatBatch<f32>>>,
     /// Type of the features of each vertex.
     pub kind: FeatureType,
     /// Features of the vertices, row after row.
@@ -67,10 +69,10 @@ pub trait SampleSource: Send + Sync {
     }
 }
 
-/// Joins the graphs of samples, their hierarchies if they have any, and their eigenvectors if they have any.
+/// Joins the graphs of samples, and their hierarchies, eigenvectors and Laplacians if they have any.
 ///
 /// # Errors
-/// Samples of which only some have a hierarchy or eigenvectors, or hierarchies of different depth.
+/// Samples of which only some have a hierarchy, eigenvectors or Laplacians, or hierarchies of different depth.
 pub fn join_graphs(samples: &[Sample]) -> Result<HierarchyBatch<f32>, TaskError> {
     let hierarchies: Vec<&Hierarchy> = samples
         .iter()
@@ -84,14 +86,26 @@ pub fn join_graphs(samples: &[Sample]) -> Result<HierarchyBatch<f32>, TaskError>
     let spectra: Vec<_> = (samples.iter())
         .filter_map(|sample| sample.spectra.as_ref())
         .collect();
-    match &spectra[..] {
-        [] => Ok(graphs),
-        [single] if samples.len() == 1 => Ok(graphs.with_spectra(Arc::clone(single))?),
+    let graphs = match &spectra[..] {
+        [] => graphs,
+        [single] if samples.len() == 1 => graphs.with_spectra(Arc::clone(single))?,
         _ if spectra.len() == samples.len() => {
             let spectra: Vec<&SpectraBatch<f32>> = spectra.iter().map(|s| &***s).collect();
-            Ok(graphs.with_spectra(SpectraBatch::join(&spectra)?)?)
+            graphs.with_spectra(SpectraBatch::join(&spectra)?)?
         }
-        _ => Err(only_some("eigenvectors")),
+        _ => return Err(only_some("eigenvectors")),
+    };
+    let heat: Vec<_> = (samples.iter())
+        .filter_map(|sample| sample.heat.as_ref())
+        .collect();
+    match &heat[..] {
+        [] => Ok(graphs),
+        [single] if samples.len() == 1 => Ok(graphs.with_heat(Arc::clone(single))?),
+        _ if heat.len() == samples.len() => {
+            let heat: Vec<&HeatBatch<f32>> = heat.iter().map(|h| &***h).collect();
+            Ok(graphs.with_heat(HeatBatch::join(&heat)?)?)
+        }
+        _ => Err(only_some("Laplacians")),
     }
 }
 

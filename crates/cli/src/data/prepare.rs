@@ -64,6 +64,7 @@ impl Prepare {
             weights: self.model.weights(),
             hierarchy: self.model.hierarchy(),
             eigenvectors: self.model.eigenvectors(),
+            implicit: self.model.implicit(),
             ..Default::default()
         };
         let mut meshes = 0;

@@ -8,6 +8,7 @@ mod determinism;
 mod equivariance;
 mod gradients;
 mod hierarchy;
+mod implicit;
 mod initialisation;
 mod kernel_basis;
 mod networks;

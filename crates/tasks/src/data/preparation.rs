@@ -3,12 +3,12 @@
 use crate::features::Surface;
 use crate::{FeatureConfig, TaskError};
 use gemcnn_mesh::features::shot;
-use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
+use gemcnn_mesh::surface::{HeatArrays, OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{
     Adjacency, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh,
     NeighbourWeights, Neighbourhood, NormalWeighting, vertex_areas,
 };
-use gemcnn_nn::SpectraBatch;
+use gemcnn_nn::{HeatBatch, SpectraBatch};
 use glam::DQuat;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -41,6 +41,9 @@ pub struct Preparation {
     /// Number of eigenvectors of orders 0, 1 and 2 of the Laplacians, for models on surfaces.
     #[serde(skip_serializing_if = "is_default")]
     pub eigenvectors: [usize; 3],
+    /// Laplacians and gradients, for models with implicit diffusion.
+    #[serde(skip_serializing_if = "is_default")]
+    pub implicit: bool,
     /// Seed of random rotations. Each mesh is rotated about the origin before anything else is computed. The
     /// rotation depends on the seed and the name of the mesh.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,6 +118,8 @@ pub struct Prepared {
     pub hierarchy: Option<Arc<Hierarchy>>,
     /// Eigenvectors of its Laplacians, if they are needed.
     pub spectra: Option<Arc<SpectraBatch<f32>>>,
+    /// Its Laplacian and gradient, if they are needed.
+    pub heat: Option<Arc<HeatBatch<f32>>>,
     /// Features of its vertices, row after row, without scaling.
     pub features: Vec<f32>,
 }
@@ -176,6 +181,10 @@ impl Preparation {
                 Some(GaugeGraph::new(mesh, &plain).map_err(geometry)?)
             }
         };
+        let of_surface = |source| TaskError::Surface {
+            name: name.into(),
+            source,
+        };
         let (own, needed) = (self.eigenvectors, self.features.eigenvectors());
         let eigenpairs: [usize; 3] = std::array::from_fn(|order| own[order].max(needed[order]));
         let operators = match eigenpairs {
@@ -185,11 +194,14 @@ impl Preparation {
                     eigenpairs,
                     ..Default::default()
                 };
-                let made = SurfaceOperators::new(mesh, &graph, &options);
-                Some(made.map_err(|source| TaskError::Surface {
-                    name: name.into(),
-                    source,
-                })?)
+                Some(SurfaceOperators::new(mesh, &graph, &options).map_err(of_surface)?)
+            }
+        };
+        let heat = match self.implicit {
+            false => None,
+            true => {
+                let arrays = HeatArrays::new(mesh, &graph).map_err(of_surface)?;
+                Some(Arc::new(HeatBatch::new([Arc::new(arrays)])?))
             }
         };
         let spectra = match &operators {
@@ -222,6 +234,7 @@ impl Preparation {
             graph: Arc::new(graph),
             hierarchy,
             spectra,
+            heat,
         })
     }
 

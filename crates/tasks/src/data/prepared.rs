@@ -189,6 +189,7 @@ impl PreparedPart {
             graph,
             hierarchy,
             spectra,
+            heat,
             features,
         } = prepared;
         Ok(Sample {
@@ -196,6 +197,7 @@ impl PreparedPart {
             graph,
             hierarchy,
             spectra,
+            heat,
             kind: self.preparation.features.kind(),
             features,
             target,
@@ -334,5 +336,6 @@ fn size_in_memory(sample: &Sample) -> usize {
     };
     let spectra = (sample.spectra.as_ref()).map_or(0, |spectra| spectra.size_in_bytes());
     let levels = levels.sum::<usize>() + members;
-    graph(&sample.graph) + levels + spectra + 4 * sample.features.len() + target
+    let heat = (sample.heat.as_ref()).map_or(0, |heat| 2 * heat.size_in_bytes());
+    graph(&sample.graph) + levels + spectra + heat + 4 * sample.features.len() + target
 }

@@ -21,7 +21,7 @@ pub use angular::AngularModel;
 pub use gem::{GemModel, NonlinearityChoice};
 pub use graph::GraphModel;
 pub use head::Head;
-pub use surface::{DiffusionModel, SurfaceModel};
+pub use surface::{DiffusionChoice, DiffusionModel, SurfaceModel};
 pub use unet::UNetModel;
 
 use crate::data::{GaugeChoice, HierarchySettings};
@@ -64,6 +64,11 @@ pub trait Model: fmt::Debug + Send + Sync {
     /// Number of eigenvectors of orders 0, 1 and 2 of the Laplacians that the model needs (default: none).
     fn eigenvectors(&self) -> [usize; 3] {
         [0; 3]
+    }
+
+    /// True if the model needs the Laplacians and gradients of implicit diffusion (default: false).
+    fn implicit(&self) -> bool {
+        false
     }
 
     /// Weights of the neighbours in the convolutions of the model (default: all count the same).

@@ -20,6 +20,10 @@ pub struct SurfaceModel {
     pub eigenvectors: [usize; 3],
     /// Shortest and longest diffusion time at initialisation, for unit area (default `[0.001, 0.3]`).
     pub times: [f64; 2],
+    /// Diffusion in eigenbases, or by implicit solves for meshes that are too large for eigenvectors (default: spectral).
+    pub diffusion: DiffusionChoice,
+    /// Times of implicit diffusion, for unit area (default `[0.001, 0.01, 0.1]`).
+    pub implicit_times: Vec<f64>,
     /// Dropout probability in the perceptrons (default 0).
     pub block_dropout: f64,
     /// Hidden channels of the head (default 0: a single linear layer).
@@ -32,6 +36,17 @@ pub struct SurfaceModel {
     pub decay: WeightDecay,
 }
 
+/// How fields diffuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiffusionChoice {
+    /// In eigenbases, for a learned time of each channel.
+    #[default]
+    Spectral,
+    /// By implicit solves for fixed times, with a learned sum over the times for each channel.
+    Implicit,
+}
+
 impl Default for SurfaceModel {
     fn default() -> Self {
         Self {
@@ -39,6 +54,8 @@ impl Default for SurfaceModel {
             channels: [128, 32, 16],
             eigenvectors: [128, 64, 64],
             times: [1e-3, 0.3],
+            diffusion: DiffusionChoice::Spectral,
+            implicit_times: vec![1e-3, 1e-2, 0.1],
             block_dropout: 0.0,
             head: 0,
             dropout: 0.0,
@@ -63,8 +80,18 @@ impl SurfaceModel {
         let features = FeatureType::new(&self.channels);
         for (order, _) in features.orders() {
             within("channels", self.channels[order], WIDTHS)?;
-            within("eigenvectors", self.eigenvectors[order], WIDTHS)?;
+            if self.diffusion == DiffusionChoice::Spectral {
+                within("eigenvectors", self.eigenvectors[order], WIDTHS)?;
+            }
         }
+        let implicit = match self.diffusion {
+            DiffusionChoice::Spectral => Vec::new(),
+            DiffusionChoice::Implicit if self.implicit_times.is_empty() => {
+                let problem = "the list is empty; give at least one time";
+                return Err(TaskError::setting("model: implicit_times", problem));
+            }
+            DiffusionChoice::Implicit => self.implicit_times.clone(),
+        };
         let rotates = rotates_with_frames(spec.task, &spec.outputs)?;
         let mut network = Network::builder(spec.input.clone())
             .weight_decay(self.decay)
@@ -73,6 +100,7 @@ impl SurfaceModel {
             network = network.diffusion_block(DiffusionBlockConfig {
                 dropout: self.block_dropout,
                 times: self.times,
+                implicit: implicit.clone(),
                 ..DiffusionBlockConfig::new(features.clone())
             });
         }
@@ -109,7 +137,14 @@ impl Model for SurfaceModel {
     }
 
     fn eigenvectors(&self) -> [usize; 3] {
-        self.eigenvectors
+        match self.diffusion {
+            DiffusionChoice::Spectral => self.eigenvectors,
+            DiffusionChoice::Implicit => [0; 3],
+        }
+    }
+
+    fn implicit(&self) -> bool {
+        self.diffusion == DiffusionChoice::Implicit
     }
 }
 
@@ -127,6 +162,10 @@ pub struct DiffusionModel {
     pub eigenvectors: usize,
     /// Shortest and longest diffusion time at initialisation, for unit area (default `[0.001, 0.3]`).
     pub times: [f64; 2],
+    /// Diffusion in eigenbases, or by implicit solves for meshes that are too large for eigenvectors (default: spectral).
+    pub diffusion: DiffusionChoice,
+    /// Times of implicit diffusion, for unit area (default `[0.001, 0.01, 0.1]`).
+    pub implicit_times: Vec<f64>,
     /// Dropout probability in the perceptrons (default 0.5).
     pub dropout: f64,
     /// Pooling for whole-mesh tasks (default: mean).
@@ -142,6 +181,8 @@ impl Default for DiffusionModel {
             channels: 128,
             eigenvectors: 128,
             times: [1e-3, 0.3],
+            diffusion: DiffusionChoice::Spectral,
+            implicit_times: vec![1e-3, 1e-2, 0.1],
             dropout: 0.5,
             pool: GlobalPool::Mean,
             decay: WeightDecay::Linear,
@@ -161,6 +202,8 @@ impl DiffusionModel {
             channels: [self.channels, 0, 0],
             eigenvectors: [self.eigenvectors, 0, 0],
             times: self.times,
+            diffusion: self.diffusion,
+            implicit_times: self.implicit_times.clone(),
             block_dropout: self.dropout,
             pool: self.pool,
             decay: self.decay,
@@ -180,5 +223,9 @@ impl Model for DiffusionModel {
 
     fn eigenvectors(&self) -> [usize; 3] {
         self.surface().eigenvectors()
+    }
+
+    fn implicit(&self) -> bool {
+        self.surface().implicit()
     }
 }

@@ -49,6 +49,7 @@ impl TrainedModel {
             graph: prepared.graph,
             hierarchy: prepared.hierarchy,
             spectra: prepared.spectra,
+            heat: prepared.heat,
             kind,
             features: prepared.features,
             target: Target::Unknown,

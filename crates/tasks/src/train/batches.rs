@@ -387,6 +387,7 @@ mod tests {
             graph: graph.into(),
             hierarchy: None,
             spectra: None,
+            heat: None,
             kind: FeatureType::scalars(1),
             target,
         }

@@ -159,6 +159,7 @@ impl RunConfig {
             weights: self.model.weights(),
             hierarchy: self.model.hierarchy(),
             eigenvectors: self.model.eigenvectors(),
+            implicit: self.model.implicit(),
             rotation: None,
         }
     }

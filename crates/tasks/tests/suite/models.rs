@@ -512,6 +512,7 @@ fn batches_of_samples_are_levels() {
         graph: graph.into(),
         hierarchy: Some(hierarchy.into()),
         spectra: None,
+        heat: None,
         kind: kind("3x0"),
         target: Target::Unknown,
     };

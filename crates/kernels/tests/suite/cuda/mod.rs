@@ -11,6 +11,7 @@ mod dense;
 mod device;
 mod foreign;
 mod graphs;
+mod implicit;
 mod losses;
 mod missing;
 mod pointwise;
