@@ -53,7 +53,7 @@ impl ImplicitDiffusionConfig {
             let gradients = FeatureType::new(&[0, if self.gradients { scalars } else { 0 }]);
             let slice = Slice {
                 kind: self.input.clone(),
-                channels: vec![0..scalars],
+                channels: std::iter::once(0..scalars).collect(),
             };
             Ok(ImplicitDiffusion {
                 name: builder.scope().into(),

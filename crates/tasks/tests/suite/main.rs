@@ -3,4 +3,5 @@
 mod data;
 mod extension;
 mod models;
+mod operators;
 mod training;

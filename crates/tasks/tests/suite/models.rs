@@ -10,7 +10,7 @@ use gemcnn_nn::{
     Builder, FeatureType, GraphBatch, HierarchyBatch, Levels, Module, NetworkConfig, NnError,
     Parameters, Tape, Target, WeightDecay, Workspace,
 };
-use gemcnn_tasks::data::{GaugeChoice, Preparation};
+use gemcnn_tasks::data::GaugeChoice;
 use gemcnn_tasks::models::{
     AngularModel, GemModel, GraphModel, Model, ModelSpec, NonlinearityChoice, UNetModel,
 };
@@ -521,83 +521,4 @@ fn batches_of_samples_are_levels() {
     sample.hierarchy = None;
     let batch = join_graphs(std::slice::from_ref(&sample)).unwrap();
     assert_eq!(Levels::from(&batch).count(), 1);
-}
-
-#[test]
-fn models_run_on_what_they_ask_for() {
-    let mesh = bumpy_sphere();
-    for (text, implicit) in [
-        ("kind = 'gem'\nblocks = 1\nweights = 'area'", false),
-        ("kind = 'gem'\nblocks = 1\nweights = 'jets'", false),
-        (
-            "kind = 'unet'\nchannels = [4, 4, 4]\nweights = 'area'",
-            false,
-        ),
-        (
-            "kind = 'unet'\nchannels = [4, 4, 4]\nweights = 'jets'",
-            false,
-        ),
-        (
-            "kind = 'surface'\nblocks = 1\nchannels = [8, 4, 2]\ndiffusion = 'implicit'",
-            true,
-        ),
-        (
-            "kind = 'diffusion'\nblocks = 1\nchannels = 8\ndiffusion = 'implicit'\nimplicit_times = [0.01]",
-            true,
-        ),
-    ] {
-        let model: ModelConfig = toml::from_str(text).unwrap();
-        assert_eq!((model.implicit(), model.eigenvectors()), (implicit, [0; 3]));
-        let preparation = Preparation {
-            weights: model.weights(),
-            implicit: model.implicit(),
-            hierarchy: model.hierarchy(),
-            ..Default::default()
-        };
-        let prepared = preparation.prepare("sphere", &mesh).unwrap();
-        assert_eq!(prepared.graph.weights(), model.weights());
-        assert!(prepared.spectra.is_none());
-        let sample = Sample {
-            name: "sphere".into(),
-            graph: prepared.graph,
-            hierarchy: prepared.hierarchy,
-            spectra: prepared.spectra,
-            heat: prepared.heat,
-            kind: kind("3x0"),
-            features: prepared.features,
-            target: Target::Unknown,
-        };
-        let twice = [sample.clone(), sample];
-        let batch = join_graphs(&twice).unwrap();
-        let (network, parameters) = model
-            .init(&spec("3x0", Task::Segmentation, "5x0"), 1)
-            .unwrap();
-        let mut workspace = Workspace::default();
-        let mut tape = Tape::inference(&mut workspace, &parameters);
-        let features = twice[0].features.repeat(2);
-        let x = tape.input(kind("3x0"), &features).unwrap();
-        let y = network.forward(&mut tape, (&batch).into(), x).unwrap();
-        let y = y.values().unwrap();
-        let (first, second) = y.split_at(5 * mesh.vertex_count());
-        assert_eq!(first.len(), second.len());
-        let largest = first.iter().fold(0.0f32, |most, v| most.max(v.abs()));
-        assert!(largest > 1e-3 && largest.is_finite(), "{text}: {largest}");
-        let pairs = first.iter().zip(second);
-        assert!(
-            pairs.clone().all(|(a, b)| (a - b).abs() < 1e-4 * largest),
-            "{text}"
-        );
-        // Without the operators there is an error, not a wrong result.
-        if implicit {
-            let bare = twice.map(|sample| Sample {
-                heat: None,
-                ..sample
-            });
-            let batch = join_graphs(&bare).unwrap();
-            let mut workspace = Workspace::default();
-            let mut tape = Tape::inference(&mut workspace, &parameters);
-            let x = tape.input(kind("3x0"), &features).unwrap();
-            assert!(network.forward(&mut tape, (&batch).into(), x).is_err());
-        }
-    }
 }
