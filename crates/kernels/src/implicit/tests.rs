@@ -20,7 +20,7 @@ fn batch<T: Real>(graph: &GaugeGraph) -> Batch<T> {
     let is_copy = |v: usize| v + copies >= vertices;
     let (mut offsets, mut indices, mut weights, mut angles) = (vec![0], vec![], vec![], vec![]);
     let mut stiffness = vec![0.0; vertices];
-    for p in 0..vertices {
+    for (p, stiffness) in stiffness.iter_mut().enumerate() {
         for edge in graph.row(p) {
             let q = graph.neighbours()[edge] as usize;
             if is_copy(p) || is_copy(q) {
@@ -30,7 +30,7 @@ fn batch<T: Real>(graph: &GaugeGraph) -> Batch<T> {
             indices.push(q as u32);
             weights.push(weight);
             angles.push(graph.transport()[edge]);
-            stiffness[p] += weight;
+            *stiffness += weight;
         }
         offsets.push(indices.len() as u32);
     }
