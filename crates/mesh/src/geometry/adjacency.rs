@@ -128,7 +128,9 @@ impl Adjacency {
         // The vertices beyond the one-ring, nearest first.
         let beyond = |vertex: usize, found: &mut Vec<Found>, near: &mut Vec<(f64, u32)>| {
             let (own, ring) = (vertex as u32, one_ring.neighbours_of(vertex));
-            index.within(points[vertex], radius, limit.saturating_add(1), found);
+            // The query also returns the vertex itself and its one-ring.
+            let most = limit.saturating_add(ring.len() + 1);
+            index.within(points[vertex], radius, most, found);
             let passable = |&&q: &&u32| one_ring.row(q as usize).len() <= MOST_REACHED;
             let second = ring.iter().filter(passable);
             let second = second.flat_map(|&q| one_ring.neighbours_of(q as usize));

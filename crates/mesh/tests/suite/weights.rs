@@ -1,9 +1,10 @@
 //! Weights of neighbours: areas and jets.
 
+use gemcnn_mesh::remesh::{MeshSize, RemeshKind, remesh};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{
-    DVec3, Faces, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh, NeighbourWeights,
-    Neighbourhood,
+    Adjacency, DVec3, Faces, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh,
+    NeighbourWeights, Neighbourhood, PointIndex,
 };
 
 fn options(weights: NeighbourWeights, radius: f64) -> GeometryOptions {
@@ -61,6 +62,24 @@ fn patches_hold_two_rings_and_the_ball() {
                 assert_eq!(found.contains(&(q as u32)), expected, "{p} {q}");
             }
         }
+    }
+    // Relations are symmetric where the density changes, for any limit.
+    let kind = RemeshKind::RefineLocally {
+        regions: 3,
+        factor: 3.0,
+    };
+    let uneven = remesh(&mesh, &kind, 2).unwrap().mesh;
+    for (radius, limit) in [(0.0, 2), (0.3, 3), (0.3, 12), (0.5, 40), (3.0, 7)] {
+        let options = GeometryOptions {
+            neighbourhood: Neighbourhood::Patch { radius, limit },
+            ..Default::default()
+        };
+        let graph = GaugeGraph::new(&uneven, &options).unwrap();
+        let (offsets, neighbours) = (graph.offsets().to_vec(), graph.neighbours().to_vec());
+        assert_eq!(
+            &Adjacency::new(offsets, neighbours).unwrap(),
+            graph.adjacency()
+        );
     }
     // Vertices on a rim do not become neighbours through the hub.
     let rim = |i: usize| {
@@ -243,5 +262,64 @@ fn weights_are_finite_on_degenerate_meshes_and_on_all_levels() {
             let (columns, values) = level.graph.coefficients();
             assert_eq!(values.len(), columns * level.graph.edge_count());
         }
+    }
+}
+
+/// Length of the sum of `c_1 f` over the neighbours of each vertex: what a convolution makes of a scalar.
+fn responses(mesh: &Mesh, options: &GeometryOptions) -> Vec<f64> {
+    let graph = GaugeGraph::new(mesh, options).unwrap();
+    let (columns, coefficients) = graph.coefficients();
+    let value = |p: DVec3| (2.0 * p.x).sin() + p.y * p.z;
+    let response = |p: usize| {
+        let row = graph.row(p);
+        let sums = row.clone().fold([0.0; 2], |sums, edge| {
+            let (sine, cosine) = graph.theta()[edge].sin_cos();
+            let [re, im] = match columns {
+                0 => [cosine, sine].map(|v| v / row.len() as f64),
+                1 => [cosine, sine].map(|v| v * coefficients[edge]),
+                _ => [coefficients[5 * edge + 1], coefficients[5 * edge + 2]],
+            };
+            let f = value(mesh.vertices()[graph.neighbours()[edge] as usize]);
+            [sums[0] + re * f, sums[1] + im * f]
+        });
+        sums[0].hypot(sums[1])
+    };
+    (0..mesh.vertex_count()).map(response).collect()
+}
+
+#[test]
+fn responses_depend_less_on_the_meshing() {
+    let mesh = shapes::icosphere(4).unwrap();
+    let kinds = [
+        RemeshKind::Simplify {
+            size: MeshSize::Ratio(0.5),
+        },
+        RemeshKind::RefineLocally {
+            regions: 5,
+            factor: 2.0,
+        },
+    ];
+    for kind in kinds {
+        let other = remesh(&mesh, &kind, 1).unwrap().mesh;
+        let index = PointIndex::new(mesh.vertices());
+        // Difference between the responses at nearby vertices, relative to the responses.
+        let change = |options: &GeometryOptions| {
+            let (here, there) = (responses(&mesh, options), responses(&other, options));
+            let (mut difference, mut size) = (0.0, 0.0);
+            for (&found, &point) in there.iter().zip(other.vertices()) {
+                let expected = here[index.nearest(point).unwrap().point as usize];
+                difference += (found - expected).powi(2);
+                size += expected.powi(2);
+            }
+            (difference / size).sqrt()
+        };
+        let count = change(&GeometryOptions::default());
+        let area = change(&options(NeighbourWeights::Area, 0.25));
+        let jets = change(&options(NeighbourWeights::Jets, 0.25));
+        println!("{kind:?}: count {count:.3}, area {area:.3}, jets {jets:.3}");
+        assert!(
+            area < 0.4 * count && jets < 0.4 * count,
+            "{count} {area} {jets}"
+        );
     }
 }
