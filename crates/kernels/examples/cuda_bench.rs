@@ -72,6 +72,7 @@ fn tori(device: &CudaDevice, count: usize) -> Result<DeviceGraph, Box<dyn Error>
         theta: graph.theta(),
         transport: graph.transport(),
         radius: graph.radius(),
+        coefficients: graph.coefficients(),
     };
     let arrays = GraphArrays::union(&vec![parts; count])?;
     Ok(DeviceGraph::new(device, arrays.view())?)

@@ -30,6 +30,8 @@ pub struct GraphArrays<T> {
     reverse: Vec<u32>,
     phases: Vec<EdgePhases<T>>,
     radius: Vec<T>,
+    columns: usize,
+    coefficients: Vec<T>,
     mesh_offsets: Vec<u32>,
 }
 
@@ -48,6 +50,8 @@ pub struct GraphParts<'a> {
     pub transport: &'a [f64],
     /// Length of every directed edge.
     pub radius: &'a [f64],
+    /// Number of coefficients of each edge, and the coefficients, as [`GraphSlices::coefficients`].
+    pub coefficients: (usize, &'a [f64]),
 }
 
 /// The slices that a [`GraphView`] is made from.
@@ -63,6 +67,11 @@ pub struct GraphSlices<'a, T> {
     pub phases: &'a [EdgePhases<T>],
     /// Length of every directed edge.
     pub radius: &'a [T],
+    /// Number of coefficients of each edge, and the coefficients `[edges, columns]`. Without columns, neighbours are
+    /// scaled by the [`Aggregation`](crate::Aggregation) of an operator. One column replaces that scale by a factor for each edge.
+    /// `2K + 1` columns are coefficients of a gauge convolution in place of the scale times
+    /// `1, cos theta, sin theta, ..., cos K theta, sin K theta`; they rotate with the frame as these do.
+    pub coefficients: (usize, &'a [T]),
     /// First vertex of each mesh, then the number of vertices.
     pub mesh_offsets: &'a [u32],
 }
@@ -79,6 +88,7 @@ pub struct GraphSlices<'a, T> {
 ///     reverse: &[1, 0],
 ///     phases: &phases,
 ///     radius: &[0.5, 0.5],
+///     coefficients: (0, &[]),
 ///     mesh_offsets: &[0, 2],
 /// })?;
 /// assert_eq!((graph.vertex_count(), graph.edge_count(), graph.mesh_count()), (2, 2, 1));
@@ -128,10 +138,22 @@ impl<T: Real> GraphArrays<T> {
             reverse: Vec::with_capacity(edges),
             phases: Vec::with_capacity(edges),
             radius: Vec::with_capacity(edges),
+            columns: graphs.first().map_or(0, GraphView::columns),
+            coefficients: Vec::new(),
             mesh_offsets: vec![0],
         };
         union.offsets.push(0);
         for graph in graphs {
+            if graph.columns() != union.columns {
+                return Err(KernelError::Graph {
+                    problem: format!(
+                        "graphs with {} and {} coefficients of each edge cannot be joined",
+                        union.columns,
+                        graph.columns()
+                    ),
+                });
+            }
+            union.coefficients.extend_from_slice(graph.coefficients());
             let first_vertex = union.offsets.len() as u32 - 1;
             let first_edge = union.neighbours.len() as u32;
             let shifted = |values: &[u32], to: &mut Vec<u32>, by: u32| {
@@ -166,6 +188,8 @@ impl<T: Real> GraphArrays<T> {
                 })
                 .collect(),
             radius: graph.radius.iter().map(|&r| T::of(r)).collect(),
+            columns: graph.coefficients.0,
+            coefficients: graph.coefficients.1.iter().map(|&c| T::of(c)).collect(),
             mesh_offsets: vec![0, graph.offsets.len() as u32 - 1],
         }
     }
@@ -179,6 +203,7 @@ impl<T: Real> GraphArrays<T> {
                 reverse: &self.reverse,
                 phases: &self.phases,
                 radius: &self.radius,
+                coefficients: (self.columns, &self.coefficients),
                 mesh_offsets: &self.mesh_offsets,
             },
         }
@@ -218,6 +243,7 @@ impl<'a, T> GraphView<'a, T> {
         ];
         let vertices = slices.offsets.len().saturating_sub(1);
         check_lengths(edges, &lengths)
+            .and_then(|()| check_coefficients(edges, slices.coefficients))
             .and_then(|()| check_edges(slices.offsets, slices.neighbours, slices.reverse))
             .and_then(|()| check_offsets("mesh offsets", slices.mesh_offsets, vertices))
             .map_err(|problem| KernelError::Graph { problem })?;
@@ -264,6 +290,16 @@ impl<'a, T> GraphView<'a, T> {
         self.slices.radius
     }
 
+    /// Number of coefficients of each edge.
+    pub fn columns(&self) -> usize {
+        self.slices.coefficients.0
+    }
+
+    /// Coefficients of every directed edge, `[edges, columns]`.
+    pub fn coefficients(&self) -> &'a [T] {
+        self.slices.coefficients.1
+    }
+
     /// First vertex of each mesh, then the number of vertices.
     pub fn mesh_offsets(&self) -> &'a [u32] {
         self.slices.mesh_offsets
@@ -283,6 +319,7 @@ impl GraphParts<'_> {
             ("radii", self.radius.len()),
         ];
         check_lengths(self.neighbours.len(), &lengths)?;
+        check_coefficients(self.neighbours.len(), self.coefficients)?;
         check_edges(self.offsets, self.neighbours, self.reverse)
     }
 }
@@ -291,6 +328,24 @@ fn check_lengths(edges: usize, lengths: &[(&str, usize)]) -> Result<(), String> 
     match lengths.iter().find(|(_, length)| *length != edges) {
         Some((what, length)) => Err(format!("{length} {what} for {edges} edges")),
         None => Ok(()),
+    }
+}
+
+fn check_coefficients<T>(
+    edges: usize,
+    (columns, coefficients): (usize, &[T]),
+) -> Result<(), String> {
+    if columns > 0 && columns.is_multiple_of(2) {
+        return Err(format!(
+            "{columns} coefficients of each edge; an odd number is needed"
+        ));
+    }
+    match coefficients.len() == edges * columns {
+        true => Ok(()),
+        false => Err(format!(
+            "{} coefficients for {edges} edges with {columns} each",
+            coefficients.len()
+        )),
     }
 }
 

@@ -19,6 +19,7 @@ mod error;
 mod feature_type;
 pub mod gauge_conv;
 mod graph;
+pub mod implicit;
 pub mod incidence;
 pub mod irrep;
 pub mod linear;

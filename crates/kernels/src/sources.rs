@@ -3,7 +3,7 @@
 use crate::cuda::{Define, KernelSource, graph, optimiser, reduce};
 use crate::{
     activation, aggregate, batch_norm, cross_entropy, diffusion, dropout, edges, elementwise,
-    incidence, irrep, mesh_product, norm_gate, pool, regression, regular,
+    implicit, incidence, irrep, mesh_product, norm_gate, pool, regression, regular,
 };
 
 /// Every kernel source of this crate, with sets of macros that stand for all that occur.
@@ -29,5 +29,6 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (incidence::cuda::SOURCE, plain()),
         (mesh_product::cuda::SOURCE, plain()),
         (diffusion::cuda::SOURCE, plain()),
+        (implicit::cuda::SOURCE, plain()),
     ]
 }

@@ -2,7 +2,7 @@
 
 use crate::{FeatureType, GraphArrays, GraphParts, KernelError, Real};
 use gemcnn_mesh::shapes::{self, Cells};
-use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh};
+use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh, NeighbourWeights, Neighbourhood};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -22,11 +22,28 @@ pub(crate) fn parts(graph: &GaugeGraph) -> GraphParts<'_> {
         theta: graph.theta(),
         transport: graph.transport(),
         radius: graph.radius(),
+        coefficients: graph.coefficients(),
     }
 }
 
 /// Graphs of every kind that an operator must get right.
 pub(crate) fn gauge_graphs() -> Vec<(&'static str, GaugeGraph)> {
+    weighted_graphs(NeighbourWeights::Count)
+}
+
+/// The same with weights of the neighbours; on larger neighbourhoods, if they do not count the same.
+pub(crate) fn weighted_graphs(weights: NeighbourWeights) -> Vec<(&'static str, GaugeGraph)> {
+    let options = GeometryOptions {
+        neighbourhood: match weights {
+            NeighbourWeights::Count => Neighbourhood::OneRing,
+            _ => Neighbourhood::Patch {
+                radius: 0.3,
+                limit: 20,
+            },
+        },
+        weights,
+        ..Default::default()
+    };
     let points = |count: usize| {
         let at = |i: usize| DVec3::new(i as f64, 0.5, 0.0);
         Mesh::new((0..count).map(at).collect(), Default::default()).unwrap()
@@ -57,19 +74,20 @@ pub(crate) fn gauge_graphs() -> Vec<(&'static str, GaugeGraph)> {
         ("one vertex", points(1)),
         ("no vertex", points(0)),
     ]
-    .map(|(name, mesh)| {
-        (
-            name,
-            GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap(),
-        )
-    })
+    .map(|(name, mesh)| (name, GaugeGraph::new(&mesh, &options).unwrap()))
     .into()
 }
 
 /// The same graphs as arrays.
 pub(crate) fn graphs<T: Real>() -> Vec<(&'static str, GraphArrays<T>)> {
+    arrays(gauge_graphs())
+}
+
+/// Graphs as arrays.
+pub(crate) fn arrays<T: Real>(
+    graphs: Vec<(&'static str, GaugeGraph)>,
+) -> Vec<(&'static str, GraphArrays<T>)> {
     let arrays = |graph: &GaugeGraph| GraphArrays::union(&[parts(graph)]).unwrap();
-    let graphs = gauge_graphs();
     graphs.iter().map(|(name, g)| (*name, arrays(g))).collect()
 }
 

@@ -9,7 +9,8 @@
 use crate::classes::bucket;
 use crate::geometry::atan2;
 use crate::{
-    Adjacency, DVec3, Frame, GaugeGraph, GeometryError, GeometryOptions, Mesh, PointIndex,
+    Adjacency, DVec3, Frame, GaugeGraph, GeometryError, GeometryOptions, Mesh, NeighbourWeights,
+    PointIndex,
 };
 
 /// Tolerance in `ratio * count`, so that 0.1 of 30 vertices is 3 despite rounding.
@@ -19,7 +20,7 @@ const ROUNDING: f64 = 1e-9;
 #[derive(Debug, Clone, PartialEq)]
 pub struct HierarchyOptions {
     /// Geometry of the finest level, which contains all vertices of the mesh. All levels use its
-    /// frames.
+    /// frames and its weights of neighbours.
     pub geometry: GeometryOptions,
     /// For each coarser level, the fraction of the vertices of the previous level to keep, in (0,
     /// 1]. The number of vertices is rounded up.
@@ -271,8 +272,18 @@ fn coarsen(
     let frames = select(finer.graph.frames(), &representatives);
     let clusters = Clusters::nearest(points, finer.graph.frames(), &representatives);
     let adjacency = Adjacency::within_radius(&kept, radius, neighbour_limit)?;
+    let graph = match finer.graph.weights() {
+        NeighbourWeights::Count => GaugeGraph::with_frames(&kept, frames, adjacency)?,
+        weights => {
+            let mut areas = vec![0.0; kept.len()];
+            for (&cluster, area) in clusters.cluster_of.iter().zip(finer.graph.areas()) {
+                areas[cluster as usize] += area;
+            }
+            GaugeGraph::weighted(&kept, frames, adjacency, weights, areas, Some(radius))?
+        }
+    };
     let level = Level {
-        graph: GaugeGraph::with_frames(&kept, frames, adjacency)?,
+        graph,
         vertices: select(&finer.vertices, &representatives),
         clusters: Some(clusters),
     };

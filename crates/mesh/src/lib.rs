@@ -28,8 +28,8 @@ mod triangulate;
 pub use attribute::{AttributeValues, VertexAttribute};
 pub use geodesic::{GeodesicError, GeodesicSolver};
 pub use geometry::{
-    Adjacency, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, Neighbourhood,
-    NormalTrouble, NormalWeighting, StoreError, vertex_normals,
+    Adjacency, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, NeighbourWeights,
+    Neighbourhood, NormalTrouble, NormalWeighting, StoreError, vertex_areas, vertex_normals,
 };
 pub use glam::DVec3;
 pub use hierarchy::{

@@ -2,7 +2,7 @@
 
 use crate::device::{Sent, single};
 use crate::error::check_size;
-use crate::{Device, NnError, SpectraBatch};
+use crate::{Device, HeatBatch, NnError, SpectraBatch};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceGraph, DeviceGraphView};
 use gemcnn_kernels::pool::cuda::{DeviceClusterView, DeviceClusters};
 use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts, ClusterView};
@@ -50,6 +50,7 @@ impl<T: Real> GraphBatch<T> {
                 theta: graph.theta(),
                 transport: graph.transport(),
                 radius: graph.radius(),
+                coefficients: graph.coefficients(),
             })
             .collect();
         Ok(Self {
@@ -244,6 +245,7 @@ pub struct HierarchyBatch<T> {
     levels: Arc<[GraphBatch<T>]>,
     clusters: Arc<[ClusterBatch<T>]>,
     spectra: Option<Arc<SpectraBatch<T>>>,
+    heat: Option<Arc<HeatBatch<T>>>,
 }
 
 impl<T> From<GraphBatch<T>> for HierarchyBatch<T> {
@@ -252,6 +254,7 @@ impl<T> From<GraphBatch<T>> for HierarchyBatch<T> {
             levels: Arc::from([graph]),
             clusters: Arc::from([]),
             spectra: None,
+            heat: None,
         }
     }
 }
@@ -285,6 +288,7 @@ impl<T: Real> HierarchyBatch<T> {
             levels: (0..depth).map(graphs).collect::<Result<_, _>>()?,
             clusters: (1..depth).map(clusters).collect::<Result<_, _>>()?,
             spectra: None,
+            heat: None,
         })
     }
 
@@ -297,15 +301,31 @@ impl<T: Real> HierarchyBatch<T> {
         spectra: impl Into<Arc<SpectraBatch<T>>>,
     ) -> Result<Self, NnError> {
         let spectra = spectra.into();
-        let offsets = self.levels.first().map(|graph| graph.arrays.mesh_offsets());
-        if offsets != Some(spectra.mesh_offsets()) {
-            return Err(NnError::setting(
-                "eigenvectors",
-                "their numbers of vertices are not those of the graphs",
-            ));
-        }
+        self.check_meshes("eigenvectors", spectra.mesh_offsets())?;
         self.spectra = Some(spectra);
         Ok(self)
+    }
+
+    /// The same batch with the operators of implicit diffusion of its meshes.
+    ///
+    /// # Errors
+    /// Operators of other meshes.
+    pub fn with_heat(mut self, heat: impl Into<Arc<HeatBatch<T>>>) -> Result<Self, NnError> {
+        let heat = heat.into();
+        self.check_meshes("Laplacians", heat.mesh_offsets())?;
+        self.heat = Some(heat);
+        Ok(self)
+    }
+
+    fn check_meshes(&self, what: &str, mesh_offsets: &[u32]) -> Result<(), NnError> {
+        let offsets = self.levels.first().map(|graph| graph.arrays.mesh_offsets());
+        match offsets == Some(mesh_offsets) {
+            true => Ok(()),
+            false => Err(NnError::setting(
+                what,
+                "their numbers of vertices are not those of the graphs",
+            )),
+        }
     }
 
     /// The eigenbases of the meshes, if there are any.
@@ -351,6 +371,12 @@ impl<T: Real> HierarchyBatch<T> {
         if !spectra.is_empty() {
             check_size("batches with eigenvectors", batches.len(), spectra.len())?;
         }
+        let heat: Vec<_> = (batches.iter())
+            .filter_map(|batch| batch.heat.as_deref())
+            .collect();
+        if !heat.is_empty() {
+            check_size("batches with Laplacians", batches.len(), heat.len())?;
+        }
         Ok(Self {
             levels: (0..depth).map(level).collect::<Result<_, _>>()?,
             clusters: (1..depth)
@@ -359,6 +385,10 @@ impl<T: Real> HierarchyBatch<T> {
             spectra: match spectra.is_empty() {
                 true => None,
                 false => Some(Arc::new(SpectraBatch::join(&spectra)?)),
+            },
+            heat: match heat.is_empty() {
+                true => None,
+                false => Some(Arc::new(HeatBatch::join(&heat)?)),
             },
         })
     }
@@ -384,6 +414,9 @@ impl<T: Real> HierarchyBatch<T> {
         if let Some(spectra) = &self.spectra {
             spectra.on_cuda(device)?;
         }
+        if let Some(heat) = &self.heat {
+            heat.send(device)?;
+        }
         Ok(())
     }
 
@@ -391,8 +424,11 @@ impl<T: Real> HierarchyBatch<T> {
     pub fn size_in_bytes(&self) -> usize {
         // Phases of both angles, indices and the reversed table.
         let edges: usize = self.levels.iter().map(GraphBatch::edge_count).sum();
+        let coefficients = |graph: &GraphBatch<T>| graph.arrays.view().coefficients().len();
+        let coefficients: usize = self.levels.iter().map(coefficients).sum();
         let spectra = self.spectra().map_or(0, SpectraBatch::size_in_bytes);
-        32 * edges + spectra
+        let heat = self.heat.as_ref().map_or(0, |heat| heat.size_in_bytes());
+        32 * edges + 8 * coefficients + spectra + heat
     }
 
     /// The same batch with arrays of its own on a GPU, for a captured step.
@@ -409,6 +445,8 @@ impl<T: Real> HierarchyBatch<T> {
                 None => None,
                 Some(spectra) => Some(Arc::new(spectra.place_on(device)?)),
             },
+            // Steps that read it are not captured.
+            heat: self.heat.clone(),
         })
     }
 
@@ -453,6 +491,7 @@ pub struct Levels<'a, T> {
     graphs: &'a [GraphBatch<T>],
     clusters: &'a [ClusterBatch<T>],
     spectra: Option<&'a SpectraBatch<T>>,
+    heat: Option<&'a HeatBatch<T>>,
 }
 
 impl<'a, T> Levels<'a, T> {
@@ -480,6 +519,14 @@ impl<'a, T> Levels<'a, T> {
         self.spectra.ok_or(NnError::NoSpectra)
     }
 
+    /// The operators of implicit diffusion of the meshes.
+    ///
+    /// # Errors
+    /// [`NnError::NoHeat`] if there are none.
+    pub fn heat(self) -> Result<&'a HeatBatch<T>, NnError> {
+        self.heat.ok_or(NnError::NoHeat)
+    }
+
     /// The clusters that lead to the next coarser graph, and the levels from that graph on.
     ///
     /// # Errors
@@ -491,6 +538,7 @@ impl<'a, T> Levels<'a, T> {
                     graphs,
                     clusters,
                     spectra: None,
+                    heat: None,
                 };
                 Ok((first, coarser))
             }
@@ -517,6 +565,7 @@ impl<'a, T> From<&'a GraphBatch<T>> for Levels<'a, T> {
             graphs: std::slice::from_ref(batch),
             clusters: &[],
             spectra: None,
+            heat: None,
         }
     }
 }
@@ -527,6 +576,7 @@ impl<'a, T> From<&'a HierarchyBatch<T>> for Levels<'a, T> {
             graphs: &batch.levels,
             clusters: &batch.clusters,
             spectra: batch.spectra.as_deref(),
+            heat: batch.heat.as_deref(),
         }
     }
 }

@@ -45,6 +45,12 @@ pub enum NnError {
          graphs (`HierarchyBatch::with_spectra`)"
     )]
     NoSpectra,
+    /// A module with implicit diffusion runs on graphs without the operators that it needs.
+    #[error(
+        "the module needs the Laplacians of its meshes, but there are none; add them to the graphs \
+         (`HierarchyBatch::with_heat`)"
+    )]
+    NoHeat,
     /// A setting that is out of range or does not fit.
     #[error("{what}: {problem}")]
     Setting {

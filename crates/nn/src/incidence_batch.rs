@@ -70,7 +70,7 @@ impl<T: Real> IncidenceBatch<T> {
         }))
     }
 
-    fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<DeviceIncidence>, NnError> {
+    pub(crate) fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<DeviceIncidence>, NnError> {
         self.sent.to(device, || {
             Ok(DeviceIncidence::new(device, single(&self.arrays)?)?)
         })

@@ -12,6 +12,7 @@ mod cell_points;
 mod device;
 pub mod equivariance;
 mod error;
+mod heat_batch;
 mod incidence_batch;
 mod initialisation;
 pub mod layers;
@@ -54,6 +55,7 @@ pub use gemcnn_kernels::regression::Penalty;
 pub use gemcnn_kernels::{
     Activation, Aggregation, FeatureType, KernelError, ParseTypeError, Real, irrep_dimension,
 };
+pub use heat_batch::{HeatBatch, MassesOn};
 pub use incidence_batch::{IncidenceBatch, IncidenceOn};
 pub use loss::{Loss, LossOperator, LossValue};
 pub use module::{Head, Module, Part};

@@ -21,7 +21,7 @@ pub use error::{DataError, TaskError};
 pub use features::FeatureConfig;
 pub use models::ModelConfig;
 pub use registry::{Choice, Chosen, Registry, Settings};
-pub use sample::{Sample, SampleSource, Visit, join_graphs};
+pub use sample::{Sample, SampleSource, Visit};
 pub use scaling::FeatureScaling;
 pub use task::Task;
 

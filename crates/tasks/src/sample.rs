@@ -2,7 +2,7 @@
 
 use crate::TaskError;
 use gemcnn_mesh::{GaugeGraph, Hierarchy};
-use gemcnn_nn::{FeatureType, GraphBatch, HierarchyBatch, SpectraBatch, Target};
+use gemcnn_nn::{FeatureType, GraphBatch, HeatBatch, HierarchyBatch, SpectraBatch, Target};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub struct Sample {
     pub hierarchy: Option<Arc<Hierarchy>>,
     /// Eigenvectors of the Laplacians of the mesh, for models on surfaces.
     pub spectra: Option<Arc<SpectraBatch<f32>>>,
+    /// Laplacian and gradient of the mesh, for models with implicit diffusion.
+    pub heat: Option<Arc<HeatBatch<f32>>>,
     /// Type of the features of each vertex.
     pub kind: FeatureType,
     /// Features of the vertices, row after row.
@@ -25,6 +27,32 @@ pub struct Sample {
     /// Target: one row for each vertex, or a single row for the whole mesh. Values of order above 0 are
     /// coefficients in the frames of the vertices.
     pub target: Target<f32>,
+}
+
+impl Sample {
+    /// The graph or all levels, with what the model needs besides, in the form of the operators.
+    ///
+    /// # Errors
+    /// More vertices or edges than 32-bit indices can address.
+    pub fn graphs(&self) -> Result<HierarchyBatch<f32>, TaskError> {
+        let graphs = self.graphs_without_spectra()?;
+        Ok(match &self.spectra {
+            Some(spectra) => graphs.with_spectra(Arc::clone(spectra))?,
+            None => graphs,
+        })
+    }
+
+    /// The same without eigenvectors.
+    pub(crate) fn graphs_without_spectra(&self) -> Result<HierarchyBatch<f32>, TaskError> {
+        let graphs = match &self.hierarchy {
+            Some(hierarchy) => HierarchyBatch::new([&**hierarchy])?,
+            None => GraphBatch::new([&*self.graph])?.into(),
+        };
+        Ok(match &self.heat {
+            Some(heat) => graphs.with_heat(Arc::clone(heat))?,
+            None => graphs,
+        })
+    }
 }
 
 /// An epoch of a training run, for random changes of its samples.
@@ -97,36 +125,4 @@ pub trait SampleSource: Send + Sync {
         let _ = count;
         None
     }
-}
-
-/// Joins the graphs of samples, their hierarchies if they have any, and their eigenvectors if they have any.
-///
-/// # Errors
-/// Samples of which only some have a hierarchy or eigenvectors, or hierarchies of different depth.
-pub fn join_graphs(samples: &[Sample]) -> Result<HierarchyBatch<f32>, TaskError> {
-    let hierarchies: Vec<&Hierarchy> = samples
-        .iter()
-        .filter_map(|sample| sample.hierarchy.as_deref())
-        .collect();
-    let graphs = match hierarchies.len() {
-        0 => GraphBatch::new(samples.iter().map(|sample| &*sample.graph))?.into(),
-        count if count == samples.len() => HierarchyBatch::new(hierarchies)?,
-        _ => return Err(only_some("a hierarchy")),
-    };
-    let spectra: Vec<_> = (samples.iter())
-        .filter_map(|sample| sample.spectra.as_ref())
-        .collect();
-    match &spectra[..] {
-        [] => Ok(graphs),
-        [single] if samples.len() == 1 => Ok(graphs.with_spectra(Arc::clone(single))?),
-        _ if spectra.len() == samples.len() => {
-            let spectra: Vec<&SpectraBatch<f32>> = spectra.iter().map(|s| &***s).collect();
-            Ok(graphs.with_spectra(SpectraBatch::join(&spectra)?)?)
-        }
-        _ => Err(only_some("eigenvectors")),
-    }
-}
-
-fn only_some(what: &str) -> TaskError {
-    TaskError::setting("batch", format!("only some samples have {what}"))
 }

@@ -90,7 +90,7 @@ enum Made<T> {
     ForAll(Vec<GraphBatch<T>>),
     /// One graph and permutations of its vertices.
     Permuted {
-        graph: GraphBatch<T>,
+        graph: Box<GraphBatch<T>>,
         permutations: Vec<Vec<u32>>,
     },
 }
@@ -148,7 +148,7 @@ impl<T: Real> Changes<T> {
                 Made::ForAll(all.collect::<Result<_, TaskError>>()?)
             }
             Transform::Isometry => Made::Permuted {
-                graph: single(&frames.graph(&mesh)?)?,
+                graph: Box::new(single(&frames.graph(&mesh)?)?),
                 permutations: rotational_symmetries(&Surface::Icosahedron.mesh(settings.seed)?),
             },
         };

@@ -70,6 +70,7 @@ impl SampleSource for DigitSamples<'_> {
             graph: Arc::clone(&self.grids.graphs[0]),
             hierarchy: None,
             spectra: None,
+            heat: None,
             kind: FeatureType::scalars(1),
             features: intensities(self.digits.image(index)),
             target: Target::Labels(vec![self.digits.labels()[index].into()]),

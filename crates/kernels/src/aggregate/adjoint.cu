@@ -3,7 +3,8 @@
 
 extern "C" __global__ void adjoint(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours,
                                    const float4 *__restrict__ phases, const float *__restrict__ radius,
-                                   const float *__restrict__ da, const uint4 *__restrict__ irreps, u32 irrep_count,
+                                   const float *__restrict__ coefficients, const float *__restrict__ da,
+                                   const uint4 *__restrict__ irreps, u32 irrep_count,
                                    u32 dimension, u32 harmonics, u32 rings, float max_radius, u32 aggregation,
                                    float *__restrict__ dx, u32 vertices) {
     u64 i = item();
@@ -16,7 +17,7 @@ extern "C" __global__ void adjoint(const u32 *__restrict__ offsets, const u32 *_
         float4 phase = phases[edge];
         Phase theta = {phase.z, -phase.w}, back = multiple({phase.x, phase.y}, irrep.z);
         u32 degree = offsets[p + 1] - offsets[p];
-        float scale = aggregation == 0 ? 1.0f : 1.0f / (float)max(degree + (aggregation == 2 ? 1u : 0u), 1u);
+        float scale = coefficients ? coefficients[edge] : scale_of(aggregation, degree);
         const float *rows = da + (u64)p * rings * harmonics * dimension;
         float a = 0.0f, b = 0.0f;
         for (u32 ring = 0; ring < rings; ++ring) {

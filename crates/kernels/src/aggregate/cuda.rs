@@ -35,6 +35,8 @@ pub(crate) struct GatherPlan {
     source: FeatureType,
     harmonics: usize,
     radial: Radial,
+    /// Coefficients of each edge of the graph.
+    columns: usize,
     /// Index of every ring and harmonic in a row; negative if it is not needed.
     destinations: DeviceBuffer<i32>,
     /// `(from, to, width)` of the features of the vertex itself.
@@ -76,7 +78,7 @@ impl GatherPlan {
         device: &CudaDevice,
         source: &FeatureType,
         rows: &[Row],
-        (harmonics, radial): (usize, Radial),
+        (harmonics, radial, columns): (usize, Radial, usize),
         own: &[[u32; 4]],
         row: usize,
     ) -> Result<Self, CudaError> {
@@ -96,6 +98,7 @@ impl GatherPlan {
             source: source.clone(),
             harmonics,
             radial,
+            columns,
             destinations: device.upload(&destinations)?,
             own: device.upload(own)?,
             row,
@@ -172,6 +175,7 @@ impl GatherPlan {
             group: units.next_power_of_two().clamp(1, 32),
             radial: rings > 1,
             orders: self.source.highest_order() + 1,
+            columns: self.columns,
         }
     }
 
@@ -179,19 +183,25 @@ impl GatherPlan {
         &self,
         run: &GatherRun<'_>,
         table: &DeviceBuffer<[u32; 4]>,
-    ) -> Result<[Arg; 23], CudaError> {
+    ) -> Result<[Arg; 24], CudaError> {
         let size = |n: usize| to_u32(OPERATOR, n);
         let ((first, count), (bias, y, y_width)) = (run.vertices, run.bias);
+        // Coefficients of edges take the place of the scale.
+        let aggregation = match self.columns {
+            0 => run.aggregation,
+            _ => Aggregation::Sum,
+        };
         Ok(*args![
             run.edges.offsets,
             run.edges.neighbours,
             run.edges.phases,
             run.edges.radius,
+            run.edges.coefficients,
             run.x,
             size(self.source.dimension())?,
             table,
             size(table.len())?,
-            number(run.aggregation),
+            number(aggregation),
             u32::from(run.reversed),
             size(self.radial.rings)?,
             self.radial.max_radius as f32,
@@ -229,6 +239,8 @@ struct Shape {
     radial: bool,
     /// Orders of the features, from 0.
     orders: usize,
+    /// Coefficients of each edge.
+    columns: usize,
 }
 
 impl Shape {
@@ -263,6 +275,7 @@ impl Shape {
             ("GROUP", self.group),
             ("RADIAL", usize::from(self.radial)),
             ("ORDERS", self.orders),
+            ("COLUMNS", self.columns),
             ("EDGES", edges),
             ("THREADS", self.threads()),
             ("BLOCKS", (256 * blocks / self.threads()).max(1)),
@@ -278,16 +291,19 @@ impl Shape {
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {
     [
-        (5, 1, 4, 16, false, 3, None),
-        (1, 1, 1, 4, false, 1, None),
-        (3, 2, 2, 32, true, 2, None),
-        (7, 1, 1, 8, true, 65, None),
-        (5, 1, 4, 16, false, 3, Some(484)),
-        (3, 2, 2, 32, true, 2, Some(100)),
-        (5, 1, 1, 4, false, 1, Some(36)),
+        (5, 1, 4, 16, false, 3, 0, None),
+        (1, 1, 1, 4, false, 1, 0, None),
+        (3, 2, 2, 32, true, 2, 1, None),
+        (7, 1, 1, 8, true, 65, 0, None),
+        (5, 1, 4, 16, false, 3, 5, None),
+        (5, 1, 4, 16, false, 3, 1, Some(484)),
+        (5, 1, 4, 16, false, 3, 0, Some(484)),
+        (5, 1, 1, 4, false, 3, 5, Some(36)),
+        (3, 2, 2, 32, true, 2, 0, Some(100)),
+        (5, 1, 1, 4, false, 1, 0, Some(36)),
     ]
     .map(
-        |(harmonics, rings, vector, group, radial, orders, tensor)| {
+        |(harmonics, rings, vector, group, radial, orders, columns, tensor)| {
             let shape = Shape {
                 harmonics,
                 rings,
@@ -295,6 +311,7 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
                 group,
                 radial,
                 orders,
+                columns,
             };
             shape.defines(tensor)
         },
@@ -310,6 +327,7 @@ impl Aggregate {
         (a_name, a): (&'static str, DeviceSlice<'_, f32>),
     ) -> Result<(), KernelError> {
         self.radial().check(OPERATOR)?;
+        super::check_columns(graph.columns())?;
         let vertices = graph.vertex_count();
         check_length(OPERATOR, x_name, x, vertices * self.input.dimension())?;
         check_length(OPERATOR, a_name, a, vertices * self.dimension())
@@ -329,7 +347,8 @@ pub fn forward(
 ) -> Result<(), CudaError> {
     op.check_device(graph, ("x", x), ("a", a.view()))?;
     let mut settings = key(&[&op.input]);
-    settings.extend([op.highest_order, op.rings, op.max_radius.to_bits() as usize]);
+    let radius = op.max_radius.to_bits() as usize;
+    settings.extend([op.highest_order, op.rings, radius, graph.columns()]);
     let plan = device.table("aggregate", settings, || {
         let dimension = op.input.dimension();
         let rows: Vec<Row> = (0..op.rings * op.harmonics())
@@ -339,7 +358,7 @@ pub fn forward(
                 destination: place * dimension,
             })
             .collect();
-        let sums = (op.harmonics(), op.radial());
+        let sums = (op.harmonics(), op.radial(), graph.columns());
         GatherPlan::new(device, &op.input, &rows, sums, &[], op.dimension())
     })?;
     plan.run(
@@ -382,6 +401,7 @@ pub fn backward(
                 edges.neighbours,
                 edges.phases,
                 edges.radius,
+                edges.coefficients,
                 da,
                 &*table,
                 size(count)?,

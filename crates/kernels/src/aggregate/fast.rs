@@ -5,6 +5,8 @@
 //! channels), a rotation, and one multiply-add for each harmonic and component, whose sums stay in
 //! registers.
 
+mod harmonics;
+
 use super::{Aggregate, Aggregation, Radial};
 use crate::parallel::{TILE, spread, worker_count};
 use crate::{EdgePhases, FeatureType, GraphView, Real, Scratch};
@@ -51,6 +53,8 @@ pub(crate) struct Gather {
     harmonics: usize,
     radial: Radial,
     aggregation: Aggregation,
+    /// Coefficients of each edge of the graph.
+    columns: usize,
     /// True if the rows are the harmonics in order, on one ring.
     plain: bool,
 }
@@ -62,6 +66,7 @@ impl Gather {
         rows: Vec<Row>,
         radial: Radial,
         aggregation: Aggregation,
+        columns: usize,
     ) -> Self {
         let blocks = source.orders().map(|(order, channels)| Block {
             order,
@@ -79,6 +84,7 @@ impl Gather {
             rows,
             radial,
             aggregation,
+            columns,
             plain,
         }
     }
@@ -165,118 +171,6 @@ impl Gather {
             edges,
             weights,
             rotations,
-        }
-    }
-
-    /// Columns `s t_k` of all harmonics, and of all rotations.
-    #[inline(always)]
-    fn harmonics<T: Real>(
-        &self,
-        graph: GraphView<'_, T>,
-        vertices: Range<usize>,
-        harmonics: &mut [T],
-        rotations: &mut [T],
-        count: usize,
-    ) {
-        self.first_harmonics(graph, vertices, harmonics, rotations, count);
-        higher_harmonics(rotations, count, None);
-        let (scales, harmonics) = harmonics.split_at_mut(count);
-        higher_harmonics(harmonics, count, Some(scales));
-    }
-
-    /// The scale of each edge and `(cos, sin)` of its angle and of its rotation, as far as there are
-    /// columns for them.
-    #[inline(always)]
-    fn first_harmonics<T: Real>(
-        &self,
-        graph: GraphView<'_, T>,
-        vertices: Range<usize>,
-        harmonics: &mut [T],
-        rotations: &mut [T],
-        count: usize,
-    ) {
-        let first_edge = graph.row(vertices.start).start;
-        let (scales, harmonics) = harmonics.split_at_mut(count);
-        let mut turns = rotations.chunks_exact_mut(count.max(1));
-        let (turn_cosines, turn_sines) = (turns.next(), turns.next());
-        let mut angles = harmonics.chunks_exact_mut(count.max(1));
-        let (angle_cosines, angle_sines) = (angles.next(), angles.next());
-        let phases = graph.phases();
-        match self.direction {
-            Direction::Forward => {
-                let phases = &phases[first_edge..][..count];
-                if let (Some(cosines), Some(sines)) = (turn_cosines, turn_sines) {
-                    for ((c, s), phases) in cosines.iter_mut().zip(sines).zip(phases) {
-                        [*c, *s] = phases.transport;
-                    }
-                }
-                if let (Some(cosines), Some(sines)) = (angle_cosines, angle_sines) {
-                    for ((c, s), phases) in cosines.iter_mut().zip(sines).zip(phases) {
-                        [*c, *s] = phases.angle;
-                    }
-                }
-                if self.aggregation == Aggregation::Sum {
-                    scales.fill(T::one());
-                } else {
-                    for p in vertices {
-                        let row = graph.row(p);
-                        let scale = self.aggregation.scale(row.len());
-                        scales[row.start - first_edge..row.end - first_edge].fill(scale);
-                    }
-                }
-            }
-            Direction::Backward => {
-                let reverse = &graph.reverse()[first_edge..][..count];
-                if let (Some(cosines), Some(sines)) = (turn_cosines, turn_sines) {
-                    for ((c, s), &edge) in cosines.iter_mut().zip(sines).zip(reverse) {
-                        let [cosine, sine] = phases[edge as usize].angle;
-                        [*c, *s] = [cosine, -sine];
-                    }
-                }
-                if let (Some(cosines), Some(sines)) = (angle_cosines, angle_sines) {
-                    for ((c, s), &edge) in cosines.iter_mut().zip(sines).zip(reverse) {
-                        let [cosine, sine] = phases[edge as usize].transport;
-                        [*c, *s] = [cosine, -sine];
-                    }
-                }
-                if self.aggregation == Aggregation::Sum {
-                    scales.fill(T::one());
-                } else {
-                    let targets = &graph.neighbours()[first_edge..][..count];
-                    for (scale, &target) in scales.iter_mut().zip(targets) {
-                        *scale = self.aggregation.scale(graph.row(target as usize).len());
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// From the first pair of columns `(cos, sin)`, the pairs of the higher multiples by angle addition;
-/// then every pair times `scales`.
-#[inline(always)]
-fn higher_harmonics<T: Real>(pairs: &mut [T], count: usize, scales: Option<&[T]>) {
-    if count == 0 || pairs.is_empty() {
-        return;
-    }
-    let (first, higher) = pairs.split_at_mut(2 * count);
-    let (first_cosines, first_sines) = first.split_at_mut(count);
-    let mut before: Option<(&[T], &[T])> = None;
-    for pair in higher.chunks_exact_mut(2 * count) {
-        let (cosines, sines) = pair.split_at_mut(count);
-        let (c0, s0) = before.unwrap_or((first_cosines, first_sines));
-        for i in 0..count {
-            let (c, s) = (first_cosines[i], first_sines[i]);
-            cosines[i] = c0[i] * c - s0[i] * s;
-            sines[i] = s0[i] * c + c0[i] * s;
-        }
-        before = Some((cosines, sines));
-    }
-    if let Some(scales) = scales {
-        for column in pairs.chunks_exact_mut(count) {
-            for (value, &scale) in column.iter_mut().zip(scales) {
-                *value *= scale;
-            }
         }
     }
 }
@@ -448,7 +342,7 @@ impl<T: Real> Table<'_, T> {
 }
 
 impl Aggregate {
-    fn gather(&self) -> Gather {
+    fn gather(&self, columns: usize) -> Gather {
         let rows = (0..self.rings * self.harmonics()).map(|row| Row {
             harmonic: row % self.harmonics(),
             ring: row / self.harmonics(),
@@ -460,6 +354,7 @@ impl Aggregate {
             rows.collect(),
             self.radial(),
             self.aggregation,
+            columns,
         )
     }
 }
@@ -475,7 +370,7 @@ pub(super) fn forward<T: Real>(
     if a.is_empty() {
         return;
     }
-    let gather = op.gather();
+    let gather = op.gather(graph.columns());
     let each = gather.memory(graph).max(1);
     let workers = worker_count(graph.vertex_count().div_ceil(TILE));
     spread(
@@ -575,7 +470,7 @@ impl<T: Real> WithSimd for BackwardTile<'_, T> {
                 let p = graph.neighbours()[edge] as usize;
                 let edge = graph.reverse()[edge] as usize;
                 let EdgePhases { angle, transport } = graph.phases()[edge];
-                let scale: T = op.aggregation.scale(graph.row(p).len());
+                let scale = graph.factor(op.aggregation, p, edge);
                 harmonics[0] = scale;
                 let start = [scale * angle[0], scale * angle[1]];
                 powers(start, angle, &mut harmonics[1..]);
@@ -643,7 +538,7 @@ mod tests {
             let x: Vec<f64> = random(graph.vertex_count() * op.input.dimension(), 1);
             let mut expected = vec![0.0; graph.vertex_count() * op.dimension()];
             reference::forward(&op, graph.view(), &x, &mut expected).unwrap();
-            let gather = op.gather();
+            let gather = op.gather(0);
             let (mut a, mut memory) = (expected.clone(), vec![0.0; gather.memory(graph.view())]);
             a.fill(f64::NAN);
             simd.vectorize(ForwardTile {

@@ -2,7 +2,8 @@
 // HARMONICS harmonics on RINGS rings stay in registers, few enough for BLOCKS blocks of THREADS threads on a
 // multiprocessor. The edges of the vertices of a block are contiguous and are read together, EDGES at a time; values
 // that depend only on the edge are computed once. RADIAL: 1 if there is more than one ring in all. ORDERS: number of
-// orders of the features, from 0. See the documentation of `aggregate`.
+// orders of the features, from 0. COLUMNS: coefficients of each edge; 1 is a factor, more take the place of the harmonics.
+// See the documentation of `aggregate`.
 //
 // TENSOR: the rows stay in shared memory and are multiplied there by the stacked weights on tensor cores, with VERTICES
 // vertices (a multiple of 16) in a block and rows of stride ROW. See the documentation of `gauge_conv`.
@@ -39,6 +40,7 @@ struct Source {
     const u32 *__restrict__ neighbours;
     const float4 *__restrict__ phases;
     const float *__restrict__ radius;
+    const float *__restrict__ coefficients;
     const float *__restrict__ x;
     u32 dimension;
     const uint4 *__restrict__ irreps;
@@ -69,13 +71,24 @@ __device__ inline void read_edge(const Source &from, u32 edge, u32 first_ring, E
     float4 phase = from.phases[edge];
     to.neighbour = q;
     Phase turn = {1.0f, 0.0f};
+    Phase rotation = {phase.z, phase.w};
+#if COLUMNS == 1
+    turn.c = from.coefficients[edge];
+#elif COLUMNS == 0
     if (from.reversed && from.aggregation != SUM)
         turn.c = scale_of(from.aggregation, from.offsets[q + 1] - from.offsets[q]);
+#else
+    rotation = times({phase.x, phase.y}, rotation);
+#endif
 #pragma unroll
     for (u32 order = 0; order < ORDERS; ++order) {
         to.turn[order] = turn;
-        turn = times(turn, {phase.z, phase.w});
+        turn = times(turn, rotation);
     }
+#if COLUMNS > 1
+#pragma unroll
+    for (u32 k = 0; k < HARMONICS; ++k) to.harmonic[k] = from.coefficients[(u64)edge * COLUMNS + k];
+#else
     to.harmonic[0] = 1.0f;
     Phase angle = {1.0f, 0.0f};
 #pragma unroll
@@ -84,6 +97,7 @@ __device__ inline void read_edge(const Source &from, u32 edge, u32 first_ring, E
         to.harmonic[k] = angle.c;
         to.harmonic[k + 1] = angle.s;
     }
+#endif
 #if RADIAL
 #pragma unroll
     for (u32 r = 0; r < RINGS; ++r)
@@ -145,7 +159,7 @@ __device__ inline void gather_row(const Source &from, const Layout &layout, u32 
                 for (u32 r = 0; r < RINGS; ++r)
 #pragma unroll
                     for (u32 k = 0; k < HARMONICS; ++k) {
-                        float weight = k == 0 ? 1.0f : edge.harmonic[k];
+                        float weight = k == 0 && COLUMNS < 2 ? 1.0f : edge.harmonic[k];
 #if RADIAL
                         weight *= edge.ring[r];
 #endif
@@ -194,13 +208,13 @@ __device__ inline void gather_row(const Source &from, const Layout &layout, u32 
 // Rows of `count` vertices from `first` on. bias goes to the first numbers of the rows of `y`.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 gather(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const float4 *__restrict__ phases,
-       const float *__restrict__ radius, const float *__restrict__ x, u32 dimension,
+       const float *__restrict__ radius, const float *__restrict__ coefficients, const float *__restrict__ x, u32 dimension,
        const uint4 *__restrict__ irreps, u32 irrep_count, u32 aggregation, u32 reversed, u32 rings, float max_radius,
        const int *__restrict__ destinations, const uint4 *__restrict__ own, u32 own_count, u32 first, u32 count,
        float *__restrict__ out, u32 width, const float *__restrict__ bias, u32 bias_count, float *__restrict__ y,
        u32 y_width) {
-    Source from = {offsets,     neighbours,  phases,   radius, x,         dimension, irreps,
-                   irrep_count, aggregation, reversed, rings,  max_radius};
+    Source from = {offsets, neighbours,  phases,      radius,   coefficients, x,         dimension,
+                   irreps,  irrep_count, aggregation, reversed, rings,        max_radius};
     constexpr u32 VERTICES = THREADS / GROUP;
     u32 place = threadIdx.x / GROUP, before = blockIdx.x * VERTICES, here = min(count - before, VERTICES);
     float *row = out + (u64)(before + place) * width;
@@ -237,7 +251,7 @@ struct Columns {
 // null. stacked: for each of the columns, step, half of the columns and lane, the 4 weights that the lane multiplies with.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 convolve(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const float4 *__restrict__ phases,
-         const float *__restrict__ radius, const float *__restrict__ x, u32 dimension,
+         const float *__restrict__ radius, const float *__restrict__ coefficients, const float *__restrict__ x, u32 dimension,
          const uint4 *__restrict__ irreps, u32 irrep_count, u32 aggregation, u32 reversed, u32 rings,
          float max_radius, const int *__restrict__ destinations, const uint4 *__restrict__ own, u32 own_count,
          u32 first, u32 count, float *__restrict__ out, u32 width, const float *__restrict__ bias, u32 bias_count,
@@ -245,8 +259,8 @@ convolve(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, co
          const Columns *__restrict__ columns, u32 column_count) {
     extern __shared__ float4 shared[];
     float *tile = reinterpret_cast<float *>(shared);
-    Source from = {offsets,     neighbours,  phases,   radius, x,         dimension, irreps,
-                   irrep_count, aggregation, reversed, rings,  max_radius};
+    Source from = {offsets, neighbours,  phases,      radius,   coefficients, x,         dimension,
+                   irreps,  irrep_count, aggregation, reversed, rings,        max_radius};
     u32 place = threadIdx.x / GROUP, before = blockIdx.x * VERTICES, here = min(count - before, (u32)VERTICES);
     float *row = tile + place * ROW;
     // The last steps reach beyond the terms, where their weights are zero.

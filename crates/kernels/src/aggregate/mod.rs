@@ -8,7 +8,8 @@
 //! t = (1, cos theta, sin theta, ..., cos M theta, sin M theta)
 //! ```
 //!
-//! `s_p` is 1, `1/|N(p)|` or `1/(|N(p)|+1)` ([`Aggregation`]). The result of a vertex without neighbours is
+//! `s_p` is 1, `1/|N(p)|` or `1/(|N(p)|+1)` ([`Aggregation`]), or the factor of each edge of a graph that has them
+//! ([`GraphSlices::coefficients`](crate::GraphSlices::coefficients)). The result of a vertex without neighbours is
 //! zero. Nothing is saved; powers of the phases come from the angle-addition recurrence. The adjoint
 //! gathers over the reversed edges, so it needs no atomics and always adds in the same order.
 //!
@@ -54,6 +55,27 @@ impl Aggregation {
         match self {
             Self::Sum | Self::Mean => T::one(),
             Self::MeanWithSelf => self.scale(degree),
+        }
+    }
+}
+
+impl<T: Real> GraphView<'_, T> {
+    /// Factor of an edge of the row of `vertex`.
+    #[inline(always)]
+    pub(crate) fn factor(&self, aggregation: Aggregation, vertex: usize, edge: usize) -> T {
+        match (self.columns(), self.coefficients()) {
+            (0, _) => aggregation.scale(self.row(vertex).len()),
+            (1, factors) => factors[edge],
+            _ => T::one(),
+        }
+    }
+
+    /// Factor of the self term of a vertex.
+    #[inline(always)]
+    pub(crate) fn self_scale(&self, aggregation: Aggregation, vertex: usize) -> T {
+        match self.columns() {
+            0 => aggregation.self_scale(self.row(vertex).len()),
+            _ => T::one(),
         }
     }
 }
@@ -132,9 +154,21 @@ impl Aggregate {
         (a_name, a): (&'static str, &[T]),
     ) -> Result<(), KernelError> {
         self.radial().check(OPERATOR)?;
+        check_columns(graph.columns())?;
         let vertices = graph.vertex_count();
         check_length(OPERATOR, x_name, x, vertices * self.input.dimension())?;
         check_length(OPERATOR, a_name, a, vertices * self.dimension())
+    }
+}
+
+/// Refuses graphs whose harmonics are replaced, which only convolutions read.
+fn check_columns(columns: usize) -> Result<(), KernelError> {
+    match columns {
+        0 | 1 => Ok(()),
+        _ => Err(KernelError::Setting {
+            operator: OPERATOR,
+            problem: format!("the graph has {columns} coefficients of each edge instead of angles"),
+        }),
     }
 }
 

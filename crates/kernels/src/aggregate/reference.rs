@@ -41,7 +41,7 @@ fn weight<T: Real>(
 ) -> T {
     let [c, s] = multiple(graph.phases()[edge].angle, k.div_ceil(2));
     let harmonic = if k > 0 && k.is_multiple_of(2) { s } else { c };
-    let scale: T = op.aggregation.scale(graph.row(p).len());
+    let scale = graph.factor(op.aggregation, p, edge);
     scale * op.radial().weight(ring, graph.radius()[edge]) * harmonic
 }
 

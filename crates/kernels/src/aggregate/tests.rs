@@ -1,5 +1,9 @@
 use super::*;
-use crate::testing::{assert_same_on_any_threads, difference, dot, graphs, random, wrong_length};
+use crate::testing::{
+    arrays, assert_same_on_any_threads, difference, dot, graphs, random, weighted_graphs,
+    wrong_length,
+};
+use gemcnn_mesh::NeighbourWeights;
 
 fn operators() -> Vec<Aggregate> {
     let op = |input: &str, highest_order, rings, aggregation| Aggregate {
@@ -19,7 +23,8 @@ fn operators() -> Vec<Aggregate> {
 }
 
 fn check<T: Real>(tolerance: f64) {
-    for (name, graph) in graphs::<T>() {
+    let areas = arrays(weighted_graphs(NeighbourWeights::Area));
+    for (name, graph) in graphs::<T>().into_iter().chain(areas) {
         for op in operators() {
             let vertices = graph.vertex_count();
             let x: Vec<T> = random(vertices * op.input.dimension(), 1);

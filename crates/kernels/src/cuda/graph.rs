@@ -27,13 +27,16 @@ pub struct DeviceGraph {
     forward: EdgeValues,
     reversed: OnceLock<EdgeValues>,
     edges: AtomicUsize,
+    /// Coefficients of each edge.
+    columns: usize,
 }
 
-/// Phases and lengths of all edges.
+/// Phases, lengths and coefficients of all edges.
 #[derive(Debug)]
 struct EdgeValues {
     phases: DeviceBuffer<[f32; 4]>,
     radius: DeviceBuffer<f32>,
+    coefficients: DeviceBuffer<f32>,
 }
 
 impl EdgeValues {
@@ -42,10 +45,13 @@ impl EdgeValues {
         device: &CudaDevice,
         edges: usize,
         capacity: usize,
+        columns: usize,
     ) -> Result<Self, CudaError> {
+        let coefficients = &self.coefficients;
         Ok(Self {
             phases: enlarged(device, &self.phases, edges, capacity)?,
             radius: enlarged(device, &self.radius, edges, capacity)?,
+            coefficients: enlarged(device, coefficients, edges * columns, capacity * columns)?,
         })
     }
 }
@@ -87,9 +93,11 @@ impl DeviceGraph {
             forward: EdgeValues {
                 phases: device.upload(bytemuck::cast_slice(graph.phases()))?,
                 radius: device.upload(graph.radius())?,
+                coefficients: device.upload(graph.coefficients())?,
             },
             reversed: OnceLock::new(),
             edges: AtomicUsize::new(graph.edge_count()),
+            columns: graph.columns(),
         })
     }
 
@@ -101,7 +109,9 @@ impl DeviceGraph {
         let edges = self.edge_count();
         let capacity = edges.saturating_add(spare_edges);
         let reversed = match self.reversed.get() {
-            Some(values) => OnceLock::from(values.duplicate(device, edges, capacity)?),
+            Some(values) => {
+                OnceLock::from(values.duplicate(device, edges, capacity, self.columns)?)
+            }
             None => OnceLock::new(),
         };
         Ok(Self {
@@ -110,9 +120,12 @@ impl DeviceGraph {
             offsets: self.offsets.duplicate(device)?,
             neighbours: enlarged(device, &self.neighbours, edges, capacity)?,
             reverse: enlarged(device, &self.reverse, edges, capacity)?,
-            forward: self.forward.duplicate(device, edges, capacity)?,
+            forward: self
+                .forward
+                .duplicate(device, edges, capacity, self.columns)?,
             reversed,
             edges: AtomicUsize::new(edges),
+            columns: self.columns,
         })
     }
 
@@ -120,7 +133,7 @@ impl DeviceGraph {
     /// with this graph then runs on the other.
     ///
     /// # Errors
-    /// Meshes with other numbers of vertices, or more edges than [`edge_capacity`](Self::edge_capacity).
+    /// Meshes with other numbers of vertices or of coefficients, or more edges than [`edge_capacity`](Self::edge_capacity).
     pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
         let edges = with.edge_count();
         let refused = |problem: String| KernelError::Setting {
@@ -130,6 +143,10 @@ impl DeviceGraph {
         if self.host_mesh_offsets != with.host_mesh_offsets {
             let problem =
                 "a graph can only be overwritten by one with the same numbers of vertices";
+            return Err(refused(problem.into()).into());
+        }
+        if self.columns != with.columns {
+            let problem = "a graph can only be overwritten by one with as many coefficients";
             return Err(refused(problem.into()).into());
         }
         if edges > self.edge_capacity() {
@@ -142,6 +159,8 @@ impl DeviceGraph {
         let (from, to) = (&with.forward, &self.forward);
         copy_start(device, &from.phases, edges, &to.phases)?;
         copy_start(device, &from.radius, edges, &to.radius)?;
+        let numbers = edges * self.columns;
+        copy_start(device, &from.coefficients, numbers, &to.coefficients)?;
         self.edges.store(edges, Ordering::Relaxed);
         match self.reversed.get() {
             Some(values) => self.reverse_edges(device, values),
@@ -190,6 +209,7 @@ impl DeviceGraph {
         let values = EdgeValues {
             phases: device.buffer(self.edge_capacity())?,
             radius: device.buffer(self.edge_capacity())?,
+            coefficients: device.buffer(self.edge_capacity() * self.columns)?,
         };
         self.reverse_edges(device, &values)?;
         Ok(self.reversed.get_or_init(|| values))
@@ -208,8 +228,11 @@ impl DeviceGraph {
                     &self.reverse,
                     &self.forward.phases,
                     &self.forward.radius,
+                    &self.forward.coefficients,
+                    to_u32(OPERATOR, self.columns)?,
                     &values.phases,
                     &values.radius,
+                    &values.coefficients,
                 ],
             )
         }
@@ -259,10 +282,13 @@ pub struct DeviceEdges<'a> {
     pub phases: DeviceSlice<'a, [f32; 4]>,
     /// Length of every directed edge.
     pub radius: DeviceSlice<'a, f32>,
+    /// Coefficients of every directed edge, `[edges, columns]`.
+    pub coefficients: DeviceSlice<'a, f32>,
 }
 
 impl<'a> DeviceGraphView<'a> {
-    /// A graph in memory of the caller. Lengths are checked, contents are not: they lie on the device.
+    /// A graph in memory of the caller, without coefficients of edges. Lengths are checked, contents are not: they
+    /// lie on the device.
     ///
     /// # Errors
     /// Slices whose lengths do not fit together.
@@ -301,6 +327,11 @@ impl<'a> DeviceGraphView<'a> {
         self.slices.neighbours.len()
     }
 
+    /// Number of coefficients of each edge.
+    pub fn columns(&self) -> usize {
+        self.owner.map_or(0, |graph| graph.columns)
+    }
+
     /// Number of meshes.
     pub fn mesh_count(&self) -> usize {
         self.slices.host_mesh_offsets.len() - 1
@@ -328,6 +359,10 @@ impl<'a> DeviceGraphView<'a> {
             neighbours: self.slices.neighbours,
             phases: self.slices.phases,
             radius: self.slices.radius,
+            coefficients: match self.owner {
+                Some(graph) if graph.columns > 0 => graph.forward.coefficients.view(),
+                _ => DeviceSlice::empty(),
+            },
         }
     }
 
@@ -336,11 +371,15 @@ impl<'a> DeviceGraphView<'a> {
     /// # Errors
     /// A view made without them, or out of memory.
     pub fn reversed_edges(&self, device: &CudaDevice) -> Result<DeviceEdges<'a>, CudaError> {
-        let (phases, radius) = match (self.slices.reversed, self.owner) {
-            (Some(reversed), _) => reversed,
+        let (phases, radius, coefficients) = match (self.slices.reversed, self.owner) {
+            (Some((phases, radius)), _) => (phases, radius, DeviceSlice::empty()),
             (None, Some(owner)) => {
                 let values = owner.reversed(device)?;
-                (values.phases.view(), values.radius.view())
+                let coefficients = match owner.columns {
+                    0 => DeviceSlice::empty(),
+                    _ => values.coefficients.view(),
+                };
+                (values.phases.view(), values.radius.view(), coefficients)
             }
             (None, None) => {
                 return Err(CudaError::Kernel(KernelError::Graph {
@@ -352,6 +391,7 @@ impl<'a> DeviceGraphView<'a> {
         Ok(DeviceEdges {
             phases,
             radius,
+            coefficients,
             ..self.edges()
         })
     }

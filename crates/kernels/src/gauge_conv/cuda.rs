@@ -120,6 +120,7 @@ impl Plan {
     fn new(
         device: &CudaDevice,
         op: &GaugeConv,
+        columns: usize,
         direction: Direction,
     ) -> Result<Arc<Self>, CudaError> {
         let mut settings = key(&[&op.input, &op.output]);
@@ -127,11 +128,12 @@ impl Plan {
         settings.extend([
             rings,
             radius,
+            columns,
             usize::from(op.self_term),
             usize::from(direction == Direction::Backward),
         ]);
         device.table("gauge_conv", settings, || {
-            let stack = Stack::new(op, direction);
+            let stack = Stack::new(op, columns, direction);
             let source: &FeatureType = match direction {
                 Direction::Forward => &op.input,
                 Direction::Backward => &op.output,
@@ -153,11 +155,13 @@ impl Plan {
                 .iter()
                 .map(|&(place, weight, negative)| (weight, place, negative));
             let parameters = neighbours + op.self_count();
+            // Numbers of places of a weight: as part of a real matrix, or of a complex number times another.
+            let places = if columns > 1 { 4 } else { 2 };
             let gather = GatherPlan::new(
                 device,
                 source,
                 stack.gather.rows(),
-                (stack.gather.harmonic_count(), op.radial()),
+                (stack.gather.harmonic_count(), op.radial(), columns),
                 &own,
                 stack.row,
             )?;
@@ -165,7 +169,7 @@ impl Plan {
                 fused: Fused::new(device, &stack, &gather, &parts)?,
                 gather,
                 stack: SignedTable::new(device, stack.weights, 1, parts.iter().copied())?,
-                fold: SignedTable::new(device, parameters, 2, folded)?,
+                fold: SignedTable::new(device, parameters, places, folded)?,
                 orders: stack.orders,
                 row: stack.row,
                 weights: stack.weights,
@@ -286,7 +290,7 @@ pub fn forward(
     if y.is_empty() {
         return Ok(());
     }
-    let plan = Plan::new(device, op, Direction::Forward)?;
+    let plan = Plan::new(device, op, graph.columns(), Direction::Forward)?;
     let stacked = plan.stacked(device, weights)?;
     if let Some(fused) = plan.fused(device) {
         return plan.gather.convolve(
@@ -370,7 +374,7 @@ pub fn backward(
     if x.is_empty() || dy.is_empty() {
         return Ok(());
     }
-    let plan = Plan::new(device, op, Direction::Backward)?;
+    let plan = Plan::new(device, op, graph.columns(), Direction::Backward)?;
     let stacked = match &dx {
         Some(_) => Some(plan.stacked(device, weights)?),
         None => None,

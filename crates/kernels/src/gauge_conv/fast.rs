@@ -28,7 +28,7 @@ pub(super) fn forward<T: Real>(
     if y.is_empty() {
         return;
     }
-    let stack = Stack::new(op, Direction::Forward);
+    let stack = Stack::new(op, graph.columns(), Direction::Forward);
     let workers = worker_count(graph.vertex_count().div_ceil(TILE));
     let each = tile_memory(&stack, graph);
     let memory = scratch.take(lines(stack.weights) + workers * each);
@@ -90,7 +90,7 @@ impl<'a, T: Real> WithSimd for GatherTile<'a, T> {
             .tabulate(graph, features, self.vertices.clone(), memory);
         for (p, out) in self.vertices.zip(tile.chunks_exact_mut(stack.row.max(1))) {
             table.vertex(simd, p, out);
-            let scale: T = op.aggregation.self_scale(graph.row(p).len());
+            let scale = graph.self_scale(op.aggregation, p);
             for own in &stack.own {
                 let from = &features[p * dimension + own.from..][..own.width];
                 for (out, &feature) in out[own.to..][..own.width].iter_mut().zip(from) {
@@ -162,7 +162,7 @@ pub(super) fn backward<T: Real>(
     scratch: &mut Scratch<T>,
 ) {
     let vertices = graph.vertex_count();
-    let stack = Stack::new(op, Direction::Backward);
+    let stack = Stack::new(op, graph.columns(), Direction::Backward);
     let each_tile = tile_memory(&stack, graph);
     let each_sum = lines(stack.weights + gradients.bias.len());
     let part_rows = reduction_block(vertices);

@@ -26,6 +26,19 @@
 //!
 //! where `W'_n` are the columns of `W` for input order `n`.
 //!
+//! A graph may have coefficients of its edges ([`GraphSlices::coefficients`](crate::GraphSlices::coefficients)). One factor
+//! for each edge takes the place of `s_p`. Coefficients `c_k` of harmonics take the place of
+//! `s_p exp(i k theta_pq)`, and are zero for higher `k`. In complex numbers, with `z = exp(i n g_pq) f_q` of order `n`,
+//!
+//! ```text
+//! y_p[m] = sum_q a c_(m-n) z + b c_(m+n) conj(z),   c_(-k) = conj(c_k)
+//! ```
+//!
+//! where `a` and `b` are the weights of a pair of channels: with components `[[W00, W01], [W10, W11]]`, `a = W00 + i W10`
+//! and `b = W01 + i W11`. For `n = 0` there is no `b`; for `m = 0`, `a = W00 + i W01`, there is no `b`, and `y` is the real
+//! part. All orders of the result then share one row of terms. The transposed operator has the same form
+//! on the reversed edges, with the coefficients `c_k exp(-i k g_pq)` and `conj(a)`.
+//!
 //! Shapes: `x` is `[V, D_in]`, `y` is `[V, D_out]`, neighbour weights are `[rings, D_out, D_in]`, self
 //! weights as in [`self_map`], the bias has one value for each scalar output.
 

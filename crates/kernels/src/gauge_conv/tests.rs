@@ -2,10 +2,21 @@ use super::*;
 use crate::GraphArrays;
 use crate::aggregate::reference::rotated;
 use crate::testing::{
-    assert_gradient, assert_same_on_any_threads, difference, dot, gauge_graphs, graphs, parts,
-    random, wrong_length,
+    arrays, assert_gradient, assert_same_on_any_threads, difference, dot, graphs, parts, random,
+    weighted_graphs, wrong_length,
 };
-use gemcnn_mesh::GaugeGraph;
+use crate::{GraphParts, GraphSlices};
+use gemcnn_mesh::{GaugeGraph, NeighbourWeights};
+
+/// Graphs with all weights of neighbours.
+fn all_gauge_graphs() -> Vec<(&'static str, GaugeGraph)> {
+    let weights = [
+        NeighbourWeights::Count,
+        NeighbourWeights::Area,
+        NeighbourWeights::Jets,
+    ];
+    weights.into_iter().flat_map(weighted_graphs).collect()
+}
 
 fn operators() -> Vec<GaugeConv> {
     let op =
@@ -110,7 +121,7 @@ fn run<T: Real>(op: &GaugeConv, graph: &GraphArrays<T>, slow: bool) -> [Vec<T>; 
 }
 
 fn check<T: Real>(tolerance: f64) {
-    for (name, graph) in graphs::<T>() {
+    for (name, graph) in arrays::<T>(all_gauge_graphs()) {
         for op in operators() {
             let (fast, slow) = (run(&op, &graph, false), run(&op, &graph, true));
             for (index, (fast, slow)) in fast.iter().zip(&slow).enumerate() {
@@ -158,8 +169,13 @@ fn weight_gradients_do_not_need_dx() {
 
 #[test]
 fn gradients_equal_finite_differences() {
-    let (_, graph) = graphs::<f64>().swap_remove(1);
-    for op in operators() {
+    let open = arrays::<f64>(all_gauge_graphs()).into_iter();
+    let open: Vec<_> = open.filter(|(name, _)| *name == "open").collect();
+    assert_eq!(open.len(), 3);
+    for ((_, graph), op) in open
+        .iter()
+        .flat_map(|g| operators().into_iter().map(move |op| (g, op)))
+    {
         let x: Vec<f64> = random(graph.vertex_count() * op.input.dimension(), 1);
         let dy: Vec<f64> = random(graph.vertex_count() * op.output.dimension(), 2);
         let Parameters {
@@ -177,7 +193,7 @@ fn gradients_equal_finite_differences() {
             forward(&op, graph.view(), x, weights, &mut y, &mut scratch).unwrap();
             dot(&y, &dy)
         };
-        let [_, dx, d_neighbour, d_own, d_bias] = run(&op, &graph, false);
+        let [_, dx, d_neighbour, d_own, d_bias] = run(&op, graph, false);
         // `run` added to random numbers.
         let start = Parameters::random(7, &op);
         let less = |sum: Vec<f64>, start: Vec<f64>| -> Vec<f64> {
@@ -194,7 +210,7 @@ fn gradients_equal_finite_differences() {
 
 #[test]
 fn gradient_of_the_input_is_the_adjoint() {
-    for (name, graph) in graphs::<f64>() {
+    for (name, graph) in arrays::<f64>(all_gauge_graphs()) {
         for mut op in operators() {
             op.bias = false;
             let x: Vec<f64> = random(graph.vertex_count() * op.input.dimension(), 1);
@@ -209,7 +225,7 @@ fn gradient_of_the_input_is_the_adjoint() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    for (_, graph) in graphs::<f32>().iter().take(2) {
+    for (_, graph) in arrays::<f32>(all_gauge_graphs()).iter().step_by(3) {
         for op in operators() {
             assert_same_on_any_threads(|| run(&op, graph, false).concat());
         }
@@ -218,7 +234,7 @@ fn threads_do_not_change_a_bit() {
 
 #[test]
 fn equivariant_under_any_change_of_gauge() {
-    for (name, gauge_graph) in gauge_graphs() {
+    for (name, gauge_graph) in all_gauge_graphs() {
         let vertices = gauge_graph.vertex_count();
         let angles: Vec<f64> = random::<f64>(vertices, 5).iter().map(|a| 7.0 * a).collect();
         let turned_graph = gauge_graph.clone().gauge_transform(&angles).unwrap();
@@ -296,4 +312,126 @@ fn lengths_and_settings_are_checked() {
     op.max_radius = f64::NAN;
     let problem = forward(&op, graph.view(), &x, weights, &mut y, &mut scratch).unwrap_err();
     assert!(matches!(problem, KernelError::Setting { .. }));
+}
+
+/// The weights of the same convolution with harmonics of angles: `[[a, b]]` of each pair as a matrix.
+fn as_matrix(op: &GaugeConv, weights: &[f64]) -> Vec<f64> {
+    let inputs = op.input.dimension();
+    let size = inputs * op.output.dimension();
+    let mut matrix = weights.to_vec();
+    for (ring, matrix) in matrix.chunks_exact_mut(size.max(1)).enumerate() {
+        for (m, outputs_of) in op.output.orders() {
+            for (n, inputs_of) in op.input.orders().filter(|&(n, _)| n > 0) {
+                for o in op.output.range(m).take(outputs_of) {
+                    for i in op.input.range(n).take(inputs_of) {
+                        let at =
+                            |k: usize, l: usize| (o + k * outputs_of) * inputs + i + l * inputs_of;
+                        let weight = |k, l| weights[ring * size + at(k, l)];
+                        if m == 0 {
+                            matrix[at(0, 1)] = -weight(0, 1);
+                            continue;
+                        }
+                        let [p, q, r, s] = [weight(0, 0), weight(1, 0), weight(0, 1), weight(1, 1)];
+                        matrix[at(0, 0)] = p + r;
+                        matrix[at(0, 1)] = s - q;
+                        matrix[at(1, 0)] = q + s;
+                        matrix[at(1, 1)] = p - r;
+                    }
+                }
+            }
+        }
+    }
+    matrix
+}
+
+#[test]
+fn harmonics_as_coefficients_give_the_same_convolution() {
+    for (name, graph) in weighted_graphs(NeighbourWeights::Count) {
+        let plain = GraphArrays::<f64>::union(&[parts(&graph)]).unwrap();
+        for op in operators() {
+            let op = GaugeConv {
+                aggregation: Aggregation::Mean,
+                ..op
+            };
+            let highest = op.input.highest_order() + op.output.highest_order();
+            let columns = 2 * highest + 1;
+            let mut coefficients = Vec::new();
+            for p in 0..graph.vertex_count() {
+                let row = graph.row(p);
+                let scale = 1.0 / row.len() as f64;
+                for edge in row {
+                    coefficients.push(scale);
+                    for k in 1..=highest {
+                        let (sine, cosine) = (k as f64 * graph.theta()[edge]).sin_cos();
+                        coefficients.extend([scale * cosine, scale * sine]);
+                    }
+                }
+            }
+            let given = GraphArrays::union(&[GraphParts {
+                coefficients: (columns, &coefficients),
+                ..parts(&graph)
+            }])
+            .unwrap();
+            let x: Vec<f64> = random(graph.vertex_count() * op.input.dimension(), 1);
+            let parameters = Parameters::random(3, &op);
+            let [y, ..] = run(&op, &given, false);
+            let mut expected = vec![0.0; y.len()];
+            let weights = Weights {
+                neighbour: &as_matrix(&op, &parameters.neighbour)[..],
+                ..parameters.weights()
+            };
+            let mut scratch = Scratch::new();
+            forward(&op, plain.view(), &x, weights, &mut expected, &mut scratch).unwrap();
+            let error = difference(&y, &expected);
+            assert!(error < 1e-12, "{name}: {error:e}, {op:?}");
+        }
+    }
+}
+
+#[test]
+fn coefficients_are_checked() {
+    let (_, graph) = graphs::<f64>().swap_remove(0);
+    let view = graph.view();
+    let edges = view.edge_count();
+    let slices = GraphSlices {
+        offsets: view.offsets(),
+        neighbours: view.neighbours(),
+        reverse: view.reverse(),
+        phases: view.phases(),
+        radius: view.radius(),
+        coefficients: (0, &[]),
+        mesh_offsets: view.mesh_offsets(),
+    };
+    let numbers = vec![0.0; 4 * edges];
+    for (columns, length) in [(2, 2 * edges), (4, 4 * edges), (1, 0), (3, edges), (0, 1)] {
+        let coefficients = (columns, &numbers[..length]);
+        let found = GraphView::new(GraphSlices {
+            coefficients,
+            ..slices
+        });
+        assert!(matches!(found, Err(KernelError::Graph { .. })), "{columns}");
+    }
+    let coefficients = (3, &numbers[..3 * edges]);
+    let given = GraphView::new(GraphSlices {
+        coefficients,
+        ..slices
+    })
+    .unwrap();
+    assert!(matches!(
+        GraphArrays::join(&[given, view]),
+        Err(KernelError::Graph { .. })
+    ));
+    let op = crate::aggregate::Aggregate {
+        input: "1x0".parse().unwrap(),
+        highest_order: 1,
+        rings: 1,
+        max_radius: 1.0,
+        aggregation: Aggregation::Mean,
+    };
+    let (x, mut a) = (
+        vec![0.0; view.vertex_count()],
+        vec![0.0; 3 * view.vertex_count()],
+    );
+    let refused = crate::aggregate::forward(&op, given, &x, &mut a, &mut Scratch::new());
+    assert!(matches!(refused, Err(KernelError::Setting { .. })));
 }

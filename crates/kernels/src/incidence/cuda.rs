@@ -25,6 +25,7 @@ pub struct DeviceIncidence {
     rows: DeviceBuffer<u32>,
     places: DeviceBuffer<u32>,
     phases: DeviceBuffer<[f32; 2]>,
+    weights: DeviceBuffer<f32>,
 }
 
 impl DeviceIncidence {
@@ -40,6 +41,7 @@ impl DeviceIncidence {
             rows: device.upload(&incidence.columns.others)?,
             places: device.upload(&incidence.places)?,
             phases: device.upload(&incidence.phases)?,
+            weights: device.upload(&incidence.weights)?,
         })
     }
 
@@ -55,13 +57,14 @@ impl DeviceIncidence {
             rows: self.rows.duplicate(device)?,
             places: self.places.duplicate(device)?,
             phases: self.phases.duplicate(device)?,
+            weights: self.weights.duplicate(device)?,
         })
     }
 
     /// Copies another incidence over this one, in the same place, for all work that follows.
     ///
     /// # Errors
-    /// Other numbers of rows, columns, entries or angles.
+    /// Other numbers of rows, columns, entries, angles or weights.
     pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
         self.row_offsets.overwrite(device, &with.row_offsets)?;
         self.columns.overwrite(device, &with.columns)?;
@@ -69,7 +72,8 @@ impl DeviceIncidence {
             .overwrite(device, &with.column_offsets)?;
         self.rows.overwrite(device, &with.rows)?;
         self.places.overwrite(device, &with.places)?;
-        self.phases.overwrite(device, &with.phases)
+        self.phases.overwrite(device, &with.phases)?;
+        self.weights.overwrite(device, &with.weights)
     }
 
     /// Number of rows.
@@ -126,6 +130,7 @@ impl DeviceIncidence {
             sources,
             places,
             self.phases.view(),
+            self.weights.view(),
             back,
             normalise,
             number(aggregation),

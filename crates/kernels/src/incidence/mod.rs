@@ -5,11 +5,11 @@
 //! scalars. With the number of entries of a row `n_r` and of a column `n_c`, the two maps and their adjoints are
 //!
 //! ```text
-//! apply:             y_r = s(n_r) sum_c rho(a_rc) x_c       dx_c = sum_r s(n_r) rho(-a_rc) dy_r
-//! apply_transposed:  y_c = s(n_c) sum_r rho(-a_rc) x_r      dx_r = sum_c s(n_c) rho(a_rc) dy_c
+//! apply:             y_r = s(n_r) sum_c w_rc rho(a_rc) x_c       dx_c = sum_r s(n_r) w_rc rho(-a_rc) dy_r
+//! apply_transposed:  y_c = s(n_c) sum_r w_rc rho(-a_rc) x_r      dx_r = sum_c s(n_c) w_rc rho(a_rc) dy_c
 //! ```
 //!
-//! `s` is that of an [`Aggregation`]. Each map has its own normalisation, so that a mean is a mean in both
+//! `w_rc` are optional weights of the entries, 1 by default. `s` is that of an [`Aggregation`]. Each map has its own normalisation, so that a mean is a mean in both
 //! directions. All four are gathers over one of two lists of the entries, without atomics. A row or column
 //! without entries gets zeros. Nothing is saved for the backward pass.
 
@@ -36,6 +36,8 @@ pub struct IncidenceParts<'a> {
     pub indices: &'a [u32],
     /// Rotation from the frame of the column to the frame of the row of every entry; `None` for zeros.
     pub angles: Option<&'a [f64]>,
+    /// Weight of every entry; `None` for ones.
+    pub weights: Option<&'a [f64]>,
 }
 
 impl<'a> IncidenceParts<'a> {
@@ -47,6 +49,7 @@ impl<'a> IncidenceParts<'a> {
             offsets,
             indices,
             angles: None,
+            weights: None,
         }
     }
 
@@ -63,16 +66,16 @@ impl<'a> IncidenceParts<'a> {
             let column = self.indices[entry];
             return Err(format!("entry {entry} names column {column} of {columns}"));
         }
-        let Some(angles) = self.angles else {
-            return Ok(());
-        };
-        if angles.len() != entries {
-            return Err(format!("{} angles for {entries} entries", angles.len()));
+        for (what, values) in [("angle", self.angles), ("weight", self.weights)] {
+            let Some(values) = values else { continue };
+            if values.len() != entries {
+                return Err(format!("{} {what}s for {entries} entries", values.len()));
+            }
+            if let Some(entry) = values.iter().position(|value| !value.is_finite()) {
+                return Err(format!("the {what} of entry {entry} is not finite"));
+            }
         }
-        match angles.iter().position(|angle| !angle.is_finite()) {
-            Some(entry) => Err(format!("the angle of entry {entry} is not finite")),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -85,6 +88,8 @@ pub struct IncidenceArrays<T> {
     places: Vec<u32>,
     /// `(cos, sin)` of the angle of every entry in the order of rows; empty without angles.
     phases: Vec<[T; 2]>,
+    /// Weight of every entry in the order of rows; empty without weights.
+    weights: Vec<T>,
 }
 
 /// The entries of every row, or of every column.
@@ -138,7 +143,7 @@ impl<T: Real> IncidenceArrays<T> {
             offsets: vec![0],
             others: Vec::with_capacity(entries),
         };
-        let (mut phases, mut column) = (Vec::new(), 0);
+        let (mut phases, mut weights, mut column) = (Vec::new(), Vec::new(), 0);
         for (index, mesh) in meshes.iter().enumerate() {
             mesh.check().map_err(|problem| KernelError::Graph {
                 problem: format!("incidence of mesh {index}: {problem}"),
@@ -153,6 +158,10 @@ impl<T: Real> IncidenceArrays<T> {
                 let phase = |angle: f64| [T::of(angle.cos()), T::of(angle.sin())];
                 phases.extend((0..mesh.indices.len()).map(|entry| phase(angle(entry))));
             }
+            if meshes.iter().any(|mesh| mesh.weights.is_some()) {
+                let weight = |entry: usize| mesh.weights.map_or(1.0, |weights| weights[entry]);
+                weights.extend((0..mesh.indices.len()).map(|entry| T::of(weight(entry))));
+            }
         }
         let (columns, places) = transposed(&rows, columns);
         Ok(Self {
@@ -160,6 +169,7 @@ impl<T: Real> IncidenceArrays<T> {
             columns,
             places,
             phases,
+            weights,
         })
     }
 
@@ -229,8 +239,9 @@ impl<T: Real> IncidenceArrays<T> {
                 if target == Target::Columns {
                     phase[1] = -phase[1];
                 }
+                let weight = *self.weights.get(place).unwrap_or(&T::one());
                 Term {
-                    scale: aggregation.scale(count),
+                    scale: aggregation.scale::<T>(count) * weight,
                     ..Term::new(source, phase)
                 }
             })

@@ -25,9 +25,10 @@ fn scatter<T: Real>(
             } else {
                 (row, column, phase)
             };
+            let weight = *incidence.weights.get(entry).unwrap_or(&T::one());
             let message = rotated(features, phase, &x[from * width..][..width]);
             for (at, value) in message.into_iter().enumerate() {
-                y[to * width + at] += scale(row, column) * value;
+                y[to * width + at] += scale(row, column) * weight * value;
             }
         }
     }

@@ -26,9 +26,14 @@ fn incidences<T: Real>() -> Vec<(&'static str, IncidenceArrays<T>)> {
         .map(|a| 4.0 * a)
         .collect();
     let plain = IncidenceParts::faces(40, &offsets, &indices);
+    let weights: Vec<f64> = angles.iter().map(|a| 1.0 + 0.2 * a).collect();
     let rotating = IncidenceParts {
         angles: Some(&angles),
         ..plain
+    };
+    let weighted = IncidenceParts {
+        weights: Some(&weights),
+        ..rotating
     };
     let none = IncidenceParts::faces(0, &[0], &[]);
     let quad = IncidenceParts::faces(5, &[0, 4, 7], &[0, 1, 2, 3, 3, 2, 4]);
@@ -37,7 +42,8 @@ fn incidences<T: Real>() -> Vec<(&'static str, IncidenceArrays<T>)> {
         ("polygons", &[quad]),
         ("without angles", &[plain]),
         ("with angles", &[rotating]),
-        ("union", &[quad, none, rotating, plain]),
+        ("with weights", &[weighted]),
+        ("union", &[quad, none, rotating, weighted, plain]),
     ]
     .map(|(name, parts)| (name, IncidenceArrays::union(parts).unwrap()))
     .into()

@@ -19,6 +19,7 @@ fn arrays(golden: &Golden) -> GraphArrays<f64> {
         theta: graph.theta(),
         transport: graph.transport(),
         radius: graph.radius(),
+        coefficients: graph.coefficients(),
     }])
     .unwrap()
 }

@@ -10,6 +10,8 @@ use std::collections::{HashMap, HashSet};
 
 /// Number of vertices per parallel task.
 const BLOCK: usize = 1024;
+/// Neighbours of a vertex with more neighbours than this do not reach each other through it.
+const MOST_REACHED: usize = 64;
 /// Rows longer than this are searched with a hash table instead of linearly.
 const LONG_ROW: usize = 48;
 
@@ -111,6 +113,82 @@ impl Adjacency {
         })
     }
 
+    /// Neighbourhoods of [`Neighbourhood::Patch`](super::Neighbourhood::Patch): the given one-rings, then further
+    /// vertices by index.
+    pub(super) fn patches(
+        one_ring: &Self,
+        points: &[DVec3],
+        radius: f64,
+        limit: usize,
+    ) -> Result<Self, GeometryError> {
+        if !(radius.is_finite() && radius >= 0.0) {
+            return Err(GeometryError::BadRadius { radius });
+        }
+        let index = PointIndex::new(points);
+        // The vertices beyond the one-ring, nearest first.
+        let beyond = |vertex: usize, found: &mut Vec<Found>, near: &mut Vec<(f64, u32)>| {
+            let (own, ring) = (vertex as u32, one_ring.neighbours_of(vertex));
+            // The query also returns the vertex itself and its one-ring.
+            let most = limit.saturating_add(ring.len() + 1);
+            index.within(points[vertex], radius, most, found);
+            let passable = |&&q: &&u32| one_ring.row(q as usize).len() <= MOST_REACHED;
+            let second = ring.iter().filter(passable);
+            let second = second.flat_map(|&q| one_ring.neighbours_of(q as usize));
+            let all = found.iter().map(|f| f.point).chain(second.copied());
+            near.clear();
+            near.extend(all.filter(|&q| q != own).map(|q| {
+                let distance = points[vertex].distance_squared(points[q as usize]);
+                (distance, q)
+            }));
+            near.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            near.dedup();
+            near.retain(|(_, q)| !ring.contains(q));
+            near.truncate(limit);
+        };
+        // Distance and index of the last vertex that a full row accepts.
+        let last: Vec<Option<(f64, u32)>> = (0..points.len())
+            .into_par_iter()
+            .with_min_len(BLOCK)
+            .map_init(
+                || (Vec::new(), Vec::new()),
+                |(found, near), vertex| {
+                    beyond(vertex, found, near);
+                    (near.len() >= limit).then(|| near.last().copied().unwrap_or((-1.0, 0)))
+                },
+            )
+            .collect();
+        Self::from_rows(points.len(), |vertices, rows| {
+            let (mut found, mut near, mut row) = (Vec::new(), Vec::new(), Vec::new());
+            for vertex in vertices {
+                beyond(vertex, &mut found, &mut near);
+                near.retain(|&(distance, q)| {
+                    last[q as usize].is_none_or(|bound| (distance, vertex as u32) <= bound)
+                });
+                let ring = one_ring.neighbours_of(vertex);
+                row.clear();
+                row.extend_from_slice(ring);
+                row.extend(near.iter().map(|&(_, q)| q));
+                row[ring.len()..].sort_unstable();
+                rows.push(&row);
+            }
+        })
+    }
+
+    /// The same rows with the vertex itself at the end of each row that is not empty.
+    pub(super) fn with_own(&self) -> Result<Self, GeometryError> {
+        Self::from_rows(self.vertex_count(), |vertices, rows| {
+            let mut row = Vec::new();
+            for vertex in vertices {
+                row.clear();
+                row.extend_from_slice(self.neighbours_of(vertex));
+                if !row.is_empty() {
+                    row.push(vertex as u32);
+                }
+                rows.push(&row);
+            }
+        })
+    }
+
     /// Creates an adjacency from compressed rows and validates them. The neighbours in a row must
     /// be distinct and differ from the vertex of the row, and `p` must be in the row of each of its
     /// neighbours.
@@ -118,6 +196,15 @@ impl Adjacency {
     /// # Errors
     /// [`GeometryError::BadGraph`] with the violated condition and its location.
     pub fn new(offsets: Vec<u32>, neighbours: Vec<u32>) -> Result<Self, GeometryError> {
+        Self::checked(offsets, neighbours, false)
+    }
+
+    /// As [`new`](Self::new). With `own`, rows may contain their vertex.
+    pub(super) fn checked(
+        offsets: Vec<u32>,
+        neighbours: Vec<u32>,
+        own: bool,
+    ) -> Result<Self, GeometryError> {
         let bad = |problem: String| Err(GeometryError::BadGraph { problem });
         let Some((&first, &last)) = offsets.first().zip(offsets.last()) else {
             return bad(
@@ -139,7 +226,7 @@ impl Adjacency {
             }
             seen.clear();
             for &neighbour in &neighbours[start..end] {
-                if neighbour as usize >= vertices || neighbour as usize == vertex {
+                if neighbour as usize >= vertices || (neighbour as usize == vertex && !own) {
                     return bad(format!(
                         "row {vertex} of {vertices} contains the invalid neighbour {neighbour}"
                     ));

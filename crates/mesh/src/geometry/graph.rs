@@ -4,7 +4,11 @@ use super::adjacency::{CornerTable, block, split_blocks};
 use super::angles::angles;
 use super::frames::is_along_normal;
 use super::normals::{normals_from_corners, of_moderate_size};
-use super::{Adjacency, Frame, Gauge, GeometryError, GeometryOptions, Neighbourhood, frames};
+use super::weights::{Coefficients, vertex_areas};
+use super::{
+    Adjacency, Frame, Gauge, GeometryError, GeometryOptions, NeighbourWeights, Neighbourhood,
+    frames,
+};
 use crate::Mesh;
 use glam::DVec3;
 use rayon::prelude::*;
@@ -33,6 +37,7 @@ pub struct GaugeGraph {
     transport: Vec<f64>,
     radius: Vec<f64>,
     frames: Vec<Frame>,
+    pub(super) coefficients: Option<Coefficients>,
 }
 
 impl GaugeGraph {
@@ -53,7 +58,7 @@ impl GaugeGraph {
         }
         if let Some((moderate, scale)) = of_moderate_size(mesh) {
             let mut options = options.clone();
-            if let Neighbourhood::Radius { radius, .. } = &mut options.neighbourhood {
+            if let Some(radius) = options.neighbourhood.radius_mut() {
                 *radius *= scale;
             }
             let mut graph = Self::new(&moderate, &options)?;
@@ -65,15 +70,26 @@ impl GaugeGraph {
         let table = CornerTable::new(mesh);
         let normals =
             normals_from_corners(mesh, &table, options.normals, options.estimate_normals)?;
+        let points = mesh.vertices();
         let adjacency = match options.neighbourhood {
             Neighbourhood::OneRing => Adjacency::one_ring_from_corners(mesh, &table)?,
             Neighbourhood::Radius { radius, limit } => {
-                Adjacency::within_radius(mesh.vertices(), radius, limit)?
+                Adjacency::within_radius(points, radius, limit)?
+            }
+            Neighbourhood::Patch { radius, limit } => {
+                let one_ring = Adjacency::one_ring_from_corners(mesh, &table)?;
+                Adjacency::patches(&one_ring, points, radius, limit)?
             }
         };
         drop(table);
-        let frames = frames::frames(mesh.vertices(), &normals, &adjacency, &options.gauge)?;
-        let graph = Self::with_frames(mesh.vertices(), frames, adjacency)?;
+        let frames = frames::frames(points, &normals, &adjacency, &options.gauge)?;
+        let graph = match options.weights {
+            NeighbourWeights::Count => Self::with_frames(points, frames, adjacency)?,
+            weights => {
+                let unit = options.neighbourhood.clone().radius_mut().copied();
+                Self::weighted(points, frames, adjacency, weights, vertex_areas(mesh), unit)?
+            }
+        };
         match &options.gauge {
             Gauge::Angles(angles) => graph.gauge_transform(angles),
             _ => Ok(graph),
@@ -152,6 +168,7 @@ impl GaugeGraph {
             transport,
             radius,
             frames,
+            coefficients: None,
         })
     }
 
@@ -198,6 +215,7 @@ impl GaugeGraph {
             transport,
             radius,
             frames,
+            coefficients: None,
         })
     }
 
@@ -213,6 +231,9 @@ impl GaugeGraph {
                 what: "gauge angle",
                 index,
             });
+        }
+        if let Some(coefficients) = &mut self.coefficients {
+            coefficients.rotate(&self.adjacency, angles);
         }
         for (p, &angle) in angles.iter().enumerate() {
             self.frames[p] = self.frames[p].turned(angle);

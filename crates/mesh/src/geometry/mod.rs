@@ -19,6 +19,7 @@ mod frames;
 mod graph;
 mod normals;
 mod store;
+mod weights;
 
 pub use adjacency::Adjacency;
 pub(crate) use angles::atan2;
@@ -29,6 +30,8 @@ pub(crate) use graph::check_length;
 pub(crate) use normals::of_moderate_size;
 pub use normals::vertex_normals;
 pub use store::StoreError;
+pub(crate) use weights::{LEAST_COSINE, fit_jets};
+pub use weights::{NeighbourWeights, vertex_areas};
 
 use glam::DVec3;
 
@@ -57,6 +60,26 @@ pub enum Neighbourhood {
         /// the `limit` nearest of the other, so that the relation is symmetric.
         limit: usize,
     },
+    /// Vertices at most two edges apart, and vertices at most `radius` apart in space. Its extent
+    /// follows the radius where the mesh is finer than the radius, and the mesh where it is coarser. Edges of
+    /// a vertex with more than 64 neighbours do not count towards the second ring.
+    Patch {
+        /// Distance up to which vertices are neighbours, in the units of the mesh.
+        radius: f64,
+        /// Maximum number of neighbours of a vertex beyond its one-ring, as in
+        /// [`Radius`](Self::Radius).
+        limit: usize,
+    },
+}
+
+impl Neighbourhood {
+    /// The radius, if there is one.
+    fn radius_mut(&mut self) -> Option<&mut f64> {
+        match self {
+            Self::OneRing => None,
+            Self::Radius { radius, .. } | Self::Patch { radius, .. } => Some(radius),
+        }
+    }
 }
 
 /// Choice of the first frame axis at every vertex.
@@ -89,6 +112,8 @@ pub struct GeometryOptions {
     pub normals: NormalWeighting,
     /// Definition of the neighbours.
     pub neighbourhood: Neighbourhood,
+    /// Weights of the neighbours in convolutions.
+    pub weights: NeighbourWeights,
     /// Choice of the first frame axis.
     pub gauge: Gauge,
     /// Gives a vertex without a tangent plane, whose faces have no area or cancel, the mean normal of its neighbours

@@ -7,8 +7,10 @@
 //! | `offsets` | V + 1 | i64 |
 //! | `neighbours`, `reverse` | E | i64 |
 //! | `theta`, `transport`, `radius` | E | f64 |
+//! | `areas`, only with weights of neighbours | V | f64 |
+//! | `area_weights` or `jets`, only with such weights of neighbours | E, or 5 E | f64 |
 
-use super::{Adjacency, Frame, GaugeGraph, GeometryError};
+use super::{Adjacency, Frame, GaugeGraph, GeometryError, NeighbourWeights};
 use bytemuck::NoUninit;
 use glam::DVec3;
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
@@ -61,11 +63,17 @@ impl GaugeGraph {
         for (name, values) in &integers {
             tensors.push(tensor(name, Dtype::I64, vec![values.len()], values)?);
         }
-        for (name, values) in [
+        let mut floats = vec![
             ("theta", self.theta()),
             ("transport", self.transport()),
             ("radius", self.radius()),
-        ] {
+        ];
+        for (weights, name) in NeighbourWeights::STORED {
+            if self.weights() == weights {
+                floats.extend([("areas", self.areas()), (name, self.coefficients().1)]);
+            }
+        }
+        for (name, values) in floats {
             tensors.push(tensor(name, Dtype::F64, vec![values.len()], values)?);
         }
         Ok(safetensors::serialize(tensors, None)?)
@@ -106,19 +114,28 @@ impl GaugeGraph {
             )?
             .data(),
         );
-        let adjacency = Adjacency::new(integers("offsets")?, integers("neighbours")?)?;
+        let mut stored = NeighbourWeights::STORED.into_iter();
+        let weights = stored.find(|(_, name)| file.names().contains(name));
+        let (offsets, neighbours) = (integers("offsets")?, integers("neighbours")?);
+        let adjacency = Adjacency::checked(offsets, neighbours, weights.is_some())?;
         if adjacency.reverse() != integers("reverse")? {
             return Err(StoreError::Geometry(GeometryError::BadGraph {
                 problem: "`reverse` does not contain the reverse edges".into(),
             }));
         }
-        Ok(Self::from_parts(
+        let graph = Self::from_parts(
             adjacency,
             floats("theta")?,
             floats("transport")?,
             floats("radius")?,
             frames,
-        )?)
+        )?;
+        match weights {
+            None => Ok(graph),
+            Some((weights, name)) => {
+                Ok(graph.with_coefficients(weights, floats("areas")?, floats(name)?)?)
+            }
+        }
     }
 }
 

@@ -16,15 +16,10 @@ use super::error::{check_field, parts};
 use super::laplacian::power;
 use super::{Eigenbasis, SurfaceError, SurfaceLaplacian};
 use crate::classes::bucket;
-use crate::geometry::check_length;
+use crate::geometry::{LEAST_COSINE, check_length, fit_jets};
 use crate::{DVec3, Frame};
 use rayon::prelude::*;
 
-/// Ridge of the two first and the three second derivatives, in units of the radius of the row. The
-/// squared Hessian has the mixed derivative twice.
-const RIDGE: [f64; 5] = [1e-6, 1e-6, 1e-4, 2e-4, 1e-4];
-/// Least cosine between normals in the weights.
-const LEAST_COSINE: f64 = 0.05;
 /// A neighbour has no direction if its tangent component is below this fraction of its distance.
 const NO_DIRECTION: f64 = 1e-10;
 /// Number of vertices per parallel task.
@@ -314,7 +309,6 @@ impl Rows {
         let own = laplacian.positions[node as usize];
         let frame = &frames[node as usize];
         self.points.clear();
-        let (mut total, mut moment) = (0.0, 0.0);
         for &q in near {
             let other = &frames[q as usize];
             let vector: DVec3 = laplacian.positions[q as usize] - own;
@@ -331,77 +325,11 @@ impl Rows {
             };
             self.points
                 .push([x * stretch, y * stretch, squared, weight]);
-            total += weight;
-            moment += weight * squared;
             self.transport.push(frame.transport_from(other, vector));
         }
         self.neighbours.extend_from_slice(near);
-        let squared_radius = (moment / total.max(f64::MIN_POSITIVE)).max(1e-16);
-        let inverse = squared_radius.sqrt().recip();
-        let mut sum = 0.0;
-        for [x, y, squared, weight] in &mut self.points {
-            *weight *= (-0.5 * *squared / squared_radius).exp();
-            sum += *weight;
-            *x *= inverse;
-            *y *= inverse;
-        }
-        let normalise = sum.max(f64::MIN_POSITIVE).recip();
-        let monomials = |x: f64, y: f64| [x, y, 0.5 * x * x, x * y, 0.5 * y * y];
-        let mut normal_matrix = [[0.0; 5]; 5];
-        for [x, y, _, weight] in &mut self.points {
-            *weight *= normalise;
-            let values = monomials(*x, *y);
-            for i in 0..5 {
-                for j in 0..=i {
-                    normal_matrix[i][j] += *weight * values[i] * values[j];
-                }
-            }
-        }
-        for (i, ridge) in RIDGE.into_iter().enumerate() {
-            normal_matrix[i][i] += ridge;
-        }
-        let factor = small_cholesky(normal_matrix);
-        let square = inverse * inverse;
-        let units = [inverse, inverse, square, square, square];
-        for &[x, y, _, weight] in &self.points {
-            let mut solution = small_solve(&factor, monomials(x, y));
-            for (value, unit) in solution.iter_mut().zip(units) {
-                *value *= weight * unit;
-            }
-            self.coefficients.push(solution);
-        }
+        let coefficients = &mut self.coefficients;
+        fit_jets(&mut self.points, |solution| coefficients.push(solution));
         self.ends.push(self.neighbours.len());
     }
-}
-
-/// Lower Cholesky factor with the inverses of its diagonal on the diagonal.
-fn small_cholesky(mut matrix: [[f64; 5]; 5]) -> [[f64; 5]; 5] {
-    for i in 0..5 {
-        for j in 0..=i {
-            let products = matrix[i].iter().zip(&matrix[j]).take(j);
-            let sum = matrix[i][j] - products.map(|(x, y)| x * y).sum::<f64>();
-            matrix[i][j] = if i == j {
-                sum.max(f64::MIN_POSITIVE).sqrt().recip()
-            } else {
-                sum * matrix[j][j]
-            };
-        }
-    }
-    matrix
-}
-
-fn small_solve(factor: &[[f64; 5]; 5], mut x: [f64; 5]) -> [f64; 5] {
-    for i in 0..5 {
-        for k in 0..i {
-            x[i] -= factor[i][k] * x[k];
-        }
-        x[i] *= factor[i][i];
-    }
-    for i in (0..5).rev() {
-        for k in i + 1..5 {
-            x[i] -= factor[k][i] * x[k];
-        }
-        x[i] *= factor[i][i];
-    }
-    x
 }

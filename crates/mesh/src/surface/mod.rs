@@ -7,6 +7,7 @@
 //! | [`ConnectionLaplacian::eigenbasis`] | eigenpairs of lowest eigenvalue |
 //! | [`HeatSolver`] | implicit diffusion for fixed times |
 //! | [`Jets`] | first and second derivatives by least squares over the two-ring |
+//! | [`HeatArrays`] | mass, Laplacian and gradient as sparse arrays, for networks |
 //! | [`SurfaceOperators`] | mass, eigenbases, gradients and jets of a mesh, with storage |
 //!
 //! All operators refer to the mesh scaled to unit area: masses sum to 1, eigenvalues and
@@ -21,6 +22,7 @@
 mod eigen;
 mod error;
 mod heat;
+mod heat_arrays;
 mod jets;
 mod krylov;
 mod laplacian;
@@ -35,6 +37,7 @@ pub use eigen::Eigenbasis;
 pub use error::SurfaceError;
 pub use heat::HeatSolver;
 pub(crate) use heat::PointHeat;
+pub use heat_arrays::HeatArrays;
 pub use jets::{Derivative, Jets};
 pub use laplacian::{ConnectionLaplacian, SurfaceLaplacian};
 pub use operators::{OperatorOptions, OperatorStoreError, SurfaceOperators};

@@ -13,3 +13,4 @@ mod shapes;
 mod shot;
 mod surface;
 mod verdicts;
+mod weights;

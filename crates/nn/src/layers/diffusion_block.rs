@@ -1,7 +1,8 @@
 //! The block of the networks on surfaces: diffusion, invariants and a perceptron for each vertex.
 
 use super::{
-    Diffusion, DiffusionConfig, EquivariantLinear, EquivariantLinearConfig, Linear, LinearConfig,
+    Diffusion, DiffusionConfig, EquivariantLinear, EquivariantLinearConfig, ImplicitDiffusion,
+    ImplicitDiffusionConfig, Linear, LinearConfig,
 };
 use crate::{Builder, Levels, Module, NnError, Tape, Var};
 use gemcnn_kernels::dropout::{Dropout, DropoutUnit};
@@ -28,6 +29,8 @@ pub struct DiffusionBlockConfig {
     pub stochastic_depth: f64,
     /// Shortest and longest diffusion time at initialisation (default `[1e-3, 0.3]`).
     pub times: [f64; 2],
+    /// Times of implicit diffusion, which takes the place of diffusion in eigenbases (default: none).
+    pub implicit: Vec<f64>,
 }
 
 impl DiffusionBlockConfig {
@@ -39,6 +42,7 @@ impl DiffusionBlockConfig {
             dropout: 0.0,
             irrep_dropout: 0.0,
             stochastic_depth: 0.0,
+            implicit: Vec::new(),
         }
     }
 
@@ -64,13 +68,25 @@ impl DiffusionBlockConfig {
             return Err(NnError::setting("stochastic depth", problem).in_layer(name));
         }
         builder.within(name, |builder| {
-            let diffusion = DiffusionConfig {
-                gradients: true,
-                times: self.times,
-                ..DiffusionConfig::new(features.clone())
+            let diffusion = match &self.implicit[..] {
+                [] => {
+                    let config = DiffusionConfig {
+                        gradients: true,
+                        times: self.times,
+                        ..DiffusionConfig::new(features.clone())
+                    };
+                    Diffuser::Spectral(config.init("diffusion", builder)?)
+                }
+                times => {
+                    let config = ImplicitDiffusionConfig {
+                        gradients: true,
+                        times: times.to_vec(),
+                        ..ImplicitDiffusionConfig::new(features.clone())
+                    };
+                    Diffuser::Implicit(config.init("diffusion", builder)?)
+                }
             };
-            let diffusion = diffusion.init("diffusion", builder)?;
-            let both = features.concatenated(Module::<T>::output(&diffusion));
+            let both = features.concatenated(diffusion.module::<T>().output());
             let equivariant =
                 |input: &FeatureType, output: &FeatureType, bias: bool| EquivariantLinearConfig {
                     bias,
@@ -131,6 +147,22 @@ fn irrep_dropout(kind: FeatureType, probability: f64) -> Result<Option<Arc<Dropo
     Ok((probability > 0.0).then(|| Arc::new(dropout)))
 }
 
+/// Diffusion in eigenbases, or by implicit solves.
+#[derive(Debug, Clone)]
+enum Diffuser {
+    Spectral(Diffusion),
+    Implicit(ImplicitDiffusion),
+}
+
+impl Diffuser {
+    fn module<T: Real>(&self) -> &dyn Module<T> {
+        match self {
+            Self::Spectral(diffusion) => diffusion,
+            Self::Implicit(diffusion) => diffusion,
+        }
+    }
+}
+
 /// Fields of order above 0 whose invariants enter the perceptron.
 #[derive(Debug, Clone)]
 enum Lift {
@@ -154,7 +186,7 @@ enum Lift {
 /// this is the block of DiffusionNet (Sharp, Attaiki, Crane and Ovsjanikov 2022).
 #[derive(Debug, Clone)]
 pub struct DiffusionBlock {
-    diffusion: Diffusion,
+    diffusion: Diffuser,
     lift: Lift,
     product: EquivariantLinear,
     scalars: EquivariantLinear,
@@ -194,7 +226,8 @@ impl<T: Real> Module<T> for DiffusionBlock {
         levels: Levels<'a, T>,
         x: Var<T>,
     ) -> Result<Var<T>, NnError> {
-        let diffused = self.diffusion.forward(tape, levels, x.clone())?;
+        let diffusion = self.diffusion.module();
+        let diffused = diffusion.forward(tape, levels, x.clone())?;
         let both = tape.concatenate(x.clone(), diffused)?;
         let z = match &self.lift {
             Lift::Gradients(slice) => tape.slice(slice, both.clone())?,

@@ -11,8 +11,8 @@ use gemcnn_nn::layers::{
     ResidualBlockConfig,
 };
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, GraphBatch, Levels, Module, NnError, Parameters,
-    Real, Stream, Tape, Var, Workspace,
+    Activation, Aggregation, Builder, FeatureType, GraphBatch, Grouping, Levels, Module, NnError,
+    Parameters, Real, Stream, Tape, Var, Workspace,
 };
 use std::sync::Arc;
 
@@ -131,6 +131,18 @@ fn layers_of_one_vertex<T: Real>() {
     check(hidden, hidden, &parameters, &|tape, levels, x| {
         norm.forward(tape, levels, x)
     });
+    for (grouping, invariants) in [(Grouping::Irreps, "9x0"), (Grouping::Heads(3), "3x0")] {
+        let (square, mut parameters) = (
+            EquivariantLinearConfig::new(kind(hidden), kind(hidden)),
+            Parameters::<T>::new(),
+        );
+        let square = square.init("square", &mut Builder::new(&mut parameters, 1));
+        let square = square.unwrap();
+        check(hidden, invariants, &parameters, &|tape, levels, x| {
+            let mapped = square.forward(tape, levels, x.clone())?;
+            tape.irrep_dot(grouping, x, mapped)
+        });
+    }
     check(hidden, hidden, &parameters, &|tape, levels, x| {
         norms.forward(tape, levels, x)
     });

@@ -435,6 +435,7 @@ fn incidence<T: Real>(angles: bool) -> IncidenceBatch<T> {
         offsets: &offsets,
         indices: &indices,
         angles: angles.then_some(&numbers[..]),
+        weights: None,
     };
     IncidenceBatch::new(&[parts]).unwrap()
 }

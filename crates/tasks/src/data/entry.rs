@@ -1,13 +1,14 @@
 //! Binary format of prepared meshes.
 //!
 //! A sequence of sections, each preceded by its length: the features; masses, bases and eigenvalues if there are
-//! eigenvectors; then for each level the gauge graph as a
+//! eigenvectors; the arrays of implicit diffusion if they are needed; then for each level the gauge graph as a
 //! safetensors file. Each level except the finest adds its vertices, the cluster of each vertex of the previous
 //! level, and the transports to the clusters.
 
 use super::preparation::{Preparation, Prepared};
+use gemcnn_mesh::surface::HeatArrays;
 use gemcnn_mesh::{Clusters, GaugeGraph, Hierarchy, Level};
-use gemcnn_nn::SpectraBatch;
+use gemcnn_nn::{HeatBatch, SpectraBatch};
 use std::sync::Arc;
 
 /// Format version. Increment when the layout or the meaning of an entry changes.
@@ -26,6 +27,26 @@ pub(crate) fn encode(prepared: &Prepared) -> Option<Vec<u8>> {
         section(bytemuck::cast_slice(arrays.mass));
         section(bytemuck::cast_slice(arrays.bases));
         section(bytemuck::cast_slice(arrays.eigenvalues));
+    }
+    for arrays in prepared.heat.iter().flat_map(|heat| heat.parts()) {
+        for numbers in [
+            &arrays.mass,
+            &arrays.weights,
+            &arrays.transport,
+            &arrays.copies,
+            &arrays.gradient,
+        ] {
+            section(bytemuck::cast_slice(numbers));
+        }
+        for indices in [
+            &arrays.offsets,
+            &arrays.neighbours,
+            &arrays.representatives,
+            &arrays.gradient_offsets,
+            &arrays.gradient_neighbours,
+        ] {
+            section(bytemuck::cast_slice(indices));
+        }
     }
     match &prepared.hierarchy {
         None => section(&prepared.graph.to_safetensors().ok()?),
@@ -56,6 +77,24 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Prepared
             Some(Arc::new(spectra.ok()?))
         }
     };
+    let heat = match preparation.implicit {
+        false => None,
+        true => {
+            let arrays = HeatArrays {
+                mass: sections.numbers()?,
+                weights: sections.numbers()?,
+                transport: sections.numbers()?,
+                copies: sections.numbers()?,
+                gradient: sections.numbers()?,
+                offsets: sections.numbers()?,
+                neighbours: sections.numbers()?,
+                representatives: sections.numbers()?,
+                gradient_offsets: sections.numbers()?,
+                gradient_neighbours: sections.numbers()?,
+            };
+            Some(Arc::new(HeatBatch::new([Arc::new(arrays)]).ok()?))
+        }
+    };
     let width = preparation.features.kind().dimension();
     let graph = GaugeGraph::from_safetensors(sections.next()?).ok()?;
     let vertices = graph.vertex_count();
@@ -68,11 +107,15 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Prepared
     {
         return None;
     }
+    if heat.as_ref().is_some_and(|h| h.vertex_count() != vertices) {
+        return None;
+    }
     if preparation.hierarchy.is_none() {
         return sections.0.is_empty().then_some(Prepared {
             graph: Arc::new(graph),
             hierarchy: None,
             spectra,
+            heat,
             features,
         });
     }
@@ -96,6 +139,7 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Prepared
         graph,
         hierarchy: Some(Arc::new(Hierarchy::from_levels(levels).ok()?)),
         spectra,
+        heat,
         features,
     })
 }

@@ -4,7 +4,7 @@ use super::description::Description;
 use super::preparation::{HierarchySettings, Preparation};
 use super::table::TextTable;
 use super::{entry, npy, npy_f32, npy_i64};
-use gemcnn_mesh::shapes;
+use gemcnn_mesh::{NeighbourWeights, shapes};
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -139,11 +139,19 @@ fn entries() {
     let with_spectra = entry::encode(&with_spectra).unwrap();
     assert!(entry::decode(&with_spectra, &spectral).is_some());
     assert!(entry::decode(&bytes, &spectral).is_none());
+    let sparse = Preparation {
+        implicit: true,
+        weights: NeighbourWeights::Jets,
+        ..Preparation::default()
+    };
+    let with_heat = sparse.prepare("a", &mesh).unwrap();
+    let encoded = entry::encode(&with_heat).unwrap();
+    assert_eq!(entry::decode(&encoded, &sparse), Some(with_heat));
     let read = |bytes: &[u8]| {
-        for preparation in [&levels, &spectral] {
+        for preparation in [&levels, &spectral, &sparse] {
             let _ = entry::decode(bytes, preparation);
         }
         Ok::<(), String>(())
     };
-    survivors(&[&bytes, &with_spectra], read);
+    survivors(&[&bytes, &with_spectra, &encoded], read);
 }

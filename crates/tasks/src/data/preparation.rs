@@ -5,17 +5,22 @@ use super::normalisation::normalised_mesh;
 use crate::features::Surface;
 use crate::{FeatureConfig, TaskError};
 use gemcnn_mesh::features::shot;
-use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
+use gemcnn_mesh::surface::{HeatArrays, OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{
     Adjacency, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh,
-    MeshError, Neighbourhood, NormalWeighting,
+    MeshError, NeighbourWeights, Neighbourhood, NormalWeighting, vertex_areas,
 };
-use gemcnn_nn::SpectraBatch;
+use gemcnn_nn::{HeatBatch, SpectraBatch};
 use glam::DQuat;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// Radius of the neighbourhoods of models with area weights or jets, and the largest number of neighbours beyond the
+/// one-ring. The ball has about as many vertices as the two-ring on an even mesh of 6,890 vertices.
+const PATCH_RADIUS: f64 = 0.03;
+const PATCH_LIMIT: usize = 64;
 
 /// Settings of the preparation of meshes. Lengths are relative to the mean edge length of each mesh.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -28,12 +33,18 @@ pub struct Preparation {
     /// Choice of frames.
     #[serde(skip_serializing_if = "is_default")]
     pub gauge: GaugeChoice,
+    /// Weights of the neighbours in convolutions.
+    #[serde(skip_serializing_if = "is_default")]
+    pub weights: NeighbourWeights,
     /// Coarser levels, for models that pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hierarchy: Option<HierarchySettings>,
     /// Number of eigenvectors of orders 0, 1 and 2 of the Laplacians, for models on surfaces.
     #[serde(skip_serializing_if = "is_default")]
     pub eigenvectors: [usize; 3],
+    /// Laplacians and gradients, for models with implicit diffusion.
+    #[serde(skip_serializing_if = "is_default")]
+    pub implicit: bool,
     /// Seed of random rotations. Each mesh is rotated about the origin before anything else is computed. The
     /// rotation depends on the seed and the name of the mesh.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,6 +63,10 @@ pub struct GeometrySettings {
     /// Centres each mesh and scales it to unit area before anything else is computed, and pulls spikes back into the
     /// surface (default false; true in the recipes of most tasks).
     pub normalise: bool,
+    /// For models with area weights or jets, unless there is a ball: neighbours are the vertices at most two edges away
+    /// and those within this radius, in units of the square root of the area of the mesh (default 0.03).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patch: Option<f64>,
 }
 
 /// Direction of the first axis of the frame at each vertex.
@@ -107,6 +122,8 @@ pub struct Prepared {
     pub hierarchy: Option<Arc<Hierarchy>>,
     /// Eigenvectors of its Laplacians, if they are needed.
     pub spectra: Option<Arc<SpectraBatch<f32>>>,
+    /// Its Laplacian and gradient, if they are needed.
+    pub heat: Option<Arc<HeatBatch<f32>>>,
     /// Features of its vertices, row after row, without scaling.
     pub features: Vec<f32>,
 }
@@ -140,7 +157,10 @@ impl Preparation {
             name: name.into(),
             source,
         };
-        let mut options = self.geometry.options(mesh).map_err(geometry)?;
+        let mut options = self
+            .geometry
+            .options(mesh, self.weights)
+            .map_err(geometry)?;
         if self.gauge == GaugeChoice::Shot {
             let shot = shot::ShotOptions {
                 radius: self.features.support_radius(),
@@ -148,6 +168,7 @@ impl Preparation {
             };
             options.gauge = shot::gauge(mesh, &shot).map_err(geometry)?;
         }
+        let gauge = options.gauge.clone();
         let (graph, hierarchy) = match &self.hierarchy {
             None => (GaugeGraph::new(mesh, &options).map_err(geometry)?, None),
             Some(settings) => {
@@ -163,6 +184,20 @@ impl Preparation {
                 (graph, Some(Arc::new(hierarchy)))
             }
         };
+        // Features do not depend on the weights of the model. Frames are the same.
+        let plain = match self.weights {
+            NeighbourWeights::Count => None,
+            _ => {
+                let count = NeighbourWeights::Count;
+                let mut plain = self.geometry.options(mesh, count).map_err(geometry)?;
+                plain.gauge = gauge;
+                Some(GaugeGraph::new(mesh, &plain).map_err(geometry)?)
+            }
+        };
+        let of_surface = |source| TaskError::Surface {
+            name: name.into(),
+            source,
+        };
         let (own, needed) = (self.eigenvectors, self.features.eigenvectors());
         let eigenpairs: [usize; 3] = std::array::from_fn(|order| own[order].max(needed[order]));
         let operators = match eigenpairs {
@@ -172,11 +207,14 @@ impl Preparation {
                     eigenpairs,
                     ..Default::default()
                 };
-                let made = SurfaceOperators::new(mesh, &graph, &options);
-                Some(made.map_err(|source| TaskError::Surface {
-                    name: name.into(),
-                    source,
-                })?)
+                Some(SurfaceOperators::new(mesh, &graph, &options).map_err(of_surface)?)
+            }
+        };
+        let heat = match self.implicit {
+            false => None,
+            true => {
+                let arrays = HeatArrays::new(mesh, &graph).map_err(of_surface)?;
+                Some(Arc::new(HeatBatch::new([Arc::new(arrays)])?))
             }
         };
         let spectra = match &operators {
@@ -187,7 +225,7 @@ impl Preparation {
         };
         let surface = Surface {
             mesh,
-            graph: &graph,
+            graph: plain.as_ref().unwrap_or(&graph),
             normals: self.geometry.normals,
             operators: operators.as_ref(),
         };
@@ -209,6 +247,7 @@ impl Preparation {
             graph: Arc::new(graph),
             hierarchy,
             spectra,
+            heat,
         })
     }
 
@@ -229,9 +268,17 @@ impl Preparation {
 }
 
 impl GeometrySettings {
-    fn options(&self, mesh: &Mesh) -> Result<GeometryOptions, GeometryError> {
+    fn options(
+        &self,
+        mesh: &Mesh,
+        weights: NeighbourWeights,
+    ) -> Result<GeometryOptions, GeometryError> {
         let neighbourhood = match self.ball {
-            None => Neighbourhood::OneRing,
+            None if weights == NeighbourWeights::Count => Neighbourhood::OneRing,
+            None => Neighbourhood::Patch {
+                radius: self.patch.unwrap_or(PATCH_RADIUS) * area_root(mesh),
+                limit: PATCH_LIMIT,
+            },
             Some(Ball { radius, limit }) => Neighbourhood::Radius {
                 radius: radius * mean_edge_length(mesh)?,
                 limit,
@@ -240,6 +287,7 @@ impl GeometrySettings {
         Ok(GeometryOptions {
             normals: self.normals,
             neighbourhood,
+            weights,
             estimate_normals: true,
             ..Default::default()
         })
@@ -257,6 +305,15 @@ impl HierarchySettings {
             neighbour_limit: self.neighbour_limit,
         }
     }
+}
+
+/// Square root of the area of a mesh, also where the area overflows.
+fn area_root(mesh: &Mesh) -> f64 {
+    let scale = mesh.vertices().iter().map(|v| v.abs().max_element());
+    let scale = scale.fold(f64::MIN_POSITIVE, f64::max);
+    let unit = mesh.map_vertices(|v| v / scale);
+    let area: f64 = unit.map_or(0.0, |mesh| vertex_areas(&mesh).iter().sum());
+    (scale * area.sqrt()).min(f64::MAX)
 }
 
 /// Mean length of the edges of a mesh; 0 if there are none.
@@ -343,6 +400,34 @@ mod tests {
         };
         let expected = shot::descriptors(&mesh, &options).unwrap().values;
         assert!(expected.iter().map(|&value| value as f32).eq(by_angle));
+    }
+
+    #[test]
+    fn weights_change_neighbours_but_not_features() {
+        let mesh = bumpy();
+        let mut preparation = Preparation {
+            features: FeatureConfig::of_kind("reltan").unwrap(),
+            ..Default::default()
+        };
+        let plain = preparation.prepare("a", &mesh).unwrap();
+        preparation.geometry.patch = Some(0.1);
+        assert_eq!(preparation.prepare("a", &mesh).unwrap(), plain);
+        for (weights, columns) in [(NeighbourWeights::Area, 1), (NeighbourWeights::Jets, 5)] {
+            preparation.weights = weights;
+            let prepared = preparation.prepare("a", &mesh).unwrap();
+            assert_eq!(prepared.features, plain.features);
+            assert_eq!(prepared.graph.frames(), plain.graph.frames());
+            assert_eq!(prepared.graph.coefficients().0, columns);
+            // The radius is in units of the square root of the area.
+            let large = mesh.map_vertices(|p| 64.0 * p).unwrap();
+            let large = preparation.prepare("a", &large).unwrap();
+            assert_eq!(prepared.graph.neighbours(), large.graph.neighbours());
+            let difference = |(a, b): (&f64, &f64)| (a - b).abs();
+            let pairs = prepared.graph.coefficients().1.iter();
+            let pairs = pairs.zip(large.graph.coefficients().1);
+            assert!(pairs.map(difference).fold(0.0, f64::max) < 1e-9);
+            assert!(prepared.graph.edge_count() > 2 * plain.graph.edge_count());
+        }
     }
 
     #[test]

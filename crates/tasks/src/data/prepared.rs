@@ -208,6 +208,7 @@ impl PreparedPart {
             graph,
             hierarchy,
             spectra,
+            heat,
             features,
         } = prepared;
         let sample = Sample {
@@ -215,6 +216,7 @@ impl PreparedPart {
             graph,
             hierarchy,
             spectra,
+            heat,
             kind: self.preparation.features.kind(),
             features,
             target,
@@ -349,6 +351,7 @@ fn size_in_memory(sample: &Sample) -> usize {
     let graph = |graph: &gemcnn_mesh::GaugeGraph| {
         graph.vertex_count() * (size_of::<gemcnn_mesh::Frame>() + 4)
             + graph.edge_count() * (3 * size_of::<f64>() + 2 * size_of::<u32>())
+            + size_of_val(graph.coefficients().1)
     };
     let levels = sample.hierarchy.iter().flat_map(|h| h.levels());
     // Clusters store three numbers for each vertex.
@@ -367,5 +370,6 @@ fn size_in_memory(sample: &Sample) -> usize {
     };
     let spectra = (sample.spectra.as_ref()).map_or(0, |spectra| spectra.size_in_bytes());
     let levels = levels.sum::<usize>() + members;
-    graph(&sample.graph) + levels + spectra + 4 * sample.features.len() + target
+    let heat = (sample.heat.as_ref()).map_or(0, |heat| 2 * heat.size_in_bytes());
+    graph(&sample.graph) + levels + spectra + heat + 4 * sample.features.len() + target
 }

@@ -3,6 +3,7 @@
 use super::head::rotates_with_frames;
 use super::{DEPTHS, Head, Model, ModelSpec, ORDERS, WIDTHS, within};
 use crate::{Settings, TaskError};
+use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::layers::{Gates, GlobalPool, Identity, Nonlinearity, Norms, Regular};
 use gemcnn_nn::{
     Activation, Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real,
@@ -23,6 +24,8 @@ pub struct GemModel {
     pub channels: usize,
     /// Highest order (default 2).
     pub band_limit: usize,
+    /// Weights of the neighbours in convolutions (default: all count the same).
+    pub weights: NeighbourWeights,
     /// Scalar channels of the last block (default 64). Unused with broken symmetry.
     pub scalars: usize,
     /// Nonlinearity after each convolution (default: regular).
@@ -94,6 +97,7 @@ impl Default for GemModel {
             blocks: 3,
             channels: 16,
             band_limit: 2,
+            weights: NeighbourWeights::Count,
             scalars: 64,
             nonlinearity: NonlinearityChoice::Regular,
             samples: None,
@@ -169,5 +173,9 @@ impl Model for GemModel {
         builder: &mut Builder<'_, f32>,
     ) -> Result<Box<dyn Module<f32>>, TaskError> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
+    }
+
+    fn weights(&self) -> NeighbourWeights {
+        self.weights
     }
 }

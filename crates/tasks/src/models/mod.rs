@@ -23,12 +23,13 @@ pub use gem::{GemModel, NonlinearityChoice};
 pub use graph::GraphModel;
 pub use head::Head;
 pub use recipe::Recipe;
-pub use surface::{DiffusionModel, SurfaceModel};
+pub use surface::{DiffusionChoice, DiffusionModel, SurfaceModel};
 pub use unet::UNetModel;
 
 use crate::data::{GaugeChoice, HierarchySettings};
 use crate::registry::{Choice, Chosen, Registry, Settings, filled, parser};
 use crate::{Task, TaskError};
+use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::{Builder, FeatureType, Module, Parameters};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -70,6 +71,16 @@ pub trait Model: fmt::Debug + Send + Sync {
     /// Settings besides the model that suit it for a task: the defaults of a configuration with this model.
     fn recipe(&self, task: Task) -> Recipe {
         Recipe::of_convolutions(task)
+    }
+
+    /// True if the model needs the Laplacians and gradients of implicit diffusion (default: false).
+    fn implicit(&self) -> bool {
+        false
+    }
+
+    /// Weights of the neighbours in the convolutions of the model (default: all count the same).
+    fn weights(&self) -> NeighbourWeights {
+        NeighbourWeights::Count
     }
 
     /// The frames that the model needs (default: the first axis points to the first neighbour).

@@ -21,6 +21,10 @@ pub struct SurfaceModel {
     pub eigenvectors: [usize; 3],
     /// Shortest and longest diffusion time at initialisation, for unit area (default `[0.001, 0.3]`).
     pub times: [f64; 2],
+    /// Diffusion in eigenbases, or by implicit solves for meshes that are too large for eigenvectors (default: spectral).
+    pub diffusion: DiffusionChoice,
+    /// Times of implicit diffusion, for unit area (default `[0.001, 0.01, 0.1]`).
+    pub implicit_times: Vec<f64>,
     /// Dropout probability in the perceptrons (default 0).
     pub block_dropout: f64,
     /// Probability of dropping each vector and tensor that invariants and gates read (default 0).
@@ -37,6 +41,17 @@ pub struct SurfaceModel {
     pub decay: WeightDecay,
 }
 
+/// How fields diffuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiffusionChoice {
+    /// In eigenbases, for a learned time of each channel.
+    #[default]
+    Spectral,
+    /// By implicit solves for fixed times, with a learned sum over the times for each channel.
+    Implicit,
+}
+
 impl Default for SurfaceModel {
     fn default() -> Self {
         Self {
@@ -44,6 +59,8 @@ impl Default for SurfaceModel {
             channels: [128, 32, 16],
             eigenvectors: [128, 64, 64],
             times: [1e-3, 0.3],
+            diffusion: DiffusionChoice::Spectral,
+            implicit_times: vec![1e-3, 1e-2, 0.1],
             block_dropout: 0.0,
             irrep_dropout: 0.0,
             stochastic_depth: 0.0,
@@ -70,8 +87,18 @@ impl SurfaceModel {
         let features = FeatureType::new(&self.channels);
         for (order, _) in features.orders() {
             within("channels", self.channels[order], WIDTHS)?;
-            within("eigenvectors", self.eigenvectors[order], WIDTHS)?;
+            if self.diffusion == DiffusionChoice::Spectral {
+                within("eigenvectors", self.eigenvectors[order], WIDTHS)?;
+            }
         }
+        let implicit = match self.diffusion {
+            DiffusionChoice::Spectral => Vec::new(),
+            DiffusionChoice::Implicit if self.implicit_times.is_empty() => {
+                let problem = "the list is empty; give at least one time";
+                return Err(TaskError::setting("model: implicit_times", problem));
+            }
+            DiffusionChoice::Implicit => self.implicit_times.clone(),
+        };
         let rotates = rotates_with_frames(spec.task, &spec.outputs)?;
         let mut network = Network::builder(spec.input.clone())
             .weight_decay(self.decay)
@@ -82,6 +109,7 @@ impl SurfaceModel {
                 irrep_dropout: self.irrep_dropout,
                 stochastic_depth: self.stochastic_depth * block as f64 / self.blocks as f64,
                 times: self.times,
+                implicit: implicit.clone(),
                 ..DiffusionBlockConfig::new(features.clone())
             });
         }
@@ -118,7 +146,14 @@ impl Model for SurfaceModel {
     }
 
     fn eigenvectors(&self) -> [usize; 3] {
-        self.eigenvectors
+        match self.diffusion {
+            DiffusionChoice::Spectral => self.eigenvectors,
+            DiffusionChoice::Implicit => [0; 3],
+        }
+    }
+
+    fn implicit(&self) -> bool {
+        self.diffusion == DiffusionChoice::Implicit
     }
 
     fn recipe(&self, task: Task) -> Recipe {
@@ -140,6 +175,10 @@ pub struct DiffusionModel {
     pub eigenvectors: usize,
     /// Shortest and longest diffusion time at initialisation, for unit area (default `[0.001, 0.3]`).
     pub times: [f64; 2],
+    /// Diffusion in eigenbases, or by implicit solves for meshes that are too large for eigenvectors (default: spectral).
+    pub diffusion: DiffusionChoice,
+    /// Times of implicit diffusion, for unit area (default `[0.001, 0.01, 0.1]`).
+    pub implicit_times: Vec<f64>,
     /// Dropout probability in the perceptrons (default 0.5).
     pub dropout: f64,
     /// Probability of dropping each gradient that the invariants read (default 0).
@@ -159,6 +198,8 @@ impl Default for DiffusionModel {
             channels: 128,
             eigenvectors: 128,
             times: [1e-3, 0.3],
+            diffusion: DiffusionChoice::Spectral,
+            implicit_times: vec![1e-3, 1e-2, 0.1],
             dropout: 0.5,
             irrep_dropout: 0.0,
             stochastic_depth: 0.0,
@@ -180,6 +221,8 @@ impl DiffusionModel {
             channels: [self.channels, 0, 0],
             eigenvectors: [self.eigenvectors, 0, 0],
             times: self.times,
+            diffusion: self.diffusion,
+            implicit_times: self.implicit_times.clone(),
             block_dropout: self.dropout,
             irrep_dropout: self.irrep_dropout,
             stochastic_depth: self.stochastic_depth,
@@ -209,5 +252,9 @@ impl Model for DiffusionModel {
             augmentation: Default::default(),
             ..Recipe::of_surfaces(task)
         }
+    }
+
+    fn implicit(&self) -> bool {
+        self.surface().implicit()
     }
 }

@@ -4,6 +4,7 @@ use super::head::rotates_with_frames;
 use super::{Head, Model, ModelSpec, NonlinearityChoice, ORDERS, WIDTHS, within};
 use crate::data::HierarchySettings;
 use crate::{Settings, Task, TaskError};
+use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::layers::{ConvConfig, GlobalPool, Linear, ResidualBlock, ResidualBlockConfig};
 use gemcnn_nn::{
     Aggregation, Builder, FeatureType, Head as FusedHead, Levels, Module, Network, NnError, Part,
@@ -32,6 +33,8 @@ pub struct UNetModel {
     pub neighbour_limit: usize,
     /// Highest order (default 2).
     pub band_limit: usize,
+    /// Weights of the neighbours in convolutions (default: all count the same).
+    pub weights: NeighbourWeights,
     /// Scalar channels of the last block (default 64).
     pub scalars: usize,
     /// Nonlinearity after each convolution (default: regular).
@@ -59,6 +62,7 @@ impl Default for UNetModel {
             radii: vec![3.0, 6.0],
             neighbour_limit: 32,
             band_limit: 2,
+            weights: NeighbourWeights::Count,
             scalars: 64,
             nonlinearity: NonlinearityChoice::Regular,
             samples: None,
@@ -202,6 +206,10 @@ impl Model for UNetModel {
         builder: &mut Builder<'_, f32>,
     ) -> Result<Box<dyn Module<f32>>, TaskError> {
         self.module(spec, builder)
+    }
+
+    fn weights(&self) -> NeighbourWeights {
+        self.weights
     }
 
     fn hierarchy(&self) -> Option<HierarchySettings> {

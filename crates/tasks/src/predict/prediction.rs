@@ -1,7 +1,7 @@
 //! Predictions of a model.
 
 use crate::train::TrainedModel;
-use crate::{Sample, Task, TaskError, join_graphs};
+use crate::{Sample, Task, TaskError};
 use gemcnn_mesh::Mesh;
 use gemcnn_nn::{FeatureType, Tape, Target, Workspace};
 
@@ -49,6 +49,7 @@ impl TrainedModel {
             graph: prepared.graph,
             hierarchy: prepared.hierarchy,
             spectra: prepared.spectra,
+            heat: prepared.heat,
             kind,
             features: prepared.features,
             target: Target::Unknown,
@@ -64,7 +65,7 @@ impl TrainedModel {
         workspace: &mut Workspace<f32>,
         sample: &Sample,
     ) -> Result<Prediction, TaskError> {
-        let graphs = join_graphs(std::slice::from_ref(sample))?;
+        let graphs = sample.graphs()?;
         let levels = (&graphs).into();
         let mut tape = Tape::inference(workspace, &self.parameters);
         let x = tape.input(self.network.input().clone(), &sample.features)?;

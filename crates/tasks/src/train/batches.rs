@@ -6,8 +6,7 @@
 use crate::{Sample, SampleSource, TaskError, Visit};
 use gemcnn_mesh::GaugeGraph;
 use gemcnn_nn::{
-    Device, FeatureType, GraphBatch, HierarchyBatch, IGNORE, Objective, SpectraBatch, Target,
-    TrainingBatch,
+    Device, FeatureType, HierarchyBatch, IGNORE, Objective, SpectraBatch, Target, TrainingBatch,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -162,10 +161,7 @@ impl GraphCache {
         if let Some((_, graphs)) = self.kept().graphs.get(&key) {
             return Ok(graphs.clone());
         }
-        let graphs = match &sample.hierarchy {
-            Some(hierarchy) => HierarchyBatch::new([&**hierarchy])?,
-            None => GraphBatch::new([&*sample.graph])?.into(),
-        };
+        let graphs = sample.graphs_without_spectra()?;
         let mut kept = self.kept();
         let bytes = graphs.size_in_bytes();
         if kept.bytes + bytes <= self.most_bytes {
@@ -432,6 +428,7 @@ mod tests {
             graph: graph.into(),
             hierarchy: None,
             spectra: None,
+            heat: None,
             kind: FeatureType::scalars(1),
             target,
         }

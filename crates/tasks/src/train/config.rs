@@ -211,8 +211,10 @@ impl RunConfig {
             features: self.features.clone(),
             geometry: self.geometry,
             gauge: self.model.gauge(),
+            weights: self.model.weights(),
             hierarchy: self.model.hierarchy(),
             eigenvectors: self.model.eigenvectors(),
+            implicit: self.model.implicit(),
             rotation: None,
         }
     }

@@ -3,6 +3,7 @@
 mod data;
 mod extension;
 mod models;
+mod operators;
 mod selection;
 mod spheres;
 mod training;

@@ -15,7 +15,7 @@ use gemcnn_tasks::models::{
     AngularModel, GemModel, GraphModel, Model, ModelSpec, NonlinearityChoice, SurfaceModel,
     UNetModel,
 };
-use gemcnn_tasks::{ModelConfig, Sample, Task, TaskError, join_graphs};
+use gemcnn_tasks::{ModelConfig, Sample, Task, TaskError};
 
 const TASKS: [Task; 4] = [
     Task::Segmentation,
@@ -516,13 +516,14 @@ fn batches_of_samples_are_levels() {
         graph: graph.into(),
         hierarchy: Some(hierarchy.into()),
         spectra: None,
+        heat: None,
         kind: kind("3x0"),
         target: Target::Unknown,
     };
-    let batch = join_graphs(std::slice::from_ref(&sample)).unwrap();
+    let batch = sample.graphs().unwrap();
     assert_eq!(Levels::from(&batch).count(), 2);
     sample.hierarchy = None;
-    let batch = join_graphs(std::slice::from_ref(&sample)).unwrap();
+    let batch = sample.graphs().unwrap();
     assert_eq!(Levels::from(&batch).count(), 1);
 }
 

@@ -33,6 +33,7 @@ impl Spheres {
                 graph: Arc::new(graph),
                 hierarchy: None,
                 spectra: None,
+                heat: None,
                 kind: FeatureType::scalars(3),
                 target: target(&features),
                 features,

@@ -6,7 +6,8 @@ use super::*;
 fn aggregate_and_its_adjoint() {
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device.clone());
-    for graph in graphs() {
+    let areas = weighted_graphs(NeighbourWeights::Area);
+    for graph in graphs().into_iter().chain(areas) {
         let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
         for (case, (input, highest_order, rings)) in [
             ("16x0 + 16x1 + 16x2", 2, 1),
@@ -62,7 +63,9 @@ fn gauge_convolution() {
         ("1x1", "2x1 + 2x0"),
         ("7x0", "1x0"),
     ];
-    for graph in graphs() {
+    let weights = [NeighbourWeights::Area, NeighbourWeights::Jets];
+    let weighted = weights.into_iter().flat_map(weighted_graphs);
+    for graph in graphs().into_iter().chain(weighted) {
         let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
         for (case, (input, output)) in types.into_iter().enumerate() {
             if graph.name == "large" && case > 0 {

@@ -11,6 +11,7 @@ mod dense;
 mod device;
 mod foreign;
 mod graphs;
+mod implicit;
 mod losses;
 mod missing;
 mod pointwise;
@@ -26,7 +27,7 @@ use gemcnn_kernels::{
     norm_gate, pool, regression, regular, self_map,
 };
 use gemcnn_mesh::shapes::{self, Cells};
-use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh};
+use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh, NeighbourWeights, Neighbourhood};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -155,7 +156,18 @@ fn poisoned(device: &CudaDevice, count: usize) -> DeviceBuffer<f32> {
     device.upload(&vec![f32::NAN; count]).unwrap()
 }
 
-fn gauge_graphs() -> Vec<(&'static str, GaugeGraph)> {
+fn gauge_graphs(weights: NeighbourWeights) -> Vec<(&'static str, GaugeGraph)> {
+    let options = GeometryOptions {
+        neighbourhood: match weights {
+            NeighbourWeights::Count => Neighbourhood::OneRing,
+            _ => Neighbourhood::Patch {
+                radius: 0.3,
+                limit: 20,
+            },
+        },
+        weights,
+        ..Default::default()
+    };
     let points = |count: usize| {
         let at = |i: usize| DVec3::new(i as f64, 0.5, 0.0);
         Mesh::new((0..count).map(at).collect(), Default::default()).unwrap()
@@ -190,12 +202,7 @@ fn gauge_graphs() -> Vec<(&'static str, GaugeGraph)> {
             shaken(shapes::grid(47, 53, Cells::Triangles).unwrap(), 3),
         ),
     ]
-    .map(|(name, mesh)| {
-        (
-            name,
-            GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap(),
-        )
-    })
+    .map(|(name, mesh)| (name, GaugeGraph::new(&mesh, &options).unwrap()))
     .into()
 }
 
@@ -207,6 +214,7 @@ fn parts(graph: &GaugeGraph) -> GraphParts<'_> {
         theta: graph.theta(),
         transport: graph.transport(),
         radius: graph.radius(),
+        coefficients: graph.coefficients(),
     }
 }
 
@@ -219,7 +227,12 @@ struct Graph {
 
 /// Graphs one by one, and an unequal batch of all of them.
 fn graphs() -> Vec<Graph> {
-    let graphs = gauge_graphs();
+    weighted_graphs(NeighbourWeights::Count)
+}
+
+/// The same with weights of the neighbours.
+fn weighted_graphs(weights: NeighbourWeights) -> Vec<Graph> {
+    let graphs = gauge_graphs(weights);
     let union = |name, members: &[GraphParts<'_>]| Graph {
         name,
         narrow: GraphArrays::union(members).unwrap(),

@@ -413,15 +413,20 @@ fn incidences_with_transport() {
         .map(|&a| 3.0 * f64::from(a))
         .collect();
     let plain = IncidenceParts::faces(152, &offsets, &indices);
+    let weights: Vec<f64> = angles.iter().map(|a| 1.0 + 0.2 * a).collect();
     let rotating = IncidenceParts {
         angles: Some(&angles),
         ..plain
+    };
+    let weighted = IncidenceParts {
+        weights: Some(&weights),
+        ..rotating
     };
     let none = IncidenceParts::faces(0, &[0], &[]);
     for (name, parts) in [
         ("empty", &[none][..]),
         ("without angles", &[plain]),
-        ("union", &[rotating, none, plain]),
+        ("union", &[rotating, none, weighted, plain]),
     ] {
         let wide_arrays = IncidenceArrays::<f64>::union(parts).unwrap();
         let narrow = IncidenceArrays::<f32>::union(parts).unwrap();

@@ -1,0 +1,94 @@
+//! Models on the graphs and operators that they ask for.
+
+use gemcnn_mesh::{DVec3, shapes};
+use gemcnn_nn::{FeatureType, HierarchyBatch, Tape, Target, Workspace};
+use gemcnn_tasks::data::Preparation;
+use gemcnn_tasks::models::ModelSpec;
+use gemcnn_tasks::{ModelConfig, Sample, Task};
+
+#[test]
+fn models_run_on_what_they_ask_for() {
+    let bump = |p: DVec3| p * (1.0 + 0.2 * (5.0 * p.x + 3.0 * p.y * p.z).sin());
+    let mesh = shapes::icosphere(2).unwrap().map_vertices(bump).unwrap();
+    let positions = FeatureType::scalars(3);
+    let spec = ModelSpec {
+        input: positions.clone(),
+        task: Task::Segmentation,
+        outputs: FeatureType::scalars(5),
+    };
+    for (text, implicit) in [
+        ("kind = 'gem'\nblocks = 1\nweights = 'area'", false),
+        ("kind = 'gem'\nblocks = 1\nweights = 'jets'", false),
+        (
+            "kind = 'unet'\nchannels = [4, 4, 4]\nweights = 'area'",
+            false,
+        ),
+        (
+            "kind = 'unet'\nchannels = [4, 4, 4]\nweights = 'jets'",
+            false,
+        ),
+        (
+            "kind = 'surface'\nblocks = 1\nchannels = [8, 4, 2]\ndiffusion = 'implicit'",
+            true,
+        ),
+        (
+            "kind = 'diffusion'\nblocks = 1\nchannels = 8\ndiffusion = 'implicit'\nimplicit_times = [0.01]",
+            true,
+        ),
+    ] {
+        let model: ModelConfig = toml::from_str(text).unwrap();
+        assert_eq!((model.implicit(), model.eigenvectors()), (implicit, [0; 3]));
+        let preparation = Preparation {
+            weights: model.weights(),
+            implicit: model.implicit(),
+            hierarchy: model.hierarchy(),
+            ..Default::default()
+        };
+        let prepared = preparation.prepare("sphere", &mesh).unwrap();
+        assert_eq!(prepared.graph.weights(), model.weights());
+        assert!(prepared.spectra.is_none());
+        let sample = Sample {
+            name: "sphere".into(),
+            graph: prepared.graph,
+            hierarchy: prepared.hierarchy,
+            spectra: prepared.spectra,
+            heat: prepared.heat,
+            kind: positions.clone(),
+            features: prepared.features,
+            target: Target::Unknown,
+        };
+        let twice = |sample: &Sample| {
+            let single = sample.graphs().unwrap();
+            HierarchyBatch::join(&[&single, &single]).unwrap()
+        };
+        let batch = twice(&sample);
+        let (network, parameters) = model.init(&spec, 1).unwrap();
+        let mut workspace = Workspace::default();
+        let mut tape = Tape::inference(&mut workspace, &parameters);
+        let features = sample.features.repeat(2);
+        let x = tape.input(positions.clone(), &features).unwrap();
+        let y = network.forward(&mut tape, (&batch).into(), x).unwrap();
+        let y = y.values().unwrap();
+        let (first, second) = y.split_at(5 * mesh.vertex_count());
+        assert_eq!(first.len(), second.len());
+        let largest = first.iter().fold(0.0f32, |most, v| most.max(v.abs()));
+        assert!(largest > 1e-3 && largest.is_finite(), "{text}: {largest}");
+        let pairs = first.iter().zip(second);
+        assert!(
+            pairs.clone().all(|(a, b)| (a - b).abs() < 1e-4 * largest),
+            "{text}"
+        );
+        // Without the operators there is an error, not a wrong result.
+        if implicit {
+            let bare = Sample {
+                heat: None,
+                ..sample
+            };
+            let batch = twice(&bare);
+            let mut workspace = Workspace::default();
+            let mut tape = Tape::inference(&mut workspace, &parameters);
+            let x = tape.input(positions.clone(), &features).unwrap();
+            assert!(network.forward(&mut tape, (&batch).into(), x).is_err());
+        }
+    }
+}
