@@ -11,6 +11,7 @@ mod obj;
 mod off;
 mod ply;
 mod room;
+mod scalar;
 mod stl;
 mod text;
 
