@@ -1,6 +1,7 @@
-//! Scalar attributes of vertices: labels, colours, features.
+//! Scalar attributes of vertices and faces: labels, colours, features.
 
-/// A named column with one value per vertex.
+/// A named column with one value per vertex. The column of [`MeshFile::face_attributes`](crate::MeshFile) has one
+/// value per face instead.
 ///
 /// Colours are by convention three or four `u8` columns: `red`, `green`, `blue` and `alpha`.
 ///

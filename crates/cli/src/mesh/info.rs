@@ -89,6 +89,7 @@ fn verdict(path: &Path, file: &MeshFile) -> Result<Verdict, Failure> {
         mesh,
         attributes,
         format,
+        ..
     } = file;
     progress::during(&format!("examining {}", path.display()), || {
         let report = MeshReport::new(mesh);

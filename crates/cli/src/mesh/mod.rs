@@ -9,6 +9,7 @@ mod picture;
 pub use picture::UpAxis;
 
 use crate::failure::Failure;
+use crate::output::say;
 use crate::progress;
 use clap::Subcommand;
 use gemcnn_mesh::{MeshFile, VertexAttribute, WriteOptions, read_mesh, write_mesh};
@@ -35,8 +36,12 @@ pub fn run(command: MeshCommand) -> Result<(), Failure> {
 }
 
 fn read(path: &Path) -> Result<MeshFile, Failure> {
-    progress::during(&format!("reading {}", path.display()), || read_mesh(path))
-        .map_err(Failure::input)
+    let file = progress::during(&format!("reading {}", path.display()), || read_mesh(path))
+        .map_err(Failure::input)?;
+    for note in &file.notes {
+        say(format_args!("note: {}: {note}", path.display()));
+    }
+    Ok(file)
 }
 
 fn write(

@@ -52,6 +52,18 @@ pub enum Location {
     Byte(usize),
 }
 
+impl Location {
+    /// The location as words in a sentence.
+    pub(super) fn in_words(&self) -> String {
+        match self {
+            Self::File => "the start".to_owned(),
+            Self::Line(line) => format!("line {line}"),
+            Self::Element { kind, index, .. } => format!("{kind} {index}"),
+            Self::Byte(byte) => format!("byte {byte}"),
+        }
+    }
+}
+
 impl fmt::Display for Location {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -97,6 +109,9 @@ pub enum FileProblem {
         /// Description of the likely format, if known.
         looks_like: Option<&'static str>,
     },
+    /// The file is a MATLAB or HDF5 file.
+    #[error("this is a MATLAB or HDF5 file")]
+    Matlab,
     /// The file has statements, but no vertices.
     #[error("the file has no vertices")]
     NoVertices,
@@ -256,6 +271,10 @@ impl FileProblem {
             Self::Compressed { .. } => "unpack it first",
             Self::Utf16 => "save it as UTF-8 or ASCII",
             Self::UnknownFormat { .. } => "convert the mesh to PLY, OBJ, OFF or STL",
+            Self::Matlab => {
+                "in MATLAB, write the mesh with stlwrite(triangulation(faces, vertices), 'mesh.stl') \
+                 and labels with writematrix(labels, 'mesh.csv')"
+            }
             Self::Unsupported { .. } => "convert the mesh to PLY or OBJ",
             Self::BadHeader { .. } => "correct the header, or export the mesh again",
             Self::CountTooLarge { .. } | Self::Truncated { .. } | Self::EndsEarly { .. } => {

@@ -96,6 +96,10 @@ pub(super) fn tell(path: &Path, content: &[u8]) -> Result<Family, FileProblem> {
     {
         return Err(FileProblem::Compressed { with });
     }
+    let is_matlab = content.starts_with(b"MATLAB ") || content.starts_with(b"\x89HDF");
+    if is_matlab || extension(path) == "mat" {
+        return Err(FileProblem::Matlab);
+    }
     if is_utf16(content) {
         return Err(FileProblem::Utf16);
     }

@@ -34,6 +34,10 @@ pub struct MeshFile {
     pub mesh: Mesh,
     /// Further scalars of the vertices, in the order of the file.
     pub attributes: Vec<VertexAttribute>,
+    /// Further scalars of the faces, in the order of the file.
+    pub face_attributes: Vec<VertexAttribute>,
+    /// Content that was skipped or corrected, one sentence each, for the user.
+    pub notes: Vec<String>,
     /// The detected format.
     pub format: FileFormat,
 }
@@ -160,8 +164,34 @@ fn assemble(
     Ok(MeshFile {
         mesh: Mesh::new(vertices, faces).map_err(|e| FileProblem::Mesh(e).of_file())?,
         attributes,
+        face_attributes: Vec::new(),
+        notes: Vec::new(),
         format,
     })
+}
+
+/// Counts elements that a reader skips or corrects, for a note.
+#[derive(Default)]
+struct Tally {
+    count: u64,
+    first: Option<Location>,
+}
+
+impl Tally {
+    fn add(&mut self, location: impl FnOnce() -> Location) {
+        self.count += 1;
+        self.first.get_or_insert_with(location);
+    }
+
+    /// The note `COUNT WHAT; the first is at PLACE`, if anything was counted.
+    fn note(&self, what: &str) -> Option<String> {
+        let first = self.first.as_ref()?;
+        Some(format!(
+            "{} {what}; the first is at {}",
+            self.count,
+            first.in_words()
+        ))
+    }
 }
 
 /// Checks an index that counts from 0.

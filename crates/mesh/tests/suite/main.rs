@@ -3,6 +3,7 @@
 mod bodies;
 mod features;
 mod files;
+mod files_lenient;
 mod geodesic;
 mod geometry;
 mod golden_geometry;

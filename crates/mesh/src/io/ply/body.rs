@@ -18,8 +18,8 @@ pub(super) struct Row<'a> {
 pub(super) trait Body {
     /// Starts an element: all values until [`end`](Self::end) belong to it.
     fn begin(&mut self, row: Row) -> Parsed<()>;
-    /// Ends an element.
-    fn end(&mut self, row: Row) -> Parsed<()>;
+    /// Ends an element. Returns the first word after its last value, if there is one.
+    fn end(&mut self) -> Option<String>;
     /// The next value, of a scalar type, as f64.
     fn float(&mut self, row: Row, scalar: Scalar) -> Parsed<f64>;
     /// The next value, of an integer type.
@@ -82,15 +82,8 @@ impl Body for Ascii<'_> {
         Ok(())
     }
 
-    fn end(&mut self, row: Row) -> Parsed<()> {
-        match self.words.next() {
-            None => Ok(()),
-            Some(word) => Err(FileProblem::TooManyValues {
-                found: quote(word),
-                element: quote(row.element.name),
-            }
-            .at_line(self.lines.number())),
-        }
+    fn end(&mut self) -> Option<String> {
+        self.words.next().map(quote)
     }
 
     /// All digits are kept, even if the header declares `float`.
@@ -152,8 +145,8 @@ impl<const LITTLE_ENDIAN: bool> Body for Binary<'_, LITTLE_ENDIAN> {
         Ok(())
     }
 
-    fn end(&mut self, _: Row) -> Parsed<()> {
-        Ok(())
+    fn end(&mut self) -> Option<String> {
+        None
     }
 
     fn float(&mut self, row: Row, scalar: Scalar) -> Parsed<f64> {

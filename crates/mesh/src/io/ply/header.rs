@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use super::PlyEncoding;
-use crate::io::error::{FileProblem, Parsed, quote};
+use crate::io::Tally;
+use crate::io::error::{FileProblem, Location, Parsed, quote};
 use crate::io::room::Room;
 use crate::io::scalar::Scalar;
 use crate::io::text::{Lines, Words, number};
@@ -57,6 +58,8 @@ impl Element<'_> {
 pub(super) struct Header<'a> {
     pub(super) encoding: PlyEncoding,
     pub(super) elements: Vec<Element<'a>>,
+    /// Lines that are not part of a header, which are skipped.
+    pub(super) stray_lines: Tally,
     /// Offset of the first byte after the header.
     pub(super) end: usize,
 }
@@ -87,6 +90,7 @@ impl<'a> Header<'a> {
             let header = Self {
                 encoding,
                 elements: parts.elements,
+                stray_lines: parts.stray_lines,
                 end,
             };
             header.check_room(content)?;
@@ -119,6 +123,7 @@ struct HeaderParts<'a> {
     /// Names so far, to detect duplicates.
     element_names: HashSet<&'a [u8]>,
     property_names: HashSet<&'a [u8]>,
+    stray_lines: Tally,
 }
 
 impl<'a> HeaderParts<'a> {
@@ -143,12 +148,8 @@ impl<'a> HeaderParts<'a> {
                     .properties
                     .push(property);
             }
-            Some(word) => {
-                return Err(FileProblem::Unexpected {
-                    found: quote(word),
-                    expected: "a header line such as 'element', 'property' or 'end_header'",
-                });
-            }
+            // A stray line, such as a comment without its keyword.
+            Some(_) => self.stray_lines.add(|| Location::Line(number)),
         }
         Ok(false)
     }

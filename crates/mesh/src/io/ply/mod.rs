@@ -12,7 +12,7 @@ use glam::DVec3;
 use super::error::{FileProblem, Parsed, quote};
 use super::scalar::Scalar;
 use super::text::{Lines, Words};
-use super::{FileFormat, MeshFile, assemble, vertex_index};
+use super::{FileFormat, MeshFile, Tally, assemble, vertex_index};
 use crate::{Faces, VertexAttribute};
 use body::{Ascii, Binary, Body, Row};
 use header::{Element, Header, Kind, Property, bad_header, missing};
@@ -80,14 +80,28 @@ fn read_body(header: &Header, mut body: impl Body) -> Parsed<MeshFile> {
     let mut vertices = Vec::new();
     let mut attributes = Vec::new();
     let mut faces = Faces::new();
+    let mut face_attributes = Vec::new();
+    let mut extra_values = Tally::default();
     for element in &header.elements {
         match element.name {
             b"vertex" => (vertices, attributes) = read_vertices(element, &mut body)?,
-            b"face" => read_index_lists(element, &mut body, vertex_count, false, |list| {
-                push_face(list, &mut faces)
-            })?,
+            b"face" => {
+                let lists = IndexLists {
+                    element,
+                    vertices: vertex_count,
+                    with_separators: false,
+                };
+                face_attributes = lists.read(&mut body, &mut extra_values, |list| {
+                    push_face(list, &mut faces)
+                })?;
+            }
             b"tristrips" | b"tristrip" => {
-                read_index_lists(element, &mut body, vertex_count, true, |list| {
+                let lists = IndexLists {
+                    element,
+                    vertices: vertex_count,
+                    with_separators: true,
+                };
+                lists.read(&mut body, &mut extra_values, |list| {
                     push_strips(list, &mut faces);
                     Ok(())
                 })?;
@@ -95,7 +109,20 @@ fn read_body(header: &Header, mut body: impl Body) -> Parsed<MeshFile> {
             _ => body.skip_element(element)?,
         }
     }
-    assemble(vertices, faces, attributes, header.encoding.format())
+    // With strips, the faces are not those of the element `face`.
+    face_attributes.retain(|attribute| attribute.values.len() == faces.len());
+    let notes = [
+        header
+            .stray_lines
+            .note("unknown header line(s) are skipped"),
+        extra_values
+            .note("face line(s) have more values than the header declares, which are skipped"),
+    ];
+    Ok(MeshFile {
+        face_attributes,
+        notes: notes.into_iter().flatten().collect(),
+        ..assemble(vertices, faces, attributes, header.encoding.format())?
+    })
 }
 
 /// Role of a vertex property.
@@ -156,7 +183,11 @@ fn read_vertices(
                 Part::Skipped(kind) => body.skip_property(row, kind)?,
             }
         }
-        body.end(row)?;
+        if let Some(found) = body.end() {
+            let element = quote(element.name);
+            let problem = FileProblem::TooManyValues { found, element };
+            return Err(problem.at(body.location(row)));
+        }
         vertices.push(position);
     }
     Ok((vertices, attributes))
@@ -165,51 +196,96 @@ fn read_vertices(
 /// Replaces -1 between strips; no mesh has this many vertices.
 const SEPARATOR: u32 = u32::MAX;
 
-/// Passes the list of vertex indices of every element to `take`.
-fn read_index_lists(
-    element: &Element,
-    body: &mut impl Body,
+/// Elements with a list of vertex indices.
+struct IndexLists<'a> {
+    element: &'a Element<'a>,
+    /// Number of vertices.
     vertices: usize,
+    /// True if -1 separates strips.
     with_separators: bool,
-    mut take: impl FnMut(&[u32]) -> Result<(), FileProblem>,
-) -> Parsed<()> {
-    if element.count == 0 {
-        return Ok(());
-    }
-    let is_indices = |property: &Property| {
-        matches!(property.name, b"vertex_indices" | b"vertex_index")
-            && matches!(property.kind, Kind::List { item, .. } if item.is_integer())
-    };
-    let Some(indices) = element.properties.iter().position(is_indices) else {
-        let why = format!(
-            "'{}' needs a list of an integer type named vertex_indices",
-            quote(element.name)
-        );
-        return Err(bad_header(why).at_line(element.line));
-    };
-    let mut list = Vec::new();
-    for index in 0..element.count {
-        let row = Row { element, index };
-        body.begin(row)?;
-        for (at, property) in element.properties.iter().enumerate() {
-            match property.kind {
-                Kind::List { length, item } if at == indices => {
-                    list.clear();
-                    for _ in 0..body.length(row, length)? {
-                        list.push(match body.integer(row, item)? {
-                            -1 if with_separators => SEPARATOR,
-                            vertex => vertex_index(vertex, vertices)
-                                .map_err(|problem| problem.at(body.location(row)))?,
-                        });
-                    }
-                }
-                kind => body.skip_property(row, kind)?,
+}
+
+impl IndexLists<'_> {
+    /// Passes the list of vertex indices of every element to `take`, and returns the scalar
+    /// properties.
+    fn read(
+        &self,
+        body: &mut impl Body,
+        extra_values: &mut Tally,
+        mut take: impl FnMut(&[u32]) -> Result<(), FileProblem>,
+    ) -> Parsed<Vec<VertexAttribute>> {
+        let element = self.element;
+        if element.count == 0 {
+            return Ok(Vec::new());
+        }
+        let indices = self.indices()?;
+        let mut attributes = Vec::new();
+        for property in &element.properties {
+            if let Kind::Scalar(scalar) = property.kind {
+                let name = String::from_utf8_lossy(property.name);
+                let values = scalar.column(element.count as usize);
+                attributes.push(VertexAttribute::new(name, values));
             }
         }
-        body.end(row)?;
-        take(&list).map_err(|problem| problem.at(body.location(row)))?;
+        let mut list = Vec::new();
+        for index in 0..element.count {
+            let row = Row { element, index };
+            body.begin(row)?;
+            let mut columns = attributes.iter_mut();
+            for (at, property) in element.properties.iter().enumerate() {
+                match property.kind {
+                    Kind::List { length, item } if at == indices => {
+                        self.read_list(body, row, (length, item), &mut list)?;
+                    }
+                    Kind::Scalar(_) => {
+                        if let Some(column) = columns.next() {
+                            body.append(row, &mut column.values)?;
+                        }
+                    }
+                    kind => body.skip_property(row, kind)?,
+                }
+            }
+            if body.end().is_some() {
+                extra_values.add(|| body.location(row));
+            }
+            take(&list).map_err(|problem| problem.at(body.location(row)))?;
+        }
+        Ok(attributes)
     }
-    Ok(())
+
+    /// Place of the property with the vertex indices.
+    fn indices(&self) -> Parsed<usize> {
+        let is_indices = |property: &Property| {
+            matches!(property.name, b"vertex_indices" | b"vertex_index")
+                && matches!(property.kind, Kind::List { item, .. } if item.is_integer())
+        };
+        let properties = &self.element.properties;
+        properties.iter().position(is_indices).ok_or_else(|| {
+            let why = format!(
+                "'{}' needs a list of an integer type named vertex_indices",
+                quote(self.element.name)
+            );
+            bad_header(why).at_line(self.element.line)
+        })
+    }
+
+    fn read_list(
+        &self,
+        body: &mut impl Body,
+        row: Row,
+        (length, item): (Scalar, Scalar),
+        list: &mut Vec<u32>,
+    ) -> Parsed<()> {
+        list.clear();
+        for _ in 0..body.length(row, length)? {
+            list.push(match body.integer(row, item)? {
+                -1 if self.with_separators => SEPARATOR,
+                vertex => vertex_index(vertex, self.vertices)
+                    .map_err(|problem| problem.at(body.location(row)))?,
+            });
+        }
+        Ok(())
+    }
 }
 
 fn push_face(corners: &[u32], faces: &mut Faces) -> Result<(), FileProblem> {
