@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::error::FileProblem;
 use super::text::{Lines, is_space};
-use super::{off, ply, stl};
+use super::{freesurfer, gifti, gltf, gmsh, off, ply, stl, vtk};
 
 /// A mesh file format, with its encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,6 +24,30 @@ pub enum FileFormat {
     StlAscii,
     /// STL in binary.
     StlBinary,
+    /// VTK XML with polygonal data.
+    Vtp,
+    /// VTK XML with an unstructured grid.
+    Vtu,
+    /// Legacy VTK as text.
+    VtkAscii,
+    /// Legacy VTK in binary.
+    VtkBinary,
+    /// glTF as JSON.
+    Gltf,
+    /// glTF in binary.
+    Glb,
+    /// GIFTI: surfaces and values of brains.
+    Gifti,
+    /// FreeSurfer surface, in triangles or quads.
+    FreeSurferSurface,
+    /// FreeSurfer values of vertices, such as curvature or thickness.
+    FreeSurferCurv,
+    /// FreeSurfer annotation: labels of vertices.
+    FreeSurferAnnot,
+    /// Gmsh MSH as text.
+    GmshAscii,
+    /// Gmsh MSH in binary.
+    GmshBinary,
 }
 
 impl fmt::Display for FileFormat {
@@ -36,6 +60,18 @@ impl fmt::Display for FileFormat {
             Self::Off => "OFF",
             Self::StlAscii => "STL (ASCII)",
             Self::StlBinary => "STL (binary)",
+            Self::Vtp => "VTK XML (PolyData)",
+            Self::Vtu => "VTK XML (UnstructuredGrid)",
+            Self::VtkAscii => "VTK legacy (ASCII)",
+            Self::VtkBinary => "VTK legacy (binary)",
+            Self::Gltf => "glTF (JSON)",
+            Self::Glb => "glTF (binary)",
+            Self::Gifti => "GIFTI",
+            Self::FreeSurferSurface => "FreeSurfer surface",
+            Self::FreeSurferCurv => "FreeSurfer curv",
+            Self::FreeSurferAnnot => "FreeSurfer annotation",
+            Self::GmshAscii => "Gmsh (ASCII)",
+            Self::GmshBinary => "Gmsh (binary)",
         })
     }
 }
@@ -47,6 +83,13 @@ pub(super) enum Family {
     Off,
     StlAscii,
     StlBinary,
+    VtkLegacy,
+    VtkXml,
+    Gltf,
+    Gifti,
+    FreeSurfer,
+    FreeSurferAnnot,
+    Gmsh,
 }
 
 /// Signatures of compressed files and archives.
@@ -60,14 +103,11 @@ const ARCHIVES: [(&[u8], &str); 6] = [
 ];
 
 /// Signatures of other file types that often contain meshes.
-const STRANGERS: [(&[u8], &str); 9] = [
-    (b"# vtk", "a VTK file"),
-    (b"glTF", "a binary glTF file"),
-    (b"{", "JSON (perhaps glTF)"),
+const STRANGERS: [(&[u8], &str); 6] = [
+    (b"{", "JSON"),
     (b"<", "XML or HTML"),
     (b"Kaydara FBX", "an FBX file"),
     (b"; FBX", "an FBX file"),
-    (b"$MeshFormat", "a Gmsh file"),
     (b"BLENDER", "a Blender file"),
     (b"\x89PNG", "a PNG picture"),
 ];
@@ -89,6 +129,27 @@ pub(super) fn tell(path: &Path, content: &[u8]) -> Result<Family, FileProblem> {
     // Before the text formats: some programs start binary STL with the word `solid`.
     if stl::has_binary_size(content) {
         return Ok(Family::StlBinary);
+    }
+    if vtk::has_magic(content) {
+        return Ok(Family::VtkLegacy);
+    }
+    if content.trim_ascii_start().starts_with(b"<") && vtk::is_vtk(content) {
+        return Ok(Family::VtkXml);
+    }
+    if gltf::has_magic(content) || gltf::is_json(content) {
+        return Ok(Family::Gltf);
+    }
+    if content.trim_ascii_start().starts_with(b"<") && gifti::is_gifti(content) {
+        return Ok(Family::Gifti);
+    }
+    if freesurfer::has_magic(content) {
+        return Ok(Family::FreeSurfer);
+    }
+    if gmsh::has_magic(content) {
+        return Ok(Family::Gmsh);
+    }
+    if extension(path) == "annot" {
+        return Ok(Family::FreeSurferAnnot);
     }
     if let Some((_, with)) = ARCHIVES
         .iter()

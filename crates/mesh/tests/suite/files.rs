@@ -224,8 +224,7 @@ fn files_that_are_no_meshes_say_what_they_look_like() {
     }
     for (content, expected) in [
         ("<?xml version=\"1.0\"?>", "XML or HTML"),
-        ("# vtk DataFile Version 3.0\nx\n", "a VTK file"),
-        ("{\"asset\": {}}", "JSON (perhaps glTF)"),
+        ("{\"nodes\": {}}", "JSON"),
     ] {
         assert!(matches!(
             problem("a.obj", content.as_bytes()),
@@ -1239,10 +1238,10 @@ fn what_cannot_be_written_is_refused_before_the_file_is_touched() {
             AttributeValues::U8(vec![0; count]),
         )]
     };
-    for name in ["a.stl", "a", "a.ply.txt"] {
+    for name in ["a.msh", "a", "a.ply.txt"] {
         assert!(matches!(write(name, &[]), FileProblem::UnknownExtension));
     }
-    for name in ["a.obj", "a.off"] {
+    for name in ["a.obj", "a.off", "a.stl"] {
         assert!(matches!(
             write(name, &label("l", 5)),
             FileProblem::AttributesNotHeld { .. }
@@ -1266,7 +1265,7 @@ fn what_cannot_be_written_is_refused_before_the_file_is_touched() {
         write("a.ply", &label("l", 4)),
         FileProblem::AttributeLength {
             values: 4,
-            vertices: 5,
+            elements: 5,
             ..
         }
     ));

@@ -165,6 +165,9 @@ impl<const LITTLE_ENDIAN: bool> Body for Binary<'_, LITTLE_ENDIAN> {
             Scalar::U16 => self.value::<u16>(row)?.into(),
             Scalar::I32 => self.value::<i32>(row)?.into(),
             Scalar::U32 => self.value::<u32>(row)?.into(),
+            Scalar::I64 => self.value(row)?,
+            // No count or index of a file is near 2^63.
+            Scalar::U64 => self.value::<u64>(row)?.try_into().unwrap_or(i64::MAX),
             Scalar::F32 | Scalar::F64 => self.float(row, scalar)? as i64,
         })
     }

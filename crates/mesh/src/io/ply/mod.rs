@@ -5,14 +5,14 @@ mod body;
 mod header;
 mod write;
 
-pub(super) use write::{check_attributes, write};
+pub(super) use write::write;
 
 use glam::DVec3;
 
 use super::error::{FileProblem, Parsed, quote};
 use super::scalar::Scalar;
 use super::text::{Lines, Words};
-use super::{FileFormat, MeshFile, Tally, assemble, vertex_index};
+use super::{FileFormat, MeshFile, Tally, assemble, push_strip, vertex_index};
 use crate::{Faces, VertexAttribute};
 use body::{Ascii, Binary, Body, Row};
 use header::{Element, Header, Kind, Property, bad_header, missing};
@@ -102,7 +102,9 @@ fn read_body(header: &Header, mut body: impl Body) -> Parsed<MeshFile> {
                     with_separators: true,
                 };
                 lists.read(&mut body, &mut extra_values, |list| {
-                    push_strips(list, &mut faces);
+                    for strip in list.split(|&corner| corner == SEPARATOR) {
+                        push_strip(strip, &mut faces);
+                    }
                     Ok(())
                 })?;
             }
@@ -296,16 +298,4 @@ fn push_face(corners: &[u32], faces: &mut Faces) -> Result<(), FileProblem> {
     }
     faces.push(corners);
     Ok(())
-}
-
-/// Converts strips to triangles: every corner after the second forms a triangle with the two before
-/// it; every other triangle is reversed. A corner repeated to join strips forms none.
-fn push_strips(corners: &[u32], faces: &mut Faces) {
-    for strip in corners.split(|&corner| corner == SEPARATOR) {
-        for (at, &[a, b, c]) in strip.array_windows().enumerate() {
-            if a != b && b != c && c != a {
-                faces.push(&if at % 2 == 0 { [a, b, c] } else { [b, a, c] });
-            }
-        }
-    }
 }

@@ -1,48 +1,11 @@
 //! Writing of PLY files.
 
-use std::collections::HashSet;
 use std::io::{self, Write};
 
 use super::PlyEncoding;
 use crate::attribute::with_values;
-use crate::io::error::{FileProblem, quote};
 use crate::io::scalar::Value;
 use crate::{Mesh, VertexAttribute};
-
-/// Checks that attributes can be written as PLY properties next to the coordinates.
-pub(in crate::io) fn check_attributes(
-    mesh: &Mesh,
-    attributes: &[VertexAttribute],
-) -> Result<(), FileProblem> {
-    let mut names = HashSet::from(["x", "y", "z"]);
-    for VertexAttribute { name, values } in attributes {
-        let why = if name.is_empty() {
-            Some("it is empty")
-        } else if name.starts_with('#') {
-            Some("it starts a comment")
-        } else if name.bytes().any(|b| b == b' ' || b.is_ascii_control()) {
-            Some("it contains white space or control characters")
-        } else if !names.insert(name) {
-            Some("the name is already used")
-        } else {
-            None
-        };
-        if let Some(why) = why {
-            return Err(FileProblem::AttributeName {
-                name: quote(name.as_bytes()),
-                why,
-            });
-        }
-        if values.len() != mesh.vertex_count() {
-            return Err(FileProblem::AttributeLength {
-                name: name.clone(),
-                values: values.len(),
-                vertices: mesh.vertex_count(),
-            });
-        }
-    }
-    Ok(())
-}
 
 /// Appends a value in an encoding. Text is the shortest representation that parses to the same
 /// number, and a space.
@@ -59,6 +22,7 @@ fn append(value: impl Value, row: &mut Vec<u8>, encoding: PlyEncoding) -> io::Re
 pub(in crate::io) fn write(
     mesh: &Mesh,
     attributes: &[VertexAttribute],
+    face_attributes: &[VertexAttribute],
     encoding: PlyEncoding,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -79,8 +43,12 @@ pub(in crate::io) fn write(
     writeln!(out, "element face {}", mesh.face_count())?;
     writeln!(
         out,
-        "property list {length_type} {index_type} vertex_indices\nend_header"
+        "property list {length_type} {index_type} vertex_indices"
     )?;
+    for VertexAttribute { name, values } in face_attributes {
+        writeln!(out, "property {} {name}", values.ply_type())?;
+    }
+    writeln!(out, "end_header")?;
 
     let mut row = Vec::new();
     let mut finish = |row: &mut Vec<u8>| {
@@ -101,7 +69,7 @@ pub(in crate::io) fn write(
         }
         finish(&mut row)?;
     }
-    for face in mesh.faces().iter() {
+    for (face_index, face) in mesh.faces().iter().enumerate() {
         if short_lists {
             append(face.len() as u8, &mut row, encoding)?;
         } else {
@@ -110,6 +78,9 @@ pub(in crate::io) fn write(
         for vertex in face {
             // `int` and `uint` have the same bits here.
             append(*vertex, &mut row, encoding)?;
+        }
+        for attribute in face_attributes {
+            with_values!(&attribute.values, values => append(values[face_index], &mut row, encoding)?);
         }
         finish(&mut row)?;
     }
