@@ -45,7 +45,7 @@ impl Columns {
         // Each column costs memory of its own, which a handful of values does not justify.
         const WIDEST: usize = 3;
         let components = field.components;
-        if field.rows() != Some(rows) || (components > WIDEST && components > rows) {
+        if field.rows() != Some(rows) || (components > WIDEST && components > 2 * rows) {
             return false;
         }
         let names = column_names(&field);
