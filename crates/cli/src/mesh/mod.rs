@@ -12,7 +12,9 @@ use crate::failure::Failure;
 use crate::output::say;
 use crate::progress;
 use clap::Subcommand;
-use gemcnn_mesh::{MeshFile, VertexAttribute, WriteOptions, read_mesh, write_mesh};
+use gemcnn_mesh::{
+    MeshFile, VertexAttribute, WRITTEN_EXTENSIONS, WriteOptions, read_mesh, write_mesh_with_faces,
+};
 use std::path::{Path, PathBuf};
 
 /// The commands; the help of each is at its definition.
@@ -48,10 +50,11 @@ fn write(
     path: &Path,
     mesh: &gemcnn_mesh::Mesh,
     attributes: &[VertexAttribute],
+    face_attributes: &[VertexAttribute],
     options: &WriteOptions,
 ) -> Result<(), Failure> {
     progress::during(&format!("writing {}", path.display()), || {
-        write_mesh(path, mesh, attributes, options)
+        write_mesh_with_faces(path, mesh, attributes, face_attributes, options)
     })
     .map_err(Failure::input)
 }
@@ -75,5 +78,5 @@ fn output_path(text: &str, extensions: &[&str]) -> Result<PathBuf, String> {
 }
 
 fn mesh_output(text: &str) -> Result<PathBuf, String> {
-    output_path(text, &["ply", "obj", "off"])
+    output_path(text, &WRITTEN_EXTENSIONS)
 }

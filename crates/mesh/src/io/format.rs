@@ -76,6 +76,45 @@ impl fmt::Display for FileFormat {
     }
 }
 
+/// Extensions of mesh files. FreeSurfer names the surface by the extension.
+const READ_EXTENSIONS: [&str; 17] = [
+    "ply",
+    "obj",
+    "off",
+    "stl",
+    "vtp",
+    "vtu",
+    "vtk",
+    "glb",
+    "gltf",
+    "msh",
+    "gii",
+    "pial",
+    "white",
+    "inflated",
+    "sphere",
+    "smoothwm",
+    "midthickness",
+];
+
+/// GIFTI files with values only.
+const VALUES_ONLY: [&str; 4] = [".label.gii", ".shape.gii", ".func.gii", ".time.gii"];
+
+/// True if the name is that of a mesh file in a format that [`read_mesh`](crate::read_mesh) reads.
+/// It decides which files of a folder are meshes; reading goes by the content.
+///
+/// ```
+/// use gemcnn_mesh::has_mesh_name;
+/// assert!(has_mesh_name("scan.VTP".as_ref()) && has_mesh_name("sub-1/lh.pial".as_ref()));
+/// assert!(!has_mesh_name("lh.label.gii".as_ref()) && !has_mesh_name("labels.csv".as_ref()));
+/// ```
+pub fn has_mesh_name(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.to_ascii_lowercase();
+    READ_EXTENSIONS.contains(&extension(path).as_str())
+        && !VALUES_ONLY.iter().any(|ending| name.ends_with(ending))
+}
+
 /// Format family, as detected from the content.
 pub(super) enum Family {
     Obj,
