@@ -1,6 +1,7 @@
-//! Scalar attributes of vertices: labels, colours, features.
+//! Scalar attributes of vertices and faces: labels, colours, features.
 
-/// A named column with one value per vertex.
+/// A named column with one value per vertex. The column of [`MeshFile::face_attributes`](crate::MeshFile) has one
+/// value per face instead.
 ///
 /// Colours are by convention three or four `u8` columns: `red`, `green`, `blue` and `alpha`.
 ///
@@ -107,6 +108,34 @@ impl AttributeValues {
             };
         }
         gather!(I8 U8 I16 U16 I32 U32 F32 F64)
+    }
+
+    /// Every `step`-th value from `first` on: one component of interleaved vectors.
+    pub(crate) fn every(&self, first: usize, step: usize) -> Self {
+        macro_rules! every {
+            ($($variant:ident)*) => {
+                match self {
+                    $(Self::$variant(values) => Self::$variant(
+                        values.iter().copied().skip(first).step_by(step.max(1)).collect(),
+                    ),)*
+                }
+            };
+        }
+        every!(I8 U8 I16 U16 I32 U32 F32 F64)
+    }
+
+    /// Appends values of the same type. Returns false, and changes nothing, if the types differ.
+    pub(crate) fn append(&mut self, more: Self) -> bool {
+        macro_rules! append {
+            ($($variant:ident)*) => {
+                match (self, more) {
+                    $((Self::$variant(values), Self::$variant(mut more)) => values.append(&mut more),)*
+                    _ => return false,
+                }
+            };
+        }
+        append!(I8 U8 I16 U16 I32 U32 F32 F64);
+        true
     }
 
     /// Name of the scalar type in PLY files.

@@ -19,11 +19,54 @@ pub(crate) fn has_repeated_corner(corners: &[u32]) -> bool {
     sorted.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-/// Whether a face is degenerate (a repeated vertex, or zero area up to rounding), and its area.
+/// True if a face contains one vertex more than once and is not a keyhole polygon.
+pub(crate) fn is_collapsed(corners: &[u32]) -> bool {
+    has_repeated_corner(corners) && !is_keyhole(corners)
+}
+
+/// True if a face is a polygon with holes that runs along an edge twice, once in each direction: a
+/// bridge joins the border of each hole to another border. Without the bridges, the sides form two
+/// or more disjoint cycles.
+pub(crate) fn is_keyhole(corners: &[u32]) -> bool {
+    // Two triangles and a bridge between them.
+    const FEWEST: usize = 8;
+    if corners.len() < FEWEST {
+        return false;
+    }
+    let next = corners.iter().cycle().skip(1);
+    let mut sides: Vec<(u32, u32)> = corners.iter().copied().zip(next.copied()).collect();
+    sides.sort_unstable();
+    let has_no_length = |(from, to): &(u32, u32)| from == to;
+    if sides.windows(2).any(|pair| pair[0] == pair[1]) || sides.iter().any(has_no_length) {
+        return false;
+    }
+    let is_border = |&&(from, to): &&(u32, u32)| sides.binary_search(&(to, from)).is_err();
+    let border: Vec<(u32, u32)> = sides.iter().filter(is_border).copied().collect();
+    if border.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        return false;
+    }
+    // As many border sides start at a vertex as end there, so each is part of one cycle.
+    let mut is_open = vec![true; border.len()];
+    let mut cycles = 0;
+    for start in 0..border.len() {
+        let mut at = start;
+        cycles += usize::from(is_open[start]);
+        while std::mem::replace(&mut is_open[at], false) {
+            let end = border[at].1;
+            match border.binary_search_by_key(&end, |&(from, _)| from) {
+                Ok(after) => at = after,
+                Err(_) => return false,
+            }
+        }
+    }
+    cycles >= 2
+}
+
+/// Whether a face is degenerate (collapsed, or of zero area up to rounding), and its area.
 pub(crate) fn degeneracy_and_area(mesh: &Mesh, face: usize) -> (bool, f64) {
     let area = vector_area(mesh.face_positions(face));
     let degenerate =
-        has_repeated_corner(mesh.face(face)) || is_negligible_area(area, mesh.face_positions(face));
+        is_collapsed(mesh.face(face)) || is_negligible_area(area, mesh.face_positions(face));
     (degenerate, area.length())
 }
 
@@ -118,6 +161,25 @@ mod tests {
         let mut list = Faces::new();
         push_canonical(&mut list, corners);
         list.get(0).to_vec()
+    }
+
+    #[test]
+    fn keyholes_have_two_borders_and_a_bridge() {
+        assert!(is_keyhole(&[0, 1, 2, 0, 3, 4, 5, 3]));
+        // Two bridges in a row, to a second hole.
+        assert!(is_keyhole(&[0, 1, 2, 0, 3, 4, 5, 6, 7, 8, 6, 5, 3]));
+        // A polygon, lines that run back, two triangles at a vertex, a face run twice, a repeated
+        // corner.
+        for other in [
+            &[0, 1, 2, 3, 4, 5, 6, 7][..],
+            &[0, 1, 2, 3, 0, 4, 5, 4],
+            &[0, 1, 0, 2, 0, 3, 0, 4],
+            &[0, 1, 2, 3, 0, 4, 5, 6],
+            &[0, 1, 2, 3, 0, 1, 2, 3],
+            &[0, 1, 2, 2, 0, 3, 4, 5, 3],
+        ] {
+            assert!(!is_keyhole(other), "{other:?}");
+        }
     }
 
     proptest! {

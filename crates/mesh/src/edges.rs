@@ -1,7 +1,7 @@
 //! Edge table of a mesh: every undirected edge once, with its face sides.
 
 use crate::classes::bucket;
-use crate::defects::has_repeated_corner;
+use crate::defects::is_collapsed;
 use crate::mesh::Mesh;
 
 /// One side of a face: a directed edge from one corner to the next.
@@ -28,9 +28,9 @@ impl Side {
     }
 }
 
-/// All edges of the faces without repeated vertices, sorted by their vertices.
+/// All edges of the faces without repeated vertices and of keyhole polygons, sorted by their vertices.
 pub(crate) struct EdgeTable {
-    /// For each face, true if it has no repeated vertex.
+    /// For each face, true if it is not collapsed.
     takes_part: Vec<bool>,
     /// The lower and the higher vertex of each edge.
     ends: Vec<[u32; 2]>,
@@ -43,7 +43,7 @@ impl EdgeTable {
     pub(crate) fn new(mesh: &Mesh) -> Self {
         let faces = mesh.faces();
         let corners = faces.corners();
-        let takes_part: Vec<bool> = faces.iter().map(|f| !has_repeated_corner(f)).collect();
+        let takes_part: Vec<bool> = faces.iter().map(|f| !is_collapsed(f)).collect();
 
         // Sides are grouped by the lower vertex of their edge; each group is sorted by the higher
         // one.
@@ -88,7 +88,7 @@ impl EdgeTable {
         }
     }
 
-    /// True if the face is part of the topology, that is, if it has no repeated vertex.
+    /// True if the face is part of the topology, that is, if it is not collapsed.
     pub(crate) fn takes_part(&self, face: usize) -> bool {
         self.takes_part[face]
     }

@@ -6,7 +6,7 @@ use glam::DVec3;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MeshError {
     /// A coordinate is NaN or infinite.
-    #[error("vertex {vertex} has a coordinate that is not finite: ({}, {}, {})", .position.x, .position.y, .position.z)]
+    #[error("vertex {vertex} has a coordinate that is not finite: ({:?}, {:?}, {:?})", .position.x, .position.y, .position.z)]
     NotFinite {
         /// Index of the vertex, from 0.
         vertex: usize,

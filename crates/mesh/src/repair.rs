@@ -35,7 +35,8 @@ pub enum Repair {
         /// Largest distance at which vertices merge, in the units of the mesh.
         tolerance: f64,
     },
-    /// `degenerate`: drops faces with a repeated vertex or with zero area up to rounding. Vertices
+    /// `degenerate`: drops faces with a repeated vertex, except polygons with holes, and faces with zero
+    /// area up to rounding. Vertices
     /// are kept.
     DropDegenerateFaces,
     /// `duplicates`: drops faces that repeat an earlier face up to the first corner and the

@@ -19,6 +19,8 @@ const EXAMPLES: usize = 5;
 /// Size, topology and defects of a mesh.
 ///
 /// A face with a repeated vertex is not part of the topology: it has no edges and connects nothing.
+/// Keyhole polygons are the exception: faces with holes, each joined to the border by an edge that
+/// the face runs along twice.
 /// All other faces are called proper.
 ///
 /// ```

@@ -2,7 +2,7 @@
 
 use glam::{DVec2, DVec3};
 
-use crate::defects::has_repeated_corner;
+use crate::defects::{has_repeated_corner, is_collapsed};
 use crate::mesh::Mesh;
 use crate::polygon::vector_area;
 
@@ -12,7 +12,8 @@ const MOST_CORNERS_CLIPPED: usize = 256;
 
 /// Triangulates a polygon with the given vector area. Each triangle has the orientation of the
 /// polygon and is given by indices into `corners`. Convex polygons are fanned from their first
-/// corner, others are ear-clipped. The triangles of a self-intersecting polygon are arbitrary.
+/// corner, others are ear-clipped. A keyhole polygon, which runs along an edge twice to reach a hole,
+/// is triangulated without the hole. The triangles of a self-intersecting polygon are arbitrary.
 pub fn triangulate(corners: &[DVec3], area: DVec3, triangles: &mut Vec<[usize; 3]>) {
     triangles.clear();
     if corners.len() > 3 && corners.len() <= MOST_CORNERS_CLIPPED {
@@ -21,7 +22,7 @@ pub fn triangulate(corners: &[DVec3], area: DVec3, triangles: &mut Vec<[usize; 3
             let n = flat.len();
             turn(flat[(i + n - 1) % n], flat[i], flat[(i + 1) % n]) >= 0.0
         };
-        if !(0..flat.len()).all(turns_left) {
+        if !(0..flat.len()).all(turns_left) || has_repeated_position(&flat) {
             clip_ears(&flat, triangles);
             return;
         }
@@ -29,12 +30,13 @@ pub fn triangulate(corners: &[DVec3], area: DVec3, triangles: &mut Vec<[usize; 3
     triangles.extend((1..corners.len().saturating_sub(1)).map(|i| [0, i, i + 1]));
 }
 
-/// Triangles of all faces of a mesh, by vertex. Faces with a repeated vertex are left out.
+/// Triangles of all faces of a mesh, by vertex. Faces with a repeated vertex are left out, except
+/// keyhole polygons.
 pub(crate) fn triangle_corners(mesh: &Mesh) -> Vec<[u32; 3]> {
     let mut triangles = Vec::with_capacity(mesh.face_count());
     let mut cuts = Vec::new();
     for (face, corners) in mesh.faces().iter().enumerate() {
-        if has_repeated_corner(corners) {
+        if is_collapsed(corners) {
             continue;
         }
         if let &[a, b, c] = corners {
@@ -44,7 +46,8 @@ pub(crate) fn triangle_corners(mesh: &Mesh) -> Vec<[u32; 3]> {
         let positions: Vec<_> = mesh.face_positions(face).collect();
         let area = vector_area(positions.iter().copied());
         triangulate(&positions, area, &mut cuts);
-        triangles.extend(cuts.iter().map(|cut| cut.map(|place| corners[place])));
+        let cuts = cuts.iter().map(|cut| cut.map(|place| corners[place]));
+        triangles.extend(cuts.filter(|triangle| !has_repeated_corner(triangle)));
     }
     triangles
 }
@@ -69,34 +72,65 @@ fn flatten(corners: &[DVec3], area: DVec3) -> Vec<DVec2> {
         .collect()
 }
 
-/// Ear clipping: repeatedly cuts off a convex corner whose triangle contains no other corner.
+/// True if two corners are at the same position.
+fn has_repeated_position(flat: &[DVec2]) -> bool {
+    (1..flat.len()).any(|i| flat[..i].contains(&flat[i]))
+}
+
+/// Ear clipping: repeatedly cuts off a convex corner whose triangle the rest of the border does not
+/// enter.
 fn clip_ears(flat: &[DVec2], triangles: &mut Vec<[usize; 3]>) {
     let mut left: Vec<usize> = (0..flat.len()).collect();
     while left.len() > 3 {
         let n = left.len();
-        let ear = (0..n).find(|&i| {
-            let [a, b, c] = [left[(i + n - 1) % n], left[i], left[(i + 1) % n]];
-            turn(flat[a], flat[b], flat[c]) > 0.0
-                && left.iter().all(|&other| {
-                    [a, b, c].contains(&other) || !inside(flat[other], [flat[a], flat[b], flat[c]])
+        let corners = |i: usize| [left[(i + n - 1) % n], left[i], left[(i + 1) % n]];
+        let turn_at = |i: usize| {
+            let [a, b, c] = corners(i).map(|corner| flat[corner]);
+            turn(a, b, c)
+        };
+        let is_ear = |&i: &usize| {
+            let ear = corners(i);
+            turn_at(i) > 0.0
+                && (0..n).all(|other| {
+                    ear.contains(&left[other])
+                        || !enters(corners(other).map(|c| flat[c]), ear.map(|c| flat[c]))
                 })
-        });
-        // A self-intersecting polygon may have no ear left; any corner is cut off then.
-        let i = ear.unwrap_or(1);
-        triangles.push([left[(i + n - 1) % n], left[i], left[(i + 1) % n]]);
+        };
+        // A self-intersecting polygon may have no ear left. A corner without area is cut off then,
+        // such as the tip of a line that runs back on itself, or else any corner.
+        let ear = (0..n).find(is_ear);
+        let i = ear
+            .or_else(|| (0..n).find(|&i| turn_at(i) == 0.0))
+            .unwrap_or(1);
+        triangles.push(corners(i));
         left.remove(i);
     }
     triangles.push([left[0], left[1], left[2]]);
 }
 
+/// True if the border enters the ear `a b c` at a point, given with the points before and after it:
+/// the point is inside or on the cut `a c`, or on the other two sides and a neighbour is beyond them.
+/// Borders that only touch those sides, as the two sides of a bridge do, do not enter.
+fn enters([before, point, after]: [DVec2; 3], [a, b, c]: [DVec2; 3]) -> bool {
+    let sides = [(a, b), (b, c), (c, a)];
+    let [first, second, cut] = sides.map(|(from, to)| turn(from, to, point));
+    if first < 0.0 || second < 0.0 || cut < 0.0 {
+        return false;
+    }
+    if first > 0.0 && second > 0.0 {
+        return true;
+    }
+    let goes_in = |to: DVec2| {
+        let is_inside =
+            |(side, here): ((DVec2, DVec2), f64)| here > 0.0 || turn(side.0, side.1, to) > 0.0;
+        sides.into_iter().zip([first, second, cut]).all(is_inside)
+    };
+    goes_in(before) || goes_in(after)
+}
+
 /// Twice the signed area of a triangle; positive if `a`, `b`, `c` are counterclockwise.
 fn turn(a: DVec2, b: DVec2, c: DVec2) -> f64 {
     (b - a).perp_dot(c - a)
-}
-
-/// True if a point lies inside a counterclockwise triangle or on its border.
-fn inside(point: DVec2, [a, b, c]: [DVec2; 3]) -> bool {
-    turn(a, b, point) >= 0.0 && turn(b, c, point) >= 0.0 && turn(c, a, point) >= 0.0
 }
 
 #[cfg(test)]
@@ -157,5 +191,73 @@ mod tests {
             );
             assert_eq!(triangles.len(), corners.len() - 2);
         }
+    }
+
+    /// Triangulates a flat polygon from every start, in both orientations, and checks that no
+    /// triangle is inverted and that the areas add up to `expected`.
+    fn check_area(polygon: &[(f64, f64)], expected: f64, triangle_count: usize) {
+        for reversed in [false, true] {
+            for start in 0..polygon.len() {
+                let mut corners: Vec<DVec3> = polygon
+                    .iter()
+                    .map(|&(x, y)| DVec3::new(x, 7.0, y))
+                    .collect();
+                if reversed {
+                    corners.reverse();
+                }
+                corners.rotate_left(start);
+                let area = vector_area(corners.iter().copied());
+                assert!((area.length() - expected).abs() < 1e-12);
+                let mut triangles = Vec::new();
+                triangulate(&corners, area, &mut triangles);
+                assert_eq!(triangles.len(), corners.len() - 2);
+                let areas: Vec<f64> = triangles
+                    .iter()
+                    .map(|t| vector_area(t.map(|i| corners[i])).dot(area.normalize()))
+                    .collect();
+                assert!(areas.iter().all(|&area| area >= 0.0), "{start}: {areas:?}");
+                let sound = areas.iter().filter(|&&area| area > 0.0).count();
+                assert_eq!(sound, triangle_count, "{start}");
+                assert!((areas.iter().sum::<f64>() - expected).abs() < 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn keyhole_polygons_are_covered_without_their_holes() {
+        let (a, b, c, d) = ((0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (0.0, 4.0));
+        let hole = [(1.0, 1.0), (1.0, 3.0), (3.0, 3.0), (3.0, 1.0)];
+        let [e, f, g, h] = hole;
+        check_area(&[a, b, c, d, a, e, f, g, h, e], 12.0, 8);
+    }
+
+    #[test]
+    fn two_holes_and_a_line_into_the_face() {
+        let outer = [(0.0, 0.0), (8.0, 0.0), (8.0, 4.0), (0.0, 4.0)];
+        let [a, b, c, d] = outer;
+        let left = [(1.0, 1.0), (1.0, 3.0), (3.0, 3.0), (3.0, 1.0)];
+        let right = left.map(|(x, y)| (x + 4.0, y));
+        let polygon = [
+            &[a, b, c, d, a][..],
+            &left,
+            &right,
+            &[right[0], left[3], left[0]],
+        ]
+        .concat();
+        check_area(&polygon, 32.0 - 8.0, polygon.len() - 2);
+        // The border runs into a square and back.
+        let tip = (1.0, 2.0);
+        check_area(
+            &[
+                (0.0, 0.0),
+                (4.0, 0.0),
+                (4.0, 4.0),
+                (0.0, 4.0),
+                (0.0, 0.0),
+                tip,
+            ],
+            16.0,
+            4,
+        );
     }
 }

@@ -6,21 +6,28 @@ use crate::progress;
 use clap::{Args, ValueEnum};
 use gemcnn_mesh::{
     AttributeValues, MeshFile, MeshReport, PlyEncoding, Repair, VertexAttribute, WriteOptions,
-    repair,
+    read_values, repair, stored_in,
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Convert a mesh to another format and optionally repair it.
 #[derive(Args)]
 pub struct Convert {
-    /// Input mesh: OBJ, PLY, OFF or STL.
+    /// Input mesh: PLY, OBJ, OFF, STL, VTK (.vtp, .vtu, .vtk), glTF (.glb, .gltf), Gmsh (.msh), GIFTI (.surf.gii) or a
+    /// FreeSurfer surface such as lh.pial.
     #[arg(value_name = "IN")]
     input: PathBuf,
 
-    /// Output mesh: .ply, .obj or .off. Only PLY keeps labels, colours and other vertex properties.
+    /// Output mesh: .ply, .vtp, .glb, .stl, .obj or .off. PLY, VTP and GLB keep labels, colours and other vertex
+    /// properties; PLY and VTP keep those of faces.
     #[arg(value_name = "OUT", value_parser = super::mesh_output)]
     output: PathBuf,
+
+    /// Files with further values of the vertices: GIFTI (.label.gii, .shape.gii, .func.gii), FreeSurfer (.annot, lh.curv),
+    /// or a mesh file with vertex properties.
+    #[arg(long, value_name = "FILE")]
+    values: Vec<PathBuf>,
 
     /// Comma-separated list of repairs, applied in this order: weld, weld=DISTANCE, degenerate,
     /// duplicates, isolated, orient; or `all` for the repairs that `gemcnn mesh info` suggests.
@@ -68,8 +75,14 @@ impl Convert {
         let MeshFile {
             mut mesh,
             mut attributes,
+            mut face_attributes,
             ..
         } = super::read(&self.input)?;
+        for path in &self.values {
+            let further = values(path, mesh.vertex_count())?;
+            attributes.retain(|attribute| !further.iter().any(|f| f.name == attribute.name));
+            attributes.extend(further);
+        }
         let mut said = String::new();
         for wanted in &self.repair {
             let repaired = progress::during("repairing", || {
@@ -87,20 +100,39 @@ impl Convert {
                 said += "nothing to repair\n";
             }
             attributes = carry_over(&attributes, &repaired.vertex_origin);
+            if repaired.mesh.face_count() != mesh.face_count() && !face_attributes.is_empty() {
+                let lost = names(&face_attributes);
+                say(format_args!(
+                    "warning: faces were dropped; the face properties {lost} are left out"
+                ));
+                face_attributes.clear();
+            }
             mesh = repaired.mesh;
         }
-        let is_ply = self
-            .output
-            .extension()
-            .is_some_and(|e| e.eq_ignore_ascii_case("ply"));
-        if !is_ply && !attributes.is_empty() {
-            let names: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
-            say(format_args!(
-                "warning: {} cannot store the vertex properties {}; write a .ply file to keep them",
-                self.output.display(),
-                names.join(", ")
-            ));
-            attributes.clear();
+        // The argument parser has checked the extension.
+        let stored = stored_in(&self.output);
+        for (list, is_stored, what, formats) in [
+            (
+                &mut attributes,
+                stored.is_some_and(|s| s.vertex_attributes),
+                "vertex",
+                ".ply, .vtp or .glb",
+            ),
+            (
+                &mut face_attributes,
+                stored.is_some_and(|s| s.face_attributes),
+                "face",
+                ".ply or .vtp",
+            ),
+        ] {
+            if !is_stored && !list.is_empty() {
+                say(format_args!(
+                    "warning: {} cannot store the {what} properties {}; write a {formats} file to keep them",
+                    self.output.display(),
+                    names(list)
+                ));
+                list.clear();
+            }
         }
         let options = WriteOptions {
             ply: match self.ply {
@@ -112,10 +144,40 @@ impl Convert {
         if mesh.face_count() == 0 {
             say("warning: the written mesh has no faces");
         }
-        super::write(&self.output, &mesh, &attributes, &options)?;
+        super::write(&self.output, &mesh, &attributes, &face_attributes, &options)?;
         said += &super::make::written(&self.output, &mesh);
         print(&said)
     }
+}
+
+/// Reads further values of the vertices.
+fn values(path: &Path, vertices: usize) -> Result<Vec<VertexAttribute>, Failure> {
+    let file = read_values(path).map_err(Failure::input)?;
+    for note in &file.notes {
+        say(format_args!("note: {}: {note}", path.display()));
+    }
+    let rows = file.attributes.first().map_or(0, |a| a.values.len());
+    if rows != vertices {
+        return Err(Failure::input(format!(
+            "{}: values of {rows} vertices, but the mesh has {vertices}; give the file of this mesh",
+            path.display()
+        )));
+    }
+    if !file.label_names.is_empty() {
+        let named = |(label, name): &(i32, String)| format!("{label} {name}");
+        let names: Vec<String> = file.label_names.iter().map(named).collect();
+        say(format_args!(
+            "note: {}: labels {}",
+            path.display(),
+            names.join(", ")
+        ));
+    }
+    Ok(file.attributes)
+}
+
+fn names(attributes: &[VertexAttribute]) -> String {
+    let names: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
+    names.join(", ")
 }
 
 /// The properties of the remaining vertices.

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// distance of the neighbour). Angles are in radians.
 #[derive(Args)]
 pub struct Geometry {
-    /// Mesh file: OBJ, PLY, OFF or STL.
+    /// Mesh file in any format that `gemcnn mesh convert` reads.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Report size, topology and defects of meshes, and suggest repairs.
 #[derive(Args)]
 pub struct Info {
-    /// Mesh files: OBJ, PLY, OFF or STL, detected from the content.
+    /// Mesh files in any format that `gemcnn mesh convert` reads, detected from the content.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -30,6 +30,7 @@ struct Verdict {
     file: String,
     format: String,
     attributes: Vec<String>,
+    face_attributes: Vec<String>,
     #[serde(flatten)]
     report: MeshReport,
     sound: bool,
@@ -88,7 +89,9 @@ fn verdict(path: &Path, file: &MeshFile) -> Result<Verdict, Failure> {
     let MeshFile {
         mesh,
         attributes,
+        face_attributes,
         format,
+        ..
     } = file;
     progress::during(&format!("examining {}", path.display()), || {
         let report = MeshReport::new(mesh);
@@ -98,6 +101,7 @@ fn verdict(path: &Path, file: &MeshFile) -> Result<Verdict, Failure> {
             file: path.display().to_string(),
             format: FileFormat::to_string(format),
             attributes: attributes.iter().map(|a| a.name.clone()).collect(),
+            face_attributes: face_attributes.iter().map(|a| a.name.clone()).collect(),
             sound: report.is_sound(),
             suggested_repairs: report.suggested_repairs(),
             geometry: geometry_error.is_none(),
@@ -146,6 +150,9 @@ impl std::fmt::Display for Verdict {
         writeln!(f, "  topology   {}", topology(report))?;
         if !self.attributes.is_empty() {
             writeln!(f, "  attributes {}", self.attributes.join(", "))?;
+        }
+        if !self.face_attributes.is_empty() {
+            writeln!(f, "  of faces   {}", self.face_attributes.join(", "))?;
         }
         match &self.geometry_error {
             None if report.faces == 0 => writeln!(f, "  geometry   none: the mesh has no faces")?,

@@ -243,7 +243,7 @@ enum Shape {
 
 #[derive(Args)]
 struct Output {
-    /// Output file: .ply, .obj or .off.
+    /// Output file: .ply, .vtp, .glb, .stl, .obj or .off.
     #[arg(short, long, value_name = "OUT", value_parser = super::mesh_output)]
     output: PathBuf,
 }
@@ -304,7 +304,7 @@ fn cells(triangles: bool) -> Cells {
 impl Make {
     pub fn run(self) -> Result<(), Failure> {
         let (mesh, output) = progress::during("generating the shape", || self.shape.make())?;
-        super::write(&output, &mesh, &[], &WriteOptions::default())?;
+        super::write(&output, &mesh, &[], &[], &WriteOptions::default())?;
         print(&written(&output, &mesh))
     }
 }

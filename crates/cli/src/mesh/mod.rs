@@ -9,9 +9,12 @@ mod picture;
 pub use picture::UpAxis;
 
 use crate::failure::Failure;
+use crate::output::say;
 use crate::progress;
 use clap::Subcommand;
-use gemcnn_mesh::{MeshFile, VertexAttribute, WriteOptions, read_mesh, write_mesh};
+use gemcnn_mesh::{
+    MeshFile, VertexAttribute, WRITTEN_EXTENSIONS, WriteOptions, read_mesh, write_mesh_with_faces,
+};
 use std::path::{Path, PathBuf};
 
 /// The commands; the help of each is at its definition.
@@ -35,18 +38,23 @@ pub fn run(command: MeshCommand) -> Result<(), Failure> {
 }
 
 fn read(path: &Path) -> Result<MeshFile, Failure> {
-    progress::during(&format!("reading {}", path.display()), || read_mesh(path))
-        .map_err(Failure::input)
+    let file = progress::during(&format!("reading {}", path.display()), || read_mesh(path))
+        .map_err(Failure::input)?;
+    for note in &file.notes {
+        say(format_args!("note: {}: {note}", path.display()));
+    }
+    Ok(file)
 }
 
 fn write(
     path: &Path,
     mesh: &gemcnn_mesh::Mesh,
     attributes: &[VertexAttribute],
+    face_attributes: &[VertexAttribute],
     options: &WriteOptions,
 ) -> Result<(), Failure> {
     progress::during(&format!("writing {}", path.display()), || {
-        write_mesh(path, mesh, attributes, options)
+        write_mesh_with_faces(path, mesh, attributes, face_attributes, options)
     })
     .map_err(Failure::input)
 }
@@ -70,5 +78,5 @@ fn output_path(text: &str, extensions: &[&str]) -> Result<PathBuf, String> {
 }
 
 fn mesh_output(text: &str) -> Result<PathBuf, String> {
-    output_path(text, &["ply", "obj", "off"])
+    output_path(text, &WRITTEN_EXTENSIONS)
 }

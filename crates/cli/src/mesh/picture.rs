@@ -18,7 +18,7 @@ const AXIS_COLOURS: [[u8; 3]; 2] = [[200, 60, 50], [40, 110, 190]];
 /// Render a mesh to a PNG file.
 #[derive(Args)]
 pub struct PictureCommand {
-    /// Mesh file: OBJ, PLY, OFF or STL.
+    /// Mesh file in any format that `gemcnn mesh convert` reads.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

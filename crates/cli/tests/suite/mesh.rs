@@ -266,6 +266,45 @@ fn the_same_seed_makes_the_same_file_whatever_the_threads() {
 }
 
 #[test]
+fn convert_adds_values_of_other_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| path(directory.path(), name);
+    std::fs::write(at("a.obj"), "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\nf 1 2\n").unwrap();
+    // Three values in hundredths, in FreeSurfer's older format.
+    std::fs::write(at("a.sulc"), b"\0\0\x03\0\0\x01\0\x64\0\xc8\xff\x9c").unwrap();
+    let output = gemcnn(&[
+        "mesh",
+        "convert",
+        &at("a.obj"),
+        &at("a.vtp"),
+        "--values",
+        &at("a.sulc"),
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    // The note about the face with two corners.
+    assert!(stderr(&output).contains("line 5"));
+    let file = gemcnn_mesh::read_mesh(at("a.vtp")).unwrap();
+    assert_eq!(file.attributes[0].name, "sulc");
+    let expected = gemcnn_mesh::AttributeValues::F32(vec![1.0, 2.0, -1.0]);
+    assert_eq!(file.attributes[0].values, expected);
+    succeed(&["mesh", "convert", &at("a.vtp"), &at("a.glb")]);
+    let file = gemcnn_mesh::read_mesh(at("a.glb")).unwrap();
+    assert_eq!(file.attributes[0].values, expected);
+    // Values of another mesh.
+    std::fs::write(at("b.sulc"), b"\0\0\x01\0\0\x01\0\x64").unwrap();
+    let output = gemcnn(&[
+        "mesh",
+        "convert",
+        &at("a.obj"),
+        &at("b.vtp"),
+        "--values",
+        &at("b.sulc"),
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!std::path::Path::new(&at("b.vtp")).exists());
+}
+
+#[test]
 fn convert_keeps_values_in_ply_and_warns_where_it_cannot() {
     let directory = tempfile::tempdir().unwrap();
     let labelled = path(directory.path(), "labelled.ply");

@@ -52,6 +52,18 @@ pub enum Location {
     Byte(usize),
 }
 
+impl Location {
+    /// The location as words in a sentence.
+    pub(super) fn in_words(&self) -> String {
+        match self {
+            Self::File => "the start".to_owned(),
+            Self::Line(line) => format!("line {line}"),
+            Self::Element { kind, index, .. } => format!("{kind} {index}"),
+            Self::Byte(byte) => format!("byte {byte}"),
+        }
+    }
+}
+
 impl fmt::Display for Location {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -92,11 +104,14 @@ pub enum FileProblem {
     #[error("the file is UTF-16 text")]
     Utf16,
     /// The format is not supported.
-    #[error("this is not an OBJ, PLY, OFF or STL file{}", .looks_like.map(|what| format!(", it looks like {what}")).unwrap_or_default())]
+    #[error("this is not a mesh file of a known format{}", .looks_like.map(|what| format!(", it looks like {what}")).unwrap_or_default())]
     UnknownFormat {
         /// Description of the likely format, if known.
         looks_like: Option<&'static str>,
     },
+    /// The file is a MATLAB or HDF5 file.
+    #[error("this is a MATLAB or HDF5 file")]
+    Matlab,
     /// The file has statements, but no vertices.
     #[error("the file has no vertices")]
     NoVertices,
@@ -111,6 +126,44 @@ pub enum FileProblem {
     BadHeader {
         /// Description of the problem.
         why: String,
+    },
+    /// The XML or JSON of the file violates its grammar or lacks a required part.
+    #[error("{why}")]
+    BadDocument {
+        /// Description of the problem.
+        why: String,
+    },
+    /// Encoded or compressed data are damaged or have the wrong size.
+    #[error("{why}")]
+    BadData {
+        /// Description of the problem.
+        why: &'static str,
+    },
+    /// Compressed data would expand to far more than the file.
+    #[error("the compressed data expand to more than 64 times the size of the file")]
+    ExpandsTooMuch,
+    /// The file has values for the vertices of a mesh, but no mesh.
+    #[error(
+        "{format} file without a surface: it has values for the vertices of a mesh in another file"
+    )]
+    ValuesOnly {
+        /// The format.
+        format: FileFormat,
+    },
+    /// The file has a surface, but no values for its vertices.
+    #[error("the file has no values for vertices")]
+    NoValues,
+    /// Other files that the file refers to are not read.
+    #[error("the data are in another file, '{file}'")]
+    ExternalData {
+        /// Name of the other file.
+        file: String,
+    },
+    /// The scene repeats its meshes so often that it is far larger than the file.
+    #[error("the scene repeats its meshes so often that it has {vertices} vertices")]
+    SceneTooLarge {
+        /// Number of vertices of the scene.
+        vertices: u64,
     },
     /// The header declares more elements than the remaining bytes can hold.
     #[error(
@@ -217,7 +270,7 @@ pub enum FileProblem {
     #[error(transparent)]
     Mesh(MeshError),
     /// The file name does not have the extension of a format that can be written.
-    #[error("the name does not end in .ply, .obj or .off")]
+    #[error("the name does not end in .ply, .vtp, .glb, .stl, .obj or .off")]
     UnknownExtension,
     /// The format cannot store vertex attributes.
     #[error("{format} files cannot store vertex attributes")]
@@ -234,14 +287,40 @@ pub enum FileProblem {
         why: &'static str,
     },
     /// The number of values of an attribute differs from the number of vertices.
-    #[error("attribute '{name}' has {values} values for {vertices} vertices")]
+    #[error("attribute '{name}' has {values} values for {elements} elements")]
     AttributeLength {
         /// Name of the attribute.
         name: String,
         /// Number of values.
         values: usize,
-        /// Number of vertices.
-        vertices: usize,
+        /// Number of vertices or faces.
+        elements: usize,
+    },
+    /// The format cannot store face attributes.
+    #[error("{format} files cannot store face attributes")]
+    FaceAttributesNotHeld {
+        /// The format.
+        format: FileFormat,
+    },
+    /// A coordinate is too large for the single precision of a format.
+    #[error("vertex {vertex} has the coordinate {value:e}, which is too large for {format}")]
+    CoordinateNotHeld {
+        /// Index of the vertex, from 0.
+        vertex: usize,
+        /// The coordinate.
+        value: f64,
+        /// The format.
+        format: FileFormat,
+    },
+    /// A value cannot be stored without a change.
+    #[error("attribute '{name}' has the integer {value}, which {format} files cannot store")]
+    ValueNotHeld {
+        /// Name of the attribute.
+        name: String,
+        /// The value.
+        value: f64,
+        /// The format.
+        format: FileFormat,
     },
 }
 
@@ -255,12 +334,26 @@ impl FileProblem {
             Self::Empty | Self::NoVertices => "export or download the mesh again",
             Self::Compressed { .. } => "unpack it first",
             Self::Utf16 => "save it as UTF-8 or ASCII",
-            Self::UnknownFormat { .. } => "convert the mesh to PLY, OBJ, OFF or STL",
+            Self::UnknownFormat { .. } => "convert the mesh to PLY, VTP, GLB, OBJ, OFF or STL",
+            Self::Matlab => {
+                "in MATLAB, write the mesh with stlwrite(triangulation(faces, vertices), 'mesh.stl') \
+                 and labels with writematrix(labels, 'mesh.csv')"
+            }
             Self::Unsupported { .. } => "convert the mesh to PLY or OBJ",
             Self::BadHeader { .. } => "correct the header, or export the mesh again",
             Self::CountTooLarge { .. } | Self::Truncated { .. } | Self::EndsEarly { .. } => {
                 "the file is truncated or its header is wrong: copy or export it again"
             }
+            Self::BadDocument { .. } | Self::BadData { .. } => {
+                "the file is damaged: copy or export it again"
+            }
+            Self::ExpandsTooMuch => "write the file without compression",
+            Self::ValuesOnly { .. } => {
+                "give the file of the surface, and this one as its values (`--values` of `gemcnn mesh convert`)"
+            }
+            Self::NoValues => "give a file with labels or values, such as .annot or .label.gii",
+            Self::ExternalData { .. } => "export the mesh as one file, for glTF as .glb",
+            Self::SceneTooLarge { .. } => "export only the meshes that are needed",
             Self::BadNumber { .. } => "correct it (examples: 12, -0.5, 1.5e-3)",
             Self::NotFinite { .. } => {
                 "use finite coordinates, or remove the vertex in the program that wrote the mesh"
@@ -275,9 +368,22 @@ impl FileProblem {
             Self::NegativeLength { .. } => "the file is damaged: copy or export it again",
             Self::Mesh(_) => "split the mesh, or export it again",
             Self::UnknownExtension => "choose one of these extensions",
-            Self::AttributesNotHeld { .. } => "write a .ply file, or omit the attributes",
+            Self::AttributesNotHeld { .. } => {
+                "write a .ply, .vtp or .glb file, or omit the attributes"
+            }
+            Self::FaceAttributesNotHeld { .. } => "write a .ply or .vtp file, or omit them",
+            Self::CoordinateNotHeld { .. } => "scale the mesh, or write a .ply or .vtp file",
+            Self::ValueNotHeld { .. } => "write a .ply or .vtp file",
             Self::AttributeName { .. } => "rename it",
-            Self::AttributeLength { .. } => "give one value per vertex",
+            Self::AttributeLength { .. } => "give one value per vertex or face",
+        }
+    }
+
+    /// A position with a coordinate that is NaN or infinite.
+    pub(super) fn not_finite(position: glam::DVec3) -> Self {
+        let [x, y, z] = position.to_array();
+        Self::NotFinite {
+            found: format!("{x:?} {y:?} {z:?}"),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::error::FileProblem;
 use super::text::{Lines, is_space};
-use super::{off, ply, stl};
+use super::{freesurfer, gifti, gltf, gmsh, off, ply, stl, vtk};
 
 /// A mesh file format, with its encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,6 +24,30 @@ pub enum FileFormat {
     StlAscii,
     /// STL in binary.
     StlBinary,
+    /// VTK XML with polygonal data.
+    Vtp,
+    /// VTK XML with an unstructured grid.
+    Vtu,
+    /// Legacy VTK as text.
+    VtkAscii,
+    /// Legacy VTK in binary.
+    VtkBinary,
+    /// glTF as JSON.
+    Gltf,
+    /// glTF in binary.
+    Glb,
+    /// GIFTI: surfaces and values of brains.
+    Gifti,
+    /// FreeSurfer surface, in triangles or quads.
+    FreeSurferSurface,
+    /// FreeSurfer values of vertices, such as curvature or thickness.
+    FreeSurferCurv,
+    /// FreeSurfer annotation: labels of vertices.
+    FreeSurferAnnot,
+    /// Gmsh MSH as text.
+    GmshAscii,
+    /// Gmsh MSH in binary.
+    GmshBinary,
 }
 
 impl fmt::Display for FileFormat {
@@ -36,8 +60,59 @@ impl fmt::Display for FileFormat {
             Self::Off => "OFF",
             Self::StlAscii => "STL (ASCII)",
             Self::StlBinary => "STL (binary)",
+            Self::Vtp => "VTK XML (PolyData)",
+            Self::Vtu => "VTK XML (UnstructuredGrid)",
+            Self::VtkAscii => "VTK legacy (ASCII)",
+            Self::VtkBinary => "VTK legacy (binary)",
+            Self::Gltf => "glTF (JSON)",
+            Self::Glb => "glTF (binary)",
+            Self::Gifti => "GIFTI",
+            Self::FreeSurferSurface => "FreeSurfer surface",
+            Self::FreeSurferCurv => "FreeSurfer curv",
+            Self::FreeSurferAnnot => "FreeSurfer annotation",
+            Self::GmshAscii => "Gmsh (ASCII)",
+            Self::GmshBinary => "Gmsh (binary)",
         })
     }
+}
+
+/// Extensions of mesh files. FreeSurfer names the surface by the extension.
+const READ_EXTENSIONS: [&str; 17] = [
+    "ply",
+    "obj",
+    "off",
+    "stl",
+    "vtp",
+    "vtu",
+    "vtk",
+    "glb",
+    "gltf",
+    "msh",
+    "gii",
+    "pial",
+    "white",
+    "inflated",
+    "sphere",
+    "smoothwm",
+    "midthickness",
+];
+
+/// GIFTI files with values only.
+const VALUES_ONLY: [&str; 4] = [".label.gii", ".shape.gii", ".func.gii", ".time.gii"];
+
+/// True if the name is that of a mesh file in a format that [`read_mesh`](crate::read_mesh) reads.
+/// It decides which files of a folder are meshes; reading goes by the content.
+///
+/// ```
+/// use gemcnn_mesh::has_mesh_name;
+/// assert!(has_mesh_name("scan.VTP".as_ref()) && has_mesh_name("sub-1/lh.pial".as_ref()));
+/// assert!(!has_mesh_name("lh.label.gii".as_ref()) && !has_mesh_name("labels.csv".as_ref()));
+/// ```
+pub fn has_mesh_name(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.to_ascii_lowercase();
+    READ_EXTENSIONS.contains(&extension(path).as_str())
+        && !VALUES_ONLY.iter().any(|ending| name.ends_with(ending))
 }
 
 /// Format family, as detected from the content.
@@ -47,6 +122,13 @@ pub(super) enum Family {
     Off,
     StlAscii,
     StlBinary,
+    VtkLegacy,
+    VtkXml,
+    Gltf,
+    Gifti,
+    FreeSurfer,
+    FreeSurferAnnot,
+    Gmsh,
 }
 
 /// Signatures of compressed files and archives.
@@ -60,14 +142,11 @@ const ARCHIVES: [(&[u8], &str); 6] = [
 ];
 
 /// Signatures of other file types that often contain meshes.
-const STRANGERS: [(&[u8], &str); 9] = [
-    (b"# vtk", "a VTK file"),
-    (b"glTF", "a binary glTF file"),
-    (b"{", "JSON (perhaps glTF)"),
+const STRANGERS: [(&[u8], &str); 6] = [
+    (b"{", "JSON"),
     (b"<", "XML or HTML"),
     (b"Kaydara FBX", "an FBX file"),
     (b"; FBX", "an FBX file"),
-    (b"$MeshFormat", "a Gmsh file"),
     (b"BLENDER", "a Blender file"),
     (b"\x89PNG", "a PNG picture"),
 ];
@@ -90,11 +169,36 @@ pub(super) fn tell(path: &Path, content: &[u8]) -> Result<Family, FileProblem> {
     if stl::has_binary_size(content) {
         return Ok(Family::StlBinary);
     }
+    if vtk::has_magic(content) {
+        return Ok(Family::VtkLegacy);
+    }
+    if content.trim_ascii_start().starts_with(b"<") && vtk::is_vtk(content) {
+        return Ok(Family::VtkXml);
+    }
+    if gltf::has_magic(content) || gltf::is_json(content) {
+        return Ok(Family::Gltf);
+    }
+    if content.trim_ascii_start().starts_with(b"<") && gifti::is_gifti(content) {
+        return Ok(Family::Gifti);
+    }
+    if freesurfer::has_magic(content) {
+        return Ok(Family::FreeSurfer);
+    }
+    if gmsh::has_magic(content) {
+        return Ok(Family::Gmsh);
+    }
+    if extension(path) == "annot" {
+        return Ok(Family::FreeSurferAnnot);
+    }
     if let Some((_, with)) = ARCHIVES
         .iter()
         .find(|(magic, _)| content.starts_with(magic))
     {
         return Err(FileProblem::Compressed { with });
+    }
+    let is_matlab = content.starts_with(b"MATLAB ") || content.starts_with(b"\x89HDF");
+    if is_matlab || extension(path) == "mat" {
+        return Err(FileProblem::Matlab);
     }
     if is_utf16(content) {
         return Err(FileProblem::Utf16);

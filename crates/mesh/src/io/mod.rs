@@ -1,30 +1,46 @@
-//! Mesh files: reads OBJ, PLY, OFF and STL, writes PLY, OBJ and OFF.
+//! Mesh files: reads the formats of [`FileFormat`], writes those of [`WRITTEN_EXTENSIONS`].
 //!
 //! Every reader works on the bytes of the whole file and keeps the order of vertices and faces.
 //! Memory and time are proportional to the size of the file, whatever its header declares.
 
 mod atomic;
+mod base64;
 mod colour;
+mod cursor;
 mod error;
+mod fields;
 mod format;
+mod freesurfer;
+mod gifti;
+mod gltf;
+mod gmsh;
+mod inflate;
 mod obj;
 mod off;
 mod ply;
 mod room;
+mod scalar;
+mod single;
 mod stl;
 mod text;
+mod values;
+mod vtk;
+mod xml;
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
 pub use atomic::write_atomically;
 pub use error::{FileError, FileProblem, Location};
-pub use format::FileFormat;
+pub use format::{FileFormat, has_mesh_name};
 pub use ply::PlyEncoding;
+pub use values::{ValueFile, parse_values, read_values};
 
 use crate::{Mesh, VertexAttribute};
 use error::Parsed;
 use format::Family;
+use gltf::External;
 
 /// Contents of a mesh file.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +49,10 @@ pub struct MeshFile {
     pub mesh: Mesh,
     /// Further scalars of the vertices, in the order of the file.
     pub attributes: Vec<VertexAttribute>,
+    /// Further scalars of the faces, in the order of the file.
+    pub face_attributes: Vec<VertexAttribute>,
+    /// Content that was skipped or corrected, one sentence each, for the user.
+    pub notes: Vec<String>,
     /// The detected format.
     pub format: FileFormat,
 }
@@ -51,11 +71,15 @@ pub struct WriteOptions {
 pub fn read_mesh(path: impl AsRef<Path>) -> Result<MeshFile, FileError> {
     let path = path.as_ref();
     let bytes = read_regular_file(path).map_err(|problem| problem.of_file().in_file(path))?;
-    parse_mesh(path, &bytes)
+    let folder = path.parent().unwrap_or(Path::new(""));
+    parse_with(path, &bytes, &mut |file| {
+        read_regular_file(&folder.join(file))
+    })
 }
 
 /// Reads a mesh file from memory. `name` appears in error messages; its extension decides the
-/// format if the content is ambiguous.
+/// format if the content is ambiguous. Other files that it refers to are not read; [`read_mesh`]
+/// reads the buffers of a `.gltf` file.
 ///
 /// ```
 /// use gemcnn_mesh::{FileFormat, parse_mesh};
@@ -68,17 +92,35 @@ pub fn read_mesh(path: impl AsRef<Path>) -> Result<MeshFile, FileError> {
 /// # Errors
 /// The content is not a valid mesh file.
 pub fn parse_mesh(name: &Path, bytes: &[u8]) -> Result<MeshFile, FileError> {
-    let content = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    parse(name, content).map_err(|fault| fault.in_file(name))
+    parse_with(name, bytes, &mut |file| {
+        Err(FileProblem::ExternalData {
+            file: error::quote(file.as_bytes()),
+        })
+    })
 }
 
-fn parse(name: &Path, content: &[u8]) -> Parsed<MeshFile> {
+fn parse_with(name: &Path, bytes: &[u8], external: External) -> Result<MeshFile, FileError> {
+    let content = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    parse(name, content, external).map_err(|fault| fault.in_file(name))
+}
+
+fn parse(name: &Path, content: &[u8], external: External) -> Parsed<MeshFile> {
     match format::tell(name, content).map_err(FileProblem::of_file)? {
         Family::Obj => obj::parse(content),
         Family::Ply => ply::parse(content),
         Family::Off => off::parse(content),
         Family::StlAscii => stl::parse_ascii(content),
         Family::StlBinary => stl::parse_binary(content),
+        Family::VtkLegacy => vtk::parse_legacy(content),
+        Family::VtkXml => vtk::parse_xml(content),
+        Family::Gltf => gltf::parse(content, external),
+        Family::Gifti => gifti::parse(content),
+        Family::FreeSurfer => freesurfer::parse(content),
+        Family::FreeSurferAnnot => Err(FileProblem::ValuesOnly {
+            format: FileFormat::FreeSurferAnnot,
+        }
+        .of_file()),
+        Family::Gmsh => gmsh::parse(content),
     }
 }
 
@@ -96,39 +138,171 @@ fn read_regular_file(path: &Path) -> Result<Vec<u8>, FileProblem> {
     fs::read(path).map_err(FileProblem::Read)
 }
 
-/// Writes a mesh in the format of the extension: `.ply`, `.obj` or `.off`. The write is atomic.
+/// A format that can be written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Output {
+    Ply,
+    Obj,
+    Off,
+    Stl,
+    Vtp,
+    Glb,
+}
+
+impl Output {
+    fn of(path: &Path) -> Option<Self> {
+        Some(match format::extension(path).as_str() {
+            "ply" => Self::Ply,
+            "obj" => Self::Obj,
+            "off" => Self::Off,
+            "stl" => Self::Stl,
+            "vtp" => Self::Vtp,
+            "glb" => Self::Glb,
+            _ => return None,
+        })
+    }
+
+    fn format(self, options: &WriteOptions) -> FileFormat {
+        match self {
+            Self::Ply => options.ply.format(),
+            Self::Obj => FileFormat::Obj,
+            Self::Off => FileFormat::Off,
+            Self::Stl => FileFormat::StlBinary,
+            Self::Vtp => FileFormat::Vtp,
+            Self::Glb => FileFormat::Glb,
+        }
+    }
+
+    fn stored(self) -> Stored {
+        Stored {
+            vertex_attributes: matches!(self, Self::Ply | Self::Vtp | Self::Glb),
+            face_attributes: matches!(self, Self::Ply | Self::Vtp),
+        }
+    }
+}
+
+/// Extensions of the formats that can be written.
+pub const WRITTEN_EXTENSIONS: [&str; 6] = ["ply", "vtp", "glb", "stl", "obj", "off"];
+
+/// The attributes that a format stores besides the mesh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// True if the format has a place for attributes of vertices.
+    pub vertex_attributes: bool,
+    /// True if the format has a place for attributes of faces.
+    pub face_attributes: bool,
+}
+
+/// The attributes that [`write_mesh`] stores in a file with this extension; `None` if the format
+/// cannot be written.
 ///
-/// Reading the file returns bit-identical coordinates. Only PLY stores attributes.
+/// ```
+/// assert!(gemcnn_mesh::stored_in("a.vtp".as_ref()).unwrap().face_attributes);
+/// assert!(!gemcnn_mesh::stored_in("a.stl".as_ref()).unwrap().vertex_attributes);
+/// assert!(gemcnn_mesh::stored_in("a.msh".as_ref()).is_none());
+/// ```
+pub fn stored_in(path: &Path) -> Option<Stored> {
+    Output::of(path).map(Output::stored)
+}
+
+/// Writes a mesh in the format of the extension: `.ply`, `.vtp`, `.glb`, `.stl`, `.obj` or `.off`.
+/// The write is atomic.
+///
+/// Reading PLY, VTP, OBJ and OFF files returns bit-identical coordinates and the same polygons. STL
+/// and GLB store triangles in single precision; STL files have no unused vertices. PLY, VTP and GLB
+/// store attributes.
 ///
 /// # Errors
 /// The extension is unknown, the format cannot store the attributes, the attributes do not fit the
-/// mesh, or the file cannot be written.
+/// mesh, a coordinate is too large for single precision, or the file cannot be written.
 pub fn write_mesh(
     path: impl AsRef<Path>,
     mesh: &Mesh,
     attributes: &[VertexAttribute],
     options: &WriteOptions,
 ) -> Result<(), FileError> {
+    write_mesh_with_faces(path, mesh, attributes, &[], options)
+}
+
+/// Writes a mesh with attributes of vertices and of faces, like [`write_mesh`]. PLY and VTP store
+/// attributes of faces.
+///
+/// # Errors
+/// As [`write_mesh`].
+pub fn write_mesh_with_faces(
+    path: impl AsRef<Path>,
+    mesh: &Mesh,
+    attributes: &[VertexAttribute],
+    face_attributes: &[VertexAttribute],
+    options: &WriteOptions,
+) -> Result<(), FileError> {
     let path = path.as_ref();
     let fail = |problem: FileProblem| problem.of_file().in_file(path);
-    let format = match format::extension(path).as_str() {
-        "ply" => options.ply.format(),
-        "obj" => FileFormat::Obj,
-        "off" => FileFormat::Off,
-        _ => return Err(fail(FileProblem::UnknownExtension)),
-    };
-    match format {
-        FileFormat::Obj | FileFormat::Off if !attributes.is_empty() => {
-            return Err(fail(FileProblem::AttributesNotHeld { format }));
-        }
-        _ => ply::check_attributes(mesh, attributes).map_err(fail)?,
+    let output = Output::of(path).ok_or_else(|| fail(FileProblem::UnknownExtension))?;
+    let stored = output.stored();
+    let format = output.format(options);
+    if !attributes.is_empty() && !stored.vertex_attributes {
+        return Err(fail(FileProblem::AttributesNotHeld { format }));
     }
-    write_atomically(path, |out| match format {
-        FileFormat::Obj => obj::write(mesh, out),
-        FileFormat::Off => off::write(mesh, out),
-        _ => ply::write(mesh, attributes, options.ply, out),
+    if !face_attributes.is_empty() && !stored.face_attributes {
+        return Err(fail(FileProblem::FaceAttributesNotHeld { format }));
+    }
+    check_attributes(attributes, &["x", "y", "z"], mesh.vertex_count()).map_err(fail)?;
+    let reserved = ["vertex_indices", "vertex_index"];
+    check_attributes(face_attributes, &reserved, mesh.face_count()).map_err(fail)?;
+    if matches!(output, Output::Stl | Output::Glb) {
+        single::check(mesh, format).map_err(fail)?;
+    }
+    let glb = match output {
+        Output::Glb => Some(gltf::Glb::new(mesh, attributes).map_err(fail)?),
+        _ => None,
+    };
+    write_atomically(path, |out| match (output, &glb) {
+        (Output::Obj, _) => obj::write(mesh, out),
+        (Output::Off, _) => off::write(mesh, out),
+        (Output::Stl, _) => stl::write(mesh, out),
+        (Output::Vtp, _) => vtk::write(mesh, attributes, face_attributes, out),
+        (_, Some(glb)) => glb.write(out),
+        _ => ply::write(mesh, attributes, face_attributes, options.ply, out),
     })
     .map_err(|error| fail(FileProblem::Write(error)))
+}
+
+/// Checks that attributes have names that can be PLY properties next to the reserved ones, and one
+/// value for each of `elements` elements.
+fn check_attributes(
+    attributes: &[VertexAttribute],
+    reserved: &[&str],
+    elements: usize,
+) -> Result<(), FileProblem> {
+    let mut names: HashSet<&str> = reserved.iter().copied().collect();
+    for VertexAttribute { name, values } in attributes {
+        let why = if name.is_empty() {
+            Some("it is empty")
+        } else if name.starts_with('#') {
+            Some("it starts a comment")
+        } else if name.bytes().any(|b| b == b' ' || b.is_ascii_control()) {
+            Some("it contains white space or control characters")
+        } else if !names.insert(name) {
+            Some("the name is already used")
+        } else {
+            None
+        };
+        if let Some(why) = why {
+            return Err(FileProblem::AttributeName {
+                name: error::quote(name.as_bytes()),
+                why,
+            });
+        }
+        if values.len() != elements {
+            return Err(FileProblem::AttributeLength {
+                name: name.clone(),
+                values: values.len(),
+                elements,
+            });
+        }
+    }
+    Ok(())
 }
 
 impl Mesh {
@@ -159,8 +333,34 @@ fn assemble(
     Ok(MeshFile {
         mesh: Mesh::new(vertices, faces).map_err(|e| FileProblem::Mesh(e).of_file())?,
         attributes,
+        face_attributes: Vec::new(),
+        notes: Vec::new(),
         format,
     })
+}
+
+/// Counts elements that a reader skips or corrects, for a note.
+#[derive(Default)]
+struct Tally {
+    count: u64,
+    first: Option<Location>,
+}
+
+impl Tally {
+    fn add(&mut self, location: impl FnOnce() -> Location) {
+        self.count += 1;
+        self.first.get_or_insert_with(location);
+    }
+
+    /// The note `COUNT WHAT; the first is at PLACE`, if anything was counted.
+    fn note(&self, what: &str) -> Option<String> {
+        let first = self.first.as_ref()?;
+        Some(format!(
+            "{} {what}; the first is at {}",
+            self.count,
+            first.in_words()
+        ))
+    }
 }
 
 /// Checks an index that counts from 0.
@@ -173,4 +373,14 @@ fn vertex_index(index: i64, vertices: usize) -> Result<u32, FileProblem> {
             vertices,
             first: 0,
         })
+}
+
+/// Converts a strip to triangles: every corner after the second forms a triangle with the two before
+/// it; every other triangle is reversed. A corner repeated to join strips forms none.
+fn push_strip(corners: &[u32], faces: &mut crate::Faces) {
+    for (at, &[a, b, c]) in corners.array_windows().enumerate() {
+        if a != b && b != c && c != a {
+            faces.push(&if at % 2 == 0 { [a, b, c] } else { [b, a, c] });
+        }
+    }
 }

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 
 use glam::DVec3;
 
-use super::error::{FileProblem, Parsed, quote};
+use super::error::{FileProblem, Location, Parsed, quote};
 use super::text::{Lines, Words, coordinate, number};
-use super::{FileFormat, MeshFile, assemble, colour};
+use super::{FileFormat, MeshFile, Tally, assemble, colour};
 use crate::{Faces, Mesh};
 
 /// State of the reader.
@@ -18,6 +18,10 @@ struct Reader {
     /// Three values per vertex, as long as all vertices so far have a colour.
     colours: Vec<f64>,
     faces: Faces,
+    /// Corners of the current face.
+    corners: Vec<u32>,
+    /// Faces with fewer than three corners, which are skipped.
+    short_faces: Tally,
     /// References to later vertices, with their lines: each that is higher than all previous ones.
     /// The first reference out of range, if any, is always among them.
     forward: Vec<(u32, usize)>,
@@ -115,21 +119,23 @@ impl Reader {
 
     /// Corners `v`, `v/vt`, `v//vn` or `v/vt/vn`; only the first index is used.
     fn face(&mut self, words: Words, line: usize) -> Result<(), FileProblem> {
-        let mut corners = 0;
+        self.corners.clear();
         for word in words {
             let index = word.split(|&b| b == b'/').next().unwrap_or_default();
             let vertex = self.resolve(number(index, "a vertex index")?)?;
+            self.corners.push(vertex);
+        }
+        if self.corners.len() < 3 {
+            self.short_faces.add(|| Location::Line(line));
+            return Ok(());
+        }
+        for &vertex in &self.corners {
             let highest = self.forward.last().map(|&(highest, _)| highest);
             if vertex as usize >= self.vertices.len() && highest.is_none_or(|h| vertex > h) {
                 self.forward.push((vertex, line));
             }
-            self.faces.push_corner(vertex);
-            corners += 1;
         }
-        if corners < 3 {
-            return Err(FileProblem::ShortFace { corners });
-        }
-        self.faces.close_face();
+        self.faces.push(&self.corners);
         Ok(())
     }
 
@@ -173,7 +179,13 @@ impl Reader {
         } else {
             Vec::new()
         };
-        assemble(self.vertices, self.faces, attributes, FileFormat::Obj)
+        let notes = self
+            .short_faces
+            .note("face(s) with fewer than 3 corners are skipped");
+        Ok(MeshFile {
+            notes: notes.into_iter().collect(),
+            ..assemble(self.vertices, self.faces, attributes, FileFormat::Obj)?
+        })
     }
 }
 

@@ -1,5 +1,5 @@
 //! Geomview OFF: `OFF` and its variants with colours, normals and texture coordinates. One vertex
-//! or face per line.
+//! or face per line, or values across lines if there are no face colours.
 
 use std::io::{self, Write};
 
@@ -65,9 +65,68 @@ pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
     let vertices = room.claim(b"vertex", vertices, 6).map_err(fail)?;
     let faces = room.claim(b"face", faces, 2).map_err(fail)?;
 
-    let (positions, attributes) = read_vertices(&mut lines, vertices, &keyword)?;
-    let faces = read_faces(&mut lines, faces, vertices)?;
+    let start = lines.clone();
+    let (positions, attributes, faces) = read_lines(&mut lines, vertices, faces, &keyword)
+        // Whatever is wrong with the lines is reported unless the values make sense without them.
+        .or_else(|fault| read_across_lines(start, vertices, faces, &keyword).ok_or(fault))?;
     assemble(positions, faces, attributes, FileFormat::Off)
+}
+
+type Elements = (Vec<DVec3>, Vec<VertexAttribute>, Faces);
+
+fn read_lines(
+    lines: &mut Lines,
+    vertices: usize,
+    faces: usize,
+    keyword: &Keyword,
+) -> Parsed<Elements> {
+    let (positions, attributes) = read_vertices(lines, vertices, keyword)?;
+    let faces = read_faces(lines, faces, vertices)?;
+    Ok((positions, attributes, faces))
+}
+
+/// Reads the elements as a sequence of numbers, whatever the lines: a vertex has the values that
+/// the keyword gives, a face has no colour, and nothing follows the last face.
+fn read_across_lines(
+    lines: Lines,
+    vertices: usize,
+    faces: usize,
+    keyword: &Keyword,
+) -> Option<Elements> {
+    let mut words = lines.flat_map(Words::new);
+    let mut next = || words.next();
+    let before_colour = if keyword.normals { 3 } else { 0 };
+    let channels = if keyword.colour { 4 } else { 0 };
+    let after_colour = if keyword.texture { 2 } else { 0 };
+    let mut positions = Vec::with_capacity(vertices);
+    let mut colours = Vec::new();
+    for _ in 0..vertices {
+        let mut position = DVec3::ZERO;
+        for axis in 0..3 {
+            position[axis] = coordinate(next()?).ok()?;
+        }
+        positions.push(position);
+        for place in 0..before_colour + channels + after_colour {
+            let value = number(next()?, "a number").ok()?;
+            if (before_colour..before_colour + channels).contains(&place) {
+                colours.push(value);
+            }
+        }
+    }
+    let mut list = Faces::with_capacity(faces, 0);
+    for _ in 0..faces {
+        let corners: u32 = number(next()?, "a number of corners").ok()?;
+        if corners < 3 {
+            return None;
+        }
+        for _ in 0..corners {
+            let vertex = number(next()?, "a vertex index").ok()?;
+            list.push_corner(vertex_index(vertex, vertices).ok()?);
+        }
+        list.close_face();
+    }
+    let attributes = colour::columns(&colours, channels);
+    next().is_none().then_some((positions, attributes, list))
 }
 
 fn next_words<'a>(lines: &mut Lines<'a>) -> Parsed<Words<'a>> {

@@ -2,6 +2,7 @@
 //! vertex, numbered in order of first occurrence.
 
 use std::collections::HashMap;
+use std::io::{self, Write};
 
 use glam::DVec3;
 
@@ -9,8 +10,10 @@ use super::error::{FileProblem, Location, Parsed, quote};
 use super::room::Room;
 use super::text::{Lines, Words, coordinate};
 use super::{FileFormat, MeshFile, assemble};
-use crate::Faces;
 use crate::defects::position_key;
+use crate::polygon::vector_area;
+use crate::triangulate::triangle_corners;
+use crate::{Faces, Mesh};
 
 /// Number of bytes before the triangle count.
 const TITLE: usize = 80;
@@ -69,8 +72,7 @@ pub(super) fn parse_binary(content: &[u8]) -> Parsed<MeshFile> {
             let value = |axis: usize| f64::from(f32::from_le_bytes(xyz[axis]));
             let position = DVec3::new(value(0), value(1), value(2));
             if !position.is_finite() {
-                let found = position.to_string();
-                return Err(FileProblem::NotFinite { found }.at(Location::Element {
+                return Err(FileProblem::not_finite(position).at(Location::Element {
                     kind: "triangle".to_owned(),
                     index: index as u64,
                     byte: HEADER + TRIANGLE * index + 12 * (corner + 1),
@@ -180,4 +182,26 @@ impl<'a> AsciiReader<'a> {
         let word = self.need("'endfacet'")?;
         self.expect(word, b"endfacet", "'endfacet'")
     }
+}
+
+/// Writes triangles in single precision. Polygons are triangulated.
+pub(super) fn write(mesh: &Mesh, out: &mut dyn Write) -> io::Result<()> {
+    let triangles = triangle_corners(mesh);
+    // Without the word `solid`, with which text files start.
+    let mut title = [b' '; TITLE];
+    title[..16].copy_from_slice(b"binary STL, mesh");
+    out.write_all(&title)?;
+    let count = u32::try_from(triangles.len()).map_err(io::Error::other)?;
+    out.write_all(&count.to_le_bytes())?;
+    for triangle in triangles {
+        let corners = triangle.map(|vertex| mesh.vertices()[vertex as usize]);
+        let normal = vector_area(corners).normalize_or_zero();
+        for point in [normal, corners[0], corners[1], corners[2]] {
+            for value in point.to_array() {
+                out.write_all(&(value as f32).to_le_bytes())?;
+            }
+        }
+        out.write_all(&[0; 2])?;
+    }
+    Ok(())
 }

@@ -123,6 +123,22 @@ pub(super) fn coordinate(word: &[u8]) -> Result<f64, FileProblem> {
     }
 }
 
+/// Decodes `%20` and the like.
+pub(super) fn percent_decoded(text: &[u8]) -> String {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, after @ ..] = rest {
+        let code = after
+            .get(..2)
+            .filter(|_| *first == b'%')
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        decoded.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,12 +3,16 @@
 mod bodies;
 mod features;
 mod files;
+mod files_formats;
+mod files_lenient;
+mod files_written;
 mod geodesic;
 mod geometry;
 mod golden_geometry;
 mod hierarchy;
 mod remesh;
 mod report;
+mod samples;
 mod shapes;
 mod shot;
 mod surface;

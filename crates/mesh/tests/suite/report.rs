@@ -919,3 +919,49 @@ fn known_shapes_agree_with_the_definitions_too() {
         plainly::assert_agrees(&shape);
     }
 }
+
+/// A plate with a square hole through it; its top and bottom are keyhole polygons.
+fn plate_with_a_hole() -> Mesh {
+    let square =
+        |r: f64, z: f64| [(-r, -r), (r, -r), (r, r), (-r, r)].map(|(x, y)| DVec3::new(x, y, z));
+    let vertices = [
+        square(2.0, 0.0),
+        square(1.0, 0.0),
+        square(2.0, 1.0),
+        square(1.0, 1.0),
+    ]
+    .concat();
+    let mut faces = vec![
+        // Seen from below the outer border is reversed, and the hole is not.
+        vec![0, 3, 2, 1, 0, 4, 5, 6, 7, 4],
+        vec![8, 9, 10, 11, 8, 12, 15, 14, 13, 12],
+    ];
+    for side in 0..4 {
+        let next = (side + 1) % 4;
+        faces.push(vec![side, next, 8 + next, 8 + side]);
+        faces.push(vec![4 + next, 4 + side, 12 + side, 12 + next]);
+    }
+    Mesh::new(vertices, faces.iter().collect()).unwrap()
+}
+
+#[test]
+fn keyhole_polygons_are_faces_with_holes() {
+    let mesh = plate_with_a_hole();
+    let report = MeshReport::new(&mesh);
+    assert_eq!((report.degenerate_faces, report.inconsistent_edges), (0, 0));
+    assert!(report.closed && report.manifold && report.orientable);
+    assert_eq!((report.genus, report.euler), (Some(1), 0));
+    assert!((report.area - (2.0 * 12.0 + 16.0 + 8.0)).abs() < 1e-12);
+    assert!(report.is_sound());
+    // As triangles the plate has the same area and topology.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plate.stl");
+    mesh.write(&path).unwrap();
+    let triangles = MeshReport::new(&Mesh::read(&path).unwrap());
+    assert_eq!(
+        (triangles.vertices, triangles.triangles),
+        (16, 2 * 8 + 8 * 2)
+    );
+    assert_eq!((triangles.genus, triangles.closed), (Some(1), true));
+    assert!((triangles.area - report.area).abs() < 1e-9);
+}

@@ -6,9 +6,6 @@ use crate::{DataError, TaskError};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// Extensions of mesh files.
-const EXTENSIONS: [&str; 4] = ["ply", "obj", "off", "stl"];
-
 /// A mesh of a data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Item {
@@ -158,10 +155,9 @@ pub fn mesh_files(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
     Ok(files)
 }
 
-/// True if a file has the extension of a mesh.
+/// True if a file has the name of a mesh.
 pub fn is_mesh(path: &Path) -> bool {
-    let extension = path.extension().unwrap_or_default().to_string_lossy();
-    EXTENSIONS.contains(&extension.to_lowercase().as_str())
+    gemcnn_mesh::has_mesh_name(path)
 }
 
 /// Calls `found` for every file below a folder, with its relative name. Skips hidden files, folders that a link

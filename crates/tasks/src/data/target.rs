@@ -8,7 +8,7 @@ use super::table::{NumberTable, TextTable};
 use super::{npy, vectors};
 use crate::{DataError, Task, TaskError};
 use gemcnn_mesh::remesh::Remeshed;
-use gemcnn_mesh::{DVec3, Frame, Mesh};
+use gemcnn_mesh::{DVec3, Frame, Mesh, ValueFile};
 use gemcnn_nn::{FeatureType, IGNORE, Target};
 use glam::DQuat;
 use std::collections::HashMap;
@@ -16,6 +16,31 @@ use std::path::{Path, PathBuf};
 
 /// Largest integer up to which all are exact in f64.
 const LARGEST_LABEL: f64 = 9_007_199_254_740_992.0;
+
+/// Extensions of files with values of vertices: FreeSurfer and GIFTI.
+const VALUE_EXTENSIONS: [&str; 8] = [
+    "annot",
+    "gii",
+    "curv",
+    "sulc",
+    "thickness",
+    "area",
+    "volume",
+    "avg_curv",
+];
+
+/// The columns of a file with values of vertices.
+fn value_table(file: &ValueFile) -> NumberTable {
+    let columns = &file.attributes;
+    let rows = columns.first().map_or(0, |column| column.values.len());
+    NumberTable {
+        header: columns.iter().map(|column| column.name.clone()).collect(),
+        columns: columns.len(),
+        values: (0..rows)
+            .flat_map(|row| columns.iter().map(move |column| column.values.to_f64(row)))
+            .collect(),
+    }
+}
 
 /// Source of targets.
 #[derive(Debug, Clone, PartialEq)]
@@ -396,10 +421,25 @@ impl Targets {
                     .collect();
                 TextTable::parse(path, bytes)?.numbers(path, &names)
             }
+            "mat" => Err(DataError::table(
+                path,
+                None,
+                "MATLAB files are not read; in MATLAB, write writematrix(labels, 'NAME.csv')",
+            )),
+            "eseg" => Err(DataError::table(
+                path,
+                None,
+                "labels of edges are not read; give one label per vertex or per face",
+            )),
+            extension if VALUE_EXTENSIONS.contains(&extension) => {
+                let file = gemcnn_mesh::parse_values(path, bytes)
+                    .map_err(|error| DataError::table(path, None, error.problem.to_string()))?;
+                Ok(value_table(&file))
+            }
             _ => Err(DataError::table(
                 path,
                 None,
-                "unknown extension: targets are .npy, .csv, .txt or .seg files",
+                "unknown extension: targets are .npy, .csv, .txt, .seg, .annot, .gii or FreeSurfer files",
             )),
         }
     }

@@ -20,7 +20,7 @@ pub enum DataError {
     },
     /// No mesh matches.
     #[error(
-        "{folder}: no mesh matches `{pattern}`; meshes are .ply, .obj, .off and .stl files; set `meshes` in dataset.toml"
+        "{folder}: no mesh matches `{pattern}`; meshes are .ply, .obj, .off, .stl, .vtp, .vtk, .glb, .msh, .surf.gii and FreeSurfer files; set `meshes` in dataset.toml"
     )]
     NoMeshes {
         /// The folder of the data set.

@@ -227,11 +227,21 @@ fn labels_in_files_of_every_kind_are_the_same() {
     let txt = |mesh: &Mesh| text(mesh, "").into_bytes();
     let csv = |mesh: &Mesh| format!("vertex,label\n{}", text(mesh, "0,")).into_bytes();
     let empty = |mesh: &Mesh| text(mesh, "").replace("-1", "").into_bytes();
-    let kinds: [(&str, &str, Content); 4] = [
+    let gii = |mesh: &Mesh| {
+        format!(
+            "<GIFTI><DataArray Intent=\"NIFTI_INTENT_LABEL\" DataType=\"NIFTI_TYPE_INT32\" Dimensionality=\"1\" \
+             Dim0=\"{}\" Encoding=\"ASCII\"><Data>{}</Data></DataArray></GIFTI>",
+            mesh.vertex_count(),
+            text(mesh, " ")
+        )
+        .into_bytes()
+    };
+    let kinds: [(&str, &str, Content); 5] = [
         ("labels/{stem}.npy", "", &npy),
         ("{name}.txt", "", &txt),
         ("{name}.csv", "column = 'label'", &csv),
         ("{stem}.seg", "per = 'vertex'", &empty),
+        ("{name}.label.gii", "per = 'vertex'", &gii),
     ];
     for (pattern, more, content) in kinds {
         let folder = plain(5);
