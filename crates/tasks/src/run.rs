@@ -101,7 +101,11 @@ pub fn train(
     }
     if let Outcome::Finished { .. } = outcome {
         let model = TrainedModel::read(run.path())?;
-        write_examples(&model, &dataset, held_out_part, device, &run.predictions())?;
+        let part = match dataset.is_empty(Part::Test) {
+            true => held_out_part,
+            false => Part::Test,
+        };
+        write_examples(&model, &dataset, part, device, &run.predictions())?;
     }
     Ok(outcome)
 }

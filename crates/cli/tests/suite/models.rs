@@ -127,7 +127,7 @@ fn segmentation_from_training_to_coloured_meshes() {
     let workshop = Workshop::new();
     jaws(&workshop);
     let config = format!(
-        "task = 'segmentation'\n[data]\nfolder = 'jaws'\n{SMALL}[training]\nepochs = 20\nbatch = 2\n"
+        "task = 'segmentation'\nfeatures = 'xyz'\n[data]\nfolder = 'jaws'\n{SMALL}[training]\nepochs = 20\nbatch = 2\n"
     );
     let text = workshop.train("jaws", &config);
     assert!(text.contains("runs/jaws/predictions"), "{text}");
@@ -301,7 +301,17 @@ fn other_data_must_speak_of_the_same_classes() {
     assert_eq!(workshop.json("runs/jaws/eval-train-upper.json"), report);
     let message = workshop.fail(&["eval", "runs/jaws", "--data", "teeth"], 1);
     assert!(message.contains("`0`"), "{message}");
-    let message = workshop.fail(&["eval", "runs/jaws", "--part", "validation"], 1);
+    let message = workshop.fail(
+        &[
+            "eval",
+            "runs/jaws",
+            "--data",
+            "upper",
+            "--part",
+            "validation",
+        ],
+        1,
+    );
     assert!(
         message.contains("validation") && message.contains("--part"),
         "{message}"

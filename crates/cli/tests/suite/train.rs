@@ -414,7 +414,10 @@ fn a_finished_run_tells_where_everything_is() {
     let model = TrainedModel::read(&workshop.path("runs/spheres-1")).unwrap();
     assert_eq!(model.config.to_toml().unwrap(), config);
     assert_eq!(model.classes.map(|classes| classes.count()), Some(2));
-    assert_eq!(model.scaling.dimension(), 3);
+    assert_eq!(
+        model.scaling.dimension(),
+        model.config.features.kind().dimension()
+    );
     let versions = fs::read_to_string(workshop.path("runs/spheres-1/versions.toml")).unwrap();
     assert!(versions.contains("device = \"CPU\""), "{versions}");
 }
