@@ -127,7 +127,7 @@ fn segmentation_from_training_to_coloured_meshes() {
     let workshop = Workshop::new();
     jaws(&workshop);
     let config = format!(
-        "task = 'segmentation'\nfeatures = 'xyz'\n[data]\nfolder = 'jaws'\n{SMALL}[training]\nepochs = 20\nbatch = 2\n"
+        "task = 'segmentation'\nfeatures = 'xyz'\ngeometry.normalise = false\n[data]\nfolder = 'jaws'\n{SMALL}[training]\nepochs = 20\nbatch = 2\n"
     );
     let text = workshop.train("jaws", &config);
     assert!(text.contains("runs/jaws/predictions"), "{text}");
