@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::output::{count, grouped, print, table};
 use crate::progress;
 use clap::{Args, ValueEnum};
+use gemcnn_mesh::remesh::RemeshKind;
 use gemcnn_tasks::Task;
 use gemcnn_tasks::data::{DataConfig, Dataset, Part};
 use gemcnn_tasks::evaluation::{ClassScores, Evaluation, EvaluationOptions, evaluate};
@@ -17,6 +18,8 @@ use std::path::{Path, PathBuf};
 const FEW_CLASSES: usize = 16;
 /// Number of classes that are listed otherwise.
 const WORST_CLASSES: usize = 8;
+/// Seed of `--remesh`.
+const REMESHING: u64 = 1;
 
 /// Options of `gemcnn eval`.
 #[derive(Debug, Args)]
@@ -36,6 +39,11 @@ pub struct EvalArgs {
     /// Apply a random rotation to each mesh before geometry and features are computed, with this seed.
     #[arg(long, value_name = "SEED")]
     rotate: Option<u64>,
+
+    /// Remesh each mesh first and carry its targets along: isotropic, subdivide, refine_locally, or any
+    /// remesher with its settings, such as '{"kind": "jitter", "amount": 0.5}'.
+    #[arg(long, value_name = "KIND", value_parser = remesher)]
+    remesh: Option<RemeshKind>,
 
     /// Print one JSON object instead of text.
     #[arg(long)]
@@ -77,7 +85,7 @@ impl EvalArgs {
         let options = EvaluationOptions {
             part: self.part.into(),
             rotation: self.rotate,
-            meshing: None,
+            meshing: self.remesh.clone().map(|kind| (kind, REMESHING)),
         };
         let data = match &self.data {
             Some(folder) => DataConfig::Folder(folder.clone()),
@@ -132,8 +140,23 @@ impl EvalArgs {
         if let Some(seed) = self.rotate {
             let _ = write!(name, "-rotated-{seed}");
         }
+        if let Some(kind) = self.remesh.as_ref().and_then(|kind| {
+            let settings = serde_json::to_value(kind).ok()?;
+            Some(settings.get("kind")?.as_str()?.to_owned())
+        }) {
+            let _ = write!(name, "-{kind}");
+        }
         folder.join(name)
     }
+}
+
+/// A remesher from its name or its settings as JSON.
+fn remesher(text: &str) -> Result<RemeshKind, String> {
+    let kind = match text.starts_with('{') {
+        true => serde_json::from_str(text),
+        false => serde_json::from_value(serde_json::json!({ "kind": text })),
+    };
+    kind.map_err(|error| error.to_string())
 }
 
 /// A line with the paths of written files.

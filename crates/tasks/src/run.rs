@@ -34,6 +34,10 @@ pub fn train(
     for note in dataset.notes() {
         observer.observe(Event::Note(note));
     }
+    if dataset.is_empty(Part::Train) {
+        let problem = "the training part has no meshes";
+        return Err(TaskError::setting(dataset.name(), problem));
+    }
     let objective = match dataset.classes() {
         Some(classes) => Objective::classes(classes.count()),
         None => Objective::Values {

@@ -133,6 +133,17 @@ fn segmentation_from_training_to_coloured_meshes() {
     assert!(text.contains("runs/jaws/predictions"), "{text}");
     assert_eq!(files(&workshop.path("runs/jaws/predictions")).len(), 2 * 3);
 
+    let remeshed: Value = serde_json::from_str(&workshop.succeed(&[
+        "eval",
+        "runs/jaws",
+        "--remesh",
+        "subdivide",
+        "--json",
+    ]))
+    .unwrap();
+    assert_eq!(remeshed["scores"]["counted"], 2 * 642);
+    assert!(workshop.path("runs/jaws/eval-test-subdivide.json").exists());
+    workshop.fail(&["eval", "runs/jaws", "--remesh", "smooth"], 2);
     let text = workshop.succeed(&["eval", "runs/jaws"]);
     for part in [
         "test part: 2 meshes",

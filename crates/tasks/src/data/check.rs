@@ -1,12 +1,13 @@
 //! Check of a whole data set: contents and problems.
 
 use super::classes::listed;
+use super::comparison::{Extent, compare};
 use super::config::DataConfig;
 use super::content::Content;
 use super::dataset::{Inner, gather};
 use super::part::Part;
 use crate::{Task, TaskError};
-use gemcnn_mesh::{NormalWeighting, vertex_normals};
+use gemcnn_mesh::{GeometryError, NormalWeighting, vertex_normals};
 use gemcnn_nn::IGNORE;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -78,6 +79,9 @@ struct Found {
     /// Number of vertices of each class.
     classes: BTreeMap<u32, usize>,
     columns: Vec<Column>,
+    extent: Option<Extent>,
+    /// Vertices whose frames are estimated.
+    without_plane: usize,
     hash: Option<blake3::Hash>,
     problems: Vec<String>,
 }
@@ -129,6 +133,15 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
             part_of[item] = Some(part);
         }
     }
+    let extents: Vec<Option<Extent>> = found.iter().map(|found| found.extent).collect();
+    notes.extend(compare(&inner.split, &extents));
+    let without_plane: usize = found.iter().map(|found| found.without_plane).sum();
+    if without_plane > 0 {
+        let meshes = found.iter().filter(|found| found.without_plane > 0).count();
+        notes.push(format!(
+            "vertices without a tangent plane: {without_plane} on {meshes} of the meshes; their frames come from neighbours"
+        ));
+    }
     let classes = class_counts(&inner, &found, &part_of);
     let absent: Vec<String> = (classes.iter())
         .filter(|class| class.meshes[0] == 0)
@@ -176,13 +189,20 @@ fn fill(inner: &Inner, index: usize, found: &mut Found) -> Result<(), TaskError>
     found.hash = Some(content.hash());
     let mesh = content.mesh()?;
     found.vertices = mesh.vertex_count();
+    found.extent = Extent::new(mesh);
     if mesh.face_count() == 0 {
         let problem = "no faces, so no geometry".to_string();
         found.problems.push(format!("{}: {problem}", item.name));
-    } else if let Err(source) = vertex_normals(mesh, NormalWeighting::Area) {
-        let name = item.name.clone();
-        let error = TaskError::Geometry { name, source };
-        found.problems.push(error.to_string());
+    } else {
+        match vertex_normals(mesh, NormalWeighting::Area) {
+            Ok(_) => {}
+            Err(GeometryError::NoTangentPlane { count, .. }) => found.without_plane = count,
+            Err(source) => {
+                let name = item.name.clone();
+                let error = TaskError::Geometry { name, source };
+                found.problems.push(error.to_string());
+            }
+        }
     }
     read_target(inner, index, &content, found)
 }

@@ -375,10 +375,12 @@ fn open_folder(
     let mut items = find_meshes(folder, &description.meshes)?;
     notes.extend(leave_out_template(folder, &description, &mut items));
     let split = Split::new(folder, &description.split, &items, problems);
-    if split.part(Part::Train).is_empty() && problems.is_empty() {
+    // A test part alone can be evaluated, if the classes of a correspondence are known.
+    let needs_training = description.task == Task::Correspondence && description.template.is_none();
+    if needs_training && split.part(Part::Train).is_empty() && problems.is_empty() {
         problems.push(TaskError::setting(
             folder.display().to_string(),
-            "the training part has no meshes",
+            "the training part has no meshes, and there is no template",
         ));
     }
     let names = description.classes.iter().cloned().enumerate();

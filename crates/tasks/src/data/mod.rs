@@ -8,6 +8,7 @@ mod augmentation;
 mod cache;
 mod check;
 mod classes;
+mod comparison;
 mod config;
 mod content;
 mod dataset;
