@@ -27,8 +27,8 @@ pub struct RemeshedCommand {
     #[arg(long, value_name = "DIR", requires = "data")]
     remeshed: Option<PathBuf>,
 
-    /// Rows of the table, comma-separated: gem, unet, diffusion, diffusion-all, surface; with a final + the training
-    /// bodies are also remeshed, with ~ each step sees random points of the surface [default: gem,gem+,unet,unet+,diffusion,diffusion+,surface,surface+]
+    /// Rows of the table, comma-separated: gem, unet, diffusion, diffusion-all, surface; with a final + they are trained
+    /// with all augmentation, with +remeshed or +resampled with a part of it [default: gem,gem+,unet,unet+,diffusion,diffusion+,surface,surface+]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     rows: Option<Vec<Row>>,
 

@@ -11,7 +11,7 @@ mod row;
 
 pub use meshing::Meshing;
 pub use report::{MeshingReport, Report, RowReport};
-pub use row::{NetworkChoice, Row};
+pub use row::{Augmented, NetworkChoice, Row};
 
 use crate::runs::{evaluated, trained};
 use gemcnn_nn::Device;

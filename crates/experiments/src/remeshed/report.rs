@@ -149,7 +149,8 @@ impl Report {
         let data = described(&self.data);
         let mut text = format!(
             "Correspondence on meshings that training never saw. {data}; {} epochs, {} seed(s), mean ± standard \
-             error, {}. `+`: the training bodies are also remeshed, with other settings and seeds than the test bodies.\n",
+             error, {}. `+`: the training bodies are also remeshed, with other settings and seeds than the test bodies, and networks on surfaces \
+             see random points of them.\n",
             self.epochs, self.seeds, self.device
         );
         let meshings = self.meshings();

@@ -15,15 +15,40 @@ const VERSIONS: usize = 5;
 /// Share of the vertices in each step, with virtual remeshing.
 const SHARE: f64 = 0.7;
 
-/// A network, trained with or without remeshed bodies.
+/// A network, trained with or without augmentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// The network.
     pub network: NetworkChoice,
-    /// True if every training body is also remeshed.
-    pub remeshed: bool,
-    /// True if every step sees random points of the surface instead of its vertices.
-    pub resampled: bool,
+    /// The augmentation.
+    pub augmented: Augmented,
+}
+
+/// How the training bodies are augmented.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Augmented {
+    /// Not at all.
+    No,
+    /// Every training body also has remeshed versions.
+    Remeshed,
+    /// Every step sees random points of the surface instead of its vertices. For networks on surfaces only.
+    Resampled,
+    /// All that the network can use.
+    Fully,
+}
+
+impl Augmented {
+    const ALL: [Self; 4] = [Self::No, Self::Remeshed, Self::Resampled, Self::Fully];
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::No => "",
+            Self::Remeshed => "+remeshed",
+            Self::Resampled => "+resampled",
+            Self::Fully => "+",
+        }
+    }
 }
 
 /// A network of the table, with its input features.
@@ -51,6 +76,11 @@ impl NetworkChoice {
         Self::Surface,
     ];
 
+    /// True for networks that read eigenvectors instead of neighbours.
+    fn is_on_surfaces(self) -> bool {
+        !matches!(self, Self::Gem | Self::Unet)
+    }
+
     fn word(self) -> &'static str {
         match self {
             Self::Gem => "gem",
@@ -69,11 +99,7 @@ impl Row {
         let networks = [Gem, Unet, Diffusion, Surface].into_iter();
         networks
             .flat_map(|network| {
-                [false, true].map(|remeshed| Self {
-                    network,
-                    remeshed,
-                    resampled: false,
-                })
+                [Augmented::No, Augmented::Fully].map(|augmented| Self { network, augmented })
             })
             .collect()
     }
@@ -110,9 +136,14 @@ impl Row {
 
     /// The augmentation of the training bodies.
     pub fn augmentation(self) -> Augmentation {
+        let remeshed = matches!(self.augmented, Augmented::Remeshed | Augmented::Fully);
+        let resampled = matches!(self.augmented, Augmented::Resampled | Augmented::Fully);
         Augmentation {
-            versions: if self.remeshed { VERSIONS } else { 0 },
-            resample: if self.resampled { SHARE } else { 0.0 },
+            versions: if remeshed { VERSIONS } else { 0 },
+            resample: match resampled && self.network.is_on_surfaces() {
+                true => SHARE,
+                false => 0.0,
+            },
             ..Default::default()
         }
     }
@@ -120,15 +151,13 @@ impl Row {
     /// Batch size and learning rate. Networks on surfaces train best on single meshes.
     pub fn training(self) -> TrainingConfig {
         let default = TrainingConfig::default();
-        match self.network {
-            NetworkChoice::Gem | NetworkChoice::Unet => default,
-            NetworkChoice::Diffusion | NetworkChoice::DiffusionAll | NetworkChoice::Surface => {
-                TrainingConfig {
-                    batch: 1,
-                    rate: 1e-3,
-                    ..default
-                }
-            }
+        match self.network.is_on_surfaces() {
+            false => default,
+            true => TrainingConfig {
+                batch: 1,
+                rate: 1e-3,
+                ..default
+            },
         }
     }
 }
@@ -136,38 +165,28 @@ impl Row {
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.network.word())?;
-        f.write_str(if self.remeshed { "+" } else { "" })?;
-        f.write_str(if self.resampled { "~" } else { "" })
+        f.write_str(self.augmented.suffix())
     }
 }
 
 impl FromStr for Row {
     type Err = TaskError;
 
-    /// The name of a network, followed by `+` if bodies are remeshed and by `~` if they are resampled.
+    /// The name of a network, followed by its augmentation.
     fn from_str(text: &str) -> Result<Self, TaskError> {
-        let rest = text.strip_suffix('~').unwrap_or(text);
-        let word = rest.strip_suffix('+').unwrap_or(rest);
-        let networks = NetworkChoice::ALL.into_iter();
-        let found = networks.clone().find(|network| network.word() == word);
-        let network = found.ok_or_else(|| {
-            let all: Vec<&str> = networks.map(NetworkChoice::word).collect();
+        let rows = NetworkChoice::ALL
+            .into_iter()
+            .flat_map(|network| Augmented::ALL.map(|augmented| Self { network, augmented }));
+        let is_meant = |row: &Self| {
+            let sensible = row.augmented != Augmented::Resampled || row.network.is_on_surfaces();
+            sensible && row.to_string() == text
+        };
+        rows.into_iter().find(is_meant).ok_or_else(|| {
+            let networks = NetworkChoice::ALL.map(NetworkChoice::word).join(", ");
             let problem = format!(
-                "`{text}` is not one of {}, with or without a final `+`, `~` or `+~`",
-                all.join(", ")
+                "`{text}` is not one of {networks}, alone or with `+`, `+remeshed` or, for networks on surfaces, `+resampled`"
             );
             TaskError::setting("row", problem)
-        })?;
-        let resampled = rest != text;
-        let has_eigenvectors = !matches!(network, NetworkChoice::Gem | NetworkChoice::Unet);
-        if resampled && !has_eigenvectors {
-            let problem = format!("`{text}`: only networks on surfaces can be resampled");
-            return Err(TaskError::setting("row", problem));
-        }
-        Ok(Self {
-            network,
-            remeshed: word != rest,
-            resampled,
         })
     }
 }
@@ -183,11 +202,14 @@ mod tests {
         for row in rows {
             assert_eq!(row.to_string().parse::<Row>().unwrap(), row);
         }
-        for name in ["surface~", "diffusion-all+~"] {
+        for name in [
+            "surface+resampled",
+            "diffusion-all+remeshed",
+            "gem+remeshed",
+        ] {
             assert_eq!(name.parse::<Row>().unwrap().to_string(), name);
         }
-        assert!("gem~".parse::<Row>().is_err());
-        assert!("surface~+".parse::<Row>().is_err());
+        assert!("gem+resampled".parse::<Row>().is_err());
         assert!("gem++".parse::<Row>().is_err());
         assert!("+".parse::<Row>().is_err());
     }
