@@ -7,9 +7,10 @@ use gemcnn_tasks::data::{Cache, DataConfig, Dataset};
 use gemcnn_tasks::evaluation::{Evaluation, EvaluationOptions, evaluate};
 use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{
-    Observer, Outcome, RunConfig, RunDirectory, StopFlag, TrainedModel, read_metrics,
+    Event, Observer, Outcome, RunConfig, RunDirectory, StopFlag, TrainedModel, read_metrics,
 };
 use serde::Serialize;
+use std::fmt::Display;
 use std::path::Path;
 
 /// The model of a run and its training time in seconds; `None` if `stop` is requested.
@@ -37,6 +38,148 @@ pub(crate) fn trained(
     let records = read_metrics(&run.metrics())?;
     let seconds = records.last().map_or(0.0, |record| record.seconds);
     Ok(Some((model, seconds)))
+}
+
+/// Test meshes under one condition.
+pub(crate) struct TestSet<C> {
+    pub condition: C,
+    pub dataset: Dataset,
+    pub options: EvaluationOptions,
+}
+
+/// Scores of a model under each condition.
+pub(crate) type Tested<C> = Vec<(C, Evaluation)>;
+
+/// Tests a model under all conditions, or reads earlier results; `None` if `stop` is requested.
+fn tested<C: Copy + Display>(
+    model: &TrainedModel,
+    tests: &[TestSet<C>],
+    path: &Path,
+    place: &Place<'_>,
+) -> Result<Option<Tested<C>>, TaskError> {
+    let mut evaluations = Vec::new();
+    for test in tests {
+        if place.stop.is_requested() {
+            return Ok(None);
+        }
+        let stem = path.join(format!("eval-{}", test.condition));
+        let options = test.options.clone();
+        let evaluation = evaluated(
+            model,
+            &test.dataset,
+            options,
+            &stem,
+            place.cache,
+            place.device,
+        )?;
+        evaluations.push((test.condition, evaluation));
+    }
+    Ok(Some(evaluations))
+}
+
+/// Where the runs of an experiment take place.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub directory: &'a Path,
+    pub cache: &'a Cache,
+    pub device: &'a Device,
+    pub stop: &'a StopFlag,
+}
+
+/// A table of an experiment: rows that are trained with several seeds and tested under several conditions.
+pub(crate) trait Table {
+    /// A row of the table.
+    type Row: Copy + Display;
+    /// A condition of the tests.
+    type Condition: Copy + Display;
+
+    /// The configuration of a run.
+    fn config(&self, row: Self::Row, seed: u64) -> RunConfig;
+
+    /// The tests of each run.
+    fn tests(&self) -> &[TestSet<Self::Condition>];
+
+    /// Takes the training time in seconds and the scores of a run, or why it failed, and writes the results so far. Returns a
+    /// line about the run.
+    ///
+    /// # Errors
+    /// Files that cannot be written.
+    fn add(
+        &mut self,
+        row: Self::Row,
+        seed: u64,
+        outcome: Result<(&TrainedModel, f64, Tested<Self::Condition>), String>,
+    ) -> Result<Option<String>, TaskError>;
+}
+
+/// Trains and tests all rows: one seed of every row before the next, so that a table that is not finished compares all rows. Returns
+/// false if `stop` is requested; the same call then resumes.
+///
+/// # Errors
+/// No rows or seeds, invalid settings or data, or a directory with runs of other settings. A run that diverges is noted and does
+/// not stop the others.
+pub(crate) fn fill<T: Table>(
+    table: &mut T,
+    rows: &[T::Row],
+    seeds: u64,
+    place: Place<'_>,
+    observer: &mut dyn Observer,
+) -> Result<bool, TaskError> {
+    if rows.is_empty() || seeds == 0 {
+        let problem = "there are no rows or no seeds to run";
+        return Err(TaskError::setting("experiment", problem));
+    }
+    let total = rows.len() as u64 * seeds;
+    let mut number = 0;
+    for seed in 1..=seeds {
+        for &row in rows {
+            number += 1;
+            let title = format!("run {number} of {total}: {row}, seed {seed}");
+            observer.observe(Event::Note(&title));
+            let path = place.directory.join(format!("{row}-seed{seed}"));
+            let config = table.config(row, seed);
+            let Place {
+                cache,
+                device,
+                stop,
+                ..
+            } = place;
+            let line = match trained(&config, &path, cache, device, observer, stop) {
+                Ok(Some((model, seconds))) => {
+                    let Some(scores) = tested(&model, table.tests(), &path, &place)? else {
+                        return Ok(false);
+                    };
+                    table.add(row, seed, Ok((&model, seconds, scores)))?
+                }
+                Ok(None) => return Ok(false),
+                Err(error @ TaskError::Diverged { .. }) => {
+                    observer.observe(Event::Note(&error.to_string()));
+                    table.add(row, seed, Err(error.to_string()))?
+                }
+                Err(error) => return Err(error),
+            };
+            if let Some(line) = line {
+                observer.observe(Event::Note(&line));
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// The report of a row, made by `new` if there is none yet.
+pub(crate) fn row_report<R>(
+    reports: &mut Vec<R>,
+    is_row: impl Fn(&R) -> bool,
+    new: impl FnOnce() -> R,
+) -> &mut R {
+    let place = match reports.iter().position(is_row) {
+        Some(place) => place,
+        None => {
+            reports.push(new());
+            reports.len() - 1
+        }
+    };
+    &mut reports[place]
 }
 
 /// Evaluates a model and writes the files `stem.*`, or reads them if they exist.

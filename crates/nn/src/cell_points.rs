@@ -152,16 +152,13 @@ fn rotated<T: Real>(
         (neighbour.weight * cos, neighbour.weight * sin)
     });
     let [(ca, sa), (cb, sb)] = phases;
-    let own = point.own;
-    let a = a.0.iter().zip(a.1);
-    let b = b.0.iter().zip(b.1);
-    let both = a.zip(b);
-    let real = |(&x, ((&ar, &ai), (&br, &bi))): (&T, ((&T, &T), (&T, &T)))| {
-        own * x + ca * ar - sa * ai + cb * br - sb * bi
-    };
-    let imaginary = |(&x, ((&ar, &ai), (&br, &bi))): (&T, ((&T, &T), (&T, &T)))| {
-        own * x + sa * ar + ca * ai + sb * br + cb * bi
-    };
-    result.extend(x.0.iter().zip(both.clone()).map(real));
-    result.extend(x.1.iter().zip(both).map(imaginary));
+    let rows = (a.0.iter().zip(a.1)).zip(b.0.iter().zip(b.1));
+    let real = x.0.iter().zip(rows.clone());
+    result.extend(real.map(|(&x, ((&ar, &ai), (&br, &bi)))| {
+        point.own * x + ca * ar - sa * ai + cb * br - sb * bi
+    }));
+    let imaginary = x.1.iter().zip(rows);
+    result.extend(imaginary.map(|(&x, ((&ar, &ai), (&br, &bi)))| {
+        point.own * x + sa * ar + ca * ai + sb * br + cb * bi
+    }));
 }

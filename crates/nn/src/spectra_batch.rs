@@ -205,12 +205,12 @@ impl<T: Real> SpectraBatch<T> {
         )?;
         let (mut eigenvalues, mut bases) = (self.eigenvalues, self.bases);
         for (value, &factor) in eigenvalues.iter_mut().zip(factors) {
-            *value = *value * factor;
+            *value *= factor;
         }
         let gradients = 2 * mass.len() * self.columns.first().copied().unwrap_or(0);
         let start = bases.len() - gradients;
         for value in &mut bases[start..] {
-            *value = *value * gradient;
+            *value *= gradient;
         }
         Ok(Self {
             mass,

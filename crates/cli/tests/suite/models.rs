@@ -524,3 +524,42 @@ fn turned_bodies_keep_their_classes_with_invariant_features_alone() {
     assert!(kept("matrix") >= 498);
     assert!(kept("xyz") < 250);
 }
+
+#[test]
+fn steps_of_the_recipe_are_tested_rotated_and_remeshed() {
+    let workshop = Workshop::new();
+    jaws(&workshop);
+    let experiment = ["experiment", "segmentation", "--data", "jaws"];
+    let small = ["--seeds", "1", "--epochs", "1", "--out", "out"];
+    let steps = ["--steps", "positions,resampled"];
+    let command: Vec<&str> = [&experiment[..], &small, &steps].concat();
+    let message = workshop.fail(&command, 1);
+    assert!(message.contains("validation"), "{message}");
+    let parts = "task = 'segmentation'\ntarget.property = 'label'\n\
+                 split.fractions = { train = 0.6, validation = 0.4 }";
+    fs::write(workshop.path("jaws/dataset.toml"), parts).unwrap();
+    workshop.succeed(&command);
+    let results = workshop.json("out/results.json");
+    let steps = results["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 2);
+    for step in steps {
+        let conditions = step["accuracy"].as_object().unwrap();
+        assert_eq!(conditions.len(), 3, "{step}");
+        for (condition, runs) in conditions {
+            let accuracy = runs[0].as_f64().unwrap();
+            assert!(accuracy > 0.0 && accuracy < 1.0, "{condition}: {accuracy}");
+        }
+    }
+    // Invariant features do not change with a rotation.
+    let difference = |step: &Value| {
+        let accuracy = |condition: &str| step["accuracy"][condition][0].as_f64().unwrap();
+        (accuracy("as_trained") - accuracy("rotated")).abs()
+    };
+    assert!(difference(&steps[1]) < 0.02, "{results}");
+    // Finished runs are not repeated.
+    let model = workshop.path("out/resampled-seed1/model.safetensors");
+    let written = fs::metadata(&model).unwrap().modified().unwrap();
+    workshop.succeed(&command);
+    assert_eq!(fs::metadata(&model).unwrap().modified().unwrap(), written);
+    workshop.fail(&["experiment", "segmentation", "--steps", "leap"], 2);
+}

@@ -2,7 +2,7 @@
 
 use super::{PaperResult, Row, Settings};
 use crate::Estimate;
-use crate::runs::{described, write_results};
+use crate::runs::{described, row_report, write_results};
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::data::DataConfig;
@@ -109,22 +109,16 @@ impl Report {
 
     /// Adds a run to its row.
     pub(super) fn add(&mut self, row: Row, seed: u64, outcome: Result<RunReport, String>) {
-        let place = match self.rows.iter().position(|report| report.row == row) {
-            Some(place) => place,
-            None => {
-                self.rows.push(RowReport {
-                    row,
-                    runs: Vec::new(),
-                    failures: Vec::new(),
-                    accuracy: None,
-                    accuracy_rotated: None,
-                    training_seconds: None,
-                    paper: row.paper(),
-                });
-                self.rows.len() - 1
-            }
+        let new = || RowReport {
+            row,
+            runs: Vec::new(),
+            failures: Vec::new(),
+            accuracy: None,
+            accuracy_rotated: None,
+            training_seconds: None,
+            paper: row.paper(),
         };
-        let report = &mut self.rows[place];
+        let report = row_report(&mut self.rows, |report| report.row == row, new);
         match outcome {
             Ok(run) => report.runs.push(run),
             Err(reason) => report.failures.push(format!("seed {seed}: {reason}")),

@@ -13,13 +13,11 @@ pub use meshing::Meshing;
 pub use report::{MeshingReport, Report, RowReport};
 pub use row::{Augmented, NetworkChoice, Row};
 
-use crate::runs::{evaluated, trained};
+use crate::runs::{Place, Table, TestSet, Tested, fill};
 use gemcnn_nn::Device;
 use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig, Dataset};
-use gemcnn_tasks::evaluation::{Evaluation, EvaluationOptions};
-use gemcnn_tasks::train::{
-    Event, Observer, Precision, RunConfig, StopFlag, TrainedModel, TrainingConfig,
-};
+use gemcnn_tasks::evaluation::EvaluationOptions;
+use gemcnn_tasks::train::{Observer, Precision, RunConfig, StopFlag, TrainedModel, TrainingConfig};
 use gemcnn_tasks::{Task, TaskError};
 use std::path::{Path, PathBuf};
 
@@ -76,38 +74,30 @@ impl Settings {
     }
 }
 
-/// The test bodies in one meshing.
-struct TestSet {
+/// The test bodies in one meshing; `None` if neither the benchmark nor a remesher has it.
+fn test_set(
     meshing: Meshing,
-    dataset: Dataset,
-    options: EvaluationOptions,
-}
-
-impl TestSet {
-    fn new(
-        meshing: Meshing,
-        dataset: &Dataset,
-        remeshed: Option<&Path>,
-    ) -> Result<Option<Self>, TaskError> {
-        let vertices = dataset.template().map_or(0, |mesh| mesh.vertex_count());
-        let remesher = meshing.remesher(vertices);
-        Ok(match (remeshed, remesher) {
-            (Some(folder), Some(_)) if meshing.is_in_benchmark() => Some(Self {
-                meshing,
-                dataset: dataset.in_other_meshing(folder, meshing.word())?,
-                options: EvaluationOptions::default(),
-            }),
-            (Some(_), Some(_)) => None,
-            (_, remesher) => Some(Self {
-                meshing,
-                dataset: dataset.clone(),
-                options: EvaluationOptions {
-                    meshing: remesher.map(|kind| (kind, meshing::SEED)),
-                    ..EvaluationOptions::default()
-                },
-            }),
-        })
-    }
+    dataset: &Dataset,
+    remeshed: Option<&Path>,
+) -> Result<Option<TestSet<Meshing>>, TaskError> {
+    let vertices = dataset.template().map_or(0, |mesh| mesh.vertex_count());
+    let remesher = meshing.remesher(vertices);
+    Ok(match (remeshed, remesher) {
+        (Some(folder), Some(_)) if meshing.is_in_benchmark() => Some(TestSet {
+            condition: meshing,
+            dataset: dataset.in_other_meshing(folder, meshing.word())?,
+            options: EvaluationOptions::default(),
+        }),
+        (Some(_), Some(_)) => None,
+        (_, remesher) => Some(TestSet {
+            condition: meshing,
+            dataset: dataset.clone(),
+            options: EvaluationOptions {
+                meshing: remesher.map(|kind| (kind, meshing::SEED)),
+                ..EvaluationOptions::default()
+            },
+        }),
+    })
 }
 
 /// Trains and tests all rows, and writes `results.json`, `table.md`, the figure of errors and pictures of one body to
@@ -124,77 +114,62 @@ pub fn run(
     observer: &mut dyn Observer,
     stop: &StopFlag,
 ) -> Result<Option<Report>, TaskError> {
-    if settings.rows.is_empty() || settings.seeds == 0 {
-        return Err(TaskError::setting(
-            "experiment",
-            "there are no rows or no seeds to run",
-        ));
-    }
     let dataset = Dataset::open_for(&settings.data, Task::Correspondence)?;
     let mut tests = Vec::new();
     for meshing in Meshing::ALL {
-        tests.extend(TestSet::new(
-            meshing,
-            &dataset,
-            settings.remeshed.as_deref(),
-        )?);
+        tests.extend(test_set(meshing, &dataset, settings.remeshed.as_deref())?);
     }
-    let mut report = Report::new(settings, device);
-    let total = settings.rows.len() as u64 * settings.seeds;
-    let mut number = 0;
-    // One seed of every row before the next: a table that is not finished compares all rows.
-    for seed in 1..=settings.seeds {
-        for &row in &settings.rows {
-            number += 1;
-            let title = format!("run {number} of {total}: {row}, seed {seed}");
-            observer.observe(Event::Note(&title));
-            let path = directory.join(format!("{row}-seed{seed}"));
-            let config = settings.config(row, seed);
-            let outcome = match trained(&config, &path, cache, device, observer, stop) {
-                Ok(Some((model, seconds))) => {
-                    let evaluations = test(&model, &tests, &path, cache, device, stop)?;
-                    let Some(evaluations) = evaluations else {
-                        return Ok(None);
-                    };
-                    if seed == 1 {
-                        picture::draw(&model, &tests, device, &path.join("meshings.png"))?;
-                    }
-                    Ok((seconds, evaluations))
-                }
-                Ok(None) => return Ok(None),
-                Err(error @ TaskError::Diverged { .. }) => {
-                    observer.observe(Event::Note(&error.to_string()));
-                    Err(error.to_string())
-                }
-                Err(error) => return Err(error),
-            };
-            if let Some(line) = report.add(row, seed, outcome) {
-                observer.observe(Event::Note(&line));
-            }
-            report.write(directory)?;
-        }
-    }
-    Ok(Some(report))
+    let mut table = Rows {
+        settings,
+        tests,
+        report: Report::new(settings, device),
+        directory,
+        device,
+    };
+    let place = Place {
+        directory,
+        cache,
+        device,
+        stop,
+    };
+    let is_full = fill(&mut table, &settings.rows, settings.seeds, place, observer)?;
+    Ok(is_full.then_some(table.report))
 }
 
-/// Tests a model on all meshings, or reads earlier results; `None` if `stop` is requested.
-fn test(
-    model: &TrainedModel,
-    tests: &[TestSet],
-    path: &Path,
-    cache: &Cache,
-    device: &Device,
-    stop: &StopFlag,
-) -> Result<Option<Vec<(Meshing, Evaluation)>>, TaskError> {
-    let mut evaluations = Vec::new();
-    for test in tests {
-        if stop.is_requested() {
-            return Ok(None);
-        }
-        let stem = path.join(format!("eval-{}", test.meshing));
-        let options = test.options.clone();
-        let evaluation = evaluated(model, &test.dataset, options, &stem, cache, device)?;
-        evaluations.push((test.meshing, evaluation));
+/// The table while it is filled.
+struct Rows<'a> {
+    settings: &'a Settings,
+    tests: Vec<TestSet<Meshing>>,
+    report: Report,
+    directory: &'a Path,
+    device: &'a Device,
+}
+
+impl Table for Rows<'_> {
+    type Row = Row;
+    type Condition = Meshing;
+
+    fn config(&self, row: Row, seed: u64) -> RunConfig {
+        self.settings.config(row, seed)
     }
-    Ok(Some(evaluations))
+
+    fn tests(&self) -> &[TestSet<Meshing>] {
+        &self.tests
+    }
+
+    fn add(
+        &mut self,
+        row: Row,
+        seed: u64,
+        outcome: Result<(&TrainedModel, f64, Tested<Meshing>), String>,
+    ) -> Result<Option<String>, TaskError> {
+        if let (1, Ok((model, ..))) = (seed, &outcome) {
+            let path = self.directory.join(format!("{row}-seed1/meshings.png"));
+            picture::draw(model, &self.tests, self.device, &path)?;
+        }
+        let outcome = outcome.map(|(_, seconds, scores)| (seconds, scores));
+        let line = self.report.add(row, seed, outcome);
+        self.report.write(self.directory)?;
+        Ok(line)
+    }
 }

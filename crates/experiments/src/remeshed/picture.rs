@@ -1,6 +1,7 @@
 //! A picture of one test body in all meshings, coloured by the predicted points of the template.
 
-use super::TestSet;
+use super::Meshing;
+use crate::runs::TestSet;
 use gemcnn_mesh::remesh::remesh;
 use gemcnn_mesh::{DVec3, Faces, Mesh, write_atomically};
 use gemcnn_nn::{Device, Workspace};
@@ -18,7 +19,7 @@ const HEIGHT: u32 = 900;
 /// Draws the first test body in all meshings side by side.
 pub(super) fn draw(
     model: &TrainedModel,
-    tests: &[TestSet],
+    tests: &[TestSet<Meshing>],
     device: &Device,
     path: &Path,
 ) -> Result<(), TaskError> {
@@ -37,7 +38,7 @@ pub(super) fn draw(
                 .map_err(|error| refuse(error.to_string()))?
                 .mesh;
         }
-        let sample = model.sample(test.meshing.word(), &mesh)?;
+        let sample = model.sample(test.condition.word(), &mesh)?;
         let Prediction::VertexClasses(classes) = model.predict(&mut workspace, &sample)? else {
             return Ok(());
         };

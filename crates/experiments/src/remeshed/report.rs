@@ -2,7 +2,7 @@
 
 use super::{Meshing, Row, Settings};
 use crate::Estimate;
-use crate::runs::{described, write_results};
+use crate::runs::{Tested, described, row_report, write_results};
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::data::DataConfig;
@@ -97,21 +97,15 @@ impl Report {
         &mut self,
         row: Row,
         seed: u64,
-        outcome: Result<(f64, Vec<(Meshing, Evaluation)>), String>,
+        outcome: Result<(f64, Tested<Meshing>), String>,
     ) -> Option<String> {
-        let place = match self.rows.iter().position(|report| report.row == row) {
-            Some(place) => place,
-            None => {
-                self.rows.push(RowReport {
-                    row,
-                    training_seconds: Vec::new(),
-                    meshings: BTreeMap::new(),
-                    failures: Vec::new(),
-                });
-                self.rows.len() - 1
-            }
+        let new = || RowReport {
+            row,
+            training_seconds: Vec::new(),
+            meshings: BTreeMap::new(),
+            failures: Vec::new(),
         };
-        let report = &mut self.rows[place];
+        let report = row_report(&mut self.rows, |report| report.row == row, new);
         let (seconds, evaluations) = match outcome {
             Ok(results) => results,
             Err(reason) => {

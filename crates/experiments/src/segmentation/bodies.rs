@@ -1,6 +1,7 @@
 //! Data sets of synthetic bodies with parts, in several densities and conditions.
 
-use super::{SEED, Settings, TestSet};
+use super::{SEED, Settings};
+use crate::runs::TestSet;
 use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind};
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_mesh::{
@@ -13,6 +14,7 @@ use gemcnn_tasks::evaluation::EvaluationOptions;
 use gemcnn_tasks::{Task, TaskError};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Name of the labels in the files.
@@ -125,11 +127,17 @@ impl Condition {
     }
 }
 
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
 /// The training data, and the test sets of all conditions. Files that are there already are kept.
 pub(super) fn make(
     settings: &Settings,
     directory: &Path,
-) -> Result<(DataConfig, Vec<TestSet>), TaskError> {
+) -> Result<(DataConfig, Vec<TestSet<Condition>>), TaskError> {
     let count = settings.bodies;
     let training = count * 64 / 100;
     let validation = count * 80 / 100;
@@ -137,7 +145,7 @@ pub(super) fn make(
         .ok()
         .filter(|_| training > 0);
     if sound.is_none() || validation == training || validation == count {
-        let problem = format!("{count} bodies are too few or too many: from 7 to 100,000");
+        let problem = format!("{count} bodies are too few or too many: from 3 to 100,000");
         return Err(TaskError::setting("bodies", problem));
     }
     let parts = [0..training, training..validation, validation..count];
@@ -226,4 +234,48 @@ fn written(
     // The description completes the data set.
     write(&description, described.to_toml())?;
     Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemcnn_mesh::shapes;
+
+    #[test]
+    fn conditions_change_units_or_one_vertex() {
+        let body = shapes::icosphere(3).unwrap();
+        let units = Condition::Units.apply(body.clone()).unwrap();
+        let length = |mesh: &Mesh| mesh.vertices()[0].distance(mesh.vertices()[1]);
+        assert!((length(&units) / length(&body) - 1000.0).abs() < 1e-6);
+        let spiked = Condition::Outlier.apply(body.clone()).unwrap();
+        let pairs = body.vertices().iter().zip(spiked.vertices());
+        let moved: Vec<f64> = pairs.map(|(a, b)| a.distance(*b)).collect();
+        assert_eq!(moved.iter().filter(|&&moved| moved > 0.0).count(), 1);
+        assert!((moved.iter().sum::<f64>() - 2.0).abs() < 1e-9);
+        assert_eq!(Condition::Rotated.apply(body.clone()).unwrap(), body);
+    }
+
+    #[test]
+    fn data_sets_of_all_conditions_are_written_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            bodies: 7,
+            vertices: 1000,
+            ..Default::default()
+        };
+        let parts = [0..0, 0..0, 5..7];
+        let made = written(&settings, folder.path(), Condition::Half, &parts).unwrap();
+        let dataset = Dataset::open(&DataConfig::Folder(made.clone())).unwrap();
+        assert_eq!((dataset.len(Part::Train), dataset.len(Part::Test)), (0, 2));
+        assert_eq!(dataset.mesh(Part::Test, 0).unwrap().vertex_count(), 500);
+        let file = made.join(DESCRIPTION_FILE);
+        let time = std::fs::metadata(&file).unwrap().modified().unwrap();
+        written(&settings, folder.path(), Condition::Half, &parts).unwrap();
+        assert_eq!(std::fs::metadata(&file).unwrap().modified().unwrap(), time);
+        let few = Settings {
+            bodies: 2,
+            ..settings
+        };
+        assert!(make(&few, folder.path()).is_err());
+    }
 }

@@ -12,13 +12,10 @@ pub use bodies::Condition;
 pub use report::{Report, StepReport};
 pub use step::Step;
 
-use crate::runs::{evaluated, trained};
+use crate::runs::{Place, Table, TestSet, Tested, fill};
 use gemcnn_nn::Device;
 use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part};
-use gemcnn_tasks::evaluation::{Evaluation, EvaluationOptions};
-use gemcnn_tasks::train::{
-    Event, Observer, Precision, RunConfig, StopFlag, TrainedModel, TrainingConfig,
-};
+use gemcnn_tasks::train::{Observer, Precision, RunConfig, StopFlag, TrainedModel, TrainingConfig};
 use gemcnn_tasks::{Task, TaskError};
 use std::path::{Path, PathBuf};
 
@@ -77,13 +74,6 @@ impl Settings {
     }
 }
 
-/// Test meshes under one condition.
-struct TestSet {
-    condition: Condition,
-    dataset: Dataset,
-    options: EvaluationOptions,
-}
-
 /// Trains and tests all steps, and writes `results.json` and `table.md` to the directory after each run. Returns `None`
 /// if `stop` is requested; the same call then resumes.
 ///
@@ -98,87 +88,78 @@ pub fn run(
     observer: &mut dyn Observer,
     stop: &StopFlag,
 ) -> Result<Option<Report>, TaskError> {
-    if settings.steps.is_empty() || settings.seeds == 0 {
-        return Err(TaskError::setting(
-            "experiment",
-            "there are no steps or no seeds to run",
-        ));
-    }
     let (data, tests) = match &settings.folder {
-        Some(folder) => {
-            let data = DataConfig::Folder(folder.clone());
-            let dataset = Dataset::open_for(&data, Task::Segmentation)?;
-            if dataset.is_empty(Part::Validation) {
-                let problem = "the experiment needs a validation part, on which it tests";
-                return Err(TaskError::setting(folder.display().to_string(), problem));
-            }
-            let conditions = [
-                Condition::AsTrained,
-                Condition::Rotated,
-                Condition::Isotropic,
-            ];
-            let tests = conditions.map(|condition| TestSet {
-                condition,
-                dataset: dataset.clone(),
-                options: condition.options(Part::Validation),
-            });
-            (data, tests.into_iter().collect())
-        }
+        Some(folder) => given(folder)?,
         None => bodies::make(settings, &directory.join("data"))?,
     };
-    let mut report = Report::new(settings, device);
-    let total = settings.steps.len() as u64 * settings.seeds;
-    let mut number = 0;
-    // One seed of every step before the next: a table that is not finished compares all steps.
-    for seed in 1..=settings.seeds {
-        for &step in &settings.steps {
-            number += 1;
-            let title = format!("run {number} of {total}: {step}, seed {seed}");
-            observer.observe(Event::Note(&title));
-            let path = directory.join(format!("{step}-seed{seed}"));
-            let config = settings.config(data.clone(), step, seed);
-            let outcome = match trained(&config, &path, cache, device, observer, stop) {
-                Ok(Some((model, seconds))) => {
-                    let evaluations = test(&model, &tests, &path, cache, device, stop)?;
-                    let Some(evaluations) = evaluations else {
-                        return Ok(None);
-                    };
-                    Ok((seconds, evaluations))
-                }
-                Ok(None) => return Ok(None),
-                Err(error @ TaskError::Diverged { .. }) => {
-                    observer.observe(Event::Note(&error.to_string()));
-                    Err(error.to_string())
-                }
-                Err(error) => return Err(error),
-            };
-            if let Some(line) = report.add(step, seed, outcome) {
-                observer.observe(Event::Note(&line));
-            }
-            report.write(directory)?;
-        }
-    }
-    Ok(Some(report))
+    let mut table = Steps {
+        settings,
+        data,
+        tests,
+        report: Report::new(settings, device),
+        directory,
+    };
+    let place = Place {
+        directory,
+        cache,
+        device,
+        stop,
+    };
+    let is_full = fill(&mut table, &settings.steps, settings.seeds, place, observer)?;
+    Ok(is_full.then_some(table.report))
 }
 
-/// Tests a model under all conditions, or reads earlier results; `None` if `stop` is requested.
-fn test(
-    model: &TrainedModel,
-    tests: &[TestSet],
-    path: &Path,
-    cache: &Cache,
-    device: &Device,
-    stop: &StopFlag,
-) -> Result<Option<Vec<(Condition, Evaluation)>>, TaskError> {
-    let mut evaluations = Vec::new();
-    for test in tests {
-        if stop.is_requested() {
-            return Ok(None);
-        }
-        let stem = path.join(format!("eval-{}", test.condition.word()));
-        let options = test.options.clone();
-        let evaluation = evaluated(model, &test.dataset, options, &stem, cache, device)?;
-        evaluations.push((test.condition, evaluation));
+/// The data of a folder, and the tests on its validation part.
+fn given(folder: &Path) -> Result<(DataConfig, Vec<TestSet<Condition>>), TaskError> {
+    let data = DataConfig::Folder(folder.into());
+    let dataset = Dataset::open_for(&data, Task::Segmentation)?;
+    if dataset.is_empty(Part::Validation) {
+        let problem = "the experiment needs a validation part, on which it tests";
+        return Err(TaskError::setting(folder.display().to_string(), problem));
     }
-    Ok(Some(evaluations))
+    let conditions = [
+        Condition::AsTrained,
+        Condition::Rotated,
+        Condition::Isotropic,
+    ];
+    let tests = conditions.map(|condition| TestSet {
+        condition,
+        dataset: dataset.clone(),
+        options: condition.options(Part::Validation),
+    });
+    Ok((data, tests.into()))
+}
+
+/// The table while it is filled.
+struct Steps<'a> {
+    settings: &'a Settings,
+    data: DataConfig,
+    tests: Vec<TestSet<Condition>>,
+    report: Report,
+    directory: &'a Path,
+}
+
+impl Table for Steps<'_> {
+    type Row = Step;
+    type Condition = Condition;
+
+    fn config(&self, step: Step, seed: u64) -> RunConfig {
+        self.settings.config(self.data.clone(), step, seed)
+    }
+
+    fn tests(&self) -> &[TestSet<Condition>] {
+        &self.tests
+    }
+
+    fn add(
+        &mut self,
+        step: Step,
+        seed: u64,
+        outcome: Result<(&TrainedModel, f64, Tested<Condition>), String>,
+    ) -> Result<Option<String>, TaskError> {
+        let outcome = outcome.map(|(_, seconds, scores)| (seconds, scores));
+        let line = self.report.add(step, seed, outcome);
+        self.report.write(self.directory)?;
+        Ok(line)
+    }
 }

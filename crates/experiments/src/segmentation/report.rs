@@ -2,10 +2,9 @@
 
 use super::{Condition, Settings, Step};
 use crate::Estimate;
-use crate::runs::write_results;
+use crate::runs::{Tested, row_report, write_results};
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
-use gemcnn_tasks::evaluation::Evaluation;
 use gemcnn_tasks::train::device_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -62,21 +61,15 @@ impl Report {
         &mut self,
         step: Step,
         seed: u64,
-        outcome: Result<(f64, Vec<(Condition, Evaluation)>), String>,
+        outcome: Result<(f64, Tested<Condition>), String>,
     ) -> Option<String> {
-        let place = match self.steps.iter().position(|report| report.step == step) {
-            Some(place) => place,
-            None => {
-                self.steps.push(StepReport {
-                    step,
-                    training_seconds: Vec::new(),
-                    accuracy: BTreeMap::new(),
-                    failures: Vec::new(),
-                });
-                self.steps.len() - 1
-            }
+        let new = || StepReport {
+            step,
+            training_seconds: Vec::new(),
+            accuracy: BTreeMap::new(),
+            failures: Vec::new(),
         };
-        let report = &mut self.steps[place];
+        let report = row_report(&mut self.steps, |report| report.step == step, new);
         let (seconds, evaluations) = match outcome {
             Ok(results) => results,
             Err(reason) => {
