@@ -46,8 +46,11 @@ impl Recipe {
         }
     }
 
-    /// For networks on surfaces, which train best on single meshes.
+    /// For networks on surfaces, which train best on single meshes. Two remeshed versions of each mesh and random points of the
+    /// surface keep them from learning the meshing. Where targets are classes, versions are also deformed; a correspondence
+    /// or a measured value may belong to the shape as it is.
     pub fn of_surfaces(task: Task) -> Self {
+        let has_classes = matches!(task, Task::Segmentation | Task::Classification);
         let features = Combined {
             of: vec![
                 HeatKernel::default().into(),
@@ -62,7 +65,10 @@ impl Recipe {
                 ..Default::default()
             },
             augmentation: Augmentation {
+                versions: 2,
                 resample: 0.7,
+                stretch: if has_classes { 0.1 } else { 0.0 },
+                bend: if has_classes { 0.03 } else { 0.0 },
                 ..Default::default()
             },
             batch: 1,
