@@ -1,5 +1,6 @@
 //! Runs of experiments: each in a directory of its own, finished ones are not repeated.
 
+use crate::Estimate;
 use gemcnn_mesh::write_atomically;
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
@@ -164,6 +165,49 @@ pub(crate) fn fill<T: Table>(
         }
     }
     Ok(true)
+}
+
+/// A row of a table in Markdown.
+pub(crate) struct TableRow {
+    pub name: String,
+    /// Number of failed runs.
+    pub failures: usize,
+    pub cells: Vec<Option<Estimate>>,
+    pub training_seconds: Vec<f64>,
+}
+
+/// A table in Markdown: a column for each condition, as 100 times the values with a number of decimals, and one for the training time.
+pub(crate) fn markdown<C: Display>(
+    what: &str,
+    conditions: &[C],
+    rows: impl Iterator<Item = TableRow>,
+    decimals: usize,
+) -> String {
+    let mut text = format!("| {what} |");
+    for condition in conditions {
+        text += &format!(" {condition} |");
+    }
+    text += " training (s) |\n| --- |";
+    text += &" --- |".repeat(conditions.len() + 1);
+    text += "\n";
+    let show = |estimate: Option<Estimate>, factor: f64, decimals: usize| {
+        estimate.map_or(" - |".into(), |e| {
+            format!(" {} |", e.show(factor, decimals))
+        })
+    };
+    for row in rows {
+        let failed = match row.failures {
+            0 => String::new(),
+            count => format!(" ({count} failed)"),
+        };
+        text += &format!("| {}{failed} |", row.name);
+        for cell in row.cells {
+            text += &show(cell, 100.0, decimals);
+        }
+        text += &show(Estimate::of(&row.training_seconds), 1.0, 0);
+        text += "\n";
+    }
+    text
 }
 
 /// The report of a row, made by `new` if there is none yet.

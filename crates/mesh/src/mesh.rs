@@ -243,6 +243,13 @@ impl Mesh {
         self.face(face).iter().map(|&v| self.vertices[v as usize])
     }
 
+    /// The least and the largest coordinates of the vertices; `None` without vertices.
+    pub fn bounds(&self) -> Option<[DVec3; 2]> {
+        let low = self.vertices.iter().copied().reduce(DVec3::min)?;
+        let high = self.vertices.iter().copied().reduce(DVec3::max)?;
+        Some([low, high])
+    }
+
     /// The mesh with every vertex position mapped by `place`. Faces and vertex order do not change.
     ///
     /// # Errors

@@ -2,7 +2,6 @@
 //!
 //! The field docs of [`MeshReport`] define the terms; `docs/report.md` gives more detail.
 
-use glam::DVec3;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -207,7 +206,7 @@ impl MeshReport {
             closed: topology.faces > 0 && topology.boundary_edges.count == 0,
             manifold,
             area,
-            bounds: bounds(mesh.vertices()),
+            bounds: mesh.bounds().map(|ends| ends.map(|end| end.to_array())),
             mean_edge_length,
             min_edge_length,
             max_edge_length,
@@ -444,10 +443,4 @@ fn mean_min_max(lengths: &[f64]) -> [f64; 3] {
         lengths.iter().copied().fold(f64::INFINITY, f64::min),
         lengths.iter().copied().fold(0.0, f64::max),
     ]
-}
-
-fn bounds(points: &[DVec3]) -> Option<[[f64; 3]; 2]> {
-    let low = points.iter().copied().reduce(DVec3::min)?;
-    let high = points.iter().copied().reduce(DVec3::max)?;
-    Some([low.to_array(), high.to_array()])
 }

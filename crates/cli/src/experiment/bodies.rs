@@ -1,10 +1,9 @@
 //! `gemcnn experiment bodies`: the paper's table of shape correspondence.
 
-use super::files::{BodiesArgs, finish, stopped};
+use super::files::{BodiesArgs, run_table};
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::train::{TrainProgress, stop_on_signals};
 use clap::Args;
 use gemcnn_experiments::bodies::{Row, Settings, run};
 use gemcnn_tasks::data::{DESCRIPTION_FILE, DataConfig};
@@ -58,21 +57,14 @@ impl BodiesCommand {
         let settings = self.settings();
         let name = if self.quick { "bodies-quick" } else { "bodies" };
         let directory = self.out.unwrap_or_else(|| PathBuf::from("runs").join(name));
-        let stop = stop_on_signals()?;
-        let device = self.device.open(settings.precision.into())?;
-        let mut progress = TrainProgress::new(false);
-        let cache = self.cache.open();
-        let report = run(&settings, &directory, &cache, &device, &mut progress, &stop);
-        drop(progress);
-        let Some(report) = report.map_err(Failure::input)? else {
-            return Err(stopped());
-        };
-        let failed = report.has_failures();
-        finish(
-            &report.to_markdown(),
-            &directory,
-            &["table.md", "results.json"],
-            failed,
+        run_table(
+            (&self.device, settings.precision),
+            &self.cache,
+            (&directory, &["table.md", "results.json"]),
+            |cache, device, progress, stop| {
+                let report = run(&settings, &directory, cache, device, progress, stop)?;
+                Ok(report.map(|report| (report.to_markdown(), report.has_failures())))
+            },
         )
     }
 

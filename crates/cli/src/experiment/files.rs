@@ -1,9 +1,15 @@
 //! Output files of experiments.
 
+use crate::data::CacheArgs;
+use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::output::{print, write_file};
+use crate::train::{TrainProgress, stop_on_signals};
 use clap::Args;
-use gemcnn_tasks::data::{BodiesConfig, DataConfig};
+use gemcnn_nn::Device;
+use gemcnn_tasks::TaskError;
+use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig};
+use gemcnn_tasks::train::{Precision, StopFlag};
 use gemcnn_view::plot::Chart;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -42,6 +48,30 @@ impl BodiesArgs {
     }
 }
 
+/// Trains and tests the rows of a table on the device of the user, until a signal stops it. `run` returns the table in
+/// Markdown and whether runs failed, or `None` if it was stopped.
+pub fn run_table(
+    (device, precision): (&DeviceArgs, Precision),
+    cache: &CacheArgs,
+    (directory, files): (&Path, &[&str]),
+    run: impl FnOnce(
+        &Cache,
+        &Device,
+        &mut TrainProgress,
+        &StopFlag,
+    ) -> Result<Option<(String, bool)>, TaskError>,
+) -> Result<(), Failure> {
+    let stop = stop_on_signals()?;
+    let device = device.open(precision.into())?;
+    let mut progress = TrainProgress::new(false);
+    let report = run(&cache.open(), &device, &mut progress, &stop);
+    drop(progress);
+    let Some((table, has_failures)) = report.map_err(Failure::input)? else {
+        return Err(stopped());
+    };
+    finish(&table, directory, files, has_failures)
+}
+
 /// Prints the table of a finished experiment and the paths of its files. Fails if some runs did.
 pub fn finish(
     table: &str,
@@ -62,7 +92,7 @@ pub fn finish(
 }
 
 /// The failure of an experiment that was stopped.
-pub fn stopped() -> Failure {
+fn stopped() -> Failure {
     Failure::Interrupted(
         "stopped; everything is saved, and the same command resumes from here".into(),
     )

@@ -1,10 +1,9 @@
 //! `gemcnn experiment remeshed`: networks on meshings that training never saw.
 
-use super::files::{BodiesArgs, finish, stopped};
+use super::files::{BodiesArgs, run_table};
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::train::{TrainProgress, stop_on_signals};
 use clap::Args;
 use gemcnn_experiments::remeshed::{Row, Settings, run};
 use gemcnn_tasks::data::DataConfig;
@@ -57,21 +56,14 @@ pub struct RemeshedCommand {
 impl RemeshedCommand {
     pub fn run(self) -> Result<(), Failure> {
         let settings = self.settings();
-        let stop = stop_on_signals()?;
-        let device = self.device.open(settings.precision.into())?;
-        let mut progress = TrainProgress::new(false);
-        let cache = self.cache.open();
-        let report = run(&settings, &self.out, &cache, &device, &mut progress, &stop);
-        drop(progress);
-        let Some(report) = report.map_err(Failure::input)? else {
-            return Err(stopped());
-        };
-        let failed = report.has_failures();
-        finish(
-            &report.to_markdown(),
-            &self.out,
-            &["table.md", "results.json", "errors.svg"],
-            failed,
+        run_table(
+            (&self.device, settings.precision),
+            &self.cache,
+            (&self.out, &["table.md", "results.json", "errors.svg"]),
+            |cache, device, progress, stop| {
+                let report = run(&settings, &self.out, cache, device, progress, stop)?;
+                Ok(report.map(|report| (report.to_markdown(), report.has_failures())))
+            },
         )
     }
 

@@ -1,10 +1,9 @@
 //! `gemcnn experiment segmentation`: the recipe, one step after the other.
 
-use super::files::{finish, stopped};
+use super::files::run_table;
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::train::{TrainProgress, stop_on_signals};
 use clap::Args;
 use gemcnn_experiments::segmentation::{Settings, Step, run};
 use std::path::PathBuf;
@@ -64,17 +63,14 @@ impl SegmentationCommand {
             epochs: self.epochs.unwrap_or(default.epochs),
             precision: self.device.products().map_or(default.precision, Into::into),
         };
-        let stop = stop_on_signals()?;
-        let device = self.device.open(settings.precision.into())?;
-        let mut progress = TrainProgress::new(false);
-        let cache = self.cache.open();
-        let report = run(&settings, &self.out, &cache, &device, &mut progress, &stop);
-        drop(progress);
-        let Some(report) = report.map_err(Failure::input)? else {
-            return Err(stopped());
-        };
-        let failed = report.has_failures();
-        let files = ["table.md", "results.json"];
-        finish(&report.to_markdown(), &self.out, &files, failed)
+        run_table(
+            (&self.device, settings.precision),
+            &self.cache,
+            (&self.out, &["table.md", "results.json"]),
+            |cache, device, progress, stop| {
+                let report = run(&settings, &self.out, cache, device, progress, stop)?;
+                Ok(report.map(|report| (report.to_markdown(), report.has_failures())))
+            },
+        )
     }
 }

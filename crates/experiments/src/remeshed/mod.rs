@@ -56,20 +56,18 @@ impl Default for Settings {
 impl Settings {
     /// The configuration of a run.
     pub fn config(&self, row: Row, seed: u64) -> RunConfig {
+        let config = row.config();
         RunConfig {
             data: self.data.clone(),
-            features: row.features(),
-            model: row.model(),
-            augmentation: row.augmentation(),
             training: TrainingConfig {
                 epochs: self.epochs,
                 seed,
                 precision: self.precision,
                 // Five points are enough for a learning curve.
                 evaluate_every: self.epochs.div_ceil(5),
-                ..row.training()
+                ..config.training
             },
-            ..RunConfig::for_model(Task::Correspondence, row.model())
+            ..config
         }
     }
 }

@@ -44,16 +44,7 @@ pub(super) fn draw(
         };
         let colour = |&class: &u32| palette.get(class as usize).copied().unwrap_or([128; 3]);
         colours.extend(classes.iter().map(colour));
-        let low = mesh
-            .vertices()
-            .iter()
-            .copied()
-            .fold(DVec3::INFINITY, DVec3::min);
-        let high = mesh
-            .vertices()
-            .iter()
-            .copied()
-            .fold(DVec3::NEG_INFINITY, DVec3::max);
+        let [low, high] = mesh.bounds().unwrap_or_default();
         let shift = DVec3::new(right - low.x, -low.y, 0.0);
         right += 1.1 * (high.x - low.x);
         let first = vertices.len() as u32;

@@ -2,7 +2,7 @@
 
 use super::{Meshing, Row, Settings};
 use crate::Estimate;
-use crate::runs::{Tested, described, row_report, write_results};
+use crate::runs::{TableRow, Tested, described, markdown, row_report, write_results};
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::data::DataConfig;
@@ -160,28 +160,16 @@ impl Report {
             ("Exact predictions (%)", |run| run.exact, 1),
         ];
         for (title, value, digits) in tables {
-            text += &format!("\n{title}:\n\n| network |");
-            for meshing in &meshings {
-                text += &format!(" {meshing} |");
-            }
-            text += " training (s) |\n| --- |";
-            text += &" --- |".repeat(meshings.len() + 1);
-            text += "\n";
-            for row in &self.rows {
-                let failed = match row.failures.len() {
-                    0 => String::new(),
-                    count => format!(" ({count} failed)"),
-                };
-                text += &format!("| {}{failed} |", row.row);
-                let show = |estimate: Option<Estimate>, factor: f64, digits: usize| {
-                    estimate.map_or(" - |".into(), |e| format!(" {} |", e.show(factor, digits)))
-                };
-                for &meshing in &meshings {
-                    text += &show(row.estimate(meshing, value), 100.0, digits);
-                }
-                text += &show(Estimate::of(&row.training_seconds), 1.0, 0);
-                text += "\n";
-            }
+            let rows = self.rows.iter().map(|row| TableRow {
+                name: row.row.to_string(),
+                failures: row.failures.len(),
+                cells: (meshings.iter())
+                    .map(|&meshing| row.estimate(meshing, value))
+                    .collect(),
+                training_seconds: row.training_seconds.clone(),
+            });
+            let table = markdown("network", &meshings, rows, digits);
+            text += &format!("\n{title}:\n\n{table}");
         }
         text
     }

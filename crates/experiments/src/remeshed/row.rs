@@ -1,10 +1,9 @@
 //! The rows of the table: networks, with or without augmentation.
 
 use gemcnn_tasks::data::Augmentation;
-use gemcnn_tasks::features::{Combined, Curvature, HeatKernel, Position, Xyz};
-use gemcnn_tasks::models::{DiffusionModel, GemModel, SurfaceModel, UNetModel};
-use gemcnn_tasks::train::TrainingConfig;
-use gemcnn_tasks::{FeatureConfig, ModelConfig, TaskError};
+use gemcnn_tasks::models::{DiffusionModel, GemModel, Model, SurfaceModel, UNetModel};
+use gemcnn_tasks::train::RunConfig;
+use gemcnn_tasks::{ModelConfig, Task, TaskError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -104,24 +103,8 @@ impl Row {
             .collect()
     }
 
-    /// The input features.
-    pub fn features(self) -> FeatureConfig {
-        match self.network {
-            NetworkChoice::Gem | NetworkChoice::Unet => Xyz::default().into(),
-            NetworkChoice::Diffusion => HeatKernel::default().into(),
-            NetworkChoice::DiffusionAll | NetworkChoice::Surface => Combined {
-                of: vec![
-                    HeatKernel::default().into(),
-                    Position::default().into(),
-                    Curvature::default().into(),
-                ],
-            }
-            .into(),
-        }
-    }
-
     /// The network.
-    pub fn model(self) -> ModelConfig {
+    fn model(self) -> ModelConfig {
         match self.network {
             NetworkChoice::Gem => GemModel::default().into(),
             NetworkChoice::Unet => UNetModel::default().into(),
@@ -135,7 +118,7 @@ impl Row {
     }
 
     /// The augmentation of the training bodies.
-    pub fn augmentation(self) -> Augmentation {
+    fn augmentation(self) -> Augmentation {
         let remeshed = matches!(self.augmented, Augmented::Remeshed | Augmented::Fully);
         let resampled = matches!(self.augmented, Augmented::Resampled | Augmented::Fully);
         Augmentation {
@@ -148,16 +131,17 @@ impl Row {
         }
     }
 
-    /// Batch size and learning rate. Networks on surfaces train best on single meshes.
-    pub fn training(self) -> TrainingConfig {
-        let default = TrainingConfig::default();
-        match self.network.is_on_surfaces() {
-            false => default,
-            true => TrainingConfig {
-                batch: 1,
-                rate: 1e-3,
-                ..default
+    /// The configuration: the recipe of the network with the augmentation of the row.
+    pub fn config(self) -> RunConfig {
+        let task = Task::Correspondence;
+        let recipe = RunConfig::for_model(task, self.model());
+        RunConfig {
+            features: match self.network {
+                NetworkChoice::DiffusionAll => SurfaceModel::default().recipe(task).features,
+                _ => recipe.features,
             },
+            augmentation: self.augmentation(),
+            ..recipe
         }
     }
 }

@@ -110,13 +110,8 @@ impl Condition {
                 body.map_vertices(|p| 1000.0 * p + shift).map_err(refuse)
             }
             Self::Outlier => {
-                let points = body.vertices().iter();
-                let extent = |pick: fn(&DVec3) -> f64| {
-                    let values = points.clone().map(pick);
-                    let low = values.clone().fold(f64::INFINITY, f64::min);
-                    values.fold(f64::NEG_INFINITY, f64::max) - low
-                };
-                let height = extent(|p| p.x).max(extent(|p| p.y)).max(extent(|p| p.z));
+                let [low, high] = body.bounds().unwrap_or_default();
+                let height = (high - low).max_element();
                 let (mut vertices, faces) = body.into_parts();
                 let chosen = vertices.len() / 3;
                 vertices[chosen] += DVec3::new(0.3, 0.2, 0.93).normalize() * height;

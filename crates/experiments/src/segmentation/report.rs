@@ -2,7 +2,7 @@
 
 use super::{Condition, Settings, Step};
 use crate::Estimate;
-use crate::runs::{Tested, row_report, write_results};
+use crate::runs::{TableRow, Tested, markdown, row_report, write_results};
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::train::device_name;
@@ -94,39 +94,27 @@ impl Report {
 
     /// The table in Markdown.
     pub fn to_markdown(&self) -> String {
-        let mut text = format!(
-            "Vertices with the right class (%). {}; {} epochs, {} seed(s), mean ± standard error, {}.\n\n| step |",
-            self.data, self.epochs, self.seeds, self.device
-        );
         let is_tested = |condition: &Condition| {
             let mut steps = self.steps.iter();
             steps.any(|step| step.accuracy.contains_key(condition))
         };
         let conditions: Vec<Condition> = Condition::ALL.into_iter().filter(is_tested).collect();
-        for condition in &conditions {
-            text += &format!(" {} |", condition.word());
-        }
-        text += " training (s) |\n| --- |";
-        text += &" --- |".repeat(conditions.len() + 1);
-        text += "\n";
-        for step in &self.steps {
-            let failed = match step.failures.len() {
-                0 => String::new(),
-                count => format!(" ({count} failed)"),
-            };
-            text += &format!("| {}{failed} |", step.step);
-            let show = |values: &[f64], factor: f64, digits: usize| {
-                let estimate = Estimate::of(values);
-                estimate.map_or(" - |".into(), |e| format!(" {} |", e.show(factor, digits)))
-            };
-            for condition in &conditions {
-                let values = step.accuracy.get(condition);
-                text += &show(values.map_or(&[], Vec::as_slice), 100.0, 2);
-            }
-            text += &show(&step.training_seconds, 1.0, 0);
-            text += "\n";
-        }
-        text
+        let rows = self.steps.iter().map(|step| TableRow {
+            name: step.step.to_string(),
+            failures: step.failures.len(),
+            cells: (conditions.iter())
+                .map(|condition| Estimate::of(step.accuracy.get(condition)?))
+                .collect(),
+            training_seconds: step.training_seconds.clone(),
+        });
+        format!(
+            "Vertices with the right class (%). {}; {} epochs, {} seed(s), mean ± standard error, {}.\n\n{}",
+            self.data,
+            self.epochs,
+            self.seeds,
+            self.device,
+            markdown("step", &conditions, rows, 2)
+        )
     }
 
     /// Writes `results.json` and `table.md`.

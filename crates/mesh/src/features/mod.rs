@@ -25,7 +25,7 @@ mod spectral;
 pub use curvature::Curvature;
 pub use field::FeatureField;
 pub use matrix::{MatrixOptions, matrix_features};
-pub use positions::{centroid_features, positions};
+pub use positions::{centred, centroid_features, positions};
 pub use relative_tangential::{RelativeTangentialOptions, relative_tangential};
 pub use spectral::{heat_kernel_signatures, signature_times, wave_kernel_signatures};
 

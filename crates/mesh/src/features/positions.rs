@@ -35,7 +35,10 @@ pub fn centroid_features(mesh: &Mesh, graph: &GaugeGraph) -> Result<FeatureField
 }
 
 /// Positions relative to the centroid of the area, in units of the square root of the area.
-pub(super) fn centred(mesh: &Mesh) -> Result<Vec<DVec3>, SurfaceError> {
+///
+/// # Errors
+/// No face has an area.
+pub fn centred(mesh: &Mesh) -> Result<Vec<DVec3>, SurfaceError> {
     if let Some((moderate, _)) = of_moderate_size(mesh) {
         return centred(&moderate);
     }

@@ -18,11 +18,9 @@ pub(super) struct Extent {
 impl Extent {
     /// The extent of a mesh; `None` without vertices.
     pub fn new(mesh: &Mesh) -> Option<Self> {
-        let points = mesh.vertices();
-        let low = points.iter().copied().reduce(DVec3::min)?;
-        let high = points.iter().copied().reduce(DVec3::max)?;
+        let [low, high] = mesh.bounds()?;
         Some(Self {
-            vertices: points.len() as f64,
+            vertices: mesh.vertex_count() as f64,
             sides: high - low,
         })
     }

@@ -1,5 +1,6 @@
 //! Position and size of meshes, without regard to spikes.
 
+use gemcnn_mesh::features::centred;
 use gemcnn_mesh::{DVec3, Mesh, MeshError};
 
 /// A vertex is a spike if it is further from the mean of its neighbours than this many times the largest distance of a
@@ -15,23 +16,11 @@ const MOST_SPIKES: f64 = 0.005;
 /// Vertices that are not finite after scaling.
 pub(super) fn normalised_mesh(mesh: &Mesh) -> Result<Mesh, MeshError> {
     let tamed = tamed(mesh)?;
-    let (mut area, mut moment) = (0.0, DVec3::ZERO);
-    for face in 0..tamed.face_count() {
-        let corners: Vec<DVec3> = tamed.face_positions(face).collect();
-        let [first, rest @ ..] = &corners[..] else {
-            continue;
-        };
-        for pair in rest.windows(2) {
-            let part = 0.5 * (pair[0] - first).cross(pair[1] - first).length();
-            area += part;
-            moment += part * (first + pair[0] + pair[1]) / 3.0;
-        }
+    match centred(&tamed) {
+        Ok(positions) => Mesh::new(positions, tamed.into_parts().1),
+        // Without an area there is nothing to scale by.
+        Err(_) => Ok(tamed),
     }
-    if !(area > 0.0 && area.is_finite()) {
-        return Ok(tamed);
-    }
-    let (centre, scale) = (moment / area, area.sqrt().recip());
-    tamed.map_vertices(|point| scale * (point - centre))
 }
 
 /// The mesh with spikes moved to the mean of their neighbours.

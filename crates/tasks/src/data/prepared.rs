@@ -194,10 +194,7 @@ impl PreparedPart {
                 prepared
             }
         };
-        let rotation = match &change {
-            Some(change) => change.rotation,
-            None => None,
-        };
+        let rotation = change.as_ref().and_then(|change| change.rotation);
         let rotation = rotation.or_else(|| self.preparation.rotation_of(&item.name));
         let frames = prepared.graph.frames();
         let target =

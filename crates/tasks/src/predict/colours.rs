@@ -7,14 +7,12 @@ use gemcnn_view::render::{colour_map, label_colour};
 
 /// A colour for each vertex of a template, by its position, so that near points have similar colours.
 pub fn template_colours(template: &Mesh) -> Vec<[u8; 3]> {
-    let points = template.vertices();
-    let low = points.iter().copied().fold(DVec3::INFINITY, DVec3::min);
-    let high = points.iter().copied().fold(DVec3::NEG_INFINITY, DVec3::max);
+    let [low, high] = template.bounds().unwrap_or_default();
     let span = (high - low).max(DVec3::splat(f64::MIN_POSITIVE));
     // Avoids black and white, so that shading is visible.
     let byte = |share: f64| (50.0 + 190.0 * share).round() as u8;
     let colour = |point: &DVec3| ((*point - low) / span).to_array().map(byte);
-    points.iter().map(colour).collect()
+    template.vertices().iter().map(colour).collect()
 }
 
 /// Colours of a template as vertex attributes.
