@@ -1,7 +1,7 @@
 //! Results of all operators on one mesh.
 
 use gemcnn_mesh::features::{Curvature, heat_kernel_signatures, signature_times};
-use gemcnn_mesh::remesh::Remeshed;
+use gemcnn_mesh::remesh::{Remeshed, carry_values};
 use gemcnn_mesh::surface::{Derivative, HeatSolver, Jets, SurfaceLaplacian};
 use gemcnn_mesh::{DVec3, Frame, GaugeGraph, GeodesicSolver, GeometryOptions, Mesh};
 use serde::{Deserialize, Serialize};
@@ -173,7 +173,7 @@ impl Results {
             differences.push((*operator, mean.sqrt()));
         }
         for ((operator, width, ours), (_, _, theirs)) in self.fields.iter().zip(&other.fields) {
-            let ours = carried.carry_values(*width, ours);
+            let ours = carry_values(&carried.sources, *width, ours);
             differences.push((*operator, relative(&ours, theirs, *width, &other.mass)));
         }
         let vertices = other.mass.len();
@@ -187,7 +187,7 @@ impl Results {
             let corners = point.corners.map(|corner| corner as usize);
             let corners = self.geodesics.distances_from_each(&corners)?;
             for (corner, weight) in corners.iter().zip(point.weights) {
-                let distances = carried.carry_values(1, corner);
+                let distances = carry_values(&carried.sources, 1, corner);
                 for (at, distance) in distances.iter().enumerate() {
                     ours[at * SOURCES + column] += weight * distance;
                 }

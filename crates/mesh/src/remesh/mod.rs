@@ -10,14 +10,14 @@
 //! vertices, inconsistent orientations), the edits are skipped: those vertices stay.
 //!
 //! ```
-//! use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, isotropic};
+//! use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, carry_values, isotropic};
 //! use gemcnn_mesh::shapes::icosphere;
 //! let sphere = icosphere(3)?;
 //! let options = IsotropicOptions { size: MeshSize::Vertices(400), ..Default::default() };
 //! let remeshed = isotropic(&sphere, &options, 7)?;
 //! assert_eq!(remeshed.mesh.vertex_count(), 400);
 //! let heights: Vec<f64> = sphere.vertices().iter().map(|v| v.z).collect();
-//! let carried = remeshed.carry_values(1, &heights);
+//! let carried = carry_values(&remeshed.sources, 1, &heights);
 //! assert!((carried[0] - remeshed.mesh.vertices()[0].z).abs() < 1e-12);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -177,6 +177,36 @@ fn weighted(points: &[(f64, SurfacePoint)]) -> Option<SurfacePoint> {
     })
 }
 
+/// Interpolates a field on the original mesh at the vertices of a remeshed one, given their sources.
+/// `values` has `width` numbers for every vertex of the original mesh, and so has the result for every
+/// source.
+///
+/// # Panics
+/// If there are fewer than `width` values per vertex of the original mesh.
+pub fn carry_values(sources: &[SurfacePoint], width: usize, values: &[f64]) -> Vec<f64> {
+    let mut carried = Vec::with_capacity(width * sources.len());
+    for source in sources {
+        let rows = source
+            .corners
+            .map(|v| &values[v as usize * width..(v as usize + 1) * width]);
+        let [u, v, w] = source.weights;
+        carried.extend((0..width).map(|i| u * rows[0][i] + v * rows[1][i] + w * rows[2][i]));
+    }
+    carried
+}
+
+/// Carries one label per vertex of the original mesh to the vertices of a remeshed one, given their
+/// sources: each takes the label of the corner with the largest weight.
+///
+/// # Panics
+/// If there are fewer labels than vertices of the original mesh.
+pub fn carry_labels<L: Copy>(sources: &[SurfacePoint], labels: &[L]) -> Vec<L> {
+    sources
+        .iter()
+        .map(|source| labels[source.nearest_corner() as usize])
+        .collect()
+}
+
 impl Remeshed {
     /// The triangulated mesh itself: every vertex is its own source.
     fn identity(mesh: &Mesh) -> Result<Self, RemeshError> {
@@ -185,35 +215,6 @@ impl Remeshed {
             mesh: Mesh::new(mesh.vertices().to_vec(), faces)?,
             sources: own_vertices(mesh).collect(),
         })
-    }
-
-    /// Interpolates a field on the original mesh at the new vertices. `values` has `width` numbers for
-    /// every vertex of the original mesh, and so has the result for every new vertex.
-    ///
-    /// # Panics
-    /// If there are fewer than `width` values per vertex of the original mesh.
-    pub fn carry_values(&self, width: usize, values: &[f64]) -> Vec<f64> {
-        let mut carried = Vec::with_capacity(width * self.sources.len());
-        for source in &self.sources {
-            let rows = source
-                .corners
-                .map(|v| &values[v as usize * width..(v as usize + 1) * width]);
-            let [u, v, w] = source.weights;
-            carried.extend((0..width).map(|i| u * rows[0][i] + v * rows[1][i] + w * rows[2][i]));
-        }
-        carried
-    }
-
-    /// Carries one label per vertex of the original mesh to the new vertices: each takes the label
-    /// of the corner with the largest weight.
-    ///
-    /// # Panics
-    /// If there are fewer labels than vertices of the original mesh.
-    pub fn carry_labels<L: Copy>(&self, labels: &[L]) -> Vec<L> {
-        let sources = self.sources.iter();
-        sources
-            .map(|source| labels[source.nearest_corner() as usize])
-            .collect()
     }
 
     /// Joins two remeshings: `self` from `original`, and `next` from `self.mesh`. The sources of the

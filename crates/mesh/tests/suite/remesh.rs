@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 
 use gemcnn_mesh::remesh::{
     IsotropicOptions, MeshSize, RemeshError, RemeshKind, Remeshed, SubdivisionRule, SurfacePoint,
-    flip_randomly, isotropic, jitter, refine_locally, remesh, resample, simplify, subdivide,
+    carry_labels, carry_values, flip_randomly, isotropic, jitter, refine_locally, remesh, resample,
+    simplify, subdivide,
 };
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions, Cells, capsule, grid, icosphere, torus};
 use gemcnn_mesh::{DVec3, Mesh, MeshReport, NormalWeighting, PointIndex, vertex_normals};
@@ -126,7 +127,7 @@ fn source_distance(original: &Mesh, result: &Remeshed) -> f64 {
 fn turned_over(original: &Mesh, result: &Remeshed) -> usize {
     let normals = vertex_normals(original, NormalWeighting::Area).unwrap();
     let values: Vec<f64> = normals.iter().flat_map(|n| n.to_array()).collect();
-    let carried = result.carry_values(3, &values);
+    let carried = carry_values(&result.sources, 3, &values);
     let normal = |v: u32| DVec3::from_slice(&carried[3 * v as usize..]);
     let disagree = |face: &&[u32]| {
         let [a, b, c] = triangle(&result.mesh, face);
@@ -447,7 +448,7 @@ fn labels_of_half_spaces_move_by_less_than_an_edge() {
     for kind in all_kinds() {
         let result = remesh(&mesh, &kind, 8).unwrap();
         let edge = MeshReport::new(&mesh).max_edge_length;
-        let carried = result.carry_labels(&labels);
+        let carried = carry_labels(&result.sources, &labels);
         let mut wrong = 0;
         for (vertex, &label) in result.mesh.vertices().iter().zip(&carried) {
             if label != middle(vertex) {
@@ -469,7 +470,7 @@ fn values_are_interpolated() {
         .iter()
         .flat_map(|v| [v.x, 2.0 * v.y - v.z])
         .collect();
-    let carried = result.carry_values(2, &values);
+    let carried = carry_values(&result.sources, 2, &values);
     for (vertex, value) in result
         .mesh
         .vertices()
@@ -479,7 +480,7 @@ fn values_are_interpolated() {
         assert!((value[0] - vertex.x).abs() < 1e-12);
         assert!((value[1] - 2.0 * vertex.y + vertex.z).abs() < 1e-12);
     }
-    assert_eq!(result.carry_values(0, &[]), Vec::<f64>::new());
+    assert_eq!(carry_values(&result.sources, 0, &[]), Vec::<f64>::new());
 }
 
 #[test]

@@ -1,26 +1,34 @@
 //! Binary format of prepared meshes.
 //!
-//! A sequence of sections, each preceded by its length: the features; masses, bases and eigenvalues if there are
-//! eigenvectors; the arrays of implicit diffusion if they are needed; then for each level the gauge graph as a
-//! safetensors file. Each level except the finest adds its vertices, the cluster of each vertex of the previous
+//! A sequence of sections, each preceded by its length: corners and weights of the sources of a remeshed mesh, empty
+//! for others; the features; masses, bases and eigenvalues if there are eigenvectors; the arrays of implicit diffusion
+//! if they are needed; then for each level the gauge graph as a safetensors file. Each level except the finest adds its vertices, the cluster of each vertex of the previous
 //! level, and the transports to the clusters.
 
 use super::preparation::{Preparation, Prepared};
+use gemcnn_mesh::remesh::SurfacePoint;
 use gemcnn_mesh::surface::HeatArrays;
 use gemcnn_mesh::{Clusters, GaugeGraph, Hierarchy, Level};
 use gemcnn_nn::{HeatBatch, SpectraBatch};
 use std::sync::Arc;
 
 /// Format version. Increment when the layout or the meaning of an entry changes.
-pub(crate) const ENTRY_VERSION: u32 = 4;
+pub(crate) const ENTRY_VERSION: u32 = 5;
+
+/// A prepared mesh, and where its vertices lie on the mesh of the file if it was remeshed; empty otherwise.
+pub(crate) type Entry = (Prepared, Vec<SurfacePoint>);
 
 /// Encodes a prepared mesh. `None` if a graph cannot be encoded, which does not happen for valid graphs.
-pub(crate) fn encode(prepared: &Prepared) -> Option<Vec<u8>> {
+pub(crate) fn encode((prepared, sources): &Entry) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut section = |content: &[u8]| {
         bytes.extend((content.len() as u64).to_le_bytes());
         bytes.extend(content);
     };
+    let corners: Vec<[u32; 3]> = sources.iter().map(|source| source.corners).collect();
+    let weights: Vec<[f64; 3]> = sources.iter().map(|source| source.weights).collect();
+    section(bytemuck::cast_slice(&corners));
+    section(bytemuck::cast_slice(&weights));
     section(bytemuck::cast_slice(&prepared.features));
     if let Some(spectra) = &prepared.spectra {
         let arrays = spectra.arrays();
@@ -65,8 +73,13 @@ pub(crate) fn encode(prepared: &Prepared) -> Option<Vec<u8>> {
 }
 
 /// Decodes a prepared mesh. `None` if the bytes are not a mesh that was prepared in this way.
-pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Prepared> {
+pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
     let mut sections = Sections(bytes);
+    let (corners, weights): (Vec<[u32; 3]>, Vec<[f64; 3]>) =
+        (sections.numbers()?, sections.numbers()?);
+    let sources: Vec<SurfacePoint> = (corners.iter().zip(&weights))
+        .map(|(&corners, &weights)| SurfacePoint { corners, weights })
+        .collect();
     let features: Vec<f32> = sections.numbers()?;
     let spectra = match preparation.columns() {
         [] => None,
@@ -98,6 +111,10 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Prepared
     let width = preparation.features.kind().dimension();
     let graph = GaugeGraph::from_safetensors(sections.next()?).ok()?;
     let vertices = graph.vertex_count();
+    let has_sources = !corners.is_empty() || !weights.is_empty();
+    if has_sources && (corners.len() != vertices || weights.len() != vertices) {
+        return None;
+    }
     if features.len() != vertices * width {
         return None;
     }
@@ -111,13 +128,14 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Prepared
         return None;
     }
     if preparation.hierarchy.is_none() {
-        return sections.0.is_empty().then_some(Prepared {
+        let prepared = Prepared {
             graph: Arc::new(graph),
             hierarchy: None,
             spectra,
             heat,
             features,
-        });
+        };
+        return sections.0.is_empty().then_some((prepared, sources));
     }
     let mut levels = vec![Level {
         graph,
@@ -135,13 +153,14 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Prepared
         });
     }
     let graph = Arc::new(levels.first()?.graph.clone());
-    Some(Prepared {
+    let prepared = Prepared {
         graph,
         hierarchy: Some(Arc::new(Hierarchy::from_levels(levels).ok()?)),
         spectra,
         heat,
         features,
-    })
+    };
+    Some((prepared, sources))
 }
 
 /// The remaining sections.

@@ -4,6 +4,7 @@ use super::description::Description;
 use super::preparation::{HierarchySettings, Preparation};
 use super::table::TextTable;
 use super::{entry, npy, npy_f32, npy_i64};
+use gemcnn_mesh::remesh::SurfacePoint;
 use gemcnn_mesh::{NeighbourWeights, shapes};
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -118,8 +119,9 @@ fn descriptions() {
 #[test]
 fn entries() {
     let mesh = shapes::icosphere(0).unwrap();
-    let prepared = Preparation::default().prepare("a", &mesh).unwrap();
-    let bytes = entry::encode(&prepared).unwrap();
+    let prepare =
+        |preparation: &Preparation| (preparation.prepare("a", &mesh).unwrap(), Vec::new());
+    let bytes = entry::encode(&prepare(&Preparation::default())).unwrap();
     let plain = Preparation::default();
     let read = |bytes: &[u8]| entry::decode(bytes, &plain).map(drop).ok_or("refused");
     survivors(&[&bytes], read);
@@ -135,8 +137,7 @@ fn entries() {
         }),
         ..Preparation::default()
     };
-    let with_spectra = spectral.prepare("a", &mesh).unwrap();
-    let with_spectra = entry::encode(&with_spectra).unwrap();
+    let with_spectra = entry::encode(&prepare(&spectral)).unwrap();
     assert!(entry::decode(&with_spectra, &spectral).is_some());
     assert!(entry::decode(&bytes, &spectral).is_none());
     let sparse = Preparation {
@@ -144,7 +145,8 @@ fn entries() {
         weights: NeighbourWeights::Jets,
         ..Preparation::default()
     };
-    let with_heat = sparse.prepare("a", &mesh).unwrap();
+    let mut with_heat = prepare(&sparse);
+    with_heat.1 = (0..12).map(SurfacePoint::vertex).collect();
     let encoded = entry::encode(&with_heat).unwrap();
     assert_eq!(entry::decode(&encoded, &sparse), Some(with_heat));
     let read = |bytes: &[u8]| {

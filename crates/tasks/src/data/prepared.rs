@@ -4,13 +4,14 @@ use super::augmentation::{Augmentation, Change};
 use super::cache::{Cache, CacheKey};
 use super::content::Content;
 use super::dataset::{Dataset, Inner};
-use super::entry::{self, ENTRY_VERSION};
+use super::entry::{self, ENTRY_VERSION, Entry};
 use super::meshes::Item;
 use super::part::Part;
 use super::preparation::{Preparation, Prepared};
 use super::resampling::resampled;
 use crate::{Sample, SampleSource, TaskError, Visit};
-use gemcnn_mesh::remesh::RemeshKind;
+use gemcnn_mesh::Mesh;
+use gemcnn_mesh::remesh::{RemeshKind, SurfacePoint};
 use gemcnn_nn::Target;
 use rand::RngExt;
 use rayon::prelude::*;
@@ -164,43 +165,36 @@ impl PreparedPart {
         let content = self.dataset.content(item)?;
         let item = &self.dataset.items[item];
         let change = self.change(item, &content, version)?;
-        let remeshed = match &change {
-            Some(change) => change.remeshed(&item.name, content.mesh()?)?,
-            None => None,
-        };
         let key = self.key(&item.name, content.hash(), change.as_ref());
         let stored = cache
             .get(key)
             .and_then(|bytes| entry::decode(&bytes, &self.preparation));
-        let prepared = match stored {
-            Some(prepared) => prepared,
-            None => {
-                let mesh = match &remeshed {
-                    Some(remeshed) => &remeshed.mesh,
-                    None => content.mesh()?,
-                };
-                let prepared = match &change {
-                    Some(change) => {
-                        let mesh = change.moved(&item.name, mesh)?;
-                        self.preparation.prepare(&item.name, &mesh)?
-                    }
-                    None => self.preparation.prepare(&item.name, mesh)?,
-                };
+        let vertices = match &stored {
+            Some((_, sources)) if !sources.is_empty() => content.mesh()?.vertex_count(),
+            _ => 0,
+        };
+        let lies_on_mesh =
+            |source: &SurfacePoint| source.corners.iter().all(|&v| (v as usize) < vertices);
+        let entry = match stored {
+            Some(entry) if entry.1.iter().all(lies_on_mesh) => entry,
+            _ => {
+                let entry = self.prepare(item, content.mesh()?, change.as_ref())?;
                 if cache.folder().is_some()
-                    && let Some(bytes) = entry::encode(&prepared)
+                    && let Some(bytes) = entry::encode(&entry)
                 {
                     cache.put(key, &bytes);
                 }
-                prepared
+                entry
             }
         };
+        let (prepared, sources) = entry;
         let rotation = change.as_ref().and_then(|change| change.rotation);
         let rotation = rotation.or_else(|| self.preparation.rotation_of(&item.name));
         let frames = prepared.graph.frames();
-        let target =
-            self.dataset
-                .targets
-                .read(item, &content, frames, (rotation, remeshed.as_ref()))?;
+        let target = self
+            .dataset
+            .targets
+            .read(item, &content, frames, (rotation, &sources))?;
         let Prepared {
             graph,
             hierarchy,
@@ -219,6 +213,24 @@ impl PreparedPart {
             target,
         };
         Ok((sample, content.hash()))
+    }
+
+    /// Changes and prepares a mesh.
+    fn prepare(
+        &self,
+        item: &Item,
+        mesh: &Mesh,
+        change: Option<&Change>,
+    ) -> Result<Entry, TaskError> {
+        let Some(change) = change else {
+            return Ok((self.preparation.prepare(&item.name, mesh)?, Vec::new()));
+        };
+        let remeshed = change.remeshed(&item.name, mesh)?;
+        let mesh = remeshed.as_ref().map_or(mesh, |remeshed| &remeshed.mesh);
+        let mesh = change.moved(&item.name, mesh)?;
+        let prepared = self.preparation.prepare(&item.name, &mesh)?;
+        let sources = remeshed.map_or(Vec::new(), |remeshed| remeshed.sources);
+        Ok((prepared, sources))
     }
 
     /// Cache key of a mesh: program version, content, settings, change, and the name if it determines the rotation.

@@ -7,7 +7,7 @@ use super::meshes::Item;
 use super::table::{NumberTable, TextTable};
 use super::{npy, vectors};
 use crate::{DataError, Task, TaskError};
-use gemcnn_mesh::remesh::Remeshed;
+use gemcnn_mesh::remesh::{SurfacePoint, carry_labels, carry_values};
 use gemcnn_mesh::{DVec3, Frame, Mesh, ValueFile};
 use gemcnn_nn::{FeatureType, IGNORE, Target};
 use glam::DQuat;
@@ -135,33 +135,35 @@ pub(crate) struct Targets {
 pub(crate) type Labels = Vec<Option<i64>>;
 
 impl Targets {
-    /// Target of a mesh with given vertex frames, after a rotation and a remeshing of the mesh.
+    /// Target of a mesh with given vertex frames, after a rotation and a remeshing of the mesh. `sources` says where
+    /// vertices lie on the mesh of the file; it is empty if the mesh was not remeshed.
     pub fn read(
         &self,
         item: &Item,
         content: &Content,
         frames: &[Frame],
-        (rotation, remeshed): (Option<DQuat>, Option<&Remeshed>),
+        (rotation, sources): (Option<DQuat>, &[SurfacePoint]),
     ) -> Result<Target<f32>, TaskError> {
-        let vertices = match remeshed {
-            Some(_) => content.mesh()?.vertex_count(),
-            None => frames.len(),
+        let is_remeshed = !sources.is_empty();
+        let vertices = match is_remeshed {
+            true => content.mesh()?.vertex_count(),
+            false => frames.len(),
         };
         match self.task {
             Task::Classification => Ok(Target::Labels(vec![item.class.unwrap_or(IGNORE)])),
             Task::Regression => {
                 let mut table = self.values(item, content, vertices)?;
-                if let Some(remeshed) = remeshed {
-                    table.values = remeshed.carry_values(table.columns, &table.values);
+                if is_remeshed {
+                    table.values = carry_values(sources, table.columns, &table.values);
                 }
                 self.express(table, frames, rotation)
             }
             Task::Segmentation | Task::Correspondence => {
                 let labels = self.labels(item, content, vertices)?;
                 let classes = self.classes_of(item, &labels)?;
-                Ok(Target::Labels(match remeshed {
-                    Some(remeshed) => remeshed.carry_labels(&classes),
-                    None => classes,
+                Ok(Target::Labels(match is_remeshed {
+                    true => carry_labels(sources, &classes),
+                    false => classes,
                 }))
             }
         }

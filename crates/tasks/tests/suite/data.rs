@@ -6,8 +6,8 @@ use gemcnn_mesh::{
 };
 use gemcnn_nn::{FeatureType, IGNORE, Target};
 use gemcnn_tasks::data::{
-    BodiesConfig, Cache, DataConfig, Dataset, HierarchySettings, Part, Preparation, check, npy_f32,
-    npy_i64, vectors,
+    Augmentation, BodiesConfig, Cache, DataConfig, Dataset, HierarchySettings, Part, Preparation,
+    check, npy_f32, npy_i64, vectors,
 };
 use gemcnn_tasks::{DataError, FeatureConfig, Sample, SampleSource, Task, TaskError};
 use std::fs;
@@ -1399,7 +1399,7 @@ fn bodies_in_other_meshings_have_the_classes_of_the_template() {
     )
     .unwrap();
     let numbers: Vec<u32> = (0..body.vertex_count() as u32).collect();
-    let labels = coarse.carry_labels(&numbers);
+    let labels = gemcnn_mesh::remesh::carry_labels(&coarse.sources, &numbers);
     let place = folder.path().join("data/iso/tr_reg_iso_004");
     write(&place.with_extension("ply"), &coarse.mesh, &[]);
     let text: Vec<String> = labels.iter().map(u32::to_string).collect();
@@ -1422,4 +1422,38 @@ fn bodies_in_other_meshings_have_the_classes_of_the_template() {
     part.unwrap().load(0).unwrap_err();
     fs::remove_file(place.with_extension("txt")).unwrap();
     assert!(dataset.in_other_meshing(folder.path(), "iso").is_err());
+}
+
+#[test]
+fn a_remeshed_version_is_the_same_from_the_cache() {
+    let bodies = BodiesConfig {
+        count: 2,
+        vertices: 500,
+        seed: 1,
+    };
+    let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
+    let folder = tempdir().unwrap();
+    let augmentation = Augmentation {
+        versions: 2,
+        ..Default::default()
+    };
+    let load = |cache: &Cache, version: usize| {
+        let part = dataset.part(Part::Train, &Preparation::default(), cache);
+        let part = part.unwrap().augmented(&augmentation);
+        part.load(version).unwrap()
+    };
+    let cache = Cache::new(folder.path());
+    for version in 0..3 {
+        let made = load(&cache, version);
+        let stored = load(&cache, version);
+        assert_eq!(stored.graph, made.graph);
+        assert_eq!(stored.target, made.target);
+        assert_eq!(stored.target, load(&Cache::none(), version).target);
+        let Target::Labels(labels) = &stored.target else {
+            panic!("no labels")
+        };
+        assert_eq!(labels.len(), stored.graph.vertex_count());
+        let own: Vec<u32> = (0..500).collect();
+        assert_eq!(*labels == own, version == 0);
+    }
 }
