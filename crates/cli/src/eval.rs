@@ -187,6 +187,21 @@ fn in_words(evaluation: &Evaluation, task: Task) -> String {
     if let Some(accuracy) = scores.accuracy {
         let _ = writeln!(text, "  accuracy   {} of {what}", percent(accuracy));
     }
+    if let Some(segmentation) = &evaluation.segmentation {
+        let _ = writeln!(
+            text,
+            "  by area    {} of the area",
+            percent(segmentation.by_area)
+        );
+        if let Some(away) = segmentation.away_from_borders {
+            let counted = count(segmentation.counted as usize, "vertex", "vertices");
+            let _ = writeln!(
+                text,
+                "  inside     {} of {counted} away from borders of the classes",
+                percent(away)
+            );
+        }
+    }
     if let Some(regression) = &evaluation.regression {
         let _ = writeln!(
             text,

@@ -7,7 +7,7 @@ use crate::output::{print, print_on, say};
 use clap::Args;
 use gemcnn_mesh::{Mesh, write_atomically};
 use gemcnn_nn::Workspace;
-use gemcnn_tasks::data::{csv_cell, is_mesh, mesh_files};
+use gemcnn_tasks::data::{csv_cell, is_mesh, mesh_files, read_with_fields};
 use gemcnn_tasks::predict::{Prediction, PredictionFiles, UniqueNames};
 use gemcnn_tasks::train::TrainedModel;
 use gemcnn_tasks::{Sample, Task, TaskError};
@@ -137,8 +137,9 @@ struct Loaded {
 
 impl Input {
     fn load(&self, model: &TrainedModel) -> Result<Loaded, TaskError> {
-        let mesh = Mesh::read(&self.path)?;
-        let sample = model.sample(&self.path.display().to_string(), &mesh)?;
+        let (mesh, fields) = read_with_fields(&self.path, &model.config.features)?;
+        let name = self.path.display().to_string();
+        let sample = model.sample_with(&name, &mesh, &fields)?;
         Ok(Loaded { mesh, sample })
     }
 }

@@ -38,7 +38,7 @@ pub use hierarchy::{
 pub use io::{
     FileError, FileFormat, FileProblem, Location, MeshFile, PlyEncoding, Stored, ValueFile,
     WRITTEN_EXTENSIONS, WriteOptions, has_mesh_name, parse_mesh, parse_values, read_mesh,
-    read_values, stored_in, write_atomically, write_mesh, write_mesh_with_faces,
+    read_values, stored_in, vector_name, write_atomically, write_mesh, write_mesh_with_faces,
 };
 pub use mesh::{Faces, Mesh, MeshError};
 pub use points::{Found, PointIndex};

@@ -61,7 +61,15 @@ impl<C: Chosen + ?Sized> Registry<C> {
         kinds.keys().copied().collect()
     }
 
-    fn parse(&self, kind: &str, settings: Map<String, Value>) -> Result<Choice<C>, TaskError> {
+    /// `KIND:NAME` stands for the kind with the setting `name`.
+    fn parse(&self, kind: &str, mut settings: Map<String, Value>) -> Result<Choice<C>, TaskError> {
+        let kind = match kind.split_once(':') {
+            Some((kind, name)) => {
+                settings.entry("name").or_insert_with(|| name.into());
+                kind
+            }
+            None => kind,
+        };
         let found = {
             let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
             kinds

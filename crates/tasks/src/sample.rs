@@ -20,6 +20,8 @@ pub struct Sample {
     pub spectra: Option<Arc<SpectraBatch<f32>>>,
     /// Laplacian and gradient of the mesh, for models with implicit diffusion.
     pub heat: Option<Arc<HeatBatch<f32>>>,
+    /// Area of each vertex, for scores by area; empty if it is not known.
+    pub areas: Vec<f32>,
     /// Type of the features of each vertex.
     pub kind: FeatureType,
     /// Features of the vertices, row after row.

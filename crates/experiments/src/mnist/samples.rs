@@ -71,6 +71,7 @@ impl SampleSource for DigitSamples<'_> {
             hierarchy: None,
             spectra: None,
             heat: None,
+            areas: Vec::new(),
             kind: FeatureType::scalars(1),
             features: intensities(self.digits.image(index)),
             target: Target::Labels(vec![self.digits.labels()[index].into()]),

@@ -154,7 +154,7 @@ fn column_names(field: &Field) -> Vec<String> {
 
 /// Name of the vector whose components have these names: they differ only in one letter, which is
 /// x, y and z. `flow_x`, `flow_y`, `flow_z` give `flow`; `vx0`, `vy0`, `vz0` give `v0`.
-fn vector_name(names: [&str; 3]) -> Option<String> {
+pub fn vector_name(names: [&str; 3]) -> Option<String> {
     let [x, y, _] = names;
     let at = x.bytes().zip(y.bytes()).position(|(a, b)| a != b)?;
     let (before, after) = (x.get(..at)?, x.get(at + 1..)?);

@@ -33,6 +33,7 @@ use std::path::Path;
 
 pub use atomic::write_atomically;
 pub use error::{FileError, FileProblem, Location};
+pub use fields::vector_name;
 pub use format::{FileFormat, has_mesh_name};
 pub use ply::PlyEncoding;
 pub use values::{ValueFile, parse_values, read_values};

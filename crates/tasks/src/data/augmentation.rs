@@ -2,6 +2,7 @@
 
 use super::deformation::{Deformation, Rotations};
 use crate::TaskError;
+use crate::features::Fields;
 use gemcnn_mesh::Mesh;
 use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind, Remeshed, remesh};
 use glam::DQuat;
@@ -146,17 +147,23 @@ impl Change {
         }
     }
 
-    /// The mesh deformed and rotated, after the remeshing.
-    pub fn moved(&self, name: &str, mesh: &Mesh) -> Result<Mesh, TaskError> {
+    /// The mesh with its fields, deformed and rotated, after the remeshing.
+    pub fn moved(
+        &self,
+        name: &str,
+        mesh: &Mesh,
+        fields: Fields,
+    ) -> Result<(Mesh, Fields), TaskError> {
         let refuse = |error: gemcnn_mesh::MeshError| TaskError::setting(name, error.to_string());
         let mesh = match &self.deformation {
             Some(deformation) => deformation.apply(mesh).map_err(refuse)?,
             None => mesh.clone(),
         };
-        match self.rotation {
-            Some(rotation) => mesh.map_vertices(|point| rotation * point).map_err(refuse),
-            None => Ok(mesh),
-        }
+        let Some(rotation) = self.rotation else {
+            return Ok((mesh, fields));
+        };
+        let mesh = mesh.map_vertices(|point| rotation * point);
+        Ok((mesh.map_err(refuse)?, fields.rotated(rotation)))
     }
 }
 
@@ -221,7 +228,7 @@ mod tests {
             assert_ne!(augmentation.change("b", 642, version), change);
             let change = change.unwrap();
             let remeshed = change.remeshed("a", &mesh).unwrap().unwrap().mesh;
-            let made = change.moved("a", &remeshed).unwrap();
+            let (made, _) = change.moved("a", &remeshed, Fields::default()).unwrap();
             assert!(!met.contains(&made), "version {version}: {change:?}");
             met.push(made);
         }
@@ -235,7 +242,8 @@ mod tests {
         assert!(change.remeshed("open", &open).is_err());
         change.is_optional = true;
         assert_eq!(change.remeshed("open", &open).unwrap(), None);
-        assert_eq!(change.moved("open", &open).unwrap(), open);
+        let (moved, _) = change.moved("open", &open, Fields::default()).unwrap();
+        assert_eq!(moved, open);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Source data of a mesh, parsed on demand.
 
+use super::fields::read_fields;
 use crate::TaskError;
+use crate::features::{FieldName, Fields};
 use gemcnn_mesh::shapes::BodyFamily;
 use gemcnn_mesh::{Mesh, VertexAttribute, parse_mesh};
 use std::cell::OnceCell;
@@ -68,6 +70,19 @@ impl<'a> Content<'a> {
     /// Vertex attributes of its file.
     pub fn attributes(&self) -> Result<&[VertexAttribute], TaskError> {
         Ok(&self.made()?.1)
+    }
+
+    /// Fields that features need.
+    pub fn fields(&self, names: &[FieldName]) -> Result<Fields, TaskError> {
+        if names.is_empty() {
+            return Ok(Fields::default());
+        }
+        let path = match &self.origin {
+            Origin::File { path, .. } => path.as_path(),
+            Origin::Body { .. } => Path::new("synthetic body"),
+        };
+        let (mesh, attributes) = self.made()?;
+        read_fields(path, mesh.vertex_count(), attributes, names)
     }
 
     fn made(&self) -> Result<&(Mesh, Vec<VertexAttribute>), TaskError> {

@@ -11,6 +11,7 @@ use super::split::Split;
 use super::target::{TargetSource, Targets};
 use super::template::TemplateDistances;
 use super::{faust, infer};
+use crate::features::{FieldName, Fields};
 use crate::{DataError, Task, TaskError};
 use gemcnn_mesh::Mesh;
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
@@ -156,12 +157,31 @@ impl Dataset {
     /// # Errors
     /// An index out of range, or a mesh that cannot be read.
     pub fn mesh(&self, part: Part, index: usize) -> Result<Mesh, TaskError> {
+        let item = self.item(part, index)?;
+        Ok(self.inner.content(item)?.mesh()?.clone())
+    }
+
+    /// Fields of a mesh of a part that features need.
+    ///
+    /// # Errors
+    /// As [`mesh`](Self::mesh), or a field that is not there.
+    pub fn fields(
+        &self,
+        part: Part,
+        index: usize,
+        names: &[FieldName],
+    ) -> Result<Fields, TaskError> {
+        let item = self.item(part, index)?;
+        self.inner.content(item)?.fields(names)
+    }
+
+    /// The place of a mesh of a part among all meshes.
+    fn item(&self, part: Part, index: usize) -> Result<usize, TaskError> {
         let items = self.inner.split.part(part);
-        let item = items.get(index).ok_or_else(|| {
+        items.get(index).copied().ok_or_else(|| {
             let problem = format!("mesh {index} is out of range: there are {}", items.len());
             TaskError::setting(part.to_string(), problem)
-        })?;
-        Ok(self.inner.content(*item)?.mesh()?.clone())
+        })
     }
 
     /// Name of a mesh of a part; empty if the index is out of range.

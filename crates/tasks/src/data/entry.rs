@@ -1,7 +1,7 @@
 //! Binary format of prepared meshes.
 //!
 //! A sequence of sections, each preceded by its length: corners and weights of the sources of a remeshed mesh, empty
-//! for others; the features; masses, bases and eigenvalues if there are eigenvectors; the arrays of implicit diffusion
+//! for others; areas and features; masses, bases and eigenvalues if there are eigenvectors; the arrays of implicit diffusion
 //! if they are needed; then for each level the gauge graph as a safetensors file. Each level except the finest adds its vertices, the cluster of each vertex of the previous
 //! level, and the transports to the clusters.
 
@@ -29,6 +29,7 @@ pub(crate) fn encode((prepared, sources): &Entry) -> Option<Vec<u8>> {
     let weights: Vec<[f64; 3]> = sources.iter().map(|source| source.weights).collect();
     section(bytemuck::cast_slice(&corners));
     section(bytemuck::cast_slice(&weights));
+    section(bytemuck::cast_slice(&prepared.areas));
     section(bytemuck::cast_slice(&prepared.features));
     if let Some(spectra) = &prepared.spectra {
         let arrays = spectra.arrays();
@@ -80,6 +81,7 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
     let sources: Vec<SurfacePoint> = (corners.iter().zip(&weights))
         .map(|(&corners, &weights)| SurfacePoint { corners, weights })
         .collect();
+    let areas: Vec<f32> = sections.numbers()?;
     let features: Vec<f32> = sections.numbers()?;
     let spectra = match preparation.columns() {
         [] => None,
@@ -115,7 +117,7 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
     if has_sources && (corners.len() != vertices || weights.len() != vertices) {
         return None;
     }
-    if features.len() != vertices * width {
+    if features.len() != vertices * width || areas.len() != vertices {
         return None;
     }
     if spectra
@@ -133,6 +135,7 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
             hierarchy: None,
             spectra,
             heat,
+            areas,
             features,
         };
         return sections.0.is_empty().then_some((prepared, sources));
@@ -158,6 +161,7 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
         hierarchy: Some(Arc::new(Hierarchy::from_levels(levels).ok()?)),
         spectra,
         heat,
+        areas,
         features,
     };
     Some((prepared, sources))

@@ -2,6 +2,7 @@
 
 use super::deformation::uniform_rotation;
 use super::normalisation::normalised_mesh;
+use crate::features::Fields;
 use crate::features::Surface;
 use crate::{FeatureConfig, TaskError};
 use gemcnn_mesh::features::shot;
@@ -124,16 +125,31 @@ pub struct Prepared {
     pub spectra: Option<Arc<SpectraBatch<f32>>>,
     /// Its Laplacian and gradient, if they are needed.
     pub heat: Option<Arc<HeatBatch<f32>>>,
+    /// Area of each vertex.
+    pub areas: Vec<f32>,
     /// Features of its vertices, row after row, without scaling.
     pub features: Vec<f32>,
 }
 
 impl Preparation {
-    /// Prepares a mesh. `name` is for messages and determines the rotation.
+    /// Prepares a mesh without fields. `name` is for messages and determines the rotation.
     ///
     /// # Errors
-    /// Geometry, levels or features that cannot be computed.
+    /// As [`prepare_with`](Self::prepare_with).
     pub fn prepare(&self, name: &str, mesh: &Mesh) -> Result<Prepared, TaskError> {
+        self.prepare_with(name, mesh, &Fields::default())
+    }
+
+    /// Prepares a mesh with the fields that the features need.
+    ///
+    /// # Errors
+    /// Geometry, levels or features that cannot be computed, or a field that is not there.
+    pub fn prepare_with(
+        &self,
+        name: &str,
+        mesh: &Mesh,
+        fields: &Fields,
+    ) -> Result<Prepared, TaskError> {
         let refuse = |error: MeshError| TaskError::setting(name, error.to_string());
         let normalised;
         let mesh = match self.geometry.normalise {
@@ -144,13 +160,12 @@ impl Preparation {
             }
         };
         let rotated;
-        let mesh = match self.rotation_of(name) {
-            None => mesh,
+        let (mesh, fields) = match self.rotation_of(name) {
+            None => (mesh, fields),
             Some(rotation) => {
-                rotated = mesh
-                    .map_vertices(|point| rotation * point)
-                    .map_err(refuse)?;
-                &rotated
+                let mesh = mesh.map_vertices(|point| rotation * point);
+                rotated = (mesh.map_err(refuse)?, fields.rotated(rotation));
+                (&rotated.0, &rotated.1)
             }
         };
         let geometry = |source| TaskError::Geometry {
@@ -228,6 +243,7 @@ impl Preparation {
             graph: plain.as_ref().unwrap_or(&graph),
             normals: self.geometry.normals,
             operators: operators.as_ref(),
+            fields,
         };
         let kind = self.features.name();
         let features = self.features.compute(surface);
@@ -243,6 +259,7 @@ impl Preparation {
             return Err(TaskError::setting(name, problem));
         }
         Ok(Prepared {
+            areas: vertex_areas(mesh).iter().map(|&area| area as f32).collect(),
             features: features.iter().map(|&value| value as f32).collect(),
             graph: Arc::new(graph),
             hierarchy,

@@ -9,6 +9,7 @@ use super::meshes::Item;
 use super::part::Part;
 use super::preparation::{Preparation, Prepared};
 use super::resampling::resampled;
+use crate::features::Fields;
 use crate::{Sample, SampleSource, TaskError, Visit};
 use gemcnn_mesh::Mesh;
 use gemcnn_mesh::remesh::{RemeshKind, SurfacePoint};
@@ -165,7 +166,8 @@ impl PreparedPart {
         let content = self.dataset.content(item)?;
         let item = &self.dataset.items[item];
         let change = self.change(item, &content, version)?;
-        let key = self.key(&item.name, content.hash(), change.as_ref());
+        let fields = content.fields(&self.preparation.features.fields())?;
+        let key = self.key(&item.name, content.hash(), &fields, change.as_ref());
         let stored = cache
             .get(key)
             .and_then(|bytes| entry::decode(&bytes, &self.preparation));
@@ -178,7 +180,7 @@ impl PreparedPart {
         let entry = match stored {
             Some(entry) if entry.1.iter().all(lies_on_mesh) => entry,
             _ => {
-                let entry = self.prepare(item, content.mesh()?, change.as_ref())?;
+                let entry = self.prepare(item, content.mesh()?, &fields, change.as_ref())?;
                 if cache.folder().is_some()
                     && let Some(bytes) = entry::encode(&entry)
                 {
@@ -200,6 +202,7 @@ impl PreparedPart {
             hierarchy,
             spectra,
             heat,
+            areas,
             features,
         } = prepared;
         let sample = Sample {
@@ -208,6 +211,7 @@ impl PreparedPart {
             hierarchy,
             spectra,
             heat,
+            areas,
             kind: self.preparation.features.kind(),
             features,
             target,
@@ -220,21 +224,36 @@ impl PreparedPart {
         &self,
         item: &Item,
         mesh: &Mesh,
+        fields: &Fields,
         change: Option<&Change>,
     ) -> Result<Entry, TaskError> {
+        let name = &item.name;
         let Some(change) = change else {
-            return Ok((self.preparation.prepare(&item.name, mesh)?, Vec::new()));
+            let prepared = self.preparation.prepare_with(name, mesh, fields)?;
+            return Ok((prepared, Vec::new()));
         };
-        let remeshed = change.remeshed(&item.name, mesh)?;
-        let mesh = remeshed.as_ref().map_or(mesh, |remeshed| &remeshed.mesh);
-        let mesh = change.moved(&item.name, mesh)?;
-        let prepared = self.preparation.prepare(&item.name, &mesh)?;
+        let remeshed = change.remeshed(name, mesh)?;
+        let (mesh, fields) = match &remeshed {
+            Some(remeshed) => (&remeshed.mesh, fields.carried(&remeshed.sources)),
+            None => (mesh, fields.clone()),
+        };
+        let (mesh, fields) = change.moved(name, mesh, fields)?;
+        let prepared = self.preparation.prepare_with(name, &mesh, &fields)?;
         let sources = remeshed.map_or(Vec::new(), |remeshed| remeshed.sources);
         Ok((prepared, sources))
     }
 
-    /// Cache key of a mesh: program version, content, settings, change, and the name if it determines the rotation.
-    fn key(&self, name: &str, content: blake3::Hash, change: Option<&Change>) -> CacheKey {
+    /// Cache key of a mesh: program version, content, fields, settings, change, and the name if it determines the
+    /// rotation.
+    fn key(
+        &self,
+        name: &str,
+        content: blake3::Hash,
+        fields: &Fields,
+        change: Option<&Change>,
+    ) -> CacheKey {
+        let mut hasher = blake3::Hasher::new();
+        fields.hash(&mut hasher);
         // Debug output has all digits.
         let change = format!("{change:?}");
         let settings = serde_json::to_vec(&self.preparation).unwrap_or_default();
@@ -246,6 +265,7 @@ impl PreparedPart {
             env!("CARGO_PKG_VERSION").as_bytes(),
             &ENTRY_VERSION.to_le_bytes(),
             content.as_bytes(),
+            hasher.finalize().as_bytes(),
             &settings,
             change.as_bytes(),
             name.as_bytes(),
@@ -380,5 +400,6 @@ fn size_in_memory(sample: &Sample) -> usize {
     let spectra = (sample.spectra.as_ref()).map_or(0, |spectra| spectra.size_in_bytes());
     let levels = levels.sum::<usize>() + members;
     let heat = (sample.heat.as_ref()).map_or(0, |heat| 2 * heat.size_in_bytes());
-    graph(&sample.graph) + levels + spectra + heat + 4 * sample.features.len() + target
+    let numbers = sample.features.len() + sample.areas.len();
+    graph(&sample.graph) + levels + spectra + heat + 4 * numbers + target
 }

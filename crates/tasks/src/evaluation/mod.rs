@@ -2,10 +2,12 @@
 
 mod classes;
 mod geodesic;
+mod segmentation;
 
 pub use crate::train::RegressionScores;
 pub use classes::{ClassScore, ClassScores};
 pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
+pub use segmentation::{BORDER, SegmentationScores};
 
 use crate::data::{Cache, Classes, Dataset, Part};
 use crate::train::{
@@ -18,9 +20,11 @@ use gemcnn_mesh::write_atomically;
 use gemcnn_nn::{Device, IGNORE, Objective, Rows, Tape, Target, Targets, Workspace};
 use gemcnn_view::plot::Chart;
 use geodesic::Confusions;
+use segmentation::{Places, SegmentationSums};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Meshes of an evaluation.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +63,9 @@ pub struct Evaluation {
     /// Scores of each class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<ClassScores>,
+    /// Segmentation: scores by area and away from borders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segmentation: Option<SegmentationScores>,
     /// Scores of regression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regression: Option<RegressionScores>,
@@ -176,6 +183,7 @@ pub fn evaluate(
     };
     let samples = Relabelled {
         classes: class_map(model, dataset)?,
+        places: (config.task == Task::Segmentation).then(Mutex::default),
         source: &samples,
     };
     let objective = match &model.classes {
@@ -200,6 +208,7 @@ pub fn evaluate(
         meshes: samples.len(),
         scores,
         classes: counts.classes,
+        segmentation: counts.segmentation.scores(),
         regression: counts.regression.map(|sums| sums.scores()),
         geodesic,
     })
@@ -208,6 +217,7 @@ pub fn evaluate(
 /// Counts besides the loss.
 struct Counts {
     classes: Option<ClassScores>,
+    segmentation: SegmentationSums,
     regression: Option<RegressionSums>,
     confusions: Option<Confusions>,
 }
@@ -217,6 +227,7 @@ impl Counts {
         let is_correspondence = model.config.task == Task::Correspondence;
         Self {
             classes: model.classes.as_ref().map(ClassScores::new),
+            segmentation: SegmentationSums::default(),
             regression: (model.classes.is_none())
                 .then(|| RegressionSums::new(model.network.output())),
             confusions: is_correspondence.then(Confusions::default),
@@ -241,7 +252,7 @@ impl Counts {
 /// Runs the model on all samples.
 fn run(
     model: &TrainedModel,
-    samples: &dyn SampleSource,
+    samples: &Relabelled<'_>,
     objective: Objective<f32>,
     device: &Device,
     counts: &mut Counts,
@@ -285,6 +296,11 @@ fn run(
                     let loss =
                         (model.network).classify(&mut tape, batch.levels(), x, targets, rows)?;
                     counts.add_labels(labels, &predicted);
+                    // There is one mesh in each batch.
+                    let place = prepared.samples.first();
+                    if let Some(places) = place.and_then(|&index| samples.take_places(index)) {
+                        counts.segmentation.add(&places, labels, &predicted);
+                    }
                     let score = loss.score()?;
                     (loss.value()?, None, score.map(|score| score.correct as u64))
                 }
@@ -369,6 +385,16 @@ fn by_name(classes: &Classes, name: &str) -> Option<u32> {
 struct Relabelled<'a> {
     source: &'a dyn SampleSource,
     classes: Option<Vec<u32>>,
+    /// Segmentation: places of the vertices of loaded samples, until they are scored.
+    places: Option<Mutex<HashMap<usize, Places>>>,
+}
+
+impl Relabelled<'_> {
+    fn take_places(&self, index: usize) -> Option<Places> {
+        let places = self.places.as_ref()?;
+        let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.remove(&index)
+    }
 }
 
 impl SampleSource for Relabelled<'_> {
@@ -391,6 +417,12 @@ impl SampleSource for Relabelled<'_> {
                 Target::Labels(labels) => labels.iter_mut().for_each(relabel),
                 Target::Unknown | Target::Values(_) => {}
             }
+        }
+        if let Some(places) = &self.places
+            && let Some(found) = Places::new(&sample)
+        {
+            let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
+            places.insert(index, found);
         }
         Ok(sample)
     }

@@ -1,6 +1,6 @@
 //! Several kinds of features together.
 
-use super::{Feature, FeatureConfig, FeatureError, Surface};
+use super::{Feature, FeatureConfig, FeatureError, FieldName, Surface};
 use crate::Settings;
 use crate::registry::COMBINED;
 use gemcnn_nn::FeatureType;
@@ -28,6 +28,16 @@ impl Feature for Combined {
         let needs = self.of.iter().map(|feature| feature.eigenvectors());
         needs.fold([0; 3], |most, need| {
             std::array::from_fn(|order| most[order].max(need[order]))
+        })
+    }
+
+    fn fields(&self) -> Vec<FieldName> {
+        let all = self.of.iter().flat_map(|feature| feature.fields());
+        all.fold(Vec::new(), |mut fields, field| {
+            if !fields.contains(&field) {
+                fields.push(field);
+            }
+            fields
         })
     }
 

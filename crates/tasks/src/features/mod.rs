@@ -2,6 +2,7 @@
 
 mod combined;
 mod curvature;
+mod field;
 mod heat_kernel;
 mod matrix;
 mod position;
@@ -12,6 +13,7 @@ mod xyz;
 
 pub use combined::Combined;
 pub use curvature::Curvature;
+pub use field::{Field, FieldName, Fields, Vector};
 pub use heat_kernel::HeatKernel;
 pub use matrix::Matrix;
 pub use position::Position;
@@ -38,6 +40,8 @@ pub struct Surface<'a> {
     pub normals: NormalWeighting,
     /// Operators of the surface with the eigenvectors that the model and the features need; `None` if they need none.
     pub operators: Option<&'a SurfaceOperators>,
+    /// Fields from the file of the mesh that the features ask for.
+    pub fields: &'a Fields,
 }
 
 /// Why features cannot be computed: any error.
@@ -62,6 +66,11 @@ pub trait Feature: fmt::Debug + Send + Sync {
         [0; 3]
     }
 
+    /// Fields from the files of the meshes that the features need (default: none). They are then in [`Surface::fields`].
+    fn fields(&self) -> Vec<FieldName> {
+        Vec::new()
+    }
+
     /// Radius of the support in units of the mesh, which SHOT frames then share. Other features leave the
     /// default.
     fn support_radius(&self) -> Option<f64> {
@@ -83,6 +92,8 @@ impl Chosen for dyn Feature {
                     (WaveKernel::KIND, parser!(WaveKernel, dyn Feature)),
                     (Curvature::KIND, parser!(Curvature, dyn Feature)),
                     (Position::KIND, parser!(Position, dyn Feature)),
+                    (Field::KIND, parser!(Field, dyn Feature)),
+                    (Vector::KIND, parser!(Vector, dyn Feature)),
                     (Combined::KIND, parser!(Combined, dyn Feature)),
                 ],
             )
@@ -190,6 +201,7 @@ mod tests {
                 graph: &graph,
                 normals: NormalWeighting::default(),
                 operators: Some(&operators),
+                fields: &Fields::default(),
             };
             let values = config.compute(surface).unwrap();
             assert_eq!(values.len(), mesh.vertex_count() * dimension);
@@ -206,6 +218,7 @@ mod tests {
             graph: &graph,
             normals: NormalWeighting::default(),
             operators: Some(&operators),
+            fields: &Fields::default(),
         };
         let all = combined.compute(surface).unwrap();
         let position = Position::default().compute(surface).unwrap();

@@ -29,7 +29,8 @@ pub fn write_examples(
     for index in 0..dataset.len(part).min(EXAMPLES) {
         let mesh = dataset.mesh(part, index)?;
         let name = dataset.mesh_name(part, index);
-        let sample = model.sample(name, &mesh)?;
+        let fields = dataset.fields(part, index, &model.config.features.fields())?;
+        let sample = model.sample_with(name, &mesh, &fields)?;
         let prediction = model.predict(&mut workspace, &sample)?;
         if let Prediction::MeshClass { .. } = prediction {
             return Ok(());

@@ -1,5 +1,6 @@
 //! Predictions of a model.
 
+use crate::features::Fields;
 use crate::train::TrainedModel;
 use crate::{Sample, Task, TaskError};
 use gemcnn_mesh::Mesh;
@@ -27,13 +28,26 @@ pub enum Prediction {
 }
 
 impl TrainedModel {
-    /// Prepares a mesh for the model: geometry and scaled features. The name is for messages.
+    /// Prepares a mesh without fields for the model: geometry and scaled features. The name is for messages.
     ///
     /// # Errors
     /// Geometry or features that cannot be computed.
     pub fn sample(&self, name: &str, mesh: &Mesh) -> Result<Sample, TaskError> {
+        self.sample_with(name, mesh, &Fields::default())
+    }
+
+    /// Prepares a mesh with the fields that the features of the model read from files.
+    ///
+    /// # Errors
+    /// Geometry or features that cannot be computed, or a field that is not there.
+    pub fn sample_with(
+        &self,
+        name: &str,
+        mesh: &Mesh,
+        fields: &Fields,
+    ) -> Result<Sample, TaskError> {
         let preparation = self.config.preparation();
-        let mut prepared = preparation.prepare(name, mesh)?;
+        let mut prepared = preparation.prepare_with(name, mesh, fields)?;
         self.scaling.apply(&mut prepared.features);
         let kind = preparation.features.kind();
         if let Some(at) = prepared.features.iter().position(|v| !v.is_finite()) {
@@ -50,6 +64,7 @@ impl TrainedModel {
             hierarchy: prepared.hierarchy,
             spectra: prepared.spectra,
             heat: prepared.heat,
+            areas: prepared.areas,
             kind,
             features: prepared.features,
             target: Target::Unknown,

@@ -429,6 +429,7 @@ mod tests {
             hierarchy: None,
             spectra: None,
             heat: None,
+            areas: Vec::new(),
             kind: FeatureType::scalars(1),
             target,
         }

@@ -1457,3 +1457,102 @@ fn a_remeshed_version_is_the_same_from_the_cache() {
         assert_eq!(*labels == own, version == 0);
     }
 }
+
+#[test]
+fn fields_of_the_files_are_features_that_follow_the_mesh() {
+    let folder = tempdir().unwrap();
+    let root = folder.path();
+    let wind = |p: &DVec3| DVec3::new(p.z, 1.0, -p.x);
+    for name in ["a", "b", "c"] {
+        let mesh = sphere(name.as_bytes()[0].into());
+        let heights = mesh.vertices().iter().map(|p| p.z).collect();
+        let parts = mesh
+            .vertices()
+            .iter()
+            .map(|p| u8::from(p.y > 0.0))
+            .collect();
+        let attributes = [
+            ("height", AttributeValues::F64(heights)),
+            ("label", AttributeValues::U8(parts)),
+        ];
+        write(&root.join(format!("{name}.ply")), &mesh, &attributes);
+        let vectors = mesh.vertices().iter().flat_map(|p| wind(p).to_array());
+        let vectors: Vec<f32> = vectors.map(|value| value as f32).collect();
+        fs::write(
+            root.join(format!("{name}.wind.npy")),
+            npy_f32(&vectors, Some(3)),
+        )
+        .unwrap();
+    }
+    fs::write(
+        root.join("dataset.toml"),
+        "task = 'segmentation'\n[target]\nproperty = 'label'\n",
+    )
+    .unwrap();
+    let dataset = Dataset::open(&DataConfig::Folder(root.into())).unwrap();
+    let preparation = Preparation {
+        features: FeatureConfig::of_kinds("field:height,vector:wind").unwrap(),
+        ..Default::default()
+    };
+    assert_eq!(preparation.features.kind().to_string(), "2x0 + 1x1");
+    let augmentation = Augmentation {
+        versions: 2,
+        rotate: serde_json::from_str("\"all\"").unwrap(),
+        ..Default::default()
+    };
+    let part = dataset.part(Part::Train, &preparation, &Cache::none());
+    let part = part.unwrap().augmented(&augmentation);
+    for version in 0..3 {
+        let sample = part.load(version).unwrap();
+        let rows = sample.features.chunks_exact(4);
+        assert_eq!(rows.len(), sample.graph.vertex_count());
+        let mut largest = 0.0f32;
+        for row in rows {
+            // The height is z, and the wind has the length of (x, 1, z), wherever the mesh is turned to.
+            let squared: f32 = row[1..].iter().map(|part| part * part).sum();
+            assert!(
+                row[0].abs() < 1.2 && (0.9..2.5).contains(&squared),
+                "{row:?}"
+            );
+            assert!(squared > row[0] * row[0] + 0.9, "{row:?}");
+            largest = largest.max(row[0]);
+        }
+        assert!(largest > 0.8);
+    }
+    // Another field gives another entry of the cache.
+    let cache = Cache::new(root.join("cache"));
+    let load = || {
+        let part = dataset.part(Part::Train, &preparation, &cache).unwrap();
+        part.load(0).unwrap().features
+    };
+    let before = load();
+    for name in ["a", "b", "c"] {
+        let zeros = vec![0.0; 3 * sphere(1).vertex_count()];
+        fs::write(
+            root.join(format!("{name}.wind.npy")),
+            npy_f32(&zeros, Some(3)),
+        )
+        .unwrap();
+    }
+    let after = load();
+    assert!(before.iter().zip(&after).any(|(a, b)| a != b));
+    assert!(after.chunks_exact(4).all(|row| row[1..] == [0.0; 3]));
+    // What is not there, has no name, or has the wrong size is an error that names it.
+    for features in ["field:pressure", "vector:height", "field", "vector:../a"] {
+        let preparation = Preparation {
+            features: FeatureConfig::of_kinds(features).unwrap(),
+            ..Default::default()
+        };
+        let part = dataset.part(Part::Train, &preparation, &Cache::none());
+        assert!(part.unwrap().load(0).is_err(), "{features}");
+    }
+    for name in ["a", "b", "c"] {
+        fs::write(
+            root.join(format!("{name}.wind.npy")),
+            npy_f32(&[1.0; 9], Some(3)),
+        )
+        .unwrap();
+    }
+    let part = dataset.part(Part::Train, &preparation, &Cache::none());
+    assert!(part.unwrap().load(0).is_err());
+}

@@ -34,6 +34,7 @@ impl Spheres {
                 hierarchy: None,
                 spectra: None,
                 heat: None,
+                areas: Vec::new(),
                 kind: FeatureType::scalars(3),
                 target: target(&features),
                 features,

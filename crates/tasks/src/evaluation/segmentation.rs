@@ -1,0 +1,176 @@
+//! Scores of a segmentation that weigh vertices by area, or leave out those next to a border of the true classes.
+
+use crate::Sample;
+use gemcnn_mesh::GaugeGraph;
+use gemcnn_nn::{IGNORE, Target};
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Vertices nearer than this to a border are left out of [`SegmentationScores::away_from_borders`], relative to the square root of the
+/// area of the mesh.
+pub const BORDER: f64 = 0.025;
+
+/// Scores of a segmentation besides the accuracy of the vertices.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SegmentationScores {
+    /// Fraction of the area with the right class. Unlike the accuracy of the vertices, it does not depend on where a mesh has many
+    /// of them.
+    pub by_area: f64,
+    /// Accuracy of the vertices that are not next to a border of the true classes; `None` if there are none. Labels on a coarse mesh
+    /// place borders no better than to half an edge.
+    pub away_from_borders: Option<f64>,
+    /// The number of these vertices.
+    pub counted: u64,
+}
+
+/// Where the vertices of a mesh lie.
+pub(super) struct Places {
+    areas: Vec<f32>,
+    is_away: Vec<bool>,
+}
+
+impl Places {
+    /// `None` unless the sample has areas and a label for each vertex.
+    pub fn new(sample: &Sample) -> Option<Self> {
+        let Target::Labels(labels) = &sample.target else {
+            return None;
+        };
+        let vertices = sample.graph.vertex_count();
+        if labels.len() != vertices || sample.areas.len() != vertices {
+            return None;
+        }
+        let area: f64 = sample.areas.iter().map(|&area| f64::from(area)).sum();
+        Some(Self {
+            is_away: away_from_borders(&sample.graph, labels, BORDER * area.sqrt()),
+            areas: sample.areas.clone(),
+        })
+    }
+}
+
+/// For each vertex, whether it is farther than `width` from the border of its class, along the edges. The border crosses edges in
+/// the middle.
+fn away_from_borders(graph: &GaugeGraph, labels: &[u32], width: f64) -> Vec<bool> {
+    let (neighbours, lengths) = (graph.neighbours(), graph.radius());
+    let mut distances = vec![f64::INFINITY; labels.len()];
+    let mut queue = BinaryHeap::new();
+    for (vertex, &label) in labels.iter().enumerate() {
+        let differs = |&edge: &usize| {
+            let other = labels[neighbours[edge] as usize];
+            label != IGNORE && other != IGNORE && other != label
+        };
+        let edges = graph.row(vertex).filter(differs);
+        let nearest = edges.map(|edge| lengths[edge] / 2.0).reduce(f64::min);
+        if let Some(distance) = nearest {
+            distances[vertex] = distance;
+            // The order of positive numbers is that of their bits.
+            queue.push(Reverse((distance.to_bits(), vertex as u32)));
+        }
+    }
+    while let Some(Reverse((bits, vertex))) = queue.pop() {
+        let distance = f64::from_bits(bits);
+        if distance > distances[vertex as usize] || distance > width {
+            continue;
+        }
+        for edge in graph.row(vertex as usize) {
+            let (next, other) = (distance + lengths[edge], neighbours[edge]);
+            if next < distances[other as usize] {
+                distances[other as usize] = next;
+                queue.push(Reverse((next.to_bits(), other)));
+            }
+        }
+    }
+    distances.iter().map(|&distance| distance > width).collect()
+}
+
+/// Sums over meshes.
+#[derive(Default)]
+pub(super) struct SegmentationSums {
+    area: f64,
+    right_area: f64,
+    counted: u64,
+    right: u64,
+}
+
+impl SegmentationSums {
+    pub fn add(&mut self, places: &Places, labels: &[u32], predicted: &[u32]) {
+        let vertices = labels.iter().zip(predicted);
+        let places = places.areas.iter().zip(&places.is_away);
+        for ((label, predicted), (&area, &is_away)) in vertices.zip(places) {
+            if *label == IGNORE {
+                continue;
+            }
+            let is_right = label == predicted;
+            self.area += f64::from(area);
+            self.counted += u64::from(is_away);
+            if is_right {
+                self.right_area += f64::from(area);
+                self.right += u64::from(is_away);
+            }
+        }
+    }
+
+    /// `None` if nothing was counted.
+    pub fn scores(&self) -> Option<SegmentationScores> {
+        (self.area > 0.0).then(|| SegmentationScores {
+            by_area: self.right_area / self.area,
+            away_from_borders: (self.counted > 0).then(|| self.right as f64 / self.counted as f64),
+            counted: self.counted,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemcnn_mesh::{GeometryOptions, shapes, vertex_areas};
+    use gemcnn_nn::FeatureType;
+
+    #[test]
+    fn vertices_near_the_equator_of_a_sphere_are_next_to_a_border() {
+        let mesh = shapes::icosphere(4).unwrap();
+        let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
+        let heights: Vec<f64> = mesh.vertices().iter().map(|p| p.z).collect();
+        let labels: Vec<u32> = heights.iter().map(|&z| u32::from(z > 0.02)).collect();
+        let areas = vertex_areas(&mesh);
+        let sample = Sample {
+            name: "sphere".into(),
+            features: Vec::new(),
+            graph: graph.into(),
+            hierarchy: None,
+            spectra: None,
+            heat: None,
+            areas: areas.iter().map(|&area| area as f32).collect(),
+            kind: FeatureType::scalars(0),
+            target: Target::Labels(labels.clone()),
+        };
+        let places = Places::new(&sample).unwrap();
+        let width = BORDER * areas.iter().sum::<f64>().sqrt();
+        let edge = 0.08;
+        for (vertex, z) in heights.iter().enumerate() {
+            let distance = (z - 0.02).abs();
+            if distance > width + edge {
+                assert!(places.is_away[vertex], "{z}");
+            }
+            if distance < width - edge / 2.0 {
+                assert!(!places.is_away[vertex], "{z}");
+            }
+        }
+        // All wrong below: half of the area, whatever the number of vertices; unknown ones do not count.
+        let mut sums = SegmentationSums::default();
+        sums.add(&places, &labels, &vec![1; labels.len()]);
+        let scores = sums.scores().unwrap();
+        let lower: f64 = (areas.iter().zip(&labels))
+            .map(|(area, &label)| area * f64::from(label))
+            .sum();
+        assert!((scores.by_area - lower / areas.iter().sum::<f64>()).abs() < 1e-5);
+        let away = places.is_away.iter().filter(|away| **away).count();
+        assert_eq!(scores.counted, away as u64);
+        let mut unknown = SegmentationSums::default();
+        unknown.add(&places, &vec![IGNORE; labels.len()], &labels);
+        assert_eq!(unknown.scores(), None);
+        // One class has no border.
+        let whole = away_from_borders(&sample.graph, &vec![3; labels.len()], 10.0);
+        assert!(whole.iter().all(|away| *away));
+    }
+}
