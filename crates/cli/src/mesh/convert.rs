@@ -109,31 +109,7 @@ impl Convert {
             }
             mesh = repaired.mesh;
         }
-        // The argument parser has checked the extension.
-        let stored = stored_in(&self.output);
-        for (list, is_stored, what, formats) in [
-            (
-                &mut attributes,
-                stored.is_some_and(|s| s.vertex_attributes),
-                "vertex",
-                ".ply, .vtp or .glb",
-            ),
-            (
-                &mut face_attributes,
-                stored.is_some_and(|s| s.face_attributes),
-                "face",
-                ".ply or .vtp",
-            ),
-        ] {
-            if !is_stored && !list.is_empty() {
-                say(format_args!(
-                    "warning: {} cannot store the {what} properties {}; write a {formats} file to keep them",
-                    self.output.display(),
-                    names(list)
-                ));
-                list.clear();
-            }
-        }
+        keep_storable(&self.output, &mut attributes, &mut face_attributes);
         let options = WriteOptions {
             ply: match self.ply {
                 Encoding::Binary => PlyEncoding::LittleEndian,
@@ -147,6 +123,39 @@ impl Convert {
         super::write(&self.output, &mesh, &attributes, &face_attributes, &options)?;
         said += &super::make::written(&self.output, &mesh);
         print(&said)
+    }
+}
+
+/// Leaves out the properties that the format of a file cannot store, and says so.
+pub(super) fn keep_storable(
+    output: &Path,
+    attributes: &mut Vec<VertexAttribute>,
+    face_attributes: &mut Vec<VertexAttribute>,
+) {
+    // The argument parser has checked the extension.
+    let stored = stored_in(output);
+    for (list, is_stored, what, formats) in [
+        (
+            attributes,
+            stored.is_some_and(|s| s.vertex_attributes),
+            "vertex",
+            ".ply, .vtp or .glb",
+        ),
+        (
+            face_attributes,
+            stored.is_some_and(|s| s.face_attributes),
+            "face",
+            ".ply or .vtp",
+        ),
+    ] {
+        if !is_stored && !list.is_empty() {
+            say(format_args!(
+                "warning: {} cannot store the {what} properties {}; write a {formats} file to keep them",
+                output.display(),
+                names(list)
+            ));
+            list.clear();
+        }
     }
 }
 
@@ -175,7 +184,7 @@ fn values(path: &Path, vertices: usize) -> Result<Vec<VertexAttribute>, Failure>
     Ok(file.attributes)
 }
 
-fn names(attributes: &[VertexAttribute]) -> String {
+pub(super) fn names(attributes: &[VertexAttribute]) -> String {
     let names: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
     names.join(", ")
 }

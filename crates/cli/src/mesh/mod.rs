@@ -1,10 +1,12 @@
 //! `gemcnn mesh`: commands for single meshes.
 
 mod convert;
+mod diff;
 mod geometry;
 mod info;
 mod make;
 mod picture;
+mod remesh;
 
 pub use picture::UpAxis;
 
@@ -25,6 +27,11 @@ pub enum MeshCommand {
     Geometry(geometry::Geometry),
     Make(make::Make),
     Picture(picture::PictureCommand),
+    Simplify(remesh::Simplify),
+    Remesh(remesh::Remesh),
+    Subdivide(remesh::Subdivide),
+    Sample(remesh::Sample),
+    Diff(diff::Diff),
 }
 
 pub fn run(command: MeshCommand) -> Result<(), Failure> {
@@ -34,6 +41,11 @@ pub fn run(command: MeshCommand) -> Result<(), Failure> {
         MeshCommand::Geometry(command) => command.run(),
         MeshCommand::Make(command) => command.run(),
         MeshCommand::Picture(command) => command.run(),
+        MeshCommand::Simplify(command) => command.run(),
+        MeshCommand::Remesh(command) => command.run(),
+        MeshCommand::Subdivide(command) => command.run(),
+        MeshCommand::Sample(command) => command.run(),
+        MeshCommand::Diff(command) => command.run(),
     }
 }
 

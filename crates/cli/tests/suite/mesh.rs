@@ -1,5 +1,6 @@
 //! `gemcnn mesh` as a user runs it.
 
+use gemcnn_mesh::{AttributeValues, VertexAttribute, WriteOptions, write_mesh};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::path::Path;
@@ -444,4 +445,130 @@ fn a_reader_that_leaves_early_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn remeshed_files_keep_their_values_and_diff_measures_the_distance() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| path(folder.path(), name);
+    let sphere = at("sphere.ply");
+    succeed(&[
+        "mesh",
+        "make",
+        "icosphere",
+        "--subdivisions",
+        "4",
+        "-o",
+        &sphere,
+    ]);
+    // A label and a height for each vertex, from the positions.
+    let file = gemcnn_mesh::read_mesh(&sphere).unwrap();
+    let heights = file.mesh.vertices().iter().map(|p| p.z);
+    let attributes = [
+        VertexAttribute::new(
+            "height",
+            AttributeValues::F32(heights.clone().map(|z| z as f32).collect()),
+        ),
+        VertexAttribute::new(
+            "half",
+            AttributeValues::U8(heights.map(|z| u8::from(z > 0.0)).collect()),
+        ),
+    ];
+    write_mesh(&sphere, &file.mesh, &attributes, &WriteOptions::default()).unwrap();
+    for (command, options, vertices, distance) in [
+        ("simplify", &["--vertices", "600"][..], Some(600), 0.02),
+        ("simplify", &["--ratio", "0.5"], Some(1281), 0.02),
+        ("remesh", &["--edge-length", "0.8"], None, 0.01),
+        (
+            "remesh",
+            &["--vertices", "900", "--seed", "3"],
+            Some(900),
+            0.02,
+        ),
+        ("subdivide", &[], Some(10_242), 1e-6),
+        ("subdivide", &["--smooth"], Some(10_242), 0.02),
+    ] {
+        let output = at("out.vtp");
+        let files = ["mesh", command, &sphere, &output];
+        succeed(&[&files[..], options].concat());
+        let made = gemcnn_mesh::read_mesh(&output).unwrap();
+        if let Some(vertices) = vertices {
+            assert_eq!(made.mesh.vertex_count(), vertices, "{command} {options:?}");
+        }
+        let [height, half] = &made.attributes[..] else {
+            panic!("{:?}", made.attributes)
+        };
+        assert_eq!((&*height.name, &*half.name), ("height", "half"));
+        for (vertex, p) in made.mesh.vertices().iter().enumerate() {
+            assert!((height.values.to_f64(vertex) - p.z).abs() < 0.03);
+            if p.z.abs() > 0.1 {
+                assert_eq!(half.values.to_f64(vertex), f64::from(u8::from(p.z > 0.0)));
+            }
+        }
+        let told = gemcnn(&["mesh", "diff", "--json", &sphere, &output]);
+        assert_eq!(told.status.code(), Some(1), "{}", stderr(&told));
+        let told: Value = serde_json::from_str(&stdout(&told)).unwrap();
+        for side in 0..2 {
+            let largest = told["distance"][side]["largest"].as_f64().unwrap();
+            assert!(largest < distance, "{command} {options:?}: {largest}");
+        }
+        assert_eq!(told["same"], false);
+    }
+    // Points by area, and the same mesh.
+    let cloud = at("cloud.ply");
+    succeed(&["mesh", "sample", &sphere, &cloud, "--points", "5000"]);
+    let made = gemcnn_mesh::read_mesh(&cloud).unwrap();
+    assert_eq!(
+        (made.mesh.vertex_count(), made.mesh.face_count()),
+        (5000, 0)
+    );
+    let upper = made.mesh.vertices().iter().filter(|p| p.z > 0.5).count();
+    assert!((upper as f64 / 5000.0 - 0.25).abs() < 0.01, "{upper}");
+    assert_eq!(made.attributes.len(), 2);
+    assert!(succeed(&["mesh", "diff", &sphere, &sphere]).contains("0.000e0"));
+    // Moved by a known length: the distance of two spheres, and of corresponding vertices.
+    let moved = at("moved.obj");
+    let far = file.mesh.map_vertices(|p| 1.5 * p).unwrap();
+    write_mesh(&moved, &far, &[], &WriteOptions::default()).unwrap();
+    let told = gemcnn(&["mesh", "diff", "--json", &sphere, &moved]);
+    let told: Value = serde_json::from_str(&stdout(&told)).unwrap();
+    for value in [&told["distance"][1]["mean"], &told["moved"]["largest"]] {
+        assert!((value.as_f64().unwrap() - 0.5).abs() < 0.01, "{told}");
+    }
+    assert_eq!(told["same_faces"], true);
+    assert_eq!(
+        told["properties"]["first_only"],
+        serde_json::json!(["height", "half"])
+    );
+    // Wrong sizes.
+    for options in [
+        &["--vertices", "0"][..],
+        &["--ratio", "-1"],
+        &["--edge-length", "nan"],
+    ] {
+        let output = at("none.ply");
+        let files = ["mesh", "simplify", &sphere, &output];
+        assert_eq!(
+            gemcnn(&[&files[..], options].concat()).status.code(),
+            Some(1)
+        );
+        assert!(!Path::new(&output).exists());
+    }
+    let both = [
+        "mesh",
+        "remesh",
+        &sphere,
+        &cloud,
+        "--ratio",
+        "1",
+        "--vertices",
+        "9",
+    ];
+    assert_eq!(gemcnn(&both).status.code(), Some(2));
+    assert_eq!(
+        gemcnn(&["mesh", "sample", &cloud, &at("x.ply"), "--points", "9"])
+            .status
+            .code(),
+        Some(1)
+    );
 }

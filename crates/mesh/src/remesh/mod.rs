@@ -29,11 +29,13 @@ pub(crate) mod isosurface;
 mod isotropic;
 mod jitter;
 mod kind;
+mod nearest;
 mod original;
 mod quadric;
 mod refine;
 pub(crate) mod remesher;
 mod resample;
+mod sample;
 mod simplify;
 mod subdivide;
 pub(crate) mod triangulation;
@@ -42,8 +44,10 @@ pub use flips::flip_randomly;
 pub use isotropic::{IsotropicOptions, isotropic};
 pub use jitter::jitter;
 pub use kind::{MeshSize, RemeshKind, remesh};
+pub use nearest::nearest_points;
 pub use refine::refine_locally;
 pub use resample::resample;
+pub use sample::sample;
 pub use simplify::simplify;
 pub use subdivide::{SubdivisionRule, subdivide};
 
@@ -51,6 +55,7 @@ use glam::DVec3;
 
 use self::original::{Original, blend};
 use self::triangulation::{NONE, Triangulation};
+use crate::attribute::AttributeValues;
 use crate::mesh::{Mesh, MeshError};
 use crate::triangulate::triangle_corners;
 
@@ -205,6 +210,28 @@ pub fn carry_labels<L: Copy>(sources: &[SurfacePoint], labels: &[L]) -> Vec<L> {
         .iter()
         .map(|source| labels[source.nearest_corner() as usize])
         .collect()
+}
+
+/// Carries a column of values to the vertices of a remeshed mesh, given their sources: numbers with a fraction are
+/// interpolated, integers are labels.
+///
+/// # Panics
+/// If there are fewer values than vertices of the original mesh.
+pub fn carry_attribute(sources: &[SurfacePoint], values: &AttributeValues) -> AttributeValues {
+    let interpolated = || {
+        let values: Vec<f64> = values.iter_f64().collect();
+        carry_values(sources, 1, &values)
+    };
+    match values {
+        AttributeValues::F64(_) => AttributeValues::F64(interpolated()),
+        AttributeValues::F32(_) => {
+            AttributeValues::F32(interpolated().iter().map(|&value| value as f32).collect())
+        }
+        labels => {
+            let corners: Vec<u32> = sources.iter().map(SurfacePoint::nearest_corner).collect();
+            labels.gather(&corners)
+        }
+    }
 }
 
 impl Remeshed {

@@ -1,0 +1,168 @@
+//! `gemcnn mesh simplify`, `remesh`, `subdivide` and `sample`: other meshes of the same surface.
+
+use super::convert::{keep_storable, names};
+use crate::failure::Failure;
+use crate::output::{print, say};
+use crate::progress;
+use clap::Args;
+use gemcnn_mesh::remesh::{
+    IsotropicOptions, MeshSize, RemeshError, RemeshKind, Remeshed, SubdivisionRule,
+    carry_attribute, isotropic, remesh, sample, subdivide,
+};
+use gemcnn_mesh::{Mesh, MeshFile, VertexAttribute, WriteOptions};
+use std::path::PathBuf;
+
+/// Input and output of a remesher.
+#[derive(Args)]
+struct Files {
+    /// Input mesh, in any format that is read.
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+
+    /// Output mesh: .ply, .vtp, .glb, .stl, .obj or .off. Labels and other vertex properties are carried along.
+    #[arg(value_name = "OUT", value_parser = super::mesh_output)]
+    output: PathBuf,
+}
+
+/// Size of the output.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Size {
+    /// Number of vertices of the output.
+    #[arg(long, value_name = "N")]
+    vertices: Option<usize>,
+
+    /// Number of vertices of the output, relative to the input.
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    ratio: Option<f64>,
+
+    /// Edge length of the output, relative to the mean edge length of the input.
+    #[arg(long, value_name = "L", allow_negative_numbers = true)]
+    edge_length: Option<f64>,
+}
+
+impl Size {
+    fn wanted(&self) -> MeshSize {
+        let vertices = self.vertices.map(MeshSize::Vertices);
+        let ratio = || self.ratio.map(MeshSize::Ratio);
+        // The argument parser makes sure that one is there.
+        let length = MeshSize::EdgeLength(self.edge_length.unwrap_or(1.0));
+        vertices.or_else(ratio).unwrap_or(length)
+    }
+}
+
+/// Reduce the number of vertices with the smallest change of the surface (quadric errors).
+#[derive(Args)]
+pub struct Simplify {
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    size: Size,
+}
+
+/// Remesh a surface with even triangles, finer or coarser.
+#[derive(Args)]
+pub struct Remesh {
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    size: Size,
+    /// Seed of the random choices.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Split every triangle into four.
+#[derive(Args)]
+pub struct Subdivide {
+    #[command(flatten)]
+    files: Files,
+    /// Number of times.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    rounds: usize,
+    /// Smooth the surface by the weights of Loop; otherwise it stays as it is.
+    #[arg(long)]
+    smooth: bool,
+}
+
+/// Draw random points of a surface, evenly by area: a point cloud.
+#[derive(Args)]
+pub struct Sample {
+    #[command(flatten)]
+    files: Files,
+    /// Number of points.
+    #[arg(long, value_name = "N")]
+    points: usize,
+    /// Seed of the points.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+}
+
+impl Simplify {
+    pub fn run(self) -> Result<(), Failure> {
+        let kind = RemeshKind::Simplify {
+            size: self.size.wanted(),
+        };
+        self.files.write(|mesh| remesh(mesh, &kind, 0))
+    }
+}
+
+impl Remesh {
+    pub fn run(self) -> Result<(), Failure> {
+        let options = IsotropicOptions {
+            size: self.size.wanted(),
+            ..Default::default()
+        };
+        self.files
+            .write(|mesh| isotropic(mesh, &options, self.seed))
+    }
+}
+
+impl Subdivide {
+    pub fn run(self) -> Result<(), Failure> {
+        let rule = match self.smooth {
+            true => SubdivisionRule::Loop,
+            false => SubdivisionRule::Midpoint,
+        };
+        self.files.write(|mesh| subdivide(mesh, self.rounds, rule))
+    }
+}
+
+impl Sample {
+    pub fn run(self) -> Result<(), Failure> {
+        self.files
+            .write(|mesh| sample(mesh, self.points, self.seed))
+    }
+}
+
+impl Files {
+    /// Remeshes the input and writes the output with all vertex properties.
+    fn write(
+        &self,
+        remesher: impl FnOnce(&Mesh) -> Result<Remeshed, RemeshError>,
+    ) -> Result<(), Failure> {
+        let MeshFile {
+            mesh,
+            attributes,
+            face_attributes,
+            ..
+        } = super::read(&self.input)?;
+        let remeshed = progress::during("remeshing", || remesher(&mesh))
+            .map_err(|error| Failure::input(format!("{}: {error}", self.input.display())))?;
+        if !face_attributes.is_empty() {
+            let lost = names(&face_attributes);
+            say(format_args!(
+                "warning: the faces are new; the face properties {lost} are left out"
+            ));
+        }
+        let carried = attributes.iter().map(|attribute| VertexAttribute {
+            name: attribute.name.clone(),
+            values: carry_attribute(&remeshed.sources, &attribute.values),
+        });
+        let mut attributes = carried.collect();
+        keep_storable(&self.output, &mut attributes, &mut Vec::new());
+        let options = WriteOptions::default();
+        super::write(&self.output, &remeshed.mesh, &attributes, &[], &options)?;
+        print(&super::make::written(&self.output, &remeshed.mesh))
+    }
+}
