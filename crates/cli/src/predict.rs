@@ -7,7 +7,7 @@ use crate::output::{print, print_on, say};
 use clap::Args;
 use gemcnn_mesh::{Mesh, write_atomically};
 use gemcnn_nn::Workspace;
-use gemcnn_tasks::data::{csv_cell, is_mesh, mesh_files, read_with_fields};
+use gemcnn_tasks::data::{SurfaceFile, csv_cell, is_mesh, mesh_files};
 use gemcnn_tasks::predict::{Prediction, PredictionFiles, UniqueNames};
 use gemcnn_tasks::train::TrainedModel;
 use gemcnn_tasks::{Sample, Task, TaskError};
@@ -133,14 +133,23 @@ struct Input {
 struct Loaded {
     mesh: Mesh,
     sample: Sample,
+    notes: Vec<String>,
 }
 
 impl Input {
     fn load(&self, model: &TrainedModel) -> Result<Loaded, TaskError> {
-        let (mesh, fields) = read_with_fields(&self.path, &model.config.features)?;
+        let SurfaceFile {
+            mesh,
+            fields,
+            notes,
+        } = SurfaceFile::read(&self.path, &model.config.features)?;
         let name = self.path.display().to_string();
         let sample = model.sample_with(&name, &mesh, &fields)?;
-        Ok(Loaded { mesh, sample })
+        Ok(Loaded {
+            mesh,
+            sample,
+            notes,
+        })
     }
 }
 
@@ -236,7 +245,12 @@ impl Session<'_> {
                     Ok((loaded, prediction))
                 });
                 match predicted {
-                    Ok((loaded, prediction)) => act(input, loaded, prediction)?,
+                    Ok((loaded, prediction)) => {
+                        for note in &loaded.notes {
+                            say(format_args!("note: {}: {note}", input.path.display()));
+                        }
+                        act(input, loaded, prediction)?;
+                    }
                     Err(error) => {
                         say(format_args!("error: {error}"));
                         self.bad += 1;

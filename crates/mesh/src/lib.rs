@@ -6,6 +6,7 @@
 
 mod attribute;
 mod classes;
+mod cloud;
 mod defects;
 mod edges;
 pub mod features;
@@ -23,9 +24,11 @@ mod repair;
 mod report;
 pub mod shapes;
 pub mod surface;
+mod symmetric;
 mod triangulate;
 
 pub use attribute::{AttributeValues, VertexAttribute};
+pub use cloud::connect_points;
 pub use geodesic::{GeodesicError, GeodesicSolver};
 pub use geometry::{
     Adjacency, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, NeighbourWeights,

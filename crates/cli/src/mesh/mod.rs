@@ -31,6 +31,7 @@ pub enum MeshCommand {
     Remesh(remesh::Remesh),
     Subdivide(remesh::Subdivide),
     Sample(remesh::Sample),
+    Connect(remesh::Connect),
     Diff(diff::Diff),
 }
 
@@ -45,6 +46,7 @@ pub fn run(command: MeshCommand) -> Result<(), Failure> {
         MeshCommand::Remesh(command) => command.run(),
         MeshCommand::Subdivide(command) => command.run(),
         MeshCommand::Sample(command) => command.run(),
+        MeshCommand::Connect(command) => command.run(),
         MeshCommand::Diff(command) => command.run(),
     }
 }

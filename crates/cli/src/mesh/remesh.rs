@@ -1,4 +1,4 @@
-//! `gemcnn mesh simplify`, `remesh`, `subdivide` and `sample`: other meshes of the same surface.
+//! `gemcnn mesh simplify`, `remesh`, `subdivide`, `sample` and `connect`: other meshes of the same surface.
 
 use super::convert::{keep_storable, names};
 use crate::failure::Failure;
@@ -6,10 +6,10 @@ use crate::output::{print, say};
 use crate::progress;
 use clap::Args;
 use gemcnn_mesh::remesh::{
-    IsotropicOptions, MeshSize, RemeshError, RemeshKind, Remeshed, SubdivisionRule,
+    IsotropicOptions, MeshSize, RemeshError, RemeshKind, Remeshed, SubdivisionRule, SurfacePoint,
     carry_attribute, isotropic, remesh, sample, subdivide,
 };
-use gemcnn_mesh::{Mesh, MeshFile, VertexAttribute, WriteOptions};
+use gemcnn_mesh::{Mesh, MeshFile, VertexAttribute, WriteOptions, connect_points};
 use std::path::PathBuf;
 
 /// Input and output of a remesher.
@@ -96,6 +96,25 @@ pub struct Sample {
     /// Seed of the points.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
+}
+
+/// Connect the points of a cloud to a surface. Vertices and their properties stay as they are.
+#[derive(Args)]
+pub struct Connect {
+    #[command(flatten)]
+    files: Files,
+}
+
+impl Connect {
+    pub fn run(self) -> Result<(), Failure> {
+        self.files.write(|cloud| {
+            let points = 0..cloud.vertex_count() as u32;
+            Ok(Remeshed {
+                mesh: connect_points(cloud.vertices())?,
+                sources: points.map(SurfacePoint::vertex).collect(),
+            })
+        })
+    }
 }
 
 impl Simplify {

@@ -525,6 +525,17 @@ fn remeshed_files_keep_their_values_and_diff_measures_the_distance() {
     let upper = made.mesh.vertices().iter().filter(|p| p.z > 0.5).count();
     assert!((upper as f64 / 5000.0 - 0.25).abs() < 0.01, "{upper}");
     assert_eq!(made.attributes.len(), 2);
+    let surface = at("surface.ply");
+    succeed(&["mesh", "connect", &cloud, &surface]);
+    let again = gemcnn_mesh::read_mesh(&surface).unwrap();
+    assert_eq!(again.mesh.vertices(), made.mesh.vertices());
+    assert_eq!(again.attributes, made.attributes);
+    let told = gemcnn(&["mesh", "diff", "--json", &sphere, &surface]);
+    let told: Value = serde_json::from_str(&stdout(&told)).unwrap();
+    assert!(
+        told["distance"][0]["largest"].as_f64().unwrap() < 0.05,
+        "{told}"
+    );
     assert!(succeed(&["mesh", "diff", &sphere, &sphere]).contains("0.000e0"));
     // Moved by a known length: the distance of two spheres, and of corresponding vertices.
     let moved = at("moved.obj");

@@ -82,6 +82,7 @@ struct Found {
     extent: Option<Extent>,
     /// Vertices whose frames are estimated.
     without_plane: usize,
+    is_cloud: bool,
     hash: Option<blake3::Hash>,
     problems: Vec<String>,
 }
@@ -136,6 +137,12 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
     let extents: Vec<Option<Extent>> = found.iter().map(|found| found.extent).collect();
     notes.extend(compare(&inner.split, &extents));
     let without_plane: usize = found.iter().map(|found| found.without_plane).sum();
+    let clouds = found.iter().filter(|found| found.is_cloud).count();
+    if clouds > 0 {
+        notes.push(format!(
+            "meshes without faces: {clouds}; their points are connected to surfaces"
+        ));
+    }
     if without_plane > 0 {
         let meshes = found.iter().filter(|found| found.without_plane > 0).count();
         notes.push(format!(
@@ -190,6 +197,7 @@ fn fill(inner: &Inner, index: usize, found: &mut Found) -> Result<(), TaskError>
     let mesh = content.mesh()?;
     found.vertices = mesh.vertex_count();
     found.extent = Extent::new(mesh);
+    found.is_cloud = content.is_cloud()?;
     if mesh.face_count() == 0 {
         let problem = "no faces, so no geometry".to_string();
         found.problems.push(format!("{}: {problem}", item.name));

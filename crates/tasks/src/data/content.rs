@@ -1,6 +1,6 @@
 //! Source data of a mesh, parsed on demand.
 
-use super::fields::read_fields;
+use super::fields::{connected, read_fields};
 use crate::TaskError;
 use crate::features::{FieldName, Fields};
 use gemcnn_mesh::shapes::BodyFamily;
@@ -11,7 +11,13 @@ use std::path::{Path, PathBuf};
 /// Source data of a mesh, parsed on first use.
 pub(crate) struct Content<'a> {
     origin: Origin<'a>,
-    made: OnceCell<(Mesh, Vec<VertexAttribute>)>,
+    made: OnceCell<Made>,
+}
+
+struct Made {
+    mesh: Mesh,
+    attributes: Vec<VertexAttribute>,
+    is_cloud: bool,
 }
 
 enum Origin<'a> {
@@ -62,14 +68,14 @@ impl<'a> Content<'a> {
         hasher.finalize()
     }
 
-    /// The mesh.
+    /// The mesh. The points of a cloud are connected to a surface.
     pub fn mesh(&self) -> Result<&Mesh, TaskError> {
-        Ok(&self.made()?.0)
+        Ok(&self.made()?.mesh)
     }
 
     /// Vertex attributes of its file.
     pub fn attributes(&self) -> Result<&[VertexAttribute], TaskError> {
-        Ok(&self.made()?.1)
+        Ok(&self.made()?.attributes)
     }
 
     /// Fields that features need.
@@ -81,20 +87,36 @@ impl<'a> Content<'a> {
             Origin::File { path, .. } => path.as_path(),
             Origin::Body { .. } => Path::new("synthetic body"),
         };
-        let (mesh, attributes) = self.made()?;
+        let Made {
+            mesh, attributes, ..
+        } = self.made()?;
         read_fields(path, mesh.vertex_count(), attributes, names)
     }
 
-    fn made(&self) -> Result<&(Mesh, Vec<VertexAttribute>), TaskError> {
+    /// True if the file has points without faces.
+    pub fn is_cloud(&self) -> Result<bool, TaskError> {
+        Ok(self.made()?.is_cloud)
+    }
+
+    fn made(&self) -> Result<&Made, TaskError> {
         if let Some(made) = self.made.get() {
             return Ok(made);
         }
         let made = match &self.origin {
             Origin::File { path, bytes } => {
                 let file = parse_mesh(path, bytes)?;
-                (file.mesh, file.attributes)
+                let (mesh, is_cloud) = connected(file.mesh)?;
+                Made {
+                    mesh,
+                    attributes: file.attributes,
+                    is_cloud,
+                }
             }
-            Origin::Body { family, number } => (family.body(*number), Vec::new()),
+            Origin::Body { family, number } => Made {
+                mesh: family.body(*number),
+                attributes: Vec::new(),
+                is_cloud: false,
+            },
         };
         Ok(self.made.get_or_init(|| made))
     }

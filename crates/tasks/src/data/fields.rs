@@ -1,23 +1,60 @@
-//! Fields of meshes that features read: vertex values of the mesh files, or arrays next to them.
+//! Mesh files as models read them: surfaces, with the fields that features need.
 
 use super::npy;
 use crate::features::{FieldName, Fields};
 use crate::{FeatureConfig, TaskError};
-use gemcnn_mesh::{Mesh, VertexAttribute, read_mesh, vector_name};
+use gemcnn_mesh::{Mesh, VertexAttribute, connect_points, read_mesh, vector_name};
 use std::path::Path;
 
-/// Reads a mesh file with the fields that features need.
-///
-/// # Errors
-/// A file that cannot be read, or a field that is not there, has another size, or has a number that is not finite.
-pub fn read_with_fields(
-    path: &Path,
-    features: &FeatureConfig,
-) -> Result<(Mesh, Fields), TaskError> {
-    let file = read_mesh(path)?;
-    let (vertices, names) = (file.mesh.vertex_count(), features.fields());
-    let fields = read_fields(path, vertices, &file.attributes, &names)?;
-    Ok((file.mesh, fields))
+/// A mesh file as models read it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SurfaceFile {
+    /// The mesh. The points of a cloud are connected to a surface.
+    pub mesh: Mesh,
+    /// The fields that the features need.
+    pub fields: Fields,
+    /// What was skipped, corrected or added, one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl SurfaceFile {
+    /// Reads a mesh file with the fields that features need.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or a field that is not there, has another size, or has a number that is not finite.
+    pub fn read(path: &Path, features: &FeatureConfig) -> Result<Self, TaskError> {
+        let file = read_mesh(path)?;
+        let (vertices, names) = (file.mesh.vertex_count(), features.fields());
+        let fields = read_fields(path, vertices, &file.attributes, &names)?;
+        let mut notes = file.notes;
+        let mesh = match connected(file.mesh)? {
+            (mesh, true) => {
+                notes.push(format!(
+                    "no faces: its {vertices} points are connected to a surface"
+                ));
+                mesh
+            }
+            (mesh, false) => mesh,
+        };
+        Ok(Self {
+            mesh,
+            fields,
+            notes,
+        })
+    }
+}
+
+/// A mesh with faces; true if the points of a cloud were connected.
+pub(crate) fn connected(mesh: Mesh) -> Result<(Mesh, bool), TaskError> {
+    match mesh.face_count() {
+        0 => {
+            let surface = connect_points(mesh.vertices());
+            let surface =
+                surface.map_err(|error| TaskError::setting("cloud", error.to_string()))?;
+            Ok((surface, true))
+        }
+        _ => Ok((mesh, false)),
+    }
 }
 
 /// The fields of a mesh: each from the vertex values of its file, or else from `STEM.NAME.npy` next to it.

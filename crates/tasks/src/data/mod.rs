@@ -47,7 +47,7 @@ pub use description::{
     Column, DESCRIPTION_FILE, Description, Element, OneOrMany, Parts, SplitDescription,
     TargetDescription,
 };
-pub use fields::read_with_fields;
+pub use fields::SurfaceFile;
 pub use meshes::{is_mesh, mesh_files};
 pub use npy::{npy_f32, npy_i64};
 pub use part::Part;

@@ -7,7 +7,7 @@ use gemcnn_mesh::{
 use gemcnn_nn::{FeatureType, IGNORE, Target};
 use gemcnn_tasks::data::{
     Augmentation, BodiesConfig, Cache, DataConfig, Dataset, HierarchySettings, Part, Preparation,
-    check, npy_f32, npy_i64, vectors,
+    SurfaceFile, check, npy_f32, npy_i64, vectors,
 };
 use gemcnn_tasks::{DataError, FeatureConfig, Sample, SampleSource, Task, TaskError};
 use std::fs;
@@ -1555,4 +1555,49 @@ fn fields_of_the_files_are_features_that_follow_the_mesh() {
     }
     let part = dataset.part(Part::Train, &preparation, &Cache::none());
     assert!(part.unwrap().load(0).is_err());
+}
+
+#[test]
+fn clouds_of_points_are_surfaces_too() {
+    let folder = tempdir().unwrap();
+    let mesh = shapes::icosphere(4)
+        .unwrap()
+        .map_vertices(|p| DVec3::new(p.x, 0.7 * p.y, 0.5 * p.z))
+        .unwrap();
+    let cloud = gemcnn_mesh::remesh::sample(&mesh, 2500, 5).unwrap();
+    for name in ["a", "b", "c"] {
+        let parts: Vec<u8> = (cloud.mesh.vertices().iter())
+            .map(|p| u8::from(p.x > 0.0))
+            .collect();
+        let path = folder.path().join(format!("{name}.ply"));
+        write(&path, &cloud.mesh, &[("label", AttributeValues::U8(parts))]);
+    }
+    fs::write(
+        folder.path().join("dataset.toml"),
+        "task = 'segmentation'\n[target]\nproperty = 'label'\n",
+    )
+    .unwrap();
+    let config = DataConfig::Folder(folder.path().into());
+    let checked = check(&config, None);
+    assert_eq!(checked.problems, Vec::<String>::new());
+    assert!(checked.notes.iter().any(|note| note.contains("connected")));
+    let preparation = Preparation {
+        features: FeatureConfig::of_kind("hks").unwrap(),
+        eigenvectors: [30, 10, 0],
+        ..Default::default()
+    };
+    let dataset = Dataset::open(&config).unwrap();
+    let part = dataset.part(Part::Train, &preparation, &Cache::none());
+    let sample = part.unwrap().load(0).unwrap();
+    assert_eq!(sample.graph.vertex_count(), 2500);
+    // Signatures are those of the surface that the points come from.
+    let known = preparation.prepare("mesh", &mesh).unwrap().features;
+    let known: Vec<f64> = known.iter().map(|&value| value.into()).collect();
+    let known = gemcnn_mesh::remesh::carry_values(&cloud.sources, 16, &known);
+    let pairs = sample.features.iter().zip(&known);
+    let error: f64 = pairs.map(|(&a, b)| (f64::from(a) - b).powi(2)).sum();
+    let size: f64 = known.iter().map(|b| b * b).sum();
+    assert!((error / size).sqrt() < 0.02, "{}", (error / size).sqrt());
+    let read = SurfaceFile::read(&folder.path().join("a.ply"), &preparation.features).unwrap();
+    assert!(read.mesh.face_count() > 4800 && read.notes.len() == 1);
 }

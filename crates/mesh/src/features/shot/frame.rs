@@ -1,8 +1,8 @@
 //! The SHOT local reference frame of a vertex.
 
 use super::SupportPoint;
-use super::eigen::symmetric_eigen;
 use crate::DVec3;
+use crate::symmetric::symmetric_eigen;
 use glam::DMat3;
 
 /// Points closer to the dividing plane than this fraction of the radius are on neither side.

@@ -7,7 +7,6 @@
 //! vertex is symmetric, as on an icosahedron, no frame is unique and the result depends on
 //! rounding; [`ShotFrame::reliability`] measures this.
 
-mod eigen;
 mod frame;
 mod histogram;
 

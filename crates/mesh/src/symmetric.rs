@@ -9,7 +9,7 @@ const MOST_SWEEPS: usize = 16;
 /// Eigenvalues of a symmetric matrix in descending order, and orthonormal eigenvectors, by Jacobi
 /// rotations. The result is accurate to rounding even for equal eigenvalues. No library functions
 /// are used, so it is the same on every platform.
-pub(super) fn symmetric_eigen(matrix: DMat3) -> ([f64; 3], [DVec3; 3]) {
+pub(crate) fn symmetric_eigen(matrix: DMat3) -> ([f64; 3], [DVec3; 3]) {
     let mut a = matrix.to_cols_array_2d();
     let mut vectors = DVec3::AXES;
     for _ in 0..MOST_SWEEPS {
