@@ -93,7 +93,7 @@ pub fn train(
     let mut trainer = Trainer::new(problem, run, device, observer)?;
     let outcome = trainer.run(observer, stop)?;
     if let Outcome::Finished { last, model } = &outcome {
-        run.write_durably(&run.model(), &trainer.final_model()?)?;
+        trainer.write_model()?;
         if *model < last.epoch {
             let note =
                 format!("the model is that of epoch {model}, the best on the validation part");

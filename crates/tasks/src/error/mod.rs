@@ -77,6 +77,17 @@ pub enum TaskError {
         /// The cause.
         source: Box<NnError>,
     },
+    /// A model file that cannot be used.
+    #[error(
+        "{path}: the model is damaged or from another version: {source}; restore a copy of the file, or resume \
+         the run from its checkpoint"
+    )]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: Box<TaskError>,
+    },
     /// A checkpoint of a run with other settings or data.
     #[error(
         "{path}: the run cannot be resumed, because its settings or data have changed:\n  {}\n\

@@ -3,6 +3,7 @@
 use super::super::checkpoint::WEIGHTS;
 use super::super::metrics::{Record, Scores};
 use super::super::model;
+use super::super::seal::{read_sealed, sealed};
 use super::{State, Trainer};
 use crate::TaskError;
 use gemcnn_nn::{Archive, Module, Parameters};
@@ -18,8 +19,7 @@ impl Trainer<'_> {
         let kept = self.kept().and_then(|record| record.held_out);
         let is_better = kept.is_none_or(|kept| scores.selection_error() < kept.selection_error());
         if is_better {
-            let bytes = self.model()?.to_bytes()?;
-            self.run.write_durably(&self.run.best(), &bytes)?;
+            self.run.write_durably(&self.run.best(), &self.model()?)?;
         }
         Ok(is_better)
     }
@@ -41,18 +41,33 @@ impl Trainer<'_> {
     /// # Errors
     /// A failed GPU operation, or a file that cannot be read.
     pub fn final_model(&self) -> Result<Vec<u8>, TaskError> {
-        let path = self.run.best();
         match self.selected() {
-            Some(_) => std::fs::read(&path).map_err(TaskError::file(&path)),
-            None => Ok(self.model()?.to_bytes()?),
+            Some(_) => {
+                let path = self.run.best();
+                let best = read_sealed(&path).map_err(|error| TaskError::Model {
+                    source: Box::new(error.into()),
+                    path,
+                })?;
+                Ok(sealed(best)?)
+            }
+            None => self.model(),
         }
     }
 
-    /// The current model as an archive, with averaged weights if there is an average.
+    /// Writes the model that the run would have if it ended now.
+    ///
+    /// # Errors
+    /// A failed GPU operation, or a file that cannot be written.
+    pub fn write_model(&self) -> Result<(), TaskError> {
+        let bytes = self.final_model()?;
+        self.run.write_durably(&self.run.model(), &bytes)
+    }
+
+    /// The current model as the bytes of an archive, with averaged weights if there is an average.
     ///
     /// # Errors
     /// A failed GPU operation.
-    pub fn model(&self) -> Result<Archive, TaskError> {
+    fn model(&self) -> Result<Vec<u8>, TaskError> {
         let mut archive = Archive::new();
         let State {
             network,
@@ -68,7 +83,7 @@ impl Trainer<'_> {
         archive.set_json(model::CLASSES, &self.problem.classes)?;
         archive.set_json(model::SCALING, &self.progress.scaling)?;
         archive.set_json(model::TARGET_SCALING, &self.progress.target_scaling)?;
-        Ok(archive)
+        Ok(sealed(archive)?)
     }
 
     /// The current network and its parameters, averaged if there is an average.
