@@ -24,18 +24,18 @@ pub(crate) fn trained(
     stop: &StopFlag,
 ) -> Result<Option<(TrainedModel, f64)>, TaskError> {
     let run = RunDirectory::open_or_create(path)?;
-    if !run.model().exists()
-        && let Outcome::Stopped { .. } = train(config, &run, cache, device, observer, stop)?
-    {
-        return Ok(None);
-    }
-    let model = TrainedModel::read(path)?;
-    if model.config != config.clone().anchored()? {
+    if run.config().exists() && RunConfig::read(&run.config())? != config.clone().anchored()? {
         return Err(TaskError::setting(
             path.display().to_string(),
             "the directory holds a run with other settings; choose another directory or remove this one",
         ));
     }
+    if !run.is_finished()
+        && let Outcome::Stopped { .. } = train(config, &run, cache, device, observer, stop)?
+    {
+        return Ok(None);
+    }
+    let model = TrainedModel::read(path)?;
     let records = read_metrics(&run.metrics())?;
     let seconds = records.last().map_or(0.0, |record| record.seconds);
     Ok(Some((model, seconds)))

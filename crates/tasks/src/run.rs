@@ -12,9 +12,9 @@ use gemcnn_mesh::{WriteOptions, write_mesh};
 use gemcnn_nn::{Device, Objective};
 use std::sync::Mutex;
 
-/// Trains the model of a configuration in a run directory, from the checkpoint if there is one. When all
-/// epochs are done, the directory holds the model, the learning curve, and predictions for a few held-out
-/// meshes.
+/// Trains the model of a configuration in a run directory, from the checkpoint if there is one. After each evaluation,
+/// and when it is stopped, the directory holds the model so far; when all epochs are done, also the learning curve, and
+/// predictions for a few held-out meshes. Then the run is [finished](RunDirectory::is_finished).
 ///
 /// # Errors
 /// Invalid settings, data or model; a loss that is not finite; a full disk; a checkpoint that is damaged or
@@ -91,14 +91,19 @@ pub fn train(
         settings: &settings,
     };
     let mut trainer = Trainer::new(problem, run, device, observer)?;
+    if !begins {
+        // The number of epochs and the place of the data may be new.
+        write_config(config, run)?;
+    }
+    if !trainer.is_finished() {
+        run.reopen()?;
+    }
     let outcome = trainer.run(observer, stop)?;
-    if let Outcome::Finished { last, model } = &outcome {
-        trainer.write_model()?;
-        if *model < last.epoch {
-            let note =
-                format!("the model is that of epoch {model}, the best on the validation part");
-            observer.observe(Event::Note(&note));
-        }
+    if let Outcome::Finished { last, model } = &outcome
+        && *model < last.epoch
+    {
+        let note = format!("the model is that of epoch {model}, the best on the validation part");
+        observer.observe(Event::Note(&note));
     }
     if !trainer.history().is_empty() {
         draw_curve(&config.name(), trainer.history(), &run.curve())?;
@@ -110,6 +115,7 @@ pub fn train(
             false => Part::Test,
         };
         write_examples(&model, &dataset, part, device, &run.predictions())?;
+        run.finish()?;
     }
     Ok(outcome)
 }
@@ -157,6 +163,10 @@ fn write_beginning(
         let colours = template_attributes(template);
         write_mesh(run.template(), template, &colours, &WriteOptions::default())?;
     }
+    write_config(config, run)
+}
+
+fn write_config(config: &RunConfig, run: &RunDirectory) -> Result<(), TaskError> {
     run.write_durably(&run.config(), config.to_toml()?.as_bytes())
 }
 

@@ -75,22 +75,22 @@ impl Evaluation {
     /// A file that cannot be written.
     pub fn write(&self, stem: &Path) -> Result<Vec<PathBuf>, TaskError> {
         let mut paths = Vec::new();
-        let mut write = |extension: &str, text: String| {
+        let write = |extension: &str, text: String| {
             let path = stem.with_added_extension(extension);
             write_atomically(&path, |file| file.write_all(text.as_bytes()))
                 .map_err(TaskError::file(&path))?;
-            paths.push(path);
-            Ok::<_, TaskError>(())
+            Ok::<_, TaskError>(path)
         };
         if let Some(table) = self.to_csv() {
-            write("csv", table)?;
+            paths.push(write("csv", table)?);
         }
-        let json = serde_json::to_string_pretty(self)
-            .map_err(|error| TaskError::setting("evaluation", error.to_string()))?;
-        write("json", json + "\n")?;
         if let Some(chart) = self.chart() {
             paths.extend(chart.write(stem)?);
         }
+        // Last, because all the others are there if this one is.
+        let json = serde_json::to_string_pretty(self)
+            .map_err(|error| TaskError::setting("evaluation", error.to_string()))?;
+        paths.push(write("json", json + "\n")?);
         Ok(paths)
     }
 

@@ -13,6 +13,8 @@ use std::path::Path;
 
 /// Key of the output type.
 pub(super) const OUTPUT: &str = "output";
+/// Key of the number of completed epochs.
+pub(super) const EPOCH: &str = "epoch";
 pub(super) const CONFIG: &str = "config";
 pub(super) const CLASSES: &str = "classes";
 pub(super) const SCALING: &str = "scaling";
@@ -52,7 +54,7 @@ impl TrainedModel {
             return Err(TaskError::setting(
                 path.display().to_string(),
                 format!(
-                    "no trained model: there is no file {MODEL}; if training was stopped, \
+                    "no trained model: there is no file {MODEL} before the first evaluation; if training was killed, \
                      continue with `gemcnn train --resume`"
                 ),
             ));

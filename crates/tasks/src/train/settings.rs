@@ -92,8 +92,15 @@ impl Default for TrainingConfig {
 }
 
 impl TrainingConfig {
-    /// Settings that do not affect the weights, and may change when a run is resumed.
-    pub(super) const FREE_TO_CHANGE: [&str; 2] = ["training.checkpoint", "training.keep_best"];
+    /// Settings that may change when a run is resumed: they do not affect the weights, or tell how long to go on. The data
+    /// may have moved; their content is compared.
+    pub(super) const FREE_TO_CHANGE: [&str; 5] = [
+        "training.checkpoint",
+        "training.keep_best",
+        "training.epochs",
+        "data.folder",
+        "data.faust",
+    ];
 
     /// Checks all settings.
     ///
