@@ -38,8 +38,8 @@ pub use hierarchy::{
 pub use io::{
     FileError, FileFormat, FileProblem, Location, MeshFile, PlyEncoding, SharedFolder, Stored,
     ValueFile, WRITTEN_EXTENSIONS, WriteOptions, has_mesh_name, is_leftover, parse_mesh,
-    parse_values, read_file, read_mesh, read_values, remove_leftovers, stored_in, write_atomically,
-    write_mesh, write_mesh_with_faces,
+    parse_values, read_file, read_mesh, read_text, read_values, remove_leftovers, stored_in,
+    write_atomically, write_mesh, write_mesh_with_faces,
 };
 pub use mesh::{Faces, Mesh, MeshError};
 pub use points::{Found, PointIndex};

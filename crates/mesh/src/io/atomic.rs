@@ -161,6 +161,15 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
+/// Reads a file of text, like [`read_file`].
+///
+/// # Errors
+/// A path that is not a readable regular file, or content that is not UTF-8.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let text = String::from_utf8(read_file(path)?);
+    text.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
 fn not_a_file() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidInput,

@@ -206,7 +206,7 @@ impl Description {
     /// A file that cannot be read or is invalid.
     pub fn read(folder: &Path) -> Result<Option<Self>, TaskError> {
         let path = folder.join(DESCRIPTION_FILE);
-        let text = match std::fs::read_to_string(&path) {
+        let text = match gemcnn_mesh::read_text(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(TaskError::file(path)(error)),

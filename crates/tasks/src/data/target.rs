@@ -395,7 +395,7 @@ impl Targets {
                     TargetSource::Files { columns, .. } => &columns[..],
                     _ => &[],
                 };
-                let bytes = std::fs::read(&path).map_err(|error| match error.kind() {
+                let bytes = gemcnn_mesh::read_file(&path).map_err(|error| match error.kind() {
                     std::io::ErrorKind::NotFound => DataError::target(
                         &item.name,
                         format!("the target file {} does not exist", path.display()),

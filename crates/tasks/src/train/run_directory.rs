@@ -160,8 +160,11 @@ impl RunDirectory {
 
     /// Removes the directory of a run that never started, unless it has other files.
     pub fn discard(self) {
-        // Errors are ignored: at worst an empty directory is left.
-        let _ = fs::remove_file(self.path.join(LOCK));
+        // Errors are ignored: a directory that stays can be started in again, because the lock goes last.
+        let _ = remove_leftovers(&self.path);
+        for name in BEFORE_A_RUN {
+            let _ = fs::remove_file(self.path.join(name));
+        }
         let _ = fs::remove_dir(&self.path);
     }
 
@@ -245,7 +248,7 @@ const FINISHED: &str = "finished";
 const EVALUATION: &str = "eval-";
 pub(super) const TEMPLATE: &str = "template.ply";
 /// Files of a run that was killed before its configuration was written, besides incomplete ones.
-const BEFORE_A_RUN: [&str; 3] = [LOCK, VERSIONS, TEMPLATE];
+const BEFORE_A_RUN: [&str; 3] = [VERSIONS, TEMPLATE, LOCK];
 
 #[cfg(test)]
 mod tests {
@@ -287,6 +290,11 @@ mod tests {
         assert_refused(RunDirectory::create(&path), &path);
         drop(run);
         fs::write(path.join(".gemcnn-1-0.tmp"), "half a template").unwrap();
+        RunDirectory::create(&path).unwrap();
+        let run = RunDirectory::create(&path).unwrap();
+        fs::write(run.template(), "").unwrap();
+        run.discard();
+        assert!(!path.exists(), "a start that failed leaves nothing");
         RunDirectory::create(&path).unwrap();
         let other = folder.path().join("other");
         fs::create_dir(&other).unwrap();
