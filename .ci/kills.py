@@ -24,19 +24,20 @@ import time
 CONFIG = """task = "correspondence"
 data = { folder = "bodies" }
 model = { kind = "gem", channels = 2, scalars = 4, head = 8 }
-training = { epochs = 8, validation = 0.3, keep_best = true, checkpoint = { steps = 2 } }
+training = { epochs = 8, validation = 0.4, keep_best = true, checkpoint = { steps = 2 } }
 """
-BODIES = ["--count", "6", "--vertices", "500"]
+BODIES = ["--count", "5", "--vertices", "500"]
 TIMES = re.compile(r"^(seconds|training_seconds|meshes_per_second)")
 # Kills in a row before a command is left to finish.
 MOST_KILLS = 8
 
 
 class Command:
-    """A command, the folders that it writes, and what to say instead of it once a path exists."""
+    """A command, the folders that it writes, what to say instead of it once a path exists, and when it was killed too late."""
 
-    def __init__(self, name, arguments, folders, later=None):
-        self.name, self.arguments, self.folders, self.later = name, arguments, folders, later
+    def __init__(self, name, arguments, folders, later=None, is_done=lambda work: False):
+        self.name, self.arguments, self.folders = name, arguments, folders
+        self.later, self.is_done = later, is_done
 
     def now(self, work):
         if self.later and (work / self.later[0]).exists():
@@ -44,8 +45,13 @@ class Command:
         return self.arguments
 
 
+def is_made(work):
+    """Nothing but the end of the process was missing; the same command would find the folder not empty."""
+    return (work / "made/dataset.toml").exists() and not (work / "made/.gemcnn-unfinished").exists()
+
+
 COMMANDS = [
-    Command("data make", ["data", "make", "bodies", "made", *BODIES], ["made"]),
+    Command("data make", ["data", "make", "bodies", "made", *BODIES], ["made"], is_done=is_made),
     Command(
         "data prepare",
         ["data", "prepare", "bodies", "--model", "gem", "--features", "matrix", "--cache", "prepared"],
@@ -65,7 +71,7 @@ COMMANDS = [
     Command(
         "experiment",
         ["experiment", "bodies", "--device", "cpu", "--out", "out", "--rows", "gem", "--seeds", "1"]
-        + ["--bodies", "3", "--vertices", "500", "--epochs", "3"],
+        + ["--bodies", "2", "--vertices", "500", "--epochs", "2"],
         ["out", "cache"],
     ),
 ]
@@ -154,7 +160,7 @@ class Workshop:
         self.clear(command)
         kills = 0
         for _ in range(moments.randint(1, MOST_KILLS)):
-            if kills == most:
+            if kills == most or command.is_done(self.work):
                 break
             process = self.start(command.now(self.work))
             time.sleep(moments.uniform(0, seconds))
@@ -163,14 +169,15 @@ class Workshop:
                 process.send_signal(how)
                 kills += 1
             process.communicate()
-        self.finish(command.now(self.work))
+        if not command.is_done(self.work):
+            self.finish(command.now(self.work))
         return kills
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=pathlib.Path)
-    parser.add_argument("--kills", type=int, default=50, help="in all")
+    parser.add_argument("--kills", type=int, default=50, help="in all, as many of each command")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     moments = random.Random(options.seed)
@@ -179,14 +186,16 @@ def main():
         workshop.prepare()
         expected = {command.name: workshop.undisturbed(command) for command in COMMANDS}
         kills = dict.fromkeys(expected, 0)
-        while sum(kills.values()) < options.kills:
+        each = -(-options.kills // len(COMMANDS))
+        while min(kills.values()) < each:
             command = min(COMMANDS, key=lambda command: kills[command.name])
             seconds, files = expected[command.name]
-            most = options.kills - sum(kills.values())
+            most = each - kills[command.name]
             kills[command.name] += workshop.disturbed(command, seconds, moments, most)
             found = list(differences(files, tree(workshop.work, command.folders)))
             if found:
                 sys.exit(f"{command.name}, after {kills[command.name]} kills:\n  " + "\n  ".join(found))
+            print(f"{command.name}: {kills[command.name]} kills, no difference", file=sys.stderr)
     counts = ", ".join(f"{name} {count}" for name, count in kills.items())
     print(f"{sum(kills.values())} kills, no difference and nothing left over: {counts}")
 
