@@ -4,7 +4,7 @@ use super::classes::Classes;
 use super::config::{BodiesConfig, DataConfig};
 use super::content::Content;
 use super::description::{DESCRIPTION_FILE, Description};
-use super::mesh_classes::{class_of_word, classes_from_words, mesh_classes};
+use super::mesh_classes::assign_classes;
 use super::meshes::{Item, find_meshes};
 use super::part::Part;
 use super::split::Split;
@@ -43,6 +43,8 @@ pub(crate) struct Inner {
     pub name: String,
     pub items: Vec<Item>,
     pub split: Split,
+    /// True if nothing says which meshes are for what, so that the parts are drawn.
+    pub draws_parts: bool,
     pub targets: Targets,
     pub outputs: FeatureType,
     pub template: Option<Mesh>,
@@ -201,6 +203,21 @@ impl Dataset {
         Ok(self)
     }
 
+    /// The same data set with all meshes in the test part if nothing says which meshes are for what. Otherwise it stays
+    /// as it is.
+    pub fn all_for_testing(mut self) -> Self {
+        if self.inner.draws_parts {
+            let inner = Arc::make_mut(&mut self.inner);
+            inner.split = Split::first(0, inner.items.len());
+        }
+        self
+    }
+
+    /// True if all meshes are in the test part.
+    pub fn is_for_testing(&self) -> bool {
+        self.len(Part::Test) == self.inner.items.len()
+    }
+
     /// Test meshes of the same bodies in another meshing: the files `KIND/*.ply` of a folder, or of its folder `data`, each
     /// with a text file of the same name that has the template vertex of each vertex. This is the layout of the
     /// *discretization-robust correspondence benchmark*. Template and classes are those of this data set.
@@ -231,6 +248,7 @@ impl Dataset {
                 name: kind.into(),
                 items,
                 split,
+                draws_parts: false,
                 targets: Targets {
                     source,
                     ..targets.clone()
@@ -342,6 +360,7 @@ fn registered(
         name,
         items,
         split,
+        draws_parts: false,
         targets: Targets {
             source: TargetSource::VertexNumber,
             task: Task::Correspondence,
@@ -374,7 +393,19 @@ fn open_folder(
     require(folder, description.task, task)?;
     let mut items = find_meshes(folder, &description.meshes)?;
     notes.extend(leave_out_template(folder, &description, &mut items));
+    let mut given = description.given_classes();
+    if description.task == Task::Classification {
+        // Parts at random have a share of each class.
+        given = Some(assign_classes(
+            folder,
+            &description,
+            &mut items,
+            given,
+            problems,
+        )?);
+    }
     let split = Split::new(folder, &description.split, &items, problems);
+    let draws_parts = description.split.is_silent();
     // A test part alone can be evaluated, if the classes of a correspondence are known.
     let needs_training = description.task == Task::Correspondence && description.template.is_none();
     if needs_training && split.part(Part::Train).is_empty() && problems.is_empty() {
@@ -387,7 +418,7 @@ fn open_folder(
     let mut targets = Targets {
         source: TargetSource::new(folder, &description),
         task: description.task,
-        classes: given_classes(&description),
+        classes: given,
         class_names: names
             .map(|(class, name)| (name, description.label(class)))
             .collect(),
@@ -402,28 +433,7 @@ fn open_folder(
     let mut template = None;
     let mut outputs = FeatureType::default();
     match description.task {
-        Task::Classification => {
-            let words = mesh_classes(folder, &description, &items, problems)?;
-            let classes = match &targets.classes {
-                Some(classes) => classes.clone(),
-                None => classes_from_words(words.iter().flatten()),
-            };
-            for (item, word) in items.iter_mut().zip(&words) {
-                let Some(word) = word else { continue };
-                item.class = class_of_word(&classes, word);
-                if item.class.is_none() {
-                    let problem = format!(
-                        "class `{word}` is not one of {}",
-                        (0..classes.count())
-                            .map(|class| classes.name(class))
-                            .collect::<Vec<_>>()
-                            .join(", ")
-                    );
-                    problems.push(DataError::target(&item.name, problem).into());
-                }
-            }
-            targets.classes = Some(classes);
-        }
+        Task::Classification => {}
         Task::Segmentation => {
             if targets.classes.is_none() {
                 let found = found_labels(&items, &targets, problems);
@@ -503,6 +513,7 @@ fn open_folder(
         name: folder.display().to_string(),
         items,
         split,
+        draws_parts,
         targets,
         outputs,
         template,
@@ -540,6 +551,11 @@ fn shared_targets<'a>(
         let Some(file) = source.file(item) else {
             continue;
         };
+        if source.file_count(item) > 1 {
+            let problem =
+                "several files have the name of its target; give the extension in target.files";
+            problems.push(DataError::target(&item.name, problem).into());
+        }
         let other = *first_with.entry(file.clone()).or_insert(item);
         if other.name == item.name {
             continue;
@@ -553,21 +569,6 @@ fn shared_targets<'a>(
         problems.push(DataError::target(&item.name, problem).into());
     }
     problems
-}
-
-/// Classes of a description; `None` if they have to be inferred.
-fn given_classes(description: &Description) -> Option<Classes> {
-    match (
-        description.classes.is_empty(),
-        description.labels.is_empty(),
-    ) {
-        (true, true) => None,
-        (true, false) => Some(Classes::labelled(description.labels.clone())),
-        (false, _) => Some(Classes::named(
-            description.classes.clone(),
-            description.labels.clone(),
-        )),
-    }
 }
 
 /// Number of target values of each vertex.

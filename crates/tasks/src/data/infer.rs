@@ -4,7 +4,7 @@ use super::content::Content;
 use super::description::{Description, OneOrMany, Parts, SplitDescription, TargetDescription};
 use super::meshes::{Item, find_meshes};
 use super::part::Part;
-use super::target::{TargetSource, Targets};
+use super::target::{ANY_EXTENSION, TargetSource, Targets};
 use crate::layout::is_made;
 use crate::{DataError, Task, TaskError};
 use gemcnn_mesh::{AttributeValues, Mesh, VertexAttribute};
@@ -300,8 +300,7 @@ fn files(
     probes: &[(&Item, Content)],
     task: Option<Task>,
 ) -> Result<(Vec<Candidate>, Option<TaskError>), TaskError> {
-    const EXTENSIONS: [&str; 4] = ["npy", "csv", "txt", "seg"];
-    let beside = EXTENSIONS.map(|extension| format!("{{name}}.{extension}"));
+    let beside = with_extensions(folder, items, "{name}");
     let has_all = |pattern: &String| {
         let source = TargetSource::files(folder, pattern);
         items.iter().all(|item| source.has_file(item))
@@ -310,9 +309,11 @@ fn files(
         true => Vec::new(),
         false => target_folders(folder, items)?,
     };
-    let elsewhere = elsewhere
-        .iter()
-        .flat_map(|name| EXTENSIONS.map(|extension| format!("{name}/{{stem}}.{extension}")));
+    let places = placeholders(items);
+    let elsewhere = elsewhere.iter().flat_map(|name| {
+        let within = |place: &&str| with_extensions(folder, items, &format!("{name}/{place}"));
+        places.iter().flat_map(within).collect::<Vec<String>>()
+    });
     let patterns: Vec<String> = beside.iter().cloned().chain(elsewhere).collect();
     let mut candidates = Vec::new();
     let mut refused = None;
@@ -384,6 +385,31 @@ fn files(
         }
     }
     Ok((candidates, refused))
+}
+
+/// The placeholders that give different names to meshes in folders of this depth.
+fn placeholders(items: &[Item]) -> &'static [&'static str] {
+    let depth = |item: &Item| item.name.matches('/').count();
+    match items.iter().map(depth).max() {
+        None | Some(0) => &["{stem}"],
+        Some(1) => &["{stem}", "{name}"],
+        Some(_) => &["{stem}", "{inner}", "{name}"],
+    }
+}
+
+/// File patterns of a place: one for each extension, or one for all if every mesh has one file, but of several kinds.
+fn with_extensions(folder: &Path, items: &[Item], place: &str) -> Vec<String> {
+    let any = format!("{place}.*");
+    let each = ANY_EXTENSION.map(|extension| format!("{place}.{extension}"));
+    let source = TargetSource::files(folder, &any);
+    let kinds = each.iter().filter(|pattern| {
+        let source = TargetSource::files(folder, pattern);
+        items.iter().any(|item| source.has_file(item))
+    });
+    match kinds.count() > 1 && items.iter().all(|item| source.file_count(item) == 1) {
+        true => vec![any],
+        false => each.to_vec(),
+    }
 }
 
 /// Folders without meshes, prediction results or runs, sorted.
@@ -476,12 +502,22 @@ fn split(folder: &Path, items: &[Item]) -> SplitDescription {
         validation: file(&["validation.txt", "val.txt"]),
         test: file(&["test.txt"]),
     };
-    let patterns = part_patterns(items, 0);
+    let of_parts = |patterns: &Parts<OneOrMany<String>>| {
+        Part::ALL.iter().any(|&part| patterns.get(part).is_some())
+    };
+    let mut patterns = part_patterns(items, 0);
+    let outermost: BTreeSet<Option<&str>> = (items.iter())
+        .map(|item| item.name.split_once('/').map(|(folder, _)| folder))
+        .collect();
+    if !of_parts(&patterns) && outermost.len() == 1 {
+        // All meshes are in one folder, which may have folders of parts.
+        patterns = part_patterns(items, 1);
+    }
     if folder.join("split.csv").is_file() {
         split.table = Some("split.csv".into());
     } else if files.train.is_some() || files.test.is_some() {
         split.files = Some(files);
-    } else if Part::ALL.iter().any(|&part| patterns.get(part).is_some()) {
+    } else if of_parts(&patterns) {
         split.patterns = Some(patterns);
     }
     split

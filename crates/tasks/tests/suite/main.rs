@@ -3,6 +3,7 @@
 mod damage;
 mod data;
 mod extension;
+mod layouts;
 mod models;
 mod operators;
 mod selection;
