@@ -45,6 +45,10 @@ pub struct EvalArgs {
     #[arg(long, value_name = "KIND", value_parser = remesher)]
     remesh: Option<RemeshKind>,
 
+    /// Refuse data with a mesh that cannot be used, instead of leaving it out.
+    #[arg(long)]
+    strict: bool,
+
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -84,6 +88,7 @@ impl EvalArgs {
         let options = EvaluationOptions {
             part: self.part(),
             rotation: self.rotate,
+            strict: self.strict,
             meshing: self.remesh.clone().map(|kind| (kind, REMESHING)),
         };
         let data = match &self.data {
@@ -99,7 +104,10 @@ impl EvalArgs {
             )));
         }
         let (evaluation, all) = progress::during("evaluating", || {
-            let dataset = Dataset::open_for(&data, model.config.task)?;
+            let dataset = match self.strict {
+                true => Dataset::open_for(&data, model.config.task),
+                false => Dataset::open_usable(&data, Some(model.config.task)),
+            }?;
             // The training meshes of the model are not for testing.
             let dataset = match is_same(&data, &model.config.data) {
                 true => dataset.with_validation(model.config.training.validation)?,
@@ -207,6 +215,9 @@ fn in_words(evaluation: &Evaluation, task: Task, all: bool) -> String {
         scores.loss
     );
     // Writing to a string does not fail.
+    for line in &evaluation.skipped {
+        let _ = writeln!(text, "  skipped    {line}");
+    }
     if let Some(accuracy) = scores.accuracy {
         let _ = writeln!(text, "  accuracy   {} of {what}", percent(accuracy));
     }

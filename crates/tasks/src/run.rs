@@ -29,8 +29,11 @@ pub fn train(
 ) -> Result<Outcome, TaskError> {
     config.check()?;
     let config = &config.clone().anchored()?;
-    let dataset = Dataset::open_for(&config.data, config.task)?;
-    let dataset = dataset.with_validation(config.training.validation)?;
+    let dataset = match config.training.strict {
+        true => Dataset::open_for(&config.data, config.task),
+        false => Dataset::open_usable(&config.data, Some(config.task)),
+    }?;
+    let mut dataset = dataset.with_validation(config.training.validation)?;
     for note in dataset.notes() {
         observer.observe(Event::Note(note));
     }
@@ -68,13 +71,24 @@ pub fn train(
     let training = dataset.part(Part::Train, &preparation, cache)?;
     let training = training.augmented(&config.augmentation);
     let held_out = dataset.part(held_out_part, &preparation, cache)?;
+    let mut parts = [training, held_out];
     let begins = !run.checkpoint().exists();
     if begins {
         write_beginning(config, &dataset, run, device)?;
     }
-    prepare(&[&training, &held_out], observer, stop)?;
+    let unusable = prepare(&mut parts, observer, stop)?;
     if stop.is_requested() {
         return Ok(Outcome::Stopped { epoch, step });
+    }
+    dataset.leave_out(&unusable);
+    for line in dataset.skipped() {
+        observer.observe(Event::Note(&format!("skipped: {line}")));
+    }
+    let [training, held_out] = parts;
+    if let Some((_, problem)) =
+        (unusable.into_iter()).find(|_| config.training.strict || training.is_empty())
+    {
+        return Err(problem);
     }
     if begins {
         // Results of an earlier run whose checkpoint was removed.
@@ -107,6 +121,13 @@ pub fn train(
     }
     if !trainer.history().is_empty() {
         draw_curve(&config.name(), trainer.history(), &run.curve())?;
+    }
+    if !dataset.skipped().is_empty() {
+        observer.observe(Event::Note(&format!(
+            "meshes that were skipped, because they cannot be used: {}\n  {}",
+            dataset.skipped().len(),
+            dataset.skipped().join("\n  ")
+        )));
     }
     if let Outcome::Finished { .. } = outcome {
         let model = TrainedModel::read(run.path())?;
@@ -170,12 +191,13 @@ fn write_config(config: &RunConfig, run: &RunDirectory) -> Result<(), TaskError>
     run.write_durably(&run.config(), config.to_toml()?.as_bytes())
 }
 
-/// Loads every mesh once, to detect problems before training, until `stop` is requested.
+/// Loads every mesh once, to detect problems before training, until `stop` is requested. Leaves out meshes that cannot be
+/// used, and returns them.
 fn prepare(
-    parts: &[&PreparedPart],
+    parts: &mut [PreparedPart],
     observer: &mut dyn Observer,
     stop: &StopFlag,
-) -> Result<(), TaskError> {
+) -> Result<Vec<(usize, TaskError)>, TaskError> {
     let total = parts.iter().map(|part| part.len()).sum();
     let progress = Mutex::new((0, observer));
     let loaded = || {
@@ -187,5 +209,9 @@ fn prepare(
         }
     };
     let go_on = || !stop.is_requested();
-    (parts.iter()).try_for_each(|part| part.load_all(&go_on, &loaded))
+    let mut unusable = Vec::new();
+    for part in parts {
+        unusable.extend(part.load_usable(&go_on, &loaded)?);
+    }
+    Ok(unusable)
 }

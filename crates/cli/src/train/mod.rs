@@ -73,6 +73,10 @@ pub struct TrainArgs {
     #[arg(long, value_name = "S", help_heading = "Training")]
     seed: Option<u64>,
 
+    /// Refuse data with a mesh that cannot be used, instead of leaving it out.
+    #[arg(long, help_heading = "Data")]
+    strict: bool,
+
     /// A first look, about a minute on two cores: 12 epochs, and bodies of 1,500 vertices without --data.
     #[arg(long, help_heading = "Training")]
     quick: bool,
@@ -187,6 +191,7 @@ impl TrainArgs {
         training.batch = self.batch.unwrap_or(training.batch);
         training.rate = self.rate.unwrap_or(training.rate);
         training.seed = self.seed.unwrap_or(training.seed);
+        training.strict |= self.strict;
         if let Some(products) = self.device.products() {
             training.precision = products.into();
         }

@@ -230,6 +230,55 @@ fn pipes_are_refused_instead_of_waited_for() {
 }
 
 #[test]
+fn a_mesh_that_cannot_be_used_is_skipped_unless_that_is_refused() {
+    for described in ["", "classes = ['lower', 'upper']\n"] {
+        let workshop = Workshop::new("epochs = 1");
+        // With classes no mesh is read before it is prepared.
+        let description = workshop.path("spheres/dataset.toml");
+        let text = fs::read_to_string(&description).unwrap();
+        let split = "[split.patterns]\nvalidation = 'sphere[67]'\ntest = 'sphere[89]'\n";
+        fs::write(&description, format!("{described}{text}{split}")).unwrap();
+        for index in [2, 6, 9] {
+            let path = workshop.path(&format!("spheres/sphere{index}.ply"));
+            fs::write(path, "ply\nformat ascii 1.0\nelement vertex 9\n").unwrap();
+        }
+        let strict = ["run.toml", "--run-dir", "run", "--strict"];
+        let output = workshop.gemcnn(&strict).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        fs::remove_dir_all(workshop.path("run")).ok();
+        let output = workshop.gemcnn(&["run.toml", "--run-dir", "run"]).output();
+        let message = stderr(&succeed(output.unwrap()));
+        for index in [2, 6] {
+            let name = format!("sphere{index}.ply");
+            let lines = message.lines().filter(|line| line.contains(&name));
+            assert_eq!(lines.count(), 2, "{message}");
+        }
+        let scored = |arguments: &[&str]| {
+            let eval = ["eval", "run", "--device", "cpu", "--json"];
+            let output = succeed(run(&workshop, &[&eval, arguments].concat()));
+            let scores: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let skipped = scores["skipped"].as_array().map_or(0, Vec::len);
+            (scores["meshes"].as_u64().unwrap(), skipped)
+        };
+        assert_eq!(scored(&["--part", "train"]).0, 5);
+        assert_eq!(scored(&["--part", "validation"]).0, 1);
+        assert_eq!(scored(&["--part", "test"]).0, 1);
+        // Without parts, all that can be used are scored.
+        fs::rename(workshop.path("spheres"), workshop.path("other")).unwrap();
+        let undivided = format!("{described}{text}");
+        fs::write(workshop.path("other/dataset.toml"), undivided).unwrap();
+        assert_eq!(scored(&["--data", "other"]), (7, 3));
+        let prepare = ["data", "prepare", "other", "--model", "gem", "--no-cache"];
+        let message = stderr(&succeed(run(&workshop, &prepare)));
+        assert_eq!(message.matches("skipped: ").count(), 3, "{message}");
+        refused(
+            run(&workshop, &[&prepare[..], &["--strict"]].concat()),
+            "sphere",
+        );
+    }
+}
+
+#[test]
 fn a_data_set_that_was_cut_off_is_completed() {
     let workshop = Workshop::new("");
     let make = |folder: &str, vertices: &str| {

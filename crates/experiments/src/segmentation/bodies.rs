@@ -87,6 +87,7 @@ impl Condition {
             part,
             rotation: (self == Self::Rotated).then_some(SEED),
             meshing: meshing.map(|kind| (kind, SEED)),
+            ..Default::default()
         }
     }
 

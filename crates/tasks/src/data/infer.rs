@@ -465,19 +465,23 @@ fn class_folders(items: &[Item]) -> Option<Candidate> {
 
 /// Registered meshes: correspondence by vertex index.
 fn registered(folder: &Path, items: &[Item]) -> Result<Candidate, TaskError> {
-    let counts: Vec<usize> = items
-        .par_iter()
-        .map(|item| Ok(Mesh::read(&item.path)?.vertex_count()))
-        .collect::<Result<_, TaskError>>()?;
-    if let Some(other) = counts.iter().position(|&count| count != counts[0]) {
+    // Meshes that cannot be read are found again later.
+    let count = |item: &Item| Some(Mesh::read(&item.path).ok()?.vertex_count());
+    let counts: Vec<Option<usize>> = items.par_iter().map(count).collect();
+    let read: Vec<(&Item, usize)> = (items.iter().zip(counts))
+        .filter_map(|(item, count)| Some((item, count?)))
+        .collect();
+    if let Some((first, count)) = read.first()
+        && let Some((other, another)) = read.iter().find(|(_, other)| other != count)
+    {
         let mut example = Description::new(Task::Correspondence);
         example.template = Some("template.ply".into());
         example.target.files = Some("{name}.txt".into());
         return Err(DataError::NothingToLearn {
             folder: folder.into(),
             found: format!(
-                "the meshes are not registered: {} has {} vertices, but {} has {}",
-                items[0].name, counts[0], items[other].name, counts[other]
+                "the meshes are not registered: {} has {count} vertices, but {} has {another}",
+                first.name, other.name
             ),
             example: example.to_toml(),
         }

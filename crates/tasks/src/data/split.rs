@@ -63,6 +63,20 @@ impl Split {
         moved
     }
 
+    /// Moves all meshes to the test part.
+    pub fn move_to_test(&mut self) {
+        let [train, validation, test] = &mut self.parts;
+        test.append(train);
+        test.append(validation);
+        test.sort_unstable();
+    }
+
+    /// Takes a mesh out of its part.
+    pub fn remove(&mut self, item: usize) {
+        let parts = self.parts.iter_mut();
+        parts.for_each(|part| part.retain(|&other| other != item));
+    }
+
     pub fn part(&self, part: Part) -> &[usize] {
         &self.parts[part as usize]
     }

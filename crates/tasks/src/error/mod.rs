@@ -132,6 +132,19 @@ impl TaskError {
         }
     }
 
+    /// True for problems of a single mesh: a file that is not a mesh, or geometry and features that cannot be computed.
+    /// Data sets can do without such a mesh.
+    pub fn is_of_mesh(&self) -> bool {
+        matches!(
+            self,
+            Self::Mesh(_)
+                | Self::Geometry { .. }
+                | Self::Features { .. }
+                | Self::Hierarchy { .. }
+                | Self::Surface { .. }
+        )
+    }
+
     /// Adds the path to a system error, for `map_err`.
     pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();

@@ -29,6 +29,8 @@ pub struct EvaluationOptions {
     pub part: Part,
     /// Seed of random rotations of the meshes (default: no rotations).
     pub rotation: Option<u64>,
+    /// Refuses a mesh that cannot be used, instead of leaving it out (default true).
+    pub strict: bool,
     /// Remesher of the meshes and its seed (default: meshes as they are). Targets are carried along.
     pub meshing: Option<(RemeshKind, u64)>,
 }
@@ -38,6 +40,7 @@ impl Default for EvaluationOptions {
         Self {
             part: Part::Test,
             rotation: None,
+            strict: true,
             meshing: None,
         }
     }
@@ -54,6 +57,9 @@ pub struct Evaluation {
     pub rotation: Option<u64>,
     /// Number of meshes.
     pub meshes: usize,
+    /// Meshes that were left out because they cannot be used, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<String>,
     /// Loss (without class weights), and accuracy or error.
     pub scores: Scores,
     /// Scores of each class.
@@ -152,6 +158,7 @@ pub fn evaluate(
     let EvaluationOptions {
         part,
         rotation,
+        strict,
         meshing,
     } = options;
     if dataset.task() != config.task {
@@ -185,7 +192,7 @@ pub fn evaluate(
             penalty: config.training.penalty.into(),
         },
     };
-    let mut counts = Counts::new(model);
+    let mut counts = Counts::new(model, strict);
     let scores = run(model, &samples, objective, device, &mut counts)?;
     let geodesic = match (&counts.confusions, dataset.distances()?) {
         (Some(confusions), Some(template)) => {
@@ -197,7 +204,8 @@ pub fn evaluate(
         data: dataset.name().into(),
         part,
         rotation,
-        meshes: samples.len(),
+        meshes: samples.len() - counts.skipped.len(),
+        skipped: [dataset.skipped(), &counts.skipped].concat(),
         scores,
         classes: counts.classes,
         regression: counts.regression.map(|sums| sums.scores()),
@@ -210,16 +218,20 @@ struct Counts {
     classes: Option<ClassScores>,
     regression: Option<RegressionSums>,
     confusions: Option<Confusions>,
+    strict: bool,
+    skipped: Vec<String>,
 }
 
 impl Counts {
-    fn new(model: &TrainedModel) -> Self {
+    fn new(model: &TrainedModel, strict: bool) -> Self {
         let is_correspondence = model.config.task == Task::Correspondence;
         Self {
             classes: model.classes.as_ref().map(ClassScores::new),
             regression: (model.classes.is_none())
                 .then(|| RegressionSums::new(model.network.output())),
             confusions: is_correspondence.then(Confusions::default),
+            strict,
+            skipped: Vec::new(),
         }
     }
 
@@ -270,7 +282,13 @@ fn run(
             device,
         };
         for prepared in Prefetch::start(scope, batches, plan, all) {
-            let prepared = prepared?;
+            let prepared = match prepared {
+                Err(error) if error.is_of_mesh() && !counts.strict => {
+                    counts.skipped.push(error.to_string());
+                    continue;
+                }
+                prepared => prepared?,
+            };
             let batch = &prepared.batch;
             let mut tape = Tape::inference(&mut workspace, &model.parameters);
             let x = tape.input(batch.kind().clone(), batch.features())?;
@@ -314,9 +332,13 @@ fn run(
                 counted: batch.counted() as u64,
             });
         }
-        tally
-            .scores()
-            .ok_or_else(|| TaskError::setting("evaluation", "no target is known"))
+        tally.scores().ok_or_else(|| match &counts.skipped[..] {
+            [] => TaskError::setting("evaluation", "no target is known"),
+            skipped => TaskError::setting(
+                "evaluation",
+                format!("no mesh can be used: {}", skipped.join("; ")),
+            ),
+        })
     })
 }
 

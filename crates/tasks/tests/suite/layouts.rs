@@ -1,8 +1,8 @@
 //! Layouts of data sets that people have: folders of labels, label files of several kinds, parts that are drawn.
 
-use gemcnn_mesh::{Mesh, shapes};
+use gemcnn_mesh::{Faces, Mesh, shapes};
 use gemcnn_nn::Target;
-use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part, Preparation};
+use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part, Preparation, check};
 use gemcnn_tasks::{SampleSource, Task, TaskError};
 use std::fs;
 use std::path::Path;
@@ -124,4 +124,39 @@ fn parts_at_random_have_a_share_of_each_class() {
     }
     assert!(!dataset.is_for_testing());
     assert!(dataset.all_for_testing().is_for_testing());
+}
+
+#[test]
+fn one_bad_vertex_does_not_stop_a_data_set() {
+    let folder = TempDir::new().unwrap();
+    for number in 0..3 {
+        write_mesh(&folder.path().join(format!("scan{number}.ply")), number);
+        write_labels(&folder.path().join(format!("scan{number}.txt")), number);
+    }
+    // A vertex whose only face has no area, and one between two faces that cancel.
+    let (mesh, labels) = sphere(1);
+    let mut vertices = mesh.vertices().to_vec();
+    let last = vertices.len() as u32;
+    vertices.extend([vertices[0], 3.0 * vertices[5]]);
+    let mut faces: Faces = mesh.faces().iter().collect();
+    for face in [[0, last, 1], [last + 1, 2, 3], [last + 1, 3, 2]] {
+        faces.push(&face);
+    }
+    let bad = Mesh::new(vertices, faces).unwrap();
+    bad.write(folder.path().join("scan1.ply")).unwrap();
+    let labels: String = labels.iter().map(|label| format!("{label}\n")).collect();
+    fs::write(folder.path().join("scan1.txt"), labels + "0\n1\n").unwrap();
+    let report = check(
+        &DataConfig::Folder(folder.path().into()),
+        Some(Task::Segmentation),
+    );
+    assert_eq!(report.problems, Vec::<String>::new());
+    let counted = |note: &String| note.contains(": 2 on 1 of");
+    assert!(report.notes.iter().any(counted), "{:?}", report.notes);
+    let dataset = open(&folder, Task::Segmentation).unwrap().all_for_testing();
+    let samples = dataset.part(Part::Test, &Preparation::default(), &Cache::none());
+    let sample = samples.unwrap().load(1).unwrap();
+    for frame in sample.graph.frames() {
+        assert!((frame.normal.length() - 1.0).abs() < 1e-9);
+    }
 }
