@@ -5,7 +5,7 @@
 //! one JSON object in the metadata of the file under the key `gemcnn`. Its keys are sorted, so that the same content
 //! gives the same bytes.
 
-use crate::{Builder, NnError, Parameters};
+use crate::{NnError, Parameters};
 use gemcnn_kernels::Real;
 use gemcnn_mesh::{read_file, write_atomically};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -248,7 +248,7 @@ impl Archive {
     }
 
     /// Tensors of a group that are not among some parameters, as differences.
-    fn unknown<'a, T: Real>(
+    pub(crate) fn unknown<'a, T: Real>(
         &'a self,
         group: &str,
         parameters: &'a Parameters<T>,
@@ -301,22 +301,6 @@ impl<T: Real> Parameters<T> {
             }
         }
         Ok(())
-    }
-
-    /// Makes a model with the values of an archive under `group`. Sizes are compared with those of the archive before
-    /// anything is allocated.
-    ///
-    /// # Errors
-    /// Those of `make`, and names or shapes that differ.
-    pub fn stored<M, E: From<NnError>>(
-        archive: &Archive,
-        group: &str,
-        make: impl FnOnce(&mut Builder<'_, T>) -> Result<M, E>,
-    ) -> Result<(M, Self), E> {
-        let mut parameters = Self::new();
-        let made = make(&mut Builder::stored(&mut parameters, archive, group))?;
-        no_differences(archive.unknown(group, &parameters).collect())?;
-        Ok((made, parameters))
     }
 
     /// Loads all values from an archive, to the host. Nothing changes if anything differs.

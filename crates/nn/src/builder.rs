@@ -44,11 +44,7 @@ impl<'p, T: Real> Builder<'p, T> {
     }
 
     /// Adds to `parameters` with the values of an archive, whose shapes are compared before anything is allocated.
-    pub(crate) fn stored(
-        parameters: &'p mut Parameters<T>,
-        archive: &'p Archive,
-        group: &'p str,
-    ) -> Self {
+    fn stored(parameters: &'p mut Parameters<T>, archive: &'p Archive, group: &'p str) -> Self {
         Self {
             stored: Some((archive, group)),
             ..Self::new(parameters, 0)
@@ -182,6 +178,24 @@ impl<'p, T: Real> Builder<'p, T> {
             }
         };
         self.parameters.add(path, shape, role, values)
+    }
+}
+
+impl<T: Real> Parameters<T> {
+    /// Makes a model with the values of an archive under `group`. Sizes are compared with those of the archive before
+    /// anything is allocated.
+    ///
+    /// # Errors
+    /// Those of `make`, and names or shapes that differ.
+    pub fn stored<M, E: From<NnError>>(
+        archive: &Archive,
+        group: &str,
+        make: impl FnOnce(&mut Builder<'_, T>) -> Result<M, E>,
+    ) -> Result<(M, Self), E> {
+        let mut parameters = Self::new();
+        let made = make(&mut Builder::stored(&mut parameters, archive, group))?;
+        crate::archive::no_differences(archive.unknown(group, &parameters).collect())?;
+        Ok((made, parameters))
     }
 }
 
