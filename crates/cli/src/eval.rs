@@ -7,10 +7,10 @@ use crate::output::{count, grouped, print, table};
 use crate::progress;
 use clap::{Args, ValueEnum};
 use gemcnn_mesh::remesh::RemeshKind;
-use gemcnn_tasks::Task;
 use gemcnn_tasks::data::{DataConfig, Dataset, Part};
 use gemcnn_tasks::evaluation::{ClassScores, Evaluation, EvaluationOptions, evaluate};
 use gemcnn_tasks::train::TrainedModel;
+use gemcnn_tasks::{Task, TaskError};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -32,9 +32,9 @@ pub struct EvalArgs {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
-    /// Part of the data set.
-    #[arg(long, value_enum, default_value_t)]
-    part: PartName,
+    /// Part of the data set [default: test; with --data, all meshes of a folder without parts]
+    #[arg(long, value_enum)]
+    part: Option<PartName>,
 
     /// Apply a random rotation to each mesh before geometry and features are computed, with this seed.
     #[arg(long, value_name = "SEED")]
@@ -44,6 +44,10 @@ pub struct EvalArgs {
     /// remesher with its settings, such as '{"kind": "jitter", "amount": 0.5}'.
     #[arg(long, value_name = "KIND", value_parser = remesher)]
     remesh: Option<RemeshKind>,
+
+    /// Refuse data with a mesh that cannot be used, instead of leaving it out.
+    #[arg(long)]
+    strict: bool,
 
     /// Print one JSON object instead of text.
     #[arg(long)]
@@ -56,11 +60,10 @@ pub struct EvalArgs {
     device: DeviceArgs,
 }
 
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum PartName {
     Train,
     Validation,
-    #[default]
     Test,
 }
 
@@ -83,8 +86,9 @@ impl EvalArgs {
             false => self.device.open(products),
         }?;
         let options = EvaluationOptions {
-            part: self.part.into(),
+            part: self.part(),
             rotation: self.rotate,
+            strict: self.strict,
             meshing: self.remesh.clone().map(|kind| (kind, REMESHING)),
         };
         let data = match &self.data {
@@ -99,19 +103,27 @@ impl EvalArgs {
                 folder.display()
             )));
         }
-        let evaluation = progress::during("evaluating", || {
-            let mut dataset = Dataset::open_for(&data, model.config.task)?;
-            if self.data.is_none() {
-                dataset = dataset.with_validation(model.config.training.validation)?;
-            }
-            evaluate(&model, &dataset, options, &self.cache.open(), &device)
+        let (evaluation, all) = progress::during("evaluating", || {
+            let dataset = match self.strict {
+                true => Dataset::open_for(&data, model.config.task),
+                false => Dataset::open_usable(&data, Some(model.config.task)),
+            }?;
+            // The training meshes of the model are not for testing.
+            let dataset = match is_same(&data, &model.config.data) {
+                true => dataset.with_validation(model.config.training.validation)?,
+                false if self.part.is_none() => dataset.all_for_testing(),
+                false => dataset,
+            };
+            let all = dataset.is_for_testing();
+            let evaluation = evaluate(&model, &dataset, options, &self.cache.open(), &device)?;
+            Ok::<_, TaskError>((evaluation, all))
         })
         .map_err(Failure::input)?;
         // The scores are printed even if they cannot be written.
         let files = evaluation.write(&self.stem());
         print(&match self.json {
             true => serde_json::to_string(&evaluation).map_err(Failure::input)? + "\n",
-            false => in_words(&evaluation, model.config.task),
+            false => in_words(&evaluation, model.config.task, all),
         })?;
         let files = files.map_err(Failure::input)?;
         match self.json {
@@ -120,13 +132,17 @@ impl EvalArgs {
         }
     }
 
+    fn part(&self) -> Part {
+        self.part.map_or(Part::Test, Part::from)
+    }
+
     /// Path of the results without extension: next to the model, named after part, model file, data and rotation.
     fn stem(&self) -> PathBuf {
         let folder = match self.run.is_dir() {
             true => self.run.as_path(),
             false => self.run.parent().unwrap_or(Path::new("")),
         };
-        let mut name = format!("eval-{}", Part::from(self.part));
+        let mut name = format!("eval-{}", self.part());
         if let Some(model) = self.run.file_stem()
             && !self.run.is_dir()
         {
@@ -150,6 +166,18 @@ impl EvalArgs {
     }
 }
 
+/// True if both are the same folder, or the same other source.
+fn is_same(a: &DataConfig, b: &DataConfig) -> bool {
+    use DataConfig::{Faust, Folder};
+    match (a, b) {
+        (Folder(a) | Faust(a), Folder(b) | Faust(b)) => {
+            let same = (a.canonicalize().ok()).zip(b.canonicalize().ok());
+            a == b || same.is_some_and(|(a, b)| a == b)
+        }
+        _ => a == b,
+    }
+}
+
 /// A remesher from its name or its settings as JSON.
 fn remesher(text: &str) -> Result<RemeshKind, String> {
     let kind = match text.starts_with('{') {
@@ -165,7 +193,7 @@ fn written(paths: &[PathBuf]) -> String {
     format!("  written    {}\n", names.join("\n             "))
 }
 
-fn in_words(evaluation: &Evaluation, task: Task) -> String {
+fn in_words(evaluation: &Evaluation, task: Task, all: bool) -> String {
     let scores = &evaluation.scores;
     let counted = scores.counted as usize;
     let what = match task {
@@ -176,14 +204,20 @@ fn in_words(evaluation: &Evaluation, task: Task) -> String {
         Some(seed) => format!(", random rotations with seed {seed}"),
         None => String::new(),
     };
+    let which = match all {
+        true => "all meshes".into(),
+        false => format!("{} part", evaluation.part),
+    };
     let mut text = format!(
-        "{} ({task}), {} part: {}{rotated}\n  loss       {:.4}\n",
+        "{} ({task}), {which}: {}{rotated}\n  loss       {:.4}\n",
         evaluation.data,
-        evaluation.part,
         count(evaluation.meshes, "mesh", "meshes"),
         scores.loss
     );
     // Writing to a string does not fail.
+    for line in &evaluation.skipped {
+        let _ = writeln!(text, "  skipped    {line}");
+    }
     if let Some(accuracy) = scores.accuracy {
         let _ = writeln!(text, "  accuracy   {} of {what}", percent(accuracy));
     }

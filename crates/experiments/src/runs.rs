@@ -1,7 +1,7 @@
 //! Runs of experiments: each in a directory of its own, finished ones are not repeated.
 
 use crate::Estimate;
-use gemcnn_mesh::write_atomically;
+use gemcnn_mesh::{SharedFolder, write_atomically};
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::data::{Cache, DataConfig, Dataset};
@@ -15,7 +15,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 /// The model of a run and its training time in seconds; `None` if `stop` is requested.
-pub(crate) fn trained(
+fn trained(
     config: &RunConfig,
     path: &Path,
     cache: &Cache,
@@ -24,18 +24,18 @@ pub(crate) fn trained(
     stop: &StopFlag,
 ) -> Result<Option<(TrainedModel, f64)>, TaskError> {
     let run = RunDirectory::open_or_create(path)?;
-    if !run.model().exists()
-        && let Outcome::Stopped { .. } = train(config, &run, cache, device, observer, stop)?
-    {
-        return Ok(None);
-    }
-    let model = TrainedModel::read(path)?;
-    if model.config != config.clone().anchored()? {
+    if run.config().exists() && RunConfig::read(&run.config())? != config.clone().anchored()? {
         return Err(TaskError::setting(
             path.display().to_string(),
             "the directory holds a run with other settings; choose another directory or remove this one",
         ));
     }
+    if !run.is_finished()
+        && let Outcome::Stopped { .. } = train(config, &run, cache, device, observer, stop)?
+    {
+        return Ok(None);
+    }
+    let model = TrainedModel::read(path)?;
     let records = read_metrics(&run.metrics())?;
     let seconds = records.last().map_or(0.0, |record| record.seconds);
     Ok(Some((model, seconds)))
@@ -227,7 +227,7 @@ pub(crate) fn row_report<R>(
 }
 
 /// Evaluates a model and writes the files `stem.*`, or reads them if they exist.
-pub(crate) fn evaluated(
+fn evaluated(
     model: &TrainedModel,
     dataset: &Dataset,
     options: EvaluationOptions,
@@ -256,7 +256,16 @@ pub(crate) fn described(data: &DataConfig) -> String {
     }
 }
 
-/// Writes a report as `results.json`, and its table as `table.md`.
+/// Locked while files are written.
+const LOCK: &str = ".gemcnn-lock";
+
+/// Opens a directory to write in, and removes what killed processes left there.
+pub(crate) fn hold(directory: &Path) -> Result<SharedFolder, TaskError> {
+    let lock = directory.join(LOCK);
+    SharedFolder::open(directory, &lock).map_err(TaskError::file(lock))
+}
+
+/// Writes a report as `results.json`, and its table as `table.md`. Removes what killed processes left in the directory.
 pub(crate) fn write_results(
     report: &impl Serialize,
     table: &str,
@@ -264,6 +273,7 @@ pub(crate) fn write_results(
 ) -> Result<(), TaskError> {
     let json = serde_json::to_string_pretty(report)
         .map_err(|error| TaskError::setting("results", error.to_string()))?;
+    let _folder = hold(directory)?;
     for (name, text) in [("results.json", json + "\n"), ("table.md", table.into())] {
         let path = directory.join(name);
         write_atomically(&path, |file| file.write_all(text.as_bytes()))

@@ -85,7 +85,7 @@ impl FeatureType {
             .filter(|&(_, multiplicity)| multiplicity > 0)
     }
 
-    /// Length of a feature vector.
+    /// Length of a feature vector; the largest number there is if it is larger.
     pub fn dimension(&self) -> usize {
         self.range_start(self.multiplicities.len())
     }
@@ -97,7 +97,8 @@ impl FeatureType {
 
     fn range_start(&self, order: usize) -> usize {
         let below = self.multiplicities.iter().take(order).enumerate();
-        below.map(|(n, m)| irrep_dimension(n) * m).sum()
+        let sizes = below.map(|(n, &m)| irrep_dimension(n).saturating_mul(m));
+        sizes.fold(0, usize::saturating_add)
     }
 
     /// True if all features are scalars.
@@ -116,7 +117,7 @@ impl FeatureType {
     pub fn concatenated(&self, other: &Self) -> Self {
         let orders = self.multiplicities.len().max(other.multiplicities.len());
         let sums: Vec<usize> = (0..orders)
-            .map(|n| self.multiplicity(n) + other.multiplicity(n))
+            .map(|n| self.multiplicity(n).saturating_add(other.multiplicity(n)))
             .collect();
         Self::new(&sums)
     }

@@ -39,9 +39,10 @@ pub use hierarchy::{
     Clusters, Hierarchy, HierarchyError, HierarchyOptions, Level, farthest_points,
 };
 pub use io::{
-    FileError, FileFormat, FileProblem, Location, MeshFile, PlyEncoding, Stored, ValueFile,
-    WRITTEN_EXTENSIONS, WriteOptions, has_mesh_name, parse_mesh, parse_values, read_mesh,
-    read_values, stored_in, vector_name, write_atomically, write_mesh, write_mesh_with_faces,
+    FileError, FileFormat, FileProblem, Location, MeshFile, PlyEncoding, SharedFolder, Stored,
+    ValueFile, WRITTEN_EXTENSIONS, WriteOptions, has_mesh_name, is_leftover, parse_mesh,
+    parse_values, read_file, read_mesh, read_text, read_values, remove_leftovers, stored_in,
+    vector_name, write_atomically, write_mesh, write_mesh_with_faces,
 };
 pub use mesh::{Faces, Mesh, MeshError};
 pub use points::{Found, PointIndex};

@@ -123,7 +123,7 @@ fn check_tolerance(tolerance: f64) -> Result<(), RepairError> {
     }
 }
 
-/// A repaired mesh and the relation of its vertices to those of the original mesh.
+/// A repaired mesh and the relation of its vertices and faces to those of the original mesh.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Repaired {
     /// The repaired mesh.
@@ -133,6 +133,8 @@ pub struct Repaired {
     /// For each old vertex, its new index, or `None` if it was removed. Several old vertices may
     /// share one new index.
     pub vertex_map: Vec<Option<u32>>,
+    /// For each new face, the old face it comes from; ascending.
+    pub face_origin: Vec<u32>,
     /// Effect of each repair, in order.
     pub steps: Vec<RepairStep>,
 }
@@ -210,6 +212,7 @@ pub fn repair(mesh: &Mesh, repairs: &[Repair]) -> Result<Repaired, RepairError> 
         mesh: mesh.clone(),
         vertex_origin: all.clone().collect(),
         vertex_map: all.map(Some).collect(),
+        face_origin: (0..mesh.face_count() as u32).collect(),
         steps: Vec::with_capacity(repairs.len()),
     };
     for &repair in repairs {
@@ -315,6 +318,8 @@ impl Repaired {
             .map(|(face, _)| face)
             .collect();
         let gone = faces.len() - kept.len();
+        let mut dropped = drop.iter();
+        (self.face_origin).retain(|_| dropped.next().is_none_or(|drop| !drop));
         self.mesh = Mesh::new(self.mesh.vertices().to_vec(), kept)?;
         Ok(gone)
     }

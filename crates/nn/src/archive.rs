@@ -7,12 +7,12 @@
 
 use crate::{NnError, Parameters};
 use gemcnn_kernels::Real;
+use gemcnn_mesh::{read_file, write_atomically};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const METADATA_KEY: &str = "gemcnn";
@@ -57,10 +57,10 @@ impl Archive {
     /// Reads a file.
     ///
     /// # Errors
-    /// A file that cannot be read or is not a safetensors file.
+    /// A path that is not a readable regular file, or a file that is not a safetensors file.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, NnError> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|source| NnError::File {
+        let bytes = read_file(path).map_err(|source| NnError::File {
             path: path.into(),
             source,
         })?;
@@ -130,7 +130,7 @@ impl Archive {
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), NnError> {
         let path = path.as_ref();
         let bytes = self.to_bytes()?;
-        write_atomically(path, &bytes).map_err(|source| NnError::File {
+        write_atomically(path, |file| file.write_all(&bytes)).map_err(|source| NnError::File {
             path: path.into(),
             source,
         })
@@ -227,26 +227,38 @@ impl Archive {
         values: &mut [T],
         differences: &mut Vec<String>,
     ) {
+        match self.fitting(name, shape) {
+            Ok(numbers) => values.copy_from_slice(&numbers),
+            Err(difference) => differences.push(difference),
+        }
+    }
+
+    /// The values of a tensor of a shape, or the reason why it does not fit.
+    pub(crate) fn fitting<T: Real>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, String> {
         let Some(tensor) = self.tensors.get(name) else {
-            differences.push(format!("`{name}` is missing from the file"));
-            return;
+            return Err(format!("`{name}` is missing from the file"));
         };
         if tensor.shape != shape {
-            differences.push(format!(
+            return Err(format!(
                 "`{name}` has shape {:?} in the file, but {shape:?} here",
                 tensor.shape
             ));
-            return;
         }
-        match numbers::<T>(tensor) {
-            Ok(numbers) if numbers.len() == values.len() => values.copy_from_slice(&numbers),
-            Ok(numbers) => differences.push(format!(
-                "`{name}` has {} numbers in the file, but {} here",
-                numbers.len(),
-                values.len()
-            )),
-            Err(problem) => differences.push(format!("`{name}` {problem}")),
-        }
+        numbers(tensor).map_err(|problem| format!("`{name}` {problem}"))
+    }
+
+    /// Tensors of a group that are not among some parameters, as differences.
+    pub(crate) fn unknown<'a, T: Real>(
+        &'a self,
+        group: &str,
+        parameters: &'a Parameters<T>,
+    ) -> impl Iterator<Item = String> + 'a {
+        let prefix = format!("{group}/");
+        let is_unknown = move |name: &&str| {
+            (name.strip_prefix(&prefix)).is_some_and(|own| parameters.find(own).is_none())
+        };
+        let names = self.tensor_names().filter(is_unknown);
+        names.map(|name| format!("`{name}` is in the file, but not in this model"))
     }
 }
 
@@ -272,30 +284,6 @@ pub(crate) fn no_differences(differences: Vec<String>) -> Result<(), NnError> {
     } else {
         Err(NnError::Mismatch { differences })
     }
-}
-
-fn write_atomically(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let name = path.file_name().ok_or_else(|| {
-        std::io::Error::new(
-            std::io::ErrorKind::InvalidInput,
-            "the path has no file name",
-        )
-    })?;
-    let mut part = std::ffi::OsString::from(".");
-    part.push(name);
-    part.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(part);
-    let written = std::fs::File::create(&part)
-        .and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        })
-        .and_then(|()| std::fs::rename(&part, path));
-    if written.is_err() {
-        // The first error is the one to report.
-        let _ = std::fs::remove_file(&part);
-    }
-    written
 }
 
 impl<T: Real> Parameters<T> {
@@ -329,14 +317,7 @@ impl<T: Real> Parameters<T> {
             archive.read_tensor(&name, entry.shape(), &mut values, &mut differences);
             loaded.push(values);
         }
-        let prefix = format!("{group}/");
-        for name in archive.tensor_names() {
-            if let Some(own) = name.strip_prefix(&prefix)
-                && self.find(own).is_none()
-            {
-                differences.push(format!("`{name}` is in the file, but not in this model"));
-            }
-        }
+        differences.extend(archive.unknown(group, self));
         no_differences(differences)?;
         for (entry, values) in self.iter_mut().zip(loaded) {
             entry.value_mut().copy_from_slice(&values);

@@ -1,10 +1,13 @@
 //! Creating parameters: scoped names, and initial values from a seed.
 
-use crate::{NnError, ParameterId, Parameters, Role};
+use crate::{Archive, NnError, ParameterId, Parameters, Role};
 use gemcnn_kernels::Real;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::ops::RangeInclusive;
+
+/// Largest number of values of a model: more is a typing error, and would take gigabytes before anything else fails.
+const MOST_VALUES: usize = 1 << 28;
 
 /// Adds the parameters of layers to [`Parameters`]. The same seed and the same layers in the same
 /// order give the same values.
@@ -21,6 +24,10 @@ use std::ops::RangeInclusive;
 pub struct Builder<'p, T> {
     parameters: &'p mut Parameters<T>,
     random: ChaCha8Rng,
+    /// Archive and group with the values, instead of initial ones.
+    stored: Option<(&'p Archive, &'p str)>,
+    /// Number of values so far.
+    count: usize,
     scope: String,
 }
 
@@ -30,7 +37,17 @@ impl<'p, T: Real> Builder<'p, T> {
         Self {
             parameters,
             random: ChaCha8Rng::seed_from_u64(seed),
+            stored: None,
+            count: 0,
             scope: String::new(),
+        }
+    }
+
+    /// Adds to `parameters` with the values of an archive, whose shapes are compared before anything is allocated.
+    fn stored(parameters: &'p mut Parameters<T>, archive: &'p Archive, group: &'p str) -> Self {
+        Self {
+            stored: Some((archive, group)),
+            ..Self::new(parameters, 0)
         }
     }
 
@@ -91,14 +108,10 @@ impl<'p, T: Real> Builder<'p, T> {
         role: Role,
         variance: impl Fn(usize) -> f64,
     ) -> Result<ParameterId, NnError> {
-        let count = shape.iter().product();
-        let values = (0..count)
-            .map(|place| {
-                let bound = (3.0 * variance(place)).sqrt();
-                T::of(bound * (2.0 * self.random.random::<f64>() - 1.0))
-            })
-            .collect();
-        self.parameters.add(self.path(name), shape, role, values)
+        self.add(name, shape, role, |random, place| {
+            let bound = (3.0 * variance(place)).sqrt();
+            T::of(bound * (2.0 * random.random::<f64>() - 1.0))
+        })
     }
 
     /// A parameter with independent values, uniformly distributed in a range.
@@ -113,10 +126,9 @@ impl<'p, T: Real> Builder<'p, T> {
         range: RangeInclusive<f64>,
     ) -> Result<ParameterId, NnError> {
         let (low, high) = range.into_inner();
-        let values = (0..shape.iter().product())
-            .map(|_| T::of(low + (high - low) * self.random.random::<f64>()))
-            .collect();
-        self.parameters.add(self.path(name), shape, role, values)
+        self.add(name, shape, role, |random, _| {
+            T::of(low + (high - low) * random.random::<f64>())
+        })
     }
 
     /// A parameter with the same value everywhere.
@@ -130,8 +142,60 @@ impl<'p, T: Real> Builder<'p, T> {
         role: Role,
         value: f64,
     ) -> Result<ParameterId, NnError> {
-        let values = vec![T::of(value); shape.iter().product()];
-        self.parameters.add(self.path(name), shape, role, values)
+        self.add(name, shape, role, |_, _| T::of(value))
+    }
+
+    /// A parameter with stored values, or with those of `initial` for each position.
+    fn add(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        role: Role,
+        initial: impl Fn(&mut ChaCha8Rng, usize) -> T,
+    ) -> Result<ParameterId, NnError> {
+        let path = self.path(name);
+        let values = match self.stored {
+            Some((archive, group)) => {
+                archive
+                    .fitting(&format!("{group}/{path}"), shape)
+                    .map_err(|difference| NnError::Mismatch {
+                        differences: vec![difference],
+                    })?
+            }
+            None => {
+                let product = |total: usize, &size| total.checked_mul(size);
+                let count = shape.iter().try_fold(1, product);
+                let total = count.and_then(|count| self.count.checked_add(count));
+                let (Some(count), Some(total)) = (count, total.filter(|&n| n <= MOST_VALUES))
+                else {
+                    return Err(NnError::setting(
+                        format!("`{path}` of shape {shape:?}"),
+                        format!("a model has at most {MOST_VALUES} values; choose smaller sizes"),
+                    ));
+                };
+                self.count = total;
+                (0..count).map(|at| initial(&mut self.random, at)).collect()
+            }
+        };
+        self.parameters.add(path, shape, role, values)
+    }
+}
+
+impl<T: Real> Parameters<T> {
+    /// Makes a model with the values of an archive under `group`. Sizes are compared with those of the archive before
+    /// anything is allocated.
+    ///
+    /// # Errors
+    /// Those of `make`, and names or shapes that differ.
+    pub fn stored<M, E: From<NnError>>(
+        archive: &Archive,
+        group: &str,
+        make: impl FnOnce(&mut Builder<'_, T>) -> Result<M, E>,
+    ) -> Result<(M, Self), E> {
+        let mut parameters = Self::new();
+        let made = make(&mut Builder::stored(&mut parameters, archive, group))?;
+        crate::archive::no_differences(archive.unknown(group, &parameters).collect())?;
+        Ok((made, parameters))
     }
 }
 
@@ -156,6 +220,23 @@ mod tests {
         let variance = |half: &[f64]| half.iter().map(|v| v * v).sum::<f64>() / half.len() as f64;
         assert!((variance(&values[..5000]) / 4.0 - 1.0).abs() < 0.05);
         assert!((variance(&values[5000..]) / 0.25 - 1.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn sizes_without_bounds_are_refused_before_they_are_allocated() {
+        for shape in [
+            &[usize::MAX, 80, 80][..],
+            &[100_000_000_000],
+            &[1 << 16, 1 << 16],
+            &[MOST_VALUES],
+        ] {
+            let mut parameters = Parameters::<f32>::new();
+            let mut builder = Builder::new(&mut parameters, 1);
+            builder.constant("a", &[1], Role::Offset, 1.0).unwrap();
+            let made = builder.random("w", shape, Role::Weight, |_| 1.0);
+            assert!(matches!(made, Err(NnError::Setting { .. })), "{made:?}");
+            assert_eq!(parameters.iter().len(), 1);
+        }
     }
 
     #[test]

@@ -71,6 +71,9 @@ pub enum NnError {
         /// The value.
         what: String,
     },
+    /// Outputs of a model that are NaN or infinite.
+    #[error("the output of the model is not finite")]
+    OutputNotFinite,
     /// An error inside a layer.
     #[error("{layer}: {source}")]
     Layer {

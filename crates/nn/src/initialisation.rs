@@ -28,8 +28,33 @@ pub(crate) struct ConvVariances {
     /// By output component.
     neighbour: Vec<f64>,
     inputs: usize,
-    /// By self weight.
-    self_term: Vec<f64>,
+    self_term: Fans,
+    /// By input order.
+    input_moments: Vec<f64>,
+    own_scale: f64,
+}
+
+/// Fan-in of the weights of an equivariant linear map: first weight that follows, order and fan-in, for each order.
+pub(crate) struct Fans(Vec<(usize, usize, f64)>);
+
+impl Fans {
+    pub(crate) fn new(input: &FeatureType, output: &FeatureType) -> Self {
+        let mut end = 0usize;
+        let fans = input.orders().map(|(order, channels)| {
+            let fan = channels.saturating_mul(irrep_dimension(order));
+            end = end.saturating_add(fan.saturating_mul(output.multiplicity(order)));
+            (end, order, fan as f64)
+        });
+        Self(fans.collect())
+    }
+
+    /// Order and fan-in of a weight: the number of inputs of its output.
+    pub(crate) fn of(&self, place: usize) -> (usize, f64) {
+        let at = self.0.partition_point(|&(end, ..)| end <= place);
+        self.0
+            .get(at)
+            .map_or((0, 1.0), |&(_, order, fan)| (order, fan))
+    }
 }
 
 impl ConvVariances {
@@ -40,7 +65,8 @@ impl ConvVariances {
 
     /// Of a self weight.
     pub(crate) fn self_term(&self, place: usize) -> f64 {
-        self.self_term[place]
+        let (order, fan) = self.self_term.of(place);
+        SELF_SHARE / (fan * self.input_moments[order] * self.own_scale)
     }
 }
 
@@ -75,26 +101,14 @@ pub(crate) fn conv_variances(
         Aggregation::Sum | Aggregation::Mean => 1.0,
         Aggregation::MeanWithSelf => squared_scale(config.aggregation, degree),
     };
-    let self_term = config.input.orders().flat_map(|(order, channels)| {
-        let fan = channels * irrep_dimension(order);
-        let variance = SELF_SHARE / (fan as f64 * moment(order) * own_scale);
-        std::iter::repeat_n(variance, fan * config.output.multiplicity(order))
-    });
+    let orders = 0..=config.input.highest_order();
     ConvVariances {
         neighbour: neighbour.collect(),
         inputs: config.input.dimension().max(1),
-        self_term: self_term.collect(),
+        self_term: Fans::new(&config.input, &config.output),
+        input_moments: orders.map(moment).collect(),
+        own_scale,
     }
-}
-
-/// Fan-in of each weight of an equivariant linear map: the number of inputs of its output.
-pub(crate) fn self_fans(input: &FeatureType, output: &FeatureType) -> Vec<f64> {
-    let fans = input.orders().flat_map(|(order, channels)| {
-        let fan = channels * irrep_dimension(order);
-        let weights = fan * output.multiplicity(order);
-        std::iter::repeat_n(fan as f64, weights)
-    });
-    fans.collect()
 }
 
 /// Mean square of an output component of each order, for independent normal input of standard deviation

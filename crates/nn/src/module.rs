@@ -3,7 +3,7 @@
 use crate::operators::{AnyTargets, CrossEntropy, LinearWeights, RegressionLoss};
 use crate::training_batch::{SentTarget, no_target};
 use crate::{
-    Device, IGNORE, Levels, Loss, NnError, Objective, Parameters, Rows, Tape, Target, Targets,
+    Device, Levels, Loss, NnError, Objective, Parameters, Rows, Tape, Target, Targets,
     TrainingBatch, Var, Workspace,
 };
 use gemcnn_kernels::{FeatureType, OnDevice, Real, cross_entropy};
@@ -128,7 +128,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
     /// `x` as in [`forward`](Module::forward); result: one class for each row of the output.
     ///
     /// # Errors
-    /// Features of another type or number of rows, or too few levels.
+    /// Features of another type or number of rows, too few levels, or outputs that are not finite.
     fn predict_classes<'a>(
         &self,
         tape: &mut Tape<'a, T>,
@@ -138,20 +138,24 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         let Some((body, head)) = self.split_head() else {
             let outputs = self.forward(tape, levels, x)?;
             let mut classes = vec![0; outputs.rows()];
-            let width = outputs.kind().dimension();
-            cross_entropy::predict(width, &outputs.values()?, &mut classes)?;
+            let (width, values) = (outputs.kind().dimension(), outputs.values()?);
+            finite_outputs(values.iter().all(|value| value.is_finite()))?;
+            cross_entropy::predict(width, &values, &mut classes)?;
             return Ok(classes);
         };
         let features = body.forward(tape, levels, x)?;
-        let labels = vec![IGNORE; features.rows()];
+        // With any label the loss is finite if the outputs are.
+        let labels = vec![0; features.rows()];
         let targets = Targets::new(self.output().dimension(), &labels);
         let mut classes = vec![0; features.rows()];
         let rows = Rows {
             predictions: Some(&mut classes),
             ranks: None,
         };
-        tape.classifier(head.weights, features, targets, rows)
+        let loss = tape
+            .classifier(head.weights, features, targets, rows)
             .map_err(|error| error.in_layer(head.name))?;
+        finite_outputs(loss.value()?.is_finite())?;
         Ok(classes)
     }
 
@@ -176,6 +180,14 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         let mut tape = Tape::calibrating(workspace, parameters);
         let x = tape.input(self.input().clone(), features)?;
         self.forward(&mut tape, levels, x).map(drop)
+    }
+}
+
+/// Fails unless the outputs of a model are finite.
+fn finite_outputs(finite: bool) -> Result<(), NnError> {
+    match finite {
+        true => Ok(()),
+        false => Err(NnError::OutputNotFinite),
     }
 }
 

@@ -12,9 +12,9 @@ use gemcnn_mesh::{WriteOptions, write_mesh};
 use gemcnn_nn::{Device, Objective};
 use std::sync::Mutex;
 
-/// Trains the model of a configuration in a run directory, from the checkpoint if there is one. When all
-/// epochs are done, the directory holds the model, the learning curve, and predictions for a few held-out
-/// meshes.
+/// Trains the model of a configuration in a run directory, from the checkpoint if there is one. After each evaluation,
+/// and when it is stopped, the directory holds the model so far; when all epochs are done, also the learning curve, and
+/// predictions for a few held-out meshes. Then the run is [finished](RunDirectory::is_finished).
 ///
 /// # Errors
 /// Invalid settings, data or model; a loss that is not finite; a full disk; a checkpoint that is damaged or
@@ -29,8 +29,11 @@ pub fn train(
 ) -> Result<Outcome, TaskError> {
     config.check()?;
     let config = &config.clone().anchored()?;
-    let dataset = Dataset::open_for(&config.data, config.task)?;
-    let dataset = dataset.with_validation(config.training.validation)?;
+    let dataset = match config.training.strict {
+        true => Dataset::open_for(&config.data, config.task),
+        false => Dataset::open_usable(&config.data, Some(config.task)),
+    }?;
+    let mut dataset = dataset.with_validation(config.training.validation)?;
     for note in dataset.notes() {
         observer.observe(Event::Note(note));
     }
@@ -68,13 +71,24 @@ pub fn train(
     let training = dataset.part(Part::Train, &preparation, cache)?;
     let training = training.augmented(&config.augmentation);
     let held_out = dataset.part(held_out_part, &preparation, cache)?;
+    let mut parts = [training, held_out];
     let begins = !run.checkpoint().exists();
     if begins {
         write_beginning(config, &dataset, run, device)?;
     }
-    prepare(&[&training, &held_out], observer, stop)?;
+    let unusable = prepare(&mut parts, observer, stop)?;
     if stop.is_requested() {
         return Ok(Outcome::Stopped { epoch, step });
+    }
+    dataset.leave_out(&unusable);
+    for line in dataset.skipped() {
+        observer.observe(Event::Note(&format!("skipped: {line}")));
+    }
+    let [training, held_out] = parts;
+    if let Some((_, problem)) =
+        (unusable.into_iter()).find(|_| config.training.strict || training.is_empty())
+    {
+        return Err(problem);
     }
     if begins {
         // Results of an earlier run whose checkpoint was removed.
@@ -91,17 +105,29 @@ pub fn train(
         settings: &settings,
     };
     let mut trainer = Trainer::new(problem, run, device, observer)?;
+    if !begins {
+        // The number of epochs and the place of the data may be new.
+        write_config(config, run)?;
+    }
+    if !trainer.is_finished() {
+        run.reopen()?;
+    }
     let outcome = trainer.run(observer, stop)?;
-    if let Outcome::Finished { last, model } = &outcome {
-        run.write_durably(&run.model(), &trainer.final_model()?)?;
-        if *model < last.epoch {
-            let note =
-                format!("the model is that of epoch {model}, the best on the validation part");
-            observer.observe(Event::Note(&note));
-        }
+    if let Outcome::Finished { last, model } = &outcome
+        && *model < last.epoch
+    {
+        let note = format!("the model is that of epoch {model}, the best on the validation part");
+        observer.observe(Event::Note(&note));
     }
     if !trainer.history().is_empty() {
         draw_curve(&config.name(), trainer.history(), &run.curve())?;
+    }
+    if !dataset.skipped().is_empty() {
+        observer.observe(Event::Note(&format!(
+            "meshes that were skipped, because they cannot be used: {}\n  {}",
+            dataset.skipped().len(),
+            dataset.skipped().join("\n  ")
+        )));
     }
     if let Outcome::Finished { .. } = outcome {
         let model = TrainedModel::read(run.path())?;
@@ -110,6 +136,7 @@ pub fn train(
             false => Part::Test,
         };
         write_examples(&model, &dataset, part, device, &run.predictions())?;
+        run.finish()?;
     }
     Ok(outcome)
 }
@@ -157,15 +184,20 @@ fn write_beginning(
         let colours = template_attributes(template);
         write_mesh(run.template(), template, &colours, &WriteOptions::default())?;
     }
+    write_config(config, run)
+}
+
+fn write_config(config: &RunConfig, run: &RunDirectory) -> Result<(), TaskError> {
     run.write_durably(&run.config(), config.to_toml()?.as_bytes())
 }
 
-/// Loads every mesh once, to detect problems before training, until `stop` is requested.
+/// Loads every mesh once, to detect problems before training, until `stop` is requested. Leaves out meshes that cannot be
+/// used, and returns them.
 fn prepare(
-    parts: &[&PreparedPart],
+    parts: &mut [PreparedPart],
     observer: &mut dyn Observer,
     stop: &StopFlag,
-) -> Result<(), TaskError> {
+) -> Result<Vec<(usize, TaskError)>, TaskError> {
     let total = parts.iter().map(|part| part.len()).sum();
     let progress = Mutex::new((0, observer));
     let loaded = || {
@@ -177,5 +209,9 @@ fn prepare(
         }
     };
     let go_on = || !stop.is_requested();
-    (parts.iter()).try_for_each(|part| part.load_all(&go_on, &loaded))
+    let mut unusable = Vec::new();
+    for part in parts {
+        unusable.extend(part.load_usable(&go_on, &loaded)?);
+    }
+    Ok(unusable)
 }

@@ -71,6 +71,20 @@ impl FeatureScaling {
         Ok(moments.scaling(kind))
     }
 
+    /// Fails unless it is a finite scaling of features of a type.
+    pub(crate) fn check(&self, what: &str, kind: &FeatureType) -> Result<(), TaskError> {
+        let size = kind.dimension();
+        let refuse = |problem: String| Err(TaskError::setting(what, problem));
+        if self.shift.len() != size || self.scale.len() != size {
+            return refuse(format!("it does not have the {size} components of {kind}"));
+        }
+        let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
+        match finite(&self.shift) && finite(&self.scale) && !self.scale.contains(&0.0) {
+            true => Ok(()),
+            false => refuse("it has values that are not finite, or divides by 0".into()),
+        }
+    }
+
     /// Number of components of a row.
     pub fn dimension(&self) -> usize {
         self.scale.len()

@@ -5,7 +5,9 @@ use crate::output::{count, print, write_file};
 use crate::progress;
 use clap::{Args, Subcommand};
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
-use gemcnn_mesh::{AttributeValues, Mesh, VertexAttribute, WriteOptions, write_mesh};
+use gemcnn_mesh::{
+    AttributeValues, Mesh, SharedFolder, VertexAttribute, WriteOptions, is_leftover, write_mesh,
+};
 use gemcnn_tasks::Task;
 use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, Description, Parts};
 use rayon::prelude::*;
@@ -15,6 +17,8 @@ use std::path::{Path, PathBuf};
 const TEMPLATE: &str = "template.ply";
 const TRAIN: &str = "train.txt";
 const TEST: &str = "test.txt";
+/// The command that makes the data set, until it is complete: the same command finishes what was cut off.
+const UNFINISHED: &str = ".gemcnn-unfinished";
 
 /// Generate a data set: a folder of meshes with targets.
 #[derive(Args)]
@@ -31,7 +35,7 @@ enum Kind {
 /// Synthetic bodies in correspondence, as `gemcnn train correspondence` uses.
 #[derive(Args)]
 struct Bodies {
-    /// Folder for the data set, new or empty.
+    /// Folder for the data set: new, empty, or with what the same command has made before it was cut off.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
@@ -53,6 +57,10 @@ fn body_count(text: &str) -> Result<usize, String> {
     BodiesConfig::sound_count(count)
 }
 
+fn failed(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::input(format!("{}: {error}", path.display()))
+}
+
 impl Make {
     pub fn run(self) -> Result<(), Failure> {
         match self.kind {
@@ -65,12 +73,7 @@ impl Bodies {
     fn run(self) -> Result<(), Failure> {
         let meshes = self.folder.join("meshes");
         let body = |number| meshes.join(format!("{}.ply", BodiesConfig::body_name(number)));
-        if std::fs::read_dir(&self.folder).is_ok_and(|mut entries| entries.next().is_some()) {
-            return Err(Failure::input(format!(
-                "{} is not empty; choose a new folder",
-                self.folder.display()
-            )));
-        }
+        let continues = self.is_cut_off()?;
         let options = BodyOptions {
             vertices: self.vertices,
             seed: self.seed,
@@ -78,12 +81,27 @@ impl Bodies {
         };
         let family = progress::during("making the template", || BodyFamily::new(&options));
         let family = family.map_err(Failure::usage)?;
-        std::fs::create_dir_all(&meshes)
-            .map_err(|error| Failure::input(format!("{}: {error}", meshes.display())))?;
+        let mark = self.folder.join(UNFINISHED);
+        let make =
+            |folder: &Path| std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error));
+        make(&self.folder)?;
+        if !continues {
+            write_file(&mark, self.command().as_bytes())?;
+        }
+        make(&meshes)?;
+        // Of both folders, what killed processes left is removed.
+        let open = |folder: &Path| {
+            SharedFolder::open(folder, &mark).map_err(|error| failed(folder, &error))
+        };
+        drop(open(&meshes)?);
+        let held = open(&self.folder)?;
         let parts: Vec<u8> = family.segments().iter().map(|part| part.label()).collect();
         let part = VertexAttribute::new("part", AttributeValues::U8(parts));
         let write = |path: &Path, mesh: &Mesh| {
             let attributes = std::slice::from_ref(&part);
+            if path.exists() {
+                return Ok(());
+            }
             write_mesh(path, mesh, attributes, &WriteOptions::default()).map_err(Failure::input)
         };
         write(&self.folder.join(TEMPLATE), family.template())?;
@@ -93,12 +111,49 @@ impl Bodies {
             numbers.try_for_each(|number| write(&body(number), &family.body(number as u64)))
         })?;
         self.describe()?;
+        drop(held);
+        std::fs::remove_file(&mark).map_err(|error| failed(&mark, &error))?;
         print(&format!(
             "{}: {} of {} in correspondence\n",
             self.folder.display(),
             count(self.count, "body", "bodies"),
             count(self.vertices, "vertex", "vertices"),
         ))
+    }
+
+    /// The options of the command that makes the data set.
+    fn command(&self) -> String {
+        let Self {
+            count,
+            vertices,
+            seed,
+            ..
+        } = self;
+        format!("--count {count} --vertices {vertices} --seed {seed}\n")
+    }
+
+    /// True if the folder holds what the same command has made before it was cut off, false if there is nothing in it.
+    fn is_cut_off(&self) -> Result<bool, Failure> {
+        let refuse = |problem: String| {
+            let folder = self.folder.display();
+            Err(Failure::input(format!("{folder} {problem}")))
+        };
+        match std::fs::read_to_string(self.folder.join(UNFINISHED)) {
+            Ok(command) if command == self.command() => return Ok(true),
+            Ok(command) => {
+                let command = command.trim_end();
+                return refuse(format!(
+                    "holds a part of another data set; finish it with `{command}`, or choose a new folder"
+                ));
+            }
+            Err(_) => {}
+        }
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
+        let mut names = entries.flatten().map(|entry| entry.file_name());
+        match names.any(|name| !is_leftover(&name.to_string_lossy())) {
+            true => refuse("is not empty; choose a new folder".into()),
+            false => Ok(false),
+        }
     }
 
     /// Writes the lists of the parts and then the description, which completes the data set.

@@ -3,7 +3,7 @@
 use super::{CacheArgs, TaskName};
 use crate::failure::Failure;
 use crate::kinds;
-use crate::output::{count, print};
+use crate::output::{count, print, say};
 use crate::progress;
 use clap::Args;
 use gemcnn_tasks::data::{DataConfig, Dataset, Part};
@@ -48,6 +48,10 @@ pub struct Prepare {
     )]
     model: Option<ModelConfig>,
 
+    /// Refuse data with a mesh that cannot be used, instead of leaving it out.
+    #[arg(long)]
+    strict: bool,
+
     #[command(flatten)]
     cache: CacheArgs,
 }
@@ -56,9 +60,10 @@ impl Prepare {
     pub fn run(self) -> Result<(), Failure> {
         let cache = self.cache.open();
         let config = DataConfig::Folder(self.folder);
-        let dataset = match self.task {
-            Some(task) => Dataset::open_for(&config, Task::from(task)),
-            None => Dataset::open(&config),
+        let dataset = match (self.strict, self.task.map(Task::from)) {
+            (true, Some(task)) => Dataset::open_for(&config, task),
+            (true, None) => Dataset::open(&config),
+            (false, task) => Dataset::open_usable(&config, task),
         };
         let dataset = dataset.map_err(Failure::input)?;
         let task = dataset.task();
@@ -67,15 +72,24 @@ impl Prepare {
         config.features = self.features.unwrap_or(config.features);
         let (kind, preparation) = (config.features.name(), config.preparation());
         let mut meshes = 0;
+        let mut skipped = dataset.skipped().to_vec();
         for part in Part::ALL {
-            let samples = dataset
+            let mut samples = dataset
                 .part(part, &preparation, &cache)
                 .map_err(Failure::input)?
                 .with_memory(0);
             let what = format!("preparing {}", count(samples.len(), "mesh", "meshes"));
-            progress::during(&what, || samples.load_all(&|| true, &|| {}))
-                .map_err(Failure::input)?;
+            let unusable = progress::during(&what, || samples.load_usable(&|| true, &|| {}));
+            for (_, problem) in unusable.map_err(Failure::input)? {
+                match self.strict {
+                    true => return Err(Failure::input(problem)),
+                    false => skipped.push(problem.to_string()),
+                }
+            }
             meshes += samples.len();
+        }
+        for line in &skipped {
+            say(format_args!("skipped: {line}"));
         }
         let place = match cache.folder() {
             Some(folder) => format!("in {}", folder.display()),

@@ -100,13 +100,7 @@ impl Convert {
                 said += "nothing to repair\n";
             }
             attributes = carry_over(&attributes, &repaired.vertex_origin);
-            if repaired.mesh.face_count() != mesh.face_count() && !face_attributes.is_empty() {
-                let lost = names(&face_attributes);
-                say(format_args!(
-                    "warning: faces were dropped; the face properties {lost} are left out"
-                ));
-                face_attributes.clear();
-            }
+            face_attributes = carry_over(&face_attributes, &repaired.face_origin);
             mesh = repaired.mesh;
         }
         keep_storable(&self.output, &mut attributes, &mut face_attributes);
@@ -189,7 +183,7 @@ pub(super) fn names(attributes: &[VertexAttribute]) -> String {
     names.join(", ")
 }
 
-/// The properties of the remaining vertices.
+/// The properties of the remaining vertices or faces.
 fn carry_over(attributes: &[VertexAttribute], origin: &[u32]) -> Vec<VertexAttribute> {
     attributes
         .iter()

@@ -32,7 +32,8 @@ pub struct TrainArgs {
     #[arg(value_name = "TASK or CONFIG.toml", required_unless_present = "resume")]
     what: Option<String>,
 
-    /// Folder of meshes with targets [default: synthetic bodies, for correspondence only]
+    /// Folder of meshes with targets [default: synthetic bodies, for correspondence only]. With --resume: where the data
+    /// of the run are now.
     #[arg(long, value_name = "DIR", help_heading = "Data")]
     data: Option<PathBuf>,
 
@@ -56,7 +57,7 @@ pub struct TrainArgs {
     )]
     model: Option<ModelConfig>,
 
-    /// Passes over the training part [default: 100]
+    /// Passes over the training part [default: 100]. With --resume: the new end of the run.
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u64>,
 
@@ -71,6 +72,10 @@ pub struct TrainArgs {
     /// Seed of initialisation, data order and dropout [default: 1]
     #[arg(long, value_name = "S", help_heading = "Training")]
     seed: Option<u64>,
+
+    /// Refuse data with a mesh that cannot be used, instead of leaving it out.
+    #[arg(long, help_heading = "Data")]
+    strict: bool,
 
     /// A first look, about a minute on two cores: 12 epochs, and bodies of 1,500 vertices without --data.
     #[arg(long, help_heading = "Training")]
@@ -123,8 +128,9 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
     match outcome {
         Ok(Outcome::Finished { .. }) => print(&paths_of(&run)),
         Ok(Outcome::Stopped { epoch, step }) => Err(Failure::Interrupted(format!(
-            "stopped in epoch {} after {step} steps; the state is saved\n{}",
+            "stopped in epoch {} after {step} steps; the state is saved\n{}{}",
             epoch + 1,
+            model_so_far(&run),
             how_to_resume(&run)
         ))),
         Err(error) => Err(Failure::Input(failure_message(error, run))),
@@ -168,7 +174,11 @@ impl TrainArgs {
             make_quick(&mut config);
         }
         if let Some(folder) = &self.data {
-            config.data = DataConfig::Folder(folder.clone());
+            config.data = match config.data {
+                // The data of the run have moved.
+                DataConfig::Faust(_) if self.resume.is_some() => DataConfig::Faust(folder.clone()),
+                _ => DataConfig::Folder(folder.clone()),
+            };
         }
         if let Some(features) = &self.features {
             config.features = features.clone();
@@ -181,6 +191,7 @@ impl TrainArgs {
         training.batch = self.batch.unwrap_or(training.batch);
         training.rate = self.rate.unwrap_or(training.rate);
         training.seed = self.seed.unwrap_or(training.seed);
+        training.strict |= self.strict;
         if let Some(products) = self.device.products() {
             training.precision = products.into();
         }
@@ -213,6 +224,14 @@ pub fn stop_on_signals() -> Result<StopFlag, Failure> {
     ctrlc::set_handler(handler)
         .map_err(|error| Failure::input(format!("cannot listen for Ctrl-C: {error}")))?;
     Ok(stop)
+}
+
+/// A line with the model of a stopped run, if there is one.
+fn model_so_far(run: &RunDirectory) -> String {
+    match run.model().exists() {
+        true => format!("the model so far is {}\n", run.model().display()),
+        false => String::new(),
+    }
 }
 
 fn how_to_resume(run: &RunDirectory) -> String {

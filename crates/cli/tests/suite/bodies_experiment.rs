@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::tempdir;
@@ -23,6 +23,20 @@ fn bodies(folder: &Path, arguments: &[&str]) -> Command {
 
 fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|data| data.modified()).ok()
+}
+
+/// Paths of all files in a folder, sorted.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => found.push(path),
+        }
+    }
+    found.sort();
+    found
 }
 
 #[test]
@@ -60,6 +74,18 @@ fn rows_are_trained_once_and_make_a_table() {
     }
     let (_, message) = run(&["--rows", "gem", "--epochs", "2"], 1);
     assert!(message.contains("gem-seed1"), "{message}");
+    // As if it had been killed just after the model was written.
+    let out = folder.path().join("out");
+    let whole = files(&out);
+    for name in ["curve.png", "finished", "eval-test.json", "eval-test.png"] {
+        fs::remove_file(out.join("gem-seed1").join(name)).unwrap();
+    }
+    fs::remove_file(out.join("gem-seed1/predictions/body_002.png")).unwrap();
+    for place in [".", "gem-seed1", "gem-seed1/predictions"] {
+        fs::write(out.join(place).join(".gemcnn-9-9.tmp"), "half").unwrap();
+    }
+    run(&["--rows", "gem", "--epochs", "1"], 0);
+    assert_eq!(files(&out), whole);
     let (_, message) = run(&["--rows", "gems"], 2);
     assert!(message.contains("graph-xyz"), "{message}");
     let (_, message) = run(&["--data", "nowhere"], 2);

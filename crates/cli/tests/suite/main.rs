@@ -2,6 +2,7 @@
 
 mod bench;
 mod bodies_experiment;
+mod cut_off;
 mod data;
 mod experiment;
 mod experiment_mnist;

@@ -336,6 +336,22 @@ fn convert_keeps_values_in_ply_and_warns_where_it_cannot() {
     );
     assert_eq!(file.mesh.face(0), [0, 1, 2]);
 
+    // Labels of the remaining faces are kept too, and vertices are not renumbered.
+    let faces = path(directory.path(), "faces.ply");
+    std::fs::write(
+        &faces,
+        "ply\nformat ascii 1.0\nelement vertex 5\nproperty float x\nproperty float y\nproperty float z\n\
+         element face 3\nproperty list uchar int vertex_indices\nproperty uchar label\nend_header\n\
+         0 0 0\n1 0 0\n0 1 0\n9 9 9\n1 1 0\n3 0 1 2 7\n3 0 1 1 8\n3 1 4 2 9\n",
+    )
+    .unwrap();
+    succeed(&["mesh", "convert", &faces, &out, "--repair", "degenerate"]);
+    let file = gemcnn_mesh::read_mesh(&out).unwrap();
+    assert_eq!(file.mesh.vertex_count(), 5);
+    let labels = gemcnn_mesh::AttributeValues::U8(vec![7, 9]);
+    assert_eq!(file.face_attributes[0].values, labels);
+
+    let out = path(directory.path(), "whole.ply");
     let obj = path(directory.path(), "out.obj");
     let output = gemcnn(&["mesh", "convert", &labelled, &obj]);
     assert_eq!(output.status.code(), Some(0));
@@ -346,6 +362,9 @@ fn convert_keeps_values_in_ply_and_warns_where_it_cannot() {
     );
     assert_eq!(gemcnn_mesh::Mesh::read(&obj).unwrap().vertex_count(), 5);
     // No repair is needed, and no step is reported but the written file.
+    succeed(&[
+        "mesh", "convert", &labelled, &out, "--repair", "weld", "--repair", "isolated",
+    ]);
     let said = succeed(&["mesh", "convert", &out, &obj, "--repair", "all"]);
     assert!(
         !said.contains("weld:") && !said.contains("isolated:"),

@@ -310,6 +310,17 @@ fn other_data_must_speak_of_the_same_classes() {
         .collect();
     assert_eq!(counted, [(Some(3), Some(0)), (Some(11), Some(2 * 162))]);
     assert_eq!(workshop.json("runs/jaws/eval-train-upper.json"), report);
+    // All meshes of a folder without parts, but not those that the model was trained on.
+    for (folder, part, meshes) in [
+        ("upper", &[][..], 3),
+        ("upper", &["--part", "test"], 1),
+        ("jaws", &[], 2),
+    ] {
+        let eval = ["eval", "runs/jaws", "--data", folder, "--json"];
+        let report = workshop.succeed(&[&eval, part].concat());
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["meshes"], meshes, "{folder} {part:?}");
+    }
     let message = workshop.fail(&["eval", "runs/jaws", "--data", "teeth"], 1);
     assert!(message.contains("`0`"), "{message}");
     let message = workshop.fail(

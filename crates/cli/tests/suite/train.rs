@@ -9,15 +9,15 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Long enough for a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A folder with small spheres, labelled by halves, and a configuration to learn them.
-struct Workshop {
+pub struct Workshop {
     folder: tempfile::TempDir,
 }
 
 impl Workshop {
-    fn new(training: &str) -> Self {
+    pub fn new(training: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("spheres");
         fs::create_dir(&data).unwrap();
@@ -40,11 +40,11 @@ impl Workshop {
         Self { folder }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
             .current_dir(self.folder.path())
@@ -54,7 +54,7 @@ impl Workshop {
         command
     }
 
-    fn gemcnn(&self, arguments: &[&str]) -> Command {
+    pub fn gemcnn(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_gemcnn"));
         command.args(["--threads", "1", "train", "--device", "cpu"]);
         command.args(arguments);
@@ -62,7 +62,7 @@ impl Workshop {
     }
 
     /// Trains without disturbance, and gives the bytes of the model.
-    fn model(&self, arguments: &[&str], run: &str) -> Vec<u8> {
+    pub fn model(&self, arguments: &[&str], run: &str) -> Vec<u8> {
         let output = self.gemcnn(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         fs::read(self.path(run).join("model.safetensors")).unwrap()
@@ -73,7 +73,7 @@ impl Workshop {
     }
 
     /// Starts a run, or goes on with it, and waits until it has written a checkpoint of its own.
-    fn start(&self, run: &str) -> Child {
+    pub fn start(&self, run: &str) -> Child {
         let checkpoint = self.checkpoint(run);
         let before = modified(&checkpoint);
         let mut child = match before {
@@ -97,11 +97,11 @@ fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|data| data.modified()).ok()
 }
 
-fn stderr(output: &Output) -> String {
+pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn signal(child: &Child, name: &str) {
+pub fn signal(child: &Child, name: &str) {
     let id = child.id().to_string();
     let status = Command::new("kill")
         .args(["-s", name, &id])
@@ -190,12 +190,12 @@ fn only_one_process_trains_in_a_run() {
     assert!(message.contains("error: run: "), "{message}");
     child.kill().unwrap();
     child.wait().unwrap();
-    let changed = ["--resume", "run", "--epochs", "7", "--rate", "0.5"];
+    let changed = ["--resume", "run", "--batch", "7", "--rate", "0.5"];
     let output = workshop.gemcnn(&changed).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
     for parts in [
-        ["training.epochs", "1000", "7"],
+        ["training.batch", "2", "7"],
         ["training.rate", "0.01", "0.5"],
     ] {
         let told = |line: &str| parts.iter().all(|part| line.contains(part));

@@ -10,14 +10,13 @@ mod row;
 pub use report::{Report, RowReport, RunReport};
 pub use row::{PaperResult, Row};
 
-use crate::runs::{evaluated, trained};
+use crate::runs::{Place, Table, TestSet, Tested, fill};
 use gemcnn_nn::Device;
 use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig, Dataset};
-use gemcnn_tasks::evaluation::{Evaluation, EvaluationOptions};
-use gemcnn_tasks::train::{
-    Event, Observer, Precision, RunConfig, StopFlag, TrainedModel, TrainingConfig,
-};
+use gemcnn_tasks::evaluation::EvaluationOptions;
+use gemcnn_tasks::train::{Observer, Precision, RunConfig, StopFlag, TrainedModel, TrainingConfig};
 use gemcnn_tasks::{Task, TaskError};
+use std::fmt;
 use std::path::Path;
 
 /// Seed of the rotations of test bodies.
@@ -94,63 +93,84 @@ pub fn run(
     observer: &mut dyn Observer,
     stop: &StopFlag,
 ) -> Result<Option<Report>, TaskError> {
-    if settings.rows.is_empty() || settings.seeds == 0 {
-        return Err(TaskError::setting(
-            "experiment",
-            "there are no rows or no seeds to run",
-        ));
-    }
     let dataset = Dataset::open_for(&settings.data, Task::Correspondence)?;
-    let mut report = Report::new(settings, device);
-    let total = settings.rows.len() as u64 * settings.seeds;
-    let mut number = 0;
-    for &row in &settings.rows {
-        for seed in 1..=settings.seeds {
-            number += 1;
-            let name = format!("{row}-seed{seed}");
-            let title = format!("run {number} of {total}: {}, seed {seed}", row.title());
-            observer.observe(Event::Note(&title));
-            let path = directory.join(&name);
-            let config = settings.config(row, seed);
-            let outcome = match trained(&config, &path, cache, device, observer, stop) {
-                Ok(Some((model, seconds))) => {
-                    let [original, rotated] = test(&model, &dataset, &path, cache, device)?;
-                    let run = RunReport::new(seed, seconds, &original, &rotated);
-                    observer.observe(Event::Note(&run.to_string()));
-                    Ok(run)
-                }
-                Ok(None) => return Ok(None),
-                Err(error @ TaskError::Diverged { .. }) => {
-                    observer.observe(Event::Note(&error.to_string()));
-                    Err(error.to_string())
-                }
-                Err(error) => return Err(error),
-            };
-            report.add(row, seed, outcome);
-            report.write(directory)?;
-        }
-    }
-    Ok(Some(report))
+    let mut table = Rows {
+        settings,
+        tests: Condition::tests(&dataset),
+        report: Report::new(settings, device),
+        directory,
+    };
+    let place = Place {
+        directory,
+        cache,
+        device,
+        stop,
+    };
+    let is_full = fill(&mut table, &settings.rows, settings.seeds, place, observer)?;
+    Ok(is_full.then_some(table.report))
 }
 
-/// Tests a model on bodies in their original pose and randomly rotated, or reads earlier results.
-fn test(
-    model: &TrainedModel,
-    dataset: &Dataset,
-    path: &Path,
-    cache: &Cache,
-    device: &Device,
-) -> Result<[Evaluation; 2], TaskError> {
-    let tested = |rotation: Option<u64>| {
-        let stem = path.join(match rotation {
-            Some(seed) => format!("eval-test-rotated-{seed}"),
-            None => "eval-test".into(),
-        });
-        let options = EvaluationOptions {
-            rotation,
-            ..Default::default()
-        };
-        evaluated(model, dataset, options, &stem, cache, device)
-    };
-    Ok([tested(None)?, tested(Some(ROTATION))?])
+/// How test bodies lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    /// In their original pose.
+    Original,
+    /// Randomly rotated.
+    Rotated,
+}
+
+impl Condition {
+    fn tests(dataset: &Dataset) -> [TestSet<Self>; 2] {
+        [Self::Original, Self::Rotated].map(|condition| TestSet {
+            condition,
+            dataset: dataset.clone(),
+            options: EvaluationOptions {
+                rotation: (condition == Self::Rotated).then_some(ROTATION),
+                ..Default::default()
+            },
+        })
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Original => f.write_str("test"),
+            Self::Rotated => write!(f, "test-rotated-{ROTATION}"),
+        }
+    }
+}
+
+/// The table while it is filled.
+struct Rows<'a> {
+    settings: &'a Settings,
+    tests: [TestSet<Condition>; 2],
+    report: Report,
+    directory: &'a Path,
+}
+
+impl Table for Rows<'_> {
+    type Row = Row;
+    type Condition = Condition;
+
+    fn config(&self, row: Row, seed: u64) -> RunConfig {
+        self.settings.config(row, seed)
+    }
+
+    fn tests(&self) -> &[TestSet<Condition>] {
+        &self.tests
+    }
+
+    fn add(
+        &mut self,
+        row: Row,
+        seed: u64,
+        outcome: Result<(&TrainedModel, f64, Tested<Condition>), String>,
+    ) -> Result<Option<String>, TaskError> {
+        let outcome = outcome.map(|(_, seconds, scores)| RunReport::new(seed, seconds, &scores));
+        let line = outcome.as_ref().ok().map(RunReport::to_string);
+        self.report.add(row, seed, outcome);
+        self.report.write(self.directory)?;
+        Ok(line)
+    }
 }

@@ -1,12 +1,11 @@
 //! Results of the experiment: numbers as JSON and a table as Markdown.
 
-use super::{PaperResult, Row, Settings};
+use super::{Condition, PaperResult, Row, Settings};
 use crate::Estimate;
-use crate::runs::{described, row_report, write_results};
+use crate::runs::{Tested, described, row_report, write_results};
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::data::DataConfig;
-use gemcnn_tasks::evaluation::Evaluation;
 use gemcnn_tasks::train::device_name;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -65,20 +64,22 @@ pub struct RunReport {
 }
 
 impl RunReport {
-    pub(super) fn new(
-        seed: u64,
-        seconds: f64,
-        original: &Evaluation,
-        rotated: &Evaluation,
-    ) -> Self {
-        let accuracy = |evaluation: &Evaluation| evaluation.scores.accuracy.unwrap_or(0.0);
-        let geodesic = |evaluation: &Evaluation| evaluation.geodesic.as_ref().map(|g| g.mean);
+    pub(super) fn new(seed: u64, seconds: f64, scores: &Tested<Condition>) -> Self {
+        let of = |condition| scores.iter().find(|(c, _)| *c == condition);
+        let accuracy = |condition| {
+            let scores = of(condition).map(|(_, evaluation)| evaluation.scores);
+            scores.and_then(|scores| scores.accuracy).unwrap_or(0.0)
+        };
+        let geodesic = |condition| {
+            let (_, evaluation) = of(condition)?;
+            evaluation.geodesic.as_ref().map(|errors| errors.mean)
+        };
         Self {
             seed,
-            accuracy: accuracy(original),
-            accuracy_rotated: accuracy(rotated),
-            geodesic_error: geodesic(original),
-            geodesic_error_rotated: geodesic(rotated),
+            accuracy: accuracy(Condition::Original),
+            accuracy_rotated: accuracy(Condition::Rotated),
+            geodesic_error: geodesic(Condition::Original),
+            geodesic_error_rotated: geodesic(Condition::Rotated),
             training_seconds: seconds,
         }
     }

@@ -84,11 +84,6 @@ impl Row {
         }
     }
 
-    /// Network and features.
-    pub fn title(self) -> String {
-        format!("{}, {}", self.network_name(), self.features_name())
-    }
-
     /// The input features.
     pub fn features(self) -> FeatureConfig {
         match self {

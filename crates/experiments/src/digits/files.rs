@@ -61,7 +61,7 @@ impl DataFile {
             directory: directory.into(),
             files: vec![self.name],
         })?;
-        let bytes = std::fs::read(&path).map_err(MnistError::file(&path))?;
+        let bytes = gemcnn_mesh::read_file(&path).map_err(MnistError::file(&path))?;
         let content = match path.extension().is_some_and(|ending| ending == "gz") {
             true => Content::inflated(path, &bytes)?,
             false => Content { path, bytes },

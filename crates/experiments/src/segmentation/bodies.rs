@@ -1,7 +1,7 @@
 //! Data sets of synthetic bodies with parts, in several densities and conditions.
 
 use super::{SEED, Settings};
-use crate::runs::TestSet;
+use crate::runs::{TestSet, hold};
 use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind};
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_mesh::{
@@ -87,6 +87,7 @@ impl Condition {
             part,
             rotation: (self == Self::Rotated).then_some(SEED),
             meshing: meshing.map(|kind| (kind, SEED)),
+            ..Default::default()
         }
     }
 
@@ -190,6 +191,7 @@ fn written(
         .map_err(|error| TaskError::setting("bodies", error.to_string()))?;
     let meshes = folder.join("meshes");
     std::fs::create_dir_all(&meshes).map_err(TaskError::file(&meshes))?;
+    let _held = (hold(&folder)?, hold(&meshes)?);
     let labels = family.segments().iter().map(|part| part.label()).collect();
     let labels = VertexAttribute::new(PROPERTY, AttributeValues::U8(labels));
     let numbers: Vec<usize> = parts.iter().cloned().flatten().collect();

@@ -50,8 +50,11 @@ pub struct SelfMap {
 
 /// Number of weights of an equivariant linear map, without the bias.
 pub fn parameter_count(input: &FeatureType, output: &FeatureType) -> usize {
-    let pairs = |(order, channels)| irrep_dimension(order) * channels * output.multiplicity(order);
-    input.orders().map(pairs).sum()
+    let pairs = |(order, channels): (usize, usize)| {
+        let inputs = irrep_dimension(order).saturating_mul(channels);
+        inputs.saturating_mul(output.multiplicity(order))
+    };
+    input.orders().map(pairs).fold(0, usize::saturating_add)
 }
 
 impl SelfMap {

@@ -31,7 +31,9 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-pub use atomic::write_atomically;
+pub use atomic::{
+    SharedFolder, is_leftover, read_file, read_text, remove_leftovers, write_atomically,
+};
 pub use error::{FileError, FileProblem, Location};
 pub use fields::vector_name;
 pub use format::{FileFormat, has_mesh_name};

@@ -42,10 +42,10 @@ impl EquivariantLinearConfig {
                 output: self.output.clone(),
                 bias: self.bias,
             };
-            let variances = initialisation::self_fans(&self.input, &self.output);
+            let fans = initialisation::Fans::new(&self.input, &self.output);
             let count = operator.parameter_count();
             let weight = builder.random("weight", &[count], Role::Weight, |place| {
-                1.0 / variances[place]
+                1.0 / fans.of(place).1
             })?;
             let bias = match operator.bias_count() {
                 0 => None,

@@ -116,10 +116,10 @@ impl<T: Real> fmt::Display for Network<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Parameters;
     use crate::layers::{
         Angular, Gates, GlobalPool, Identity, Isotropic, Nonlinearity, Norms, Regular,
     };
+    use crate::{Archive, NnError, Parameters};
     use gemcnn_kernels::Aggregation;
 
     fn small<T: Real>() -> NetworkConfig<T> {
@@ -243,5 +243,48 @@ total                                       339";
         let config = small().weight_decay(WeightDecay::Linear);
         let (_, parameters) = config.init(1).unwrap();
         assert_eq!(decaying(&parameters), ["linear5.weight", "linear7.weight"]);
+    }
+
+    #[test]
+    fn sizes_are_compared_before_they_are_allocated() {
+        let network = |rings, outputs| {
+            Network::<f32>::builder("3x0".parse().unwrap())
+                .rings(rings, 1.0)
+                .conv(&FeatureType::uniform(16, 2))
+                .conv(&FeatureType::scalars(8))
+                .linear(outputs)
+        };
+        let (_, parameters) = network(1, 4).init(1).unwrap();
+        let mut archive = Archive::new();
+        parameters.store(&mut archive, "weights").unwrap();
+        let stored = |rings, outputs| {
+            Parameters::stored(&archive, "weights", |builder| {
+                network(rings, outputs).build(builder)
+            })
+        };
+        let (_, loaded) = stored(1, 4).unwrap();
+        for (a, b) in parameters.iter().zip(loaded.iter()) {
+            assert_eq!((a.name(), a.value()), (b.name(), b.value()));
+        }
+        for (rings, outputs) in [
+            (usize::MAX, 4),
+            (100_000, 4),
+            (1, 100_000_000_000),
+            (1, usize::MAX),
+        ] {
+            let error = stored(rings, outputs).unwrap_err();
+            assert!(matches!(error, NnError::Mismatch { .. }), "{error}");
+            if rings != 100_000 {
+                let error = network(rings, outputs).init(1).unwrap_err();
+                assert!(matches!(error, NnError::Setting { .. }), "{error}");
+            }
+        }
+        // Tensors that the network does not have.
+        let fewer = Parameters::stored(&archive, "weights", |builder| {
+            Network::<f32>::builder("3x0".parse().unwrap())
+                .conv(&FeatureType::uniform(16, 2))
+                .build(builder)
+        });
+        assert!(matches!(fewer, Err(NnError::Mismatch { differences }) if differences.len() > 2));
     }
 }

@@ -2,16 +2,16 @@
 //!
 //! The name of an entry is a hash of everything that determines its content. An entry begins with a checksum
 //! of its name and content. Entries are written to temporary files and renamed, so any number of processes may
-//! share a folder and be killed at any time. A damaged entry is computed again. Errors of the folder never
-//! stop a run.
+//! share a folder and be killed at any time. The next process that writes alone removes what is left of them. A damaged
+//! entry is computed again. Errors of the folder never stop a run.
 
 use crate::TaskError;
-use gemcnn_mesh::write_atomically;
+use gemcnn_mesh::{SharedFolder, is_leftover, write_atomically};
 use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 /// Environment variable with the folder of the cache.
@@ -19,6 +19,8 @@ pub const CACHE_VARIABLE: &str = "GEMCNN_CACHE";
 
 const MAGIC: &[u8; 16] = b"gemcnn prepared\n";
 const EXTENSION: &str = "prepared";
+/// Locked by all processes that write.
+const LOCK: &str = ".gemcnn-lock";
 /// Age after which an incomplete file belongs to a killed process.
 const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
 
@@ -55,6 +57,8 @@ struct Folder {
     path: PathBuf,
     /// Set after the first write error. Nothing more is written or reported then.
     broken: AtomicBool,
+    /// Held since the first write; `None` if the folder cannot be locked.
+    lock: OnceLock<Option<SharedFolder>>,
 }
 
 /// Size of a cache.
@@ -80,6 +84,7 @@ impl Cache {
             folder: Some(Arc::new(Folder {
                 path: folder.into(),
                 broken: AtomicBool::new(false),
+                lock: OnceLock::new(),
             })),
         }
     }
@@ -124,6 +129,8 @@ impl Cache {
             return;
         }
         let written = std::fs::create_dir_all(&folder.path).and_then(|()| {
+            (folder.lock)
+                .get_or_init(|| SharedFolder::open(&folder.path, &folder.path.join(LOCK)).ok());
             write_atomically(&file, |out| {
                 out.write_all(MAGIC)?;
                 out.write_all(checksum(key, content).as_bytes())?;
@@ -207,7 +214,7 @@ impl Cache {
             let key = name.strip_suffix(&format!(".{EXTENSION}"));
             let kind = if key.is_some_and(|key| blake3::Hash::from_hex(key).is_ok()) {
                 Kind::Entry
-            } else if name.starts_with(".gemcnn-") && name.ends_with(".tmp") {
+            } else if is_leftover(&name) {
                 Kind::Unfinished
             } else {
                 continue;

@@ -1,30 +1,21 @@
 //! Data sets: meshes, their targets and their parts.
 
 use super::classes::Classes;
-use super::config::{BodiesConfig, DataConfig};
+use super::config::DataConfig;
 use super::content::Content;
-use super::description::{DESCRIPTION_FILE, Description};
-use super::mesh_classes::{class_of_word, classes_from_words, mesh_classes};
 use super::meshes::{Item, find_meshes};
+use super::open::{gather, require};
 use super::part::Part;
 use super::split::Split;
 use super::target::{TargetSource, Targets};
 use super::template::TemplateDistances;
-use super::{faust, infer};
 use crate::features::{FieldName, Fields};
 use crate::{DataError, Task, TaskError};
 use gemcnn_mesh::Mesh;
-use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
+use gemcnn_mesh::shapes::BodyFamily;
 use gemcnn_nn::FeatureType;
-use rayon::prelude::*;
-use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
-
-/// With more classes, the user is told that the labels may be values.
-const MANY_CLASSES: usize = 100;
-/// Largest number of classes that is inferred from labels.
-const MOST_FOUND_CLASSES: usize = 10_000;
 
 /// Meshes with targets, divided into parts.
 ///
@@ -44,17 +35,26 @@ pub(crate) struct Inner {
     pub name: String,
     pub items: Vec<Item>,
     pub split: Split,
+    /// True if nothing says which meshes are for what, so that the parts are drawn.
+    pub draws_parts: bool,
     pub targets: Targets,
     pub outputs: FeatureType,
     pub template: Option<Mesh>,
     /// Distances on the template, made at the first evaluation. Data sets with the same template share them.
     pub distances: Arc<OnceLock<TemplateDistances>>,
     pub notes: Vec<String>,
+    /// Meshes that were left out, with the reason.
+    pub skipped: Vec<String>,
     /// Generates the meshes, if they are not files.
     pub bodies: Option<BodyFamily>,
 }
 
 impl Inner {
+    fn leave_out(&mut self, item: usize, problem: &TaskError) {
+        self.split.remove(item);
+        self.skipped.push(problem.to_string());
+    }
+
     pub fn content(&self, item: usize) -> Result<Content<'_>, TaskError> {
         match &self.bodies {
             Some(family) => Ok(Content::body(family, item as u64)),
@@ -81,8 +81,35 @@ impl Dataset {
         Self::open_as(config, Some(task))
     }
 
+    /// As [`open`](Self::open), or [`open_for`](Self::open_for) a task, but leaves out meshes that cannot be read ([`skipped`](Self::skipped)).
+    ///
+    /// # Errors
+    /// All other problems of its description and lists, or no mesh that can be read.
+    pub fn open_usable(config: &DataConfig, task: Option<Task>) -> Result<Self, TaskError> {
+        let (mut inner, mut problems) = gather(config, task)?;
+        let all = problems.len();
+        problems.retain(|problem| {
+            let TaskError::Mesh(error) = problem else {
+                return true;
+            };
+            match inner.items.iter().position(|item| item.path == error.path) {
+                Some(item) => inner.leave_out(item, problem),
+                None => return true,
+            }
+            false
+        });
+        match all > problems.len() && Part::ALL.iter().all(|&p| inner.split.part(p).is_empty()) {
+            true => Self::open_as(config, task),
+            false => Self::without_problems(inner, problems),
+        }
+    }
+
     fn open_as(config: &DataConfig, task: Option<Task>) -> Result<Self, TaskError> {
-        let (inner, mut problems) = gather(config, task)?;
+        let (inner, problems) = gather(config, task)?;
+        Self::without_problems(inner, problems)
+    }
+
+    fn without_problems(inner: Inner, mut problems: Vec<TaskError>) -> Result<Self, TaskError> {
         match problems.len() {
             0 => Ok(Self {
                 inner: Arc::new(inner),
@@ -140,6 +167,19 @@ impl Dataset {
     /// Notes about inferred settings, shown to the user.
     pub fn notes(&self) -> &[String] {
         &self.inner.notes
+    }
+
+    /// Meshes that were left out because they cannot be used, one line each.
+    pub fn skipped(&self) -> &[String] {
+        &self.inner.skipped
+    }
+
+    /// Leaves out meshes that cannot be used, by their numbers.
+    pub(crate) fn leave_out(&mut self, unusable: &[(usize, TaskError)]) {
+        let inner = Arc::make_mut(&mut self.inner);
+        for (item, problem) in unusable {
+            inner.leave_out(*item, problem);
+        }
     }
 
     /// Number of meshes of a part.
@@ -221,6 +261,20 @@ impl Dataset {
         Ok(self)
     }
 
+    /// The same data set with all meshes in the test part if nothing says which meshes are for what. Otherwise it stays
+    /// as it is.
+    pub fn all_for_testing(mut self) -> Self {
+        if self.inner.draws_parts {
+            Arc::make_mut(&mut self.inner).split.move_to_test();
+        }
+        self
+    }
+
+    /// True if no other part has meshes than the test part.
+    pub fn is_for_testing(&self) -> bool {
+        self.is_empty(Part::Train) && self.is_empty(Part::Validation)
+    }
+
     /// Test meshes of the same bodies in another meshing: the files `KIND/*.ply` of a folder, or of its folder `data`, each
     /// with a text file of the same name that has the template vertex of each vertex. This is the layout of the
     /// *discretization-robust correspondence benchmark*. Template and classes are those of this data set.
@@ -251,6 +305,7 @@ impl Dataset {
                 name: kind.into(),
                 items,
                 split,
+                draws_parts: false,
                 targets: Targets {
                     source,
                     ..targets.clone()
@@ -259,359 +314,9 @@ impl Dataset {
                 template: template.clone(),
                 distances: Arc::clone(&self.inner.distances),
                 notes: Vec::new(),
+                skipped: Vec::new(),
                 bodies: None,
             }),
         })
     }
-}
-
-/// Opens a data set and collects the problems of its lists.
-pub(crate) fn gather(
-    config: &DataConfig,
-    task: Option<Task>,
-) -> Result<(Inner, Vec<TaskError>), TaskError> {
-    let mut problems = Vec::new();
-    let inner = match config {
-        DataConfig::Folder(folder) => {
-            let described = folder.join(DESCRIPTION_FILE).exists();
-            if !described && faust::is_faust(folder) {
-                open_faust(folder, task, &mut problems)?
-            } else {
-                open_folder(folder, task, &mut problems)?
-            }
-        }
-        DataConfig::Faust(folder) => open_faust(folder, task, &mut problems)?,
-        DataConfig::Bodies(bodies) => open_bodies(bodies, task)?,
-    };
-    Ok((inner, problems))
-}
-
-fn require(folder: &Path, found: Task, wanted: Option<Task>) -> Result<(), TaskError> {
-    match wanted {
-        Some(wanted) if wanted != found => Err(DataError::OtherTask {
-            folder: folder.into(),
-            found,
-            wanted,
-        }
-        .into()),
-        _ => Ok(()),
-    }
-}
-
-fn open_faust(
-    folder: &Path,
-    task: Option<Task>,
-    problems: &mut Vec<TaskError>,
-) -> Result<Inner, TaskError> {
-    require(folder, Task::Correspondence, task)?;
-    let (items, template) = faust::registrations(folder, problems)?;
-    let note = format!(
-        "FAUST: {} registrations, the first {} for training, the others for testing",
-        faust::COUNT,
-        faust::TRAIN
-    );
-    Ok(registered(
-        folder.display().to_string(),
-        items,
-        Split::first(faust::TRAIN, faust::COUNT),
-        template,
-        vec![note],
-    ))
-}
-
-fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskError> {
-    const NAME: &str = "synthetic bodies";
-    require(NAME.as_ref(), Task::Correspondence, task)?;
-    BodiesConfig::sound_count(config.count).map_err(|problem| {
-        TaskError::setting(NAME, format!("count is {}, but {problem}", config.count))
-    })?;
-    let options = BodyOptions {
-        vertices: config.vertices,
-        seed: config.seed,
-        ..Default::default()
-    };
-    let family =
-        BodyFamily::new(&options).map_err(|error| TaskError::setting(NAME, error.to_string()))?;
-    let names = (0..config.count).map(BodiesConfig::body_name);
-    let train = config.training();
-    let note = format!(
-        "{} synthetic bodies, the first {train} for training, the others for testing",
-        config.count
-    );
-    let mut inner = registered(
-        NAME.into(),
-        names.map(|name| Item::new(name, "")).collect(),
-        Split::first(train, config.count),
-        Some(family.template().clone()),
-        vec![note],
-    );
-    inner.bodies = Some(family);
-    Ok(inner)
-}
-
-/// A data set of registered meshes, in correspondence by vertex index.
-fn registered(
-    name: String,
-    items: Vec<Item>,
-    split: Split,
-    template: Option<Mesh>,
-    notes: Vec<String>,
-) -> Inner {
-    let classes = template.as_ref().map(Mesh::vertex_count);
-    Inner {
-        name,
-        items,
-        split,
-        targets: Targets {
-            source: TargetSource::VertexNumber,
-            task: Task::Correspondence,
-            classes: classes.map(Classes::numbered),
-            class_names: Vec::new(),
-            unknown: Vec::new(),
-            vectors: false,
-        },
-        outputs: FeatureType::scalars(classes.unwrap_or_default()),
-        template,
-        distances: Arc::default(),
-        notes,
-        bodies: None,
-    }
-}
-
-fn open_folder(
-    folder: &Path,
-    task: Option<Task>,
-    problems: &mut Vec<TaskError>,
-) -> Result<Inner, TaskError> {
-    if !folder.is_dir() {
-        // Returns the system error.
-        std::fs::read_dir(folder).map_err(TaskError::file(folder))?;
-    }
-    let (description, mut notes) = match Description::read(folder)? {
-        Some(description) => (description, Vec::new()),
-        None => infer::infer(folder, task)?,
-    };
-    require(folder, description.task, task)?;
-    let mut items = find_meshes(folder, &description.meshes)?;
-    notes.extend(leave_out_template(folder, &description, &mut items));
-    let split = Split::new(folder, &description.split, &items, problems);
-    // A test part alone can be evaluated, if the classes of a correspondence are known.
-    let needs_training = description.task == Task::Correspondence && description.template.is_none();
-    if needs_training && split.part(Part::Train).is_empty() && problems.is_empty() {
-        problems.push(TaskError::setting(
-            folder.display().to_string(),
-            "the training part has no meshes, and there is no template",
-        ));
-    }
-    let names = description.classes.iter().cloned().enumerate();
-    let mut targets = Targets {
-        source: TargetSource::new(folder, &description),
-        task: description.task,
-        classes: given_classes(&description),
-        class_names: names
-            .map(|(class, name)| (name, description.label(class)))
-            .collect(),
-        unknown: description.unknown.clone(),
-        vectors: description.target.vectors,
-    };
-    let parts = Part::ALL.iter().flat_map(|&part| split.part(part));
-    let used: BTreeSet<usize> = parts.copied().collect();
-    let unused = items.len() - used.len();
-    let used = used.into_iter().map(|item| &items[item]);
-    problems.extend(shared_targets(used, &targets.source));
-    let mut template = None;
-    let mut outputs = FeatureType::default();
-    match description.task {
-        Task::Classification => {
-            let words = mesh_classes(folder, &description, &items, problems)?;
-            let classes = match &targets.classes {
-                Some(classes) => classes.clone(),
-                None => classes_from_words(words.iter().flatten()),
-            };
-            for (item, word) in items.iter_mut().zip(&words) {
-                let Some(word) = word else { continue };
-                item.class = class_of_word(&classes, word);
-                if item.class.is_none() {
-                    let problem = format!(
-                        "class `{word}` is not one of {}",
-                        (0..classes.count())
-                            .map(|class| classes.name(class))
-                            .collect::<Vec<_>>()
-                            .join(", ")
-                    );
-                    problems.push(DataError::target(&item.name, problem).into());
-                }
-            }
-            targets.classes = Some(classes);
-        }
-        Task::Segmentation => {
-            if targets.classes.is_none() {
-                let found = found_labels(&items, &targets, problems);
-                if found.len() > MOST_FOUND_CLASSES {
-                    return Err(TaskError::setting(
-                        folder.display().to_string(),
-                        format!(
-                            "{} distinct labels are too many for classes; if they are right, list `classes` in {DESCRIPTION_FILE}",
-                            found.len()
-                        ),
-                    ));
-                }
-                let classes = Classes::labelled(found.into_iter().collect());
-                if classes.count() > 0 {
-                    notes.push(format!(
-                        "{} classes, inferred from the labels: {}",
-                        classes.count(),
-                        classes.allowed()
-                    ));
-                    if classes.count() > MANY_CLASSES {
-                        notes.push("if these are values and not labels, use regression".into());
-                    }
-                }
-                targets.classes = Some(classes);
-            }
-        }
-        Task::Correspondence => {
-            let path = match &description.template {
-                Some(path) => Some(folder.join(path)),
-                None => {
-                    let first = split.part(Part::Train).first();
-                    first.map(|&first| items[first].path.clone())
-                }
-            };
-            match path.map(Mesh::read) {
-                Some(Ok(mesh)) => {
-                    targets.classes = Some(Classes::numbered(mesh.vertex_count()));
-                    template = Some(mesh);
-                }
-                Some(Err(error)) => problems.push(error.into()),
-                None => {}
-            }
-        }
-        Task::Regression => {
-            let first = split.part(Part::Train).first().or(Some(&0));
-            let first = first.and_then(|&first| items.get(first));
-            match first.map(|item| columns(item, &targets)) {
-                Some(Ok(columns)) => {
-                    if columns > 1 && !targets.vectors {
-                        notes.push(format!(
-                            "{columns} values are learned for each vertex; set `target.column` or \
-                             `target.property` in dataset.toml to select some"
-                        ));
-                    }
-                    outputs = targets.value_type(columns);
-                }
-                Some(Err(error)) => problems.push(error),
-                None => {}
-            }
-        }
-    }
-    if let Some(classes) = &targets.classes {
-        outputs = FeatureType::scalars(classes.count());
-        if classes.count() == 0 && template.is_none() && problems.is_empty() {
-            problems.push(TaskError::setting(
-                folder.display().to_string(),
-                "no target is known: all are -1, empty, NaN or in `unknown`",
-            ));
-        }
-    }
-    match unused {
-        0 => {}
-        1 => notes.push("1 mesh is in no part".into()),
-        _ => notes.push(format!("{unused} meshes are in no part")),
-    }
-    Ok(Inner {
-        name: folder.display().to_string(),
-        items,
-        split,
-        targets,
-        outputs,
-        template,
-        distances: Arc::default(),
-        notes,
-        bodies: None,
-    })
-}
-
-/// Removes the template from the meshes, unless a list of the parts names it, and returns a note.
-fn leave_out_template(
-    folder: &Path,
-    description: &Description,
-    items: &mut Vec<Item>,
-) -> Option<String> {
-    let template = folder.join(description.template.as_ref()?);
-    let template = template.canonicalize().ok()?;
-    let is_template = |item: &Item| (item.path.canonicalize()).is_ok_and(|path| path == template);
-    let at = items.iter().position(is_template)?;
-    if Split::names(folder, &description.split, items, at) {
-        return None;
-    }
-    let name = items.remove(at).name;
-    Some(format!("{name} is the template and in no part"))
-}
-
-/// Finds meshes that share their target file with another mesh.
-fn shared_targets<'a>(
-    items: impl Iterator<Item = &'a Item>,
-    source: &TargetSource,
-) -> Vec<TaskError> {
-    let mut first_with: HashMap<PathBuf, &Item> = HashMap::new();
-    let mut problems = Vec::new();
-    for item in items {
-        let Some(file) = source.file(item) else {
-            continue;
-        };
-        let other = *first_with.entry(file.clone()).or_insert(item);
-        if other.name == item.name {
-            continue;
-        }
-        let what_to_do = match other.without_extension() == item.without_extension() {
-            true => "select one of the two with `meshes` in dataset.toml",
-            false => "use {name} in target.files, which includes the folder of the mesh",
-        };
-        let (file, other) = (file.display(), &other.name);
-        let problem = format!("its target {file} is also that of {other}; {what_to_do}");
-        problems.push(DataError::target(&item.name, problem).into());
-    }
-    problems
-}
-
-/// Classes of a description; `None` if they have to be inferred.
-fn given_classes(description: &Description) -> Option<Classes> {
-    match (
-        description.classes.is_empty(),
-        description.labels.is_empty(),
-    ) {
-        (true, true) => None,
-        (true, false) => Some(Classes::labelled(description.labels.clone())),
-        (false, _) => Some(Classes::named(
-            description.classes.clone(),
-            description.labels.clone(),
-        )),
-    }
-}
-
-/// Number of target values of each vertex.
-fn columns(item: &Item, targets: &Targets) -> Result<usize, TaskError> {
-    let content = Content::read(&item.path)?;
-    let vertices = content.mesh()?.vertex_count();
-    Ok(targets.values(item, &content, vertices)?.columns)
-}
-
-/// The distinct labels of all meshes.
-fn found_labels(items: &[Item], targets: &Targets, problems: &mut Vec<TaskError>) -> BTreeSet<i64> {
-    let labels_of = |item: &Item| -> Result<BTreeSet<i64>, TaskError> {
-        let content = Content::read(&item.path)?;
-        let vertices = content.mesh()?.vertex_count();
-        let labels = targets.labels(item, &content, vertices)?;
-        Ok(labels.into_iter().flatten().collect())
-    };
-    let found: Vec<_> = items.par_iter().map(labels_of).collect();
-    let mut all = BTreeSet::new();
-    for labels in found {
-        match labels {
-            Ok(labels) => all.extend(labels),
-            Err(error) => problems.push(error),
-        }
-    }
-    all
 }

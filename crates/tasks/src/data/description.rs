@@ -1,5 +1,6 @@
 //! `dataset.toml`: task, targets and parts of a folder of meshes.
 
+use super::classes::Classes;
 use super::part::Part;
 use super::pattern::Pattern;
 use crate::{DataError, Task, TaskError};
@@ -62,8 +63,8 @@ pub struct TargetDescription {
     /// One or several vertex properties of PLY files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub property: Option<OneOrMany<String>>,
-    /// A file for each mesh: `.npy`, `.csv`, `.txt` or `.seg`. `{stem}` is the file name of the mesh without
-    /// extension, `{name}` the same with its folders.
+    /// A file for each mesh: `.npy`, `.csv`, `.txt` or `.seg`, or `.*` for any of these. `{stem}` is the file name of the
+    /// mesh without extension, `{name}` the same with its folders, `{inner}` the same without the outermost folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<String>,
     /// Columns of the files or the table, by number from 0 or by name.
@@ -206,7 +207,7 @@ impl Description {
     /// A file that cannot be read or is invalid.
     pub fn read(folder: &Path) -> Result<Option<Self>, TaskError> {
         let path = folder.join(DESCRIPTION_FILE);
-        let text = match std::fs::read_to_string(&path) {
+        let text = match gemcnn_mesh::read_text(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(TaskError::file(path)(error)),
@@ -257,10 +258,10 @@ impl Description {
             _ => return Err(format!("[target] has {}: choose one", given.join(" and "))),
         }
         if let Some(files) = &target.files {
-            let placeholder = files.contains("{stem}") || files.contains("{name}");
-            if !placeholder {
+            let named = |placeholder: &str| files.contains(placeholder);
+            if !["{stem}", "{name}", "{inner}"].into_iter().any(named) {
                 return Err(format!(
-                    "target.files is `{files}`, but needs {{stem}} or {{name}} for the name of the mesh"
+                    "target.files is `{files}`, but needs {{stem}}, {{name}} or {{inner}} for the name of the mesh"
                 ));
             }
         }
@@ -343,6 +344,15 @@ impl Description {
         Ok(())
     }
 
+    /// The classes that it gives; `None` if they have to be inferred.
+    pub(crate) fn given_classes(&self) -> Option<Classes> {
+        match (self.classes.is_empty(), self.labels.is_empty()) {
+            (true, true) => None,
+            (true, false) => Some(Classes::labelled(self.labels.clone())),
+            (false, _) => Some(Classes::named(self.classes.clone(), self.labels.clone())),
+        }
+    }
+
     /// Label of a class.
     pub(crate) fn label(&self, class: usize) -> i64 {
         self.labels.get(class).copied().unwrap_or(class as i64)
@@ -355,6 +365,18 @@ impl Description {
 }
 
 impl SplitDescription {
+    /// True if it does not say which meshes are in which part, nor how many.
+    pub(crate) fn is_silent(&self) -> bool {
+        let Self {
+            files,
+            table,
+            patterns,
+            fractions,
+            seed: _,
+        } = self;
+        files.is_none() && table.is_none() && patterns.is_none() && fractions.is_none()
+    }
+
     fn check(&self) -> Result<(), String> {
         let given = [
             self.files.is_some(),

@@ -4,7 +4,7 @@ use super::content::Content;
 use super::description::{Description, OneOrMany, Parts, SplitDescription, TargetDescription};
 use super::meshes::{Item, find_meshes};
 use super::part::Part;
-use super::target::{TargetSource, Targets};
+use super::target::{ANY_EXTENSION, TargetSource, Targets};
 use crate::layout::is_made;
 use crate::{DataError, Task, TaskError};
 use gemcnn_mesh::{AttributeValues, Mesh, VertexAttribute};
@@ -300,8 +300,7 @@ fn files(
     probes: &[(&Item, Content)],
     task: Option<Task>,
 ) -> Result<(Vec<Candidate>, Option<TaskError>), TaskError> {
-    const EXTENSIONS: [&str; 4] = ["npy", "csv", "txt", "seg"];
-    let beside = EXTENSIONS.map(|extension| format!("{{name}}.{extension}"));
+    let beside = with_extensions(folder, items, "{name}");
     let has_all = |pattern: &String| {
         let source = TargetSource::files(folder, pattern);
         items.iter().all(|item| source.has_file(item))
@@ -310,9 +309,11 @@ fn files(
         true => Vec::new(),
         false => target_folders(folder, items)?,
     };
-    let elsewhere = elsewhere
-        .iter()
-        .flat_map(|name| EXTENSIONS.map(|extension| format!("{name}/{{stem}}.{extension}")));
+    let places = placeholders(items);
+    let elsewhere = elsewhere.iter().flat_map(|name| {
+        let within = |place: &&str| with_extensions(folder, items, &format!("{name}/{place}"));
+        places.iter().flat_map(within).collect::<Vec<String>>()
+    });
     let patterns: Vec<String> = beside.iter().cloned().chain(elsewhere).collect();
     let mut candidates = Vec::new();
     let mut refused = None;
@@ -386,6 +387,31 @@ fn files(
     Ok((candidates, refused))
 }
 
+/// The placeholders that give different names to meshes in folders of this depth.
+fn placeholders(items: &[Item]) -> &'static [&'static str] {
+    let depth = |item: &Item| item.name.matches('/').count();
+    match items.iter().map(depth).max() {
+        None | Some(0) => &["{stem}"],
+        Some(1) => &["{stem}", "{name}"],
+        Some(_) => &["{stem}", "{inner}", "{name}"],
+    }
+}
+
+/// File patterns of a place: one for each extension, or one for all if every mesh has one file, but of several kinds.
+fn with_extensions(folder: &Path, items: &[Item], place: &str) -> Vec<String> {
+    let any = format!("{place}.*");
+    let each = ANY_EXTENSION.map(|extension| format!("{place}.{extension}"));
+    let source = TargetSource::files(folder, &any);
+    let kinds = each.iter().filter(|pattern| {
+        let source = TargetSource::files(folder, pattern);
+        items.iter().any(|item| source.has_file(item))
+    });
+    match kinds.count() > 1 && items.iter().all(|item| source.file_count(item) == 1) {
+        true => vec![any],
+        false => each.to_vec(),
+    }
+}
+
 /// Folders without meshes, prediction results or runs, sorted.
 fn target_folders(folder: &Path, items: &[Item]) -> Result<Vec<String>, TaskError> {
     let mut folders = Vec::new();
@@ -439,19 +465,23 @@ fn class_folders(items: &[Item]) -> Option<Candidate> {
 
 /// Registered meshes: correspondence by vertex index.
 fn registered(folder: &Path, items: &[Item]) -> Result<Candidate, TaskError> {
-    let counts: Vec<usize> = items
-        .par_iter()
-        .map(|item| Ok(Mesh::read(&item.path)?.vertex_count()))
-        .collect::<Result<_, TaskError>>()?;
-    if let Some(other) = counts.iter().position(|&count| count != counts[0]) {
+    // Meshes that cannot be read are found again later.
+    let count = |item: &Item| Some(Mesh::read(&item.path).ok()?.vertex_count());
+    let counts: Vec<Option<usize>> = items.par_iter().map(count).collect();
+    let read: Vec<(&Item, usize)> = (items.iter().zip(counts))
+        .filter_map(|(item, count)| Some((item, count?)))
+        .collect();
+    if let Some((first, count)) = read.first()
+        && let Some((other, another)) = read.iter().find(|(_, other)| other != count)
+    {
         let mut example = Description::new(Task::Correspondence);
         example.template = Some("template.ply".into());
         example.target.files = Some("{name}.txt".into());
         return Err(DataError::NothingToLearn {
             folder: folder.into(),
             found: format!(
-                "the meshes are not registered: {} has {} vertices, but {} has {}",
-                items[0].name, counts[0], items[other].name, counts[other]
+                "the meshes are not registered: {} has {count} vertices, but {} has {another}",
+                first.name, other.name
             ),
             example: example.to_toml(),
         }
@@ -476,12 +506,22 @@ fn split(folder: &Path, items: &[Item]) -> SplitDescription {
         validation: file(&["validation.txt", "val.txt"]),
         test: file(&["test.txt"]),
     };
-    let patterns = part_patterns(items, 0);
+    let of_parts = |patterns: &Parts<OneOrMany<String>>| {
+        Part::ALL.iter().any(|&part| patterns.get(part).is_some())
+    };
+    let mut patterns = part_patterns(items, 0);
+    let outermost: BTreeSet<Option<&str>> = (items.iter())
+        .map(|item| item.name.split_once('/').map(|(folder, _)| folder))
+        .collect();
+    if !of_parts(&patterns) && outermost.len() == 1 {
+        // All meshes are in one folder, which may have folders of parts.
+        patterns = part_patterns(items, 1);
+    }
     if folder.join("split.csv").is_file() {
         split.table = Some("split.csv".into());
     } else if files.train.is_some() || files.test.is_some() {
         split.files = Some(files);
-    } else if Part::ALL.iter().any(|&part| patterns.get(part).is_some()) {
+    } else if of_parts(&patterns) {
         split.patterns = Some(patterns);
     }
     split

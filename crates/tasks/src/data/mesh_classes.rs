@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Name or label of the class of each mesh; `None` if it is unknown.
-pub(super) fn mesh_classes(
+fn mesh_classes(
     folder: &Path,
     description: &Description,
     items: &[Item],
@@ -106,7 +106,7 @@ fn classes_in_table(
 }
 
 /// Classes from words: labels in increasing order if all are integers, otherwise names in alphabetical order.
-pub(super) fn classes_from_words<'a>(words: impl Iterator<Item = &'a String>) -> Classes {
+fn classes_from_words<'a>(words: impl Iterator<Item = &'a String>) -> Classes {
     let names: BTreeSet<&String> = words.collect();
     let labels: Option<BTreeSet<i64>> = names.iter().map(|name| name.parse().ok()).collect();
     match labels {
@@ -115,10 +115,32 @@ pub(super) fn classes_from_words<'a>(words: impl Iterator<Item = &'a String>) ->
     }
 }
 
-pub(super) fn class_of_word(classes: &Classes, word: &str) -> Option<u32> {
+fn class_of_word(classes: &Classes, word: &str) -> Option<u32> {
     let by_name = classes.names().iter().position(|name| name == word);
     match by_name {
         Some(class) => Some(class as u32),
         None => classes.class_of(word.parse().ok()?),
     }
+}
+
+/// Assigns classes to meshes and returns all classes, which are those of the meshes unless they are given.
+pub(super) fn assign_classes(
+    folder: &Path,
+    description: &Description,
+    items: &mut [Item],
+    given: Option<Classes>,
+    problems: &mut Vec<TaskError>,
+) -> Result<Classes, TaskError> {
+    let words = mesh_classes(folder, description, items, problems)?;
+    let classes = given.unwrap_or_else(|| classes_from_words(words.iter().flatten()));
+    for (item, word) in items.iter_mut().zip(&words) {
+        let Some(word) = word else { continue };
+        item.class = class_of_word(&classes, word);
+        if item.class.is_none() {
+            let names: Vec<String> = (0..classes.count()).map(|c| classes.name(c)).collect();
+            let problem = format!("class `{word}` is not one of {}", names.join(", "));
+            problems.push(DataError::target(&item.name, problem).into());
+        }
+    }
+    Ok(classes)
 }

@@ -40,6 +40,12 @@ impl Item {
         name.rsplit_once('/').map_or(name, |(_, stem)| stem)
     }
 
+    /// Name without the outermost folder and extension.
+    pub fn inner(&self) -> &str {
+        let name = self.without_extension();
+        name.split_once('/').map_or(name, |(_, inner)| inner)
+    }
+
     /// Folder of the mesh; `None` for the folder of the data set itself.
     pub fn folder(&self) -> Option<&str> {
         let (folders, _) = self.name.rsplit_once('/')?;

@@ -24,6 +24,7 @@ mod mesh_classes;
 mod meshes;
 mod normalisation;
 mod npy;
+mod open;
 mod part;
 mod pattern;
 mod preparation;

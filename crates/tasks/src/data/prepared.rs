@@ -137,14 +137,51 @@ impl PreparedPart {
         go_on: &(dyn Fn() -> bool + Sync),
         loaded: &(dyn Fn() + Sync),
     ) -> Result<(), TaskError> {
-        let results: Vec<_> = (0..self.len())
+        self.load_each(go_on, loaded).into_iter().collect()
+    }
+
+    fn load_each(
+        &self,
+        go_on: &(dyn Fn() -> bool + Sync),
+        loaded: &(dyn Fn() + Sync),
+    ) -> Vec<Result<(), TaskError>> {
+        (0..self.len())
             .into_par_iter()
             .map(|index| match go_on() {
                 true => self.load(index).map(|_| loaded()),
                 false => Ok(()),
             })
-            .collect();
-        results.into_iter().collect()
+            .collect()
+    }
+
+    /// Loads every sample once, as [`load_all`](Self::load_all), and leaves out the meshes that cannot be used. Returns
+    /// their numbers in the data set and the problem of each.
+    ///
+    /// # Errors
+    /// The first problem that is not of a single mesh.
+    pub fn load_usable(
+        &mut self,
+        go_on: &(dyn Fn() -> bool + Sync),
+        loaded: &(dyn Fn() + Sync),
+    ) -> Result<Vec<(usize, TaskError)>, TaskError> {
+        let mut unusable: Vec<(usize, TaskError)> = Vec::new();
+        for (index, result) in self.load_each(go_on, loaded).into_iter().enumerate() {
+            let (item, _) = self.place(index);
+            match result {
+                Ok(()) => {}
+                Err(error) if !error.is_of_mesh() => return Err(error),
+                Err(_) if unusable.iter().any(|(other, _)| *other == item) => {}
+                Err(error) => unusable.push((item, error)),
+            }
+        }
+        let is_good = |item: usize| unusable.iter().all(|(bad, _)| *bad != item);
+        let good: Vec<bool> = (0..self.len()).map(|i| is_good(self.place(i).0)).collect();
+        let mut keep = good.iter();
+        self.kept.retain(|_| *keep.next().unwrap_or(&true));
+        let mut keep = good.iter();
+        self.checksums.retain(|_| *keep.next().unwrap_or(&true));
+        self.items.retain(|&item| is_good(item));
+        Ok(unusable)
     }
 
     fn read(&self, index: usize) -> Result<Sample, TaskError> {

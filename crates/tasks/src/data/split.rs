@@ -63,6 +63,20 @@ impl Split {
         moved
     }
 
+    /// Moves all meshes to the test part.
+    pub fn move_to_test(&mut self) {
+        let [train, validation, test] = &mut self.parts;
+        test.append(train);
+        test.append(validation);
+        test.sort_unstable();
+    }
+
+    /// Takes a mesh out of its part.
+    pub fn remove(&mut self, item: usize) {
+        let parts = self.parts.iter_mut();
+        parts.for_each(|part| part.retain(|&other| other != item));
+    }
+
     pub fn part(&self, part: Part) -> &[usize] {
         &self.parts[part as usize]
     }
@@ -99,7 +113,7 @@ impl Split {
             return choice.finish(patterns.train.is_none(), seed);
         }
         let fractions = description.fractions.unwrap_or(DEFAULT_FRACTIONS);
-        Self::at_random(items.len(), &fractions, seed)
+        Self::at_random(items, &fractions, seed)
     }
 
     /// True if a list or table of a description names a mesh.
@@ -125,8 +139,9 @@ impl Split {
     }
 
     /// Fractions of the meshes in random order, rounded. A part with a fraction has at least one mesh if there are
-    /// enough, training first.
-    fn at_random(count: usize, fractions: &Parts<f64>, seed: u64) -> Self {
+    /// enough, training first. Every class has about the same fractions.
+    fn at_random(items: &[Item], fractions: &Parts<f64>, seed: u64) -> Self {
+        let count = items.len();
         let mut order: Vec<usize> = (0..count).collect();
         order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
         let share = |part| fractions.get(part).copied().unwrap_or(0.0);
@@ -150,12 +165,31 @@ impl Split {
         if all {
             sizes[0] = count - sizes[1] - sizes[2];
         }
-        let mut rest = order.into_iter();
-        let parts = sizes.map(|size| {
-            let mut part: Vec<usize> = rest.by_ref().take(size).collect();
-            part.sort_unstable();
-            part
-        });
+        let mut parts = Part::ALL.map(|_| Vec::new());
+        if items.iter().any(|item| item.class.is_some()) {
+            // The order stays random within a class. Each mesh goes to the part that lags behind most.
+            order.sort_by_key(|&item| items[item].class);
+            let unused = count - sizes.iter().sum::<usize>();
+            let sizes = [sizes[0], sizes[1], sizes[2], unused];
+            let mut filled = [0; 4];
+            for (place, item) in order.into_iter().enumerate() {
+                let lag = |part: usize| {
+                    let due = sizes[part] as i128 * (place as i128 + 1);
+                    due - filled[part] as i128 * count as i128
+                };
+                let part = (0..4).rev().max_by_key(|&part| lag(part)).unwrap_or(0);
+                filled[part] += 1;
+                if let Some(part) = parts.get_mut(part) {
+                    part.push(item);
+                }
+            }
+        } else {
+            let mut rest = order.into_iter();
+            for (part, size) in parts.iter_mut().zip(sizes) {
+                part.extend(rest.by_ref().take(size));
+            }
+        }
+        parts.iter_mut().for_each(|part| part.sort_unstable());
         Self { parts, seed }
     }
 }
@@ -271,6 +305,42 @@ impl<'a> Choice<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_class_has_its_share_of_random_parts() {
+        let sizes = [60, 20, 7, 1];
+        let mut items = Vec::new();
+        for (class, size) in sizes.into_iter().enumerate() {
+            for number in 0..size {
+                let mut item = Item::new(format!("{class}/{number}.off"), "");
+                item.class = Some(class as u32);
+                items.push(item);
+            }
+        }
+        let fractions = Parts {
+            train: Some(0.6),
+            validation: Some(0.1),
+            test: Some(0.2),
+        };
+        for seed in 0..5 {
+            let split = Split::at_random(&items, &fractions, seed);
+            for (part, total) in Part::ALL.into_iter().zip([53, 9, 18]) {
+                assert_eq!(split.part(part).len(), total);
+                let share = fractions.get(part).unwrap();
+                for (class, size) in sizes.into_iter().enumerate() {
+                    let of_class = |&&item: &&usize| items[item].class == Some(class as u32);
+                    let found = split.part(part).iter().filter(of_class).count();
+                    let due = share * f64::from(size);
+                    assert!((found as f64 - due).abs() < 1.5, "{found} of {size}");
+                }
+            }
+            let mut all = Part::ALL.map(|part| split.part(part)).concat();
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len(), 80);
+            assert_eq!(split, Split::at_random(&items, &fractions, seed));
+        }
+    }
 
     #[test]
     fn every_class_has_its_share_of_the_validation_part() {

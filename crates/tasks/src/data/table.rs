@@ -18,7 +18,7 @@ pub(crate) struct TextTable {
 
 /// The rows of a list or table of names, without empty ones.
 pub(crate) fn read_rows(path: &Path) -> Result<Vec<Row>, TaskError> {
-    let bytes = std::fs::read(path).map_err(TaskError::file(path))?;
+    let bytes = gemcnn_mesh::read_file(path).map_err(TaskError::file(path))?;
     let mut rows = TextTable::parse(path, &bytes)?.rows;
     rows.retain(|(_, cells)| cells.iter().any(|cell| !cell.is_empty()));
     Ok(rows)

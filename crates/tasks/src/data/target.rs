@@ -42,6 +42,9 @@ fn value_table(file: &ValueFile) -> NumberTable {
     }
 }
 
+/// Extensions that `.*` stands for at the end of target files.
+pub(crate) const ANY_EXTENSION: [&str; 4] = ["npy", "csv", "txt", "seg"];
+
 /// Source of targets.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TargetSource {
@@ -50,7 +53,7 @@ pub(crate) enum TargetSource {
     /// A file for each mesh.
     Files {
         folder: PathBuf,
-        /// File name with `{stem}` or `{name}` in it.
+        /// File name with `{stem}`, `{name}` or `{inner}` in it.
         pattern: String,
         /// Selected columns; empty for all.
         columns: Vec<Column>,
@@ -102,16 +105,34 @@ impl TargetSource {
 
     /// The target file of a mesh, if targets are in files.
     pub fn file(&self, item: &Item) -> Option<PathBuf> {
-        match self {
-            Self::Files {
-                folder, pattern, ..
-            } => {
-                let name = pattern
-                    .replace("{stem}", item.stem())
-                    .replace("{name}", item.without_extension());
-                Some(folder.join(name))
-            }
-            _ => None,
+        let mut ways = self.ways(item);
+        let found = ways.iter().position(|path| path.exists());
+        (!ways.is_empty()).then(|| ways.swap_remove(found.unwrap_or(0)))
+    }
+
+    /// Number of files that may be the target of a mesh: more than one with `.*`.
+    pub fn file_count(&self, item: &Item) -> usize {
+        let ways = self.ways(item);
+        ways.iter().filter(|path| path.exists()).count()
+    }
+
+    /// All names that the target file of a mesh may have.
+    fn ways(&self, item: &Item) -> Vec<PathBuf> {
+        let Self::Files {
+            folder, pattern, ..
+        } = self
+        else {
+            return Vec::new();
+        };
+        let name = pattern
+            .replace("{stem}", item.stem())
+            .replace("{name}", item.without_extension())
+            .replace("{inner}", item.inner());
+        match pattern.ends_with(".*") {
+            true => ANY_EXTENSION
+                .map(|extension| folder.join(format!("{}{extension}", &name[..name.len() - 1])))
+                .to_vec(),
+            false => vec![folder.join(name)],
         }
     }
 }
@@ -397,7 +418,7 @@ impl Targets {
                     TargetSource::Files { columns, .. } => &columns[..],
                     _ => &[],
                 };
-                let bytes = std::fs::read(&path).map_err(|error| match error.kind() {
+                let bytes = gemcnn_mesh::read_file(&path).map_err(|error| match error.kind() {
                     std::io::ErrorKind::NotFound => DataError::target(
                         &item.name,
                         format!("the target file {} does not exist", path.display()),

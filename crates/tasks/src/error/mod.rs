@@ -77,6 +77,17 @@ pub enum TaskError {
         /// The cause.
         source: Box<NnError>,
     },
+    /// A model file that cannot be used.
+    #[error(
+        "{path}: the model is damaged or from another version: {source}; restore a copy of the file, or resume \
+         the run from its checkpoint"
+    )]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: Box<TaskError>,
+    },
     /// A checkpoint of a run with other settings or data.
     #[error(
         "{path}: the run cannot be resumed, because its settings or data have changed:\n  {}\n\
@@ -119,6 +130,19 @@ impl TaskError {
             what: what.into(),
             problem: problem.into(),
         }
+    }
+
+    /// True for problems of a single mesh: a file that is not a mesh, or geometry and features that cannot be computed.
+    /// Data sets can do without such a mesh.
+    pub fn is_of_mesh(&self) -> bool {
+        matches!(
+            self,
+            Self::Mesh(_)
+                | Self::Geometry { .. }
+                | Self::Features { .. }
+                | Self::Hierarchy { .. }
+                | Self::Surface { .. }
+        )
     }
 
     /// Adds the path to a system error, for `map_err`.

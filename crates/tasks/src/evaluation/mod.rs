@@ -33,6 +33,8 @@ pub struct EvaluationOptions {
     pub part: Part,
     /// Seed of random rotations of the meshes (default: no rotations).
     pub rotation: Option<u64>,
+    /// Refuses a mesh that cannot be used, instead of leaving it out (default true).
+    pub strict: bool,
     /// Remesher of the meshes and its seed (default: meshes as they are). Targets are carried along.
     pub meshing: Option<(RemeshKind, u64)>,
 }
@@ -42,6 +44,7 @@ impl Default for EvaluationOptions {
         Self {
             part: Part::Test,
             rotation: None,
+            strict: true,
             meshing: None,
         }
     }
@@ -58,6 +61,9 @@ pub struct Evaluation {
     pub rotation: Option<u64>,
     /// Number of meshes.
     pub meshes: usize,
+    /// Meshes that were left out because they cannot be used, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<String>,
     /// Loss (without class weights), and accuracy or error.
     pub scores: Scores,
     /// Scores of each class.
@@ -82,22 +88,22 @@ impl Evaluation {
     /// A file that cannot be written.
     pub fn write(&self, stem: &Path) -> Result<Vec<PathBuf>, TaskError> {
         let mut paths = Vec::new();
-        let mut write = |extension: &str, text: String| {
+        let write = |extension: &str, text: String| {
             let path = stem.with_added_extension(extension);
             write_atomically(&path, |file| file.write_all(text.as_bytes()))
                 .map_err(TaskError::file(&path))?;
-            paths.push(path);
-            Ok::<_, TaskError>(())
+            Ok::<_, TaskError>(path)
         };
         if let Some(table) = self.to_csv() {
-            write("csv", table)?;
+            paths.push(write("csv", table)?);
         }
-        let json = serde_json::to_string_pretty(self)
-            .map_err(|error| TaskError::setting("evaluation", error.to_string()))?;
-        write("json", json + "\n")?;
         if let Some(chart) = self.chart() {
             paths.extend(chart.write(stem)?);
         }
+        // Last, because all the others are there if this one is.
+        let json = serde_json::to_string_pretty(self)
+            .map_err(|error| TaskError::setting("evaluation", error.to_string()))?;
+        paths.push(write("json", json + "\n")?);
         Ok(paths)
     }
 
@@ -159,6 +165,7 @@ pub fn evaluate(
     let EvaluationOptions {
         part,
         rotation,
+        strict,
         meshing,
     } = options;
     if dataset.task() != config.task {
@@ -193,7 +200,7 @@ pub fn evaluate(
             penalty: config.training.penalty.into(),
         },
     };
-    let mut counts = Counts::new(model);
+    let mut counts = Counts::new(model, strict);
     let scores = run(model, &samples, objective, device, &mut counts)?;
     let geodesic = match (&counts.confusions, dataset.distances()?) {
         (Some(confusions), Some(template)) => {
@@ -205,7 +212,8 @@ pub fn evaluate(
         data: dataset.name().into(),
         part,
         rotation,
-        meshes: samples.len(),
+        meshes: samples.len() - counts.skipped.len(),
+        skipped: [dataset.skipped(), &counts.skipped].concat(),
         scores,
         classes: counts.classes,
         segmentation: counts.segmentation.scores(),
@@ -220,10 +228,12 @@ struct Counts {
     segmentation: SegmentationSums,
     regression: Option<RegressionSums>,
     confusions: Option<Confusions>,
+    strict: bool,
+    skipped: Vec<String>,
 }
 
 impl Counts {
-    fn new(model: &TrainedModel) -> Self {
+    fn new(model: &TrainedModel, strict: bool) -> Self {
         let is_correspondence = model.config.task == Task::Correspondence;
         Self {
             classes: model.classes.as_ref().map(ClassScores::new),
@@ -231,6 +241,8 @@ impl Counts {
             regression: (model.classes.is_none())
                 .then(|| RegressionSums::new(model.network.output())),
             confusions: is_correspondence.then(Confusions::default),
+            strict,
+            skipped: Vec::new(),
         }
     }
 
@@ -281,7 +293,13 @@ fn run(
             device,
         };
         for prepared in Prefetch::start(scope, batches, plan, all) {
-            let prepared = prepared?;
+            let prepared = match prepared {
+                Err(error) if error.is_of_mesh() && !counts.strict => {
+                    counts.skipped.push(error.to_string());
+                    continue;
+                }
+                prepared => prepared?,
+            };
             let batch = &prepared.batch;
             let mut tape = Tape::inference(&mut workspace, &model.parameters);
             let x = tape.input(batch.kind().clone(), batch.features())?;
@@ -330,9 +348,13 @@ fn run(
                 counted: batch.counted() as u64,
             });
         }
-        tally
-            .scores()
-            .ok_or_else(|| TaskError::setting("evaluation", "no target is known"))
+        tally.scores().ok_or_else(|| match &counts.skipped[..] {
+            [] => TaskError::setting("evaluation", "no target is known"),
+            skipped => TaskError::setting(
+                "evaluation",
+                format!("no mesh can be used: {}", skipped.join("; ")),
+            ),
+        })
     })
 }
 

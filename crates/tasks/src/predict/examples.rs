@@ -11,7 +11,7 @@ use std::path::Path;
 /// Largest number of examples.
 const EXAMPLES: usize = 3;
 
-/// Writes predictions for the first meshes of a part to a directory, as meshes and pictures. Writes nothing for
+/// Writes predictions for the first usable meshes of a part to a directory, as meshes and pictures. Writes nothing for
 /// whole-mesh classification.
 ///
 /// # Errors
@@ -26,11 +26,21 @@ pub fn write_examples(
     let mut workspace = Workspace::new(device.clone());
     let mut names = UniqueNames::default();
     let mut files = None;
-    for index in 0..dataset.len(part).min(EXAMPLES) {
-        let mesh = dataset.mesh(part, index)?;
+    let mut written = 0;
+    for index in 0..dataset.len(part) {
+        if written == EXAMPLES {
+            break;
+        }
         let name = dataset.mesh_name(part, index);
-        let fields = dataset.fields(part, index, &model.config.features.fields())?;
-        let sample = model.sample_with(name, &mesh, &fields)?;
+        let prepared = dataset.mesh(part, index).and_then(|mesh| {
+            let fields = dataset.fields(part, index, &model.config.features.fields())?;
+            let sample = model.sample_with(name, &mesh, &fields)?;
+            Ok((mesh, sample))
+        });
+        let (mesh, sample) = match prepared {
+            Err(error) if error.is_of_mesh() && !model.config.training.strict => continue,
+            prepared => prepared?,
+        };
         let prediction = model.predict(&mut workspace, &sample)?;
         if let Prediction::MeshClass { .. } = prediction {
             return Ok(());
@@ -45,6 +55,7 @@ pub fn write_examples(
         };
         let name = names.of(name.as_ref());
         files.write(&name, &mesh, sample.graph.frames(), &prediction)?;
+        written += 1;
     }
     Ok(())
 }

@@ -6,11 +6,12 @@ use crate::data::{Classes, npy_f32, npy_i64, vectors};
 use crate::layout::RESULTS_MARK;
 use crate::train::TrainedModel;
 use gemcnn_mesh::{
-    AttributeValues, DVec3, Frame, Mesh, MeshReport, VertexAttribute, WriteOptions,
+    AttributeValues, DVec3, Frame, Mesh, MeshReport, SharedFolder, VertexAttribute, WriteOptions,
     write_atomically, write_mesh,
 };
 use gemcnn_view::render::{Arrow, RenderOptions, render};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Largest number of arrows in a picture; more would overlap.
 const MOST_ARROWS: usize = 1500;
@@ -26,10 +27,12 @@ pub struct PredictionFiles {
     template: Option<Vec<[u8; 3]>>,
     /// Options of pictures; `None` for no pictures.
     pictures: Option<RenderOptions>,
+    _folder: Arc<SharedFolder>,
 }
 
 impl PredictionFiles {
-    /// Creates the directory. An existing one must be empty or contain prediction results. In correspondence, a vertex
+    /// Creates the directory. An existing one must be empty or contain prediction results; incomplete files of killed
+    /// processes are removed from it. In correspondence, a vertex
     /// has the colour of the predicted template point, if the model has its template.
     ///
     /// # Errors
@@ -40,12 +43,14 @@ impl PredictionFiles {
         pictures: Option<RenderOptions>,
     ) -> Result<Self, TaskError> {
         std::fs::create_dir_all(directory).map_err(TaskError::file(directory))?;
-        mark(directory)?;
+        let mark = mark(directory)?;
+        let folder = SharedFolder::open(directory, &mark).map_err(TaskError::file(&mark))?;
         Ok(Self {
             directory: directory.into(),
             classes: model.classes.clone(),
             template: model.template.as_ref().map(colours::template_colours),
             pictures,
+            _folder: Arc::new(folder),
         })
     }
 
@@ -120,11 +125,11 @@ impl PredictionFiles {
     }
 }
 
-/// Marks an empty directory as one of prediction results.
-fn mark(directory: &Path) -> Result<(), TaskError> {
+/// Marks an empty directory as one of prediction results. Returns the mark.
+fn mark(directory: &Path) -> Result<PathBuf, TaskError> {
     let mark = directory.join(RESULTS_MARK);
     if mark.exists() {
-        return Ok(());
+        return Ok(mark);
     }
     for entry in std::fs::read_dir(directory).map_err(TaskError::file(directory))? {
         let name = entry.map_err(TaskError::file(directory))?.file_name();
@@ -140,7 +145,8 @@ fn mark(directory: &Path) -> Result<(), TaskError> {
         &mark,
         "Prediction results: files in this directory may be replaced.\n",
     )
-    .map_err(TaskError::file(mark))
+    .map_err(TaskError::file(&mark))?;
+    Ok(mark)
 }
 
 /// Scalars, then vectors in space, as vertex attributes and as an array of the same columns.

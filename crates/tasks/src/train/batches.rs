@@ -331,9 +331,8 @@ impl Prefetch {
                     }
                     let chosen = order.1.chunks(plan.batch).nth(step as usize).unwrap_or(&[]);
                     let batch = PreparedBatch::load(source, chosen, plan.visit(epoch));
-                    // No batch is needed after an error or after the end of training.
-                    let failed = batch.is_err();
-                    if sender.send(batch).is_err() || failed {
+                    // No batch is needed after the end of training.
+                    if sender.send(batch).is_err() {
                         return;
                     }
                 }

@@ -4,6 +4,7 @@ use super::config::RunConfig;
 use super::identity::{Identity, setting_differences};
 use super::metrics::{Record, Tally};
 use super::run_directory::RunDirectory;
+use super::seal::{not_finite, read_sealed, sealed};
 use crate::{FeatureScaling, TaskError};
 use gemcnn_nn::{Archive, NnError, Optimiser, Parameters, Plateau};
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,6 @@ pub(super) const WEIGHTS: &str = "weights";
 const OPTIMISER: &str = "optimiser";
 const PROGRESS: &str = "progress";
 const IDENTITY: &str = "run";
-const SEAL: &str = "seal";
 
 /// State of a run besides weights and optimiser. Random numbers need no state: they follow from the seed, the
 /// epoch and the step.
@@ -67,14 +67,10 @@ impl Checkpoint {
         optimiser.store(&mut archive, OPTIMISER, parameters)?;
         archive.set_json(IDENTITY, identity)?;
         archive.set_json(PROGRESS, progress)?;
-        for name in archive.tensor_names() {
-            if !archive.tensor::<f32>(name)?.iter().all(|v| v.is_finite()) {
-                return Ok(Written::NotFinite { name: name.into() });
-            }
+        if let Some(name) = not_finite(&archive)? {
+            return Ok(Written::NotFinite { name });
         }
-        let seal = seal(&mut archive)?;
-        archive.set_json(SEAL, &seal)?;
-        run.write_durably(&run.checkpoint(), &archive.to_bytes()?)?;
+        run.write_durably(&run.checkpoint(), &sealed(archive)?)?;
         Ok(Written::Whole)
     }
 
@@ -86,14 +82,8 @@ impl Checkpoint {
         if !path.try_exists().map_err(TaskError::file(path))? {
             return Ok(None);
         }
-        let read = || {
-            let mut archive = Archive::read(path)?;
-            if archive.json::<String>(SEAL)? != seal(&mut archive)? {
-                return Err(NnError::Archive {
-                    path: path.into(),
-                    problem: "the checksum does not match the content".into(),
-                });
-            }
+        let read = || -> Result<Self, NnError> {
+            let archive = read_sealed(path)?;
             let (identity, progress) = (archive.json(IDENTITY)?, archive.json(PROGRESS)?);
             Ok(Self {
                 archive,
@@ -121,12 +111,6 @@ impl Checkpoint {
                 source: Box::new(source),
             })
     }
-}
-
-/// Checksum of everything else in an archive.
-fn seal(archive: &mut Archive) -> Result<String, NnError> {
-    archive.set_json(SEAL, &"")?;
-    Ok(blake3::hash(&archive.to_bytes()?).to_hex().to_string())
 }
 
 /// Result of writing a checkpoint.

@@ -101,7 +101,7 @@ impl RunConfig {
     /// # Errors
     /// A file that cannot be read, an unknown key, or an invalid value, with its line.
     pub fn read(path: &Path) -> Result<Self, TaskError> {
-        let text = std::fs::read_to_string(path).map_err(TaskError::file(path))?;
+        let text = gemcnn_mesh::read_text(path).map_err(TaskError::file(path))?;
         let mut config = Self::parse(&text).map_err(|error| match error {
             TaskError::Setting { problem, .. } => {
                 TaskError::setting(path.display().to_string(), problem)

@@ -37,8 +37,12 @@ impl Identity {
         })
     }
 
-    /// Differences from the run of a checkpoint, one line each. Settings that do not affect the weights may
-    /// differ.
+    /// Number of epochs, if the settings are those of a configuration.
+    pub fn epochs(&self) -> Option<u64> {
+        self.settings.pointer("/training/epochs")?.as_u64()
+    }
+
+    /// Differences from the run of a checkpoint, one line each, except in settings that may change.
     pub fn differences(&self, stored: &Self) -> Vec<String> {
         let mut differences = setting_differences(&self.settings, &stored.settings);
         for (what, here, there) in [
@@ -62,7 +66,7 @@ impl Identity {
     }
 }
 
-/// Settings that differ, one line each, except those that do not affect the weights.
+/// Settings that differ, one line each, except those that may change.
 pub(super) fn setting_differences(here: &Value, there: &Value) -> Vec<String> {
     let (here, there) = (leaves(here), leaves(there));
     let mut keys: Vec<&String> = here.keys().chain(there.keys()).collect();

@@ -17,6 +17,7 @@ mod problem;
 mod regression;
 mod run_directory;
 mod scaled;
+mod seal;
 mod settings;
 mod stop;
 mod trainer;

@@ -3,15 +3,18 @@
 use super::checkpoint::WEIGHTS;
 use super::config::RunConfig;
 use super::run_directory::{MODEL, TEMPLATE};
+use super::seal::read_sealed;
 use crate::data::Classes;
 use crate::models::ModelSpec;
 use crate::{FeatureScaling, Task, TaskError};
 use gemcnn_mesh::Mesh;
-use gemcnn_nn::{Archive, FeatureType, Module, Parameters};
+use gemcnn_nn::{FeatureType, Module, NnError, Parameters};
 use std::path::Path;
 
 /// Key of the output type.
 pub(super) const OUTPUT: &str = "output";
+/// Key of the number of completed epochs.
+pub(super) const EPOCH: &str = "epoch";
 pub(super) const CONFIG: &str = "config";
 pub(super) const CLASSES: &str = "classes";
 pub(super) const SCALING: &str = "scaling";
@@ -40,7 +43,8 @@ impl TrainedModel {
     /// Reads a model from a run directory, or from a file such as `best.safetensors`.
     ///
     /// # Errors
-    /// A run that is not finished, or a file that is not a model.
+    /// A run without a model, or a file that is not a whole model: damaged, with weights that are not finite, or with
+    /// settings that do not fit its weights.
     pub fn read(path: &Path) -> Result<Self, TaskError> {
         let file = match path.is_dir() {
             true => path.join(MODEL),
@@ -50,45 +54,64 @@ impl TrainedModel {
             return Err(TaskError::setting(
                 path.display().to_string(),
                 format!(
-                    "no trained model: there is no file {MODEL}; if training was stopped, \
+                    "no trained model: there is no file {MODEL} before the first evaluation; if training was killed, \
                      continue with `gemcnn train --resume`"
                 ),
             ));
         }
         let template = file.with_file_name(TEMPLATE);
-        let archive = Archive::read(&file)?;
+        let mut model = Self::of_file(&file).map_err(|error| match error {
+            // It is not the content that is bad.
+            TaskError::Network(NnError::File { path, source }) => TaskError::File { path, source },
+            other => TaskError::Model {
+                path: file.clone(),
+                source: Box::new(other),
+            },
+        })?;
+        if model.config.task == Task::Correspondence && template.exists() {
+            model.template = Some(Mesh::read(&template)?);
+        }
+        Ok(model)
+    }
+
+    /// Reads a file, without the template beside it.
+    fn of_file(file: &Path) -> Result<Self, TaskError> {
+        let archive = read_sealed(file)?;
         let config: RunConfig = archive.json(CONFIG)?;
         let output: String = archive.json(OUTPUT)?;
-        let output: FeatureType = output
-            .parse()
-            .map_err(|error| TaskError::setting(file.display().to_string(), format!("{error}")))?;
         let spec = ModelSpec {
             input: config.features.kind(),
             task: config.task,
-            outputs: output,
+            outputs: output.parse::<FeatureType>().map_err(NnError::from)?,
         };
-        let (network, mut parameters) = config.model.init(&spec, config.training.seed)?;
-        parameters.load(&archive, WEIGHTS)?;
+        let (network, parameters) = Parameters::stored(&archive, WEIGHTS, |builder| {
+            config.model.build(&spec, builder)
+        })?;
         let classes: Option<Classes> = archive.json(CLASSES)?;
         let outputs = network.output().dimension();
-        if let Some(classes) = &classes
-            && classes.count() != outputs
-        {
-            let problem = format!("{outputs} outputs for {} classes", classes.count());
-            return Err(TaskError::setting(file.display().to_string(), problem));
+        let fits = match &classes {
+            Some(classes) => classes.count() == outputs,
+            None => config.task == Task::Regression,
+        };
+        if !fits {
+            let count = classes.map_or(0, |classes| classes.count());
+            let problem = format!("{outputs} outputs for {count} classes");
+            return Err(TaskError::setting(CLASSES, problem));
         }
-        let has_template = config.task == Task::Correspondence && template.exists();
+        let scaling: FeatureScaling = archive.json(SCALING)?;
+        let target_scaling: Option<FeatureScaling> = archive.json(TARGET_SCALING)?;
+        scaling.check(SCALING, network.input())?;
+        if let Some(scaling) = &target_scaling {
+            scaling.check(TARGET_SCALING, network.output())?;
+        }
         Ok(Self {
             config,
             classes,
-            scaling: archive.json(SCALING)?,
-            target_scaling: archive.json(TARGET_SCALING)?,
+            scaling,
+            target_scaling,
             network,
             parameters,
-            template: match has_template {
-                true => Some(Mesh::read(&template)?),
-                false => None,
-            },
+            template: None,
         })
     }
 }

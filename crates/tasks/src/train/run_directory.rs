@@ -2,6 +2,7 @@
 
 use crate::TaskError;
 use crate::layout::{CONFIG, LOCK};
+use gemcnn_mesh::{is_leftover, remove_leftovers};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -84,9 +85,7 @@ impl RunDirectory {
                 format!("not a run directory: there is no file {CONFIG}"),
             ));
         }
-        let run = Self::hold(path.into())?;
-        run.remove_leftovers().map_err(TaskError::file(path))?;
-        Ok(run)
+        Self::open_or_create(path)
     }
 
     /// Opens a directory with or without a run, and creates it if necessary.
@@ -96,7 +95,7 @@ impl RunDirectory {
     pub fn open_or_create(path: &Path) -> Result<Self, TaskError> {
         fs::create_dir_all(path).map_err(TaskError::file(path))?;
         let run = Self::hold(path.into())?;
-        run.remove_leftovers().map_err(TaskError::file(path))?;
+        remove_leftovers(path).map_err(TaskError::file(path))?;
         Ok(run)
     }
 
@@ -115,25 +114,38 @@ impl RunDirectory {
         }
     }
 
-    /// Removes incomplete files of killed processes.
-    fn remove_leftovers(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.path)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if is_leftover(&name.to_string_lossy()) {
-                fs::remove_file(entry.path())?;
-            }
-        }
-        Ok(())
-    }
-
     /// Removes models, predictions, evaluations and learning curve of a run.
     pub(crate) fn remove_results(&self) -> Result<(), TaskError> {
-        let results = [self.model(), self.best(), self.predictions()];
+        self.remove(&[MODEL, BEST, PREDICTIONS, FINISHED, EVALUATION, "curve."])
+    }
+
+    /// Marks a run as finished once all its results are there. Evaluations of earlier models are removed.
+    pub(crate) fn finish(&self) -> Result<(), TaskError> {
+        if self.is_finished() {
+            return Ok(());
+        }
+        self.remove(&[EVALUATION])?;
+        self.write_durably(&self.path.join(FINISHED), b"")
+    }
+
+    /// Marks a run as not finished.
+    pub(crate) fn reopen(&self) -> Result<(), TaskError> {
+        self.remove(&[FINISHED])
+    }
+
+    /// True if the run is finished and all its results are there.
+    pub fn is_finished(&self) -> bool {
+        self.path.join(FINISHED).exists()
+    }
+
+    /// Removes all files and folders whose names begin like this.
+    fn remove(&self, beginnings: &[&str]) -> Result<(), TaskError> {
         for entry in fs::read_dir(&self.path).map_err(TaskError::file(&self.path))? {
             let path = entry.map_err(TaskError::file(&self.path))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if !results.contains(&path) && !["eval-", "curve."].iter().any(|p| name.starts_with(p))
+            if !beginnings
+                .iter()
+                .any(|beginning| name.starts_with(beginning))
             {
                 continue;
             }
@@ -148,8 +160,11 @@ impl RunDirectory {
 
     /// Removes the directory of a run that never started, unless it has other files.
     pub fn discard(self) {
-        // Errors are ignored: at worst an empty directory is left.
-        let _ = fs::remove_file(self.path.join(LOCK));
+        // Errors are ignored: a directory that stays can be started in again, because the lock goes last.
+        let _ = remove_leftovers(&self.path);
+        for name in BEFORE_A_RUN {
+            let _ = fs::remove_file(self.path.join(name));
+        }
         let _ = fs::remove_dir(&self.path);
     }
 
@@ -180,7 +195,7 @@ impl RunDirectory {
 
     /// The model of the best evaluation, with `keep_best`.
     pub fn best(&self) -> PathBuf {
-        self.path.join("best.safetensors")
+        self.path.join(BEST)
     }
 
     /// The trained model.
@@ -195,7 +210,7 @@ impl RunDirectory {
 
     /// Predictions of the trained model for a few held-out meshes.
     pub fn predictions(&self) -> PathBuf {
-        self.path.join("predictions")
+        self.path.join(PREDICTIONS)
     }
 
     /// The learning curve, without file extension.
@@ -225,14 +240,15 @@ impl RunDirectory {
 
 const VERSIONS: &str = "versions.toml";
 pub(super) const MODEL: &str = "model.safetensors";
+const BEST: &str = "best.safetensors";
+const PREDICTIONS: &str = "predictions";
+/// Empty file of a run that is finished.
+const FINISHED: &str = "finished";
+/// Beginning of the names of evaluations.
+const EVALUATION: &str = "eval-";
 pub(super) const TEMPLATE: &str = "template.ply";
 /// Files of a run that was killed before its configuration was written, besides incomplete ones.
-const BEFORE_A_RUN: [&str; 3] = [LOCK, VERSIONS, TEMPLATE];
-
-/// True for incomplete files of killed processes.
-fn is_leftover(name: &str) -> bool {
-    name.starts_with(".gemcnn-") && name.ends_with(".tmp")
-}
+const BEFORE_A_RUN: [&str; 3] = [VERSIONS, TEMPLATE, LOCK];
 
 #[cfg(test)]
 mod tests {
@@ -274,6 +290,11 @@ mod tests {
         assert_refused(RunDirectory::create(&path), &path);
         drop(run);
         fs::write(path.join(".gemcnn-1-0.tmp"), "half a template").unwrap();
+        RunDirectory::create(&path).unwrap();
+        let run = RunDirectory::create(&path).unwrap();
+        fs::write(run.template(), "").unwrap();
+        run.discard();
+        assert!(!path.exists(), "a start that failed leaves nothing");
         RunDirectory::create(&path).unwrap();
         let other = folder.path().join("other");
         fs::create_dir(&other).unwrap();

@@ -50,6 +50,8 @@ pub struct TrainingConfig {
     pub patience: u64,
     /// Share of the training part that becomes the validation part of data without one, in [0, 1) (default 0).
     pub validation: f64,
+    /// Refuses data with a mesh that cannot be used, instead of leaving it out (default false).
+    pub strict: bool,
     /// Precision of matrix products on a GPU (default: TF32).
     pub precision: Precision,
     /// Weight of each class in the loss (default: none).
@@ -82,6 +84,7 @@ impl Default for TrainingConfig {
             keep_best: false,
             patience: 0,
             validation: 0.0,
+            strict: false,
             precision: Precision::Tf32,
             class_weights: ClassWeights::default(),
             optimiser: OptimiserConfig::default(),
@@ -92,8 +95,16 @@ impl Default for TrainingConfig {
 }
 
 impl TrainingConfig {
-    /// Settings that do not affect the weights, and may change when a run is resumed.
-    pub(super) const FREE_TO_CHANGE: [&str; 2] = ["training.checkpoint", "training.keep_best"];
+    /// Settings that may change when a run is resumed: they do not affect the weights, or tell how long to go on. The data
+    /// may have moved; their content is compared.
+    pub(super) const FREE_TO_CHANGE: [&str; 6] = [
+        "training.strict",
+        "training.checkpoint",
+        "training.keep_best",
+        "training.epochs",
+        "data.folder",
+        "data.faust",
+    ];
 
     /// Checks all settings.
     ///

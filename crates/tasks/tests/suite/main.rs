@@ -1,7 +1,9 @@
 //! Data, models and training through the public API. One program, so that generic code is compiled once.
 
+mod damage;
 mod data;
 mod extension;
+mod layouts;
 mod models;
 mod operators;
 mod selection;

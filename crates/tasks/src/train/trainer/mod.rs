@@ -218,6 +218,19 @@ impl<'a> Trainer<'a> {
         if !differences.is_empty() {
             return Err(TaskError::OtherRun { path, differences });
         }
+        let epochs = self.problem.config.epochs;
+        let begun = checkpoint.progress.epoch + u64::from(checkpoint.progress.step > 0);
+        if epochs < begun {
+            let problem =
+                format!("the run is in epoch {begun} already; it can end there at the earliest");
+            return Err(TaskError::setting("training.epochs", problem));
+        }
+        if let Some(before) = checkpoint.identity.epochs().filter(|&n| n != epochs) {
+            observer.observe(Event::Note(&format!(
+                "the run ends after epoch {epochs} instead of {before}; from here on the learning rate is that of a \
+                 run of {epochs} epochs"
+            )));
+        }
         let State {
             parameters,
             optimiser,
@@ -239,8 +252,8 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Trains until all epochs are done, evaluations stop improving, or `stop` is requested. Writes checkpoints and
-    /// metrics to the run directory.
+    /// Trains until all epochs are done, evaluations stop improving, or `stop` is requested. Writes checkpoints, metrics
+    /// and, after each evaluation and at the end, the model to the run directory.
     ///
     /// # Errors
     /// A sample that cannot be loaded, a loss that is not finite, or a full disk. The latest checkpoint stays.
@@ -280,6 +293,7 @@ impl<'a> Trainer<'a> {
             while !self.is_finished() {
                 if stop.is_requested() {
                     self.checkpoint(observer)?;
+                    self.write_model()?;
                     let Progress { epoch, step, .. } = self.progress;
                     return Ok(Outcome::Stopped { epoch, step });
                 }
@@ -311,13 +325,14 @@ impl<'a> Trainer<'a> {
                     last.epoch, config.patience
                 )));
             }
-            let model = self.selected().map_or(last.epoch, |record| record.epoch);
+            self.write_model()?;
+            let model = self.best()?.map_or(last.epoch, |(epoch, _)| epoch);
             Ok(Outcome::Finished { last, model })
         })
     }
 
     /// True if all epochs are done, or the last evaluations were not better.
-    fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         let config = self.problem.config;
         let ends_early = || evaluations_since_best(&self.progress.history) >= config.patience;
         self.progress.epoch >= config.epochs || (config.patience > 0 && ends_early())
@@ -422,7 +437,7 @@ impl<'a> Trainer<'a> {
             rate: self.rate(last_step),
             training,
             held_out,
-            best: self.keep_best(held_out)?,
+            best: self.keep_best(epoch, held_out)?,
             seconds: self.progress.seconds,
             meshes_per_second: self.plan.samples as f64 / seconds.max(f64::MIN_POSITIVE),
         };
@@ -439,6 +454,9 @@ impl<'a> Trainer<'a> {
         self.progress.tally = Tally::default();
         self.progress.seconds_before_epoch = self.progress.seconds;
         self.is_saved = false;
+        if is_due && (record.best || !self.selects()) {
+            self.write_model()?;
+        }
         self.clock.lap();
         Ok(record)
     }

@@ -3,23 +3,23 @@
 use super::super::checkpoint::WEIGHTS;
 use super::super::metrics::{Record, Scores};
 use super::super::model;
+use super::super::seal::{read_sealed, sealed};
 use super::{State, Trainer};
 use crate::TaskError;
-use gemcnn_nn::{Archive, Module, Parameters};
+use gemcnn_nn::{Archive, Module, NnError, Parameters};
 
 type NetworkAndParameters = (Box<dyn Module<f32>>, Parameters<f32>);
 
 impl Trainer<'_> {
-    /// Writes the model if `keep_best` is set and its evaluation is the best so far; true if it was written.
-    pub(super) fn keep_best(&self, scores: Option<Scores>) -> Result<bool, TaskError> {
+    /// Writes the model of an epoch if `keep_best` is set and its evaluation is the best so far; true if it was written.
+    pub(super) fn keep_best(&self, epoch: u64, scores: Option<Scores>) -> Result<bool, TaskError> {
         let Some(scores) = scores.filter(|_| self.problem.config.keep_best) else {
             return Ok(false);
         };
         let kept = self.kept().and_then(|record| record.held_out);
         let is_better = kept.is_none_or(|kept| scores.selection_error() < kept.selection_error());
         if is_better {
-            let bytes = self.model()?.to_bytes()?;
-            self.run.write_durably(&self.run.best(), &bytes)?;
+            (self.run).write_durably(&self.run.best(), &self.model(epoch)?)?;
         }
         Ok(is_better)
     }
@@ -29,10 +29,27 @@ impl Trainer<'_> {
         self.progress.history.iter().rfind(|record| record.best)
     }
 
-    /// Record of the epoch whose model is final, if it was selected on a validation part.
-    pub(super) fn selected(&self) -> Option<&Record> {
-        let selects = self.problem.config.keep_best && self.problem.validates;
-        self.kept().filter(|_| selects)
+    /// True if the final model is selected on a validation part.
+    pub(super) fn selects(&self) -> bool {
+        self.problem.config.keep_best && self.problem.validates
+    }
+
+    /// The selected model and its epoch, if there is one. None if a process that was killed has written that of a later
+    /// epoch, which is not reached again yet.
+    pub(super) fn best(&self) -> Result<Option<(u64, Archive)>, TaskError> {
+        let Some(record) = self.kept().filter(|_| self.selects()) else {
+            return Ok(None);
+        };
+        let path = self.run.best();
+        let read = || {
+            let best = read_sealed(&path)?;
+            Ok((best.json::<u64>(model::EPOCH)?, best))
+        };
+        let best = read().map_err(|error: NnError| TaskError::Model {
+            path: path.clone(),
+            source: Box::new(error.into()),
+        })?;
+        Ok(Some(best).filter(|(epoch, _)| *epoch == record.epoch))
     }
 
     /// The final model as the bytes of an archive: that of the best evaluation with `keep_best` and a validation
@@ -41,18 +58,23 @@ impl Trainer<'_> {
     /// # Errors
     /// A failed GPU operation, or a file that cannot be read.
     pub fn final_model(&self) -> Result<Vec<u8>, TaskError> {
-        let path = self.run.best();
-        match self.selected() {
-            Some(_) => std::fs::read(&path).map_err(TaskError::file(&path)),
-            None => Ok(self.model()?.to_bytes()?),
+        match self.best()? {
+            Some((_, best)) => Ok(sealed(best)?),
+            None => self.model(self.progress.epoch),
         }
     }
 
-    /// The current model as an archive, with averaged weights if there is an average.
+    /// Writes the model that the run would have if it ended now.
     ///
     /// # Errors
-    /// A failed GPU operation.
-    pub fn model(&self) -> Result<Archive, TaskError> {
+    /// A failed GPU operation, or a file that cannot be written.
+    pub fn write_model(&self) -> Result<(), TaskError> {
+        let bytes = self.final_model()?;
+        self.run.write_durably(&self.run.model(), &bytes)
+    }
+
+    /// The current model as the bytes of an archive, with averaged weights if there is an average.
+    fn model(&self, epoch: u64) -> Result<Vec<u8>, TaskError> {
         let mut archive = Archive::new();
         let State {
             network,
@@ -63,12 +85,13 @@ impl Trainer<'_> {
         optimiser
             .averaged(parameters)?
             .store(&mut archive, WEIGHTS)?;
+        archive.set_json(model::EPOCH, &epoch)?;
         archive.set_json(model::OUTPUT, &network.output().to_string())?;
         archive.set_json(model::CONFIG, self.problem.settings)?;
         archive.set_json(model::CLASSES, &self.problem.classes)?;
         archive.set_json(model::SCALING, &self.progress.scaling)?;
         archive.set_json(model::TARGET_SCALING, &self.progress.target_scaling)?;
-        Ok(archive)
+        Ok(sealed(archive)?)
     }
 
     /// The current network and its parameters, averaged if there is an average.

@@ -1,0 +1,377 @@
+//! Opening data sets: folders, FAUST and synthetic bodies.
+
+use super::classes::Classes;
+use super::config::{BodiesConfig, DataConfig};
+use super::content::Content;
+use super::dataset::Inner;
+use super::description::{DESCRIPTION_FILE, Description};
+use super::mesh_classes::assign_classes;
+use super::meshes::{Item, find_meshes};
+use super::part::Part;
+use super::split::Split;
+use super::target::{TargetSource, Targets};
+use super::{faust, infer};
+use crate::{DataError, Task, TaskError};
+use gemcnn_mesh::Mesh;
+use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
+use gemcnn_nn::FeatureType;
+use rayon::prelude::*;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// With more classes, the user is told that the labels may be values.
+const MANY_CLASSES: usize = 100;
+/// Largest number of classes that is inferred from labels.
+const MOST_FOUND_CLASSES: usize = 10_000;
+
+/// Opens a data set and collects the problems of its lists.
+pub(crate) fn gather(
+    config: &DataConfig,
+    task: Option<Task>,
+) -> Result<(Inner, Vec<TaskError>), TaskError> {
+    let mut problems = Vec::new();
+    let inner = match config {
+        DataConfig::Folder(folder) => {
+            let described = folder.join(DESCRIPTION_FILE).exists();
+            if !described && faust::is_faust(folder) {
+                open_faust(folder, task, &mut problems)?
+            } else {
+                open_folder(folder, task, &mut problems)?
+            }
+        }
+        DataConfig::Faust(folder) => open_faust(folder, task, &mut problems)?,
+        DataConfig::Bodies(bodies) => open_bodies(bodies, task)?,
+    };
+    Ok((inner, problems))
+}
+
+pub(super) fn require(folder: &Path, found: Task, wanted: Option<Task>) -> Result<(), TaskError> {
+    match wanted {
+        Some(wanted) if wanted != found => Err(DataError::OtherTask {
+            folder: folder.into(),
+            found,
+            wanted,
+        }
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+fn open_faust(
+    folder: &Path,
+    task: Option<Task>,
+    problems: &mut Vec<TaskError>,
+) -> Result<Inner, TaskError> {
+    require(folder, Task::Correspondence, task)?;
+    let (items, template) = faust::registrations(folder, problems)?;
+    let note = format!(
+        "FAUST: {} registrations, the first {} for training, the others for testing",
+        faust::COUNT,
+        faust::TRAIN
+    );
+    Ok(registered(
+        folder.display().to_string(),
+        items,
+        Split::first(faust::TRAIN, faust::COUNT),
+        template,
+        vec![note],
+    ))
+}
+
+fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskError> {
+    const NAME: &str = "synthetic bodies";
+    require(NAME.as_ref(), Task::Correspondence, task)?;
+    BodiesConfig::sound_count(config.count).map_err(|problem| {
+        TaskError::setting(NAME, format!("count is {}, but {problem}", config.count))
+    })?;
+    let options = BodyOptions {
+        vertices: config.vertices,
+        seed: config.seed,
+        ..Default::default()
+    };
+    let family =
+        BodyFamily::new(&options).map_err(|error| TaskError::setting(NAME, error.to_string()))?;
+    let names = (0..config.count).map(BodiesConfig::body_name);
+    let train = config.training();
+    let note = format!(
+        "{} synthetic bodies, the first {train} for training, the others for testing",
+        config.count
+    );
+    let mut inner = registered(
+        NAME.into(),
+        names.map(|name| Item::new(name, "")).collect(),
+        Split::first(train, config.count),
+        Some(family.template().clone()),
+        vec![note],
+    );
+    inner.bodies = Some(family);
+    Ok(inner)
+}
+
+/// A data set of registered meshes, in correspondence by vertex index.
+fn registered(
+    name: String,
+    items: Vec<Item>,
+    split: Split,
+    template: Option<Mesh>,
+    notes: Vec<String>,
+) -> Inner {
+    let classes = template.as_ref().map(Mesh::vertex_count);
+    Inner {
+        name,
+        items,
+        split,
+        draws_parts: false,
+        targets: Targets {
+            source: TargetSource::VertexNumber,
+            task: Task::Correspondence,
+            classes: classes.map(Classes::numbered),
+            class_names: Vec::new(),
+            unknown: Vec::new(),
+            vectors: false,
+        },
+        outputs: FeatureType::scalars(classes.unwrap_or_default()),
+        template,
+        distances: Arc::default(),
+        notes,
+        skipped: Vec::new(),
+        bodies: None,
+    }
+}
+
+fn open_folder(
+    folder: &Path,
+    task: Option<Task>,
+    problems: &mut Vec<TaskError>,
+) -> Result<Inner, TaskError> {
+    if !folder.is_dir() {
+        // Returns the system error.
+        std::fs::read_dir(folder).map_err(TaskError::file(folder))?;
+    }
+    let (description, mut notes) = match Description::read(folder)? {
+        Some(description) => (description, Vec::new()),
+        None => infer::infer(folder, task)?,
+    };
+    require(folder, description.task, task)?;
+    let mut items = find_meshes(folder, &description.meshes)?;
+    notes.extend(leave_out_template(folder, &description, &mut items));
+    let mut given = description.given_classes();
+    if description.task == Task::Classification {
+        // Parts at random have a share of each class.
+        given = Some(assign_classes(
+            folder,
+            &description,
+            &mut items,
+            given,
+            problems,
+        )?);
+    }
+    let split = Split::new(folder, &description.split, &items, problems);
+    let draws_parts = description.split.is_silent();
+    // A test part alone can be evaluated, if the classes of a correspondence are known.
+    let needs_training = description.task == Task::Correspondence && description.template.is_none();
+    if needs_training && split.part(Part::Train).is_empty() && problems.is_empty() {
+        problems.push(TaskError::setting(
+            folder.display().to_string(),
+            "the training part has no meshes, and there is no template",
+        ));
+    }
+    let names = description.classes.iter().cloned().enumerate();
+    let mut targets = Targets {
+        source: TargetSource::new(folder, &description),
+        task: description.task,
+        classes: given,
+        class_names: names
+            .map(|(class, name)| (name, description.label(class)))
+            .collect(),
+        unknown: description.unknown.clone(),
+        vectors: description.target.vectors,
+    };
+    let parts = Part::ALL.iter().flat_map(|&part| split.part(part));
+    let used: BTreeSet<usize> = parts.copied().collect();
+    let unused = items.len() - used.len();
+    let used = used.into_iter().map(|item| &items[item]);
+    problems.extend(shared_targets(used, &targets.source));
+    let mut template = None;
+    let mut outputs = FeatureType::default();
+    match description.task {
+        Task::Classification => {}
+        Task::Segmentation => {
+            if targets.classes.is_none() {
+                let found = found_labels(&items, &targets, problems);
+                if found.len() > MOST_FOUND_CLASSES {
+                    return Err(TaskError::setting(
+                        folder.display().to_string(),
+                        format!(
+                            "{} distinct labels are too many for classes; if they are right, list `classes` in {DESCRIPTION_FILE}",
+                            found.len()
+                        ),
+                    ));
+                }
+                let classes = Classes::labelled(found.into_iter().collect());
+                if classes.count() > 0 {
+                    notes.push(format!(
+                        "{} classes, inferred from the labels: {}",
+                        classes.count(),
+                        classes.allowed()
+                    ));
+                    if classes.count() > MANY_CLASSES {
+                        notes.push("if these are values and not labels, use regression".into());
+                    }
+                }
+                targets.classes = Some(classes);
+            }
+        }
+        Task::Correspondence => {
+            let given = description.template.as_ref().map(|path| folder.join(path));
+            let first = split
+                .part(Part::Train)
+                .iter()
+                .map(|&i| items[i].path.clone());
+            let paths: Vec<PathBuf> = match given {
+                Some(path) => vec![path],
+                None => first.collect(),
+            };
+            template = first_good(paths.iter(), problems, |path| Ok(Mesh::read(path)?));
+            if let Some(mesh) = &template {
+                targets.classes = Some(Classes::numbered(mesh.vertex_count()));
+            }
+        }
+        Task::Regression => {
+            let first = split.part(Part::Train).iter().map(|&item| &items[item]);
+            let first = first.chain(items.first().filter(|_| split.part(Part::Train).is_empty()));
+            let columns = first_good(first, problems, |item| columns(item, &targets));
+            if let Some(columns) = columns {
+                if columns > 1 && !targets.vectors {
+                    notes.push(format!(
+                        "{columns} values are learned for each vertex; set `target.column` or \
+                         `target.property` in dataset.toml to select some"
+                    ));
+                }
+                outputs = targets.value_type(columns);
+            }
+        }
+    }
+    if let Some(classes) = &targets.classes {
+        outputs = FeatureType::scalars(classes.count());
+        if classes.count() == 0 && template.is_none() && problems.is_empty() {
+            problems.push(TaskError::setting(
+                folder.display().to_string(),
+                "no target is known: all are -1, empty, NaN or in `unknown`",
+            ));
+        }
+    }
+    match unused {
+        0 => {}
+        1 => notes.push("1 mesh is in no part".into()),
+        _ => notes.push(format!("{unused} meshes are in no part")),
+    }
+    Ok(Inner {
+        name: folder.display().to_string(),
+        items,
+        split,
+        draws_parts,
+        targets,
+        outputs,
+        template,
+        distances: Arc::default(),
+        notes,
+        skipped: Vec::new(),
+        bodies: None,
+    })
+}
+
+/// Removes the template from the meshes, unless a list of the parts names it, and returns a note.
+fn leave_out_template(
+    folder: &Path,
+    description: &Description,
+    items: &mut Vec<Item>,
+) -> Option<String> {
+    let template = folder.join(description.template.as_ref()?);
+    let template = template.canonicalize().ok()?;
+    let is_template = |item: &Item| (item.path.canonicalize()).is_ok_and(|path| path == template);
+    let at = items.iter().position(is_template)?;
+    if Split::names(folder, &description.split, items, at) {
+        return None;
+    }
+    let name = items.remove(at).name;
+    Some(format!("{name} is the template and in no part"))
+}
+
+/// Finds meshes that share their target file with another mesh.
+fn shared_targets<'a>(
+    items: impl Iterator<Item = &'a Item>,
+    source: &TargetSource,
+) -> Vec<TaskError> {
+    let mut first_with: HashMap<PathBuf, &Item> = HashMap::new();
+    let mut problems = Vec::new();
+    for item in items {
+        let Some(file) = source.file(item) else {
+            continue;
+        };
+        if source.file_count(item) > 1 {
+            let problem =
+                "several files have the name of its target; give the extension in target.files";
+            problems.push(DataError::target(&item.name, problem).into());
+        }
+        let other = *first_with.entry(file.clone()).or_insert(item);
+        if other.name == item.name {
+            continue;
+        }
+        let what_to_do = match other.without_extension() == item.without_extension() {
+            true => "select one of the two with `meshes` in dataset.toml",
+            false => "use {name} in target.files, which includes the folder of the mesh",
+        };
+        let (file, other) = (file.display(), &other.name);
+        let problem = format!("its target {file} is also that of {other}; {what_to_do}");
+        problems.push(DataError::target(&item.name, problem).into());
+    }
+    problems
+}
+
+/// The first result that is not a problem of a single mesh. Problems are listed.
+fn first_good<I, R>(
+    mut of: impl Iterator<Item = I>,
+    problems: &mut Vec<TaskError>,
+    read: impl Fn(I) -> Result<R, TaskError>,
+) -> Option<R> {
+    loop {
+        match read(of.next()?) {
+            Ok(found) => return Some(found),
+            Err(error) => {
+                let goes_on = error.is_of_mesh();
+                problems.push(error);
+                if !goes_on {
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// Number of target values of each vertex.
+fn columns(item: &Item, targets: &Targets) -> Result<usize, TaskError> {
+    let content = Content::read(&item.path)?;
+    let vertices = content.mesh()?.vertex_count();
+    Ok(targets.values(item, &content, vertices)?.columns)
+}
+
+/// The distinct labels of all meshes.
+fn found_labels(items: &[Item], targets: &Targets, problems: &mut Vec<TaskError>) -> BTreeSet<i64> {
+    let labels_of = |item: &Item| -> Result<BTreeSet<i64>, TaskError> {
+        let content = Content::read(&item.path)?;
+        let vertices = content.mesh()?.vertex_count();
+        let labels = targets.labels(item, &content, vertices)?;
+        Ok(labels.into_iter().flatten().collect())
+    };
+    let found: Vec<_> = items.par_iter().map(labels_of).collect();
+    let mut all = BTreeSet::new();
+    for labels in found {
+        match labels {
+            Ok(labels) => all.extend(labels),
+            Err(error) => problems.push(error),
+        }
+    }
+    all
+}
