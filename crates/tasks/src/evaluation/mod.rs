@@ -1,9 +1,11 @@
 //! Detailed evaluation of a trained model.
 
+mod assessment;
 mod classes;
 mod geodesic;
 
 pub use crate::train::RegressionScores;
+pub use assessment::{Assessment, Assessor};
 pub use classes::{ClassScore, ClassScores};
 pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
 

@@ -120,12 +120,17 @@ impl PredictionFiles {
     }
 }
 
+/// True if a directory holds prediction results.
+pub fn holds_results(directory: &Path) -> bool {
+    directory.join(RESULTS_MARK).exists()
+}
+
 /// Marks an empty directory as one of prediction results.
 fn mark(directory: &Path) -> Result<(), TaskError> {
-    let mark = directory.join(RESULTS_MARK);
-    if mark.exists() {
+    if holds_results(directory) {
         return Ok(());
     }
+    let mark = directory.join(RESULTS_MARK);
     for entry in std::fs::read_dir(directory).map_err(TaskError::file(directory))? {
         let name = entry.map_err(TaskError::file(directory))?.file_name();
         if !name.to_string_lossy().starts_with('.') {
