@@ -55,7 +55,7 @@ impl<'a> HeldOut<'a> {
     pub fn score_name(&self) -> &'static str {
         match self.model.config.task {
             Task::Segmentation => "accuracy",
-            Task::Correspondence => "mean error (roots of the area)",
+            Task::Correspondence => "mean error / √area",
             Task::Classification => "probability of the true class",
             Task::Regression => "root mean square error",
         }

@@ -2,9 +2,13 @@
 
 mod bench;
 mod bodies_experiment;
+#[cfg(unix)]
+mod browser;
 mod data;
 mod experiment;
 mod experiment_mnist;
 mod mesh;
 mod models;
 mod train;
+#[cfg(unix)]
+mod view;

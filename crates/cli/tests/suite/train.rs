@@ -12,12 +12,12 @@ use std::time::{Duration, Instant, SystemTime};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A folder with small spheres, labelled by halves, and a configuration to learn them.
-struct Workshop {
+pub struct Workshop {
     folder: tempfile::TempDir,
 }
 
 impl Workshop {
-    fn new(training: &str) -> Self {
+    pub fn new(training: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("spheres");
         fs::create_dir(&data).unwrap();
@@ -40,7 +40,7 @@ impl Workshop {
         Self { folder }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -54,7 +54,7 @@ impl Workshop {
         command
     }
 
-    fn gemcnn(&self, arguments: &[&str]) -> Command {
+    pub fn gemcnn(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_gemcnn"));
         command.args(["--threads", "1", "train", "--device", "cpu"]);
         command.args(arguments);

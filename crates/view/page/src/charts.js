@@ -84,7 +84,8 @@ export class Chart {
     [y0, y1] = [y0 - pad, y1 + pad];
     const px = (x) => MARGIN.left + ((x - x0) / (x1 - x0)) * (width - MARGIN.left - MARGIN.right);
     const py = (y) => HEIGHT - MARGIN.bottom - ((y - y0) / (y1 - y0)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
-    const yTicks = this.log ? logTicks(y0, y1) : ticks(y0, y1, 5);
+    let yTicks = this.log ? logTicks(y0, y1) : ticks(y0, y1, 5);
+    if (this.log && yTicks.length < 3) yTicks = ticks(10 ** y0, 10 ** y1, 5).filter((t) => t > 0).map(Math.log10);
     const clip = `clip-${this.curve.name.replace(/\W/g, '')}`;
     const grid = yTicks.map((t) => [
       svg('line', { class: 'gridline', x1: MARGIN.left, x2: width - MARGIN.right, y1: py(t), y2: py(t) }),
@@ -100,7 +101,7 @@ export class Chart {
     const cursor = svg('line', { class: 'cursor', y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom, visibility: 'hidden' });
     const band = svg('rect', { class: 'band', y: MARGIN.top, height: HEIGHT - MARGIN.top - MARGIN.bottom, width: 0 });
     const picture = svg('svg', { width, height: HEIGHT, role: 'img', 'aria-label': `${this.curve.name} over ${this.curve.over}` },
-      svg('clipPath', { id: clip }, svg('rect', { x: MARGIN.left, y: 0, width: width - MARGIN.left - MARGIN.right, height: HEIGHT })),
+      svg('clipPath', { id: clip }, svg('rect', { x: MARGIN.left - 4, y: 0, width: width - MARGIN.left - MARGIN.right + 8, height: HEIGHT })),
       grid, bottom,
       svg('text', { class: 'axis', x: width - MARGIN.right, y: HEIGHT - 3, 'text-anchor': 'end' }, this.curve.over),
       svg('g', { 'clip-path': `url(#${clip})` }, band, cursor, lines));

@@ -78,7 +78,7 @@ function bar(fields, { shades, range, full, setRange }) {
   const marks = ticks(range[0], range[1], 4).map((t) =>
     h('span', { style: { left: `${(100 * (t - range[0])) / (range[1] - range[0] || 1)}%` } }, number(t, 3)));
   const input = (i, label) => {
-    const element = h('input', { type: 'number', step: 'any', value: Number(range[i].toPrecision(6)), onchange: () => {
+    const element = h('input', { type: 'number', step: 'any', value: Number(range[i].toPrecision(4)), onchange: () => {
       const next = [...range];
       next[i] = element.valueAsNumber;
       if (Number.isFinite(next[i]) && next[0] < next[1]) setRange(next);
@@ -98,6 +98,6 @@ export function legend(element, fields, options) {
   const field = fields[0];
   if (!field) replace(element);
   else if (field.kind === 'labels') replace(element, classes(fields, options.table, options.changed));
-  else if (field.kind === 'colours') replace(element, h('p', { className: 'hint' }, 'colours of the file'));
+  else if (field.kind === 'colours') replace(element, h('p', { className: 'hint' }, 'given colours'));
   else replace(element, bar(fields, options));
 }

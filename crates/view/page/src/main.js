@@ -47,7 +47,7 @@ class App {
     const { description } = this.data;
     document.title = description.title;
     this.left = h('aside', { className: 'panel left', ariaLabel: 'Settings' });
-    this.right = h('aside', { className: 'panel right', ariaLabel: 'Picked vertex', hidden: true });
+    this.right = h('aside', { className: 'panel inspector', ariaLabel: 'Picked vertex', hidden: true });
     this.stageBox = h('div', { className: 'stage' });
     this.status = h('div', { className: 'status', role: 'status' });
     this.notes = h('div', { className: 'notes' });
@@ -282,7 +282,7 @@ class App {
     for (const view of this.stage.views) this.drawMarkers(view);
     this.inspectPick();
     this.stage.dirty = true;
-    if (pick) this.say(`Vertex ${grouped(pick.vertex)} of ${pick.model.name}`);
+    this.say(!pick ? '' : `Vertex ${grouped(pick.vertex)} of ${pick.model.name}`);
   }
 
   inspectPick() {
@@ -371,7 +371,7 @@ class App {
     document.documentElement.dataset.theme = this.isDark ? 'dark' : 'light';
     for (const view of this.stage.views) {
       const u = view.surface.uniforms;
-      u.plain.value.set(this.isDark ? 0.74 : 0.8, this.isDark ? 0.765 : 0.815, this.isDark ? 0.8 : 0.835);
+      u.plain.value.set(...(this.isDark ? [0.76, 0.775, 0.8] : [0.84, 0.845, 0.855]));
       u.backTint.value.set(0.86, 0.46, 0.32);
       u.ink.value.set(0.05, 0.06, 0.09);
       u.contrast.value = this.isDark ? 1.4 : 0.5;

@@ -7,7 +7,7 @@ import { Arrows, Markers } from './glyphs.js';
 import { Surface, SurfaceTextures } from './surface.js';
 
 const FIELD_OF_VIEW = 30;
-const HOME = { azimuth: 30, elevation: 15 };
+const HOME = { azimuth: 30, elevation: 20 };
 /** A press that moves less than this, in pixels, is a click. */
 const CLICK = 5;
 
@@ -30,8 +30,6 @@ class View {
     this.markers = new Markers(stage.pixels);
     for (const part of [this.surface, this.arrows, this.tubes, this.markers]) this.root.add(part.object);
     this.controls = new OrbitControls(this.camera, this.element);
-    this.controls.enableDamping = true;
-    this.controls.dampingFactor = 0.14;
     this.controls.rotateSpeed = 0.9;
     this.controls.zoomToCursor = true;
     this.controls.minDistance = 0.02;
@@ -104,7 +102,6 @@ export class Stage {
     this.up = 'y';
     new ResizeObserver(() => this.resize()).observe(container);
     const loop = () => {
-      for (const view of this.views) view.controls.update();
       if (this.dirty) this.draw();
       requestAnimationFrame(loop);
     };
@@ -293,7 +290,6 @@ export class Stage {
     uniforms.pick.value = 0;
     others.forEach((object, i) => { object.visible = visible[i]; });
     view.camera.clearViewOffset();
-    this.dirty = true;
     const triangle = (texel[0] | (texel[1] << 8) | (texel[2] << 16) | (texel[3] << 24)) - 1;
     if (triangle < 0) return null;
     // The corner that is nearest on the screen to the place of the click.

@@ -4,6 +4,8 @@
 import * as THREE from 'three';
 
 const WIDTH = 4096;
+/** Cosine of the angle between the normals of a corner and its face above which there is a crease. */
+const CREASE = 0.86;
 
 const VERTEX = `
 precision highp float;
@@ -15,8 +17,7 @@ uniform mat3 normalMatrix;
 uniform sampler2D points, normals, values;
 uniform usampler2D corners;
 uniform int mode;
-uniform bool onFace, polygons;
-uniform float missing;
+uniform bool onFace, flat_;
 out vec3 place, normal, share, tint;
 out float value;
 flat out vec3 labels, edge;
@@ -32,7 +33,13 @@ void main() {
   int vertex = int(row[k]);
   vec4 p = modelViewMatrix * vec4(texelFetch(points, at(vertex), 0).xyz, 1.0);
   place = p.xyz;
-  normal = normalMatrix * texelFetch(normals, at(vertex), 0).xyz;
+  vec3 a = texelFetch(points, at(int(row.x)), 0).xyz;
+  vec3 across = cross(texelFetch(points, at(int(row.y)), 0).xyz - a, texelFetch(points, at(int(row.z)), 0).xyz - a);
+  float area = length(across);
+  vec3 smooth_ = texelFetch(normals, at(vertex), 0).xyz;
+  // Where the surface has a crease, the normal of the face.
+  bool crease = area > 0.0 && (flat_ || dot(smooth_, across) < ${CREASE} * area);
+  normal = normalMatrix * (crease ? across / area : smooth_);
   share = vec3(k == 0, k == 1, k == 2);
   value = 0.0;
   tint = vec3(0.0);
@@ -53,7 +60,7 @@ precision highp int;
 precision highp sampler2D;
 uniform sampler2D palette, map;
 uniform int mode, back, pick;
-uniform bool flat_, wire, borders;
+uniform bool wire, borders;
 uniform vec2 range;
 uniform vec3 plain, backTint, ink, up;
 uniform float contrast;
@@ -102,7 +109,7 @@ void main() {
     return;
   }
   vec3 eye = normalize(-place);
-  vec3 n = flat_ ? normalize(cross(dFdx(place), dFdy(place))) : normalize(normal);
+  vec3 n = normalize(normal);
   if (dot(n, eye) < 0.0) n = -n;
   vec3 base = linear(albedo);
   if (!front && back == 1) base = mix(base, linear(backTint), 0.8);
@@ -111,7 +118,7 @@ void main() {
   vec3 fill = normalize(vec3(0.9, -0.1, 0.45));
   float wrap = max((dot(n, key) + 0.18) / 1.18, 0.0);
   float sky = 0.5 + 0.5 * dot(n, up);
-  vec3 light = vec3(0.82) * wrap + vec3(0.13) * max(dot(n, fill), 0.0) + mix(vec3(0.17, 0.165, 0.16), vec3(0.32, 0.33, 0.345), sky);
+  vec3 light = vec3(0.82) * wrap + vec3(0.13) * max(dot(n, fill), 0.0) + mix(vec3(0.185, 0.18, 0.178), vec3(0.325, 0.33, 0.336), sky);
   float facing = max(dot(n, eye), 0.0);
   light *= mix(0.72, 1.0, smoothstep(0.0, 0.55, facing));
   vec3 lit = base * light;
