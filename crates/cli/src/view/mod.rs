@@ -2,8 +2,12 @@
 
 mod files;
 mod held_out;
+mod live;
 mod report;
 mod run;
+mod server;
+
+pub use live::{LiveView, Watched};
 
 use crate::data::CacheArgs;
 use crate::failure::Failure;
@@ -99,7 +103,7 @@ fn mesh_paths(inputs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// Opens a file in the browser. A failure is only reported, because the file is there.
-fn open(path: &Path) {
+pub fn open(path: &Path) {
     let mut command = match std::env::consts::OS {
         "macos" => Command::new("open"),
         "windows" => Command::new("explorer"),

@@ -215,7 +215,10 @@ impl Browser {
     /// Presses a key.
     pub fn press(&mut self, key: &str) {
         for kind in ["keyDown", "keyUp"] {
-            self.call("Input.dispatchKeyEvent", json!({ "type": kind, "key": key }));
+            self.call(
+                "Input.dispatchKeyEvent",
+                json!({ "type": kind, "key": key }),
+            );
         }
     }
 

@@ -101,7 +101,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn signal(child: &Child, name: &str) {
+pub fn signal(child: &Child, name: &str) {
     let id = child.id().to_string();
     let status = Command::new("kill")
         .args(["-s", name, &id])

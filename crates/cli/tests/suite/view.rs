@@ -1,10 +1,12 @@
 //! `gemcnn view` as a user runs it, and its pages in a real browser.
 
 use crate::browser::{Browser, WINDOW};
-use crate::train::Workshop;
+use crate::train::{Workshop, signal};
 use gemcnn_mesh::shapes::icosphere;
 use gemcnn_mesh::{AttributeValues, VertexAttribute, WriteOptions, write_mesh};
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -410,4 +412,87 @@ fn large_meshes_are_simplified_and_wrong_input_is_refused() {
     ] {
         assert_eq!(view(&arguments).status.code(), Some(code), "{arguments:?}");
     }
+}
+
+/// Status and body of the answer to a request.
+fn ask(address: &str, request: &str, host: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "{request} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (
+        head.split(' ').nth(1).unwrap().parse().unwrap(),
+        body.into(),
+    )
+}
+
+#[test]
+fn a_run_can_be_watched_while_it_trains() {
+    let shop = Workshop::new("epochs = 100000\ncheckpoint = { minutes = 10.0 }");
+    let arguments = ["run.toml", "--run-dir", "run", "--view"];
+    let mut training = shop.gemcnn(&arguments).spawn().unwrap();
+    let mut lines = BufReader::new(training.stderr.take().unwrap()).lines();
+    let address = lines.find_map(|line| {
+        let line = line.unwrap();
+        let address = line.split_once("http://")?.1;
+        Some(address.trim_end_matches('/').to_owned())
+    });
+    let address = address.unwrap();
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    // What the command prints from now on is not read, but must not block it.
+    let drain = std::thread::spawn(move || lines.count());
+    let get = |path: &str| ask(&address, &format!("GET {path}"), &address);
+    assert!(get("/").1.starts_with("<!doctype html>"));
+    for path in [
+        "/config.toml",
+        "/../config.toml",
+        "/metrics.jsonl",
+        "//",
+        "/report.json/",
+    ] {
+        assert_eq!(get(path), (404, String::new()), "{path}");
+    }
+    assert_eq!(ask(&address, "POST /", &address).0, 405);
+    assert_eq!(ask(&address, "GET /", "elsewhere.example").0, 403);
+    assert_eq!(ask(&address, "nonsense", &address).0, 405);
+    let report = || serde_json::from_str::<Value>(&get("/report.json").1).unwrap();
+    let epochs = |report: &Value| match &report["report"]["curves"][0]["series"][0]["points"] {
+        Value::Array(points) => points.len(),
+        other => panic!("{other}"),
+    };
+    let wait_until = |done: &dyn Fn(&Value) -> bool| {
+        let start = std::time::Instant::now();
+        while !done(&report()) {
+            assert!(start.elapsed().as_secs() < 120, "{}", report());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    wait_until(&|report| epochs(report) > 2 && report["meshes"].as_u64() > Some(0));
+    let meshes: Value = serde_json::from_str(&get("/meshes.json").1).unwrap();
+    assert_eq!(meshes["description"]["meshes"].as_array().unwrap().len(), 2);
+    assert_eq!(meshes["blocks"].as_array().unwrap().len(), 2);
+    if let Some(mut browser) = Browser::start() {
+        browser.open(&format!("http://{address}/"));
+        browser.wait_for("gemcnn.stage.views.length === 2 && gemcnn.state.field === 'prediction'");
+        browser.wait_for("document.querySelectorAll('.chart .line').length >= 3");
+        let epochs = "gemcnn.data.description.report.curves[0].series[0].points.length";
+        let before = browser.evaluate(epochs);
+        browser.wait_for(&format!("{epochs} > {before}"));
+        let own = format!("http://{address}/");
+        assert!(
+            browser
+                .requests()
+                .iter()
+                .all(|request| request.starts_with(&own))
+        );
+        assert_eq!(browser.problems(), [""; 0]);
+    }
+    // The browser is gone, and the run goes on.
+    let seen = epochs(&report());
+    wait_until(&|report| epochs(report) > seen);
+    signal(&training, "TERM");
+    assert_eq!(training.wait().unwrap().code(), Some(130));
+    assert!(TcpStream::connect(&address).is_err());
+    drain.join().unwrap();
 }

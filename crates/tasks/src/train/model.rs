@@ -55,8 +55,16 @@ impl TrainedModel {
                 ),
             ));
         }
+        Self::from_archive(&Archive::read(&file)?, &file)
+    }
+
+    /// The model of an archive. `file` is where it is stored, or would be: the template of a correspondence is beside
+    /// it.
+    ///
+    /// # Errors
+    /// An archive that is not a model, or a template that cannot be read.
+    pub fn from_archive(archive: &Archive, file: &Path) -> Result<Self, TaskError> {
         let template = file.with_file_name(TEMPLATE);
-        let archive = Archive::read(&file)?;
         let config: RunConfig = archive.json(CONFIG)?;
         let output: String = archive.json(OUTPUT)?;
         let output: FeatureType = output
@@ -68,7 +76,7 @@ impl TrainedModel {
             outputs: output,
         };
         let (network, mut parameters) = config.model.init(&spec, config.training.seed)?;
-        parameters.load(&archive, WEIGHTS)?;
+        parameters.load(archive, WEIGHTS)?;
         let classes: Option<Classes> = archive.json(CLASSES)?;
         let outputs = network.output().dimension();
         if let Some(classes) = &classes

@@ -295,6 +295,9 @@ impl<'a> Trainer<'a> {
                     let record = self.finish_epoch()?;
                     log.append(&record)?;
                     observer.observe(Event::EpochDone(&record));
+                    if observer.wants_model() {
+                        observer.observe(Event::Model(&self.model()?));
+                    }
                 }
                 if self.is_checkpoint_due() {
                     self.checkpoint(observer)?;
