@@ -195,7 +195,7 @@ impl<'a> HeldOut<'a> {
                     .zip(truth)
                     .map(|(row, &truth)| row.get(truth as usize).map_or(f32::NAN, |p| 1.0 - p));
                 let errors = Values::Numbers(missing.collect());
-                fields.push(field("improbability of the truth", errors).with_role(Role::Error));
+                fields.push(field("1 − p(truth)", errors).with_role(Role::Error));
             }
         }
         if let (Some(rows), Some(names)) = (rows, &self.model.classes) {

@@ -91,11 +91,15 @@ impl Browser {
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.call(&format!("{domain}.enable"), json!({}));
         }
-        let (width, height) = WINDOW;
+        browser.resize(WINDOW.0, WINDOW.1);
+        Some(browser)
+    }
+
+    /// Sets the size of the window in pixels.
+    pub fn resize(&mut self, width: u32, height: u32) {
         let size =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
-        browser.call("Emulation.setDeviceMetricsOverride", size);
-        Some(browser)
+        self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
     /// Calls a method of the protocol.

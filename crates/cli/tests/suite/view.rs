@@ -2,13 +2,16 @@
 
 use crate::browser::{Browser, WINDOW};
 use crate::train::{Workshop, signal};
-use gemcnn_mesh::shapes::icosphere;
+use gemcnn_mesh::remesh::{SubdivisionRule, subdivide};
+use gemcnn_mesh::shapes::{BodyFamily, BodyOptions, icosphere};
 use gemcnn_mesh::{AttributeValues, VertexAttribute, WriteOptions, write_mesh};
+use gemcnn_view::page::Page;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
+use std::time::Instant;
 
 /// Text that would be markup or script if it were not shown as text.
 const NAUGHTY_FILE: &str = "<img src=x onerror=document.title=1>.ply";
@@ -427,12 +430,22 @@ fn ask(address: &str, request: &str, host: &str) -> (u16, String) {
     )
 }
 
+/// A run that ends with the test.
+struct Training(Child);
+
+impl Drop for Training {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_run_can_be_watched_while_it_trains() {
     let shop = Workshop::new("epochs = 100000\ncheckpoint = { minutes = 10.0 }");
     let arguments = ["run.toml", "--run-dir", "run", "--view"];
-    let mut training = shop.gemcnn(&arguments).spawn().unwrap();
-    let mut lines = BufReader::new(training.stderr.take().unwrap()).lines();
+    let mut training = Training(shop.gemcnn(&arguments).spawn().unwrap());
+    let mut lines = BufReader::new(training.0.stderr.take().unwrap()).lines();
     let address = lines.find_map(|line| {
         let line = line.unwrap();
         let address = line.split_once("http://")?.1;
@@ -462,7 +475,7 @@ fn a_run_can_be_watched_while_it_trains() {
         other => panic!("{other}"),
     };
     let wait_until = |done: &dyn Fn(&Value) -> bool| {
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         while !done(&report()) {
             assert!(start.elapsed().as_secs() < 120, "{}", report());
             std::thread::sleep(std::time::Duration::from_millis(20));
@@ -491,8 +504,84 @@ fn a_run_can_be_watched_while_it_trains() {
     // The browser is gone, and the run goes on.
     let seen = epochs(&report());
     wait_until(&|report| epochs(report) > seen);
-    signal(&training, "TERM");
-    assert_eq!(training.wait().unwrap().code(), Some(130));
+    signal(&training.0, "TERM");
+    assert_eq!(training.0.wait().unwrap().code(), Some(130));
     assert!(TcpStream::connect(&address).is_err());
     drain.join().unwrap();
+}
+
+/// Sizes of pages and times to the first picture, as in docs/view.md.
+#[test]
+#[ignore = "a measurement: run it alone, with --nocapture"]
+fn measure() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = Page::new("empty").to_html().unwrap().len();
+    println!("page without data: {empty} bytes");
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    for (vertices, levels) in [(6890, 0), (6250, 2), (15_625, 3)] {
+        let options = BodyOptions {
+            vertices,
+            ..Default::default()
+        };
+        let body = BodyFamily::new(&options).unwrap().body(0);
+        let mesh = match levels {
+            0 => body,
+            _ => {
+                subdivide(&body, levels, SubdivisionRule::Loop)
+                    .unwrap()
+                    .mesh
+            }
+        };
+        let path = folder.path().join("body.ply");
+        mesh.write(&path).unwrap();
+        let page = folder.path().join("page.html");
+        let start = Instant::now();
+        let made = view(&[&path, "-o".as_ref(), &page]);
+        let writing = start.elapsed();
+        assert!(made.status.success(), "{made:?}");
+        let bytes = std::fs::metadata(&page).unwrap().len() as usize - empty;
+        browser.open_file(&page);
+        let decoded = browser.evaluate("gemcnn.decoded");
+        // Reading a pixel waits until everything is drawn.
+        let read = "const c = gemcnn.stage.renderer.getContext(); \
+             c.readPixels(0, 0, 1, 1, c.RGBA, c.UNSIGNED_BYTE, new Uint8Array(4));";
+        let first = browser.evaluate(&format!("(() => {{ {read} return performance.now(); }})()"));
+        let frame = |moving: bool| {
+            format!(
+                "(() => {{ const start = performance.now(); \
+                 for (let i = 0; i < 4; i++) {{ gemcnn.stage.turn(0.1, 0); gemcnn.stage.draw({moving}); }} \
+                 {read} return (performance.now() - start) / 4; }})()"
+            )
+        };
+        let [still, moving] = [false, true].map(|moving| browser.evaluate(&frame(moving)));
+        let [decoded, first, still, moving] =
+            [decoded, first, still, moving].map(|time| time.as_f64().unwrap());
+        println!(
+            "{} vertices: {:.1} bytes a vertex, written in {writing:.1?}, decoded after {decoded:.0} ms, \
+             first picture after {first:.0} ms, then {still:.0} ms a picture, {moving:.0} ms while it turns",
+            mesh.vertex_count(),
+            bytes as f64 / mesh.vertex_count() as f64,
+        );
+    }
+}
+
+/// The picture of the viewer in the README, from the example page.
+#[test]
+#[ignore = "writes docs/pictures/view.png"]
+fn picture() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let (width, height) = (1280, 800);
+    browser.resize(width, height);
+    browser.open_file(&docs.join("view-example.html"));
+    browser.evaluate("gemcnn.showOnly(0).then(() => gemcnn.set({ compare: 'truth' }, true))");
+    browser.evaluate("gemcnn.goTo(gemcnn.models[0], gemcnn.worst()[0].vertex)");
+    browser.evaluate("gemcnn.stage.home()");
+    browser.wait_for("!gemcnn.stage.dirty");
+    let picture = browser.picture([0, 0, width, height], 1.0);
+    std::fs::write(docs.join("pictures/view.png"), picture).unwrap();
 }

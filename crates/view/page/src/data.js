@@ -178,6 +178,20 @@ export class Model {
     return (this.meanNormals = sum);
   }
 
+  /** Half the height along the upright axis, and the largest distance from it, in the scene. */
+  extent(up) {
+    const [axis, a, b] = up === 'z' ? [2, 0, 1] : [1, 0, 2];
+    this.extents ??= {};
+    if (this.extents[up]) return this.extents[up];
+    let [height, squared] = [0, 0];
+    const p = this.points;
+    for (let i = 0; i < p.length; i += 3) {
+      height = Math.max(height, Math.abs(p[i + axis]));
+      squared = Math.max(squared, p[i + a] ** 2 + p[i + b] ** 2);
+    }
+    return (this.extents[up] = { height, radius: Math.sqrt(squared) });
+  }
+
   /** The frame of a vertex: first and second axis, normal. Without stored frames, only the normal. */
   frame(vertex) {
     if (!this.frameColumns) return { normal: [...this.normals.subarray(3 * vertex, 3 * vertex + 3)] };

@@ -114,7 +114,7 @@ out vec3 shade;
 void main() {
   shade = tint;
   gl_Position = projectionMatrix * modelViewMatrix * vec4(position, 1.0);
-  gl_Position.z -= 0.0015 * gl_Position.w;
+  gl_Position.z -= 0.02 * gl_Position.w;
   gl_PointSize = size * scale;
 }`;
 

@@ -84,6 +84,7 @@ class App {
 
   async start() {
     await this.loadShown();
+    this.decoded = performance.now();
     const fields = this.fieldList();
     const first = (fits) => fields.find(fits)?.name;
     this.state.field = first((f) => f.role === 'prediction') ?? first((f) => f.kind === 'labels') ?? first((f) => f.kind === 'colours') ??
@@ -386,7 +387,7 @@ class App {
   /** The picture on the screen as a PNG, with the names of the meshes. */
   screenshotCanvas() {
     const { stage } = this;
-    stage.draw();
+    stage.draw(false);
     const { canvas } = stage;
     const picture = h('canvas', { width: canvas.width, height: canvas.height });
     const paint = picture.getContext('2d');

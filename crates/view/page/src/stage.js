@@ -10,6 +10,8 @@ const FIELD_OF_VIEW = 30;
 const HOME = { azimuth: 30, elevation: 20 };
 /** A press that moves less than this, in pixels, is a click. */
 const CLICK = 5;
+/** Time without movement, in milliseconds, after which large meshes are drawn in full. */
+const STILL = 160;
 
 /** One mesh in one part of the canvas. */
 class View {
@@ -53,11 +55,19 @@ class View {
     this.element.addEventListener('focus', () => { this.stage.active = this; });
   }
 
-  /** Distance from which the unit ball fills the view. */
+  /** Distance from which the mesh fits the view while it turns about its upright axis. */
+  get fit() {
+    const tangent = Math.tan((FIELD_OF_VIEW * Math.PI) / 360);
+    const { aspect } = this.camera;
+    const ball = 1 / Math.sin(Math.atan(tangent * Math.min(1, aspect)));
+    const { height, radius } = this.model.extent(this.stage.up);
+    const cylinder = Math.max(height / tangent, radius / (tangent * aspect)) + radius;
+    return 1.04 * Math.min(ball, cylinder);
+  }
+
+  /** The same for all views, which may be linked. */
   get distance() {
-    const half = (FIELD_OF_VIEW * Math.PI) / 360;
-    const narrow = Math.min(1, this.camera.aspect);
-    return 1.02 / Math.sin(Math.atan(Math.tan(half) * narrow));
+    return Math.max(...this.stage.views.map((view) => view.fit));
   }
 
   home() {
@@ -99,8 +109,12 @@ export class Stage {
     this.linked = true;
     this.active = null;
     this.frames = 0;
+    this.movedAt = -Infinity;
     this.up = 'y';
-    new ResizeObserver(() => this.resize()).observe(container);
+    new ResizeObserver(() => {
+      const size = `${container.clientWidth} ${container.clientHeight}`;
+      if (size !== this.size) this.resize();
+    }).observe(container);
     const loop = () => {
       if (this.dirty) this.draw();
       requestAnimationFrame(loop);
@@ -131,13 +145,13 @@ export class Stage {
     this.active = this.views[0] ?? null;
     this.turnUp(this.up);
     this.resize();
-    const refit = old.length !== this.views.length;
     for (const view of this.views) {
       const own = (this.linked ? pose : poses.get(view.label)) ?? pose;
-      if (own && !refit) this.setPose(view, own);
-      else if (own) this.setPose(view, { ...own, position: own.position.clone().multiplyScalar(view.distance / own.fit), target: own.target.clone().multiplyScalar(view.distance / own.fit) });
+      const zoom = own && view.distance / own.fit;
+      if (own) this.setPose(view, { position: own.target.clone().lerp(own.position, zoom), target: own.target });
       else view.home();
     }
+    this.movedAt = -Infinity;
     this.dirty = true;
   }
 
@@ -155,6 +169,7 @@ export class Stage {
   /** Copies the camera of a view to the others. */
   moved(view) {
     this.dirty = true;
+    this.movedAt = performance.now();
     if (!this.linked || view !== this.active) return;
     for (const other of this.views) if (other !== view) this.setPose(other, this.pose(view));
   }
@@ -211,6 +226,7 @@ export class Stage {
   resize() {
     const { clientWidth: width, clientHeight: height } = this.container;
     if (!width || !height || !this.views.length) return;
+    this.size = `${width} ${height}`;
     const count = this.views.length;
     let best = null;
     for (let columns = 1; columns <= count; columns++) {
@@ -221,14 +237,17 @@ export class Stage {
     this.grid.style.gridTemplateColumns = `repeat(${best.columns}, 1fr)`;
     this.grid.style.gridTemplateRows = `repeat(${best.rows}, 1fr)`;
     this.renderer.setSize(width, height, false);
+    const before = this.views[0].distance;
     for (const view of this.views) {
       const box = this.box(view);
-      const fit = view.distance;
       view.camera.aspect = box.width / Math.max(box.height, 1);
       view.camera.updateProjectionMatrix();
-      // Keeps the mesh in view when the shape of the view changes.
+    }
+    // Keeps the meshes in view when the shape of the views changes.
+    const factor = this.views[0].distance / before;
+    for (const view of this.views) {
       const offset = view.camera.position.clone().sub(view.controls.target);
-      view.camera.position.copy(view.controls.target).add(offset.multiplyScalar(view.distance / fit));
+      view.camera.position.copy(view.controls.target).add(offset.multiplyScalar(factor));
     }
     this.dirty = true;
   }
@@ -239,9 +258,11 @@ export class Stage {
     return { left: inner.left - outer.left, top: inner.top - outer.top, width: inner.width, height: inner.height };
   }
 
-  draw() {
+  /** Draws all views. A large mesh that moves is drawn faster, and in full when it is still. */
+  draw(moving = performance.now() - this.movedAt < STILL) {
     this.dirty = false;
     const { renderer } = this;
+    let fast = false;
     const height = this.canvas.clientHeight;
     renderer.setRenderTarget(null);
     renderer.setScissorTest(false);
@@ -255,9 +276,12 @@ export class Stage {
       view.camera.updateMatrixWorld();
       view.surface.uniforms.up.value.set(0, 1, 0).transformDirection(view.camera.matrixWorldInverse);
       this.clip(view);
+      fast = view.surface.hasten(moving) || fast;
       renderer.render(view.scene, view.camera);
     }
     this.frames++;
+    clearTimeout(this.later);
+    if (fast) this.later = setTimeout(() => { this.dirty = true; }, STILL);
   }
 
   clip(view) {
@@ -279,6 +303,7 @@ export class Stage {
     const visible = others.map((object) => object.visible);
     for (const object of others) object.visible = false;
     const uniforms = view.surface.uniforms;
+    view.surface.hasten(false);
     uniforms.pick.value = 1;
     renderer.setRenderTarget(this.picked);
     renderer.setScissorTest(false);
