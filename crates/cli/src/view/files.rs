@@ -24,7 +24,7 @@ pub(super) fn page(paths: &[PathBuf]) -> Result<Page, Failure> {
     let mut page = titled(&names);
     let tables = label_tables(&files);
     let places: BTreeMap<&str, usize> = tables.keys().copied().zip(0..).collect();
-    page.classes = tables.values().map(class_table).collect();
+    page.classes = tables.values().map(|labels| class_table(labels)).collect();
     let mut framed = true;
     for ((name, path), file) in names.into_iter().zip(paths).zip(&files) {
         let mut fields = Vec::new();
@@ -106,7 +106,7 @@ fn label_tables(files: &[MeshFile]) -> BTreeMap<&str, Vec<i64>> {
     tables.into_iter().map(sorted).collect()
 }
 
-fn class_table(labels: &Vec<i64>) -> ClassTable {
+fn class_table(labels: &[i64]) -> ClassTable {
     ClassTable {
         names: labels.iter().map(i64::to_string).collect(),
         colours: labels

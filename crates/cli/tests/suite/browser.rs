@@ -171,16 +171,14 @@ impl Browser {
         ));
     }
 
-    /// Messages of the console, errors and uncaught exceptions since the page was opened.
+    /// Errors and warnings of the page, and errors of the browser about it, since the page was opened.
     pub fn problems(&self) -> Vec<String> {
-        let is_problem = |event: &&Value| {
-            let method = event["method"].as_str().unwrap_or_default();
-            [
-                "Runtime.exceptionThrown",
-                "Runtime.consoleAPICalled",
-                "Log.entryAdded",
-            ]
-            .contains(&method)
+        let is_problem = |event: &&Value| match event["method"].as_str() {
+            Some("Runtime.exceptionThrown") => true,
+            Some("Runtime.consoleAPICalled") => event["params"]["type"] != "log",
+            // Drivers may warn of slow calls.
+            Some("Log.entryAdded") => event["params"]["entry"]["level"] == "error",
+            _ => false,
         };
         let problems = self.events.iter().filter(is_problem);
         problems.map(Value::to_string).collect()
