@@ -10,7 +10,7 @@ use gemcnn_tasks::TaskError;
 use gemcnn_tasks::data::{Cache, Dataset};
 use gemcnn_tasks::evaluation::Assessor;
 use gemcnn_tasks::train::{Event, Observer, Record, StepReport, TrainedModel, read_metrics};
-use gemcnn_view::page::{Page, Progress};
+use gemcnn_view::page::{Confusion, Page, Progress};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,7 +21,7 @@ const MESHES: usize = 4;
 /// A page that asked within this time is open.
 const OPEN: Duration = Duration::from_secs(5);
 /// After a prediction, this many times its duration passes before the next one.
-const REST: u32 = 40;
+const REST: u32 = 100;
 /// Longest wait at the end for an open page to learn that training has ended.
 const FAREWELL: Duration = Duration::from_millis(1500);
 
@@ -35,6 +35,8 @@ struct State {
     ended: Option<String>,
     /// The meshes of the page in JSON, and the number of times they changed.
     meshes: (u64, Arc<str>),
+    /// Confusion of the classes on these meshes.
+    confusion: Option<Confusion>,
     /// Time of the last question of a page.
     asked: Option<Instant>,
     /// True after a page has learned of the end.
@@ -138,6 +140,7 @@ impl State {
         self.told = self.ended.is_some();
         let mut report = report::of_records(&self.records, &self.configuration);
         report.progress = Some(self.progress());
+        report.confusion = self.confusion.clone();
         let news = serde_json::json!({ "report": report, "meshes": self.meshes.0 });
         news.to_string()
     }
@@ -184,15 +187,20 @@ fn predict_each(models: &Receiver<Archive>, state: &Mutex<State>, run: &Path, ca
         let meshes = pool.install(|| predicted(&archive, run, cache));
         let mut state = locked(state);
         // A mesh that cannot be predicted stops training itself, with the reason.
-        if let Ok(json) = meshes {
+        if let Ok((json, confusion)) = meshes {
             state.meshes = (state.meshes.0 + 1, json.into());
+            state.confusion = confusion;
         }
         state.rested = Some(Instant::now() + REST * start.elapsed());
     }
 }
 
-/// The first held-out meshes with the predictions of a model, as JSON of the page.
-fn predicted(archive: &Archive, run: &Path, cache: &Cache) -> Result<String, TaskError> {
+/// The first held-out meshes with the predictions of a model, as JSON of the page, and the confusion of their classes.
+fn predicted(
+    archive: &Archive,
+    run: &Path,
+    cache: &Cache,
+) -> Result<(String, Option<Confusion>), TaskError> {
     let file: PathBuf = run.join("model.safetensors");
     let model = TrainedModel::from_archive(archive, &file)?;
     let dataset = Dataset::open_for(&model.config.data, model.config.task)?;
@@ -211,10 +219,11 @@ fn predicted(archive: &Archive, run: &Path, cache: &Cache) -> Result<String, Tas
         .encode()
         .map_err(|error| TaskError::setting("page", error.to_string()))?;
     let blocks = serde_json::json!(page.blocks);
-    Ok(format!(
+    let json = format!(
         "{{\"description\":{},\"blocks\":{blocks}}}",
         page.description
-    ))
+    );
+    Ok((json, held_out.confusion()))
 }
 
 /// An observer that also feeds a live view.

@@ -103,7 +103,7 @@ fn mesh_paths(inputs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// Opens a file in the browser. A failure is only reported, because the file is there.
-pub fn open(path: &Path) {
+fn open(path: &Path) {
     let mut command = match std::env::consts::OS {
         "macos" => Command::new("open"),
         "windows" => Command::new("explorer"),

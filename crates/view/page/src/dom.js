@@ -40,7 +40,7 @@ export function number(value, digits = 5) {
   if (!Number.isFinite(value)) return '–';
   if (Number.isInteger(value) && Math.abs(value) < 1e9) return grouped(value);
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-4 || size >= 1e7)) return value.toExponential(Math.max(digits - 2, 1));
+  if (size !== 0 && (size < 1e-3 || size >= 1e7)) return value.toExponential(digits - 1);
   return String(Number(value.toPrecision(digits)));
 }
 

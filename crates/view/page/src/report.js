@@ -43,13 +43,11 @@ export class ReportPage {
     replace(this.facts, report.facts.map(([name, value]) =>
       h('div', { className: 'fact' }, h('span', {}, name), h('strong', {}, value))));
     for (const curve of report.curves) {
-      const chart = this.charts.get(curve.name);
-      if (chart) chart.update(curve);
-      else {
-        this.charts.set(curve.name, new Chart(curve));
-        this.curves.append(this.charts.get(curve.name).element);
-      }
+      if (this.charts.has(curve.name)) this.charts.get(curve.name).update(curve);
+      else this.charts.set(curve.name, new Chart(curve));
     }
+    const elements = report.curves.map((curve) => this.charts.get(curve.name).element);
+    if (elements.some((element, i) => this.curves.children[i] !== element)) replace(this.curves, elements);
     replace(this.tables, report.confusion && confusion(report.confusion), report.ranking.length > 0 && this.ranking(report));
   }
 
