@@ -98,7 +98,11 @@ impl LiveView {
                     std::fs::read_to_string(run.join("config.toml")).unwrap_or_default();
             }
             Event::StepDone(report) => state.step = Some((*report).clone()),
-            Event::EpochDone(record) => state.records.push((*record).clone()),
+            Event::EpochDone(record) => {
+                // A resumed run repeats epochs after its checkpoint.
+                state.records.retain(|other| other.epoch < record.epoch);
+                state.records.push((*record).clone());
+            }
             Event::Model(archive) => {
                 drop(state);
                 // A model that nobody can take is left out.

@@ -12,3 +12,5 @@ mod models;
 mod train;
 #[cfg(unix)]
 mod view;
+#[cfg(unix)]
+mod view_run;

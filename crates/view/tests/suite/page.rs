@@ -6,6 +6,8 @@ use gemcnn_view::page::{
     ClassTable, Element, Field, Page, PageError, PageMesh, Report, UNKNOWN, Values,
 };
 use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
 
 const HOSTILE: &str = "</script><script>alert(1)</script><!-- \u{2028} & \"quoted\"";
 
@@ -21,6 +23,25 @@ fn with_field(mesh: Mesh, field: Field) -> Page {
 
 fn description(page: &Page) -> Value {
     serde_json::from_str(&page.encode().unwrap().description).unwrap()
+}
+
+/// If this fails, run `npm run build` in `crates/view/page`.
+#[test]
+fn the_bundle_is_made_from_the_sources() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
+    let mut files: Vec<PathBuf> = (std::fs::read_dir(page.join("src")).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    let mut sources = Sha256::new();
+    for file in files {
+        sources.update(std::fs::read(file).unwrap());
+    }
+    let bytes = sources.finalize();
+    let sum: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let bundle = std::fs::read_to_string(page.join("dist/page.js")).unwrap();
+    let first = bundle.lines().next().unwrap();
+    assert!(first.starts_with(&format!("/* sources {sum};")), "{first}");
 }
 
 #[test]
