@@ -49,7 +49,8 @@ struct State {
 pub struct LiveView {
     state: Arc<Mutex<State>>,
     server: Server,
-    models: SyncSender<Archive>,
+    /// Models with their epochs.
+    models: SyncSender<(Archive, u64)>,
 }
 
 impl LiveView {
@@ -104,9 +105,9 @@ impl LiveView {
                 state.records.push((*record).clone());
             }
             Event::Model(archive) => {
-                drop(state);
+                let epoch = state.records.last().map_or(0, |record| record.epoch);
                 // A model that nobody can take is left out.
-                let _ = self.models.try_send((*archive).clone());
+                let _ = self.models.try_send(((*archive).clone(), epoch));
             }
             _ => {}
         }
@@ -182,13 +183,18 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 /// Predicts with each model that arrives, with one thread of its own.
-fn predict_each(models: &Receiver<Archive>, state: &Mutex<State>, run: &Path, cache: &Cache) {
+fn predict_each(
+    models: &Receiver<(Archive, u64)>,
+    state: &Mutex<State>,
+    run: &Path,
+    cache: &Cache,
+) {
     let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(1).build() else {
         return;
     };
-    for archive in models {
+    for (archive, epoch) in models {
         let start = Instant::now();
-        let meshes = pool.install(|| predicted(&archive, run, cache));
+        let meshes = pool.install(|| predicted(&archive, epoch, run, cache));
         let mut state = locked(state);
         // A mesh that cannot be predicted stops training itself, with the reason.
         if let Ok((json, confusion)) = meshes {
@@ -202,6 +208,7 @@ fn predict_each(models: &Receiver<Archive>, state: &Mutex<State>, run: &Path, ca
 /// The first held-out meshes with the predictions of a model, as JSON of the page, and the confusion of their classes.
 fn predicted(
     archive: &Archive,
+    epoch: u64,
     run: &Path,
     cache: &Cache,
 ) -> Result<(String, Option<Confusion>), TaskError> {
@@ -224,7 +231,7 @@ fn predicted(
         .map_err(|error| TaskError::setting("page", error.to_string()))?;
     let blocks = serde_json::json!(page.blocks);
     let json = format!(
-        "{{\"description\":{},\"blocks\":{blocks}}}",
+        "{{\"epoch\":{epoch},\"description\":{},\"blocks\":{blocks}}}",
         page.description
     );
     Ok((json, held_out.confusion()))

@@ -192,6 +192,12 @@ fn the_colour_bar_has_the_range(browser: &mut Browser) {
     let range =
         browser.evaluate("gemcnn.stage.views.map((v) => v.surface.uniforms.range.value.toArray())");
     assert_eq!(range, json!([[-0.5, 2], [-0.5, 2]]));
+    // The panel is made anew, but the focus stays.
+    let focus = browser.evaluate(
+        "(() => { document.querySelector('[data-key=flat]').focus(); document.activeElement.click(); \
+         return document.activeElement.dataset.key; })()",
+    );
+    assert_eq!(focus, json!("flat"));
     browser.press("w");
     assert_eq!(
         browser.evaluate("gemcnn.stage.views[1].surface.uniforms.wire.value"),

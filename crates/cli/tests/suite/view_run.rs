@@ -224,6 +224,8 @@ fn a_run_can_be_watched_while_it_trains() {
         let epochs = "gemcnn.data.description.report.curves[0].series[0].points.length";
         let before = browser.evaluate(epochs);
         browser.wait_for(&format!("{epochs} > {before}"));
+        let shown = browser.evaluate("gemcnn.history.at(-1).epoch");
+        assert!(shown.as_u64() > Some(0), "{shown}");
         let own = format!("http://{address}/");
         assert!(
             browser

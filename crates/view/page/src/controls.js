@@ -46,6 +46,7 @@ export function controls(element, app) {
   const legendBox = h('div', { className: 'legend' });
   replace(element,
     h('section', {}, h('h2', {}, meshes.length === 1 ? 'Mesh' : 'Meshes'), list),
+    epochBox(app),
     h('section', {}, h('label', { htmlFor: 'field' }, h('h2', {}, 'Colour')),
       select('field', state.field, 'none', (v) => app.set({ field: v })), legendBox,
       fields.length > 1 && h('div', { className: 'row' }, h('label', { className: 'hint', htmlFor: 'compare' }, 'beside'),
@@ -72,6 +73,15 @@ export function controls(element, app) {
     worstBox(app),
   );
   return legendBox;
+}
+
+/** The epochs of a live run whose predictions were shown. */
+function epochBox(app) {
+  const { history, shownEpoch } = app;
+  if (history.length < 2) return null;
+  const slider = h('input', { id: 'epoch', type: 'range', min: 0, max: history.length - 1, value: shownEpoch, onchange: () => app.showEpoch(slider.valueAsNumber) });
+  return h('section', {}, h('label', { htmlFor: 'epoch' }, h('h2', {}, 'Epoch')),
+    h('div', { className: 'row' }, slider, h('span', { className: 'figure' }, `${history[shownEpoch].epoch}`)));
 }
 
 function transportBox(app) {

@@ -33,6 +33,18 @@ export function replace(element, ...children) {
   append(element, children);
 }
 
+/** Remembers focus and scroll positions within an element; the result restores them after its content is made anew. */
+export function remember(element) {
+  const focusable = () => [...element.querySelectorAll('button, input, select')];
+  const lists = () => [element, ...element.querySelectorAll('ul')];
+  const focus = focusable().indexOf(document.activeElement);
+  const scrolls = lists().map((list) => list.scrollTop);
+  return () => {
+    focusable()[focus]?.focus({ preventScroll: true });
+    lists().forEach((list, i) => { list.scrollTop = scrolls[i] ?? 0; });
+  };
+}
+
 export const css = ([r, g, b]) => `rgb(${r} ${g} ${b})`;
 
 /** A number with about `digits` significant digits, short. */

@@ -14,10 +14,10 @@ export async function live(app) {
       app.data.description.report = news.report;
       app.showReport();
       if (news.meshes !== meshes) {
-        const { description, blocks } = await (await fetch('meshes.json', { cache: 'no-store' })).json();
+        const { description, blocks, epoch } = await (await fetch('meshes.json', { cache: 'no-store' })).json();
         description.report = news.report;
         meshes = news.meshes;
-        await app.replaceData(new Data(description, (i) => blocks[i]));
+        await app.addEpoch(epoch, new Data(description, (i) => blocks[i]));
       }
       if (news.report.progress?.ended) return;
     } catch {

@@ -2,7 +2,7 @@
 
 import { controls } from './controls.js';
 import { Data, save } from './data.js';
-import { grouped, h, replace } from './dom.js';
+import { grouped, h, remember, replace } from './dom.js';
 import { inspect } from './inspector.js';
 import { legend } from './legend.js';
 import { live } from './live.js';
@@ -13,6 +13,7 @@ import { Transport } from './transport.js';
 
 const MOST_SHOWN = 4;
 const MOST_ARROWS = 4000;
+const MOST_EPOCHS = 200;
 const WORST = 12;
 const AXES = [[214, 69, 65], [52, 119, 219]];
 const PICKED = [255, 176, 32];
@@ -40,6 +41,8 @@ class App {
     this.palettes = new Map();
     this.pick = null;
     this.transport = null;
+    this.history = [];
+    this.shownEpoch = -1;
     this.build();
   }
 
@@ -196,6 +199,7 @@ class App {
       this.drawMarkers(view);
     }
     if (panel) {
+      const restore = remember(this.left);
       const box = controls(this.left, this);
       const name = state.field;
       const fields = this.models.map((m) => m.fields.get(name)).filter(Boolean);
@@ -204,6 +208,7 @@ class App {
         table: data.classes[fields[0]?.table], shades: data.description.maps[numeric.map], ...numeric, changed: () => this.refresh(),
         setRange: (range) => { if (range) this.ranges.set(name, range); else this.ranges.delete(name); this.refresh(); },
       });
+      restore();
     }
     this.inspectPick();
     this.stage.dirty = true;
@@ -435,6 +440,25 @@ class App {
     if (!act) return;
     event.preventDefault();
     act();
+  }
+
+  /** Keeps the predictions of an epoch, and shows them unless an earlier epoch is chosen. */
+  async addEpoch(epoch, data) {
+    const follows = this.shownEpoch === this.history.length - 1;
+    this.history.push({ epoch, data });
+    if (this.history.length > MOST_EPOCHS) {
+      this.history.shift();
+      this.shownEpoch = Math.max(0, this.shownEpoch - 1);
+    }
+    if (follows) await this.showEpoch(this.history.length - 1);
+    else this.refresh();
+  }
+
+  async showEpoch(index) {
+    this.shownEpoch = index;
+    const { data } = this.history[index];
+    data.description.report = this.data.description.report;
+    await this.replaceData(data);
   }
 
   /** Takes new data from a live run; cameras, fields and picks stay. */
