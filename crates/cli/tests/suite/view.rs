@@ -400,9 +400,9 @@ fn measure() {
     }
 }
 
-/// The picture of the viewer in the README, from the example page.
+/// The pictures of docs/view.md: the example page, and a vector carried around on a sphere.
 #[test]
-#[ignore = "writes docs/pictures/view.png"]
+#[ignore = "writes docs/pictures/view.png and transport.png"]
 fn picture() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let Some(mut browser) = Browser::start() else {
@@ -417,4 +417,23 @@ fn picture() {
     browser.wait_for("!gemcnn.stage.dirty");
     let picture = browser.picture([0, 0, width, height], 1.0);
     std::fs::write(docs.join("pictures/view.png"), picture).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [mesh, page] = ["sphere.ply", "page.html"].map(|name| folder.path().join(name));
+    icosphere(3).unwrap().write(&mesh).unwrap();
+    assert!(view(&[&mesh, "-o".as_ref(), &page]).status.success());
+    browser.open_file(&page);
+    browser.evaluate(
+        "(() => {
+            const [view] = gemcnn.stage.views, { model } = view;
+            const nearest = (p) => [...Array(model.vertexCount).keys()].reduce((best, v) => {
+                const away = (w) => Math.hypot(...model.position(w).map((x, i) => x - p[i]));
+                return away(v) < away(best) ? v : best;
+            });
+            gemcnn.set({ tool: 'transport', wire: true });
+            for (const p of [[1, 0, 0.2], [0, 1, 0.1], [0, 0, 1], [1, 0, 0.2]]) gemcnn.onPick(view, { vertex: nearest(p) });
+        })()",
+    );
+    browser.wait_for("!gemcnn.stage.dirty");
+    let picture = browser.picture([376, 46, 800, height - 46], 0.6);
+    std::fs::write(docs.join("pictures/transport.png"), picture).unwrap();
 }

@@ -242,20 +242,20 @@ class App {
     let width = 0.075 * size;
     if (transport?.model === model) {
       const frames = transport.vectors;
-      const length = Math.max(0.07, 0.5 * spacing);
+      const length = Math.max(0.12, 0.9 * spacing);
       const place = (v) => {
         const { normal } = model.frame(v);
         return model.point(v).map((x, i) => x + 0.006 * normal[i]);
       };
       transport.path.forEach((v, i) => {
         const t = transport.path.length > 1 ? i / (transport.path.length - 1) : 0;
-        items.push([place(v), frames[i].map((x) => 1.2 * length * x), [52 + 190 * t, 119 + 20 * t, 219 - 170 * t]]);
+        items.push([place(v), frames[i].map((x) => length * x), [52 + 190 * t, 119 + 20 * t, 219 - 170 * t]]);
         if (i > 0) {
           const [a, b] = [place(transport.path[i - 1]), place(v)];
           tubes.push([a, b.map((x, k) => x - a[k]), PICKED]);
         }
       });
-      width = Math.max(width, 0.005);
+      width = Math.max(width, 0.0065);
     }
     view.arrows.set(items, width);
     view.tubes.set(tubes, 0.0035);
