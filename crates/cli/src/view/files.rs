@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 const MOST_LABELS: usize = 256;
 /// Larger meshes have no frames in the page.
 pub(super) const MOST_FRAMES: usize = 200_000;
+/// Properties that are no labels.
+const CHANNELS: [&str; 4] = ["red", "green", "blue", "alpha"];
 /// The property of predicted labels, by `gemcnn predict`.
 const LABEL: &str = "label";
 
@@ -23,10 +25,10 @@ pub(super) fn page(paths: &[PathBuf]) -> Result<Page, Failure> {
     let names = names(paths);
     let mut page = titled(&names);
     let tables = label_tables(&files);
-    let places: BTreeMap<&str, usize> = tables.keys().copied().zip(0..).collect();
+    let places: BTreeMap<&str, usize> = tables.keys().map(String::as_str).zip(0..).collect();
     page.classes = tables.values().map(|labels| class_table(labels)).collect();
     let mut framed = true;
-    for ((name, path), file) in names.into_iter().zip(paths).zip(&files) {
+    for ((name, path), file) in names.into_iter().zip(paths).zip(files) {
         let mut fields = Vec::new();
         for (on, columns) in [
             (Element::Vertex, &file.attributes),
@@ -40,7 +42,13 @@ pub(super) fn page(paths: &[PathBuf]) -> Result<Page, Failure> {
                     classes: integers(&column.values)?.map(class).collect(),
                 })
             };
-            fields.extend(columns_to_fields(on, columns, &labels));
+            for mut field in columns_to_fields(on, columns, &labels) {
+                // Names are unique within a mesh.
+                if fields.iter().any(|other: &Field| other.name == field.name) {
+                    field.name += " (faces)";
+                }
+                fields.push(field);
+            }
         }
         if is_prediction(path) {
             mark_predictions(&mut fields);
@@ -55,7 +63,7 @@ pub(super) fn page(paths: &[PathBuf]) -> Result<Page, Failure> {
         page.meshes.push(PageMesh {
             frames: graph.flatten().map(|graph| graph.frames().to_vec()),
             fields,
-            ..PageMesh::new(name, file.mesh.clone())
+            ..PageMesh::new(name, file.mesh)
         });
     }
     if !framed {
@@ -83,11 +91,12 @@ fn integers(values: &AttributeValues) -> Option<impl Iterator<Item = i64>> {
 }
 
 /// The distinct labels of each property of integers, over all files. Properties with many values have none.
-fn label_tables(files: &[MeshFile]) -> BTreeMap<&str, Vec<i64>> {
+fn label_tables(files: &[MeshFile]) -> BTreeMap<String, Vec<i64>> {
     let mut tables: BTreeMap<&str, BTreeSet<i64>> = BTreeMap::new();
     let mut others: BTreeSet<&str> = BTreeSet::new();
     for file in files {
-        for column in file.attributes.iter().chain(&file.face_attributes) {
+        let columns = file.attributes.iter().chain(&file.face_attributes);
+        for column in columns.filter(|column| !CHANNELS.contains(&&*column.name)) {
             match integers(&column.values) {
                 Some(values) => {
                     let table = tables.entry(&column.name).or_default();
@@ -102,7 +111,8 @@ fn label_tables(files: &[MeshFile]) -> BTreeMap<&str, Vec<i64>> {
         }
     }
     tables.retain(|name, labels| labels.len() <= MOST_LABELS && !others.contains(name));
-    let sorted = |(name, labels): (_, BTreeSet<i64>)| (name, labels.into_iter().collect());
+    let sorted =
+        |(name, labels): (&str, BTreeSet<i64>)| (name.to_owned(), labels.into_iter().collect());
     tables.into_iter().map(sorted).collect()
 }
 

@@ -11,7 +11,7 @@ const GROUPS = [
   ['Features', (f) => f.role === 'feature'],
 ];
 
-export function fieldOptions(fields, chosen, none) {
+function fieldOptions(fields, chosen, none) {
   const groups = GROUPS.map(([name, fits]) => [name, fields.filter(fits)]).filter(([, found]) => found.length);
   return [none !== undefined && h('option', { value: '', selected: !chosen }, none),
     groups.map(([name, found]) => h('optgroup', { label: name }, found.map((f) =>

@@ -94,7 +94,6 @@ export class Model {
   constructor(index, entry, bytes, classes) {
     Object.assign(this, { index, name: entry.name, facts: entry.facts, registration: entry.registration });
     Object.assign(this, { vertexCount: entry.vertices, faceCount: entry.faces, triangleCount: entry.triangles });
-    this.step = entry.step;
     const [x, y, z] = entry.positions.map((c) => column(bytes, c));
     const [low, step] = [entry.low, entry.step];
     const count = entry.vertices;
@@ -112,7 +111,6 @@ export class Model {
     }
     // Positions in the scene: the mesh fills the unit ball.
     const scale = 1 / (Math.sqrt(radius) || 1);
-    this.size = 1 / scale * step;
     this.points = new Float32Array(3 * count);
     for (let i = 0; i < count; i++) {
       this.points[3 * i] = (x[i] - middle[0]) * scale;

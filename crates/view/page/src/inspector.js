@@ -14,7 +14,7 @@ function section(title, open, ...children) {
   return h('details', { open }, h('summary', {}, title), ...children);
 }
 
-export function className(table, value) {
+function className(table, value) {
   return value === UNKNOWN || value === undefined ? 'unknown' : table.names[value];
 }
 
@@ -52,7 +52,7 @@ function featureList(fields, place) {
 }
 
 /** Shows a pick: { model, vertex, face, triangle }. */
-export function inspect(element, pick, { classes, counterparts, goTo, clear, errorName }) {
+export function inspect(element, pick, { classes, counterparts, goTo, clear }) {
   if (!pick) {
     replace(element);
     element.hidden = true;

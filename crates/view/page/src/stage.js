@@ -108,7 +108,6 @@ export class Stage {
     this.made = new Map();
     this.linked = true;
     this.active = null;
-    this.frames = 0;
     this.movedAt = -Infinity;
     this.up = 'y';
     new ResizeObserver(() => {
@@ -279,7 +278,6 @@ export class Stage {
       fast = view.surface.hasten(moving) || fast;
       renderer.render(view.scene, view.camera);
     }
-    this.frames++;
     clearTimeout(this.later);
     if (fast) this.later = setTimeout(() => { this.dirty = true; }, STILL);
   }

@@ -176,7 +176,7 @@ function texture(Type, perTexel, format, type, internal, values, count) {
   return made;
 }
 
-export const numbers = (values) =>
+const numbers = (values) =>
   texture(Float32Array, 1, THREE.RedFormat, THREE.FloatType, 'R32F', values, values.length);
 
 function triples(values) {

@@ -8,7 +8,7 @@ const cross = (a, b) => [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a
 const unit = (a) => scaled(1 / (Math.hypot(...a) || 1), a);
 
 /** The vector at the target after the smallest rotation that maps the normal of the source to that of the target. */
-export function transported(vector, source, target) {
+function transported(vector, source, target) {
   const h = sum(source, target);
   const squared = dot(h, h);
   // Opposite normals have no smallest rotation; the vector stays.
@@ -17,7 +17,7 @@ export function transported(vector, source, target) {
 }
 
 /** The shortest path along edges between two vertices; null if there is none. */
-export function shortestPath(model, from, to) {
+function shortestPath(model, from, to) {
   const { offsets, list } = model.adjacency;
   const p = model.points;
   const length = (a, b) => Math.hypot(p[3 * a] - p[3 * b], p[3 * a + 1] - p[3 * b + 1], p[3 * a + 2] - p[3 * b + 2]);
