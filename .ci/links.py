@@ -5,7 +5,8 @@ import re
 import sys
 
 root = pathlib.Path(__file__).resolve().parent.parent
-pages = [page for page in root.rglob("*.md") if "target" not in page.relative_to(root).parts]
+skipped = {"target", "node_modules"}
+pages = [page for page in root.rglob("*.md") if not skipped & set(page.relative_to(root).parts)]
 broken = []
 for page in pages:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):

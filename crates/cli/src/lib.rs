@@ -15,6 +15,7 @@ mod output;
 mod predict;
 mod progress;
 mod train;
+mod view;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -57,6 +58,8 @@ enum Command {
     Predict(predict::PredictArgs),
     /// Train a network on meshes with targets, or on synthetic bodies.
     Train(Box<train::TrainArgs>),
+    /// Write an interactive page of meshes, predictions or a training run, as one HTML file.
+    View(view::ViewArgs),
 }
 
 /// Runs the command with the arguments of the process.
@@ -70,6 +73,7 @@ pub fn main() -> ExitCode {
         Command::Mesh(command) => mesh::run(command),
         Command::Predict(args) => args.run(),
         Command::Train(args) => train::run(*args),
+        Command::View(args) => args.run(),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

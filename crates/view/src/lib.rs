@@ -1,7 +1,9 @@
-//! Pictures of meshes ([`render`]) and line charts ([`plot`]), drawn on the CPU without a display.
+//! Pictures of meshes ([`render`]) and line charts ([`plot`]), drawn on the CPU without a display, and interactive
+//! pages ([`page`]).
 //!
 //! This crate knows meshes and arrays, but nothing of learning.
 
+pub mod page;
 pub mod plot;
 pub mod render;
 

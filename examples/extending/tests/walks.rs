@@ -12,7 +12,7 @@ use gemcnn_nn::equivariance::assert_module_equivariant;
 use gemcnn_nn::layers::Nonlinearity;
 use gemcnn_nn::{Builder, Device, FeatureType, Parameters, Real, Stream, Tape, Var, Workspace};
 use gemcnn_tasks::data::Cache;
-use gemcnn_tasks::features::{Feature, Surface};
+use gemcnn_tasks::features::{Feature, Fields, Surface};
 use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{Outcome, RunConfig, RunDirectory, Silent, StopFlag, TrainedModel};
 use std::path::Path;
@@ -97,6 +97,7 @@ fn the_feature_sums_to_the_euler_characteristic() {
         graph: &graph,
         normals: NormalWeighting::default(),
         operators: None,
+        fields: &Fields::default(),
     };
     let defect = AngleDefect::default().compute(surface).unwrap();
     // Gauss-Bonnet: 2 pi times the Euler characteristic, which is 2.

@@ -51,7 +51,7 @@ pub fn run(command: MeshCommand) -> Result<(), Failure> {
     }
 }
 
-fn read(path: &Path) -> Result<MeshFile, Failure> {
+pub fn read(path: &Path) -> Result<MeshFile, Failure> {
     let file = progress::during(&format!("reading {}", path.display()), || read_mesh(path))
         .map_err(Failure::input)?;
     for note in &file.notes {

@@ -9,6 +9,7 @@ use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::kinds;
 use crate::output::{print, say};
+use crate::view::{LiveView, Watched};
 use clap::Args;
 use gemcnn_tasks::data::DataConfig;
 use gemcnn_tasks::features::Feature;
@@ -94,6 +95,11 @@ pub struct TrainArgs {
     #[arg(long, value_name = "RUN", help_heading = "Run")]
     resume: Option<PathBuf>,
 
+    /// Show the run in the browser while it trains: learning curves, and predictions for held-out meshes. The page is
+    /// served to this machine only, and ends with the run.
+    #[arg(long, help_heading = "Run")]
+    view: bool,
+
     /// Print nothing but errors.
     #[arg(long, short, help_heading = "Run")]
     quiet: bool,
@@ -121,10 +127,28 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
         (None, None) => RunDirectory::create_next(Path::new(RUNS), &config.name()),
     };
     let run = run.map_err(Failure::input)?;
-    let mut progress = TrainProgress::new(args.quiet);
     let cache = args.cache.open();
-    let outcome = train(&config, &run, &cache, &device, &mut progress, &stop);
-    drop(progress);
+    let live = match args.view {
+        true => Some(LiveView::start(run.path(), cache.clone())?),
+        false => None,
+    };
+    if let Some(live) = &live {
+        say(format_args!("live view at {}", live.address()));
+    }
+    let mut observer = Watched {
+        inner: TrainProgress::new(args.quiet),
+        live,
+    };
+    let outcome = train(&config, &run, &cache, &device, &mut observer, &stop);
+    let Watched { inner, live } = observer;
+    drop(inner);
+    if let Some(live) = live {
+        live.end(match &outcome {
+            Ok(Outcome::Finished { .. }) => "training has ended",
+            Ok(Outcome::Stopped { .. }) => "training was stopped",
+            Err(_) => "training has failed",
+        });
+    }
     match outcome {
         Ok(Outcome::Finished { .. }) => print(&paths_of(&run)),
         Ok(Outcome::Stopped { epoch, step }) => Err(Failure::Interrupted(format!(

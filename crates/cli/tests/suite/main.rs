@@ -2,6 +2,8 @@
 
 mod bench;
 mod bodies_experiment;
+#[cfg(unix)]
+mod browser;
 mod cut_off;
 mod data;
 mod experiment;
@@ -9,3 +11,7 @@ mod experiment_mnist;
 mod mesh;
 mod models;
 mod train;
+#[cfg(unix)]
+mod view;
+#[cfg(unix)]
+mod view_run;

@@ -1,10 +1,12 @@
 //! Detailed evaluation of a trained model.
 
+mod assessment;
 mod classes;
 mod geodesic;
 mod segmentation;
 
 pub use crate::train::RegressionScores;
+pub use assessment::{Assessment, Assessor};
 pub use classes::{ClassScore, ClassScores};
 pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
 pub use segmentation::{BORDER, SegmentationScores};

@@ -125,6 +125,11 @@ impl PredictionFiles {
     }
 }
 
+/// True if a directory holds prediction results.
+pub fn holds_results(directory: &Path) -> bool {
+    directory.join(RESULTS_MARK).exists()
+}
+
 /// Marks an empty directory as one of prediction results. Returns the mark.
 fn mark(directory: &Path) -> Result<PathBuf, TaskError> {
     let mark = directory.join(RESULTS_MARK);

@@ -20,6 +20,7 @@ mod prediction;
 pub(crate) use colours::template_attributes;
 pub use colours::template_colours;
 pub use examples::write_examples;
-pub use files::PredictionFiles;
+pub use files::{PredictionFiles, holds_results};
 pub use names::UniqueNames;
 pub use prediction::Prediction;
+pub(crate) use prediction::rows_of_probabilities;

@@ -113,6 +113,24 @@ impl TrainedModel {
     }
 }
 
+/// The class of each vertex and the probability of each class, from one pass of a network for segmentation.
+pub(crate) fn rows_of_probabilities(
+    model: &TrainedModel,
+    workspace: &mut Workspace<f32>,
+    sample: &Sample,
+) -> Result<(Vec<u32>, Vec<f32>), TaskError> {
+    let graphs = sample.graphs()?;
+    let mut tape = Tape::inference(workspace, &model.parameters);
+    let x = tape.input(model.network.input().clone(), &sample.features)?;
+    let outputs = model.network.forward(&mut tape, (&graphs).into(), x)?;
+    let values = outputs.values()?;
+    let rows = values.chunks_exact(model.network.output().dimension().max(1));
+    Ok((
+        rows.clone().map(first_largest).collect(),
+        rows.flat_map(softmax).collect(),
+    ))
+}
+
 fn softmax(logits: &[f32]) -> Vec<f32> {
     let peak = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let powers: Vec<f32> = logits.iter().map(|logit| (logit - peak).exp()).collect();

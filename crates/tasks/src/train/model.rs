@@ -8,7 +8,7 @@ use crate::data::Classes;
 use crate::models::ModelSpec;
 use crate::{FeatureScaling, Task, TaskError};
 use gemcnn_mesh::Mesh;
-use gemcnn_nn::{FeatureType, Module, NnError, Parameters};
+use gemcnn_nn::{Archive, FeatureType, Module, NnError, Parameters};
 use std::path::Path;
 
 /// Key of the output type.
@@ -59,24 +59,24 @@ impl TrainedModel {
                 ),
             ));
         }
-        let template = file.with_file_name(TEMPLATE);
-        let mut model = Self::of_file(&file).map_err(|error| match error {
+        let model = read_sealed(&file).map_err(TaskError::from);
+        let model = model.and_then(|archive| Self::from_archive(&archive, &file));
+        model.map_err(|error| match error {
             // It is not the content that is bad.
             TaskError::Network(NnError::File { path, source }) => TaskError::File { path, source },
             other => TaskError::Model {
                 path: file.clone(),
                 source: Box::new(other),
             },
-        })?;
-        if model.config.task == Task::Correspondence && template.exists() {
-            model.template = Some(Mesh::read(&template)?);
-        }
-        Ok(model)
+        })
     }
 
-    /// Reads a file, without the template beside it.
-    fn of_file(file: &Path) -> Result<Self, TaskError> {
-        let archive = read_sealed(file)?;
+    /// The model of an archive. `file` is where it is stored, or would be: the template of a correspondence is beside
+    /// it.
+    ///
+    /// # Errors
+    /// An archive that is not a model, or a template that cannot be read.
+    pub fn from_archive(archive: &Archive, file: &Path) -> Result<Self, TaskError> {
         let config: RunConfig = archive.json(CONFIG)?;
         let output: String = archive.json(OUTPUT)?;
         let spec = ModelSpec {
@@ -84,7 +84,7 @@ impl TrainedModel {
             task: config.task,
             outputs: output.parse::<FeatureType>().map_err(NnError::from)?,
         };
-        let (network, parameters) = Parameters::stored(&archive, WEIGHTS, |builder| {
+        let (network, parameters) = Parameters::stored(archive, WEIGHTS, |builder| {
             config.model.build(&spec, builder)
         })?;
         let classes: Option<Classes> = archive.json(CLASSES)?;
@@ -104,6 +104,9 @@ impl TrainedModel {
         if let Some(scaling) = &target_scaling {
             scaling.check(TARGET_SCALING, network.output())?;
         }
+        let template = file.with_file_name(TEMPLATE);
+        let has_template = config.task == Task::Correspondence && template.exists();
+        let template = has_template.then(|| Mesh::read(&template)).transpose()?;
         Ok(Self {
             config,
             classes,
@@ -111,7 +114,7 @@ impl TrainedModel {
             target_scaling,
             network,
             parameters,
-            template: None,
+            template,
         })
     }
 }

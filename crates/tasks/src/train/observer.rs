@@ -1,7 +1,7 @@
 //! Progress events of a training run.
 
 use super::metrics::Record;
-use gemcnn_nn::Module;
+use gemcnn_nn::{Archive, Module};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,6 +9,11 @@ use std::time::Duration;
 pub trait Observer: Send {
     /// Called for each event.
     fn observe(&mut self, event: Event<'_>);
+
+    /// Called after each epoch: true asks for the current model, as [`Event::Model`]. By default there is no such event.
+    fn wants_model(&mut self) -> bool {
+        false
+    }
 }
 
 /// An observer that ignores all events.
@@ -66,6 +71,9 @@ pub enum Event<'a> {
     StepDone(&'a StepReport),
     /// An epoch is done, and evaluated if that was due.
     EpochDone(&'a Record),
+    /// The current model, which [`Observer::wants_model`] asked for. See
+    /// [`TrainedModel::from_archive`](super::TrainedModel::from_archive).
+    Model(&'a Archive),
     /// A checkpoint was written to disk.
     CheckpointWritten {
         /// The file.

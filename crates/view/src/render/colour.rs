@@ -52,6 +52,26 @@ pub fn colour_map(t: f64) -> [u8; 3] {
     oklch(lightness, chroma, hue)
 }
 
+/// The colour of a number from 0 to 1 on a scale with a neutral middle at 0.5, as sRGB: blue below, near white in the
+/// middle, red above.
+///
+/// Lightness falls evenly to both sides. Numbers outside of 0 to 1 are clamped. NaN is grey.
+///
+/// ```
+/// use gemcnn_view::render::diverging_map;
+/// let [low, high] = [diverging_map(0.0), diverging_map(1.0)];
+/// assert!(low[2] > low[0] && high[0] > high[2]);
+/// ```
+pub fn diverging_map(t: f64) -> [u8; 3] {
+    if t.is_nan() {
+        return [128, 128, 128];
+    }
+    let side = 2.0 * t.clamp(0.0, 1.0) as f32 - 1.0;
+    let hue = if side < 0.0 { 255.0f32 } else { 28.0 };
+    let strength = side.abs();
+    oklch(0.95 - 0.5 * strength, 0.17 * strength, hue.to_radians())
+}
+
 /// The colour of a label, as sRGB. Consecutive labels differ strongly, and the first forty are all distinct.
 ///
 /// ```
@@ -136,6 +156,20 @@ mod tests {
         }
         assert_eq!(colour_map(f64::NAN), [128, 128, 128]);
         assert_eq!(colour_map(f64::NEG_INFINITY), colours[0]);
+    }
+
+    #[test]
+    fn both_sides_of_the_diverging_map_grow_darker_alike() {
+        for i in 1..=10 {
+            let [near, far] = [i - 1, i].map(|step| f64::from(step) / 20.0);
+            let [low, high] = [0.5 - far, 0.5 + far].map(|t| luminance(diverging_map(t)));
+            assert!(low < luminance(diverging_map(0.5 - near)));
+            assert!(high < luminance(diverging_map(0.5 + near)));
+            assert!((low - high).abs() < 0.06, "{i}: {low} {high}");
+        }
+        let [r, g, b] = diverging_map(0.5);
+        assert!(r.abs_diff(g) < 3 && g.abs_diff(b) < 3 && r > 225);
+        assert_eq!(diverging_map(f64::NAN), [128, 128, 128]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod raster;
 mod soup;
 mod view;
 
-pub use colour::{colour_map, label_colour};
+pub use colour::{colour_map, diverging_map, label_colour};
 pub use picture::Picture;
 pub use view::{Up, View};
 

@@ -1,4 +1,5 @@
-//! Charts and pictures through the public API. One program, so that generic code is compiled once.
+//! Charts, pictures and pages through the public API. One program, so that generic code is compiled once.
 
+mod page;
 mod plot;
 mod render;

@@ -309,6 +309,10 @@ impl<'a> Trainer<'a> {
                     let record = self.finish_epoch()?;
                     log.append(&record)?;
                     observer.observe(Event::EpochDone(&record));
+                    if observer.wants_model() {
+                        let model = self.archive(self.progress.epoch)?;
+                        observer.observe(Event::Model(&model));
+                    }
                 }
                 if self.is_checkpoint_due() {
                     self.checkpoint(observer)?;

@@ -73,8 +73,13 @@ impl Trainer<'_> {
         self.run.write_durably(&self.run.model(), &bytes)
     }
 
-    /// The current model as the bytes of an archive, with averaged weights if there is an average.
+    /// The current model as the bytes of a sealed archive.
     fn model(&self, epoch: u64) -> Result<Vec<u8>, TaskError> {
+        Ok(sealed(self.archive(epoch)?)?)
+    }
+
+    /// The current model as an archive, with averaged weights if there is an average.
+    pub(super) fn archive(&self, epoch: u64) -> Result<Archive, TaskError> {
         let mut archive = Archive::new();
         let State {
             network,
@@ -91,7 +96,7 @@ impl Trainer<'_> {
         archive.set_json(model::CLASSES, &self.problem.classes)?;
         archive.set_json(model::SCALING, &self.progress.scaling)?;
         archive.set_json(model::TARGET_SCALING, &self.progress.target_scaling)?;
-        Ok(sealed(archive)?)
+        Ok(archive)
     }
 
     /// The current network and its parameters, averaged if there is an average.

@@ -1,0 +1,245 @@
+//! Pages of training runs, finished and live.
+
+use crate::browser::Browser;
+use crate::train::{Workshop, signal};
+use crate::view::{description, view};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Child;
+use std::time::Instant;
+
+#[test]
+fn a_page_of_a_run_shows_its_curves_errors_and_predictions() {
+    let shop = Workshop::new("epochs = 3\nseed = 1\n");
+    let trained = shop
+        .gemcnn(&["run.toml", "--run-dir", "run"])
+        .output()
+        .unwrap();
+    assert!(trained.status.success(), "{trained:?}");
+    let page = shop.path("run.html");
+    let made = view(&[&shop.path("run"), "-o".as_ref(), &page]);
+    assert!(made.status.success(), "{made:?}");
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    browser.open_file(&page);
+    assert_eq!(browser.problems(), [""; 0]);
+    let report = browser.evaluate("gemcnn.data.description.report");
+    let points = &report["curves"][0]["series"][0]["points"];
+    assert_eq!(points.as_array().unwrap().len(), 3);
+    // The confusion counts every vertex of the held-out meshes once.
+    let counts: Vec<Vec<u64>> =
+        serde_json::from_value(report["confusion"]["counts"].clone()).unwrap();
+    let vertices =
+        browser.evaluate("gemcnn.data.description.meshes.reduce((n, m) => n + m.vertices, 0)");
+    assert_eq!(json!(counts.iter().flatten().sum::<u64>()), vertices);
+    let ranking = report["ranking"].as_array().unwrap();
+    let scores: Vec<f64> = ranking
+        .iter()
+        .map(|r| r["score"].as_f64().unwrap())
+        .collect();
+    assert!(scores.is_sorted() && scores.len() == 2, "{scores:?}");
+    // The accuracy of a mesh is that of the fields in the page, and probabilities add up.
+    let share = browser.evaluate(
+        "(() => { const { fields } = gemcnn.data.models[0], t = fields.get('truth').values, p = fields.get('prediction').values;
+            return t.filter((x, i) => x === p[i]).length / t.length; })()",
+    );
+    assert!((share.as_f64().unwrap() - scores[0]).abs() < 1e-9);
+    let sums = browser.evaluate(
+        "(() => { const chances = [...gemcnn.data.models[0].fields.values()].filter((f) => f.role === 'probability');
+            return [chances.length, ...[0, 5, 9].map((v) => chances.reduce((sum, f) => sum + f.values[v], 0))]; })()",
+    );
+    let sums: Vec<f64> = serde_json::from_value(sums).unwrap();
+    assert!(
+        sums[0] == 2.0 && sums[1..].iter().all(|sum| (sum - 1.0).abs() < 1e-3),
+        "{sums:?}"
+    );
+    browser.evaluate("document.querySelectorAll('[role=tab]')[1].click()");
+    browser.wait_for("document.querySelectorAll('.chart svg').length >= 3");
+    let lines = browser.evaluate("document.querySelectorAll('.chart .line').length");
+    assert!(lines.as_u64().unwrap() >= 5);
+    browser.evaluate("document.querySelector('.ranking button').click()");
+    browser.wait_for("document.body.dataset.tab === 'meshes' && gemcnn.stage.views.length === 1");
+    let worst = browser.evaluate(
+        "(() => { const { model, vertex } = gemcnn.pick, e = model.byRole('error').values; return e[vertex] === Math.max(...e); })()",
+    );
+    assert_eq!(worst, json!(true));
+}
+
+#[test]
+fn a_run_without_its_data_still_has_its_curves() {
+    let shop = Workshop::new("epochs = 1\nseed = 1\n");
+    let trained = shop
+        .gemcnn(&["run.toml", "--run-dir", "run"])
+        .output()
+        .unwrap();
+    assert!(trained.status.success(), "{trained:?}");
+    std::fs::remove_dir_all(shop.path("spheres")).unwrap();
+    let page = shop.path("run.html");
+    let made = view(&[&shop.path("run"), "-o".as_ref(), &page]);
+    assert!(made.status.success(), "{made:?}");
+    let description = description(&page);
+    assert_eq!(description["notes"].as_array().unwrap().len(), 1);
+    assert!(!description["meshes"].as_array().unwrap().is_empty());
+    assert_eq!(description["meshes"][0]["fields"][0]["role"], "prediction");
+    assert_eq!(description["report"]["curves"][0]["name"], "Loss");
+}
+
+/// Trains an epoch of another task on the spheres of a workshop, and gives the description of its page.
+fn page_of_task(shop: &Workshop, task: &str, data: &str) -> Value {
+    let settings = std::fs::read_to_string(shop.path("run.toml")).unwrap();
+    let settings = settings.replace("'segmentation'", &format!("'{task}'"));
+    std::fs::write(shop.path("run.toml"), settings).unwrap();
+    let data = format!("task = '{task}'\n{data}");
+    std::fs::write(shop.path("spheres/dataset.toml"), data).unwrap();
+    let trained = shop
+        .gemcnn(&["run.toml", "--run-dir", "run"])
+        .output()
+        .unwrap();
+    assert!(trained.status.success(), "{trained:?}");
+    let page = shop.path("run.html");
+    let made = view(&[&shop.path("run"), "-o".as_ref(), &page]);
+    assert!(made.status.success(), "{made:?}");
+    description(&page)
+}
+
+/// Name, kind and role of each field of a mesh, without features.
+fn fields(mesh: &Value) -> Vec<[String; 3]> {
+    let fields = mesh["fields"].as_array().unwrap().iter();
+    let fields = fields.filter(|field| field["role"] != "feature");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    fields
+        .map(|field| ["name", "kind", "role"].map(|key| text(&field[key])))
+        .collect()
+}
+
+#[test]
+fn pages_of_other_tasks_have_their_fields() {
+    let shop = Workshop::new("epochs = 1");
+    let page = page_of_task(&shop, "correspondence", "meshes = 'sphere[02468].ply'");
+    let meshes = page["meshes"].as_array().unwrap();
+    assert_eq!((meshes.len(), &meshes[0]["name"]), (2, &json!("template")));
+    let points = [["colours", "colours", ""], ["point", "numbers", "point"]];
+    assert_eq!(fields(&meshes[0]), points);
+    assert_eq!(fields(&meshes[1])[..2], points);
+    assert_eq!(fields(&meshes[1])[2..], [["error", "numbers", "error"]]);
+    assert_eq!(page["report"]["confusion"], Value::Null);
+
+    let shop = Workshop::new("epochs = 1");
+    for index in 0..10 {
+        let mesh = shop.path(&format!("spheres/sphere{index}.ply"));
+        let mesh = gemcnn_mesh::Mesh::read(mesh).unwrap();
+        let row = |p: &gemcnn_mesh::DVec3| format!("{},{},0\n", -p.y, p.x);
+        let rows: String = mesh.vertices().iter().map(row).collect();
+        std::fs::write(shop.path(&format!("spheres/sphere{index}.csv")), rows).unwrap();
+    }
+    let target = "[target]\nfiles = '{stem}.csv'\nvectors = true";
+    let page = page_of_task(&shop, "regression", target);
+    assert_eq!(
+        fields(&page["meshes"][0]),
+        [
+            ["truth vectors", "vectors", "truth"],
+            ["prediction vectors", "vectors", "prediction"],
+            ["error", "numbers", "error"]
+        ]
+    );
+    let scores = page["report"]["ranking"].as_array().unwrap().iter();
+    let scores: Vec<f64> = scores.map(|r| r["score"].as_f64().unwrap()).collect();
+    assert!(scores.len() == 2 && scores[0] >= scores[1], "{scores:?}");
+}
+
+/// Status and body of the answer to a request.
+fn ask(address: &str, request: &str, host: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "{request} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (
+        head.split(' ').nth(1).unwrap().parse().unwrap(),
+        body.into(),
+    )
+}
+
+/// A run that ends with the test.
+struct Training(Child);
+
+impl Drop for Training {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_run_can_be_watched_while_it_trains() {
+    let shop = Workshop::new("epochs = 100000\ncheckpoint = { minutes = 10.0 }");
+    let arguments = ["run.toml", "--run-dir", "run", "--view"];
+    let mut training = Training(shop.gemcnn(&arguments).spawn().unwrap());
+    let mut lines = BufReader::new(training.0.stderr.take().unwrap()).lines();
+    let address = lines.find_map(|line| {
+        let line = line.unwrap();
+        let address = line.split_once("http://")?.1;
+        Some(address.trim_end_matches('/').to_owned())
+    });
+    let address = address.unwrap();
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    // What the command prints from now on is not read, but must not block it.
+    let drain = std::thread::spawn(move || lines.count());
+    let get = |path: &str| ask(&address, &format!("GET {path}"), &address);
+    assert!(get("/").1.starts_with("<!doctype html>"));
+    for path in [
+        "/config.toml",
+        "/../config.toml",
+        "/metrics.jsonl",
+        "//",
+        "/report.json/",
+    ] {
+        assert_eq!(get(path), (404, String::new()), "{path}");
+    }
+    assert_eq!(ask(&address, "POST /", &address).0, 405);
+    assert_eq!(ask(&address, "GET /", "elsewhere.example").0, 403);
+    assert_eq!(ask(&address, "nonsense", &address).0, 405);
+    let report = || serde_json::from_str::<Value>(&get("/report.json").1).unwrap();
+    let epochs = |report: &Value| match &report["report"]["curves"][0]["series"][0]["points"] {
+        Value::Array(points) => points.len(),
+        other => panic!("{other}"),
+    };
+    let wait_until = |done: &dyn Fn(&Value) -> bool| {
+        let start = Instant::now();
+        while !done(&report()) {
+            assert!(start.elapsed().as_secs() < 120, "{}", report());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    wait_until(&|report| epochs(report) > 2 && report["meshes"].as_u64() > Some(0));
+    let meshes: Value = serde_json::from_str(&get("/meshes.json").1).unwrap();
+    assert_eq!(meshes["description"]["meshes"].as_array().unwrap().len(), 2);
+    assert_eq!(meshes["blocks"].as_array().unwrap().len(), 2);
+    if let Some(mut browser) = Browser::start() {
+        browser.open(&format!("http://{address}/"));
+        browser.wait_for("gemcnn.stage.views.length === 2 && gemcnn.state.field === 'prediction'");
+        browser.wait_for("document.querySelectorAll('.chart .line').length >= 3");
+        let epochs = "gemcnn.data.description.report.curves[0].series[0].points.length";
+        let before = browser.evaluate(epochs);
+        browser.wait_for(&format!("{epochs} > {before}"));
+        let shown = browser.evaluate("gemcnn.history.at(-1).epoch");
+        assert!(shown.as_u64() > Some(0), "{shown}");
+        let own = format!("http://{address}/");
+        assert!(
+            browser
+                .requests()
+                .iter()
+                .all(|request| request.starts_with(&own))
+        );
+        assert_eq!(browser.problems(), [""; 0]);
+    }
+    // The browser is gone, and the run goes on.
+    let seen = epochs(&report());
+    wait_until(&|report| epochs(report) > seen);
+    signal(&training.0, "TERM");
+    assert_eq!(training.0.wait().unwrap().code(), Some(130));
+    assert!(TcpStream::connect(&address).is_err());
+    drain.join().unwrap();
+}

@@ -1,0 +1,113 @@
+//! Predictions of single meshes of a data set, beside their targets.
+
+use super::{Relabelled, class_map};
+use crate::data::{Cache, Dataset, Part, PreparedPart};
+use crate::predict::{Prediction, rows_of_probabilities};
+use crate::train::TrainedModel;
+use crate::{SampleSource, Task, TaskError};
+use gemcnn_mesh::{Frame, Mesh};
+use gemcnn_nn::{FeatureType, Target, Workspace};
+
+/// Largest number of classes with probabilities.
+const MOST_PROBABILITIES: usize = 64;
+
+/// A mesh of a data set with its target and the prediction of a model.
+#[derive(Debug, Clone)]
+pub struct Assessment {
+    /// Name of the mesh.
+    pub name: String,
+    /// The mesh.
+    pub mesh: Mesh,
+    /// Frames of its vertices.
+    pub frames: Vec<Frame>,
+    /// Type of the input features.
+    pub kind: FeatureType,
+    /// Input features of the vertices before scaling, row after row.
+    pub features: Vec<f32>,
+    /// The target, in classes of the model.
+    pub target: Target<f32>,
+    /// The prediction.
+    pub prediction: Prediction,
+    /// Segmentation with at most 64 classes: the probability of each class, vertex after vertex.
+    pub probabilities: Option<Vec<f32>>,
+}
+
+/// Assesses the meshes of a part one by one.
+#[derive(Debug)]
+pub struct Assessor<'a> {
+    dataset: &'a Dataset,
+    part: Part,
+    samples: PreparedPart,
+    classes: Option<Vec<u32>>,
+}
+
+impl<'a> Assessor<'a> {
+    /// An assessor of a model with the classes of `model`.
+    ///
+    /// # Errors
+    /// Data for another task or with unknown classes.
+    pub fn new(
+        model: &TrainedModel,
+        dataset: &'a Dataset,
+        part: Part,
+        cache: &Cache,
+    ) -> Result<Self, TaskError> {
+        let preparation = model.config.preparation();
+        Ok(Self {
+            dataset,
+            part,
+            samples: dataset.part(part, &preparation, cache)?.with_memory(0),
+            classes: class_map(model, dataset)?,
+        })
+    }
+
+    /// Number of meshes.
+    pub fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// True if there are no meshes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Assesses a mesh.
+    ///
+    /// # Errors
+    /// A mesh that cannot be loaded, or an output that is not finite.
+    pub fn assess(
+        &self,
+        model: &TrainedModel,
+        workspace: &mut Workspace<f32>,
+        index: usize,
+    ) -> Result<Assessment, TaskError> {
+        let source = Relabelled {
+            source: &self.samples,
+            classes: self.classes.clone(),
+            places: None,
+        };
+        let mut sample = source.load(index)?;
+        let features = sample.features.clone();
+        model.scaling.apply(&mut sample.features);
+        let count = model.classes.as_ref().map_or(0, |classes| classes.count());
+        let has_probabilities =
+            model.config.task == Task::Segmentation && count <= MOST_PROBABILITIES;
+        let (prediction, probabilities) = match has_probabilities {
+            true => {
+                let (classes, rows) = rows_of_probabilities(model, workspace, &sample)?;
+                (Prediction::VertexClasses(classes), Some(rows))
+            }
+            false => (model.predict(workspace, &sample)?, None),
+        };
+        Ok(Assessment {
+            name: self.dataset.mesh_name(self.part, index).into(),
+            mesh: self.dataset.mesh(self.part, index)?,
+            frames: sample.graph.frames().to_vec(),
+            kind: sample.kind,
+            features,
+            target: sample.target,
+            prediction,
+            probabilities,
+        })
+    }
+}
