@@ -131,11 +131,12 @@ impl Place {
     }
 
     /// Checks a tensor, and gives its address and number of elements.
-    fn check<T>(
+    fn check(
         &self,
         name: &str,
         kind: &str,
         tensor: &Bound<'_, PyAny>,
+        alignment: usize,
     ) -> PyResult<(usize, usize)> {
         let py = tensor.py();
         let refuse = |problem: String| Err(errors::operator(format!("`{name}` {problem}")));
@@ -165,10 +166,9 @@ impl Place {
         }
         let address: usize = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
         let count: usize = tensor.call_method0(intern!(py, "numel"))?.extract()?;
-        if !address.is_multiple_of(size_of::<T>()) {
+        if !address.is_multiple_of(alignment) {
             return refuse(format!(
-                "is not aligned to {} bytes: call .clone()",
-                size_of::<T>()
+                "is not aligned to {alignment} bytes: call .clone()"
             ));
         }
         Ok((address, count))
@@ -184,7 +184,7 @@ impl Place {
     ) -> PyResult<OnDevice<&'a [T], DeviceSlice<'a, C>>> {
         match self {
             Self::Host => {
-                let (address, count) = self.check::<T>(name, kind, tensor)?;
+                let (address, count) = self.check(name, kind, tensor, align_of::<T>())?;
                 if count == 0 {
                     return Ok(OnDevice::Host(&[]));
                 }
@@ -196,7 +196,7 @@ impl Place {
                 Ok(OnDevice::Host(values))
             }
             Self::Cuda(_) => {
-                let (address, count) = self.check::<C>(name, kind, tensor)?;
+                let (address, count) = self.check(name, kind, tensor, size_of::<C>())?;
                 // SAFETY: as above, on the device. PyTorch keeps freed memory for the stream that used it.
                 let values = unsafe { DeviceSlice::from_raw_parts(address as u64, count / parts) };
                 Ok(OnDevice::Cuda(values))
@@ -242,10 +242,9 @@ impl Place {
         tensor: &Bound<'a, PyAny>,
     ) -> PyResult<OnDevice<&'a [H], DeviceSlice<'a, C>>> {
         let parts = size_of::<H>() / size_of::<T>();
-        let (_, count) = match self {
-            Self::Host => self.check::<T>(name, T::DTYPE, tensor)?,
-            Self::Cuda(_) => self.check::<C>(name, T::DTYPE, tensor)?,
-        };
+        let count: usize = tensor
+            .call_method0(intern!(tensor.py(), "numel"))?
+            .extract()?;
         if !count.is_multiple_of(parts) {
             return Err(errors::operator(format!(
                 "`{name}` has {count} numbers, which are no groups of {parts}"
@@ -262,7 +261,7 @@ impl Place {
     ) -> PyResult<ViewMut<'a, T>> {
         match self {
             Self::Host => {
-                let (address, count) = self.check::<T>(name, T::DTYPE, tensor)?;
+                let (address, count) = self.check(name, T::DTYPE, tensor, align_of::<T>())?;
                 if count == 0 {
                     return Ok(OnDevice::Host(&mut []));
                 }
@@ -271,7 +270,7 @@ impl Place {
                 Ok(OnDevice::Host(values))
             }
             Self::Cuda(_) => {
-                let (address, count) = self.check::<f32>(name, T::DTYPE, tensor)?;
+                let (address, count) = self.check(name, T::DTYPE, tensor, size_of::<f32>())?;
                 // SAFETY: as above.
                 let values = unsafe { DeviceSliceMut::from_raw_parts(address as u64, count) };
                 Ok(OnDevice::Cuda(values))
