@@ -92,7 +92,7 @@ def operators(graph):
     def x(*shape):
         return random(*shape, requires_grad=True)
 
-    fields = graph[:8]
+    fields = graph[:9]
     conv = ("2x0 + 1x1", "1x0 + 1x2", 1.0, "mean")
     vertices = graph.vertex_count
     weights = (x(1, 3, 4), x(2), x(1))
@@ -301,6 +301,8 @@ def test_autocast_runs_in_single_precision():
 
 
 def test_compiled_networks_take_all_sizes_in_two_graphs():
+    from torch._dynamo.testing import CompileCounterWithBackend
+
     torch._dynamo.reset()
     network = gt.Sequential(
         gt.ResidualBlock("3x0", HIDDEN, batch_norm=True),
@@ -308,7 +310,7 @@ def test_compiled_networks_take_all_sizes_in_two_graphs():
         gt.Scalars(torch.nn.Linear(8, 4)),
     )
     graphs = [gt.Graph.of(rough(5 + size, 6)) for size in range(4)]
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(network, fullgraph=True, backend=counter)
     for graph in graphs:
         x = torch.randn(graph.vertex_count, 3, requires_grad=True)

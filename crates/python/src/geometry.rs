@@ -5,6 +5,7 @@ use crate::errors;
 use crate::mesh::Mesh;
 use crate::threads::work;
 use gemcnn_kernels::{GraphArrays, GraphParts, Real};
+use gemcnn_mesh::features::{MatrixOptions, matrix_features as matrix_features_of};
 use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{
     Adjacency, Frame, Gauge, GeometryOptions, NeighbourWeights, Neighbourhood, NormalWeighting,
@@ -329,7 +330,28 @@ fn features<'py>(
     Ok((kind.to_string(), rows))
 }
 
+/// The matrix features `7x(0,1,2)` of points with a graph.
+#[pyfunction]
+fn matrix_features<'py>(
+    py: Python<'py>,
+    mesh: &Bound<'py, Mesh>,
+    graph: &Bound<'py, GaugeGraph>,
+    unit_edges: bool,
+    count_self: bool,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let (mesh, graph) = (&mesh.get().0, &graph.get().graph);
+    let options = MatrixOptions {
+        unit_edges,
+        count_self,
+    };
+    let field = work(py, || matrix_features_of(mesh, graph, &options))?;
+    let field = field.map_err(errors::geometry)?;
+    let shape = (graph.vertex_count(), field.dimension());
+    crate::arrays::owned(py, field.values, shape)
+}
+
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<GaugeGraph>()?;
-    module.add_function(wrap_pyfunction!(features, module)?)
+    module.add_function(wrap_pyfunction!(features, module)?)?;
+    module.add_function(wrap_pyfunction!(matrix_features, module)?)
 }

@@ -3,7 +3,7 @@
 use crate::cuda::use_torch;
 use crate::errors;
 use crate::tensor::{Failure, Place, Scalar, dtype};
-use gemcnn_kernels::cuda::{DeviceGraphSlices, DeviceGraphView};
+use gemcnn_kernels::cuda::{DeviceGraphSlices, DeviceGraphView, ReversedSlices};
 use gemcnn_kernels::gauge_conv::{self, GaugeConv, Weights};
 use gemcnn_kernels::norm_gate::{self, GatedNonlinearity, NormNonlinearity, rotating_irreps};
 use gemcnn_kernels::pool;
@@ -13,7 +13,7 @@ use gemcnn_kernels::regular::{self, Plan, Regular};
 use gemcnn_kernels::self_map::{self, SelfMap};
 use gemcnn_kernels::{
     Activation, Aggregation, EdgePhases, FeatureType, GraphSlices, GraphView, KernelError,
-    OnDevice, dispatch,
+    OnDevice, Resolve, dispatch,
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -57,9 +57,9 @@ macro_rules! by_type {
     };
 }
 
-/// The tensors of a graph: offsets, neighbours, reverse, phases, radius, coefficients, and the phases and radii of the
-/// reversed edges.
-type GraphTensors<'py> = [Bound<'py, PyAny>; 8];
+/// The tensors of a graph: offsets, neighbours, reverse, phases, radius, coefficients, and the phases, radii and
+/// coefficients of the reversed edges.
+type GraphTensors<'py> = [Bound<'py, PyAny>; 9];
 
 /// A graph in tensors, before its contents are checked.
 type Graph<'a, T> = OnDevice<GraphSlices<'a, T>, DeviceGraphSlices<'a>>;
@@ -77,8 +77,7 @@ fn slices<'a, T: Scalar>(
         phases,
         radius,
         coefficients,
-        back,
-        back_radius,
+        reversed @ ..,
     ] = tensors;
     let offsets = place.indices("offsets", offsets)?;
     let neighbours = place.indices("neighbours", neighbours)?;
@@ -110,18 +109,17 @@ fn slices<'a, T: Scalar>(
                 OnDevice::Cuda(reverse),
                 OnDevice::Cuda(phases),
                 OnDevice::Cuda(radius),
-                OnDevice::Cuda(_),
+                OnDevice::Cuda(coefficients),
             ) => {
-                if columns > 0 {
-                    return Err(errors::operator(
-                        "graphs with weights of neighbours are supported on the CPU only",
-                    ));
-                }
+                let [back, back_radius, back_coefficients] = reversed;
                 let back = place.groups::<T, EdgePhases<T>, [f32; 4]>("reversed_phases", back)?;
                 let back_radius = place.view::<T>("reversed_radius", back_radius)?;
-                let (OnDevice::Cuda(back), OnDevice::Cuda(back_radius)) = (back, back_radius)
-                else {
-                    return Err(Failure::Kernel(KernelError::OtherDevice).into());
+                let back_coefficients =
+                    place.view::<T>("reversed_coefficients", back_coefficients)?;
+                let reversed = ReversedSlices {
+                    phases: Resolve::cuda(back).map_err(Failure::Kernel)?,
+                    radius: Resolve::cuda(back_radius).map_err(Failure::Kernel)?,
+                    coefficients: Resolve::cuda(back_coefficients).map_err(Failure::Kernel)?,
                 };
                 OnDevice::Cuda(DeviceGraphSlices {
                     offsets,
@@ -129,7 +127,8 @@ fn slices<'a, T: Scalar>(
                     reverse,
                     phases,
                     radius,
-                    reversed: Some((back, back_radius)),
+                    coefficients: (columns, coefficients),
+                    reversed: Some(reversed),
                     // Convolutions do not read them; the host has them.
                     mesh_offsets: offsets.slice(0..2),
                     host_mesh_offsets: ends,

@@ -44,6 +44,7 @@ class _GraphFields(NamedTuple):
     coefficients: Tensor
     reversed_phases: Tensor
     reversed_radius: Tensor
+    reversed_coefficients: Tensor
     mesh_offsets: Tensor
 
 
@@ -60,7 +61,7 @@ class Graph(_Fields, _GraphFields):
         phases: `[E, 4]`, cosine and sine of the angle of the neighbour `theta`, and of `g - theta` with the transport `g`.
         radius: `[E]`, length of each edge.
         coefficients: `[E, c]`, weights of the neighbours; none if they count the same.
-        reversed_phases, reversed_radius: phases and lengths for the transposed operator.
+        reversed_phases, reversed_radius, reversed_coefficients: the same for the transposed operator.
         mesh_offsets: int32 `[B + 1]`, first vertex of each mesh, then the number of vertices.
     """
 
@@ -103,9 +104,16 @@ class Graph(_Fields, _GraphFields):
         mesh_offsets: Tensor,
     ) -> Graph:
         """A graph from all fields but the reversed ones, which are computed."""
-        back = phases[reverse.long()]
-        signs = back.new_tensor([1, -1, 1, -1])
-        reversed_phases = back[:, [2, 3, 0, 1]] * signs
+        other = reverse.long()
+        a, b, c, d = phases[other].unbind(1)
+        # Coefficients of order k rotate by -k g, with the transport g of the other edge.
+        turn = torch.complex(a, b) * torch.complex(c, d)
+        values = coefficients[other]
+        rotated = [values[:, :1]]
+        for k in range(1, values.shape[1], 2):
+            power = turn.conj() ** ((k + 1) // 2)
+            value = torch.complex(values[:, k], values[:, k + 1]) * power
+            rotated += [value.real[:, None], value.imag[:, None]]
         return cls(
             offsets,
             neighbours,
@@ -113,8 +121,9 @@ class Graph(_Fields, _GraphFields):
             phases,
             radius,
             coefficients,
-            reversed_phases,
-            radius[reverse.long()],
+            torch.stack([c, -d, a, -b], dim=1),
+            radius[other],
+            torch.cat(rotated, dim=1),
             mesh_offsets,
         )
 
@@ -150,6 +159,7 @@ class Graph(_Fields, _GraphFields):
             joined("coefficients"),
             joined("reversed_phases"),
             joined("reversed_radius"),
+            joined("reversed_coefficients"),
             shifted("mesh_offsets", vertices, 1),
         )
 

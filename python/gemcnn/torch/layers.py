@@ -127,7 +127,7 @@ class GaugeConv(nn.Module):
         _check(x, self.input, "GaugeConv")
         settings = (str(self.input), str(self.output), self.max_radius, self.aggregation)
         result = torch.ops.gemcnn.gauge_conv(
-            x, self.weight, self.self_weight, self.bias, *graph[:8], *settings
+            x, self.weight, self.self_weight, self.bias, *graph[:9], *settings
         )
         return cast(Tensor, result)
 

@@ -19,10 +19,11 @@ from torch import Tensor
 from .. import _gemcnn
 from .types import dimension
 
-_library = torch.library.Library("gemcnn", "DEF")
+_library = torch.library.Library("gemcnn", "FRAGMENT")
 _GRAPH = (
     "Tensor offsets, Tensor neighbours, Tensor reverse, Tensor phases, Tensor radius, "
-    "Tensor coefficients, Tensor reversed_phases, Tensor reversed_radius"
+    "Tensor coefficients, Tensor reversed_phases, Tensor reversed_radius, "
+    "Tensor reversed_coefficients"
 )
 
 
@@ -98,7 +99,7 @@ def _differentiable(
 def _conv_run(
     x: Tensor, weight: Tensor, self_weight: Tensor | None, bias: Tensor | None, *rest: Any
 ) -> Tensor:
-    graph, (input, output, max_radius, aggregation) = rest[:8], rest[8:]
+    graph, (input, output, max_radius, aggregation) = rest[:9], rest[9:]
     y = x.new_empty((graph[0].shape[0] - 1, dimension(output)))
     settings = (input, output, weight.shape[0], max_radius, aggregation, graph[5].shape[1])
     weights = tuple(None if w is None else w.contiguous() for w in (weight, self_weight, bias))
@@ -109,13 +110,13 @@ def _conv_run(
 def _conv_fake(
     x: Tensor, weight: Tensor, self_weight: Tensor | None, bias: Tensor | None, *rest: Any
 ) -> Tensor:
-    return x.new_empty((rest[0].shape[0] - 1, dimension(rest[9])))
+    return x.new_empty((rest[0].shape[0] - 1, dimension(rest[10])))
 
 
 def _conv_backward_run(
     dy: Tensor, x: Tensor, weight: Tensor, self_weight: Tensor | None, bias: Tensor | None, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    graph, (input, output, max_radius, aggregation, wanted) = rest[:8], rest[8:]
+    graph, (input, output, max_radius, aggregation, wanted) = rest[:9], rest[9:]
     x = x.contiguous()
     dx = torch.empty_like(x) if wanted else x.new_empty(0)
     settings = (input, output, weight.shape[0], max_radius, aggregation, graph[5].shape[1])
@@ -136,19 +137,19 @@ def _conv_backward_fake(
             return x.new_empty(0)
         return tensor.new_empty(tensor.shape)
 
-    return (like(x if rest[12] else None), like(weight), like(self_weight), like(bias))
+    return (like(x if rest[13] else None), like(weight), like(self_weight), like(bias))
 
 
 def _conv_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:12])
-    ctx.settings = inputs[12:]
+    ctx.save_for_backward(*inputs[:13])
+    ctx.settings = inputs[13:]
 
 
 def _conv_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     wanted = ctx.needs_input_grad
     found = torch.ops.gemcnn.gauge_conv_backward(dy, *ctx.saved_tensors, *ctx.settings, wanted[0])
     used = [gradient if need else None for gradient, need in zip(found, wanted[:4], strict=True)]
-    return (*used, *([None] * 12))
+    return (*used, *([None] * 13))
 
 
 _SETTINGS = "str input, str output, float max_radius, str aggregation"

@@ -33,7 +33,7 @@ pub use capture::{CudaGraph, Event};
 pub use compiler::{compile_for, nvrtc_version};
 pub use device::CudaDevice;
 pub use error::CudaError;
-pub use graph::{DeviceEdges, DeviceGraph, DeviceGraphSlices, DeviceGraphView};
+pub use graph::{DeviceEdges, DeviceGraph, DeviceGraphSlices, DeviceGraphView, ReversedSlices};
 pub use guest::DeviceMemory;
 pub use launch::{Arg, Launch};
 pub use memory::{DeviceBuffer, DeviceSlice, DeviceSliceMut};
