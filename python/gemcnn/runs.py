@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _gemcnn
+from .geometry import GaugeGraph
 from .mesh import Mesh, read
 
 __all__ = ["Prediction", "TrainedModel", "load", "print_epoch", "train"]
@@ -143,6 +144,25 @@ class TrainedModel:
     def weights(self) -> dict[str, NDArray[np.float32]]:
         """The weights by name."""
         return {name: values.reshape(shape) for name, shape, values in self._native.weights()}
+
+    def prepare(self, mesh: Mesh | str | os.PathLike[str]) -> tuple[NDArray[np.float32], GaugeGraph]:
+        """The input of the network for a mesh: scaled features `[V, D]`, and the gauge graph whose frames they refer to."""
+        used = mesh if isinstance(mesh, Mesh) else read(mesh)
+        features, graph = self._native.prepare(used._native)
+        return features, GaugeGraph._of(graph)
+
+    def to_torch(self) -> Any:
+        """The network as a `torch.nn.Module` with the same weights: `gemcnn.torch.GemNetwork`. Models of the kind `gem` only.
+
+        ```
+        features, graph = model.prepare(mesh)
+        logits = model.to_torch()(torch.from_numpy(features), gemcnn.torch.Graph.of(graph))
+        ```
+        """
+        from .torch.models import GemNetwork
+
+        scaling = json.loads(self._native.target_scaling())
+        return GemNetwork.of(self.config, self._native.types(), self.weights(), scaling)
 
     def predict(self, mesh: Mesh | str | os.PathLike[str]) -> Prediction:
         """The prediction for a mesh or a file."""

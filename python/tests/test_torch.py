@@ -395,3 +395,34 @@ def test_training_lowers_the_loss():
     assert loss < 0.1
     with torch.no_grad():
         assert (network.eval()(x, graph).argmax(1) == labels).float().mean() > 0.95
+
+
+@pytest.mark.parametrize(
+    "task, change",
+    [
+        ("segmentation", {}),
+        ("segmentation", {"nonlinearity": "norm", "head": 0}),
+        ("segmentation", {"nonlinearity": "gated", "weights": "area", "batch_norm": False}),
+        ("segmentation", {"broken_symmetry": True, "samples": 7}),
+        ("regression", {}),
+    ],
+)
+def test_models_of_the_command_are_modules(task, change, tmp_path):
+    from test_runs import GEM, config_of, write_data
+
+    write_data(tmp_path / "data", 4)
+    if task == "regression":
+        for path in (tmp_path / "data").glob("*.npy"):
+            np.save(path, gemcnn.read(path.with_suffix(".ply")).vertices[:, 2] * 3 + 5)
+    config = config_of(tmp_path / "data", epochs=2) | {"task": task, "model": GEM | change}
+    model = gemcnn.train(config, run_dir=tmp_path / "run", device="cpu", cache=False, on_epoch=None)
+    mesh = rough()
+    features, graph = model.prepare(mesh)
+    network = model.to_torch()
+    found = network(torch.from_numpy(features), gt.Graph.of(graph)).detach()
+    predicted = model.predict(mesh)
+    if task == "regression":
+        assert np.allclose(found, predicted.values, atol=1e-4)
+    else:
+        assert np.array_equal(found.argmax(1), predicted.classes)
+        assert found.std() > 0

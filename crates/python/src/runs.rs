@@ -1,6 +1,8 @@
 //! Training, and the use of trained models.
 
+use crate::arrays::owned;
 use crate::errors;
+use crate::geometry::GaugeGraph;
 use crate::mesh::Mesh;
 use crate::threads::work;
 use gemcnn_nn::{Device, DeviceChoice, Workspace};
@@ -13,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Time between two looks for Ctrl-C.
@@ -226,6 +228,27 @@ impl TrainedModel {
             )
         });
         weights.collect()
+    }
+
+    /// The scaled input features `[V, D]` and the gauge graph of a mesh.
+    fn prepare<'py>(
+        &self,
+        py: Python<'py>,
+        mesh: &Bound<'py, Mesh>,
+    ) -> PyResult<(Bound<'py, PyArray2<f32>>, GaugeGraph)> {
+        let mesh = &mesh.get().0;
+        let sample = work(py, || self.model.sample("the mesh", mesh))?.map_err(errors::task)?;
+        let shape = (mesh.vertex_count(), sample.kind.dimension());
+        let graph = GaugeGraph {
+            graph: Arc::unwrap_or_clone(sample.graph),
+            normals: self.model.config.geometry.normals,
+        };
+        Ok((owned(py, sample.features, shape)?, graph))
+    }
+
+    /// Scaling of the targets as JSON: `null`, or `shift` and `scale` of each component.
+    fn target_scaling(&self) -> PyResult<String> {
+        serde_json::to_string(&self.model.target_scaling).map_err(errors::task)
     }
 
     /// The prediction for a mesh: a dictionary with `classes`, `class` and `probabilities`, or `values`, `type` and

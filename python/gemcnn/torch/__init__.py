@@ -24,6 +24,7 @@ from .layers import (
     global_max,
     global_mean,
 )
+from .models import GemNetwork
 from .types import FeatureType
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "FeatureType",
     "GatedNonlinearity",
     "GaugeConv",
+    "GemNetwork",
     "Graph",
     "NormNonlinearity",
     "RegularNonlinearity",
