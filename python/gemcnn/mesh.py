@@ -74,19 +74,19 @@ class Mesh:
     def __repr__(self) -> str:
         return f"Mesh({len(self.vertices)} vertices, {self.face_count} faces)"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mesh) and all(
-            np.array_equal(one, two)
-            for one, two in zip(self._arrays(), other._arrays(), strict=True)
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, Mesh):
+            return NotImplemented
+        return (
+            np.array_equal(self.vertices, other.vertices)
+            and np.array_equal(self.corners, other.corners)
+            and np.array_equal(self.face_offsets, other.face_offsets)
         )
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _arrays(self) -> tuple[NDArray[np.float64], NDArray[np.uint32], NDArray[np.uint32]]:
-        return self.vertices, self.corners, self.face_offsets
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, tuple(np.array(array) for array in self._arrays())
+        return _restore, (np.array(self.vertices), np.array(self.corners), np.array(self.face_offsets))
 
     @property
     def vertices(self) -> NDArray[np.float64]:
@@ -290,8 +290,8 @@ class Mesh:
             return found.reshape(values.shape)
         parts = np.stack([rows.real, rows.imag], axis=1).reshape(2 * len(rows), -1)
         found = _gemcnn.diffuse(self._native, used._native, order, time, np.ascontiguousarray(parts))
-        parts = found.reshape(len(rows), 2, -1)
-        return (parts[:, 0] + 1j * parts[:, 1]).reshape(values.shape)
+        pairs = found.reshape(len(rows), 2, -1)
+        return (pairs[:, 0] + 1j * pairs[:, 1]).reshape(values.shape)
 
     def write(
         self, path: str | os.PathLike[str], attributes: Mapping[str, ArrayLike] | None = None

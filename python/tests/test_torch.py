@@ -278,6 +278,24 @@ def test_bad_arguments_are_named(graph):
         gt.RegularNonlinearity("2x0", activation="sin")(random(3, 2))
 
 
+def test_batch_normalisation_has_unit_variance():
+    torch.manual_seed(0)
+    x = 3 * random(500, 6) + 2
+    irreps = gt.BatchNorm("2x(0,1)", momentum=1.0, dtype=torch.float64)
+    y = irreps(x).detach()
+    one = torch.ones(2, dtype=torch.float64)
+    assert torch.allclose(y[:, :2].mean(0), 0 * one, atol=1e-9)
+    assert torch.allclose(y[:, :2].square().mean(0), one, atol=1e-4)
+    assert torch.allclose(y[:, 2:].square().mean(0).view(2, 2).sum(0) / 2, one, atol=1e-4)
+    assert torch.allclose(irreps.eval()(x), y)
+    # The samples of each channel around the circle have mean 0 and variance 1.
+    y = gt.BatchNorm("2x(0,1)", "channel", dtype=torch.float64)(x).detach().view(500, 3, 2)
+    angles = 2 * torch.pi * torch.arange(5, dtype=torch.float64) / 5
+    samples = y[:, 0, :, None] + y[:, 1, :, None] * angles.cos() + y[:, 2, :, None] * angles.sin()
+    assert torch.allclose(samples.mean((0, 2)), 0 * one, atol=1e-9)
+    assert torch.allclose(samples.square().mean((0, 2)), one, atol=1e-4)
+
+
 def test_strided_features_and_gradients(graph):
     layer = gt.GaugeConv("2x0", "1x0 + 1x1", dtype=torch.float64)
     wide = random(30, 4, requires_grad=True)

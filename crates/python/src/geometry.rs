@@ -172,7 +172,6 @@ impl GaugeGraph {
 
     /// A graph from its arrays.
     #[staticmethod]
-    #[expect(clippy::too_many_arguments, reason = "one for each array")]
     fn from_arrays(
         py: Python<'_>,
         offsets: PyReadonlyArray1<'_, u32>,

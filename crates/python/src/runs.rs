@@ -213,7 +213,6 @@ impl TrainedModel {
     }
 
     /// The names, shapes and values of all weights.
-    #[expect(clippy::type_complexity, reason = "a tuple for Python")]
     fn weights<'py>(
         &self,
         py: Python<'py>,

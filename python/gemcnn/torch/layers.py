@@ -284,6 +284,22 @@ class GatedNonlinearity(nn.Module):
         return f"{self.input} -> {self.output}, activation={self.activation}"
 
 
+class _SumOfProcesses(torch.autograd.Function):
+    """Sum over all processes; so is its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        total = gradient.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+
 class BatchNorm(nn.Module):
     """Equivariant batch normalisation: only scalars are shifted, and the components of an irrep share one scale.
 
@@ -344,9 +360,7 @@ class BatchNorm(nn.Module):
         """The sum over all processes, through which gradients flow."""
         distributed = torch.distributed
         if self.synchronised and distributed.is_available() and distributed.is_initialized():
-            from torch.distributed.nn.functional import all_reduce
-
-            return cast(Tensor, all_reduce(values))  # type: ignore[no-untyped-call]
+            return cast(Tensor, _SumOfProcesses.apply(values))
         return values
 
     def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -436,9 +450,10 @@ class ResidualBlock(nn.Module):
         if middle is None:
             highest = max(self.input.highest_order, self.output.highest_order)
             middle = FeatureType.uniform(max(self.output.multiplicities, default=0), highest)
-        self.act1, self.act2 = nonlinearity(middle), nonlinearity(self.output)
-        inner, after = (cast(FeatureType, act.input) for act in (self.act1, self.act2))
         options = {key: conv[key] for key in ("device", "dtype") if key in conv}
+        self.act1 = nonlinearity(middle).to(**options)
+        self.act2 = nonlinearity(self.output).to(**options)
+        inner, after = (cast(FeatureType, act.input) for act in (self.act1, self.act2))
 
         def norm(type: FeatureType, act: nn.Module) -> nn.Module | None:
             if not batch_norm:
