@@ -4,6 +4,7 @@
 //! release the GIL while they work, and run on a pool of threads that belongs to the process.
 
 mod arrays;
+mod convolution;
 mod cuda;
 mod errors;
 mod geometry;
@@ -11,6 +12,7 @@ mod hierarchy;
 mod mesh;
 mod operators;
 mod runs;
+mod settings;
 mod shapes;
 mod surface;
 mod tensor;
@@ -27,6 +29,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     hierarchy::add_to(module)?;
     surface::add_to(module)?;
     shapes::add_to(module)?;
+    convolution::add_to(module)?;
     operators::add_to(module)?;
     runs::add_to(module)
 }

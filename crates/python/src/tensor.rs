@@ -1,8 +1,7 @@
 //! Memory of PyTorch tensors as views that operators take.
 //!
 //! Only tensor objects come in, never addresses, and each is checked here: type, device, layout and alignment. A view
-//! borrows its tensor, which is alive for the whole call. This module and `cuda` are the only ones with `unsafe`
-//! besides `arrays` and `threads`.
+//! borrows its tensor, which is alive for the whole call.
 
 use crate::cuda;
 use crate::errors;

@@ -6,6 +6,7 @@ are operators of their own, without gradients: a second derivative is refused. U
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import glob
 import os
@@ -48,8 +49,9 @@ def _load_cuda_libraries() -> None:
             found = sorted(glob.glob(os.path.join(root, "nvidia", "*", "lib", name)))
             found = [path for path in found if ".alt." not in path]
             if found:
-                # Opened by its path, it is found by its name afterwards.
-                ctypes.CDLL(found[-1], mode=ctypes.RTLD_GLOBAL)
+                # Opened by its path, it is found by its name afterwards. Without it, the first call says what is missing.
+                with contextlib.suppress(OSError):
+                    ctypes.CDLL(found[-1], mode=ctypes.RTLD_GLOBAL)
                 break
 
 
