@@ -32,14 +32,24 @@ __all__ = [
 ]
 
 
-def _check(x: Tensor, type: FeatureType, layer: str) -> None:
-    if x.dim() != 2 or x.shape[1] != type.dimension:
-        raise OperatorError(
-            f"{layer}: features of type {type} have shape [V, {type.dimension}], not {list(x.shape)}"
-        )
+class _Layer(nn.Module):
+    """A layer with a type of its input and of its output."""
+
+    def _set_types(self, input: str, output: str) -> None:
+        self.input, self.output = FeatureType(input), FeatureType(output)
+        # Plain values, which `torch.compile` traces without a look at the types.
+        self._types = (str(self.input), str(self.output))
+        self._widths = (self.input.dimension, self.output.dimension)
+
+    def _check(self, x: Tensor) -> None:
+        if x.dim() != 2 or x.shape[1] != self._widths[0]:
+            raise OperatorError(
+                f"{self.__class__.__name__}: features of type {self._types[0]} have shape "
+                f"[V, {self._widths[0]}], not {list(x.shape)}"
+            )
 
 
-class GaugeConv(nn.Module):
+class GaugeConv(_Layer):
     """Gauge equivariant convolution.
 
     `y_p = K_self x_p + s sum_q K(theta_pq) rho(g_pq) x_q + bias`, with `K(theta) = rho(theta) W(r) rho(-theta)` and any matrix
@@ -76,7 +86,7 @@ class GaugeConv(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.input, self.output = FeatureType(input), FeatureType(output)
+        self._set_types(input, output)
         if aggregation not in ("sum", "mean", "mean_with_self"):
             raise OperatorError(f"aggregation is `{aggregation}`, but must be sum, mean or mean_with_self")
         if rings < 1 or not (max_radius > 0 and math.isfinite(max_radius)):
@@ -124,8 +134,8 @@ class GaugeConv(nn.Module):
                 self.bias.zero_()
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        _check(x, self.input, "GaugeConv")
-        settings = (str(self.input), str(self.output), self.max_radius, self.aggregation)
+        self._check(x)
+        settings = (*self._types, self.max_radius, self.aggregation)
         result = torch.ops.gemcnn.gauge_conv(
             x, self.weight, self.self_weight, self.bias, *graph[:9], *settings
         )
@@ -140,7 +150,7 @@ class GaugeConv(nn.Module):
         return ", ".join(parts)
 
 
-class EquivariantLinear(nn.Module):
+class EquivariantLinear(_Layer):
     """Equivariant linear map of each row: orders do not mix, and an order above 0 has two weights for each pair of channels.
 
     Args:
@@ -159,7 +169,7 @@ class EquivariantLinear(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.input, self.output = FeatureType(input), FeatureType(output)
+        self._set_types(input, output)
         options = {"device": device, "dtype": dtype}
         count = _gemcnn.counts(self.input, self.output)[0]
         self.weight = nn.Parameter(torch.empty(count, **options))
@@ -181,15 +191,15 @@ class EquivariantLinear(nn.Module):
                 self.bias.zero_()
 
     def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
-        _check(x, self.input, "EquivariantLinear")
-        result = torch.ops.gemcnn.linear(x, self.weight, self.bias, str(self.input), str(self.output))
+        self._check(x)
+        result = torch.ops.gemcnn.linear(x, self.weight, self.bias, *self._types)
         return cast(Tensor, result)
 
     def extra_repr(self) -> str:
         return f"{self.input} -> {self.output}"
 
 
-class RegularNonlinearity(nn.Module):
+class RegularNonlinearity(_Layer):
     """Regular nonlinearity: an activation of samples of the features around the circle (docs/nonlinearity.md). Equivariance
     is approximate, and improves with the number of samples.
 
@@ -208,19 +218,19 @@ class RegularNonlinearity(nn.Module):
         output_band_limit: int | None = None,
     ) -> None:
         super().__init__()
-        self.input = FeatureType(type)
-        highest = self.input.highest_order
+        kind = FeatureType(type)
+        highest = kind.highest_order
         self.samples = 2 * highest + 1 if samples is None else samples
         self.activation = activation
         self.band_limit = highest if output_band_limit is None else output_band_limit
-        if len(set(self.input.multiplicities)) > 1:
-            raise OperatorError(f"{self.input} needs the same multiplicity for all orders from 0")
-        self.output = FeatureType.uniform(self.input.multiplicity(0), self.band_limit)
+        if len(set(kind.multiplicities)) > 1:
+            raise OperatorError(f"{kind} needs the same multiplicity for all orders from 0")
+        self._set_types(kind, FeatureType.uniform(kind.multiplicity(0), self.band_limit))
 
     def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
-        _check(x, self.input, "RegularNonlinearity")
+        self._check(x)
         result = torch.ops.gemcnn.regular(
-            x, str(self.input), self.band_limit, self.samples, self.activation
+            x, self._types[0], self.band_limit, self.samples, self.activation
         )
         return cast(Tensor, result)
 
@@ -228,7 +238,7 @@ class RegularNonlinearity(nn.Module):
         return f"{self.input}, samples={self.samples}, activation={self.activation}"
 
 
-class NormNonlinearity(nn.Module):
+class NormNonlinearity(_Layer):
     """An activation of norms: `y = f(|x| + b) x / |x|` for each irrep of order above 0, and `f(x)` for scalars. Exactly
     equivariant.
 
@@ -247,21 +257,21 @@ class NormNonlinearity(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.input = self.output = FeatureType(type)
+        self._set_types(type, type)
         self.activation, self.epsilon = activation, epsilon
         count = _gemcnn.counts(self.input, self.input)[1]
         self.bias = nn.Parameter(torch.zeros(count, device=device, dtype=dtype))
 
     def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
-        _check(x, self.input, "NormNonlinearity")
-        settings = (str(self.input), self.activation, self.epsilon)
+        self._check(x)
+        settings = (self._types[0], self.activation, self.epsilon)
         return cast(Tensor, torch.ops.gemcnn.norm(x, self.bias, *settings))
 
     def extra_repr(self) -> str:
         return f"{self.input}, activation={self.activation}"
 
 
-class GatedNonlinearity(nn.Module):
+class GatedNonlinearity(_Layer):
     """Scalars through an activation, and each irrep of order above 0 times the sigmoid of a scalar of its own, its gate.
     Exactly equivariant.
 
@@ -272,13 +282,13 @@ class GatedNonlinearity(nn.Module):
 
     def __init__(self, type: str, activation: str = "relu") -> None:
         super().__init__()
-        self.output, self.activation = FeatureType(type), activation
-        gates = _gemcnn.counts(self.output, self.output)[1]
-        self.input = FeatureType(f"{self.output} + {gates}x0")
+        self.activation = activation
+        gates = _gemcnn.counts(type, type)[1]
+        self._set_types(f"{type} + {gates}x0", type)
 
     def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
-        _check(x, self.input, "GatedNonlinearity")
-        return cast(Tensor, torch.ops.gemcnn.gated(x, str(self.output), self.activation))
+        self._check(x)
+        return cast(Tensor, torch.ops.gemcnn.gated(x, self._types[1], self.activation))
 
     def extra_repr(self) -> str:
         return f"{self.input} -> {self.output}, activation={self.activation}"
@@ -300,7 +310,7 @@ class _SumOfProcesses(torch.autograd.Function):
         return total
 
 
-class BatchNorm(nn.Module):
+class BatchNorm(_Layer):
     """Equivariant batch normalisation: only scalars are shifted, and the components of an irrep share one scale.
 
     With `per="channel"`, all orders of a channel share mean, variance, scale and shift, which is batch normalisation of the
@@ -331,7 +341,7 @@ class BatchNorm(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.input = self.output = FeatureType(type)
+        self._set_types(type, type)
         self.per, self.epsilon, self.momentum = per, epsilon, momentum
         self.synchronised = synchronised
         counts = self.input.multiplicities
@@ -374,7 +384,7 @@ class BatchNorm(nn.Module):
         return mean, x.new_zeros(self.slots).index_add(0, self.slot, shared)
 
     def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
-        _check(x, self.input, "BatchNorm")
+        self._check(x)
         if self.training:
             mean, variance = self._statistics(x)
             with torch.no_grad():
@@ -386,14 +396,14 @@ class BatchNorm(nn.Module):
             mean, variance = self.running_mean, self.running_variance
         scale = (self.gamma * torch.rsqrt(variance + self.epsilon))[self.slot]
         shift = self.beta - mean * scale[: self.scalars]
-        rest = self.input.dimension - self.scalars
+        rest = self._widths[0] - self.scalars
         return torch.addcmul(nn.functional.pad(shift, (0, rest)), x, scale)
 
     def extra_repr(self) -> str:
         return f"{self.input}, per={self.per}"
 
 
-class TransportPool(nn.Module):
+class TransportPool(_Layer):
     """Mean over each cluster, after parallel transport to the vertex of the cluster: `[V, D]` to `[C, D]`.
 
     Args:
@@ -404,12 +414,12 @@ class TransportPool(nn.Module):
 
     def __init__(self, type: str) -> None:
         super().__init__()
-        self.input = self.output = FeatureType(type)
+        self._set_types(type, type)
 
     def forward(self, x: Tensor, clusters: Clusters) -> Tensor:
-        _check(x, self.input, self.__class__.__name__)
+        self._check(x)
         operator = getattr(torch.ops.gemcnn, self._operator)
-        return cast(Tensor, operator(x, *clusters, str(self.input)))
+        return cast(Tensor, operator(x, *clusters, self._types[0]))
 
     def extra_repr(self) -> str:
         return self.input
