@@ -278,6 +278,41 @@ def test_bad_arguments_are_named(graph):
         gt.RegularNonlinearity("2x0", activation="sin")(random(3, 2))
 
 
+def test_diffusion():
+    mesh, other = rough(), gemcnn.shapes.icosphere(1)
+    graph = mesh.gauge_graph()
+    double = torch.float64
+    spectra = gt.Spectra.of(mesh, graph, (10, 6, 200), double)
+    assert [tuple(basis.shape) for basis in spectra.bases] == [(30, 1, 10), (30, 2, 6), (30, 2, 200)]
+    layer = gt.Diffusion("2x(0,1)", dtype=double)
+    torch.nn.init.normal_(layer.band)
+    x = random(30, 6, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, *_: layer(x, spectra), (x, *layer.parameters()), fast_mode=True)
+    # An eigenvector is multiplied by its filter.
+    for order, columns in [(0, slice(0, 2)), (1, slice(2, 6))]:
+        start = torch.zeros(30, 6, dtype=double)
+        vector, value = spectra.bases[order][:, :, 4], spectra.eigenvalues[order][0, 4]
+        start[:, columns] = vector.repeat_interleave(2, dim=1)
+        scaled = value * layer.log_time[2 * order : 2 * order + 2].exp()
+        filters = torch.exp(-scaled) * (1 + layer.band[2 * order : 2 * order + 2] * scaled)
+        expected = start[:, columns] * filters.repeat(1 if order == 0 else 2)
+        assert torch.allclose(layer(start, spectra)[:, columns], expected, atol=1e-9)
+    # The frames do not matter, and meshes of a batch do not see each other.
+    angles = torch.linspace(-3, 3, 30, dtype=double)
+    turned = gt.Spectra.of(mesh, graph.rotated(angles.numpy()), (10, 6), double)
+    matrices = rotation("2x(0,1)", angles)
+    found = layer(torch.einsum("vij,vj->vi", matrices, x), turned)
+    assert torch.allclose(found, torch.einsum("vij,vj->vi", matrices, layer(x, spectra)), atol=1e-7)
+    second = gt.Spectra.of(other, other.gauge_graph(), (10, 6, 200), double)
+    y = random(42, 6)
+    together = layer(torch.cat([x, y]), gt.Spectra.collate([spectra, second]))
+    assert torch.allclose(together, torch.cat([layer(x, spectra), layer(y, second)]))
+    with pytest.raises(gemcnn.OperatorError):
+        gt.Diffusion("1x(0,1,2)", dtype=double)(random(30, 5), turned)
+    with pytest.raises(gemcnn.OperatorError):
+        layer(y, spectra)
+
+
 def test_batch_normalisation_has_unit_variance():
     torch.manual_seed(0)
     x = 3 * random(500, 6) + 2

@@ -8,6 +8,7 @@ float32 runs on the CPU and on CUDA, float64 on the CPU. On CUDA, work is queued
 the allocator of PyTorch, and products follow `torch.get_float32_matmul_precision()`.
 """
 
+from .diffusion import Diffusion, Spectra
 from .graph import Clusters, Graph
 from .layers import (
     BatchNorm,
@@ -30,6 +31,7 @@ from .types import FeatureType
 __all__ = [
     "BatchNorm",
     "Clusters",
+    "Diffusion",
     "EquivariantLinear",
     "FeatureType",
     "GatedNonlinearity",
@@ -41,6 +43,7 @@ __all__ = [
     "ResidualBlock",
     "Scalars",
     "Sequential",
+    "Spectra",
     "TransportPool",
     "TransportUnpool",
     "global_max",

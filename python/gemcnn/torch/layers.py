@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-class _Layer(nn.Module):
+class Layer(nn.Module):
     """A layer with a type of its input and of its output."""
 
     def _set_types(self, input: str, output: str) -> None:
@@ -49,7 +49,7 @@ class _Layer(nn.Module):
             )
 
 
-class GaugeConv(_Layer):
+class GaugeConv(Layer):
     """Gauge equivariant convolution.
 
     `y_p = K_self x_p + s sum_q K(theta_pq) rho(g_pq) x_q + bias`, with `K(theta) = rho(theta) W(r) rho(-theta)` and any matrix
@@ -150,7 +150,7 @@ class GaugeConv(_Layer):
         return ", ".join(parts)
 
 
-class EquivariantLinear(_Layer):
+class EquivariantLinear(Layer):
     """Equivariant linear map of each row: orders do not mix, and an order above 0 has two weights for each pair of channels.
 
     Args:
@@ -199,7 +199,7 @@ class EquivariantLinear(_Layer):
         return f"{self.input} -> {self.output}"
 
 
-class RegularNonlinearity(_Layer):
+class RegularNonlinearity(Layer):
     """Regular nonlinearity: an activation of samples of the features around the circle (docs/nonlinearity.md). Equivariance
     is approximate, and improves with the number of samples.
 
@@ -238,7 +238,7 @@ class RegularNonlinearity(_Layer):
         return f"{self.input}, samples={self.samples}, activation={self.activation}"
 
 
-class NormNonlinearity(_Layer):
+class NormNonlinearity(Layer):
     """An activation of norms: `y = f(|x| + b) x / |x|` for each irrep of order above 0, and `f(x)` for scalars. Exactly
     equivariant.
 
@@ -271,7 +271,7 @@ class NormNonlinearity(_Layer):
         return f"{self.input}, activation={self.activation}"
 
 
-class GatedNonlinearity(_Layer):
+class GatedNonlinearity(Layer):
     """Scalars through an activation, and each irrep of order above 0 times the sigmoid of a scalar of its own, its gate.
     Exactly equivariant.
 
@@ -310,7 +310,7 @@ class _SumOfProcesses(torch.autograd.Function):
         return total
 
 
-class BatchNorm(_Layer):
+class BatchNorm(Layer):
     """Equivariant batch normalisation: only scalars are shifted, and the components of an irrep share one scale.
 
     With `per="channel"`, all orders of a channel share mean, variance, scale and shift, which is batch normalisation of the
@@ -403,7 +403,7 @@ class BatchNorm(_Layer):
         return f"{self.input}, per={self.per}"
 
 
-class TransportPool(_Layer):
+class TransportPool(Layer):
     """Mean over each cluster, after parallel transport to the vertex of the cluster: `[V, D]` to `[C, D]`.
 
     Args:
