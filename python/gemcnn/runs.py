@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _gemcnn
+from ._cuda import load_cuda_libraries
 from .geometry import GaugeGraph
 from .mesh import Mesh, read
 
@@ -56,6 +57,8 @@ def train(
     Raises:
         TaskError: invalid settings or data, or a loss that is not finite.
     """
+    if device != "cpu":
+        load_cuda_libraries()
     given = isinstance(config, Mapping)
     call = on_epoch
     path = _gemcnn.train(
@@ -108,6 +111,8 @@ class TrainedModel:
     __slots__ = ("_native", "path", "device")
 
     def __init__(self, path: str | os.PathLike[str], device: str = "auto") -> None:
+        if device != "cpu":
+            load_cuda_libraries()
         self._native = _gemcnn.TrainedModel(os.fspath(path), device)
         self.path = Path(path)
         """Run directory or file."""

@@ -256,6 +256,8 @@ def test_bad_arguments_are_named(graph):
             layer(wrong, graph)
     with pytest.raises(gemcnn.OperatorError, match="float64"):
         layer(x, graph.to(torch.float32))
+    with pytest.raises(gemcnn.OperatorError, match="memory"):
+        gemcnn._gemcnn.regular_forward(("2x0", 0, 1, "relu"), 30, x.to("meta"), x.clone())
     with pytest.raises(gemcnn.OperatorError, match="int32"):
         layer(x, graph._replace(neighbours=graph.neighbours.long()))
     with pytest.raises(gemcnn.OperatorError, match="graph"):

@@ -165,6 +165,9 @@ impl Place {
         }
         let address: usize = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
         let count: usize = tensor.call_method0(intern!(py, "numel"))?.extract()?;
+        if address == 0 && count > 0 {
+            return refuse("has no memory: its device is not supported".into());
+        }
         if !address.is_multiple_of(alignment) {
             return refuse(format!(
                 "is not aligned to {alignment} bytes: call .clone()"

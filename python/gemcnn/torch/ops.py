@@ -6,11 +6,6 @@ are operators of their own, without gradients: a second derivative is refused. U
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import glob
-import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import _gemcnn
+from .._cuda import load_cuda_libraries
 from .types import dimension
 
 _library = torch.library.Library("gemcnn", "FRAGMENT")
@@ -35,28 +31,8 @@ def _allocate(size: int, ordinal: int, stream: int) -> int:
         return torch._C._cuda_cudaCachingAllocator_raw_alloc(size, stream)  # type: ignore[attr-defined,no-any-return]
 
 
-_loaded = False
-
-
-def _load_cuda_libraries() -> None:
-    """Opens NVRTC and cuBLAS where pip installs them beside PyTorch, also in an environment that is not activated."""
-    global _loaded
-    if _loaded:
-        return
-    _loaded = True
-    for name in ("libnvrtc-builtins.so*", "libnvrtc.so*", "libcublasLt.so*", "libcublas.so*"):
-        for root in sys.path:
-            found = sorted(glob.glob(os.path.join(root, "nvidia", "*", "lib", name)))
-            found = [path for path in found if ".alt." not in path]
-            if found:
-                # Opened by its path, it is found by its name afterwards. Without it, the first call says what is missing.
-                with contextlib.suppress(OSError):
-                    ctypes.CDLL(found[-1], mode=ctypes.RTLD_GLOBAL)
-                break
-
-
 def _stream(ordinal: int) -> int:
-    _load_cuda_libraries()
+    load_cuda_libraries()
     return torch._C._cuda_getCurrentRawStream(ordinal)  # type: ignore[attr-defined,no-any-return]
 
 
