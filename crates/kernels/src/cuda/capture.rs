@@ -119,9 +119,9 @@ struct Capture<'a> {
 
 impl<'a> Capture<'a> {
     fn begin(device: &'a CudaDevice) -> Result<Self, CudaError> {
-        if device.lane != Lane::Compute {
+        if !matches!(device.lane, Lane::Compute) {
             return Err(CudaError::Capture {
-                what: "copies that run ahead",
+                what: "copies that run ahead, and work on streams of the caller",
             });
         }
         if device.inner.stream.is_legacy() {

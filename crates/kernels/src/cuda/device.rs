@@ -2,6 +2,7 @@
 
 use super::context::{Context, Stream};
 use super::error::{describe, driver};
+use super::guest::Guest;
 use super::launch::Modules;
 use super::pool::{Pool, PoolLane};
 use super::staging::Staging;
@@ -25,11 +26,13 @@ pub struct CudaDevice {
 }
 
 /// The stream that work is queued on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum Lane {
     Compute,
     /// Copies to the device that run beside the compute stream.
     Ahead,
+    /// A stream and memory of the caller.
+    Guest(Arc<Guest>),
 }
 
 /// Devices are equal if they are clones: one GPU opened twice has two streams.
@@ -55,7 +58,7 @@ pub(super) struct Inner {
     /// The thread whose work is being captured.
     pub capturing: Mutex<Option<ThreadId>>,
     blas: super::products::Handle,
-    mode: AtomicU8,
+    pub mode: AtomicU8,
     tile_bytes: AtomicUsize,
     staging: Mutex<Staging>,
     pub modules: Mutex<Modules>,
@@ -253,20 +256,6 @@ impl CudaDevice {
         self.inner.ahead_pool.reset_peak();
     }
 
-    /// Sets the precision of matrix products.
-    pub fn set_product_mode(&self, mode: ProductMode) {
-        self.inner.mode.store(mode as u8, Ordering::Relaxed);
-    }
-
-    /// Precision of matrix products.
-    pub fn product_mode(&self) -> ProductMode {
-        if self.inner.mode.load(Ordering::Relaxed) == ProductMode::Tf32 as u8 {
-            ProductMode::Tf32
-        } else {
-            ProductMode::F32
-        }
-    }
-
     /// Sets the memory of a tile, in bytes: the gathered rows of a convolution, or the logits of a
     /// classifier, that exist at one time.
     pub fn set_tile_bytes(&self, bytes: usize) {
@@ -283,9 +272,10 @@ impl CudaDevice {
     /// # Errors
     /// Out of memory.
     pub fn buffer<T: Pod>(&self, length: usize) -> Result<DeviceBuffer<T>, CudaError> {
-        let pool = match self.lane {
+        let pool = match &self.lane {
             Lane::Compute => &self.inner.pool,
             Lane::Ahead => &self.inner.ahead_pool,
+            Lane::Guest(guest) => &guest.pool,
         };
         DeviceBuffer::new(pool, length)
     }
@@ -417,16 +407,18 @@ impl CudaDevice {
     }
 
     pub(super) fn stream(&self) -> sys::CUstream {
-        match self.lane {
+        match &self.lane {
             Lane::Compute => self.inner.stream.handle(),
             Lane::Ahead => self.inner.copies.handle(),
+            Lane::Guest(guest) => guest.stream(),
         }
     }
 
     /// Fails while work of this lane is being captured.
     pub(super) fn expect_no_capture(&self, what: &'static str) -> Result<(), CudaError> {
-        match (self.lane, &*locked(&self.inner.capturing)) {
+        match (&self.lane, &*locked(&self.inner.capturing)) {
             (Lane::Compute, Some(_)) => Err(CudaError::Capture { what }),
+            (Lane::Guest(guest), _) => guest.expect_no_capture(what),
             _ => Ok(()),
         }
     }
@@ -434,7 +426,7 @@ impl CudaDevice {
     /// Fails while another thread captures work of this lane.
     pub(super) fn expect_own_capture(&self) -> Result<(), CudaError> {
         let current = || std::thread::current().id();
-        match (self.lane, &*locked(&self.inner.capturing)) {
+        match (&self.lane, &*locked(&self.inner.capturing)) {
             (Lane::Compute, Some(thread)) if *thread != current() => Err(CudaError::Capture {
                 what: "work of another thread",
             }),
@@ -456,7 +448,7 @@ impl CudaDevice {
 
     /// True for the stream of copies that run ahead.
     pub fn is_ahead(&self) -> bool {
-        self.lane == Lane::Ahead
+        matches!(self.lane, Lane::Ahead)
     }
 
     pub(super) fn blas(&self) -> &super::products::Handle {
@@ -481,6 +473,10 @@ impl CudaDevice {
             return Ok(table);
         }
         let table = Arc::new(make()?);
+        if self.is_guest() {
+            // Calls on other streams may read it as soon as they find it.
+            self.synchronise()?;
+        }
         let erased: Arc<dyn Any + Send + Sync> = table.clone();
         locked(&self.inner.tables).insert(key, erased);
         Ok(table)

@@ -40,6 +40,14 @@ struct EdgeValues {
 }
 
 impl EdgeValues {
+    /// The coefficients; empty without columns.
+    fn coefficients(&self, columns: usize) -> DeviceSlice<'_, f32> {
+        match columns {
+            0 => DeviceSlice::empty(),
+            _ => self.coefficients.view(),
+        }
+    }
+
     fn duplicate(
         &self,
         device: &CudaDevice,
@@ -193,6 +201,7 @@ impl DeviceGraph {
                 reverse: self.reverse.view().slice(0..edges),
                 phases: self.forward.phases.view().slice(0..edges),
                 radius: self.forward.radius.view().slice(0..edges),
+                coefficients: (self.columns, self.forward.coefficients(self.columns)),
                 reversed: None,
                 mesh_offsets: self.mesh_offsets.view(),
                 host_mesh_offsets: &self.host_mesh_offsets,
@@ -254,13 +263,26 @@ pub struct DeviceGraphSlices<'a> {
     pub phases: DeviceSlice<'a, [f32; 4]>,
     /// Length of every directed edge.
     pub radius: DeviceSlice<'a, f32>,
-    /// Phases and lengths for the transposed operator, which backward passes need: with `[a, b, c, d]` the
-    /// phases of the reverse of an edge, `[c, -d, a, -b]`, and the length of the reverse.
-    pub reversed: Option<(DeviceSlice<'a, [f32; 4]>, DeviceSlice<'a, f32>)>,
+    /// Number of coefficients of each edge, and the coefficients, as
+    /// [`GraphSlices::coefficients`](crate::GraphSlices::coefficients).
+    pub coefficients: (usize, DeviceSlice<'a, f32>),
+    /// Phases, lengths and coefficients for the transposed operator, which backward passes need.
+    pub reversed: Option<ReversedSlices<'a>>,
     /// First vertex of each mesh, then the number of vertices.
     pub mesh_offsets: DeviceSlice<'a, u32>,
     /// The same in host memory.
     pub host_mesh_offsets: &'a [u32],
+}
+
+/// What the transposed operator reads of each edge.
+#[derive(Debug, Clone, Copy)]
+pub struct ReversedSlices<'a> {
+    /// With `[a, b, c, d]` the phases of the reverse of an edge, `[c, -d, a, -b]`.
+    pub phases: DeviceSlice<'a, [f32; 4]>,
+    /// Length of the reverse of every edge.
+    pub radius: DeviceSlice<'a, f32>,
+    /// Coefficients of the reverse of every edge; those of order `k` rotated by `-k g`, where `g` is its transport.
+    pub coefficients: DeviceSlice<'a, f32>,
 }
 
 /// A gauge graph in borrowed device memory, as the operators on the GPU take it.
@@ -287,8 +309,7 @@ pub struct DeviceEdges<'a> {
 }
 
 impl<'a> DeviceGraphView<'a> {
-    /// A graph in memory of the caller, without coefficients of edges. Lengths are checked, contents are not: they
-    /// lie on the device.
+    /// A graph in memory of the caller. Lengths are checked, contents are not: they lie on the device.
     ///
     /// # Errors
     /// Slices whose lengths do not fit together.
@@ -298,12 +319,25 @@ impl<'a> DeviceGraphView<'a> {
     /// them. Offsets, neighbours and reverse edges are used as indices without further checks.
     pub unsafe fn new(slices: DeviceGraphSlices<'a>) -> Result<Self, KernelError> {
         let edges = slices.neighbours.len();
-        let (phases, radius) = slices.reversed.unwrap_or((slices.phases, slices.radius));
+        let (columns, coefficients) = slices.coefficients;
+        let reversed = slices.reversed.unwrap_or(ReversedSlices {
+            phases: slices.phases,
+            radius: slices.radius,
+            coefficients,
+        });
+        if columns > 0 && columns.is_multiple_of(2) {
+            return Err(KernelError::Graph {
+                problem: format!("{columns} coefficients of each edge; an odd number is needed"),
+            });
+        }
         check_length(OPERATOR, "reverse", slices.reverse, edges)?;
         check_length(OPERATOR, "phases", slices.phases, edges)?;
         check_length(OPERATOR, "radius", slices.radius, edges)?;
-        check_length(OPERATOR, "reversed phases", phases, edges)?;
-        check_length(OPERATOR, "reversed radius", radius, edges)?;
+        check_length(OPERATOR, "reversed phases", reversed.phases, edges)?;
+        check_length(OPERATOR, "reversed radius", reversed.radius, edges)?;
+        for values in [coefficients, reversed.coefficients] {
+            check_length(OPERATOR, "coefficients", values, edges * columns)?;
+        }
         let (offsets, meshes) = (slices.offsets.len(), slices.host_mesh_offsets.len());
         check_length(OPERATOR, "offsets", slices.offsets, offsets.max(1))?;
         check_length(OPERATOR, "mesh offsets", slices.mesh_offsets, meshes)?;
@@ -329,7 +363,7 @@ impl<'a> DeviceGraphView<'a> {
 
     /// Number of coefficients of each edge.
     pub fn columns(&self) -> usize {
-        self.owner.map_or(0, |graph| graph.columns)
+        self.slices.coefficients.0
     }
 
     /// Number of meshes.
@@ -359,10 +393,7 @@ impl<'a> DeviceGraphView<'a> {
             neighbours: self.slices.neighbours,
             phases: self.slices.phases,
             radius: self.slices.radius,
-            coefficients: match self.owner {
-                Some(graph) if graph.columns > 0 => graph.forward.coefficients.view(),
-                _ => DeviceSlice::empty(),
-            },
+            coefficients: self.slices.coefficients.1,
         }
     }
 
@@ -372,13 +403,10 @@ impl<'a> DeviceGraphView<'a> {
     /// A view made without them, or out of memory.
     pub fn reversed_edges(&self, device: &CudaDevice) -> Result<DeviceEdges<'a>, CudaError> {
         let (phases, radius, coefficients) = match (self.slices.reversed, self.owner) {
-            (Some((phases, radius)), _) => (phases, radius, DeviceSlice::empty()),
+            (Some(values), _) => (values.phases, values.radius, values.coefficients),
             (None, Some(owner)) => {
                 let values = owner.reversed(device)?;
-                let coefficients = match owner.columns {
-                    0 => DeviceSlice::empty(),
-                    _ => values.coefficients.view(),
-                };
+                let coefficients = values.coefficients(owner.columns);
                 (values.phases.view(), values.radius.view(), coefficients)
             }
             (None, None) => {

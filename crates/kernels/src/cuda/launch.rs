@@ -1,6 +1,6 @@
 //! Kernels: functions of compiled sources, their arguments and their launches.
 
-use super::device::locked;
+use super::device::{Lane, locked};
 use super::error::{describe, driver};
 use super::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
@@ -104,6 +104,9 @@ impl CudaDevice {
             return Ok(Arc::clone(module));
         }
         self.bind()?;
+        if let Lane::Guest(guest) = &self.lane {
+            guest.expect_no_capture("loading a kernel; run the operator once before")?;
+        }
         let (major, minor) = self.inner.capability;
         let capability = 10 * major + minor;
         let image = compiler::compile_cached(source, defines, capability, self.inner.driver)?;

@@ -7,6 +7,7 @@
 use super::CudaError;
 use super::context::{Context, Stream};
 use super::error::driver;
+use super::guest::DeviceMemory;
 use cudarc::driver::sys;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,6 +44,11 @@ pub(super) enum PoolLane {
     Ahead {
         compute: Arc<Stream>,
         copies: Arc<Stream>,
+    },
+    /// Memory of the caller, for work on one stream. Nothing is kept here.
+    Guest {
+        memory: Arc<dyn DeviceMemory>,
+        stream: usize,
     },
 }
 
@@ -156,6 +162,18 @@ impl Pool {
 
     /// A block of at least `bytes`.
     pub fn take(&self, bytes: usize) -> Result<Block, CudaError> {
+        if let PoolLane::Guest { memory, stream } = &self.lane {
+            self.context.bind()?;
+            let address = memory.allocate(bytes, *stream as *mut _);
+            return Ok(Block {
+                address: address.map_err(|problem| CudaError::Call {
+                    call: "the allocator of the caller",
+                    problem,
+                })?,
+                size: bytes,
+                released: std::ptr::null_mut(),
+            });
+        }
         let size = rounded(bytes);
         let mut state = self.state();
         let PoolState { free, captured, .. } = &mut *state;
@@ -245,6 +263,9 @@ impl Pool {
     }
 
     pub fn give_back(&self, block: Block) {
+        if let PoolLane::Guest { memory, .. } = &self.lane {
+            return memory.free(block.address);
+        }
         let mut state = self.state();
         state.usage.live -= block.size;
         let of_copies = matches!(self.lane, PoolLane::Ahead { .. });

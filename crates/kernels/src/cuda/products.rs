@@ -21,8 +21,15 @@ pub enum ProductMode {
 /// The library's handle. Its workspace is fixed, so the same product always takes the same path.
 #[derive(Debug)]
 pub(super) struct Handle {
-    handle: Mutex<sys::cublasHandle_t>,
-    _workspace: DeviceBuffer<u8>,
+    handle: Mutex<Placed>,
+    workspace: DeviceBuffer<u8>,
+}
+
+#[derive(Debug)]
+struct Placed {
+    handle: sys::cublasHandle_t,
+    /// False after a product on a stream of a guest.
+    at_home: bool,
 }
 
 const WORKSPACE: usize = 32 << 20;
@@ -36,27 +43,45 @@ impl Handle {
         // handle, and both are used on this stream alone.
         unsafe {
             check("cublasCreate", sys::cublasCreate_v2(&mut handle))?;
+            Self::place(handle, stream, workspace.view())?;
+        }
+        Ok(Self {
+            handle: Mutex::new(Placed {
+                handle,
+                at_home: true,
+            }),
+            workspace,
+        })
+    }
+
+    /// Sets stream and workspace of the products that follow.
+    ///
+    /// # Safety
+    /// The stream is alive. The workspace is used on this stream only, until other ones are set.
+    unsafe fn place(
+        handle: sys::cublasHandle_t,
+        stream: cudarc::driver::sys::CUstream,
+        workspace: DeviceSlice<'_, u8>,
+    ) -> Result<(), CudaError> {
+        // SAFETY: as above; the library is there and the context current.
+        unsafe {
             check(
                 "cublasSetStream",
                 sys::cublasSetStream_v2(handle, stream.cast()),
             )?;
-            let address = workspace.view().address as *mut std::ffi::c_void;
+            let address = workspace.address as *mut std::ffi::c_void;
             check(
                 "cublasSetWorkspace",
-                sys::cublasSetWorkspace_v2(handle, address, WORKSPACE),
-            )?;
+                sys::cublasSetWorkspace_v2(handle, address, workspace.len()),
+            )
         }
-        Ok(Self {
-            handle: Mutex::new(handle),
-            _workspace: workspace,
-        })
     }
 
     /// Destroys the handle; it is not used again.
     pub fn destroy(&self) {
         let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: created once, destroyed once.
-        unsafe { sys::cublasDestroy_v2(*handle) };
+        unsafe { sys::cublasDestroy_v2(handle.handle) };
     }
 }
 
@@ -204,14 +229,26 @@ impl Product<'_> {
         let real = sys::cudaDataType_t::CUDA_R_32F;
         let pointer = |value: &f32| std::ptr::from_ref(value).cast::<std::ffi::c_void>();
         device.bind()?;
-        let handle = device.blas().handle.lock();
-        let handle = handle.unwrap_or_else(PoisonError::into_inner);
+        // Streams of guests run beside each other, so each of their products has a workspace of its own.
+        let workspace: DeviceBuffer<u8> =
+            device.buffer(if device.is_guest() { WORKSPACE } else { 0 })?;
+        let blas = device.blas();
+        let mut placed = blas.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        if device.is_guest() || !placed.at_home {
+            let space = match device.is_guest() {
+                true => workspace.view(),
+                false => blas.workspace.view(),
+            };
+            // SAFETY: the stream of the device is alive, and its next product sets both again.
+            unsafe { Handle::place(placed.handle, device.stream(), space)? };
+            placed.at_home = !device.is_guest();
+        }
         // cuBLAS sees row-major matrices as their transposes, and `c^T = b^T a^T`.
         // SAFETY: the matrices lie in their slices, as checked above, and the slices are alive until
         // the work on the stream is done, because memory given back is reused on this stream only.
         check("cublasGemmStridedBatchedEx", unsafe {
             sys::cublasGemmStridedBatchedEx(
-                *handle,
+                placed.handle,
                 operation(&self.b),
                 operation(&self.a),
                 size(n)?,

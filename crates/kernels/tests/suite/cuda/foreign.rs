@@ -4,7 +4,9 @@
 use super::*;
 use bytemuck::Pod;
 use cudarc::driver::sys::{self, CUresult};
-use gemcnn_kernels::cuda::{DeviceGraphSlices, DeviceGraphView, KernelSource, to_u32};
+use gemcnn_kernels::cuda::{
+    DeviceGraphSlices, DeviceGraphView, DeviceMemory, KernelSource, ReversedSlices, to_u32,
+};
 use gemcnn_kernels::{GraphView, kernel_args};
 use std::marker::PhantomData;
 
@@ -108,7 +110,12 @@ impl ForeignGraph {
             reverse: self.reverse.view(),
             phases: self.phases.view(),
             radius: self.radius.view(),
-            reversed: Some((self.reversed_phases.view(), self.reversed_radius.view())),
+            coefficients: (0, DeviceSlice::empty()),
+            reversed: Some(ReversedSlices {
+                phases: self.reversed_phases.view(),
+                radius: self.reversed_radius.view(),
+                coefficients: DeviceSlice::empty(),
+            }),
             mesh_offsets: self.mesh_offsets.view(),
             host_mesh_offsets: &self.host_mesh_offsets,
         }
@@ -127,10 +134,8 @@ fn operator() -> gauge_conv::GaugeConv {
     }
 }
 
-/// A convolution and its gradients on a stream, in foreign memory, against the reference.
-fn convolve_on(stream: sys::CUstream) {
-    // SAFETY: the stream outlives the device.
-    let device = unsafe { CudaDevice::on_stream(0, stream.cast()) }.unwrap();
+/// A convolution and its gradients on the stream of a device, in foreign memory, against the reference.
+fn convolve_on(device: &CudaDevice, stream: sys::CUstream) {
     device.set_product_mode(ProductMode::F32);
     let op = operator();
     for graph in graphs() {
@@ -178,10 +183,10 @@ fn convolve_on(stream: sys::CUstream) {
             bias: DeviceSlice::empty(),
         };
         let graph_view = foreign.view();
-        gauge_conv::cuda::forward(&device, &op, graph_view, x.view(), on_device, fy.view_mut())
+        gauge_conv::cuda::forward(device, &op, graph_view, x.view(), on_device, fy.view_mut())
             .unwrap();
         gauge_conv::cuda::backward(
-            &device,
+            device,
             &op,
             graph_view,
             x.view(),
@@ -215,14 +220,98 @@ fn foreign_memory_on_foreign_streams() {
     let mut stream = std::ptr::null_mut();
     // SAFETY: the context is current.
     check(unsafe { sys::cuStreamCreate(&mut stream, 0) });
-    convolve_on(stream);
-    convolve_on(std::ptr::null_mut());
+    for stream in [stream, std::ptr::null_mut()] {
+        // SAFETY: the stream outlives the device.
+        let borrowing = unsafe { CudaDevice::on_stream(0, stream.cast()) }.unwrap();
+        convolve_on(&borrowing, stream);
+    }
     // The stream is still there after the devices that borrowed it.
     // SAFETY: created once, destroyed once.
     unsafe {
         check(sys::cuStreamSynchronize(stream));
         check(sys::cuStreamDestroy_v2(stream));
     }
+}
+
+/// Counts what it gives out.
+#[derive(Debug, Default)]
+struct Counted {
+    live: std::sync::atomic::AtomicI64,
+    given: std::sync::atomic::AtomicI64,
+}
+
+// SAFETY: plain allocations, freed once the device is idle.
+unsafe impl DeviceMemory for Counted {
+    fn allocate(&self, bytes: usize, _: *mut std::ffi::c_void) -> Result<u64, String> {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.live.fetch_add(1, Relaxed);
+        self.given.fetch_add(1, Relaxed);
+        let mut address = 0;
+        // SAFETY: a context is current, and the place outlives the call.
+        check(unsafe { sys::cuMemAlloc_v2(&mut address, bytes) });
+        Ok(address)
+    }
+
+    fn free(&self, address: u64) {
+        self.live.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        // SAFETY: allocated once, freed once; the driver waits for the device.
+        unsafe { sys::cuMemFree_v2(address) };
+    }
+}
+
+#[test]
+fn guests_work_on_their_streams_and_in_their_memory() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let Some(owner) = device() else { return };
+    owner.synchronise().unwrap();
+    let before = owner.memory().allocations;
+    let memory = std::sync::Arc::new(Counted::default());
+    let mut stream = std::ptr::null_mut();
+    // SAFETY: the context is current.
+    check(unsafe { sys::cuStreamCreate(&mut stream, 0) });
+    for stream in [stream, std::ptr::null_mut(), stream] {
+        // SAFETY: the stream outlives the guest.
+        let guest = unsafe { owner.guest(stream.cast(), memory.clone()) };
+        convolve_on(&guest, stream);
+    }
+    // Only tables are kept, and nothing came from the pool of the owner.
+    let (live, given) = (memory.live.load(Relaxed), memory.given.load(Relaxed));
+    assert!(given > 3 * live && live > 0, "{live} of {given} are live");
+    assert_eq!(owner.memory().allocations, before);
+    // The owner still multiplies on its own stream.
+    owner.set_product_mode(ProductMode::F32);
+    convolve_own(&owner);
+    // SAFETY: created once, destroyed once.
+    unsafe {
+        check(sys::cuStreamSynchronize(stream));
+        check(sys::cuStreamDestroy_v2(stream));
+    }
+}
+
+/// A product on the stream of the device itself.
+fn convolve_own(device: &CudaDevice) {
+    let (a, b) = (random(6, 1), random(6, 2));
+    let (left, right) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+    let mut c: DeviceBuffer<f32> = device.zeros(4).unwrap();
+    gemcnn_kernels::cuda::Product {
+        m: 2,
+        n: 2,
+        k: 3,
+        a: gemcnn_kernels::cuda::Operand::new(left.view(), 3),
+        b: gemcnn_kernels::cuda::Operand::new(right.view(), 2),
+        add: false,
+        batches: 1,
+    }
+    .run(device, &c.view_mut(), (2, 0))
+    .unwrap();
+    let expected: Vec<f64> = (0..4)
+        .map(|at| {
+            (0..3)
+                .map(|k| f64::from(a[at / 2 * 3 + k]) * f64::from(b[k * 2 + at % 2]))
+                .sum()
+        })
+        .collect();
+    assert!(relative_error(&c.to_vec(device).unwrap(), &expected) < F32);
 }
 
 #[test]

@@ -1,0 +1,118 @@
+//! Work on the streams, and in the memory, of another library.
+//!
+//! A guest shares the compiled kernels, tables and cuBLAS handle of a device. Its work is queued on a stream of the
+//! caller, and its buffers come from an allocator of the caller, for example those of PyTorch. Tables are made by
+//! the first call on any stream, which waits for them, so that later calls may read them on every stream.
+
+use super::context::Stream;
+use super::device::Lane;
+use super::error::driver;
+use super::pool::{Pool, PoolLane};
+use super::{CudaDevice, CudaError, ProductMode};
+use cudarc::driver::sys;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// An allocator of device memory in stream order: memory that was freed may be used by work that is queued on the
+/// same stream afterwards.
+///
+/// # Safety
+/// `allocate` returns the address of `bytes` bytes of the device, aligned to 256 bytes, which nothing else uses until
+/// `free` is called with the same address.
+pub unsafe trait DeviceMemory: Send + Sync + std::fmt::Debug {
+    /// The address of memory for work on a stream.
+    ///
+    /// # Errors
+    /// The reason, for example that there is not enough.
+    fn allocate(&self, bytes: usize, stream: *mut std::ffi::c_void) -> Result<u64, String>;
+
+    /// Gives memory back.
+    fn free(&self, address: u64);
+}
+
+/// Stream, memory and settings of a guest.
+#[derive(Debug)]
+pub(super) struct Guest {
+    stream: Stream,
+    pub pool: Arc<Pool>,
+    mode: AtomicU8,
+}
+
+impl Guest {
+    pub fn stream(&self) -> sys::CUstream {
+        self.stream.handle()
+    }
+
+    pub fn mode(&self) -> &AtomicU8 {
+        &self.mode
+    }
+
+    /// Fails while the caller captures the stream.
+    pub fn expect_no_capture(&self, what: &'static str) -> Result<(), CudaError> {
+        let mut status = sys::CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the stream is alive, and `status` outlives the call.
+        driver("cuStreamIsCapturing", unsafe {
+            sys::cuStreamIsCapturing(self.stream(), &mut status)
+        })?;
+        match status {
+            sys::CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE => Ok(()),
+            _ => Err(CudaError::Capture { what }),
+        }
+    }
+}
+
+impl CudaDevice {
+    /// The same GPU with its work queued on a stream of the caller, and its buffers in memory of the caller. Null is the
+    /// legacy default stream. Work may be captured by the caller after the same operators have run once on any
+    /// stream.
+    ///
+    /// # Safety
+    /// The stream must belong to the primary context of the device, and must outlive the returned value and its clones.
+    pub unsafe fn guest(
+        &self,
+        stream: *mut std::ffi::c_void,
+        memory: Arc<dyn DeviceMemory>,
+    ) -> Self {
+        let context = &self.inner.context;
+        // SAFETY: the caller vouches for the stream.
+        let stream = unsafe { Stream::borrowed(context, stream.cast()) };
+        let lane = PoolLane::Guest {
+            memory,
+            stream: stream.handle() as usize,
+        };
+        Self {
+            inner: Arc::clone(&self.inner),
+            lane: Lane::Guest(Arc::new(Guest {
+                stream,
+                pool: Arc::new(Pool::new(Arc::clone(context), lane)),
+                mode: AtomicU8::new(ProductMode::default() as u8),
+            })),
+        }
+    }
+
+    pub(super) fn is_guest(&self) -> bool {
+        matches!(self.lane, Lane::Guest(_))
+    }
+
+    /// Where the precision of matrix products is stored.
+    pub(super) fn mode(&self) -> &AtomicU8 {
+        match &self.lane {
+            Lane::Guest(guest) => guest.mode(),
+            Lane::Compute | Lane::Ahead => &self.inner.mode,
+        }
+    }
+
+    /// Sets the precision of matrix products.
+    pub fn set_product_mode(&self, mode: ProductMode) {
+        self.mode().store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Precision of matrix products.
+    pub fn product_mode(&self) -> ProductMode {
+        if self.mode().load(Ordering::Relaxed) == ProductMode::Tf32 as u8 {
+            ProductMode::Tf32
+        } else {
+            ProductMode::F32
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The native part of the Python package `gemcnn`.
+//!
+//! Python classes in `python/gemcnn` wrap what is here, and hold the documentation. Functions check their arguments,
+//! release the GIL while they work, and run on a pool of threads that belongs to the process.
+
+mod arrays;
+mod convolution;
+mod cuda;
+mod errors;
+mod geometry;
+mod hierarchy;
+mod mesh;
+mod operators;
+mod runs;
+mod settings;
+mod shapes;
+mod surface;
+mod tensor;
+mod threads;
+
+use pyo3::prelude::*;
+
+#[pymodule(name = "_gemcnn")]
+fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    threads::add_to(module)?;
+    mesh::add_to(module)?;
+    geometry::add_to(module)?;
+    hierarchy::add_to(module)?;
+    surface::add_to(module)?;
+    shapes::add_to(module)?;
+    convolution::add_to(module)?;
+    operators::add_to(module)?;
+    runs::add_to(module)
+}

@@ -1,0 +1,295 @@
+//! Memory of PyTorch tensors as views that operators take.
+//!
+//! Only tensor objects come in, never addresses, and each is checked here: type, device, layout and alignment. A view
+//! borrows its tensor, which is alive for the whole call.
+
+use crate::cuda;
+use crate::errors;
+use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceSlice, DeviceSliceMut};
+use gemcnn_kernels::{Executor, HostScratch, KernelError, OnDevice, Real, Scratch, View, ViewMut};
+use pyo3::intern;
+use pyo3::prelude::*;
+use std::cell::RefCell;
+
+/// A number type of tensors and operators.
+pub trait Scalar: Real {
+    /// Name in PyTorch.
+    const DTYPE: &'static str;
+
+    /// The scratch memory of this type.
+    fn narrow(memory: &mut Memory) -> HostScratch<'_, Self>;
+}
+
+/// Scratch memory of operators on the CPU, kept by each thread of Python.
+#[derive(Default)]
+pub struct Memory {
+    single: Scratch<f32>,
+    double: Scratch<f64>,
+    wide: Scratch<f64>,
+}
+
+impl Scalar for f32 {
+    const DTYPE: &'static str = "torch.float32";
+
+    fn narrow(memory: &mut Memory) -> HostScratch<'_, Self> {
+        HostScratch {
+            narrow: &mut memory.single,
+            wide: &mut memory.wide,
+        }
+    }
+}
+
+impl Scalar for f64 {
+    const DTYPE: &'static str = "torch.float64";
+
+    fn narrow(memory: &mut Memory) -> HostScratch<'_, Self> {
+        HostScratch {
+            narrow: &mut memory.double,
+            wide: &mut memory.wide,
+        }
+    }
+}
+
+thread_local! {
+    static MEMORY: RefCell<Memory> = RefCell::default();
+}
+
+/// Where the tensors of a call are.
+pub enum Place {
+    Host,
+    Cuda(CudaDevice),
+}
+
+/// Why an operator failed.
+#[derive(Debug)]
+pub enum Failure {
+    Kernel(KernelError),
+    Cuda(CudaError),
+}
+
+impl From<KernelError> for Failure {
+    fn from(error: KernelError) -> Self {
+        Self::Kernel(error)
+    }
+}
+
+impl From<CudaError> for Failure {
+    fn from(error: CudaError) -> Self {
+        match error {
+            CudaError::Kernel(error) => Self::Kernel(error),
+            error => Self::Cuda(error),
+        }
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Kernel(error) => errors::operator(error),
+            Failure::Cuda(error) => errors::cuda(error),
+        }
+    }
+}
+
+/// The name of the type of a tensor.
+pub fn dtype(tensor: &Bound<'_, PyAny>) -> PyResult<String> {
+    Ok(tensor
+        .getattr(intern!(tensor.py(), "dtype"))?
+        .str()?
+        .to_string())
+}
+
+fn ordinal(tensor: &Bound<'_, PyAny>) -> PyResult<i64> {
+    tensor
+        .call_method0(intern!(tensor.py(), "get_device"))?
+        .extract()
+}
+
+impl Place {
+    /// The place of a tensor: the CPU, or a GPU with the current stream and the memory of PyTorch.
+    pub fn of(tensor: &Bound<'_, PyAny>) -> PyResult<Self> {
+        match usize::try_from(ordinal(tensor)?) {
+            Err(_) => Ok(Self::Host),
+            Ok(ordinal) => cuda::device(tensor.py(), ordinal).map(Self::Cuda),
+        }
+    }
+
+    /// Runs an operator here, without the GIL.
+    pub fn run<T: Scalar>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(Executor<'_, T>) -> Result<(), Failure> + Send,
+    ) -> PyResult<()> {
+        match self {
+            Self::Host => MEMORY.with_borrow_mut(|memory| {
+                crate::threads::work(py, || call(Executor::Host(T::narrow(memory))))
+            })??,
+            Self::Cuda(device) => py.detach(|| call(Executor::Cuda(device)))?,
+        }
+        Ok(())
+    }
+
+    /// Checks a tensor, and gives its address and number of elements.
+    fn check(
+        &self,
+        name: &str,
+        kind: &str,
+        tensor: &Bound<'_, PyAny>,
+        alignment: usize,
+    ) -> PyResult<(usize, usize)> {
+        let py = tensor.py();
+        let refuse = |problem: String| Err(errors::operator(format!("`{name}` {problem}")));
+        let found = dtype(tensor)?;
+        if found != kind {
+            return refuse(format!("is {found}, but must be {kind}"));
+        }
+        let found = ordinal(tensor)?;
+        let wanted = match self {
+            Self::Host => -1,
+            Self::Cuda(device) => device.ordinal() as i64,
+        };
+        if found != wanted {
+            let word = |ordinal: i64| match ordinal {
+                -1 => "the CPU".to_owned(),
+                ordinal => format!("cuda:{ordinal}"),
+            };
+            return refuse(format!(
+                "is on {}, but the features are on {}",
+                word(found),
+                word(wanted)
+            ));
+        }
+        let contiguous = tensor.call_method0(intern!(py, "is_contiguous"))?;
+        if !contiguous.extract::<bool>()? {
+            return refuse("is not contiguous: call .contiguous()".into());
+        }
+        let address: usize = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
+        let count: usize = tensor.call_method0(intern!(py, "numel"))?.extract()?;
+        if address == 0 && count > 0 {
+            return refuse("has no memory: its device is not supported".into());
+        }
+        if !address.is_multiple_of(alignment) {
+            return refuse(format!(
+                "is not aligned to {alignment} bytes: call .clone()"
+            ));
+        }
+        Ok((address, count))
+    }
+
+    /// Numbers of a tensor on the host, or their slice on the device; `T` and `C` have the same layout there.
+    fn slice<'a, T, C>(
+        &self,
+        name: &str,
+        kind: &str,
+        tensor: &Bound<'a, PyAny>,
+        parts: usize,
+    ) -> PyResult<OnDevice<&'a [T], DeviceSlice<'a, C>>> {
+        match self {
+            Self::Host => {
+                let (address, count) = self.check(name, kind, tensor, align_of::<T>())?;
+                if count == 0 {
+                    return Ok(OnDevice::Host(&[]));
+                }
+                // SAFETY: the tensor is contiguous, aligned, of this type and in main memory. The caller holds it
+                // for `'a`. Nothing writes it meanwhile, unless another thread of Python does, which PyTorch leaves to
+                // its users in all operators.
+                let values =
+                    unsafe { std::slice::from_raw_parts(address as *const T, count / parts) };
+                Ok(OnDevice::Host(values))
+            }
+            Self::Cuda(_) => {
+                let (address, count) = self.check(name, kind, tensor, size_of::<C>())?;
+                // SAFETY: as above, on the device. PyTorch keeps freed memory for the stream that used it.
+                let values = unsafe { DeviceSlice::from_raw_parts(address as u64, count / parts) };
+                Ok(OnDevice::Cuda(values))
+            }
+        }
+    }
+
+    /// A tensor of numbers.
+    pub fn view<'a, T: Scalar>(
+        &self,
+        name: &str,
+        tensor: &Bound<'a, PyAny>,
+    ) -> PyResult<View<'a, T>> {
+        self.slice::<T, f32>(name, T::DTYPE, tensor, 1)
+    }
+
+    /// A tensor of numbers; no numbers for `None`.
+    pub fn optional<'a, T: Scalar>(
+        &self,
+        name: &str,
+        tensor: Option<&Bound<'a, PyAny>>,
+    ) -> PyResult<View<'a, T>> {
+        match (tensor, self) {
+            (Some(tensor), _) => self.view(name, tensor),
+            (None, Self::Host) => Ok(OnDevice::Host(&[])),
+            (None, Self::Cuda(_)) => Ok(OnDevice::Cuda(DeviceSlice::empty())),
+        }
+    }
+
+    /// A tensor of indices. They are unsigned here: a negative one is out of every range.
+    pub fn indices<'a>(
+        &self,
+        name: &str,
+        tensor: &Bound<'a, PyAny>,
+    ) -> PyResult<OnDevice<&'a [u32], DeviceSlice<'a, u32>>> {
+        self.slice(name, "torch.int32", tensor, 1)
+    }
+
+    /// A tensor of groups of numbers: `H` on the host, and `C` on the device.
+    pub fn groups<'a, T: Scalar, H, C>(
+        &self,
+        name: &str,
+        tensor: &Bound<'a, PyAny>,
+    ) -> PyResult<OnDevice<&'a [H], DeviceSlice<'a, C>>> {
+        let parts = size_of::<H>() / size_of::<T>();
+        let count: usize = tensor
+            .call_method0(intern!(tensor.py(), "numel"))?
+            .extract()?;
+        if !count.is_multiple_of(parts) {
+            return Err(errors::operator(format!(
+                "`{name}` has {count} numbers, which are no groups of {parts}"
+            )));
+        }
+        self.slice(name, T::DTYPE, tensor, parts)
+    }
+
+    /// A tensor to be written, which the caller just made.
+    pub fn view_mut<'a, T: Scalar>(
+        &self,
+        name: &str,
+        tensor: &Bound<'a, PyAny>,
+    ) -> PyResult<ViewMut<'a, T>> {
+        match self {
+            Self::Host => {
+                let (address, count) = self.check(name, T::DTYPE, tensor, align_of::<T>())?;
+                if count == 0 {
+                    return Ok(OnDevice::Host(&mut []));
+                }
+                // SAFETY: as in `slice`; results are new tensors that nothing else refers to.
+                let values = unsafe { std::slice::from_raw_parts_mut(address as *mut T, count) };
+                Ok(OnDevice::Host(values))
+            }
+            Self::Cuda(_) => {
+                let (address, count) = self.check(name, T::DTYPE, tensor, size_of::<f32>())?;
+                // SAFETY: as above.
+                let values = unsafe { DeviceSliceMut::from_raw_parts(address as u64, count) };
+                Ok(OnDevice::Cuda(values))
+            }
+        }
+    }
+
+    /// A tensor to be written; no numbers for `None`.
+    pub fn optional_mut<'a, T: Scalar>(
+        &self,
+        name: &str,
+        tensor: Option<&Bound<'a, PyAny>>,
+    ) -> PyResult<ViewMut<'a, T>> {
+        match (tensor, self) {
+            (Some(tensor), _) => self.view_mut(name, tensor),
+            (None, Self::Host) => Ok(OnDevice::Host(&mut [])),
+            (None, Self::Cuda(_)) => Ok(OnDevice::Cuda(DeviceSliceMut::empty())),
+        }
+    }
+}

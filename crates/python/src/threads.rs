@@ -1,0 +1,102 @@
+//! A pool of threads for each process.
+//!
+//! The global pool of rayon does not survive a fork: a forked worker of a `DataLoader` would wait for threads that
+//! exist in its parent only. Here pools are told apart by process and size. They form a list that only grows, without
+//! a lock that a fork could copy while it is held.
+
+use crate::errors;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// The number of threads that was set; 0 if none was.
+static CHOSEN: AtomicUsize = AtomicUsize::new(0);
+/// `torch.get_num_threads`, once `gemcnn.torch` is imported.
+static FOLLOWED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+/// The pool that was made last.
+static POOLS: AtomicPtr<Node> = AtomicPtr::new(std::ptr::null_mut());
+
+struct Node {
+    process: u32,
+    threads: usize,
+    pool: ThreadPool,
+    next: *const Node,
+}
+
+/// The number of threads in use: the one that was set, else that of PyTorch if it is used, else one for each core.
+fn threads(py: Python<'_>) -> PyResult<usize> {
+    let chosen = CHOSEN.load(Ordering::Relaxed);
+    if chosen > 0 {
+        return Ok(chosen);
+    }
+    match FOLLOWED.get(py) {
+        Some(followed) => followed.call0(py)?.extract(py),
+        None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+    }
+}
+
+fn pool(threads: usize) -> PyResult<&'static ThreadPool> {
+    let process = std::process::id();
+    let mut node = POOLS.load(Ordering::Acquire).cast_const();
+    // SAFETY: nodes are never freed, and are complete before they are in the list.
+    while let Some(found) = unsafe { node.as_ref() } {
+        if (found.process, found.threads) == (process, threads) {
+            return Ok(&found.pool);
+        }
+        node = found.next;
+    }
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+    let node = Box::leak(Box::new(Node {
+        process,
+        threads,
+        pool: pool.map_err(errors::task)?,
+        next: std::ptr::null(),
+    }));
+    let mut first = POOLS.load(Ordering::Acquire);
+    loop {
+        node.next = first;
+        match POOLS.compare_exchange(first, node, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Ok(&node.pool),
+            Err(other) => first = other,
+        }
+    }
+}
+
+/// The pool of this process.
+pub fn current(py: Python<'_>) -> PyResult<&'static ThreadPool> {
+    pool(threads(py)?)
+}
+
+/// Runs `work` on the pool of this process, without the GIL.
+pub fn work<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> PyResult<R> {
+    let pool = current(py)?;
+    Ok(py.detach(|| pool.install(work)))
+}
+
+#[pyfunction]
+fn set_num_threads(threads: usize) -> PyResult<()> {
+    if threads == 0 {
+        return Err(errors::operator("the number of threads must be at least 1"));
+    }
+    CHOSEN.store(threads, Ordering::Relaxed);
+    Ok(())
+}
+
+#[pyfunction]
+fn get_num_threads(py: Python<'_>) -> PyResult<usize> {
+    threads(py)
+}
+
+/// Takes the number of threads from a function, unless one was set.
+#[pyfunction]
+fn follow_num_threads(py: Python<'_>, function: Py<PyAny>) {
+    // A second import of `gemcnn.torch` changes nothing.
+    let _ = FOLLOWED.set(py, function);
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(set_num_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(get_num_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(follow_num_threads, module)?)
+}

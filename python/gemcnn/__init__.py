@@ -1,0 +1,55 @@
+"""Gauge equivariant mesh CNNs.
+
+Meshes and their gauge geometry in NumPy are here; `gemcnn.torch` holds layers for PyTorch, and `gemcnn.compat` the
+names of the published implementation. Neither PyTorch nor anything else but NumPy is needed to import this package.
+
+Arrays of meshes and graphs are views of the memory of the library. They are read-only; `array.copy()` gives one that may
+be changed.
+"""
+
+from ._gemcnn import __version__, get_num_threads, set_num_threads
+from .errors import (
+    CudaError,
+    FileError,
+    GemcnnError,
+    GeometryError,
+    MeshError,
+    OperatorError,
+    TaskError,
+)
+from .geometry import Clusters, Features, GaugeGraph, Laplacian, Level
+from .mesh import Mesh, MeshFile, Remeshed, Repaired, from_pyg, from_trimesh, read, read_file
+from .runs import Prediction, TrainedModel, load, print_epoch, train
+from . import shapes
+
+__all__ = [
+    "Clusters",
+    "CudaError",
+    "Features",
+    "FileError",
+    "GaugeGraph",
+    "GemcnnError",
+    "GeometryError",
+    "Laplacian",
+    "Level",
+    "Mesh",
+    "MeshError",
+    "MeshFile",
+    "OperatorError",
+    "Prediction",
+    "Remeshed",
+    "Repaired",
+    "TaskError",
+    "TrainedModel",
+    "__version__",
+    "from_pyg",
+    "from_trimesh",
+    "get_num_threads",
+    "load",
+    "print_epoch",
+    "read",
+    "read_file",
+    "set_num_threads",
+    "shapes",
+    "train",
+]

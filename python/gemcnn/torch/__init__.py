@@ -1,0 +1,51 @@
+"""Layers for PyTorch whose forward and backward passes run the kernels of gemcnn on the memory of PyTorch.
+
+Features are tensors `[V, D]`: a row of a feature type for each vertex. A type such as `16x0 + 16x1` lists irreps of
+SO(2) with their multiplicities (`16x(0,1)` for short). A row holds its numbers by order, then component, then channel.
+Components of an order above 0 are coefficients in the frame of their vertex.
+
+float32 runs on the CPU and on CUDA, float64 on the CPU. On CUDA, work is queued on the current stream, memory comes from
+the allocator of PyTorch, and products follow `torch.get_float32_matmul_precision()`.
+"""
+
+from .diffusion import Diffusion, Spectra
+from .graph import Clusters, Graph
+from .layers import (
+    BatchNorm,
+    EquivariantLinear,
+    GatedNonlinearity,
+    GaugeConv,
+    NormNonlinearity,
+    RegularNonlinearity,
+    ResidualBlock,
+    Scalars,
+    Sequential,
+    TransportPool,
+    TransportUnpool,
+    global_max,
+    global_mean,
+)
+from .models import GemNetwork
+from .types import FeatureType
+
+__all__ = [
+    "BatchNorm",
+    "Clusters",
+    "Diffusion",
+    "EquivariantLinear",
+    "FeatureType",
+    "GatedNonlinearity",
+    "GaugeConv",
+    "GemNetwork",
+    "Graph",
+    "NormNonlinearity",
+    "RegularNonlinearity",
+    "ResidualBlock",
+    "Scalars",
+    "Sequential",
+    "Spectra",
+    "TransportPool",
+    "TransportUnpool",
+    "global_max",
+    "global_mean",
+]

@@ -1,0 +1,179 @@
+"""Whole networks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..errors import TaskError
+from .graph import Graph
+from .layers import (
+    GatedNonlinearity,
+    GaugeConv,
+    NormNonlinearity,
+    RegularNonlinearity,
+    ResidualBlock,
+    global_max,
+    global_mean,
+)
+from .types import FeatureType
+
+__all__ = ["GemNetwork"]
+
+
+class GemNetwork(nn.Module):
+    """The network of the paper, the model `gem` of the command (docs/models.md): residual blocks, then a head of linear layers on
+    scalars, or a convolution for outputs that rotate.
+
+    Args:
+        input: type of the input.
+        outputs: number of outputs, or their type for outputs of an order above 0.
+        blocks: number of residual blocks.
+        channels: channels of each order, between and inside blocks.
+        band_limit: highest order.
+        scalars: scalar channels of the last block.
+        nonlinearity: `regular`, `norm` or `gated`.
+        samples: samples of the regular nonlinearity (default: `2 band_limit + 1`).
+        batch_norm: normalises before nonlinearities.
+        broken_symmetry: keeps all orders in the last block, and treats their components as scalars in the head.
+        head: hidden channels of the head; 0 makes it a single linear layer.
+        dropout: probability of dropout in the head.
+        pool: `mean` or `max` over each mesh before the head (default: outputs for each vertex).
+        aggregation: of the convolutions.
+
+    Shapes:
+        x: `[V, input.dimension]`; result: `[V, outputs]`, or `[B, outputs]` after pooling.
+    """
+
+    def __init__(
+        self,
+        input: str,
+        outputs: int | str,
+        *,
+        blocks: int = 3,
+        channels: int = 16,
+        band_limit: int = 2,
+        scalars: int = 64,
+        nonlinearity: str = "regular",
+        samples: int | None = None,
+        batch_norm: bool = True,
+        broken_symmetry: bool = False,
+        head: int = 256,
+        dropout: float = 0.5,
+        pool: str | None = None,
+        aggregation: str = "mean",
+    ) -> None:
+        super().__init__()
+        hidden = FeatureType.uniform(channels, band_limit)
+        output = FeatureType(f"{outputs}x0" if isinstance(outputs, int) else outputs)
+        rotates = output.highest_order > 0
+        acts: dict[str, Callable[[str], nn.Module]] = {
+            "regular": lambda kind: RegularNonlinearity(kind, samples or 2 * band_limit + 1),
+            "norm": NormNonlinearity,
+            "gated": GatedNonlinearity,
+        }
+        if nonlinearity not in acts:
+            raise TaskError(f"nonlinearity is `{nonlinearity}`, but must be regular, norm or gated")
+        if pool not in (None, "mean", "max"):
+            raise TaskError(f"pool is `{pool}`, but must be mean or max")
+        last = hidden if rotates or broken_symmetry else FeatureType(f"{scalars}x0")
+        types = [FeatureType(input)] + [hidden] * (blocks - 1) + [last]
+        self.blocks = nn.ModuleList(
+            ResidualBlock(
+                before,
+                after,
+                middle=hidden,
+                nonlinearity=acts[nonlinearity],
+                batch_norm=batch_norm,
+                aggregation=aggregation,
+            )
+            for before, after in zip(types, types[1:], strict=False)
+        )
+        self.pool = pool
+        if rotates:
+            self.head: nn.Module = GaugeConv(last, output, aggregation=aggregation)
+        else:
+            layers: list[nn.Module] = []
+            if head:
+                layers += [nn.Linear(last.dimension, head), nn.ReLU()]
+            layers += [nn.Dropout(dropout), nn.Linear(head or last.dimension, output.dimension)]
+            self.head = nn.Sequential(*layers)
+        self.register_buffer("shift", None)
+        self.register_buffer("scale", None)
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        for block in self.blocks:
+            x = block(x, graph)
+        if self.pool is not None:
+            x = (global_mean if self.pool == "mean" else global_max)(x, graph)
+        x = self.head(x, graph) if isinstance(self.head, GaugeConv) else self.head(x)
+        if self.scale is not None:
+            x = x * cast(Tensor, self.scale) + cast(Tensor, self.shift)
+        return x
+
+    @classmethod
+    def of(
+        cls,
+        config: Mapping[str, Any],
+        types: tuple[str, str],
+        weights: Mapping[str, NDArray[Any]],
+        scaling: Mapping[str, Sequence[float]] | None = None,
+    ) -> GemNetwork:
+        """The network of a trained model, ready for evaluation: see `gemcnn.TrainedModel.to_torch`.
+
+        Args:
+            config: configuration of its run.
+            types: types of its input and output.
+            weights: its weights by name.
+            scaling: shift and scale of its targets.
+        """
+        model = dict(config["model"])
+        if model.pop("kind") != "gem" or model["nonlinearity"] == "none":
+            raise TaskError("only models of the kind `gem` with a nonlinearity become modules of PyTorch")
+        pool = model.pop("pool")
+        for unused in ("weights", "decay"):
+            model.pop(unused)
+        output = FeatureType(types[1])
+        network = cls(
+            types[0],
+            output if output.highest_order else output.dimension,
+            pool=pool if config["task"] == "classification" else None,
+            **model,
+        )
+        network.load_state_dict(network._renamed(weights))
+        if scaling is not None:
+            network.shift = torch.tensor(scaling["shift"])
+            network.scale = torch.tensor(scaling["scale"])
+        return network.eval()
+
+    def _renamed(self, weights: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+        """Weights of the command under the names of this module."""
+        state = self.state_dict()
+        layers = [name for name in state if name.startswith("head.") and name.endswith("weight")]
+        numbered = [name for name in weights if re.match(r"(linear|conv)\d+\.weight", name)]
+        heads = {
+            theirs.split(".")[0]: ours.rpartition(".")[0]
+            for theirs, ours in zip(numbered, layers, strict=True)
+        }
+        words = {"mean": "running_mean", "variance": "running_variance"}
+        found = {}
+        for name, values in weights.items():
+            layer, *rest = name.split(".")
+            if layer in heads:
+                name = ".".join([heads[layer], *rest])
+            else:
+                block = f"blocks.{int(layer.removeprefix('block')) - 1}"
+                match rest:
+                    case [("act1" | "act2") as act, "norm", key]:
+                        rest = [f"norm{act[-1]}", words.get(key, key)]
+                    case [act, "threshold", "bias"]:
+                        rest = [act, "bias"]
+                name = ".".join([block, *rest])
+            # Slots without scalars have neither mean nor shift.
+            found[name] = torch.tensor(values)[: len(state[name])]
+        return found

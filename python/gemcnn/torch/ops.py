@@ -1,0 +1,411 @@
+"""The operators, registered with PyTorch under `torch.ops.gemcnn`.
+
+Each is defined once for the CPU and for CUDA, with its shapes for tracing (`register_fake`) and its gradient. Gradients
+are operators of their own, without gradients: a second derivative is refused. Under autocast all of them run in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _gemcnn
+from .._cuda import load_cuda_libraries
+from .types import dimension
+
+_library = torch.library.Library("gemcnn", "FRAGMENT")
+_GRAPH = (
+    "Tensor offsets, Tensor neighbours, Tensor reverse, Tensor phases, Tensor radius, "
+    "Tensor coefficients, Tensor reversed_phases, Tensor reversed_radius, "
+    "Tensor reversed_coefficients"
+)
+
+
+def _allocate(size: int, ordinal: int, stream: int) -> int:
+    if torch.cuda.current_device() == ordinal:
+        return torch._C._cuda_cudaCachingAllocator_raw_alloc(size, stream)  # type: ignore[attr-defined,no-any-return]
+    with torch.cuda.device(ordinal):
+        return torch._C._cuda_cudaCachingAllocator_raw_alloc(size, stream)  # type: ignore[attr-defined,no-any-return]
+
+
+def _stream(ordinal: int) -> int:
+    load_cuda_libraries()
+    return torch._C._cuda_getCurrentRawStream(ordinal)  # type: ignore[attr-defined,no-any-return]
+
+
+_gemcnn.follow_num_threads(torch.get_num_threads)
+_gemcnn.use_torch(
+    _stream,
+    _allocate,
+    lambda address: torch._C._cuda_cudaCachingAllocator_raw_delete(address),  # type: ignore[attr-defined]
+    torch.get_float32_matmul_precision,
+)
+
+
+def _operator(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> str:
+    """Defines an operator, and gives its name."""
+    name = schema[: schema.index("(")]
+    _library.define(schema)
+    _library.impl(name, run, "CPU")
+    _library.impl(name, run, "CUDA")
+    torch.library.register_fake(f"gemcnn::{name}", fake, lib=_library)
+    return name
+
+
+def _differentiable(
+    name: str, saved: Callable[..., None], backward: Callable[..., Any], gradient: str
+) -> None:
+    """Gives an operator its gradient, which is another operator without one."""
+
+    def refuse(ctx: Any, *gradients: Any) -> Any:
+        raise RuntimeError(f"gemcnn::{name} has no second derivative: compute it without create_graph")
+
+    operator = getattr(torch.ops.gemcnn, name)
+
+    def below(*inputs: Any) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator(*inputs)
+
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        output = below(*inputs)
+        saved(ctx, inputs, output)
+        return output
+
+    # As `torch.library.register_autograd` does, at a fraction of its cost for each call.
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    node: Any = type(name, (torch.autograd.Function,), methods)
+
+    def differentiable(*inputs: Any) -> Any:
+        return node.apply(*inputs) if torch.is_grad_enabled() else below(*inputs)
+
+    _library.impl(name, differentiable, "Autograd")
+    torch.library.register_autograd(f"gemcnn::{gradient}", refuse, lib=_library)
+    for device in ("cpu", "cuda"):
+        torch.library.register_autocast(f"gemcnn::{name}", device, torch.float32, lib=_library)
+
+
+# Gauge convolution.
+
+
+def _conv_run(
+    x: Tensor, weight: Tensor, self_weight: Tensor | None, bias: Tensor | None, *rest: Any
+) -> Tensor:
+    graph, (input, output, max_radius, aggregation) = rest[:9], rest[9:]
+    y = x.new_empty((graph[0].shape[0] - 1, dimension(output)))
+    settings = (input, output, weight.shape[0], max_radius, aggregation, graph[5].shape[1])
+    weights = tuple(None if w is None else w.contiguous() for w in (weight, self_weight, bias))
+    _gemcnn.gauge_conv(settings, list(graph), x.contiguous(), weights, y)
+    return y
+
+
+def _conv_fake(
+    x: Tensor, weight: Tensor, self_weight: Tensor | None, bias: Tensor | None, *rest: Any
+) -> Tensor:
+    return x.new_empty((rest[0].shape[0] - 1, dimension(rest[10])))
+
+
+def _conv_backward_run(
+    dy: Tensor, x: Tensor, weight: Tensor, self_weight: Tensor | None, bias: Tensor | None, *rest: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    graph, (input, output, max_radius, aggregation, wanted) = rest[:9], rest[9:]
+    x = x.contiguous()
+    dx = torch.empty_like(x) if wanted else x.new_empty(0)
+    settings = (input, output, weight.shape[0], max_radius, aggregation, graph[5].shape[1])
+    weights = tuple(None if w is None else w.contiguous() for w in (weight, self_weight, bias))
+    gradients = tuple(None if w is None else torch.zeros_like(w) for w in weights)
+    _gemcnn.gauge_conv_backward(
+        settings, list(graph), x, weights, dy.contiguous(), dx if wanted else None, gradients
+    )
+    none = [x.new_empty(0) if g is None else g for g in gradients]
+    return dx, none[0], none[1], none[2]
+
+
+def _conv_backward_fake(
+    dy: Tensor, x: Tensor, weight: Tensor, self_weight: Tensor | None, bias: Tensor | None, *rest: Any
+) -> tuple[Tensor, ...]:
+    def like(tensor: Tensor | None) -> Tensor:
+        if tensor is None:
+            return x.new_empty(0)
+        return tensor.new_empty(tensor.shape)
+
+    return (like(x if rest[13] else None), like(weight), like(self_weight), like(bias))
+
+
+def _conv_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:13])
+    ctx.settings = inputs[13:]
+
+
+def _conv_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+    wanted = ctx.needs_input_grad
+    found = torch.ops.gemcnn.gauge_conv_backward(dy, *ctx.saved_tensors, *ctx.settings, wanted[0])
+    used = [gradient if need else None for gradient, need in zip(found, wanted[:4], strict=True)]
+    return (*used, *([None] * 13))
+
+
+_SETTINGS = "str input, str output, float max_radius, str aggregation"
+_operator(
+    f"gauge_conv(Tensor x, Tensor weight, Tensor? self_weight, Tensor? bias, {_GRAPH}, {_SETTINGS})"
+    " -> Tensor",
+    _conv_run,
+    _conv_fake,
+)
+_operator(
+    "gauge_conv_backward(Tensor dy, Tensor x, Tensor weight, Tensor? self_weight, Tensor? bias, "
+    f"{_GRAPH}, {_SETTINGS}, bool wanted) -> (Tensor, Tensor, Tensor, Tensor)",
+    _conv_backward_run,
+    _conv_backward_fake,
+)
+_differentiable("gauge_conv", _conv_saved, _conv_gradient, "gauge_conv_backward")
+
+
+# Equivariant linear map of each row.
+
+
+def _linear_run(x: Tensor, weight: Tensor, bias: Tensor | None, input: str, output: str) -> Tensor:
+    y = x.new_empty((x.shape[0], dimension(output)))
+    used = None if bias is None else bias.contiguous()
+    _gemcnn.linear_forward(
+        (input, output), x.shape[0], x.contiguous(), weight.contiguous(), used, y
+    )
+    return y
+
+
+def _linear_fake(x: Tensor, weight: Tensor, bias: Tensor | None, input: str, output: str) -> Tensor:
+    return x.new_empty((x.shape[0], dimension(output)))
+
+
+def _linear_backward_run(
+    dy: Tensor, x: Tensor, weight: Tensor, biases: int, input: str, output: str, wanted: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    x, weight = x.contiguous(), weight.contiguous()
+    dx = torch.empty_like(x) if wanted else x.new_empty(0)
+    dweight, dbias = torch.zeros_like(weight), weight.new_zeros(biases)
+    _gemcnn.linear_backward(
+        (input, output),
+        x.shape[0],
+        x,
+        weight,
+        dy.contiguous(),
+        dx if wanted else None,
+        dweight,
+        dbias if biases else None,
+    )
+    return dx, dweight, dbias
+
+
+def _linear_backward_fake(
+    dy: Tensor, x: Tensor, weight: Tensor, biases: int, input: str, output: str, wanted: bool
+) -> tuple[Tensor, ...]:
+    dx = x.new_empty(x.shape) if wanted else x.new_empty(0)
+    return dx, weight.new_empty(weight.shape), weight.new_empty(biases)
+
+
+def _linear_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, weight, bias, *ctx.types = inputs
+    ctx.save_for_backward(x, weight)
+    ctx.biases = 0 if bias is None else bias.shape[0]
+
+
+def _linear_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+    wanted = ctx.needs_input_grad
+    dx, dweight, dbias = torch.ops.gemcnn.linear_backward(
+        dy, *ctx.saved_tensors, ctx.biases, *ctx.types, wanted[0]
+    )
+    return dx if wanted[0] else None, dweight, dbias if wanted[2] else None, None, None
+
+
+_operator(
+    "linear(Tensor x, Tensor weight, Tensor? bias, str input, str output) -> Tensor",
+    _linear_run,
+    _linear_fake,
+)
+_operator(
+    "linear_backward(Tensor dy, Tensor x, Tensor weight, int biases, str input, str output, "
+    "bool wanted) -> (Tensor, Tensor, Tensor)",
+    _linear_backward_run,
+    _linear_backward_fake,
+)
+_differentiable("linear", _linear_saved, _linear_gradient, "linear_backward")
+
+
+# Nonlinearities without parameters: regular and gated.
+
+
+def _saved_input(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(inputs[0])
+    ctx.settings = inputs[1:]
+
+
+def _regular_run(x: Tensor, type: str, band_limit: int, samples: int, activation: str) -> Tensor:
+    y = _regular_fake(x, type, band_limit, samples, activation)
+    settings = (type, band_limit, samples, activation)
+    _gemcnn.regular_forward(settings, x.shape[0], x.contiguous(), y)
+    return y
+
+
+def _regular_fake(x: Tensor, type: str, band_limit: int, samples: int, activation: str) -> Tensor:
+    from .types import FeatureType
+
+    channels = FeatureType(type).multiplicity(0)
+    return x.new_empty((x.shape[0], channels * (2 * band_limit + 1)))
+
+
+def _regular_backward_run(
+    dy: Tensor, x: Tensor, type: str, band_limit: int, samples: int, activation: str
+) -> Tensor:
+    x = x.contiguous()
+    dx = torch.empty_like(x)
+    settings = (type, band_limit, samples, activation)
+    _gemcnn.regular_backward(settings, x.shape[0], x, dy.contiguous(), dx)
+    return dx
+
+
+def _like_input(dy: Tensor, x: Tensor, *settings: Any) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def _regular_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+    dx = torch.ops.gemcnn.regular_backward(dy, *ctx.saved_tensors, *ctx.settings)
+    return dx, None, None, None, None
+
+
+_REGULAR = "str type, int band_limit, int samples, str activation"
+_operator(f"regular(Tensor x, {_REGULAR}) -> Tensor", _regular_run, _regular_fake)
+_operator(
+    f"regular_backward(Tensor dy, Tensor x, {_REGULAR}) -> Tensor",
+    _regular_backward_run,
+    _like_input,
+)
+_differentiable("regular", _saved_input, _regular_gradient, "regular_backward")
+
+
+def _gated_run(x: Tensor, type: str, activation: str) -> Tensor:
+    y = _gated_fake(x, type, activation)
+    _gemcnn.gated_forward((type, activation), x.shape[0], x.contiguous(), y)
+    return y
+
+
+def _gated_fake(x: Tensor, type: str, activation: str) -> Tensor:
+    return x.new_empty((x.shape[0], dimension(type)))
+
+
+def _gated_backward_run(dy: Tensor, x: Tensor, type: str, activation: str) -> Tensor:
+    x = x.contiguous()
+    dx = torch.empty_like(x)
+    _gemcnn.gated_backward((type, activation), x.shape[0], x, dy.contiguous(), dx)
+    return dx
+
+
+def _gated_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+    return torch.ops.gemcnn.gated_backward(dy, *ctx.saved_tensors, *ctx.settings), None, None
+
+
+_operator("gated(Tensor x, str type, str activation) -> Tensor", _gated_run, _gated_fake)
+_operator(
+    "gated_backward(Tensor dy, Tensor x, str type, str activation) -> Tensor",
+    _gated_backward_run,
+    _like_input,
+)
+_differentiable("gated", _saved_input, _gated_gradient, "gated_backward")
+
+
+# Norm nonlinearity.
+
+
+def _norm_run(x: Tensor, bias: Tensor, type: str, activation: str, epsilon: float) -> Tensor:
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    settings = (type, activation, epsilon)
+    _gemcnn.norm_forward(settings, x.shape[0], x, bias.contiguous(), y)
+    return y
+
+
+def _norm_fake(x: Tensor, bias: Tensor, type: str, activation: str, epsilon: float) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def _norm_backward_run(
+    dy: Tensor, x: Tensor, bias: Tensor, type: str, activation: str, epsilon: float
+) -> tuple[Tensor, Tensor]:
+    x, bias = x.contiguous(), bias.contiguous()
+    dx, dbias = torch.empty_like(x), torch.zeros_like(bias)
+    settings = (type, activation, epsilon)
+    _gemcnn.norm_backward(settings, x.shape[0], x, bias, dy.contiguous(), dx, dbias)
+    return dx, dbias
+
+
+def _norm_backward_fake(
+    dy: Tensor, x: Tensor, bias: Tensor, type: str, activation: str, epsilon: float
+) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), bias.new_empty(bias.shape)
+
+
+def _norm_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:2])
+    ctx.settings = inputs[2:]
+
+
+def _norm_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+    found = torch.ops.gemcnn.norm_backward(dy, *ctx.saved_tensors, *ctx.settings)
+    return (*found, None, None, None)
+
+
+_NORM = "str type, str activation, float epsilon"
+_operator(f"norm(Tensor x, Tensor bias, {_NORM}) -> Tensor", _norm_run, _norm_fake)
+_operator(
+    f"norm_backward(Tensor dy, Tensor x, Tensor bias, {_NORM}) -> (Tensor, Tensor)",
+    _norm_backward_run,
+    _norm_backward_fake,
+)
+_differentiable("norm", _norm_saved, _norm_gradient, "norm_backward")
+
+
+# Pooling with transport, and back.
+
+
+def _transport(which: str, coarse: bool) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """One of the four maps between fine and coarse rows."""
+
+    def fake(
+        x: Tensor, offsets: Tensor, members: Tensor, cluster_of: Tensor, phases: Tensor, type: str
+    ) -> Tensor:
+        rows = offsets.shape[0] - 1 if coarse else members.shape[0]
+        return x.new_empty((rows, dimension(type)))
+
+    def run(
+        x: Tensor, offsets: Tensor, members: Tensor, cluster_of: Tensor, phases: Tensor, type: str
+    ) -> Tensor:
+        y = fake(x, offsets, members, cluster_of, phases, type)
+        clusters = [offsets, members, cluster_of, phases]
+        _gemcnn.transport_pool(which, type, clusters, x.contiguous(), y)
+        return y
+
+    return run, fake
+
+
+def _transport_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[1:5])
+    ctx.type = inputs[5]
+
+
+def _transport_gradient(backward: str) -> Callable[..., Any]:
+    def gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+        operator = getattr(torch.ops.gemcnn, backward)
+        return operator(dy, *ctx.saved_tensors, ctx.type), None, None, None, None, None
+
+    return gradient
+
+
+for _which, _coarse in (("pool", True), ("unpool", False)):
+    _arguments = (
+        "(Tensor x, Tensor offsets, Tensor members, Tensor cluster_of, Tensor phases, str type)"
+        " -> Tensor"
+    )
+    _backward = f"{_which}_backward"
+    _operator(f"{_which}{_arguments}", *_transport(_which, _coarse))
+    _operator(f"{_backward}{_arguments}", *_transport(_backward, not _coarse))
+    _differentiable(_which, _transport_saved, _transport_gradient(_backward), _backward)

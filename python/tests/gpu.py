@@ -1,0 +1,275 @@
+"""Checks and times of gemcnn.torch on a GPU. Needs PyTorch with CUDA and an installed wheel, nothing else:
+
+    pip install --no-deps gemcnn-*.whl && python python/tests/gpu.py
+
+Prints one line for each check, then a table of times. The exit status is 1 if a check fails.
+"""
+
+import sys
+import traceback
+
+import torch
+
+import gemcnn
+import gemcnn.torch as gt
+import speed
+
+HIDDEN = "16x(0,1,2)"
+CUDA = torch.device("cuda")
+F32, TF32 = 1e-5, 3e-3
+
+
+def relative(found, expected, least=1e-30):
+    """Difference relative to the expected numbers, or to `least` where those vanish."""
+    found, expected = found.double().cpu(), expected.double().cpu()
+    return ((found - expected).norm() / expected.norm().clamp(min=least)).item()
+
+
+def rough(rows=40, columns=50, seed=1):
+    return gemcnn.shapes.rough_grid(rows, columns, 1.0, seed=seed)
+
+
+def smooth(kind):
+    """Without kinks, where rounding would choose another derivative."""
+    return gt.RegularNonlinearity(kind, 7, "tanh")
+
+
+def layers():
+    mesh = rough()
+    clusters = mesh.hierarchy([0.3], [3.0])[1].clusters
+    graph = gt.Graph.of(mesh, torch.float64)
+    pooled = gt.Clusters.of(clusters, torch.float64)
+    rows = graph.vertex_count
+    return [
+        (gt.GaugeConv("3x0", HIDDEN), graph, rows),
+        (gt.GaugeConv(HIDDEN, HIDDEN, aggregation="mean"), graph, rows),
+        (gt.GaugeConv("5x0 + 3x1 + 1x3", "2x0 + 7x2", rings=3, max_radius=2.0), graph, rows),
+        (gt.GaugeConv("2x1", "3x0", self_term=False, bias=False, aggregation="mean_with_self"), graph, rows),
+        (gt.GaugeConv(HIDDEN, "4x(0,1)"), gt.Graph.of(mesh, torch.float64, weights="area"), rows),
+        (gt.GaugeConv("4x(0,1)", HIDDEN), gt.Graph.of(mesh, torch.float64, weights="jets"), rows),
+        (gt.EquivariantLinear("5x0 + 3x1", "2x0 + 4x1 + 1x2"), graph, rows),
+        (gt.RegularNonlinearity(HIDDEN, 7, "tanh"), graph, rows),
+        (gt.NormNonlinearity("4x0 + 3x1 + 2x2", "tanh"), graph, rows),
+        (gt.GatedNonlinearity("4x0 + 3x1", "gelu"), graph, rows),
+        (gt.BatchNorm(HIDDEN, "channel"), graph, rows),
+        (gt.TransportPool("3x(0,1,2)"), pooled, rows),
+        (gt.TransportUnpool("3x(0,1,2)"), pooled, len(clusters)),
+        (gt.ResidualBlock("3x0", "8x0", middle=HIDDEN, nonlinearity=smooth, batch_norm=True), graph, rows),
+    ]
+
+
+def run(layer, x, graph, dy):
+    """Output, and gradients of the input and of all weights."""
+    layer.zero_grad()
+    x = x.detach().clone().requires_grad_()
+    y = layer(x, graph)
+    y.backward(dy)
+    return [y.detach(), x.grad, *(p.grad.clone() for p in layer.parameters())]
+
+
+def compare(limit):
+    worst = 0.0
+    for layer, graph, rows in layers():
+        torch.manual_seed(0)
+        layer.double()
+        for parameter in layer.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+        x = torch.randn(rows, layer.input.dimension, dtype=torch.float64)
+        dy = torch.randn_like(layer(x, graph))
+        expected = run(layer, x, graph, dy)
+        layer.to(CUDA, torch.float32)
+        single = graph.to(CUDA, torch.float32)
+        found = run(layer, x.to(CUDA, torch.float32), single, dy.to(CUDA, torch.float32))
+        # A bias before batch normalisation has no gradient.
+        least = 0.01 * max(two.norm().item() for two in expected)
+        for place, (one, two) in enumerate(zip(found, expected, strict=True)):
+            error = relative(one, two, least)
+            worst = max(worst, error)
+            assert error < limit, f"{layer}, result {place}: {error:.2e}"
+        again = run(layer, x.to(CUDA, torch.float32), single, dy.to(CUDA, torch.float32))
+        for one, two in zip(found[:2], again[:2], strict=True):
+            assert torch.equal(one, two) or "BatchNorm" in repr(layer), f"{layer} is not deterministic"
+    return f"largest relative error {worst:.1e}"
+
+
+def check_single_precision():
+    torch.set_float32_matmul_precision("highest")
+    return compare(F32)
+
+
+def check_tensor_cores():
+    torch.set_float32_matmul_precision("high")
+    try:
+        return compare(TF32)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def network():
+    torch.manual_seed(0)
+    return gt.Sequential(
+        gt.ResidualBlock("3x0", HIDDEN),
+        gt.ResidualBlock(HIDDEN, "16x0", middle=HIDDEN),
+    ).to(CUDA)
+
+
+def check_delayed_producer():
+    """The input is written on a stream of its own, late: work on any other stream would read what was there before."""
+    graph, model = gt.Graph.of(rough()).to(CUDA), network()
+    values = torch.randn(graph.vertex_count, 3, device=CUDA)
+    expected = run(model, values, graph, torch.ones(graph.vertex_count, 16, device=CUDA))
+    stream = torch.cuda.Stream()
+    for _ in range(3):
+        x = torch.full_like(values, torch.nan)
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(200_000_000)
+            x.copy_(values)
+            found = run(model, x, graph, torch.ones(graph.vertex_count, 16, device=CUDA))
+        stream.synchronize()
+        for one, two in zip(found, expected, strict=True):
+            assert torch.equal(one, two)
+    return "3 runs behind a sleeping stream, bit for bit"
+
+
+def check_two_streams():
+    graph, model = gt.Graph.of(gemcnn.shapes.torus((130, 53))).to(CUDA), network()
+    inputs = [torch.randn(graph.vertex_count, 3, device=CUDA) for _ in range(2)]
+    with torch.no_grad():
+        expected = [model(x, graph) for x in inputs]
+        torch.cuda.synchronize()
+        streams = [torch.cuda.Stream() for _ in inputs]
+        results = [[], []]
+        for _ in range(50):
+            for stream, x, found in zip(streams, inputs, results, strict=True):
+                with torch.cuda.stream(stream):
+                    found.append(model(x, graph))
+        torch.cuda.synchronize()
+    for found, wanted in zip(results, expected, strict=True):
+        assert all(torch.equal(y, wanted) for y in found)
+    return "50 passes on each of two streams at once, bit for bit"
+
+
+def check_cuda_graph():
+    graph, model = gt.Graph.of(rough()).to(CUDA), network()
+    static = torch.randn(graph.vertex_count, 3, device=CUDA)
+    ones = torch.ones(graph.vertex_count, 16, device=CUDA)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            model.zero_grad(set_to_none=True)
+            model(static, graph).backward(ones)
+    torch.cuda.current_stream().wait_stream(stream)
+    captured = torch.cuda.CUDAGraph()
+    model.zero_grad(set_to_none=True)
+    with torch.cuda.graph(captured):
+        y = model(static, graph)
+        y.backward(ones)
+    gradients = [p.grad for p in model.parameters()]
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x = torch.randn_like(static)
+        static.copy_(x)
+        captured.replay()
+        torch.cuda.synchronize()
+        replayed = [y.clone(), *(g.clone() for g in gradients)]
+        other = network()
+        found = other(x, graph)
+        found.backward(ones)
+        expected = [found, *(p.grad for p in other.parameters())]
+        for one, two in zip(replayed, expected, strict=True):
+            assert torch.equal(one, two)
+        # Work between replays must not touch the memory of the graph, nor the other way round.
+        junk = [torch.randn(1 << 20, device=CUDA) for _ in range(8)]
+        del junk
+    return "3 replays of a step on new inputs, bit for bit"
+
+
+def check_capture_without_warm_up():
+    graph = gt.Graph.of(rough()).to(CUDA)
+    layer = gt.GaugeConv("3x0", "13x0 + 11x2").to(CUDA)
+    x = torch.randn(graph.vertex_count, 3, device=CUDA)
+    try:
+        with torch.cuda.graph(torch.cuda.CUDAGraph()), torch.no_grad():
+            layer(x, graph)
+    except gemcnn.CudaError as error:
+        message = str(error)
+    else:
+        raise AssertionError("it was captured")
+    torch.cuda.synchronize()
+    with torch.no_grad():
+        assert torch.isfinite(layer(x, graph)).all()
+    return f"refused ({message}), and works afterwards"
+
+
+def check_memory():
+    graph = gt.Graph.of(gemcnn.shapes.torus((130, 53))).to(CUDA)
+    layer = gt.GaugeConv(HIDDEN, HIDDEN).to(CUDA)
+    x = torch.randn(graph.vertex_count, 80, device=CUDA)
+    with torch.no_grad():
+        for _ in range(2):
+            layer(x, graph)
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        y = layer(x, graph)
+        torch.cuda.synchronize()
+        peak = torch.cuda.max_memory_allocated() - before
+        after = torch.cuda.memory_allocated() - before
+    size = y.numel() * 4
+    assert peak > 2 * size, f"scratch is not visible: peak {peak} for a result of {size} bytes"
+    assert after < size + 4096, f"{after} bytes are still allocated for a result of {size} bytes"
+    return f"peak {peak / 1e6:.1f} MB, of which the result is {size / 1e6:.1f} MB; {after / 1e6:.1f} MB stay"
+
+
+def check_compile():
+    graph, model = gt.Graph.of(rough()).to(CUDA), network()
+    x = torch.randn(graph.vertex_count, 3, device=CUDA)
+    expected = model(x, graph)
+    compiled = torch.compile(model, fullgraph=True)
+    assert relative(compiled(x, graph), expected) < F32
+    compiled(x, graph).sum().backward()
+    return "fullgraph, forward and backward"
+
+
+def check_autocast():
+    graph, model = gt.Graph.of(rough()).to(CUDA), network()
+    x = torch.randn(graph.vertex_count, 3, device=CUDA)
+    with torch.autocast("cuda", torch.bfloat16):
+        found = model(x.bfloat16().float(), graph)
+    assert found.dtype == torch.float32
+    assert relative(found, model(x.bfloat16().float(), graph)) < 1e-6
+    return "float32 under bfloat16"
+
+
+def check_errors():
+    graph = gt.Graph.of(rough())
+    layer = gt.GaugeConv("3x0", "1x0").to(CUDA)
+    x = torch.randn(graph.vertex_count, 3, device=CUDA)
+    for arguments in [(x, graph), (x.double(), graph.to(CUDA)), (x[:-1], graph.to(CUDA))]:
+        try:
+            layer(*arguments)
+        except gemcnn.OperatorError:
+            continue
+        raise AssertionError("wrong arguments were accepted")
+    return "3 kinds of wrong arguments"
+
+
+def main():
+    failed = 0
+    for name, check in list(globals().items()):
+        if not name.startswith("check_"):
+            continue
+        try:
+            print(f"ok      {name[6:].replace('_', ' ')}: {check()}", flush=True)
+        except Exception:
+            failed += 1
+            print(f"FAILED  {name[6:].replace('_', ' ')}", flush=True)
+            traceback.print_exc()
+    speed.times(CUDA)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
