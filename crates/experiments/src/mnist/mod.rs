@@ -290,7 +290,6 @@ impl Experiment {
             epochs: trainer.history().len(),
         });
         trainer.run(&mut Relay { settings, observer }, &StopFlag::new())?;
-        trainer.write_model()?;
         let history = trainer.history().to_vec();
         let (network, parameters) = trainer.into_model()?;
         let evaluator = Evaluator {

@@ -68,7 +68,7 @@ impl Trainer<'_> {
     ///
     /// # Errors
     /// A failed GPU operation, or a file that cannot be written.
-    pub fn write_model(&self) -> Result<(), TaskError> {
+    pub(super) fn write_model(&self) -> Result<(), TaskError> {
         let bytes = self.final_model()?;
         self.run.write_durably(&self.run.model(), &bytes)
     }
