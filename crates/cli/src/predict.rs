@@ -37,6 +37,11 @@ pub struct PredictArgs {
     #[arg(long)]
     no_pictures: bool,
 
+    /// Write the probability of each class too (segmentation): as an array, as properties of the mesh, and as paler
+    /// colours where the model is less sure.
+    #[arg(long)]
+    probabilities: bool,
+
     /// Axis that points up in pictures.
     #[arg(long, value_enum, default_value_t)]
     up: UpAxis,
@@ -54,6 +59,12 @@ impl PredictArgs {
             )),
             false => Failure::input(error),
         })?;
+        if self.probabilities && model.config.task != Task::Segmentation {
+            return Err(Failure::usage(format!(
+                "--probabilities is for segmentation, but this is a model for {}",
+                model.config.task
+            )));
+        }
         let (inputs, bad) = self.inputs()?;
         if inputs.is_empty() {
             return Err(Failure::Reported);
@@ -68,6 +79,7 @@ impl PredictArgs {
         let mut session = Session {
             model: &model,
             workspace: Workspace::new(device),
+            probabilities: self.probabilities,
             bad,
         };
         match model.config.task {
@@ -134,6 +146,7 @@ struct Loaded {
     mesh: Mesh,
     sample: Sample,
     notes: Vec<String>,
+    probabilities: Option<Vec<f32>>,
 }
 
 impl Input {
@@ -149,6 +162,7 @@ impl Input {
             mesh,
             sample,
             notes,
+            probabilities: None,
         })
     }
 }
@@ -157,6 +171,7 @@ impl Input {
 struct Session<'a> {
     model: &'a TrainedModel,
     workspace: Workspace<f32>,
+    probabilities: bool,
     /// Number of meshes that were reported and skipped.
     bad: usize,
 }
@@ -166,7 +181,13 @@ impl Session<'_> {
         self.each(inputs, |input, loaded, prediction| {
             let frames = loaded.sample.graph.frames();
             let paths = files
-                .write(&input.name, &loaded.mesh, frames, &prediction)
+                .write(
+                    &input.name,
+                    &loaded.mesh,
+                    frames,
+                    &prediction,
+                    loaded.probabilities.as_deref(),
+                )
                 .map_err(Failure::input)?;
             let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
             print_on(&format!("{}: {}\n", input.path.display(), paths.join(", ")))
@@ -240,8 +261,16 @@ impl Session<'_> {
                 }
             });
             for (input, loaded) in receiver {
-                let predicted = loaded.and_then(|loaded| {
-                    let prediction = model.predict(&mut self.workspace, &loaded.sample)?;
+                let predicted = loaded.and_then(|mut loaded| {
+                    let (workspace, sample) = (&mut self.workspace, &loaded.sample);
+                    let prediction = match self.probabilities {
+                        true => {
+                            let (classes, rows) = model.predict_probabilities(workspace, sample)?;
+                            loaded.probabilities = Some(rows);
+                            Prediction::VertexClasses(classes)
+                        }
+                        false => model.predict(workspace, sample)?,
+                    };
                     Ok((loaded, prediction))
                 });
                 match predicted {

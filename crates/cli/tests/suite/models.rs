@@ -222,6 +222,40 @@ fn segmentation_from_training_to_coloured_meshes() {
         assert!(is_png(&result("png")));
     }
 
+    // Probabilities, of a mesh and of the points of a cloud without faces.
+    let cloud = gemcnn_mesh::remesh::sample(&ellipsoid(2), 500, 1).unwrap();
+    write_mesh(
+        workshop.path("cloud.ply"),
+        &cloud.mesh,
+        &[],
+        &WriteOptions::default(),
+    )
+    .unwrap();
+    let sure = ["predict", "runs/jaws", "jaws/jaw2.ply", "cloud.ply"];
+    let sure = [&sure[..], &["-o", "sure", "--probabilities"]].concat();
+    let output = workshop.run(&sure);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cloud.ply"), "{}", stderr(&output));
+    for (name, mesh) in [("jaw2", ellipsoid(2)), ("cloud", cloud.mesh)] {
+        let file = read_mesh(workshop.path(&format!("sure/{name}.ply"))).unwrap();
+        assert_eq!(file.mesh.vertices(), mesh.vertices());
+        let shares = ["probability_3", "probability_11"].map(|name| column(&file, name));
+        let (labels, confidence) = (column(&file, "label"), column(&file, "confidence"));
+        let mut right = 0;
+        for (vertex, p) in mesh.vertices().iter().enumerate() {
+            let [lower, upper] = shares.map(|share| share.to_f64(vertex));
+            assert!((lower + upper - 1.0).abs() < 1e-5);
+            assert_eq!(confidence.to_f64(vertex), lower.max(upper));
+            let label = if upper > lower { 11.0 } else { 3.0 };
+            assert_eq!(labels.to_f64(vertex), label);
+            right += usize::from((p.z > 0.0) == (label == 11.0));
+        }
+        assert!(right * 10 > mesh.vertex_count() * 8, "{name}: {right}");
+        let array = fs::read(workshop.path(&format!("sure/{name}.probabilities.npy"))).unwrap();
+        assert_eq!(array.len() % 64, (8 * mesh.vertex_count()) % 64);
+        assert!(is_png(&workshop.path(&format!("sure/{name}.png"))));
+    }
+
     // Results never lie among meshes, where they could replace labels.
     fs::write(workshop.path("jaws/jaw1.npy"), "labels").unwrap();
     for meshes in ["jaws", "jaws/jaw1.ply"] {

@@ -2,7 +2,7 @@
 
 use super::{Relabelled, class_map};
 use crate::data::{Cache, Dataset, Part, PreparedPart};
-use crate::predict::{Prediction, rows_of_probabilities};
+use crate::predict::Prediction;
 use crate::train::TrainedModel;
 use crate::{SampleSource, Task, TaskError};
 use gemcnn_mesh::{Frame, Mesh};
@@ -94,7 +94,7 @@ impl<'a> Assessor<'a> {
             model.config.task == Task::Segmentation && count <= MOST_PROBABILITIES;
         let (prediction, probabilities) = match has_probabilities {
             true => {
-                let (classes, rows) = rows_of_probabilities(model, workspace, &sample)?;
+                let (classes, rows) = model.predict_probabilities(workspace, &sample)?;
                 (Prediction::VertexClasses(classes), Some(rows))
             }
             false => (model.predict(workspace, &sample)?, None),

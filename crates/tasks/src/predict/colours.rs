@@ -29,6 +29,15 @@ pub(super) fn attributes(colours: &[[u8; 3]]) -> [VertexAttribute; 3] {
     [column("red", 0), column("green", 1), column("blue", 2)]
 }
 
+/// Makes colours paler where the largest of some probabilities is small: white at an even distribution.
+pub(super) fn fade(colours: &mut [[u8; 3]], confidences: &[f32], classes: usize) {
+    let even = 1.0 / classes as f32;
+    for (colour, confidence) in colours.iter_mut().zip(confidences) {
+        let share = ((confidence - even) / (1.0 - even).max(f32::EPSILON)).clamp(0.0, 1.0);
+        *colour = colour.map(|byte| (255.0 + (f32::from(byte) - 255.0) * share).round() as u8);
+    }
+}
+
 /// A colour for each vertex. Classes have the colours of the template or of the palette; values have a colour map of
 /// the first scalar, or of the length of the first vector.
 pub(super) fn of_prediction(

@@ -54,7 +54,7 @@ pub fn write_examples(
             )?),
         };
         let name = names.of(name.as_ref());
-        files.write(&name, &mesh, sample.graph.frames(), &prediction)?;
+        files.write(&name, &mesh, sample.graph.frames(), &prediction, None)?;
         written += 1;
     }
     Ok(())

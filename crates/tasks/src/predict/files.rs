@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 /// Largest number of arrows in a picture; more would overlap.
 const MOST_ARROWS: usize = 1500;
+/// Largest number of classes whose probabilities become properties of a mesh.
+const MOST_SHARES: usize = 64;
 const ARROW_COLOUR: [u8; 3] = [40, 40, 40];
 
 /// Writes predictions to a directory. Each file is written completely or not at all, and replaces one of the same
@@ -55,7 +57,9 @@ impl PredictionFiles {
     }
 
     /// Writes `NAME.ply`, `NAME.npy` and `NAME.png` for a mesh with its frames, and returns their paths. Writes
-    /// nothing for a class of the whole mesh.
+    /// nothing for a class of the whole mesh. With `probabilities` of all classes, vertex after vertex, the mesh has them and the
+    /// largest one (`confidence`) as properties, colours are paler where the model is less sure, and
+    /// `NAME.probabilities.npy` is written too.
     ///
     /// # Errors
     /// A file that cannot be written, a prediction for another mesh, or values of orders above 1, which depend on the
@@ -66,6 +70,7 @@ impl PredictionFiles {
         mesh: &Mesh,
         frames: &[Frame],
         prediction: &Prediction,
+        probabilities: Option<&[f32]>,
     ) -> Result<Vec<PathBuf>, TaskError> {
         let vertices = mesh.vertex_count();
         let rows = match prediction {
@@ -88,14 +93,31 @@ impl PredictionFiles {
                 values_and_vectors(kind, values, frames)
             }
         };
-        let colours = colours::of_prediction(prediction, self.template.as_deref(), frames);
+        let mut colours = colours::of_prediction(prediction, self.template.as_deref(), frames);
         let mut attributes = columns;
+        let rows = probabilities.map(|all| (all, all.len() / vertices.max(1)));
+        if let Some((all, classes)) = rows.filter(|(_, classes)| *classes > 0) {
+            let confidences: Vec<f32> = (all.chunks_exact(classes))
+                .map(|row| row.iter().copied().fold(0.0, f32::max))
+                .collect();
+            colours::fade(&mut colours, &confidences, classes);
+            attributes.extend(self.shares(all, classes));
+            let confidence = AttributeValues::F32(confidences);
+            attributes.push(VertexAttribute::new("confidence", confidence));
+        }
         attributes.extend(colours::attributes(&colours));
         let path = |ending: &str| self.directory.join(format!("{name}.{ending}"));
         let mut paths = vec![path("ply"), path("npy")];
         write_mesh(&paths[0], mesh, &attributes, &WriteOptions::default())?;
         write_atomically(&paths[1], |file| file.write_all(&array))
             .map_err(TaskError::file(&paths[1]))?;
+        if let Some((all, classes)) = rows {
+            let path = path("probabilities.npy");
+            let array = npy_f32(all, Some(classes));
+            write_atomically(&path, |file| file.write_all(&array))
+                .map_err(TaskError::file(&path))?;
+            paths.push(path);
+        }
         if let Some(options) = &self.pictures {
             let arrows = arrows(prediction, mesh, frames);
             let picture = render(mesh, Some(&colours), &arrows, options)
@@ -106,6 +128,23 @@ impl PredictionFiles {
             paths.push(path);
         }
         Ok(paths)
+    }
+
+    /// The probability of each class as a vertex attribute, if the classes are not too many.
+    fn shares(&self, probabilities: &[f32], classes: usize) -> Vec<VertexAttribute> {
+        if classes > MOST_SHARES {
+            return Vec::new();
+        }
+        let name = |class: usize| match &self.classes {
+            Some(all) => all.label(class).to_string(),
+            None => class.to_string(),
+        };
+        let share = |class: usize| {
+            let column = probabilities.iter().skip(class).step_by(classes);
+            let column = AttributeValues::F32(column.copied().collect());
+            VertexAttribute::new(format!("probability_{}", name(class)), column)
+        };
+        (0..classes).map(share).collect()
     }
 
     /// Labels as a vertex attribute and as an array.

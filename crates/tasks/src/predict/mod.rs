@@ -23,4 +23,3 @@ pub use examples::write_examples;
 pub use files::{PredictionFiles, holds_results};
 pub use names::UniqueNames;
 pub use prediction::Prediction;
-pub(crate) use prediction::rows_of_probabilities;

@@ -93,10 +93,7 @@ impl TrainedModel {
         if let Some(scaling) = &self.target_scaling {
             scaling.undo(&mut values);
         }
-        if !values.iter().all(|value| value.is_finite()) {
-            let problem = "the output of the model is not finite";
-            return Err(TaskError::setting(&sample.name, problem));
-        }
+        check_finite(&sample.name, &values)?;
         Ok(match self.config.task {
             Task::Classification => {
                 let probabilities = softmax(&values);
@@ -111,24 +108,43 @@ impl TrainedModel {
             },
         })
     }
+
+    /// The class of each vertex and the probability of each class, vertex after vertex, of a model for segmentation.
+    ///
+    /// # Errors
+    /// As [`predict`](Self::predict), or a model for another task.
+    pub fn predict_probabilities(
+        &self,
+        workspace: &mut Workspace<f32>,
+        sample: &Sample,
+    ) -> Result<(Vec<u32>, Vec<f32>), TaskError> {
+        if self.config.task != Task::Segmentation {
+            let problem = format!(
+                "a model for {} has no probabilities of vertices",
+                self.config.task
+            );
+            return Err(TaskError::setting("probabilities", problem));
+        }
+        let graphs = sample.graphs()?;
+        let mut tape = Tape::inference(workspace, &self.parameters);
+        let x = tape.input(self.network.input().clone(), &sample.features)?;
+        let outputs = self.network.forward(&mut tape, (&graphs).into(), x)?;
+        let values = outputs.values()?;
+        check_finite(&sample.name, &values)?;
+        let rows = values.chunks_exact(self.network.output().dimension().max(1));
+        let classes = rows.clone().map(first_largest).collect();
+        Ok((classes, rows.flat_map(softmax).collect()))
+    }
 }
 
-/// The class of each vertex and the probability of each class, from one pass of a network for segmentation.
-pub(crate) fn rows_of_probabilities(
-    model: &TrainedModel,
-    workspace: &mut Workspace<f32>,
-    sample: &Sample,
-) -> Result<(Vec<u32>, Vec<f32>), TaskError> {
-    let graphs = sample.graphs()?;
-    let mut tape = Tape::inference(workspace, &model.parameters);
-    let x = tape.input(model.network.input().clone(), &sample.features)?;
-    let outputs = model.network.forward(&mut tape, (&graphs).into(), x)?;
-    let values = outputs.values()?;
-    let rows = values.chunks_exact(model.network.output().dimension().max(1));
-    Ok((
-        rows.clone().map(first_largest).collect(),
-        rows.flat_map(softmax).collect(),
-    ))
+fn check_finite(name: &str, values: &[f32]) -> Result<(), TaskError> {
+    match values.iter().all(|value| value.is_finite()) {
+        true => Ok(()),
+        false => Err(TaskError::setting(
+            name,
+            "the output of the model is not finite",
+        )),
+    }
 }
 
 fn softmax(logits: &[f32]) -> Vec<f32> {
