@@ -90,7 +90,7 @@ class Prediction(NamedTuple):
     mesh_class: int | None = None
     """Classification: the class of the mesh."""
     probabilities: NDArray[np.float32] | None = None
-    """Classification: the probability of each class."""
+    """Segmentation: the probability of each class, `[V, classes]`. Classification: `[classes]`."""
     values: NDArray[np.float32] | None = None
     """Regression: rows of `type`, `[V, D]`."""
     type: str | None = None

@@ -65,6 +65,8 @@ def test_models_are_loaded_and_used(trained):
     mesh = gemcnn.read(folder / "data" / "2.ply")
     labels = np.load(folder / "data" / "2.npy")
     found = model.predict(mesh)
+    assert np.allclose(found.probabilities.sum(1), 1, atol=1e-5)
+    assert np.array_equal(found.probabilities.argmax(1), found.classes)
     assert found.values is None and np.mean(found.classes == labels) > 0.9
     again = gemcnn.load(folder / "run", device="cpu")
     assert np.array_equal(again.predict(folder / "data" / "2.ply").classes, found.classes)

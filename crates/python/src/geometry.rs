@@ -11,7 +11,7 @@ use gemcnn_mesh::{
     Adjacency, Frame, Gauge, GeometryOptions, NeighbourWeights, Neighbourhood, NormalWeighting,
 };
 use gemcnn_tasks::FeatureConfig;
-use gemcnn_tasks::features::Surface;
+use gemcnn_tasks::features::{Fields, Surface};
 use numpy::{Element, PyArray1, PyArray2, PyArray3, PyArrayMethods};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3};
 use pyo3::prelude::*;
@@ -322,6 +322,7 @@ fn features<'py>(
             graph: &graph.graph,
             normals: graph.normals,
             operators: operators.as_ref(),
+            fields: &Fields::default(),
         })
     })?;
     let rows = rows.map_err(errors::geometry)?;

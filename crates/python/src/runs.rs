@@ -6,6 +6,7 @@ use crate::geometry::GaugeGraph;
 use crate::mesh::Mesh;
 use crate::threads::work;
 use gemcnn_nn::{Device, DeviceChoice, Workspace};
+use gemcnn_tasks::Task;
 use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part};
 use gemcnn_tasks::evaluation::{EvaluationOptions, evaluate};
 use gemcnn_tasks::predict::Prediction;
@@ -264,14 +265,25 @@ impl TrainedModel {
                 .workspace
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            let prediction = self.model.predict(&mut workspace, &sample)?;
+            let prediction = match self.model.config.task {
+                Task::Segmentation => {
+                    let (classes, rows) =
+                        self.model.predict_probabilities(&mut workspace, &sample)?;
+                    (Prediction::VertexClasses(classes), Some(rows))
+                }
+                _ => (self.model.predict(&mut workspace, &sample)?, None),
+            };
             Ok((prediction, sample.graph))
         })?;
-        let (prediction, graph) =
+        let ((prediction, probabilities), graph) =
             predicted.map_err(|error: gemcnn_tasks::TaskError| errors::task(error))?;
         let found = PyDict::new(py);
         match prediction {
             Prediction::VertexClasses(classes) => {
+                if let Some(rows) = probabilities {
+                    let shape = (mesh.vertex_count(), rows.len() / mesh.vertex_count().max(1));
+                    found.set_item("probabilities", owned(py, rows, shape)?)?;
+                }
                 found.set_item("classes", PyArray1::from_vec(py, classes))?;
             }
             Prediction::MeshClass {
@@ -315,7 +327,7 @@ impl TrainedModel {
         let options = EvaluationOptions {
             part,
             rotation,
-            meshing: None,
+            ..Default::default()
         };
         let evaluation = work(py, || {
             let mut dataset = Dataset::open_for(&source, config.task)?;

@@ -49,6 +49,7 @@ pub use description::{
     TargetDescription,
 };
 pub use fields::SurfaceFile;
+pub(crate) use fields::connected;
 pub use meshes::{is_mesh, mesh_files};
 pub use npy::{npy_f32, npy_i64};
 pub use part::Part;

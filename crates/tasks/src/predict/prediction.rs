@@ -1,5 +1,6 @@
 //! Predictions of a model.
 
+use crate::data::connected;
 use crate::features::Fields;
 use crate::train::TrainedModel;
 use crate::{Sample, Task, TaskError};
@@ -36,7 +37,8 @@ impl TrainedModel {
         self.sample_with(name, mesh, &Fields::default())
     }
 
-    /// Prepares a mesh with the fields that the features of the model read from files.
+    /// Prepares a mesh with the fields that the features of the model read from files. The points of a cloud are connected to a
+    /// surface.
     ///
     /// # Errors
     /// Geometry or features that cannot be computed, or a field that is not there.
@@ -46,6 +48,14 @@ impl TrainedModel {
         mesh: &Mesh,
         fields: &Fields,
     ) -> Result<Sample, TaskError> {
+        let surface;
+        let mesh = match mesh.face_count() {
+            0 => {
+                (surface, _) = connected(mesh.clone())?;
+                &surface
+            }
+            _ => mesh,
+        };
         let preparation = self.config.preparation();
         let mut prepared = preparation.prepare_with(name, mesh, fields)?;
         self.scaling.apply(&mut prepared.features);
