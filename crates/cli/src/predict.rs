@@ -154,10 +154,11 @@ impl Input {
         let SurfaceFile {
             mesh,
             fields,
-            notes,
+            mut notes,
         } = SurfaceFile::read(&self.path, &model.config.features)?;
         let name = self.path.display().to_string();
         let sample = model.sample_with(&name, &mesh, &fields)?;
+        notes.extend(model.seen.iter().flat_map(|seen| seen.notes(&sample)));
         Ok(Loaded {
             mesh,
             sample,

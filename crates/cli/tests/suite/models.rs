@@ -222,6 +222,32 @@ fn segmentation_from_training_to_coloured_meshes() {
         assert!(is_png(&result("png")));
     }
 
+    // Several seeds; the second time nothing is trained again.
+    let several = [
+        "train",
+        "jaws.toml",
+        "--epochs",
+        "2",
+        "--seeds",
+        "2",
+        "--run-dir",
+        "several",
+    ];
+    let text = workshop.succeed(&several);
+    for part in ["several/seed-1", "several/seed-2", "mean 0.", " ± "] {
+        assert!(text.contains(part), "{text}");
+    }
+    let times = || {
+        [1, 2].map(|seed| {
+            let model = workshop.path(&format!("several/seed-{seed}/model.safetensors"));
+            fs::metadata(model).unwrap().modified().unwrap()
+        })
+    };
+    let before = times();
+    assert!(workshop.succeed(&several).contains("mean 0."));
+    assert_eq!(times(), before);
+    workshop.fail(&["train", "jaws.toml", "--seeds", "0"], 2);
+
     // Probabilities, of a mesh and of the points of a cloud without faces.
     let cloud = gemcnn_mesh::remesh::sample(&ellipsoid(2), 500, 1).unwrap();
     write_mesh(

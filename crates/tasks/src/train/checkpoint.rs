@@ -5,6 +5,7 @@ use super::identity::{Identity, setting_differences};
 use super::metrics::{Record, Tally};
 use super::run_directory::RunDirectory;
 use super::seal::{not_finite, read_sealed, sealed};
+use super::seen::Seen;
 use crate::{FeatureScaling, TaskError};
 use gemcnn_nn::{Archive, NnError, Optimiser, Parameters, Plateau};
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,9 @@ pub(super) struct Progress {
     pub scaling: FeatureScaling,
     /// Scaling of regression targets.
     pub target_scaling: Option<FeatureScaling>,
+    /// Ranges of the training meshes.
+    #[serde(default)]
+    pub seen: Option<Seen>,
     /// Weight of each class in the loss.
     pub class_weights: Option<Vec<f32>>,
     /// Records of `metrics.jsonl`.

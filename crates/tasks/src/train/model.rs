@@ -4,6 +4,7 @@ use super::checkpoint::WEIGHTS;
 use super::config::RunConfig;
 use super::run_directory::{MODEL, TEMPLATE};
 use super::seal::read_sealed;
+use super::seen::Seen;
 use crate::data::Classes;
 use crate::models::ModelSpec;
 use crate::{FeatureScaling, Task, TaskError};
@@ -19,6 +20,7 @@ pub(super) const CONFIG: &str = "config";
 pub(super) const CLASSES: &str = "classes";
 pub(super) const SCALING: &str = "scaling";
 pub(super) const TARGET_SCALING: &str = "target_scaling";
+pub(super) const SEEN: &str = "seen";
 
 /// A trained model with its configuration and scaling.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub struct TrainedModel {
     pub scaling: FeatureScaling,
     /// Scaling of target values; `None` if they are not scaled.
     pub target_scaling: Option<FeatureScaling>,
+    /// Ranges of the training meshes, if they are known.
+    pub seen: Option<Seen>,
     /// The network.
     pub network: Box<dyn Module<f32>>,
     /// Its weights.
@@ -112,6 +116,7 @@ impl TrainedModel {
             classes,
             scaling,
             target_scaling,
+            seen: archive.json(SEEN)?,
             network,
             parameters,
             template,

@@ -18,6 +18,7 @@ use super::observer::{Event, Observer, StepReport};
 use super::problem::Problem;
 use super::run_directory::RunDirectory;
 use super::scaled::Scaled;
+use super::seen::Seen;
 use super::stop::StopFlag;
 use crate::{FeatureScaling, SampleSource, TaskError};
 use gemcnn_nn::{
@@ -134,6 +135,7 @@ impl<'a> Trainer<'a> {
                 plateau: config.schedule.plateau()?,
                 scaling: FeatureScaling::identity(network.input()),
                 target_scaling: None,
+                seen: None,
                 class_weights: None,
                 history: Vec::new(),
                 seconds: 0.0,
@@ -171,11 +173,12 @@ impl<'a> Trainer<'a> {
         Ok(trainer)
     }
 
-    /// Class weights, scaling and calibration, before the first step.
+    /// Class weights, ranges, scaling and calibration, before the first step.
     fn begin(&mut self) -> Result<(), TaskError> {
         let config = self.problem.config;
         let training = self.problem.training;
         self.progress.class_weights = config.class_weights.of(self.problem.objective, training)?;
+        self.progress.seen = Seen::of(training)?;
         if config.scale_features {
             let kind = self.state.network.input();
             self.progress.scaling = FeatureScaling::fit_source(kind, training)?;

@@ -96,6 +96,7 @@ impl Trainer<'_> {
         archive.set_json(model::CLASSES, &self.problem.classes)?;
         archive.set_json(model::SCALING, &self.progress.scaling)?;
         archive.set_json(model::TARGET_SCALING, &self.progress.target_scaling)?;
+        archive.set_json(model::SEEN, &self.progress.seen)?;
         Ok(archive)
     }
 

@@ -1,0 +1,145 @@
+//! What a model has seen in training.
+
+use crate::{Sample, SampleSource, TaskError};
+use serde::{Deserialize, Serialize};
+
+/// A mesh is outside of what a model has seen if it has more than this many times the vertices of the largest training mesh, or
+/// fewer than its smallest one divided by it.
+const DENSITY: f64 = 4.0;
+/// The same for its size, which matters unless meshes are normalised.
+const SIZE: f64 = 2.0;
+
+/// Ranges of the training meshes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Smallest and largest number of vertices.
+    pub vertices: [usize; 2],
+    /// Smallest and largest square root of the area, after normalisation.
+    pub size: [f64; 2],
+}
+
+impl Seen {
+    /// The ranges of some samples; `None` if their areas are not known.
+    pub(super) fn of(samples: &dyn SampleSource) -> Result<Option<Self>, TaskError> {
+        let mut seen: Option<Self> = None;
+        for index in 0..samples.len() {
+            let sample = samples.load(index)?;
+            let Some(size) = size(&sample) else {
+                return Ok(None);
+            };
+            let vertices = sample.graph.vertex_count();
+            let ranges = seen.get_or_insert(Self {
+                vertices: [vertices; 2],
+                size: [size; 2],
+            });
+            let ([fewest, most], [least, largest]) = (ranges.vertices, ranges.size);
+            ranges.vertices = [fewest.min(vertices), most.max(vertices)];
+            ranges.size = [least.min(size), largest.max(size)];
+        }
+        Ok(seen)
+    }
+
+    /// Notes on a mesh that lies outside of what was seen, with a remedy.
+    pub fn notes(&self, sample: &Sample) -> Vec<String> {
+        let mut notes = Vec::new();
+        let vertices = sample.graph.vertex_count();
+        let [fewest, most] = self.vertices;
+        if beyond(vertices as f64, [fewest as f64, most as f64], DENSITY) {
+            let wanted = vertices.clamp(fewest, most);
+            notes.push(format!(
+                "{vertices} vertices, but the training meshes have {fewest} to {most}: the prediction may be worse; \
+                 `gemcnn mesh remesh IN OUT --vertices {wanted}` makes a mesh like them"
+            ));
+        }
+        if let Some(size) = size(sample)
+            && beyond(size, self.size, SIZE)
+        {
+            let usual = 0.5 * (self.size[0] + self.size[1]);
+            notes.push(format!(
+                "{:.3} times as large as the training meshes: bring it to the same units, or train with `normalise` in \
+                 [geometry]",
+                size / usual
+            ));
+        }
+        notes
+    }
+}
+
+/// Square root of the area; `None` if it is not known.
+fn size(sample: &Sample) -> Option<f64> {
+    let area: f64 = sample.areas.iter().map(|&area| f64::from(area)).sum();
+    (!sample.areas.is_empty()).then(|| area.sqrt())
+}
+
+fn beyond(value: f64, [low, high]: [f64; 2], factor: f64) -> bool {
+    value > factor * high || value * factor < low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes, vertex_areas};
+    use gemcnn_nn::{FeatureType, Target};
+
+    fn sphere(subdivisions: u32, scale: f64) -> Sample {
+        let mesh = shapes::icosphere(subdivisions).unwrap();
+        let mesh = mesh.map_vertices(|p| scale * p).unwrap();
+        let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
+        let areas = vertex_areas(&mesh);
+        Sample {
+            name: "sphere".into(),
+            features: Vec::new(),
+            graph: graph.into(),
+            hierarchy: None,
+            spectra: None,
+            heat: None,
+            areas: areas.iter().map(|&area| area as f32).collect(),
+            kind: FeatureType::scalars(0),
+            target: Target::Unknown,
+        }
+    }
+
+    struct Samples(Vec<Sample>);
+
+    impl SampleSource for Samples {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn name(&self, index: usize) -> String {
+            index.to_string()
+        }
+
+        fn load(&self, index: usize) -> Result<Sample, TaskError> {
+            Ok(self.0[index].clone())
+        }
+    }
+
+    #[test]
+    fn meshes_that_are_far_from_those_of_training_are_noted() {
+        let samples = Samples(vec![sphere(2, 1.0), sphere(3, 1.2)]);
+        let seen = Seen::of(&samples).unwrap().unwrap();
+        assert_eq!(seen.vertices, [162, 642]);
+        assert!((seen.size[1] / seen.size[0] - 1.2).abs() < 0.02);
+        for (sample, count) in [
+            (sphere(2, 1.1), 0),
+            (sphere(3, 2.0), 0),
+            (sphere(4, 1.0), 0),
+            (sphere(0, 1.0), 1),
+            (sphere(5, 1.0), 1),
+            (sphere(3, 1000.0), 1),
+            (sphere(0, 0.001), 2),
+        ] {
+            assert_eq!(
+                seen.notes(&sample).len(),
+                count,
+                "{:?}",
+                seen.notes(&sample)
+            );
+        }
+        let mut bare = sphere(2, 1.0);
+        bare.areas.clear();
+        assert_eq!(Seen::of(&Samples(vec![bare])).unwrap(), None);
+        assert_eq!(Seen::of(&Samples(Vec::new())).unwrap(), None);
+    }
+}
