@@ -104,10 +104,7 @@ impl EvalArgs {
             )));
         }
         let (evaluation, all) = progress::during("evaluating", || {
-            let dataset = match self.strict {
-                true => Dataset::open_for(&data, model.config.task),
-                false => Dataset::open_usable(&data, Some(model.config.task)),
-            }?;
+            let dataset = Dataset::open_with(&data, Some(model.config.task), self.strict)?;
             // The training meshes of the model are not for testing.
             let dataset = match is_same(&data, &model.config.data) {
                 true => dataset.with_validation(model.config.training.validation)?,

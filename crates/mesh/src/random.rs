@@ -30,6 +30,15 @@ impl Uniform {
         (self.0.next_u64() >> 11) as f64 * 2.0_f64.powi(-53)
     }
 
+    /// The next two random numbers as a uniform point of a triangle: its weights at two of the corners.
+    pub(crate) fn in_triangle(&mut self) -> [f64; 2] {
+        let [s, t] = [self.unit(), self.unit()];
+        match s + t > 1.0 {
+            true => [1.0 - s, 1.0 - t],
+            false => [s, t],
+        }
+    }
+
     /// The next random index below `count`, or 0 if `count` is 0.
     pub(crate) fn below(&mut self, count: usize) -> usize {
         ((self.unit() * count as f64) as usize).min(count.saturating_sub(1))

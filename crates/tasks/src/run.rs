@@ -29,10 +29,7 @@ pub fn train(
 ) -> Result<Outcome, TaskError> {
     config.check()?;
     let config = &config.clone().anchored()?;
-    let dataset = match config.training.strict {
-        true => Dataset::open_for(&config.data, config.task),
-        false => Dataset::open_usable(&config.data, Some(config.task)),
-    }?;
+    let dataset = Dataset::open_with(&config.data, Some(config.task), config.training.strict)?;
     let mut dataset = dataset.with_validation(config.training.validation)?;
     for note in dataset.notes() {
         observer.observe(Event::Note(note));

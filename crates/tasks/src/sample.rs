@@ -31,6 +31,26 @@ pub struct Sample {
     pub target: Target<f32>,
 }
 
+#[cfg(test)]
+impl Sample {
+    /// A mesh with its geometry and areas, without features and target.
+    pub(crate) fn bare(mesh: &gemcnn_mesh::Mesh) -> Self {
+        let graph = GaugeGraph::new(mesh, &Default::default()).unwrap();
+        let areas = gemcnn_mesh::vertex_areas(mesh);
+        Self {
+            name: "bare".into(),
+            graph: graph.into(),
+            hierarchy: None,
+            spectra: None,
+            heat: None,
+            areas: areas.iter().map(|&area| area as f32).collect(),
+            kind: FeatureType::scalars(0),
+            features: Vec::new(),
+            target: Target::Unknown,
+        }
+    }
+}
+
 impl Sample {
     /// The graph or all levels, with what the model needs besides, in the form of the operators.
     ///

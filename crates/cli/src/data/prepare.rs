@@ -60,11 +60,7 @@ impl Prepare {
     pub fn run(self) -> Result<(), Failure> {
         let cache = self.cache.open();
         let config = DataConfig::Folder(self.folder);
-        let dataset = match (self.strict, self.task.map(Task::from)) {
-            (true, Some(task)) => Dataset::open_for(&config, task),
-            (true, None) => Dataset::open(&config),
-            (false, task) => Dataset::open_usable(&config, task),
-        };
+        let dataset = Dataset::open_with(&config, self.task.map(Task::from), self.strict);
         let dataset = dataset.map_err(Failure::input)?;
         let task = dataset.task();
         let model = self.model.unwrap_or_else(|| ModelConfig::for_task(task));

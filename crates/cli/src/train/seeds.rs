@@ -70,7 +70,8 @@ fn score(
 ) -> Result<Option<(&'static str, f64)>, gemcnn_tasks::TaskError> {
     let model = TrainedModel::read(run)?;
     let config = &model.config;
-    let dataset = Dataset::open_for(&config.data, config.task)?;
+    let strict = config.training.strict;
+    let dataset = Dataset::open_with(&config.data, Some(config.task), strict)?;
     let dataset = dataset.with_validation(config.training.validation)?;
     let parts = [Part::Test, Part::Validation];
     let Some(part) = parts.into_iter().find(|&part| !dataset.is_empty(part)) else {
@@ -78,7 +79,7 @@ fn score(
     };
     let options = EvaluationOptions {
         part,
-        strict: config.training.strict,
+        strict,
         ..Default::default()
     };
     let found = evaluate(&model, &dataset, options, cache, device)?;

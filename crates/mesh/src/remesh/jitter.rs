@@ -39,11 +39,8 @@ pub fn jitter(mesh: &Mesh, amount: f64, seed: u64) -> Result<Remeshed, RemeshErr
     for vertex in 0..positions.len() as u32 {
         let around = original.around(vertex);
         let triangle = around.get(uniform.below(around.len())).copied();
-        // A uniform point of the triangle, by its weights at the two other corners.
-        let [mut s, mut t] = [uniform.unit(), uniform.unit()];
-        if s + t > 1.0 {
-            (s, t) = (1.0 - s, 1.0 - t);
-        }
+        // The weights at the two other corners.
+        let [s, t] = uniform.in_triangle();
         let fixed = cut.locked[vertex as usize] || cut.surface.on_border(vertex);
         let Some(triangle) = triangle.filter(|_| !fixed) else {
             continue;

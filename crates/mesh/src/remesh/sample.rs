@@ -36,10 +36,7 @@ pub fn sample(mesh: &Mesh, points: usize, seed: u64) -> Result<Remeshed, RemeshE
         .map(|strip| {
             let area = total * (strip as f64 + uniform.unit()) / points as f64;
             let triangle = ends.partition_point(|&end| end <= area).min(ends.len() - 1);
-            let [mut s, mut t] = [uniform.unit(), uniform.unit()];
-            if s + t > 1.0 {
-                (s, t) = (1.0 - s, 1.0 - t);
-            }
+            let [s, t] = uniform.in_triangle();
             SurfacePoint {
                 corners: original.triangles[triangle],
                 weights: [1.0 - s - t, s, t],

@@ -105,11 +105,11 @@ impl<'a> Content<'a> {
         let made = match &self.origin {
             Origin::File { path, bytes } => {
                 let file = parse_mesh(path, bytes)?;
-                let (mesh, is_cloud) = connected(file.mesh)?;
+                let surface = connected(&file.mesh)?;
                 Made {
-                    mesh,
+                    is_cloud: surface.is_some(),
+                    mesh: surface.unwrap_or(file.mesh),
                     attributes: file.attributes,
-                    is_cloud,
                 }
             }
             Origin::Body { family, number } => Made {

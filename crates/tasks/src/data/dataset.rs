@@ -81,11 +81,23 @@ impl Dataset {
         Self::open_as(config, Some(task))
     }
 
-    /// As [`open`](Self::open), or [`open_for`](Self::open_for) a task, but leaves out meshes that cannot be read ([`skipped`](Self::skipped)).
+    /// As [`open`](Self::open), or [`open_for`](Self::open_for) a task. Unless it is `strict`, meshes that cannot be read are left out
+    /// ([`skipped`](Self::skipped)).
     ///
     /// # Errors
     /// All other problems of its description and lists, or no mesh that can be read.
-    pub fn open_usable(config: &DataConfig, task: Option<Task>) -> Result<Self, TaskError> {
+    pub fn open_with(
+        config: &DataConfig,
+        task: Option<Task>,
+        strict: bool,
+    ) -> Result<Self, TaskError> {
+        match strict {
+            true => Self::open_as(config, task),
+            false => Self::open_usable(config, task),
+        }
+    }
+
+    fn open_usable(config: &DataConfig, task: Option<Task>) -> Result<Self, TaskError> {
         let (mut inner, mut problems) = gather(config, task)?;
         let all = problems.len();
         problems.retain(|problem| {

@@ -3,7 +3,7 @@
 use super::npy;
 use crate::features::{FieldName, Fields};
 use crate::{FeatureConfig, TaskError};
-use gemcnn_mesh::{Mesh, VertexAttribute, connect_points, read_mesh, vector_name};
+use gemcnn_mesh::{Mesh, MeshError, VertexAttribute, connect_points, read_mesh, vector_name};
 use std::path::Path;
 
 /// A mesh file as models read it.
@@ -27,15 +27,13 @@ impl SurfaceFile {
         let (vertices, names) = (file.mesh.vertex_count(), features.fields());
         let fields = read_fields(path, vertices, &file.attributes, &names)?;
         let mut notes = file.notes;
-        let mesh = match connected(file.mesh)? {
-            (mesh, true) => {
-                notes.push(format!(
-                    "no faces: its {vertices} points are connected to a surface"
-                ));
-                mesh
-            }
-            (mesh, false) => mesh,
-        };
+        let surface = connected(&file.mesh)?;
+        if surface.is_some() {
+            notes.push(format!(
+                "no faces: its {vertices} points are connected to a surface"
+            ));
+        }
+        let mesh = surface.unwrap_or(file.mesh);
         Ok(Self {
             mesh,
             fields,
@@ -44,17 +42,11 @@ impl SurfaceFile {
     }
 }
 
-/// A mesh with faces; true if the points of a cloud were connected.
-pub(crate) fn connected(mesh: Mesh) -> Result<(Mesh, bool), TaskError> {
-    match mesh.face_count() {
-        0 => {
-            let surface = connect_points(mesh.vertices());
-            let surface =
-                surface.map_err(|error| TaskError::setting("cloud", error.to_string()))?;
-            Ok((surface, true))
-        }
-        _ => Ok((mesh, false)),
-    }
+/// The surface of a cloud of points; `None` for a mesh with faces.
+pub(crate) fn connected(mesh: &Mesh) -> Result<Option<Mesh>, TaskError> {
+    let surface = (mesh.face_count() == 0).then(|| connect_points(mesh.vertices()));
+    let refuse = |error: MeshError| TaskError::setting("cloud", error.to_string());
+    surface.transpose().map_err(refuse)
 }
 
 /// The fields of a mesh: each from the vertex values of its file, or else from `STEM.NAME.npy` next to it.

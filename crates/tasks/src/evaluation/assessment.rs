@@ -2,14 +2,11 @@
 
 use super::{Relabelled, class_map};
 use crate::data::{Cache, Dataset, Part, PreparedPart};
-use crate::predict::Prediction;
+use crate::predict::{MOST_PROBABILITIES, Prediction};
 use crate::train::TrainedModel;
 use crate::{SampleSource, Task, TaskError};
 use gemcnn_mesh::{Frame, Mesh};
 use gemcnn_nn::{FeatureType, Target, Workspace};
-
-/// Largest number of classes with probabilities.
-const MOST_PROBABILITIES: usize = 64;
 
 /// A mesh of a data set with its target and the prediction of a model.
 #[derive(Debug, Clone)]

@@ -123,26 +123,17 @@ impl SegmentationSums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemcnn_mesh::{GeometryOptions, shapes, vertex_areas};
-    use gemcnn_nn::FeatureType;
+    use gemcnn_mesh::{shapes, vertex_areas};
 
     #[test]
     fn vertices_near_the_equator_of_a_sphere_are_next_to_a_border() {
         let mesh = shapes::icosphere(4).unwrap();
-        let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
         let heights: Vec<f64> = mesh.vertices().iter().map(|p| p.z).collect();
         let labels: Vec<u32> = heights.iter().map(|&z| u32::from(z > 0.02)).collect();
         let areas = vertex_areas(&mesh);
         let sample = Sample {
-            name: "sphere".into(),
-            features: Vec::new(),
-            graph: graph.into(),
-            hierarchy: None,
-            spectra: None,
-            heat: None,
-            areas: areas.iter().map(|&area| area as f32).collect(),
-            kind: FeatureType::scalars(0),
             target: Target::Labels(labels.clone()),
+            ..Sample::bare(&mesh)
         };
         let places = Places::new(&sample).unwrap();
         let width = BORDER * areas.iter().sum::<f64>().sqrt();

@@ -1,6 +1,6 @@
 //! Prediction files: meshes with labels, values, vectors and colours; arrays; pictures.
 
-use super::{Prediction, colours};
+use super::{MOST_PROBABILITIES, Prediction, colours};
 use crate::TaskError;
 use crate::data::{Classes, npy_f32, npy_i64, vectors};
 use crate::layout::RESULTS_MARK;
@@ -15,8 +15,6 @@ use std::sync::Arc;
 
 /// Largest number of arrows in a picture; more would overlap.
 const MOST_ARROWS: usize = 1500;
-/// Largest number of classes whose probabilities become properties of a mesh.
-const MOST_SHARES: usize = 64;
 const ARROW_COLOUR: [u8; 3] = [40, 40, 40];
 
 /// Writes predictions to a directory. Each file is written completely or not at all, and replaces one of the same
@@ -132,7 +130,7 @@ impl PredictionFiles {
 
     /// The probability of each class as a vertex attribute, if the classes are not too many.
     fn shares(&self, probabilities: &[f32], classes: usize) -> Vec<VertexAttribute> {
-        if classes > MOST_SHARES {
+        if classes > MOST_PROBABILITIES {
             return Vec::new();
         }
         let name = |class: usize| match &self.classes {

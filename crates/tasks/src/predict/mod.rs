@@ -22,4 +22,5 @@ pub use colours::template_colours;
 pub use examples::write_examples;
 pub use files::{PredictionFiles, holds_results};
 pub use names::UniqueNames;
+pub(crate) use prediction::MOST_PROBABILITIES;
 pub use prediction::Prediction;

@@ -7,6 +7,9 @@ use crate::{Sample, Task, TaskError};
 use gemcnn_mesh::Mesh;
 use gemcnn_nn::{FeatureType, Tape, Target, Workspace};
 
+/// Largest number of classes whose probabilities are shown or stored for each vertex of a mesh.
+pub(crate) const MOST_PROBABILITIES: usize = 64;
+
 /// Prediction of a model for a mesh.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Prediction {
@@ -48,14 +51,8 @@ impl TrainedModel {
         mesh: &Mesh,
         fields: &Fields,
     ) -> Result<Sample, TaskError> {
-        let surface;
-        let mesh = match mesh.face_count() {
-            0 => {
-                (surface, _) = connected(mesh.clone())?;
-                &surface
-            }
-            _ => mesh,
-        };
+        let surface = connected(mesh)?;
+        let mesh = surface.as_ref().unwrap_or(mesh);
         let preparation = self.config.preparation();
         let mut prepared = preparation.prepare_with(name, mesh, fields)?;
         self.scaling.apply(&mut prepared.features);

@@ -78,25 +78,11 @@ fn beyond(value: f64, [low, high]: [f64; 2], factor: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes, vertex_areas};
-    use gemcnn_nn::{FeatureType, Target};
+    use gemcnn_mesh::shapes;
 
     fn sphere(subdivisions: u32, scale: f64) -> Sample {
         let mesh = shapes::icosphere(subdivisions).unwrap();
-        let mesh = mesh.map_vertices(|p| scale * p).unwrap();
-        let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
-        let areas = vertex_areas(&mesh);
-        Sample {
-            name: "sphere".into(),
-            features: Vec::new(),
-            graph: graph.into(),
-            hierarchy: None,
-            spectra: None,
-            heat: None,
-            areas: areas.iter().map(|&area| area as f32).collect(),
-            kind: FeatureType::scalars(0),
-            target: Target::Unknown,
-        }
+        Sample::bare(&mesh.map_vertices(|p| scale * p).unwrap())
     }
 
     struct Samples(Vec<Sample>);
