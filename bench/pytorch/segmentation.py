@@ -3,11 +3,12 @@
 settings: 4 blocks of 128 channels, 128 eigenvectors, 16 heat kernel signatures, dropout 0.5, Adam with rate 0.001 halved every
 50 epochs, 200 epochs, one mesh a step.
 
-    bench/pytorch/segmentation.py FOLDER [--epochs N] [--seed S] [--json FILE]
+    bench/pytorch/segmentation.py FOLDER [--epochs N] [--seed S] [--operators FOLDER] [--json FILE]
 
 FOLDER has `meshes/*.ply` (binary, with the vertex property `label`), and lists `train.txt` and `validation.txt`. Operators are those
 of the publication too: cotangent Laplacian and lumped mass by scipy, gradients by least squares over the neighbours as sparse matrices.
-After every epoch the accuracy on the vertices of the validation meshes is printed with the training time so far.
+With `--operators` they are kept in files, for the next run; `--epochs 0` only prepares them. After every epoch the accuracy on the
+vertices of the validation meshes is printed with the training time so far.
 """
 
 import argparse
@@ -54,9 +55,38 @@ def read_ply(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return positions, faces["corners"].astype(np.int64), rows["label"].astype(np.int64)
 
 
+def kept_operators(path: Path, eigenvectors: int, folder: Path | None) -> dict[str, np.ndarray]:
+    """`operators`, from a file of the folder if it is there."""
+    kept = folder and folder / f"{path.stem}.npz"
+    if kept and kept.exists():
+        with np.load(kept) as arrays:
+            return dict(arrays)
+    arrays = operators(path, eigenvectors)
+    if kept:
+        partial = kept.with_suffix(".part.npz")
+        np.savez(partial, **arrays)
+        partial.rename(kept)
+    return arrays
+
+
 def operators(path: Path, eigenvectors: int) -> dict[str, np.ndarray]:
-    """Everything that a network needs of a mesh."""
-    x, faces, labels = read_ply(path)
+    """Everything that a network needs of a mesh. Vertices without faces have no part in the operators, and features 0: their tiny mass
+    would give them all the eigenvectors and huge signatures."""
+    positions, faces, labels = read_ply(path)
+    used, faces = np.unique(faces, return_inverse=True)
+    faces = faces.reshape(-1, 3)
+    arrays = operators_of(positions[used], faces, eigenvectors)
+    for name in ["basis", "features", "mass"]:
+        spread = np.zeros((len(positions), *arrays[name].shape[1:]), arrays[name].dtype)
+        spread[used] = arrays[name]
+        arrays[name] = spread
+    for name in ["rows", "columns"]:
+        arrays[name] = used[arrays[name]]
+    return arrays | {"labels": labels}
+
+
+def operators_of(x: np.ndarray, faces: np.ndarray, eigenvectors: int) -> dict[str, np.ndarray]:
+    """Operators of a mesh whose vertices all have faces."""
     x = x - x.mean(0)
     x /= np.linalg.norm(x, axis=1).max()
     count = len(x)
@@ -94,7 +124,6 @@ def operators(path: Path, eigenvectors: int) -> dict[str, np.ndarray]:
     rows = np.concatenate([tail, tail])
     columns = np.concatenate([tip, tail])
     return {
-        "labels": labels,
         "mass": mass.astype(np.float32),
         "values": values.astype(np.float32),
         "basis": basis.astype(np.float32),
@@ -187,6 +216,7 @@ def main():
     options.add_argument("--epochs", type=int, default=200)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--workers", type=int, default=None)
+    options.add_argument("--operators", type=Path, help="folder that keeps the operators")
     options.add_argument("--json", type=Path)
     chosen = options.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -197,8 +227,10 @@ def main():
         names[part] = (chosen.folder / f"{part}.txt").read_text().split()
     files = [chosen.folder / "meshes" / Path(name).with_suffix(".ply") for part in names.values() for name in part]
     start = time.time()
+    if chosen.operators:
+        chosen.operators.mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(chosen.workers) as pool:
-        arrays = list(pool.map(operators, files, [128] * len(files)))
+        arrays = list(pool.map(kept_operators, files, [128] * len(files), [chosen.operators] * len(files)))
     count = len(names["train"])
     classes = np.unique(np.concatenate([mesh["labels"] for mesh in arrays[:count]]))
     classes = classes[classes >= 0]
