@@ -6,40 +6,11 @@ use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::data::{Cache, DataConfig, Dataset};
 use gemcnn_tasks::evaluation::{Evaluation, EvaluationOptions, evaluate};
-use gemcnn_tasks::run::train;
-use gemcnn_tasks::train::{
-    Event, Observer, Outcome, RunConfig, RunDirectory, StopFlag, TrainedModel, read_metrics,
-};
+use gemcnn_tasks::run::trained;
+use gemcnn_tasks::train::{Event, Observer, RunConfig, StopFlag, TrainedModel};
 use serde::Serialize;
 use std::fmt::Display;
 use std::path::Path;
-
-/// The model of a run and its training time in seconds; `None` if `stop` is requested.
-fn trained(
-    config: &RunConfig,
-    path: &Path,
-    cache: &Cache,
-    device: &Device,
-    observer: &mut dyn Observer,
-    stop: &StopFlag,
-) -> Result<Option<(TrainedModel, f64)>, TaskError> {
-    let run = RunDirectory::open_or_create(path)?;
-    if run.config().exists() && RunConfig::read(&run.config())? != config.clone().anchored()? {
-        return Err(TaskError::setting(
-            path.display().to_string(),
-            "the directory holds a run with other settings; choose another directory or remove this one",
-        ));
-    }
-    if !run.is_finished()
-        && let Outcome::Stopped { .. } = train(config, &run, cache, device, observer, stop)?
-    {
-        return Ok(None);
-    }
-    let model = TrainedModel::read(path)?;
-    let records = read_metrics(&run.metrics())?;
-    let seconds = records.last().map_or(0.0, |record| record.seconds);
-    Ok(Some((model, seconds)))
-}
 
 /// Test meshes under one condition.
 pub(crate) struct TestSet<C> {
@@ -146,7 +117,8 @@ pub(crate) fn fill<T: Table>(
                 ..
             } = place;
             let line = match trained(&config, &path, cache, device, observer, stop) {
-                Ok(Some((model, seconds))) => {
+                Ok(Some((model, records))) => {
+                    let seconds = records.last().map_or(0.0, |record| record.seconds);
                     let Some(scores) = tested(&model, table.tests(), &path, &place)? else {
                         return Ok(false);
                     };

@@ -261,6 +261,15 @@ impl Mesh {
         )
     }
 
+    /// The same vertices with every face the other way round.
+    pub fn with_reversed_faces(mut self) -> Self {
+        for pair in self.faces.offsets.windows(2) {
+            let corners = pair[0] as usize..pair[1] as usize;
+            self.faces.corners[corners].reverse();
+        }
+        self
+    }
+
     /// Splits the mesh into its vertices and faces.
     pub fn into_parts(self) -> (Vec<DVec3>, Faces) {
         (self.vertices, self.faces)

@@ -1,7 +1,7 @@
 //! Learning on meshes: data sets, features, models, training, evaluation and prediction.
 //!
 //! The modules depend on each other in this order: [`features`], [`data`], [`models`], [`train`],
-//! [`evaluation`] and [`predict`], and [`run`], which trains the model of a configuration.
+//! [`evaluation`] and [`predict`], [`run`], which trains the model of a configuration, and [`tune`], which chooses one.
 
 pub mod data;
 mod error;
@@ -16,6 +16,7 @@ mod sample;
 mod scaling;
 mod task;
 pub mod train;
+pub mod tune;
 
 pub use error::{DataError, TaskError};
 pub use features::FeatureConfig;

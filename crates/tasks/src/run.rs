@@ -4,12 +4,13 @@ use crate::data::{Cache, Dataset, Part, PreparedPart};
 use crate::models::ModelSpec;
 use crate::predict::{template_attributes, write_examples};
 use crate::train::{
-    Event, Observer, Outcome, Problem, RunConfig, RunDirectory, StopFlag, TrainedModel, Trainer,
-    TrainingConfig, begun_with, device_name, draw_curve,
+    Event, Observer, Outcome, Problem, Record, RunConfig, RunDirectory, StopFlag, TrainedModel,
+    Trainer, TrainingConfig, begun_with, device_name, draw_curve, read_metrics,
 };
 use crate::{SampleSource, TaskError};
 use gemcnn_mesh::{WriteOptions, write_mesh};
 use gemcnn_nn::{Device, Objective};
+use std::path::Path;
 use std::sync::Mutex;
 
 /// Trains the model of a configuration in a run directory, from the checkpoint if there is one. After each evaluation,
@@ -66,7 +67,7 @@ pub fn train(
         }
     }
     let training = dataset.part(Part::Train, &preparation, cache)?;
-    let training = training.augmented(&config.augmentation);
+    let training = training.augmented(&config.augmentation)?;
     let held_out = dataset.part(held_out_part, &preparation, cache)?;
     let mut parts = [training, held_out];
     let begins = !run.checkpoint().exists();
@@ -136,6 +137,35 @@ pub fn train(
         run.finish()?;
     }
     Ok(outcome)
+}
+
+/// Trains the model of a configuration in a directory, unless that is done, and returns it with the records of its epochs; `None` if
+/// `stop` is requested.
+///
+/// # Errors
+/// As [`train`], and a directory with a run of other settings.
+pub fn trained(
+    config: &RunConfig,
+    path: &Path,
+    cache: &Cache,
+    device: &Device,
+    observer: &mut dyn Observer,
+    stop: &StopFlag,
+) -> Result<Option<(TrainedModel, Vec<Record>)>, TaskError> {
+    let run = RunDirectory::open_or_create(path)?;
+    if run.config().exists() && RunConfig::read(&run.config())? != config.clone().anchored()? {
+        return Err(TaskError::setting(
+            path.display().to_string(),
+            "the directory holds a run with other settings; choose another directory or remove this one",
+        ));
+    }
+    if !run.is_finished()
+        && let Outcome::Stopped { .. } = train(config, &run, cache, device, observer, stop)?
+    {
+        return Ok(None);
+    }
+    let model = TrainedModel::read(path)?;
+    Ok(Some((model, read_metrics(&run.metrics())?)))
 }
 
 /// Notes if there is no validation part to select on.

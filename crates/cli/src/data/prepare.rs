@@ -63,8 +63,10 @@ impl Prepare {
         let dataset = Dataset::open_with(&config, self.task.map(Task::from), self.strict);
         let dataset = dataset.map_err(Failure::input)?;
         let task = dataset.task();
-        let model = self.model.unwrap_or_else(|| ModelConfig::for_task(task));
-        let mut config = RunConfig::for_model(task, model);
+        let mut config = match self.model {
+            Some(model) => RunConfig::for_model(task, model),
+            None => RunConfig::new(task),
+        };
         config.features = self.features.unwrap_or(config.features);
         let (kind, preparation) = (config.features.name(), config.preparation());
         let mut meshes = 0;

@@ -2,6 +2,7 @@
 
 mod progress;
 mod seeds;
+mod tuning;
 
 pub use progress::TrainProgress;
 
@@ -15,13 +16,12 @@ use clap::Args;
 use gemcnn_nn::Device;
 use gemcnn_tasks::data::{Cache, DataConfig};
 use gemcnn_tasks::features::Feature;
-use gemcnn_tasks::models::Model;
+use gemcnn_tasks::models::{Model, Preset};
 use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{Outcome, RunConfig, RunDirectory, StopFlag};
 use gemcnn_tasks::{FeatureConfig, ModelConfig, Task, TaskError};
-use serde::Deserialize;
-use serde::de::IntoDeserializer;
 use serde::de::value::Error as ValueError;
+use serde::de::{DeserializeOwned, IntoDeserializer};
 use std::path::{Path, PathBuf};
 
 /// Default directory of runs.
@@ -59,6 +59,22 @@ pub struct TrainArgs {
         help = kinds::listed::<dyn Model>("Model, with its default settings [default: gem for correspondence, surface otherwise]"),
     )]
     model: Option<ModelConfig>,
+
+    /// Size of the model, length of the training and amount of augmentation: small, default or large.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = parsed::<Preset>,
+        conflicts_with_all = ["model", "resume"],
+        help_heading = "Training"
+    )]
+    preset: Option<Preset>,
+
+    /// First choose features, width, learning rate and augmentation on the validation part, in short runs of a tenth of the
+    /// epochs each. With --run-dir DIR the runs are DIR/trial-N and DIR/chosen, and the same command continues after a
+    /// stop.
+    #[arg(long, conflicts_with_all = ["resume", "seeds"], help_heading = "Training")]
+    tune: bool,
 
     /// Passes over the training part [default: 100]. With --resume: the new end of the run.
     #[arg(long, value_name = "N", help_heading = "Training")]
@@ -137,6 +153,9 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
     if let Some(seeds) = args.seeds {
         return seeds::run_seeds(&args, config, seeds, &device, &stop);
     }
+    if args.tune {
+        return tuning::tune_and_train(&args, config, &device, &stop);
+    }
     let run = match (&args.resume, &args.run_dir) {
         (Some(path), _) => RunDirectory::open(path),
         (None, Some(path)) => RunDirectory::create(path),
@@ -192,15 +211,19 @@ impl TrainArgs {
     /// The configuration of the command line: a file or a task, overridden by options.
     fn config(&self) -> Result<RunConfig, Failure> {
         let mut config = match (&self.what, &self.resume) {
-            (Some(what), resume) => match Task::deserialize(deserializer(what)) {
-                Ok(_) if resume.is_some() => {
+            (Some(what), resume) => match parsed(what) {
+                Ok::<Task, _>(_) if resume.is_some() => {
                     let problem = format!("a resumed run has its own task: remove `{what}`");
                     return Err(Failure::Usage(problem));
                 }
                 Ok(task) => match &self.model {
                     Some(model) => RunConfig::for_model(task, model.clone()),
-                    None => RunConfig::new(task),
+                    None => RunConfig::for_preset(task, self.preset.unwrap_or_default()),
                 },
+                Err(_) if self.preset.is_some() => {
+                    let problem = "--preset is for a task; in a configuration file, set `preset`";
+                    return Err(Failure::Usage(problem.into()));
+                }
                 Err(_) if Path::new(what).is_file() => {
                     RunConfig::read(Path::new(what)).map_err(Failure::input)?
                 }
@@ -258,8 +281,9 @@ fn make_quick(config: &mut RunConfig) {
     }
 }
 
-fn deserializer(text: &str) -> impl serde::Deserializer<'_, Error = ValueError> {
-    text.into_deserializer()
+/// A word of a configuration.
+fn parsed<T: DeserializeOwned>(word: &str) -> Result<T, ValueError> {
+    T::deserialize(word.into_deserializer())
 }
 
 /// A flag that the first Ctrl-C or termination signal sets, to save and stop. The second one stops at once.

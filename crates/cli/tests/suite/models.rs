@@ -248,6 +248,39 @@ fn segmentation_from_training_to_coloured_meshes() {
     assert_eq!(times(), before);
     workshop.fail(&["train", "jaws.toml", "--seeds", "0"], 2);
 
+    // Settings chosen on the validation part; the second time nothing is trained again.
+    let tuned = [
+        "train",
+        "jaws.toml",
+        "--epochs",
+        "3",
+        "--tune",
+        "--run-dir",
+        "tuned",
+    ];
+    workshop.succeed(&tuned);
+    let trials = workshop.json("tuned/tuning.json");
+    let trials = trials.as_array().unwrap();
+    assert!(trials.len() >= 6, "{trials:?}");
+    let mut least = f64::INFINITY;
+    for trial in trials {
+        let error = trial["error"].as_f64().unwrap();
+        assert!(trial["kept"] == false || error < least, "{trials:?}");
+        if trial["kept"] == true {
+            least = error;
+        }
+    }
+    let chosen = workshop.path("tuned/chosen/model.safetensors");
+    let before = fs::metadata(&chosen).unwrap().modified().unwrap();
+    workshop.succeed(&tuned);
+    assert_eq!(fs::metadata(&chosen).unwrap().modified().unwrap(), before);
+    // There is no validation part to choose on.
+    let blind = fs::read_to_string(workshop.path("jaws.toml")).unwrap() + "validation = 0.0\n";
+    fs::write(workshop.path("blind.toml"), blind).unwrap();
+    workshop.fail(&["train", "blind.toml", "--tune"], 1);
+    workshop.fail(&["train", "jaws.toml", "--preset", "small"], 2);
+    workshop.fail(&["train", "segmentation", "--preset", "tiny"], 2);
+
     // Probabilities, of a mesh and of the points of a cloud without faces.
     let cloud = gemcnn_mesh::remesh::sample(&ellipsoid(2), 500, 1).unwrap();
     write_mesh(

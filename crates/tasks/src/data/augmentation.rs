@@ -1,11 +1,13 @@
 //! Augmentation of the training meshes.
 
-use super::deformation::{Deformation, Rotations};
-use crate::TaskError;
+use super::classes::Classes;
+use super::deformation::{Deformation, Mirrors, Rotations};
 use crate::features::Fields;
+use crate::{Task, TaskError};
 use gemcnn_mesh::Mesh;
 use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind, Remeshed, remesh};
-use glam::DQuat;
+use gemcnn_nn::Target;
+use glam::DMat3;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -33,6 +35,11 @@ pub struct Augmentation {
     pub remeshers: Vec<RemeshKind>,
     /// Random rotations of the versions (default: none).
     pub rotate: Rotations,
+    /// Mirrors half of the versions, drawn at random (default: none).
+    pub mirror: Mirrors,
+    /// Pairs of classes, by name or label, that change places in a mirrored version: left and right (default: none).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mirrored_classes: Vec<[String; 2]>,
     /// Largest relative change of lengths along random axes (default 0).
     pub stretch: f64,
     /// Amplitude of smooth bending, relative to the size of the mesh (default 0).
@@ -50,6 +57,8 @@ impl Default for Augmentation {
             remesh: true,
             remeshers: Vec::new(),
             rotate: Rotations::None,
+            mirror: Mirrors::None,
+            mirrored_classes: Vec::new(),
             stretch: 0.0,
             bend: 0.0,
             resample: 0.0,
@@ -104,12 +113,64 @@ impl Augmentation {
             };
             (kind, random.random())
         });
+        let deformation = Deformation::draw(self.stretch, self.bend, &mut random);
+        let rotation = self.rotate.draw(&mut random).map(DMat3::from_quat);
+        let mirror = self.mirror.draw(&mut random);
         Some(Change {
             remesher,
             is_optional: true,
-            deformation: Deformation::draw(self.stretch, self.bend, &mut random),
-            rotation: self.rotate.draw(&mut random),
+            deformation,
+            motion: match (rotation, mirror) {
+                (Some(rotation), Some(mirror)) => Some(rotation * mirror),
+                (rotation, mirror) => rotation.or(mirror),
+            },
         })
+    }
+
+    /// The class that takes the place of each class in a mirrored version. Empty if all stay.
+    ///
+    /// # Errors
+    /// A correspondence, whose classes have no mirror images, or pairs that are not of the classes.
+    pub(super) fn swaps(
+        &self,
+        task: Task,
+        classes: Option<&Classes>,
+    ) -> Result<Vec<u32>, TaskError> {
+        if self.mirror != Mirrors::None && task == Task::Correspondence {
+            let problem =
+                "a mirrored vertex of the template is not known; leave it out for correspondence";
+            return Err(TaskError::setting("augmentation.mirror", problem));
+        }
+        if self.mirrored_classes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let refuse = |problem: String| TaskError::setting("augmentation.mirrored_classes", problem);
+        let Some(classes) = classes else {
+            return Err(refuse("the data have no classes".into()));
+        };
+        let mut swaps: Vec<u32> = (0..classes.count() as u32).collect();
+        for pair in &self.mirrored_classes {
+            let [left, right] = pair.each_ref().map(|word| classes.named_or_labelled(word));
+            let (Some(left), Some(right)) = (left, right) else {
+                let names: Vec<String> = (0..classes.count()).map(|c| classes.name(c)).collect();
+                let names = super::classes::listed(&names, 50);
+                return Err(refuse(format!("{pair:?} are not two of {names}")));
+            };
+            if left == right || swaps[left] != left as u32 || swaps[right] != right as u32 {
+                return Err(refuse(format!("{pair:?}: a class can be in one pair only")));
+            }
+            swaps.swap(left, right);
+        }
+        Ok(swaps)
+    }
+}
+
+/// Exchanges the classes of a target; empty `swaps` leave it as it is.
+pub(super) fn swapped(target: Target<f32>, swaps: &[u32]) -> Target<f32> {
+    let swap = |class: u32| swaps.get(class as usize).copied().unwrap_or(class);
+    match target {
+        Target::Labels(labels) => Target::Labels(labels.into_iter().map(swap).collect()),
+        other => other,
     }
 }
 
@@ -121,7 +182,8 @@ pub(super) struct Change {
     /// True if a mesh that the remesher refuses stays as it is.
     pub is_optional: bool,
     pub deformation: Option<Deformation>,
-    pub rotation: Option<DQuat>,
+    /// An orthogonal matrix: a rotation, a reflection, or both.
+    pub motion: Option<DMat3>,
 }
 
 impl Change {
@@ -131,8 +193,13 @@ impl Change {
             remesher: Some((kind, seed)),
             is_optional: false,
             deformation: None,
-            rotation: None,
+            motion: None,
         }
+    }
+
+    /// True if left and right change places.
+    pub fn is_mirrored(&self) -> bool {
+        self.motion.is_some_and(|motion| motion.determinant() < 0.0)
     }
 
     /// The mesh after the remeshing, with what carries fields along. `None` if it is not remeshed.
@@ -147,7 +214,7 @@ impl Change {
         }
     }
 
-    /// The mesh with its fields, deformed and rotated, after the remeshing.
+    /// The mesh with its fields, deformed, mirrored and rotated, after the remeshing.
     pub fn moved(
         &self,
         name: &str,
@@ -159,11 +226,16 @@ impl Change {
             Some(deformation) => deformation.apply(mesh).map_err(refuse)?,
             None => mesh.clone(),
         };
-        let Some(rotation) = self.rotation else {
+        let Some(motion) = self.motion else {
             return Ok((mesh, fields));
         };
-        let mesh = mesh.map_vertices(|point| rotation * point);
-        Ok((mesh.map_err(refuse)?, fields.rotated(rotation)))
+        let mesh = mesh.map_vertices(|point| motion * point).map_err(refuse)?;
+        // Normals still point outwards.
+        let mesh = match self.is_mirrored() {
+            true => mesh.with_reversed_faces(),
+            false => mesh,
+        };
+        Ok((mesh, fields.moved(motion)))
     }
 }
 
@@ -244,6 +316,60 @@ mod tests {
         assert_eq!(change.remeshed("open", &open).unwrap(), None);
         let (moved, _) = change.moved("open", &open, Fields::default()).unwrap();
         assert_eq!(moved, open);
+    }
+
+    #[test]
+    fn mirrored_versions_keep_their_outside_and_exchange_classes() {
+        let augmentation = Augmentation {
+            remesh: false,
+            mirror: Mirrors::X,
+            mirrored_classes: vec![["left".into(), "right".into()]],
+            ..Default::default()
+        };
+        let mesh = shapes::icosphere(2).unwrap();
+        let changes: Vec<Change> = (1..100)
+            .filter_map(|version| augmentation.change("a", 162, version))
+            .collect();
+        let mirrored = changes.iter().filter(|change| change.is_mirrored());
+        assert!((30..70).contains(&mirrored.clone().count()));
+        for change in mirrored {
+            let (made, _) = change.moved("a", &mesh, Fields::default()).unwrap();
+            for (point, image) in mesh.vertices().iter().zip(made.vertices()) {
+                assert_eq!([-point.x, point.y, point.z], image.to_array());
+            }
+            let outward = made.faces().iter().all(|face| {
+                let [a, b, c] = [0, 1, 2].map(|corner| made.vertices()[face[corner] as usize]);
+                (b - a).cross(c - a).dot(a) > 0.0
+            });
+            assert!(outward);
+        }
+        let classes = Classes::named(
+            vec!["head".into(), "left".into(), "right".into()],
+            vec![7, 8, 9],
+        );
+        let swaps = |pairs: &[[&str; 2]], task| {
+            let pairs = pairs.iter().map(|pair| pair.map(String::from)).collect();
+            let augmentation = Augmentation {
+                mirrored_classes: pairs,
+                ..augmentation.clone()
+            };
+            augmentation.swaps(task, Some(&classes)).ok()
+        };
+        for pairs in [[["left", "right"]], [["9", "8"]]] {
+            assert_eq!(swaps(&pairs, Task::Segmentation).unwrap(), [0, 2, 1]);
+        }
+        assert_eq!(swaps(&[], Task::Segmentation).unwrap(), [0; 0]);
+        for wrong in [
+            &[["left", "wing"]][..],
+            &[["left", "left"]],
+            &[["left", "right"], ["left", "head"]],
+        ] {
+            assert_eq!(swaps(wrong, Task::Segmentation), None);
+        }
+        assert_eq!(swaps(&[], Task::Correspondence), None);
+        let unknown = gemcnn_nn::IGNORE;
+        let target = swapped(Target::Labels(vec![0, 1, 2, unknown]), &[0, 2, 1]);
+        assert!(matches!(target, Target::Labels(labels) if labels == [0, 2, 1, unknown]));
     }
 
     #[test]

@@ -76,6 +76,12 @@ impl Classes {
         (class < self.count).then_some(class as u32)
     }
 
+    /// Class of a name, or of a label written as text.
+    pub(crate) fn named_or_labelled(&self, word: &str) -> Option<usize> {
+        let named = self.names.iter().position(|name| name == word);
+        named.or_else(|| Some(self.class_of(word.parse().ok()?)? as usize))
+    }
+
     /// All labels, for messages.
     pub(crate) fn allowed(&self) -> String {
         match self.labels.is_empty() {

@@ -40,6 +40,35 @@ impl Rotations {
     }
 }
 
+/// Reflections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mirrors {
+    /// No reflections.
+    #[default]
+    None,
+    /// `x` to `-x`.
+    X,
+    /// `y` to `-y`.
+    Y,
+    /// `z` to `-z`.
+    Z,
+}
+
+impl Mirrors {
+    /// The reflection, or none, each with probability one half.
+    pub(super) fn draw(self, random: &mut impl Rng) -> Option<DMat3> {
+        let axis = match self {
+            Self::None => return None,
+            Self::X => DVec3::X,
+            Self::Y => DVec3::Y,
+            Self::Z => DVec3::Z,
+        };
+        let reflection = DMat3::from_diagonal(DVec3::ONE - 2.0 * axis);
+        random.random::<bool>().then_some(reflection)
+    }
+}
+
 /// A uniformly distributed rotation (Shoemake).
 pub(super) fn uniform_rotation(random: &mut impl Rng) -> DQuat {
     let [u, v, w]: [f64; 3] = std::array::from_fn(|_| random.random());

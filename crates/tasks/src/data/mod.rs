@@ -43,7 +43,7 @@ pub use check::{Check, ClassCount, PartCount, ValueRange, check};
 pub use classes::Classes;
 pub use config::{BodiesConfig, DataConfig};
 pub use dataset::Dataset;
-pub use deformation::Rotations;
+pub use deformation::{Mirrors, Rotations};
 pub use description::{
     Column, DESCRIPTION_FILE, Description, Element, OneOrMany, Parts, SplitDescription,
     TargetDescription,

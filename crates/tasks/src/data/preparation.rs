@@ -12,7 +12,7 @@ use gemcnn_mesh::{
     MeshError, NeighbourWeights, Neighbourhood, NormalWeighting, vertex_areas,
 };
 use gemcnn_nn::{HeatBatch, SpectraBatch};
-use glam::DQuat;
+use glam::{DMat3, DQuat};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -164,7 +164,10 @@ impl Preparation {
             None => (mesh, fields),
             Some(rotation) => {
                 let mesh = mesh.map_vertices(|point| rotation * point);
-                rotated = (mesh.map_err(refuse)?, fields.rotated(rotation));
+                rotated = (
+                    mesh.map_err(refuse)?,
+                    fields.moved(DMat3::from_quat(rotation)),
+                );
                 (&rotated.0, &rotated.1)
             }
         };

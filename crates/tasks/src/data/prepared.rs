@@ -1,6 +1,6 @@
 //! The samples of a part of a data set.
 
-use super::augmentation::{Augmentation, Change};
+use super::augmentation::{Augmentation, Change, swapped};
 use super::cache::{Cache, CacheKey};
 use super::content::Content;
 use super::dataset::{Dataset, Inner};
@@ -14,6 +14,7 @@ use crate::{Sample, SampleSource, TaskError, Visit};
 use gemcnn_mesh::Mesh;
 use gemcnn_mesh::remesh::{RemeshKind, SurfacePoint};
 use gemcnn_nn::Target;
+use glam::DMat3;
 use rand::RngExt;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,6 +33,8 @@ pub struct PreparedPart {
     items: Vec<usize>,
     preparation: Preparation,
     augmentation: Augmentation,
+    /// The class that takes the place of each class in a mirrored version; empty if all stay.
+    swaps: Vec<u32>,
     /// Remesher of all meshes and its seed, instead of augmentation.
     meshing: Option<(RemeshKind, u64)>,
     cache: Cache,
@@ -69,6 +72,7 @@ impl PreparedPart {
             items,
             preparation,
             augmentation: Augmentation::default(),
+            swaps: Vec::new(),
             meshing: None,
             cache,
             memory_left: AtomicUsize::new(default_memory()),
@@ -76,12 +80,17 @@ impl PreparedPart {
     }
 
     /// The same part with several versions of each mesh: version `v` of mesh `i` is sample `i * versions + v`.
-    pub fn augmented(mut self, augmentation: &Augmentation) -> Self {
+    ///
+    /// # Errors
+    /// Mirroring that does not fit the targets.
+    pub fn augmented(mut self, augmentation: &Augmentation) -> Result<Self, TaskError> {
+        let targets = &self.dataset.targets;
+        self.swaps = augmentation.swaps(targets.task, targets.classes.as_ref())?;
         self.augmentation = augmentation.clone();
         let samples = 0..self.items.len() * augmentation.prepared_versions();
         self.kept = samples.clone().map(|_| OnceLock::new()).collect();
         self.checksums = samples.map(|_| OnceLock::new()).collect();
-        self
+        Ok(self)
     }
 
     /// The same part with every mesh remeshed, and targets carried along. The seed is combined with the name of the
@@ -227,13 +236,18 @@ impl PreparedPart {
             }
         };
         let (prepared, sources) = entry;
-        let rotation = change.as_ref().and_then(|change| change.rotation);
-        let rotation = rotation.or_else(|| self.preparation.rotation_of(&item.name));
+        let rotation = || self.preparation.rotation_of(&item.name);
+        let motion = change.as_ref().and_then(|change| change.motion);
+        let motion = motion.or_else(|| rotation().map(DMat3::from_quat));
         let frames = prepared.graph.frames();
         let target = self
             .dataset
             .targets
-            .read(item, &content, frames, (rotation, &sources))?;
+            .read(item, &content, frames, (motion, &sources))?;
+        let target = match change.is_some_and(|change| change.is_mirrored()) {
+            true => swapped(target, &self.swaps),
+            false => target,
+        };
         let Prepared {
             graph,
             hierarchy,

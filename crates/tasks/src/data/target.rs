@@ -10,7 +10,7 @@ use crate::{DataError, Task, TaskError};
 use gemcnn_mesh::remesh::{SurfacePoint, carry_labels, carry_values};
 use gemcnn_mesh::{DVec3, Frame, Mesh, ValueFile};
 use gemcnn_nn::{FeatureType, IGNORE, Target};
-use glam::DQuat;
+use glam::DMat3;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -156,14 +156,14 @@ pub(crate) struct Targets {
 pub(crate) type Labels = Vec<Option<i64>>;
 
 impl Targets {
-    /// Target of a mesh with given vertex frames, after a rotation and a remeshing of the mesh. `sources` says where
+    /// Target of a mesh with given vertex frames, after a motion (rotation or reflection) and a remeshing of the mesh. `sources` says where
     /// vertices lie on the mesh of the file; it is empty if the mesh was not remeshed.
     pub fn read(
         &self,
         item: &Item,
         content: &Content,
         frames: &[Frame],
-        (rotation, sources): (Option<DQuat>, &[SurfacePoint]),
+        (motion, sources): (Option<DMat3>, &[SurfacePoint]),
     ) -> Result<Target<f32>, TaskError> {
         let is_remeshed = !sources.is_empty();
         let vertices = match is_remeshed {
@@ -177,7 +177,7 @@ impl Targets {
                 if is_remeshed {
                     table.values = carry_values(sources, table.columns, &table.values);
                 }
-                self.express(table, frames, rotation)
+                self.express(table, frames, motion)
             }
             Task::Segmentation | Task::Correspondence => {
                 let labels = self.labels(item, content, vertices)?;
@@ -394,14 +394,14 @@ impl Targets {
         &self,
         table: NumberTable,
         frames: &[Frame],
-        rotation: Option<DQuat>,
+        motion: Option<DMat3>,
     ) -> Result<Target<f32>, TaskError> {
         let values = match self.vectors {
             false => table.values.iter().map(|&value| value as f32).collect(),
             true => {
-                let rotation = rotation.unwrap_or(DQuat::IDENTITY);
+                let motion = motion.unwrap_or(DMat3::IDENTITY);
                 let space = table.values.chunks_exact(3);
-                let space: Vec<DVec3> = space.map(|v| rotation * DVec3::from_slice(v)).collect();
+                let space: Vec<DVec3> = space.map(|v| motion * DVec3::from_slice(v)).collect();
                 vectors::in_frames(frames, &space)
             }
         };

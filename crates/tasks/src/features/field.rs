@@ -5,7 +5,7 @@ use crate::Settings;
 use gemcnn_mesh::DVec3;
 use gemcnn_mesh::remesh::{SurfacePoint, carry_values};
 use gemcnn_nn::FeatureType;
-use glam::DQuat;
+use glam::DMat3;
 use serde::{Deserialize, Serialize};
 
 /// A field that features read.
@@ -53,15 +53,15 @@ impl Fields {
         Self(self.0.iter().map(carry).collect())
     }
 
-    /// The fields of a rotated mesh.
-    pub(crate) fn rotated(&self, rotation: DQuat) -> Self {
-        let mut rotated = self.clone();
-        let vectors = rotated.0.iter_mut().filter(|(field, _)| field.width == 3);
+    /// The fields of a mesh that is rotated or mirrored.
+    pub(crate) fn moved(&self, motion: DMat3) -> Self {
+        let mut moved = self.clone();
+        let vectors = moved.0.iter_mut().filter(|(field, _)| field.width == 3);
         for vector in vectors.flat_map(|(_, values)| values.chunks_exact_mut(3)) {
-            let turned = rotation * DVec3::from_slice(vector);
-            vector.copy_from_slice(&turned.to_array());
+            let image = motion * DVec3::from_slice(vector);
+            vector.copy_from_slice(&image.to_array());
         }
-        rotated
+        moved
     }
 
     /// Adds names and numbers to a hash.

@@ -14,6 +14,7 @@ mod angular;
 mod gem;
 mod graph;
 mod head;
+mod preset;
 mod recipe;
 mod surface;
 mod unet;
@@ -22,6 +23,7 @@ pub use angular::AngularModel;
 pub use gem::{GemModel, NonlinearityChoice};
 pub use graph::GraphModel;
 pub use head::Head;
+pub use preset::Preset;
 pub use recipe::Recipe;
 pub use surface::{DiffusionChoice, DiffusionModel, SurfaceModel};
 pub use unet::UNetModel;
@@ -135,19 +137,6 @@ impl<M: Model + Settings> From<M> for ModelConfig {
     fn from(model: M) -> Self {
         let settings = filled(&model).unwrap_or_default();
         Self::from_parts(M::KIND, settings, Arc::new(model))
-    }
-}
-
-impl ModelConfig {
-    /// The default model of a task: the paper's network for correspondence, where the meshes are registered, and
-    /// [`SurfaceModel`] for all others.
-    pub fn for_task(task: Task) -> Self {
-        match task {
-            Task::Correspondence => GemModel::default().into(),
-            Task::Segmentation | Task::Classification | Task::Regression => {
-                SurfaceModel::default().into()
-            }
-        }
     }
 }
 

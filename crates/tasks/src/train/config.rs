@@ -2,6 +2,7 @@
 
 use super::settings::TrainingConfig;
 use crate::data::{Augmentation, DataConfig, GeometrySettings, Preparation};
+use crate::models::Preset;
 use crate::{FeatureConfig, ModelConfig, Task, TaskError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,8 @@ pub struct RunConfig {
 #[serde(deny_unknown_fields)]
 struct Given {
     task: Task,
+    /// Not with a model of its own.
+    preset: Option<Preset>,
     #[serde(default)]
     data: DataConfig,
     features: Option<FeatureConfig>,
@@ -73,7 +76,16 @@ fn over<S: Serialize + DeserializeOwned>(
 impl RunConfig {
     /// Defaults for a task.
     pub fn new(task: Task) -> Self {
-        Self::for_model(task, ModelConfig::for_task(task))
+        Self::for_preset(task, Preset::Default)
+    }
+
+    /// Defaults for a task in one of three sizes.
+    pub fn for_preset(task: Task, preset: Preset) -> Self {
+        let mut config = Self::for_model(task, ModelConfig::for_task(task, preset));
+        let epochs = config.training.epochs as usize;
+        config.training.epochs = preset.scaled(epochs) as u64;
+        config.augmentation.versions = preset.scaled(config.augmentation.versions);
+        config
     }
 
     /// Defaults for a task and a model.
@@ -123,9 +135,14 @@ impl RunConfig {
             |error: toml::de::Error| TaskError::setting("configuration", error.to_string());
         let given: Given = toml::from_str(text).map_err(refuse)?;
         let tables: toml::Table = toml::from_str(text).map_err(refuse)?;
-        let model = given.model;
-        let model = model.unwrap_or_else(|| ModelConfig::for_task(given.task));
-        let defaults = Self::for_model(given.task, model);
+        let defaults = match (given.model, given.preset) {
+            (Some(_), Some(_)) => {
+                let problem = "a preset chooses the model; remove it, or the table [model]";
+                return Err(TaskError::setting("preset", problem));
+            }
+            (Some(model), None) => Self::for_model(given.task, model),
+            (None, preset) => Self::for_preset(given.task, preset.unwrap_or_default()),
+        };
         Ok(Self {
             data: given.data,
             features: given.features.unwrap_or(defaults.features),

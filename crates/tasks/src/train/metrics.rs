@@ -24,7 +24,7 @@ pub struct Scores {
 
 impl Scores {
     /// What evaluations are compared by: the fraction of wrong predictions, or the error.
-    pub(super) fn selection_error(&self) -> f64 {
+    pub(crate) fn selection_error(&self) -> f64 {
         match self.accuracy {
             Some(accuracy) => 1.0 - accuracy,
             None => self.error.unwrap_or(self.loss),

@@ -1439,7 +1439,7 @@ fn a_remeshed_version_is_the_same_from_the_cache() {
     };
     let load = |cache: &Cache, version: usize| {
         let part = dataset.part(Part::Train, &Preparation::default(), cache);
-        let part = part.unwrap().augmented(&augmentation);
+        let part = part.unwrap().augmented(&augmentation).unwrap();
         part.load(version).unwrap()
     };
     let cache = Cache::new(folder.path());
@@ -1501,7 +1501,7 @@ fn fields_of_the_files_are_features_that_follow_the_mesh() {
         ..Default::default()
     };
     let part = dataset.part(Part::Train, &preparation, &Cache::none());
-    let part = part.unwrap().augmented(&augmentation);
+    let part = part.unwrap().augmented(&augmentation).unwrap();
     for version in 0..3 {
         let sample = part.load(version).unwrap();
         let rows = sample.features.chunks_exact(4);
@@ -1605,4 +1605,84 @@ fn clouds_of_points_are_surfaces_too() {
     assert!((error / size).sqrt() < 0.02, "{}", (error / size).sqrt());
     let read = SurfaceFile::read(&folder.path().join("a.ply"), &preparation.features).unwrap();
     assert!(read.mesh.face_count() > 4800 && read.notes.len() == 1);
+}
+
+#[test]
+fn mirrored_versions_exchange_left_and_right() {
+    let folder = tempdir().unwrap();
+    let root = folder.path();
+    for name in ["a", "b", "c"] {
+        let mesh = sphere(name.as_bytes()[0].into());
+        let wind = |p: &DVec3| [p.z, 1.0 + p.x, -p.x];
+        let part = |p: &DVec3| match p.x {
+            x if x < -0.3 => 1,
+            x if x > 0.3 => 2,
+            _ => 0,
+        };
+        let parts = mesh.vertices().iter().map(part).collect();
+        write(
+            &root.join(format!("{name}.ply")),
+            &mesh,
+            &[("label", AttributeValues::U8(parts))],
+        );
+        let vectors = mesh.vertices().iter().flat_map(wind);
+        let vectors: Vec<f32> = vectors.map(|value| value as f32).collect();
+        let path = root.join(format!("{name}.wind.npy"));
+        fs::write(path, npy_f32(&vectors, Some(3))).unwrap();
+    }
+    let text = "task = 'segmentation'\n[target]\nproperty = 'label'\n";
+    fs::write(root.join("dataset.toml"), text).unwrap();
+    let dataset = Dataset::open(&DataConfig::Folder(root.into())).unwrap();
+    let preparation = Preparation {
+        features: FeatureConfig::of_kinds("xyz,vector:wind").unwrap(),
+        ..Default::default()
+    };
+    let augmentation = |pairs: &str| Augmentation {
+        versions: 8,
+        remesh: false,
+        mirror: serde_json::from_str("\"x\"").unwrap(),
+        mirrored_classes: serde_json::from_str(pairs).unwrap(),
+        ..Default::default()
+    };
+    let part = || {
+        dataset
+            .part(Part::Train, &preparation, &Cache::none())
+            .unwrap()
+    };
+    let pairs = r#"[["1", "2"]]"#;
+    let samples = part().augmented(&augmentation(pairs)).unwrap();
+    let plain = samples.load(0).unwrap();
+    let x = |sample: &gemcnn_tasks::Sample| -> Vec<f32> {
+        sample.features.chunks_exact(6).map(|row| row[0]).collect()
+    };
+    let mut mirrored = 0;
+    for version in 1..9 {
+        let sample = samples.load(version).unwrap();
+        if x(&sample) == x(&plain) {
+            assert_eq!(sample.target, plain.target);
+            continue;
+        }
+        mirrored += 1;
+        let Target::Labels(labels) = &sample.target else {
+            panic!("no labels")
+        };
+        let rows = sample.features.chunks_exact(6);
+        for ((row, label), original) in rows.zip(labels).zip(plain.features.chunks_exact(6)) {
+            // Left stays left, the normal part of a vector stays, and so does its length.
+            assert_eq!(row[0], -original[0]);
+            assert_eq!(
+                *label,
+                if row[0] < -0.3 {
+                    1
+                } else {
+                    2 * u32::from(row[0] > 0.3)
+                }
+            );
+            assert!((row[3] - original[3]).abs() < 1e-5);
+            let tangent = |row: &[f32]| row[4] * row[4] + row[5] * row[5];
+            assert!((tangent(row) - tangent(original)).abs() < 1e-4);
+        }
+    }
+    assert!((1..8).contains(&mirrored));
+    assert!(part().augmented(&augmentation(r#"[["1", "7"]]"#)).is_err());
 }
