@@ -1,6 +1,6 @@
 """The PyTorch side of the comparison: reads one JSON object a line from stdin, answers each with one on stdout.
 
-    {"do": "load", "case": PATH, "variant": V, "matmul": "f32" | "tf32"}  ->  {"ok": true, "seconds": S}
+    {"do": "load", "case": PATH, "variant": V, "matmul": "f32" | "tf32" | "bf16"}  ->  {"ok": true, "seconds": S}
     {"do": "run", "calls": N}                                          ->  {"seconds": S}
     {"do": "agree", "path": PATH}                                      ->  {"difference": D, "where": NAME}
     {"do": "memory"}                                                   ->  {"peak_bytes": P, "start_bytes": B}
@@ -216,8 +216,9 @@ class Worker:
         if self.start_bytes is None:
             self.start_bytes = process_bytes("VmRSS")
         if self.device == "cuda":
-            precision = "high" if message["matmul"] == "tf32" else "highest"
+            precision = "highest" if message["matmul"] == "f32" else "high"
             torch.set_float32_matmul_precision(precision)
+            torch.set_autocast_enabled("cuda", message["matmul"] == "bf16")
         start = time.perf_counter()
         read = case.read(message["case"])
         self.work = WORKS[read.work](read, message["variant"], self.device)

@@ -65,6 +65,7 @@ enum Request {
 enum Matmul {
     F32,
     Tf32,
+    Bf16,
 }
 
 fn main() -> ExitCode {
@@ -138,6 +139,7 @@ impl Server {
                     device.set_product_mode(match matmul {
                         Matmul::F32 => ProductMode::F32,
                         Matmul::Tf32 => ProductMode::Tf32,
+                        Matmul::Bf16 => ProductMode::Bf16,
                     });
                 }
                 self.loaded = Some(job::load(&case, &self.device)?);

@@ -17,8 +17,8 @@ pub struct DeviceArgs {
     )]
     device: DeviceChoice,
 
-    /// Precision of matrix products on a GPU: tf32 (tensor cores, 10 bits of mantissa) or f32 [default: tf32, or
-    /// that of the run of a trained model]
+    /// Precision of matrix products on a GPU: tf32 (tensor cores, 10 bits of mantissa), f32, or bf16 (as tf32, and
+    /// 7 bits in the last layer of a classifier in training) [default: tf32, or that of the run of a trained model]
     #[arg(long, value_enum, help_heading = "Device")]
     matmul: Option<Matmul>,
 }
@@ -27,6 +27,7 @@ pub struct DeviceArgs {
 enum Matmul {
     Tf32,
     F32,
+    Bf16,
 }
 
 impl DeviceArgs {
@@ -56,6 +57,7 @@ impl DeviceArgs {
         self.matmul.map(|matmul| match matmul {
             Matmul::Tf32 => ProductMode::Tf32,
             Matmul::F32 => ProductMode::F32,
+            Matmul::Bf16 => ProductMode::Bf16,
         })
     }
 }

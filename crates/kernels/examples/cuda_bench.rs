@@ -140,7 +140,7 @@ impl Bench {
         let (bytes, operations) = (work.bytes / seconds, work.operations / seconds);
         let peak = match self.device.product_mode() {
             ProductMode::F32 => self.product[0],
-            ProductMode::Tf32 => self.product[1],
+            ProductMode::Tf32 | ProductMode::Bf16 => self.product[1],
         };
         println!(
             "{what:<64} {milliseconds:9.4} ms {:8.0} GB/s ({:5.1} %) {:8.2} TFLOP/s ({:5.1} %)",
@@ -280,6 +280,7 @@ impl Bench {
         for (mode, tiles) in [
             (ProductMode::Tf32, &[48, 256][..]),
             (ProductMode::F32, &[48][..]),
+            (ProductMode::Bf16, &[24, 48, 96, 256][..]),
         ] {
             device.set_product_mode(mode);
             for &tile in tiles {

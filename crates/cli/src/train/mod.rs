@@ -18,7 +18,7 @@ use gemcnn_tasks::data::{Cache, DataConfig};
 use gemcnn_tasks::features::Feature;
 use gemcnn_tasks::models::{Model, Preset};
 use gemcnn_tasks::run::train;
-use gemcnn_tasks::train::{Outcome, RunConfig, RunDirectory, StopFlag};
+use gemcnn_tasks::train::{BatchSize, Outcome, RunConfig, RunDirectory, StopFlag};
 use gemcnn_tasks::{FeatureConfig, ModelConfig, Task, TaskError};
 use serde::de::value::Error as ValueError;
 use serde::de::{DeserializeOwned, IntoDeserializer};
@@ -80,9 +80,9 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u64>,
 
-    /// Meshes per step [default: that of the model, 1 or 4]
+    /// Meshes per step, or vertices, as "60000 vertices" [default: that of the model, 1 or 4 meshes]
     #[arg(long, value_name = "N", help_heading = "Training")]
-    batch: Option<usize>,
+    batch: Option<BatchSize>,
 
     /// Base learning rate [default: that of the model, 0.001 or 0.01]
     #[arg(long, value_name = "R", help_heading = "Training")]

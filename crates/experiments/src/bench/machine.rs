@@ -76,7 +76,7 @@ fn model_name(text: &str) -> Option<String> {
 pub struct Limits {
     /// The device: `cpu` or `cuda:N`.
     pub device: String,
-    /// Precision of matrix products: `f32` or `tf32`.
+    /// Precision of matrix products: `f32`, `tf32` or `bf16`.
     pub matmul: &'static str,
     /// Bytes per second of a large copy, reads and writes together.
     pub copy_bytes_per_s: f64,
@@ -130,6 +130,7 @@ fn matmul(device: &Device) -> &'static str {
         Device::Cuda(device) => match device.product_mode() {
             ProductMode::F32 => "f32",
             ProductMode::Tf32 => "tf32",
+            ProductMode::Bf16 => "bf16",
         },
     }
 }

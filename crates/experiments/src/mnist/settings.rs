@@ -4,7 +4,7 @@ use super::model::Model;
 use super::surface::{GridOptions, Surface};
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
-use gemcnn_tasks::train::{Interval, ScheduleConfig, TrainingConfig};
+use gemcnn_tasks::train::{BatchSize, Interval, ScheduleConfig, TrainingConfig};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -127,7 +127,7 @@ impl RunSettings {
         let standard = TrainingConfig::default();
         TrainingConfig {
             epochs: self.epochs as u64,
-            batch: self.batch,
+            batch: BatchSize::Meshes(self.batch),
             drop_last: true,
             rate: self.rate,
             weight_decay: self.weight_decay,

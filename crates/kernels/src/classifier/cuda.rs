@@ -3,15 +3,19 @@
 //!
 //! Rows of logits, and a copy of the weights, are padded with zeros to a multiple of 32 classes, so that
 //! all three products work on aligned rows.
+//!
+//! With [`ProductMode::Bf16`] the factors of the three products of training are rounded to bf16: features, weights, and the
+//! gradients of the logits, which then have a buffer of their own. Logits, softmax, sums and results stay in f32.
 
 use super::{Gradients, Map, OPERATOR, RowResults};
 use crate::cross_entropy::cuda::{
-    DeviceScore, DeviceTargets, ROW_BLOCKS, RowScores, SoftmaxRows, empty_score, sums_bias,
+    DeviceScore, DeviceTargets, ROW_BLOCKS, RowGradients, RowScores, SoftmaxRows, empty_score,
+    round_to_bf16, sums_bias,
 };
 use crate::cuda::reduce::{add_column_sums, sum_partials};
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
-    check_length,
+    ProductMode, check_length,
 };
 use crate::{KernelError, elementwise};
 
@@ -62,8 +66,8 @@ fn padded_weight(
 fn multiply(
     device: &CudaDevice,
     (rows, channels, stride): (usize, usize, usize),
-    features: DeviceSlice<'_, f32>,
-    weight: &DeviceBuffer<f32>,
+    features: Operand<'_>,
+    weight: Operand<'_>,
     logits: &mut DeviceBuffer<f32>,
 ) -> Result<(), CudaError> {
     if channels == 0 {
@@ -73,12 +77,42 @@ fn multiply(
         m: rows,
         n: stride,
         k: channels,
-        a: Operand::new(features, channels),
-        b: Operand::new(weight.view(), channels).transposed(),
+        a: features,
+        b: weight.transposed(),
         add: false,
         batches: 1,
     }
     .run(device, &logits.view_mut(), (stride, 0))
+}
+
+/// Factors of the products in training, in bf16.
+struct Rounded {
+    features: DeviceBuffer<u16>,
+    weight: DeviceBuffer<u16>,
+    /// Gradients of the logits of a tile.
+    gradients: DeviceBuffer<u16>,
+}
+
+impl Rounded {
+    /// Rounds features and weights, if the mode of the device asks for it.
+    fn new(
+        device: &CudaDevice,
+        features: DeviceSlice<'_, f32>,
+        weight: DeviceSlice<'_, f32>,
+        logits: usize,
+    ) -> Result<Option<Self>, CudaError> {
+        if device.product_mode() != ProductMode::Bf16 || device.capability() < (8, 0) {
+            return Ok(None);
+        }
+        let mut rounded = Self {
+            features: device.buffer(features.len())?,
+            weight: device.buffer(weight.len())?,
+            gradients: device.buffer(logits)?,
+        };
+        round_to_bf16(device, features, &rounded.features.view_mut())?;
+        round_to_bf16(device, weight, &rounded.weight.view_mut())?;
+        Ok(Some(rounded))
+    }
 }
 
 fn part<'a>(values: &'a Option<DeviceSliceMut<'_, u32>>, first: usize) -> DeviceSlice<'a, u32> {
@@ -137,17 +171,36 @@ pub fn loss_and_gradients(
     let fused_bias = sums_bias(classes);
     let bias_partials: DeviceBuffer<f32> =
         device.buffer(if fused_bias { blocks * classes } else { 0 })?;
+    let rounded = match fused_bias {
+        true => Rounded::new(device, features, weight.view(), logits.len())?,
+        // The sums over rows read the gradients in f32.
+        false => None,
+    };
     let mut scores = RowScores::new(device, count)?;
     for first in (0..count).step_by(chunk) {
         let rows_here = chunk.min(count - first);
-        let h = features.slice(first * channels..(first + rows_here) * channels);
-        multiply(
-            device,
-            (rows_here, channels, stride),
-            h,
-            &weight,
-            &mut logits,
-        )?;
+        let (h, w) = match &rounded {
+            Some(rounded) => (
+                Operand::bf16(rounded.features.view().from(first * channels), channels),
+                Operand::bf16(rounded.weight.view(), channels),
+            ),
+            None => (
+                Operand::new(features.from(first * channels), channels),
+                Operand::new(weight.view(), channels),
+            ),
+        };
+        multiply(device, (rows_here, channels, stride), h, w, &mut logits)?;
+        let (row_gradients, p) = match &rounded {
+            Some(rounded) => {
+                let gradients = rounded.gradients.view();
+                let p = Operand::bf16(gradients, stride);
+                (RowGradients::Bf16(gradients), p)
+            }
+            None => {
+                let p = Operand::new(logits.view(), stride);
+                (RowGradients::F32(logits.view()), p)
+            }
+        };
         scores.run(
             device,
             &SoftmaxRows {
@@ -156,7 +209,7 @@ pub fn loss_and_gradients(
                 logits: logits.view(),
                 stride,
                 bias: classifier.bias,
-                gradients: Some((logits.view(), dloss)),
+                gradients: Some((row_gradients, dloss)),
                 predictions: part(&rows.predictions, first),
                 ranks: DeviceSlice::empty(),
                 bias_partials: bias_partials.view(),
@@ -170,7 +223,6 @@ pub fn loss_and_gradients(
             let shape = (rows_here, stride, classes);
             add_column_sums(device, logits.view(), shape, &gradients.bias)?;
         }
-        let p = Operand::new(logits.view(), stride);
         let dh = gradients
             .features
             .reborrow()
@@ -180,7 +232,7 @@ pub fn loss_and_gradients(
             n: channels,
             k: stride,
             a: p,
-            b: Operand::new(weight.view(), channels),
+            b: w,
             add: false,
             batches: 1,
         }
@@ -190,7 +242,7 @@ pub fn loss_and_gradients(
             n: channels,
             k: rows_here,
             a: p.transposed(),
-            b: Operand::new(h, channels),
+            b: h,
             add: first > 0,
             batches: 1,
         }
@@ -230,14 +282,9 @@ pub fn evaluate(
     let mut scores = RowScores::new(device, count)?;
     for first in (0..count).step_by(chunk) {
         let rows_here = chunk.min(count - first);
-        let h = features.slice(first * channels..(first + rows_here) * channels);
-        multiply(
-            device,
-            (rows_here, channels, stride),
-            h,
-            &weight,
-            &mut logits,
-        )?;
+        let h = Operand::new(features.from(first * channels), channels);
+        let w = Operand::new(weight.view(), channels);
+        multiply(device, (rows_here, channels, stride), h, w, &mut logits)?;
         scores.run(
             device,
             &SoftmaxRows {

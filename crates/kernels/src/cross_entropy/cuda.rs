@@ -152,12 +152,20 @@ pub(crate) struct SoftmaxRows<'a> {
     pub stride: usize,
     /// Added to the logits; may be empty.
     pub bias: DeviceSlice<'a, f32>,
-    /// Destination of the gradients (possibly the logits themselves), for this gradient of the loss.
-    pub gradients: Option<(DeviceSlice<'a, f32>, f64)>,
+    /// Destination of the gradients, for this gradient of the loss.
+    pub gradients: Option<(RowGradients<'a>, f64)>,
     pub predictions: DeviceSlice<'a, u32>,
     pub ranks: DeviceSlice<'a, u32>,
     /// `[blocks, classes]`: gradients of the bias of the rows of each block; may be empty.
     pub bias_partials: DeviceSlice<'a, f32>,
+}
+
+/// Where gradients of logits go.
+#[derive(Clone, Copy)]
+pub(crate) enum RowGradients<'a> {
+    /// Possibly the logits themselves.
+    F32(DeviceSlice<'a, f32>),
+    Bf16(DeviceSlice<'a, u16>),
 }
 
 /// Threads of a block and logits of each, for a number of classes.
@@ -175,19 +183,35 @@ pub(crate) fn sums_bias(classes: usize) -> bool {
     shape(classes).1 > 0
 }
 
-fn defines(classes: usize, smoothed: bool) -> Vec<Define> {
+fn defines(classes: usize, smoothed: bool, bf16: bool) -> Vec<Define> {
     let (threads, items) = shape(classes);
     vec![
         ("THREADS", threads.to_string()),
         ("ITEMS", items.to_string()),
         ("SMOOTHED", u8::from(smoothed).to_string()),
+        ("BF16", u8::from(bf16).to_string()),
     ]
+}
+
+/// `to = from`, rounded to bf16.
+pub(crate) fn round_to_bf16(
+    device: &CudaDevice,
+    from: DeviceSlice<'_, f32>,
+    to: &DeviceSliceMut<'_, u16>,
+) -> Result<(), CudaError> {
+    check_length("rounding", "to", to.view(), from.len())?;
+    let function = device.function(SOURCE, &defines(1, false, true), "round_numbers")?;
+    // SAFETY: both have the same length.
+    unsafe { function.over(from.len(), args![from, to, from.len() as u64]) }
 }
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {
     let variants = [2, 10, 6890, 40_000].into_iter();
     variants
-        .flat_map(|classes| [false, true].map(|smoothed| defines(classes, smoothed)))
+        .flat_map(|classes| {
+            [(false, false), (true, false), (false, true), (true, true)]
+                .map(|(smoothed, bf16)| defines(classes, smoothed, bf16))
+        })
         .collect()
 }
 
@@ -204,12 +228,16 @@ impl RowScores {
         let (first, count) = rows.rows;
         let classes = rows.targets.classes;
         let (threads, _) = shape(classes);
-        let nothing = (DeviceSlice::empty(), 0.0);
+        let nothing = (RowGradients::F32(DeviceSlice::empty()), 0.0);
         let (gradients, dloss) = rows.gradients.unwrap_or(nothing);
+        let (gradients, bf16) = match gradients {
+            RowGradients::F32(gradients) => (gradients.address(), false),
+            RowGradients::Bf16(gradients) => (gradients.address(), true),
+        };
         let weights = rows.targets.class_weights.as_ref();
         let size = |n: usize| to_u32(OPERATOR, n);
         let smoothing = rows.targets.smoothing;
-        let defines = defines(classes, smoothing > 0.0);
+        let defines = defines(classes, smoothing > 0.0, bf16);
         let function = device.function(SOURCE, &defines, "softmax_rows")?;
         // SAFETY: the operators checked that logits and gradients have `count` rows and that the rows
         // are among those of the targets; labels were checked when the targets were made.
@@ -247,8 +275,13 @@ impl RowScores {
     ) -> Result<DeviceScore, CudaError> {
         let mut numbers = device.buffer(3)?;
         let rows = to_u32(OPERATOR, self.losses.len())?;
-        let defines = [("THREADS", "1024"), ("ITEMS", "0"), ("SMOOTHED", "0")]
-            .map(|(name, value)| (name, value.to_string()));
+        let defines = [
+            ("THREADS", "1024"),
+            ("ITEMS", "0"),
+            ("SMOOTHED", "0"),
+            ("BF16", "0"),
+        ]
+        .map(|(name, value)| (name, value.to_string()));
         let function = device.function(SOURCE, &defines, "tally")?;
         // SAFETY: there is a loss and a mark for every row.
         unsafe {
@@ -299,7 +332,7 @@ pub fn backward(
     dlogits: DeviceSliceMut<'_, f32>,
 ) -> Result<DeviceScore, CudaError> {
     check_length(OPERATOR, "dlogits", dlogits.view(), logits.len())?;
-    let gradients = Some((dlogits.view(), dloss));
+    let gradients = Some((RowGradients::F32(dlogits.view()), dloss));
     run(device, targets, logits, gradients, DeviceSlice::empty())
 }
 
@@ -326,7 +359,7 @@ fn run(
     device: &CudaDevice,
     targets: &DeviceTargets,
     logits: DeviceSlice<'_, f32>,
-    gradients: Option<(DeviceSlice<'_, f32>, f64)>,
+    gradients: Option<(RowGradients<'_>, f64)>,
     predictions: DeviceSlice<'_, u32>,
 ) -> Result<DeviceScore, CudaError> {
     let (rows, classes) = (targets.rows(), targets.classes);

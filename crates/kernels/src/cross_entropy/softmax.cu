@@ -39,12 +39,31 @@ template <typename T> __device__ inline T sum_over_block(T value) {
 
 constexpr u32 IGNORE = 0xffffffffu;
 
-// logits: rows of `stride` numbers, plus `bias` where there is one. gradients, where wanted, may be the logits:
-// rows of `stride` numbers whose numbers beyond the classes are set to zero. losses[row] is the weighted loss,
-// With SMOOTHED, `smoothing` of the target of each row is spread evenly over all classes. marks[row] is 1 for a counted and 3 for a correct row. bias_partials[block][class]: sums of gradients over the
-// rows of a block.
+#if BF16
+typedef unsigned short Gradient;
+
+// Rounds to the nearest number in bf16, to even in ties; NaN stays.
+__device__ inline Gradient gradient_of(float value) {
+    u32 bits = __float_as_uint(value);
+    return value != value ? 0x7fff : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+}
+#else
+typedef float Gradient;
+__device__ inline Gradient gradient_of(float value) { return value; }
+#endif
+
+// Rounds numbers to bf16, or to f32, which they are.
+extern "C" __global__ void round_numbers(const float *__restrict__ from, Gradient *__restrict__ to, u64 count) {
+    u64 i = item();
+    if (i < count) to[i] = gradient_of(from[i]);
+}
+
+// logits: rows of `stride` numbers, plus `bias` where there is one. gradients, where wanted, are rows of `stride` numbers, in bf16
+// if BF16, whose numbers beyond the classes are set to zero; in f32 they may be the logits. losses[row] is the weighted loss. With
+// SMOOTHED, `smoothing` of the target of each row is spread evenly over all classes. marks[row] is 1 for a counted and 3 for a
+// correct row. bias_partials[block][class]: sums of gradients over the rows of a block.
 extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
-softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
+softmax_rows(const float *logits, Gradient *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
              const u32 *__restrict__ labels, const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
              double smoothing, double *__restrict__ losses, u32 *__restrict__ marks, u32 *__restrict__ predictions,
              u32 *__restrict__ ranks, float *__restrict__ bias_partials) {
@@ -113,7 +132,7 @@ softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 cl
         if (gradients) {
             // Every thread has read the row's logits that it overwrites, and the label's.
             __syncthreads();
-            float *to = gradients + (u64)row * stride;
+            Gradient *to = gradients + (u64)row * stride;
             double share = dloss * *normaliser * weight;
             float factor = share == 0.0 ? 0.0f : (float)(share / (double)sum);
 #if SMOOTHED
@@ -124,12 +143,12 @@ softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 cl
             FOR_CLASSES {
                 float value = share == 0.0 ? 0.0f : EXPONENTIAL * factor - even;
                 if (k == label) value -= at_label;
-                to[k] = value;
+                to[k] = gradient_of(value);
 #if ITEMS > 0
                 bias_sum[i] += value;
 #endif
             }
-            for (u32 k = classes + threadIdx.x; k < stride; k += THREADS) to[k] = 0.0f;
+            for (u32 k = classes + threadIdx.x; k < stride; k += THREADS) to[k] = 0;
         }
     }
 #if ITEMS > 0

@@ -109,10 +109,12 @@ impl CudaDevice {
 
     /// Precision of matrix products.
     pub fn product_mode(&self) -> ProductMode {
-        if self.mode().load(Ordering::Relaxed) == ProductMode::Tf32 as u8 {
-            ProductMode::Tf32
-        } else {
-            ProductMode::F32
+        const TF32: u8 = ProductMode::Tf32 as u8;
+        const BF16: u8 = ProductMode::Bf16 as u8;
+        match self.mode().load(Ordering::Relaxed) {
+            TF32 => ProductMode::Tf32,
+            BF16 => ProductMode::Bf16,
+            _ => ProductMode::F32,
         }
     }
 }

@@ -16,6 +16,9 @@ pub enum ProductMode {
     /// capability 8.0 compute in f32 instead.
     #[default]
     Tf32 = 1,
+    /// As `Tf32`, and the products of the classifier on factors rounded to bf16, which has 7 bits of mantissa. Sums,
+    /// logits and softmax stay in f32.
+    Bf16 = 2,
 }
 
 /// The library's handle. Its workspace is fixed, so the same product always takes the same path.
@@ -98,15 +101,55 @@ fn check(call: &'static str, status: cublasStatus_t) -> Result<(), CudaError> {
 /// A factor of a [`Product`]: a row-major matrix, used as it is or transposed.
 #[derive(Debug, Clone, Copy)]
 pub struct Operand<'a> {
-    data: DeviceSlice<'a, f32>,
+    data: Numbers<'a>,
     stride: usize,
     transposed: bool,
     batch_stride: usize,
 }
 
+/// The numbers of a factor.
+#[derive(Debug, Clone, Copy)]
+enum Numbers<'a> {
+    F32(DeviceSlice<'a, f32>),
+    Bf16(DeviceSlice<'a, u16>),
+}
+
+impl Numbers<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::F32(numbers) => numbers.len(),
+            Self::Bf16(numbers) => numbers.len(),
+        }
+    }
+
+    fn address(&self) -> *const std::ffi::c_void {
+        let address = match self {
+            Self::F32(numbers) => numbers.address,
+            Self::Bf16(numbers) => numbers.address,
+        };
+        address as *const _
+    }
+
+    fn kind(&self) -> sys::cudaDataType_t {
+        match self {
+            Self::F32(_) => sys::cudaDataType_t::CUDA_R_32F,
+            Self::Bf16(_) => sys::cudaDataType_t::CUDA_R_16BF,
+        }
+    }
+}
+
 impl<'a> Operand<'a> {
     /// The matrix that starts at the first number, with `stride` numbers from one row to the next.
     pub fn new(data: DeviceSlice<'a, f32>, stride: usize) -> Self {
+        Self::of(Numbers::F32(data), stride)
+    }
+
+    /// The same of numbers in bf16: the upper halves of f32. Both factors of a product must be in bf16.
+    pub fn bf16(data: DeviceSlice<'a, u16>, stride: usize) -> Self {
+        Self::of(Numbers::Bf16(data), stride)
+    }
+
+    fn of(data: Numbers<'a>, stride: usize) -> Self {
         Self {
             data,
             stride,
@@ -205,8 +248,10 @@ impl Product<'_> {
                 ),
             }));
         }
-        let compute = match device.product_mode() {
-            ProductMode::Tf32 if device.capability() >= (8, 0) => {
+        let compute = match (self.a.data, device.product_mode()) {
+            (Numbers::F32(_), ProductMode::Tf32 | ProductMode::Bf16)
+                if device.capability() >= (8, 0) =>
+            {
                 sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
             }
             _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
@@ -255,12 +300,12 @@ impl Product<'_> {
                 size(m)?,
                 size(k)?,
                 pointer(&one),
-                self.b.data.address as *const _,
-                real,
+                self.b.data.address(),
+                self.b.data.kind(),
                 size(self.b.stride)?,
                 self.b.batch_stride as i64,
-                self.a.data.address as *const _,
-                real,
+                self.a.data.address(),
+                self.a.data.kind(),
                 size(self.a.stride)?,
                 self.a.batch_stride as i64,
                 pointer(beta),

@@ -192,7 +192,7 @@ impl Plan {
     fn fused(&self, device: &CudaDevice) -> Option<&Fused> {
         self.fused
             .as_ref()
-            .filter(|_| device.product_mode() == ProductMode::Tf32 && device.capability() >= (8, 0))
+            .filter(|_| device.product_mode() != ProductMode::F32 && device.capability() >= (8, 0))
     }
 
     fn stacked(

@@ -277,6 +277,7 @@ fn run(
         targets: model.target_scaling.as_ref(),
     };
     let plan = BatchPlan {
+        packing: None,
         samples: samples.len(),
         versions: 1,
         batch: 1,

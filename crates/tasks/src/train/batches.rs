@@ -23,21 +23,70 @@ const KEPT_ON_HOST: usize = 1 << 30;
 const KEPT_ON_GPU: usize = 3;
 
 /// How samples are divided into batches.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct BatchPlan {
     /// Number of meshes, and of versions of each.
     pub samples: usize,
     pub versions: usize,
+    /// Meshes per step, if they are not packed.
     pub batch: usize,
+    pub packing: Option<Packing>,
     /// Seed of the shuffle; `None` keeps the order of the samples.
     pub shuffle: Option<u64>,
     /// Skips the last batch of an epoch if it is not full.
     pub drop_last: bool,
 }
 
+/// Steps with about as many vertices each.
+#[derive(Debug, Clone)]
+pub(crate) struct Packing {
+    /// Vertices of each mesh.
+    sizes: Arc<[usize]>,
+    /// Steps of an epoch.
+    steps: usize,
+}
+
+impl Packing {
+    /// Steps of about `vertices` vertices.
+    pub fn new(samples: &dyn SampleSource, vertices: usize) -> Result<Self, TaskError> {
+        let size = |index: usize| Ok(samples.load(index)?.graph.vertex_count());
+        let meshes = (0..samples.len()).step_by(samples.versions().max(1));
+        let sizes: Vec<usize> = meshes.map(size).collect::<Result<_, TaskError>>()?;
+        let steps = sizes.iter().sum::<usize>().div_ceil(vertices.max(1));
+        Ok(Self {
+            steps: steps.clamp(1, sizes.len().max(1)),
+            sizes: sizes.into(),
+        })
+    }
+
+    /// Where the steps of an order of samples end. No step is empty.
+    fn ends(&self, order: &[usize], versions: usize) -> Vec<usize> {
+        let total: usize = self.sizes.iter().sum();
+        let mut ends = Vec::with_capacity(self.steps);
+        let (mut taken, mut vertices) = (0, 0);
+        for step in 1..=self.steps {
+            let (first, left) = (taken, self.steps - step);
+            while taken + left < order.len() {
+                let size = self.sizes[order[taken] / versions];
+                // A mesh belongs to the step with its middle.
+                let is_within = (2 * vertices + size) * self.steps <= 2 * step * total;
+                if taken > first && left > 0 && !is_within {
+                    break;
+                }
+                (taken, vertices) = (taken + 1, vertices + size);
+            }
+            ends.push(taken);
+        }
+        ends
+    }
+}
+
 impl BatchPlan {
     /// Number of steps of an epoch.
     pub fn steps(&self) -> u64 {
+        if let Some(packing) = &self.packing {
+            return packing.steps as u64;
+        }
         match self.drop_last && self.samples >= self.batch {
             true => (self.samples / self.batch) as u64,
             false => self.samples.div_ceil(self.batch) as u64,
@@ -51,9 +100,19 @@ impl BatchPlan {
 
     /// Samples of the first step of the first epoch.
     pub fn first(&self) -> Vec<usize> {
-        let mut order = self.order(0);
-        order.truncate(self.batch);
-        order
+        self.divided(0).swap_remove(0)
+    }
+
+    /// The samples of each step of an epoch.
+    fn divided(&self, epoch: u64) -> Vec<Vec<usize>> {
+        let order = self.order(epoch);
+        let Some(packing) = &self.packing else {
+            return order.chunks(self.batch).map(<[usize]>::to_vec).collect();
+        };
+        let mut start = 0;
+        let ends = packing.ends(&order, self.versions).into_iter();
+        ends.map(|end| order[std::mem::replace(&mut start, end)..end].to_vec())
+            .collect()
     }
 
     /// The samples of an epoch in order: a version of each mesh.
@@ -322,14 +381,15 @@ impl Prefetch {
         let threads = loading_threads(source.device);
         let prepare = |thread: usize| {
             let (sender, receiver) = sync_channel(READY);
+            let plan = plan.clone();
             scope.spawn(move || {
-                let mut order = (None, Vec::new());
+                let mut divided = (None, Vec::new());
                 for number in (first..end).skip(thread).step_by(threads) {
                     let (epoch, step) = (number / plan.steps(), number % plan.steps());
-                    if order.0 != Some(epoch) {
-                        order = (Some(epoch), plan.order(epoch));
+                    if divided.0 != Some(epoch) {
+                        divided = (Some(epoch), plan.divided(epoch));
                     }
-                    let chosen = order.1.chunks(plan.batch).nth(step as usize).unwrap_or(&[]);
+                    let chosen = divided.1.get(step as usize).map_or(&[][..], Vec::as_slice);
                     let batch = PreparedBatch::load(source, chosen, plan.visit(epoch));
                     // No batch is needed after the end of training.
                     if sender.send(batch).is_err() {
@@ -367,13 +427,14 @@ mod tests {
             samples: 10,
             versions: 1,
             batch: 4,
+            packing: None,
             shuffle: Some(3),
             drop_last: false,
         };
         assert_eq!(plan.steps(), 3);
         let dropping = BatchPlan {
             drop_last: true,
-            ..plan
+            ..plan.clone()
         };
         assert_eq!(dropping.steps(), 2);
         let (first, second) = (plan.order(0), plan.order(1));
@@ -381,7 +442,7 @@ mod tests {
         assert_eq!(plan.order(1), second);
         let other = BatchPlan {
             shuffle: Some(4),
-            ..plan
+            ..plan.clone()
         };
         assert_ne!(other.order(0), first);
         for mut order in [first, second] {
@@ -400,6 +461,46 @@ mod tests {
             assert!(order.iter().map(|sample| sample / 3).eq(0..10));
         }
         assert_eq!(met, [true; 30]);
+    }
+
+    #[test]
+    fn packed_steps_have_about_as_many_vertices() {
+        let packed = |sizes: &[usize], versions: usize, vertices: usize| {
+            let total: usize = sizes.iter().sum();
+            BatchPlan {
+                samples: sizes.len(),
+                versions,
+                batch: 1,
+                packing: Some(Packing {
+                    sizes: sizes.into(),
+                    steps: total.div_ceil(vertices).clamp(1, sizes.len()),
+                }),
+                shuffle: Some(1),
+                drop_last: false,
+            }
+        };
+        let sizes: Vec<usize> = (0..40)
+            .map(|index| 500 + 37 * (index * index % 23))
+            .collect();
+        let plan = packed(&sizes, 3, 5000);
+        for epoch in 0..20 {
+            let divided = plan.divided(epoch);
+            assert_eq!(divided.len() as u64, plan.steps());
+            assert_eq!(divided.concat(), plan.order(epoch));
+            for step in divided {
+                let vertices: usize = step.iter().map(|sample| sizes[sample / 3]).sum();
+                assert!((3000..=7000).contains(&vertices), "{vertices}");
+            }
+        }
+        assert_eq!(plan.first(), plan.divided(0)[0]);
+        // A mesh that is larger than a step does not leave the others empty.
+        for sizes in [&[100_000, 1, 1, 1][..], &[1, 1, 1, 100_000], &[7]] {
+            let plan = packed(sizes, 1, 2);
+            let divided = plan.divided(3);
+            assert_eq!(divided.len() as u64, plan.steps());
+            assert!(divided.iter().all(|step| !step.is_empty()));
+            assert_eq!(divided.concat(), plan.order(3));
+        }
     }
 
     struct Spheres(Vec<Sample>);

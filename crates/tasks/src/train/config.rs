@@ -1,5 +1,6 @@
 //! The configuration of a run.
 
+use super::batch_size::BatchSize;
 use super::settings::TrainingConfig;
 use crate::data::{Augmentation, DataConfig, GeometrySettings, Preparation};
 use crate::models::Preset;
@@ -98,7 +99,7 @@ impl RunConfig {
             geometry: recipe.geometry,
             augmentation: recipe.augmentation,
             training: TrainingConfig {
-                batch: recipe.batch,
+                batch: BatchSize::Meshes(recipe.batch),
                 rate: recipe.rate,
                 validation: recipe.validation,
                 keep_best: recipe.validation > 0.0,

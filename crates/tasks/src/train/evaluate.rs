@@ -22,6 +22,7 @@ pub(super) fn evaluate(
     batch: usize,
 ) -> Result<Option<Scores>, TaskError> {
     let plan = BatchPlan {
+        packing: None,
         samples: source.len(),
         versions: 1,
         batch: batch.max(1),

@@ -1,5 +1,6 @@
 //! Training: configuration, run directories, the loop, checkpoints and metrics.
 
+mod batch_size;
 mod batches;
 mod checkpoint;
 mod class_weights;
@@ -23,6 +24,7 @@ mod settings;
 mod stop;
 mod trainer;
 
+pub use batch_size::BatchSize;
 pub(crate) use batches::{BatchPlan, BatchSource, GraphCache, Prefetch};
 pub(crate) use checkpoint::begun_with;
 pub use class_weights::ClassWeights;

@@ -1,5 +1,6 @@
 //! Settings of the training loop: the `[training]` table of a configuration.
 
+use super::batch_size::BatchSize;
 use super::class_weights::ClassWeights;
 use super::interval::Interval;
 use crate::TaskError;
@@ -12,8 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct TrainingConfig {
     /// Passes over the training part (default 100).
     pub epochs: u64,
-    /// Meshes per step (default 4).
-    pub batch: usize,
+    /// Meshes per step, or vertices (default: 4 meshes).
+    pub batch: BatchSize,
     /// Skips the last batch of an epoch if it is not full (default false).
     pub drop_last: bool,
     /// Base learning rate, which the schedule multiplies (default 0.01).
@@ -68,7 +69,7 @@ impl Default for TrainingConfig {
     fn default() -> Self {
         Self {
             epochs: 100,
-            batch: 4,
+            batch: BatchSize::Meshes(4),
             drop_last: false,
             rate: 0.01,
             weight_decay: 1e-4,
@@ -121,7 +122,7 @@ impl TrainingConfig {
         if i64::try_from(self.seed).is_err() {
             return refuse("seed", format!("must be at most {}", i64::MAX));
         }
-        if self.batch == 0 {
+        if self.batch.count() == 0 {
             return refuse("batch", "must be at least 1".into());
         }
         if self.evaluate_every == 0 {
@@ -426,6 +427,8 @@ pub enum Precision {
     Tf32,
     /// Single precision.
     F32,
+    /// As `tf32`, and bf16 for the products of the last layer of a classifier: 7 bits of mantissa.
+    Bf16,
 }
 
 impl From<Precision> for ProductMode {
@@ -433,6 +436,7 @@ impl From<Precision> for ProductMode {
         match precision {
             Precision::Tf32 => Self::Tf32,
             Precision::F32 => Self::F32,
+            Precision::Bf16 => Self::Bf16,
         }
     }
 }
@@ -442,6 +446,7 @@ impl From<ProductMode> for Precision {
         match mode {
             ProductMode::Tf32 => Self::Tf32,
             ProductMode::F32 => Self::F32,
+            ProductMode::Bf16 => Self::Bf16,
         }
     }
 }
@@ -467,6 +472,7 @@ mod tests {
             "schedule = { kind = 'constant' }\noptimiser = { kind = 'sgd', momentum = 0.5 }",
             "schedule = { kind = 'one_cycle' }\ncheckpoint = { steps = 7 }\nseed = 12",
             "class_weights = { kind = 'given', weights = [1.0, 2.5] }\nprecision = 'f32'",
+            "batch = '6000 vertices'\nprecision = 'bf16'",
             "class_weights = { kind = 'balanced' }\ncheckpoint = { epochs = 2 }\npenalty = 'l1'",
         ];
         for text in texts {
@@ -507,6 +513,8 @@ mod tests {
             ("epochs = 0", "training.epochs"),
             ("epochs = 9000000000000000000", "training.epochs"),
             ("batch = 0", "training.batch"),
+            ("batch = '0 vertices'", "training.batch"),
+            ("batch = '4 triangles'", "triangles"),
             ("rate = nan", "training.rate"),
             ("rate = 10.1", "training.rate"),
             ("weight_decay = 11.0", "training.weight_decay"),

@@ -7,8 +7,8 @@ use gemcnn_nn::{Device, FeatureType, Network, Objective, Penalty, Target};
 use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig};
 use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{
-    ClassWeights, Interval, OptimiserConfig, Outcome, RunConfig, RunDirectory, ScheduleConfig,
-    Silent, StopFlag, read_metrics,
+    BatchSize, ClassWeights, Interval, OptimiserConfig, Outcome, RunConfig, RunDirectory,
+    ScheduleConfig, Silent, StopFlag, read_metrics,
 };
 use gemcnn_tasks::{Task, TaskError};
 use serde_json::json;
@@ -211,7 +211,11 @@ fn augmented_runs_stopped_anywhere_end_with_the_same_bits() {
         remesh = false
         rotate = 'all'
         bend = 0.05";
-    for (name, text) in [("surface", surface), ("gem", gem)] {
+    let batches = [BatchSize::Meshes(1), BatchSize::Vertices(1000)];
+    for ((name, text), batch) in [("surface", surface), ("gem", gem)]
+        .into_iter()
+        .zip(batches)
+    {
         let mut config = RunConfig::parse(text).unwrap();
         config.data = DataConfig::Bodies(BodiesConfig {
             count: 5,
@@ -219,7 +223,7 @@ fn augmented_runs_stopped_anywhere_end_with_the_same_bits() {
             seed: 1,
         });
         config.training.epochs = 3;
-        config.training.batch = 1;
+        config.training.batch = batch;
         let go = |config: &RunConfig, path: &Path, steps: Option<u64>| {
             let run = match path.exists() {
                 true => RunDirectory::open(path).unwrap(),

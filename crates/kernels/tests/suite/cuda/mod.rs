@@ -2,7 +2,7 @@
 //!
 //! Without a GPU these tests are skipped and say why; with `GEMCNN_REQUIRE_CUDA=1` they fail instead.
 //!
-//! Every check runs with products in f32 and in tf32, with one tile and with many small tiles, and twice:
+//! Every check runs with products in f32, tf32 and bf16, with one tile and with many small tiles, and twice:
 //! both runs must give the same bits. Results are filled with NaN before, so that a number that is not
 //! written is found.
 
@@ -31,9 +31,10 @@ use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh, NeighbourWeights, Ne
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Largest relative error with products in f32, and in tf32.
+/// Largest relative error with products in f32, in tf32, and in bf16.
 const F32: f64 = 1e-5;
 const TF32: f64 = 3e-3;
+const BF16: f64 = 2e-2;
 
 /// A value that needs a GPU or NVRTC. Where one is missing the test is skipped; with
 /// `GEMCNN_REQUIRE_CUDA=1` it fails.
@@ -74,7 +75,7 @@ fn kind(text: &str) -> FeatureType {
 struct Checks {
     device: CudaDevice,
     failures: Vec<String>,
-    worst: [f64; 2],
+    worst: [f64; 3],
     count: usize,
 }
 
@@ -83,7 +84,7 @@ impl Checks {
         Self {
             device,
             failures: Vec::new(),
-            worst: [0.0; 2],
+            worst: [0.0; 3],
             count: 0,
         }
     }
@@ -97,10 +98,12 @@ impl Checks {
     ) {
         let device = self.device.clone();
         let default_tile = device.tile_bytes();
-        for (place, (mode, tolerance)) in [(ProductMode::F32, F32), (ProductMode::Tf32, TF32)]
-            .into_iter()
-            .enumerate()
-        {
+        let modes = [
+            (ProductMode::F32, F32),
+            (ProductMode::Tf32, TF32),
+            (ProductMode::Bf16, BF16),
+        ];
+        for (place, (mode, tolerance)) in modes.into_iter().enumerate() {
             device.set_product_mode(mode);
             for tile in [default_tile, 1 << 16] {
                 device.set_tile_bytes(tile);
@@ -132,8 +135,8 @@ impl Checks {
 
     fn finish(self, operator: &str) {
         println!(
-            "{operator}: {} comparisons, largest relative error {:.2e} (f32), {:.2e} (tf32)",
-            self.count, self.worst[0], self.worst[1]
+            "{operator}: {} comparisons, largest relative error {:.2e} (f32), {:.2e} (tf32), {:.2e} (bf16)",
+            self.count, self.worst[0], self.worst[1], self.worst[2]
         );
         assert!(self.failures.is_empty(), "\n{}", self.failures.join("\n"));
     }

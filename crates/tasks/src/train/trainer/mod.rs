@@ -7,7 +7,8 @@
 
 mod model;
 
-use super::batches::{BatchPlan, BatchSource, GraphCache, Prefetch, PreparedBatch};
+use super::batch_size::BatchSize;
+use super::batches::{BatchPlan, BatchSource, GraphCache, Packing, Prefetch, PreparedBatch};
 use super::checkpoint::{Checkpoint, Progress, Written};
 use super::clock::Clock;
 use super::evaluate::{evaluate, names};
@@ -119,15 +120,22 @@ impl<'a> Trainer<'a> {
         let plan = BatchPlan {
             samples: problem.training.len() / problem.training.versions(),
             versions: problem.training.versions(),
-            batch: config.batch,
+            batch: match config.batch {
+                BatchSize::Meshes(meshes) => meshes,
+                BatchSize::Vertices(_) => 1,
+            },
+            packing: match config.batch {
+                BatchSize::Meshes(_) => None,
+                BatchSize::Vertices(vertices) => Some(Packing::new(problem.training, vertices)?),
+            },
             shuffle: Some(config.seed),
             drop_last: config.drop_last,
         };
         let mut trainer = Self {
             objective: Arc::new(problem.objective.clone()),
             identity: Identity::new(problem, device)?,
-            plan,
             schedule: config.schedule.factors(config.epochs * plan.steps()),
+            plan,
             progress: Progress {
                 epoch: 0,
                 step: 0,
@@ -284,7 +292,7 @@ impl<'a> Trainer<'a> {
         let progress = self.progress.clone();
         let training = progress.scaled(self.problem.training);
         let first = self.progress.epoch * steps + self.progress.step;
-        let (plan, range) = (self.plan, (first, epochs * steps));
+        let (plan, range) = (self.plan.clone(), (first, epochs * steps));
         std::thread::scope(|scope| {
             let source = BatchSource {
                 samples: &training,
@@ -477,7 +485,10 @@ impl<'a> Trainer<'a> {
             ..
         } = &mut self.state;
         let averaged = optimiser.averaged(parameters)?;
-        let batch = self.problem.config.batch;
+        let batch = match self.problem.config.batch {
+            BatchSize::Meshes(meshes) => meshes,
+            BatchSize::Vertices(_) => self.plan.samples.div_ceil(self.plan.steps() as usize),
+        };
         let held_out = self.progress.scaled(self.problem.held_out);
         let objective = Arc::new(self.objective.as_ref().clone().without_smoothing());
         let objective = (&objective, self.progress.target_scaling.as_ref());
