@@ -1,9 +1,10 @@
 //! Learning on meshes: data sets, features, models, training, evaluation and prediction.
 //!
-//! The modules depend on each other in this order: [`features`], [`data`], [`models`], [`train`],
+//! The modules depend on each other in this order: [`elements`], [`features`], [`data`], [`models`], [`train`],
 //! [`evaluation`] and [`predict`], and [`run`], which trains the model of a configuration.
 
 pub mod data;
+pub mod elements;
 mod error;
 pub mod evaluation;
 pub mod features;
@@ -17,6 +18,7 @@ mod scaling;
 mod task;
 pub mod train;
 
+pub use elements::Element;
 pub use error::{DataError, TaskError};
 pub use features::FeatureConfig;
 pub use models::ModelConfig;

@@ -2,7 +2,7 @@
 
 use super::settings::TrainingConfig;
 use crate::data::{Augmentation, DataConfig, GeometrySettings, Preparation};
-use crate::{FeatureConfig, ModelConfig, Task, TaskError};
+use crate::{Element, FeatureConfig, ModelConfig, Task, TaskError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -205,7 +205,7 @@ impl RunConfig {
         }
     }
 
-    /// Settings of the preparation of meshes for the model.
+    /// Settings of the preparation of meshes for the model, with outputs at vertices.
     pub fn preparation(&self) -> Preparation {
         Preparation {
             features: self.features.clone(),
@@ -215,6 +215,7 @@ impl RunConfig {
             hierarchy: self.model.hierarchy(),
             eigenvectors: self.model.eigenvectors(),
             implicit: self.model.implicit(),
+            per: Element::Vertex,
             rotation: None,
         }
     }
