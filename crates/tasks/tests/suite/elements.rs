@@ -10,7 +10,7 @@ use gemcnn_tasks::evaluation::{Evaluation, EvaluationOptions, evaluate};
 use gemcnn_tasks::predict::{Prediction, PredictionFiles};
 use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{RunConfig, RunDirectory, Silent, StopFlag, TrainedModel};
-use gemcnn_tasks::{Element, SampleSource, Task};
+use gemcnn_tasks::{Element, SampleSource, Task, TaskError};
 use std::fs;
 use std::path::Path;
 
@@ -217,6 +217,7 @@ fn values_of_whole_meshes_have_errors_by_column() {
         panic!("{prediction:?}")
     };
     assert_eq!((per, values.len()), (Element::Mesh, 2));
+    a_mesh_beyond_the_memory_is_refused_with_its_size(&model);
     // A row without a mesh, and a mesh without numbers.
     for bad in ["s9,1,2\n", "s8,one,2\n"] {
         sphere(8).write(folder.path().join("s8.ply")).unwrap();
@@ -258,4 +259,26 @@ fn labels_of_faces_follow_a_remeshing_to_the_nearest_faces() {
         .map(|n| 4 * numbers.iter().filter(|&&m| m == n).count())
         .collect();
     assert_eq!(counts.to_vec(), expected);
+}
+
+/// A model of any kind knows before it starts that such a mesh does not fit.
+fn a_mesh_beyond_the_memory_is_refused_with_its_size(model: &TrainedModel) {
+    let few = model.memory_for(1000);
+    assert!(
+        few > 500_000 && model.memory_for(2000) > few + few / 2,
+        "{few}"
+    );
+    model.check_memory("small", 1000).unwrap();
+    match model.check_memory("huge", 1 << 45).unwrap_err() {
+        TaskError::TooLarge {
+            name,
+            vertices,
+            needed,
+            free,
+        } => {
+            assert_eq!((name.as_str(), vertices), ("huge", 1 << 45));
+            assert!(needed > free && free > 0);
+        }
+        other => panic!("{other}"),
+    }
 }
