@@ -193,10 +193,8 @@ fn written(paths: &[PathBuf]) -> String {
 fn in_words(evaluation: &Evaluation, task: Task, all: bool) -> String {
     let scores = &evaluation.scores;
     let counted = scores.counted as usize;
-    let what = match task {
-        Task::Classification => count(counted, "mesh", "meshes"),
-        _ => count(counted, "vertex", "vertices"),
-    };
+    let [one, many] = evaluation.per.words();
+    let what = count(counted, one, many);
     let rotated = match evaluation.rotation {
         Some(seed) => format!(", random rotations with seed {seed}"),
         None => String::new(),
@@ -242,6 +240,16 @@ fn in_words(evaluation: &Evaluation, task: Task, all: bool) -> String {
         if let Some(explained) = regression.explained {
             let share = percent(explained);
             let _ = writeln!(text, "  explained  {share} of the variance of the targets");
+        }
+        if !regression.columns.is_empty() {
+            let head = ["column", "root mean square", "mean absolute"];
+            let mut rows = vec![head.map(String::from).to_vec()];
+            rows.extend(regression.columns.iter().map(|column| {
+                let errors = [column.root_mean_square, column.mean_absolute];
+                let errors = errors.map(|error| format!("{error:.6}"));
+                [&[column.name.clone()], &errors[..]].concat()
+            }));
+            text += &table(&rows);
         }
         if let Some(angle) = regression.mean_angle {
             let _ = writeln!(text, "  angle      mean {angle:.2} degrees");

@@ -8,15 +8,16 @@ use clap::Args;
 use gemcnn_mesh::{Mesh, write_atomically};
 use gemcnn_nn::Workspace;
 use gemcnn_tasks::data::{SurfaceFile, csv_cell, is_mesh, mesh_files};
-use gemcnn_tasks::predict::{Prediction, PredictionFiles, UniqueNames};
+use gemcnn_tasks::predict::{Pictures, Prediction, PredictionFiles, UniqueNames};
 use gemcnn_tasks::train::TrainedModel;
-use gemcnn_tasks::{Sample, Task, TaskError};
-use gemcnn_view::render::{RenderOptions, View};
+use gemcnn_tasks::{Element, Sample, Task, TaskError};
+use gemcnn_view::render::Up;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 
-/// File name of the table of classes of whole meshes.
+/// File names of the tables of classes and values of whole meshes.
 const CLASSES: &str = "classes.csv";
+const VALUES: &str = "values.csv";
 
 /// Options of `gemcnn predict`.
 #[derive(Debug, Args)]
@@ -42,9 +43,9 @@ pub struct PredictArgs {
     #[arg(long)]
     probabilities: bool,
 
-    /// Axis that points up in pictures.
-    #[arg(long, value_enum, default_value_t)]
-    up: UpAxis,
+    /// Axis that points up in pictures [default: found out from each mesh]
+    #[arg(long, value_enum)]
+    up: Option<UpAxis>,
 
     #[command(flatten)]
     device: DeviceArgs,
@@ -70,23 +71,31 @@ impl PredictArgs {
             return Err(Failure::Reported);
         }
         let device = self.device.open(model.config.training.precision.into())?;
-        let pictures = RenderOptions {
-            view: View::orbit(30.0, 20.0, self.up.into()),
-            ..Default::default()
-        };
-        let pictures = (!self.no_pictures).then_some(pictures);
+        let up = self.up.map(Up::from);
+        let pictures = (!self.no_pictures).then_some(Pictures { up });
         let files = PredictionFiles::new(&self.output, &model, pictures).map_err(Failure::input)?;
         let mut session = Session {
             model: &model,
             workspace: Workspace::new(device),
             probabilities: self.probabilities,
+            skipped: Vec::new(),
             bad,
         };
-        match model.config.task {
-            Task::Classification => session.write_table(&inputs, &self.output.join(CLASSES)),
+        match (model.per, model.config.task) {
+            (Element::Mesh, Task::Classification) => {
+                session.write_table(&inputs, &self.output.join(CLASSES))
+            }
+            (Element::Mesh, _) => session.write_table(&inputs, &self.output.join(VALUES)),
             _ => session.write_meshes(&inputs, &files),
         }?;
-        match session.bad {
+        if !session.skipped.is_empty() {
+            say(format_args!(
+                "meshes without a prediction: {}\n  {}",
+                session.skipped.len(),
+                session.skipped.join("\n  ")
+            ));
+        }
+        match session.bad + session.skipped.len() {
             0 => Ok(()),
             _ => Err(Failure::Reported),
         }
@@ -173,8 +182,10 @@ struct Session<'a> {
     model: &'a TrainedModel,
     workspace: Workspace<f32>,
     probabilities: bool,
-    /// Number of meshes that were reported and skipped.
+    /// Number of arguments with errors.
     bad: usize,
+    /// Problems of the meshes that were skipped, one line each.
+    skipped: Vec<String>,
 }
 
 impl Session<'_> {
@@ -195,36 +206,46 @@ impl Session<'_> {
         })
     }
 
-    /// Writes a row for each mesh: file, class, and the probability of each class.
+    /// Writes a row for each mesh: file, class, and the probability of each class; or file and values.
     fn write_table(&mut self, inputs: &[Input], path: &Path) -> Result<(), Failure> {
         let classes = self.model.classes.clone();
         let name = |class: usize| match &classes {
             Some(classes) => classes.name(class),
-            None => class.to_string(),
+            None => format!("value{class}"),
         };
         let outputs = self.model.network.output().dimension();
         let heads: String = (0..outputs)
             .map(|class| format!(",{}", csv_cell(&name(class))))
             .collect();
-        let header = format!("mesh,class{heads}");
+        let class_head = if classes.is_some() { ",class" } else { "" };
+        let header = format!("mesh{class_head}{heads}");
         let mut rows = 0;
         let mut failure = None;
         let written = write_atomically(path, |table| {
             writeln!(table, "{header}")?;
             let streamed = self.each(inputs, |input, _, prediction| {
-                let Prediction::MeshClass {
-                    class,
-                    probabilities,
-                } = prediction
-                else {
-                    return Ok(());
+                let mesh = input.path.display();
+                let mut row = csv_cell(&mesh.to_string());
+                let said = match prediction {
+                    Prediction::MeshClass {
+                        class,
+                        probabilities,
+                    } => {
+                        let class = name(class as usize);
+                        row += &format!(",{}", csv_cell(&class));
+                        row.extend(probabilities.iter().map(|p| format!(",{p:.6}")));
+                        class
+                    }
+                    Prediction::Values { values, .. } => {
+                        row.extend(values.iter().map(|value| format!(",{value}")));
+                        let words: Vec<String> = values.iter().map(f32::to_string).collect();
+                        words.join(" ")
+                    }
+                    Prediction::Classes { .. } => return Ok(()),
                 };
-                let (mesh, class) = (input.path.display(), name(class as usize));
-                let shares: String = probabilities.iter().map(|p| format!(",{p:.6}")).collect();
-                let row = [csv_cell(&mesh.to_string()), csv_cell(&class)].join(",");
-                writeln!(table, "{row}{shares}").map_err(Failure::input)?;
+                writeln!(table, "{row}").map_err(Failure::input)?;
                 rows += 1;
-                print_on(&format!("{mesh}: {class}\n"))
+                print_on(&format!("{mesh}: {said}\n"))
             });
             let complete = match rows {
                 // Each mesh was reported; an earlier table stays.
@@ -268,7 +289,8 @@ impl Session<'_> {
                         true => {
                             let (classes, rows) = model.predict_probabilities(workspace, sample)?;
                             loaded.probabilities = Some(rows);
-                            Prediction::VertexClasses(classes)
+                            let per = model.per;
+                            Prediction::Classes { per, classes }
                         }
                         false => model.predict(workspace, sample)?,
                     };
@@ -283,7 +305,7 @@ impl Session<'_> {
                     }
                     Err(error) => {
                         say(format_args!("error: {error}"));
-                        self.bad += 1;
+                        self.skipped.push(error.to_string());
                     }
                 }
             }

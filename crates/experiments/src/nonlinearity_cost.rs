@@ -11,7 +11,7 @@ use gemcnn_nn::{
     Tape, Targets, Workspace,
 };
 use gemcnn_tasks::models::{GemModel, ModelSpec, NonlinearityChoice};
-use gemcnn_tasks::{ModelConfig, Task, TaskError};
+use gemcnn_tasks::{Element, ModelConfig, Task, TaskError};
 use gemcnn_view::plot::{Axis, Chart, Line, Panel, Series};
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
@@ -224,6 +224,7 @@ impl<'d> Trainee<'d> {
         let spec = ModelSpec {
             input: FeatureType::scalars(3),
             task: Task::Correspondence,
+            per: Element::Vertex,
             outputs: FeatureType::scalars(data.labels.len()),
         };
         let (network, parameters) = ModelConfig::from(model).init(&spec, 1)?;

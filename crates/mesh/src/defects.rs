@@ -1,9 +1,8 @@
 //! Defects of single faces and vertices: degenerate faces, duplicate faces and coincident vertices.
 //! The report counts them and the repairs remove them.
 
-use std::collections::HashMap;
-
 use glam::DVec3;
+use rayon::prelude::*;
 
 use crate::classes::bucket;
 use crate::mesh::{Faces, Mesh};
@@ -144,12 +143,31 @@ pub(crate) fn position_key(position: DVec3) -> [u64; 3] {
 
 /// For every point, the first point at exactly the same position.
 pub(crate) fn first_at_same_position(points: &[DVec3]) -> Vec<u32> {
-    let mut first = HashMap::with_capacity(points.len());
-    points
-        .iter()
-        .zip(0..)
-        .map(|(point, index)| *first.entry(position_key(*point)).or_insert(index))
-        .collect()
+    let hash = |point: &DVec3| {
+        let mix = |hash: u64, bits: u64| {
+            (hash.rotate_left(23) ^ bits).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        };
+        position_key(*point).into_iter().fold(0, mix)
+    };
+    let mut hashes: Vec<(u64, u32)> = (points.par_iter().enumerate())
+        .map(|(index, point)| (hash(point), index as u32))
+        .collect();
+    hashes.par_sort_unstable();
+    let mut first: Vec<u32> = (0..points.len() as u32).collect();
+    let key = |index: u32| position_key(points[index as usize]);
+    for same in hashes
+        .chunk_by_mut(|a, b| a.0 == b.0)
+        .filter(|same| same.len() > 1)
+    {
+        // Different points may have the same hash.
+        same.sort_by_key(|&(_, index)| key(index));
+        for coincident in same.chunk_by(|a, b| key(a.1) == key(b.1)) {
+            for &(_, index) in coincident {
+                first[index as usize] = coincident[0].1;
+            }
+        }
+    }
+    first
 }
 
 #[cfg(test)]

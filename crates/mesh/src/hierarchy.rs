@@ -7,6 +7,7 @@
 //! representative and stores the parallel transport to it.
 
 use crate::classes::bucket;
+use crate::farthest::farthest_points;
 use crate::geometry::atan2;
 use crate::{
     Adjacency, DVec3, Frame, GaugeGraph, GeometryError, GeometryOptions, Mesh, NeighbourWeights,
@@ -394,36 +395,4 @@ impl Clusters {
     pub fn transport(&self) -> &[f64] {
         &self.transport
     }
-}
-
-/// Farthest-point sampling: the indices of `count` points, or of all points if there are fewer. The
-/// first sample is `start`, clamped to the last point; each further sample is the point farthest
-/// from those chosen so far, the lower index in ties. No point is chosen twice, even if points
-/// coincide.
-///
-/// ```
-/// use gemcnn_mesh::{DVec3, farthest_points};
-/// let points = [0.0, 1.0, 4.0, 9.0].map(|x| DVec3::new(x, 0.0, 0.0));
-/// assert_eq!(farthest_points(&points, 3, 0), [0, 3, 2]);
-/// ```
-pub fn farthest_points(points: &[DVec3], count: usize, start: usize) -> Vec<u32> {
-    /// Marks a chosen point; less than every squared distance.
-    const CHOSEN: f64 = -1.0;
-    let count = count.min(points.len());
-    let mut chosen = Vec::with_capacity(count);
-    let mut squared_distances = vec![f64::INFINITY; points.len()];
-    let mut next = start.min(points.len().saturating_sub(1));
-    while chosen.len() < count {
-        chosen.push(next as u32);
-        squared_distances[next] = CHOSEN;
-        let centre = points[next];
-        let mut farthest = CHOSEN;
-        for (index, (point, distance)) in points.iter().zip(&mut squared_distances).enumerate() {
-            *distance = distance.min(point.distance_squared(centre));
-            if *distance > farthest {
-                (farthest, next) = (*distance, index);
-            }
-        }
-    }
-    chosen
 }

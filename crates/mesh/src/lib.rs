@@ -9,6 +9,7 @@ mod classes;
 mod cloud;
 mod defects;
 mod edges;
+mod farthest;
 pub mod features;
 mod geodesic;
 mod geometry;
@@ -29,15 +30,14 @@ mod triangulate;
 
 pub use attribute::{AttributeValues, VertexAttribute};
 pub use cloud::connect_points;
+pub use farthest::farthest_points;
 pub use geodesic::{GeodesicError, GeodesicSolver};
 pub use geometry::{
     Adjacency, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, NeighbourWeights,
     Neighbourhood, NormalTrouble, NormalWeighting, StoreError, vertex_areas, vertex_normals,
 };
 pub use glam::DVec3;
-pub use hierarchy::{
-    Clusters, Hierarchy, HierarchyError, HierarchyOptions, Level, farthest_points,
-};
+pub use hierarchy::{Clusters, Hierarchy, HierarchyError, HierarchyOptions, Level};
 pub use io::{
     FileError, FileFormat, FileProblem, Location, MeshFile, PlyEncoding, SharedFolder, Stored,
     ValueFile, WRITTEN_EXTENSIONS, WriteOptions, has_mesh_name, is_leftover, parse_mesh,

@@ -23,6 +23,12 @@ pub(crate) struct Orientation {
 
 impl Orientation {
     pub(crate) fn new(faces: usize, edges: &EdgeTable) -> Self {
+        if !edges.two_sided().any(|(_, sides)| disagree(sides)) {
+            return Self {
+                turn: Vec::new(),
+                nonorientable: Vec::new(),
+            };
+        }
         // The orientation double cover: sheet 2f is face f as given, sheet 2f + 1 is face f
         // reversed. The cover of an orientable patch has two classes, that of a non-orientable
         // patch has one. If f is the first face of the patch, their representatives are 2f and 2f +

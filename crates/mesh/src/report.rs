@@ -4,8 +4,9 @@
 
 use rayon::prelude::*;
 use serde::Serialize;
+use std::ops::Range;
 
-use crate::classes::Classes;
+use crate::classes::{Classes, bucket};
 use crate::defects::{degeneracy_and_area, duplicate_faces, first_at_same_position};
 use crate::edges::EdgeTable;
 use crate::mesh::Mesh;
@@ -297,14 +298,14 @@ impl Topology {
         let (orientation, (fan_count, boundary_loops)) = rayon::join(
             || Orientation::new(mesh.face_count(), &edges),
             || {
-                let mut fans = fans(corners.len(), &edges);
+                let fans = fans(mesh, proper_faces());
                 let mut count = vec![0u32; mesh.vertex_count()];
                 for corner in proper_faces().flatten() {
-                    if fans.find(corner) == corner {
+                    if fans[corner as usize] == corner {
                         count[corners[corner as usize] as usize] += 1;
                     }
                 }
-                (count, boundary_loops(fans, corners.len(), &edges))
+                (count, boundary_loops(&fans, &edges))
             },
         );
 
@@ -366,34 +367,74 @@ impl Topology {
     }
 }
 
-/// Fans as classes of corners: two corners at a vertex are in one fan if they are connected by a
+/// Fans as the lowest corner of each: two corners at a vertex are in one fan if they are connected by a
 /// chain of faces in which consecutive faces share an edge at that vertex.
-fn fans(corners: usize, edges: &EdgeTable) -> Classes {
-    let mut fans = Classes::new(corners);
-    for (_, sides) in edges.iter() {
-        let [at_lower, at_higher] = sides[0].corners();
-        for side in &sides[1..] {
-            let [lower, higher] = side.corners();
-            fans.join(at_lower, lower);
-            fans.join(at_higher, higher);
-        }
+fn fans(mesh: &Mesh, faces: impl Iterator<Item = Range<u32>> + Clone) -> Vec<u32> {
+    let corners = mesh.faces().corners();
+    // Each corner with the vertices before and after it, by its own vertex.
+    let around = faces.flat_map(|face| {
+        face.clone().map(move |corner| {
+            let before = if corner == face.start {
+                face.end
+            } else {
+                corner
+            } - 1;
+            let after = if corner + 1 == face.end {
+                face.start
+            } else {
+                corner + 1
+            };
+            let ends = [before, after].map(|end| corners[end as usize]);
+            (corners[corner as usize], (corner, ends))
+        })
+    });
+    let (starts, around) = bucket(mesh.vertex_count(), around);
+    let lowest: Vec<u32> = (0..mesh.vertex_count())
+        .into_par_iter()
+        .with_min_len(4096)
+        .map_init(Vec::new, |sides, vertex| {
+            let around = &around[starts[vertex] as usize..starts[vertex + 1] as usize];
+            sides.clear();
+            for (place, (_, ends)) in (0u32..).zip(around) {
+                sides.extend(ends.map(|end| (end, place)));
+            }
+            sides.sort_unstable();
+            let mut classes = Classes::new(around.len());
+            for &[(a, first), (b, second)] in sides.array_windows() {
+                if a == b {
+                    classes.join(first, second);
+                }
+            }
+            let lowest = |place: usize| around[classes.find(place as u32) as usize].0;
+            (0..around.len()).map(lowest).collect::<Vec<u32>>()
+        })
+        .flatten_iter()
+        .collect();
+    let mut fans = vec![0; corners.len()];
+    for (&(corner, _), lowest) in around.iter().zip(lowest) {
+        fans[corner as usize] = lowest;
     }
     fans
 }
 
 /// Number of boundary loops. The boundary edges form a graph whose nodes are the fans; the loops
 /// are its components with at least one edge.
-fn boundary_loops(mut fans: Classes, corners: usize, edges: &EdgeTable) -> usize {
-    let mut loops = Classes::new(corners);
-    let mut starts = Vec::new();
-    for (_, sides) in edges.iter() {
-        if let [side] = sides {
-            let [lower, higher] = side.corners().map(|corner| fans.find(corner));
-            loops.join(lower, higher);
-            starts.push(lower);
-        }
+fn boundary_loops(fans: &[u32], edges: &EdgeTable) -> usize {
+    let boundary: Vec<[u32; 2]> = edges
+        .iter()
+        .filter_map(|(_, sides)| match sides {
+            [side] => Some(side.corners().map(|corner| fans[corner as usize])),
+            _ => None,
+        })
+        .collect();
+    if boundary.is_empty() {
+        return 0;
     }
-    let mut names: Vec<u32> = starts.into_iter().map(|fan| loops.find(fan)).collect();
+    let mut loops = Classes::new(fans.len());
+    for &[lower, higher] in &boundary {
+        loops.join(lower, higher);
+    }
+    let mut names: Vec<u32> = boundary.iter().map(|&[fan, _]| loops.find(fan)).collect();
     names.sort_unstable();
     names.dedup();
     names.len()

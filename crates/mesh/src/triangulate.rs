@@ -34,22 +34,29 @@ pub fn triangulate(corners: &[DVec3], area: DVec3, triangles: &mut Vec<[usize; 3
 /// keyhole polygons.
 pub(crate) fn triangle_corners(mesh: &Mesh) -> Vec<[u32; 3]> {
     let mut triangles = Vec::with_capacity(mesh.face_count());
+    each_triangle(mesh, |_, triangle| triangles.push(triangle));
+    triangles
+}
+
+/// Calls `push` with the face and the vertices of each triangle of [`triangle_corners`].
+pub(crate) fn each_triangle(mesh: &Mesh, mut push: impl FnMut(u32, [u32; 3])) {
     let mut cuts = Vec::new();
     for (face, corners) in mesh.faces().iter().enumerate() {
         if is_collapsed(corners) {
             continue;
         }
         if let &[a, b, c] = corners {
-            triangles.push([a, b, c]);
+            push(face as u32, [a, b, c]);
             continue;
         }
         let positions: Vec<_> = mesh.face_positions(face).collect();
         let area = vector_area(positions.iter().copied());
         triangulate(&positions, area, &mut cuts);
         let cuts = cuts.iter().map(|cut| cut.map(|place| corners[place]));
-        triangles.extend(cuts.filter(|triangle| !has_repeated_corner(triangle)));
+        for triangle in cuts.filter(|triangle| !has_repeated_corner(triangle)) {
+            push(face as u32, triangle);
+        }
     }
-    triangles
 }
 
 /// Projects the polygon onto the coordinate plane most parallel to it, counterclockwise.

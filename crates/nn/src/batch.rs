@@ -2,7 +2,7 @@
 
 use crate::device::{Sent, single};
 use crate::error::check_size;
-use crate::{Device, HeatBatch, NnError, SpectraBatch};
+use crate::{Device, HeatBatch, IncidenceBatch, NnError, SpectraBatch};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceGraph, DeviceGraphView};
 use gemcnn_kernels::pool::cuda::{DeviceClusterView, DeviceClusters};
 use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts, ClusterView};
@@ -238,14 +238,15 @@ impl<T: Real> ClusterBatch<T> {
 }
 
 /// The hierarchies of a batch of meshes: a graph for each level from fine to coarse, the clusters between one level
-/// and the next, and the eigenbases of the finest level if models need them. A single graph is a hierarchy of one
-/// level. Clones share all arrays.
+/// and the next, and for the finest level the eigenbases, the operators of diffusion, and the faces or edges of the output,
+/// if models need them. A single graph is a hierarchy of one level. Clones share all arrays.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HierarchyBatch<T> {
-    levels: Arc<[GraphBatch<T>]>,
-    clusters: Arc<[ClusterBatch<T>]>,
-    spectra: Option<Arc<SpectraBatch<T>>>,
-    heat: Option<Arc<HeatBatch<T>>>,
+    pub(crate) levels: Arc<[GraphBatch<T>]>,
+    pub(crate) clusters: Arc<[ClusterBatch<T>]>,
+    pub(crate) spectra: Option<Arc<SpectraBatch<T>>>,
+    pub(crate) heat: Option<Arc<HeatBatch<T>>>,
+    pub(crate) elements: Option<Arc<IncidenceBatch<T>>>,
 }
 
 impl<T> From<GraphBatch<T>> for HierarchyBatch<T> {
@@ -255,6 +256,7 @@ impl<T> From<GraphBatch<T>> for HierarchyBatch<T> {
             clusters: Arc::from([]),
             spectra: None,
             heat: None,
+            elements: None,
         }
     }
 }
@@ -289,6 +291,7 @@ impl<T: Real> HierarchyBatch<T> {
             clusters: (1..depth).map(clusters).collect::<Result<_, _>>()?,
             spectra: None,
             heat: None,
+            elements: None,
         })
     }
 
@@ -314,6 +317,25 @@ impl<T: Real> HierarchyBatch<T> {
         let heat = heat.into();
         self.check_meshes("Laplacians", heat.mesh_offsets())?;
         self.heat = Some(heat);
+        Ok(self)
+    }
+
+    /// The same batch with faces or edges of its meshes, which an output is for: a row for each, with its vertices as
+    /// columns.
+    ///
+    /// # Errors
+    /// Elements of other meshes, or with angles.
+    pub fn with_elements(
+        mut self,
+        elements: impl Into<Arc<IncidenceBatch<T>>>,
+    ) -> Result<Self, NnError> {
+        let elements = elements.into();
+        let vertices = self.levels.first().map_or(0, GraphBatch::vertex_count);
+        check_size("columns of elements", vertices, elements.column_count())?;
+        if elements.has_angles() {
+            return Err(NnError::setting("elements", "they must not have angles"));
+        }
+        self.elements = Some(elements);
         Ok(self)
     }
 
@@ -377,7 +399,17 @@ impl<T: Real> HierarchyBatch<T> {
         if !heat.is_empty() {
             check_size("batches with Laplacians", batches.len(), heat.len())?;
         }
+        let elements: Vec<_> = (batches.iter())
+            .filter_map(|batch| batch.elements.as_deref())
+            .collect();
+        if !elements.is_empty() {
+            check_size("batches with elements", batches.len(), elements.len())?;
+        }
         Ok(Self {
+            elements: match elements.is_empty() {
+                true => None,
+                false => Some(Arc::new(IncidenceBatch::join(&elements)?)),
+            },
             levels: (0..depth).map(level).collect::<Result<_, _>>()?,
             clusters: (1..depth)
                 .map(|depth| clusters(depth - 1))
@@ -417,6 +449,9 @@ impl<T: Real> HierarchyBatch<T> {
         if let Some(heat) = &self.heat {
             heat.send(device)?;
         }
+        if let Some(elements) = &self.elements {
+            elements.on_cuda(device)?;
+        }
         Ok(())
     }
 
@@ -428,7 +463,8 @@ impl<T: Real> HierarchyBatch<T> {
         let coefficients: usize = self.levels.iter().map(coefficients).sum();
         let spectra = self.spectra().map_or(0, SpectraBatch::size_in_bytes);
         let heat = self.heat.as_ref().map_or(0, |heat| heat.size_in_bytes());
-        32 * edges + 8 * coefficients + spectra + heat
+        let elements = (self.elements.as_ref()).map_or(0, |elements| elements.size_in_bytes());
+        32 * edges + 8 * coefficients + spectra + heat + elements
     }
 
     /// The same batch with arrays of its own on a GPU, for a captured step.
@@ -445,8 +481,9 @@ impl<T: Real> HierarchyBatch<T> {
                 None => None,
                 Some(spectra) => Some(Arc::new(spectra.place_on(device)?)),
             },
-            // Steps that read it are not captured.
+            // Steps that read these are not captured.
             heat: self.heat.clone(),
+            elements: self.elements.clone(),
         })
     }
 
@@ -472,111 +509,5 @@ impl<T: Real> HierarchyBatch<T> {
             to.overwrite(device, from)?;
         }
         Ok(())
-    }
-}
-
-/// The levels that a module runs on: graphs from fine to coarse, the clusters between them, and the eigenbases of the
-/// finest graph if there are any.
-///
-/// ```
-/// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
-/// use gemcnn_nn::{GraphBatch, Levels};
-/// let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
-/// let batch = GraphBatch::<f32>::new([&graph])?;
-/// assert_eq!(Levels::from(&batch).count(), 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct Levels<'a, T> {
-    graphs: &'a [GraphBatch<T>],
-    clusters: &'a [ClusterBatch<T>],
-    spectra: Option<&'a SpectraBatch<T>>,
-    heat: Option<&'a HeatBatch<T>>,
-}
-
-impl<'a, T> Levels<'a, T> {
-    /// Number of graphs.
-    pub fn count(self) -> usize {
-        self.graphs.len()
-    }
-
-    /// The finest graph.
-    ///
-    /// # Errors
-    /// [`NnError::Levels`] if there is none.
-    pub fn graph(self) -> Result<&'a GraphBatch<T>, NnError> {
-        self.graphs.first().ok_or(NnError::Levels {
-            needed: 1,
-            found: 0,
-        })
-    }
-
-    /// The eigenbases of the meshes.
-    ///
-    /// # Errors
-    /// [`NnError::NoSpectra`] if there are none.
-    pub fn spectra(self) -> Result<&'a SpectraBatch<T>, NnError> {
-        self.spectra.ok_or(NnError::NoSpectra)
-    }
-
-    /// The operators of implicit diffusion of the meshes.
-    ///
-    /// # Errors
-    /// [`NnError::NoHeat`] if there are none.
-    pub fn heat(self) -> Result<&'a HeatBatch<T>, NnError> {
-        self.heat.ok_or(NnError::NoHeat)
-    }
-
-    /// The clusters that lead to the next coarser graph, and the levels from that graph on.
-    ///
-    /// # Errors
-    /// [`NnError::Levels`] if there is no coarser graph.
-    pub fn coarser(self) -> Result<(&'a ClusterBatch<T>, Self), NnError> {
-        match (self.clusters.split_first(), self.graphs.get(1..)) {
-            (Some((first, clusters)), Some(graphs)) if !graphs.is_empty() => {
-                let coarser = Self {
-                    graphs,
-                    clusters,
-                    spectra: None,
-                    heat: None,
-                };
-                Ok((first, coarser))
-            }
-            _ => Err(NnError::Levels {
-                needed: self.graphs.len() + 1,
-                found: self.graphs.len(),
-            }),
-        }
-    }
-}
-
-// A derived implementation would require `T: Clone`.
-impl<T> Clone for Levels<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Levels<'_, T> {}
-
-impl<'a, T> From<&'a GraphBatch<T>> for Levels<'a, T> {
-    fn from(batch: &'a GraphBatch<T>) -> Self {
-        Self {
-            graphs: std::slice::from_ref(batch),
-            clusters: &[],
-            spectra: None,
-            heat: None,
-        }
-    }
-}
-
-impl<'a, T> From<&'a HierarchyBatch<T>> for Levels<'a, T> {
-    fn from(batch: &'a HierarchyBatch<T>) -> Self {
-        Self {
-            graphs: &batch.levels,
-            clusters: &batch.clusters,
-            spectra: batch.spectra.as_deref(),
-            heat: batch.heat.as_deref(),
-        }
     }
 }

@@ -51,6 +51,12 @@ pub enum NnError {
          (`HierarchyBatch::with_heat`)"
     )]
     NoHeat,
+    /// A module needs faces or edges that the batch does not have.
+    #[error(
+        "the module needs the faces or edges of its meshes, but there are none; add them to the graphs \
+         (`HierarchyBatch::with_elements`)"
+    )]
+    NoElements,
     /// A setting that is out of range or does not fit.
     #[error("{what}: {problem}")]
     Setting {

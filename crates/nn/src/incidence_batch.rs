@@ -39,9 +39,30 @@ impl<T: Real> IncidenceBatch<T> {
         })
     }
 
+    /// Joins batches without angles and weights.
+    ///
+    /// # Errors
+    /// More entries than 32-bit indices can address.
+    pub(crate) fn join(batches: &[&Self]) -> Result<Self, NnError> {
+        let parts: Vec<IncidenceParts<'_>> = batches
+            .iter()
+            .map(|batch| {
+                let (offsets, indices) = batch.arrays.entries();
+                IncidenceParts::faces(batch.column_count(), offsets, indices)
+            })
+            .collect();
+        Self::new(&parts)
+    }
+
     /// The arrays that operators read.
     pub fn arrays(&self) -> &IncidenceArrays<T> {
         &self.arrays
+    }
+
+    /// Approximate size in bytes of its arrays on a device.
+    pub fn size_in_bytes(&self) -> usize {
+        let numbers = 3 * self.arrays.entry_count() + self.row_count() + self.column_count();
+        4 * numbers
     }
 
     /// Number of rows, such as faces.

@@ -16,6 +16,7 @@ mod heat_batch;
 mod incidence_batch;
 mod initialisation;
 pub mod layers;
+mod levels;
 mod loss;
 mod module;
 mod network;
@@ -35,7 +36,7 @@ mod workspace;
 
 pub use archive::Archive;
 pub use basis_batch::{BasisBatch, BasisOn, BasisParts};
-pub use batch::{ClusterBatch, ClustersOn, GraphBatch, GraphOn, HierarchyBatch, Levels};
+pub use batch::{ClusterBatch, ClustersOn, GraphBatch, GraphOn, HierarchyBatch};
 pub use builder::Builder;
 pub use cell_points::CellPoints;
 pub use device::{Device, DeviceChoice};
@@ -57,6 +58,7 @@ pub use gemcnn_kernels::{
 };
 pub use heat_batch::{HeatBatch, MassesOn};
 pub use incidence_batch::{IncidenceBatch, IncidenceOn};
+pub use levels::Levels;
 pub use loss::{Loss, LossOperator, LossValue};
 pub use module::{Head, Module, Part};
 pub use network::{LayerConfig, Network, NetworkConfig, Stage, WeightDecay};

@@ -42,6 +42,12 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         1
     }
 
+    /// Number of rings of neighbours around a vertex, face or edge that its output depends on in inference. Large meshes are
+    /// then divided into tiles. The default is `None`: the output depends on the whole mesh.
+    fn reach(&self) -> Option<usize> {
+        None
+    }
+
     /// The body and the last layer of a model that ends with a linear layer, so that a classification
     /// loss can be fused with that layer. The default is `None`: the loss is computed from all logits.
     fn split_head(&self) -> Option<(&dyn Module<T>, Head<'_>)> {

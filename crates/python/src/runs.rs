@@ -269,7 +269,8 @@ impl TrainedModel {
                 Task::Segmentation => {
                     let (classes, rows) =
                         self.model.predict_probabilities(&mut workspace, &sample)?;
-                    (Prediction::VertexClasses(classes), Some(rows))
+                    let per = self.model.per;
+                    (Prediction::Classes { per, classes }, Some(rows))
                 }
                 _ => (self.model.predict(&mut workspace, &sample)?, None),
             };
@@ -279,9 +280,9 @@ impl TrainedModel {
             predicted.map_err(|error: gemcnn_tasks::TaskError| errors::task(error))?;
         let found = PyDict::new(py);
         match prediction {
-            Prediction::VertexClasses(classes) => {
+            Prediction::Classes { classes, .. } => {
                 if let Some(rows) = probabilities {
-                    let shape = (mesh.vertex_count(), rows.len() / mesh.vertex_count().max(1));
+                    let shape = (classes.len(), rows.len() / classes.len().max(1));
                     found.set_item("probabilities", owned(py, rows, shape)?)?;
                 }
                 found.set_item("classes", PyArray1::from_vec(py, classes))?;
@@ -293,8 +294,9 @@ impl TrainedModel {
                 found.set_item("class", class)?;
                 found.set_item("probabilities", PyArray1::from_vec(py, probabilities))?;
             }
-            Prediction::VertexValues { kind, values } => {
-                let shape = [mesh.vertex_count(), kind.dimension()];
+            Prediction::Values { kind, values, .. } => {
+                let rows = values.len().checked_div(kind.dimension()).unwrap_or(0);
+                let shape = [rows, kind.dimension()];
                 let values: Bound<'py, PyArray2<f32>> =
                     PyArray1::from_vec(py, values).reshape(shape)?;
                 let frames: Vec<f64> = bytemuck::cast_slice(graph.frames()).to_vec();

@@ -5,7 +5,7 @@
 
 use gemcnn_nn::FeatureType;
 use gemcnn_tasks::models::{AngularModel, GemModel, GraphModel, ModelSpec, UNetModel};
-use gemcnn_tasks::{ModelConfig, Task};
+use gemcnn_tasks::{Element, ModelConfig, Task};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let classes = match std::env::args().nth(1) {
@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let spec = ModelSpec {
         input: FeatureType::scalars(3),
         task: Task::Correspondence,
+        per: Element::Vertex,
         outputs: FeatureType::scalars(classes),
     };
     for (title, model) in [

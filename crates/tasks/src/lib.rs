@@ -1,9 +1,10 @@
 //! Learning on meshes: data sets, features, models, training, evaluation and prediction.
 //!
-//! The modules depend on each other in this order: [`features`], [`data`], [`models`], [`train`],
+//! The modules depend on each other in this order: [`elements`], [`features`], [`data`], [`models`], [`train`],
 //! [`evaluation`] and [`predict`], [`run`], which trains the model of a configuration, and [`tune`], which chooses one.
 
 pub mod data;
+pub mod elements;
 mod error;
 pub mod evaluation;
 pub mod features;
@@ -18,6 +19,7 @@ mod task;
 pub mod train;
 pub mod tune;
 
+pub use elements::Element;
 pub use error::{DataError, TaskError};
 pub use features::FeatureConfig;
 pub use models::ModelConfig;

@@ -52,6 +52,7 @@ pub fn train(
     let spec = ModelSpec {
         input: config.features.kind(),
         task: config.task,
+        per: dataset.per(),
         outputs: objective.output(),
     };
     // Detects invalid settings before any mesh is prepared.
@@ -98,6 +99,7 @@ pub fn train(
         validates: held_out_part == Part::Validation,
         model: &|builder| config.model.build(&spec, builder),
         objective: &objective,
+        per: dataset.per(),
         classes: dataset.classes(),
         config: &config.training,
         settings: &settings,

@@ -1,6 +1,7 @@
 //! Samples: prepared meshes with features and targets.
 
 use crate::TaskError;
+use crate::elements::Elements;
 use gemcnn_mesh::{GaugeGraph, Hierarchy};
 use gemcnn_nn::{FeatureType, GraphBatch, HeatBatch, HierarchyBatch, SpectraBatch, Target};
 use rand::SeedableRng;
@@ -20,13 +21,15 @@ pub struct Sample {
     pub spectra: Option<Arc<SpectraBatch<f32>>>,
     /// Laplacian and gradient of the mesh, for models with implicit diffusion.
     pub heat: Option<Arc<HeatBatch<f32>>>,
+    /// Faces or edges of the mesh, if the output is for them.
+    pub elements: Option<Elements>,
     /// Area of each vertex, for scores by area; empty if it is not known.
     pub areas: Vec<f32>,
     /// Type of the features of each vertex.
     pub kind: FeatureType,
     /// Features of the vertices, row after row.
     pub features: Vec<f32>,
-    /// Target: one row for each vertex, or a single row for the whole mesh. Values of order above 0 are
+    /// Target: one row for each vertex, face or edge, or a single row for the whole mesh. Values of order above 0 are
     /// coefficients in the frames of the vertices.
     pub target: Target<f32>,
 }
@@ -43,6 +46,7 @@ impl Sample {
             hierarchy: None,
             spectra: None,
             heat: None,
+            elements: None,
             areas: areas.iter().map(|&area| area as f32).collect(),
             kind: FeatureType::scalars(0),
             features: Vec::new(),
@@ -70,10 +74,22 @@ impl Sample {
             Some(hierarchy) => HierarchyBatch::new([&**hierarchy])?,
             None => GraphBatch::new([&*self.graph])?.into(),
         };
-        Ok(match &self.heat {
+        let graphs = match &self.heat {
             Some(heat) => graphs.with_heat(Arc::clone(heat))?,
             None => graphs,
+        };
+        Ok(match &self.elements {
+            Some(elements) => graphs.with_elements(Arc::clone(&elements.incidence))?,
+            None => graphs,
         })
+    }
+
+    /// Number of vertices, or of the faces or edges that the output is for.
+    pub fn row_count(&self) -> usize {
+        match &self.elements {
+            Some(elements) => elements.areas.len(),
+            None => self.graph.vertex_count(),
+        }
     }
 }
 

@@ -89,16 +89,16 @@ fn size(part: &PartCount, task: Option<Task>) -> String {
     if part.meshes == 0 {
         return "no meshes".into();
     }
-    let (all, what) = match task {
-        Some(Task::Classification) => (part.meshes, "of unknown class"),
-        _ => (part.vertices, "with unknown target"),
+    let what = match task {
+        Some(Task::Classification) => "of unknown class",
+        _ => "with unknown target",
     };
     let mut text = format!(
         "{}, {}",
         count(part.meshes, "mesh", "meshes"),
         count(part.vertices, "vertex", "vertices")
     );
-    let unknown = all.saturating_sub(part.known);
+    let unknown = part.targets.saturating_sub(part.known);
     if unknown > 0 {
         let _ = write!(text, ", {} {what}", grouped(unknown));
     }

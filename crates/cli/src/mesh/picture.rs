@@ -8,7 +8,7 @@ use gemcnn_mesh::{
     AttributeValues, GaugeGraph, GeometryOptions, Mesh, MeshFile, MeshReport, VertexAttribute,
 };
 use gemcnn_view::render::{
-    Arrow, RenderOptions, Shading, Up, View, colour_map, label_colour, render,
+    Arrow, Paint, RenderOptions, Shading, Up, View, colour_map, label_colour, render_painted,
 };
 use std::path::PathBuf;
 
@@ -52,9 +52,9 @@ pub struct PictureCommand {
     )]
     elevation: f64,
 
-    /// Axis that points up.
-    #[arg(long, value_enum, default_value_t)]
-    up: UpAxis,
+    /// Axis that points up [default: found out from the mesh]
+    #[arg(long, value_enum)]
+    up: Option<UpAxis>,
 
     /// Draw the edges of faces.
     #[arg(long)]
@@ -99,15 +99,18 @@ impl PictureCommand {
     pub fn run(self) -> Result<(), Failure> {
         let file = super::read(&self.file)?;
         let colours = self.colours(&file)?;
+        // Borders between labels are crisp.
+        let classes = self.colour.as_ref().and_then(|name| labels(&file, name));
         let arrows = match self.frames {
             true => frame_arrows(&file.mesh)
                 .map_err(|error| Failure::input(format!("{}: {error}", self.file.display())))?,
             false => Vec::new(),
         };
+        let up = self.up.map_or_else(|| Up::of(&file.mesh), Up::from);
         let options = RenderOptions {
             width: self.width,
             height: self.height,
-            view: View::orbit(self.azimuth, self.elevation, self.up.into()),
+            view: View::orbit(self.azimuth, self.elevation, up),
             wireframe: self.wireframe,
             shading: if self.flat {
                 Shading::Flat
@@ -117,7 +120,12 @@ impl PictureCommand {
             ..Default::default()
         };
         let picture = progress::during("drawing", || {
-            render(&file.mesh, colours.as_deref(), &arrows, &options)
+            let paint = match (&colours, &classes) {
+                (None, _) => Paint::Surface,
+                (Some(colours), None) => Paint::Smooth(colours),
+                (Some(colours), Some(classes)) => Paint::Classes { classes, colours },
+            };
+            render_painted(&file.mesh, paint, &arrows, &options)
         })
         .map_err(Failure::usage)?;
         write_file(&self.output, &picture.encode_png())?;
@@ -162,13 +170,23 @@ impl PictureCommand {
     }
 }
 
-fn value_colours(attribute: &VertexAttribute) -> Vec<[u8; 3]> {
-    let values: Vec<f64> = attribute.values.iter_f64().collect();
-    let is_float = matches!(
+/// The values of an integer vertex property.
+fn labels(file: &MeshFile, name: &str) -> Option<Vec<u32>> {
+    let attribute = file.attributes.iter().find(|a| a.name == *name)?;
+    let label = |label: f64| label as i64 as u32;
+    (!is_float(attribute)).then(|| attribute.values.iter_f64().map(label).collect())
+}
+
+fn is_float(attribute: &VertexAttribute) -> bool {
+    matches!(
         attribute.values,
         AttributeValues::F32(_) | AttributeValues::F64(_)
-    );
-    if !is_float {
+    )
+}
+
+fn value_colours(attribute: &VertexAttribute) -> Vec<[u8; 3]> {
+    let values: Vec<f64> = attribute.values.iter_f64().collect();
+    if !is_float(attribute) {
         return values
             .iter()
             .map(|&label| label_colour(label as i64 as u32))

@@ -10,6 +10,7 @@ use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::kinds;
+use crate::mesh::UpAxis;
 use crate::output::{print, say};
 use crate::view::{LiveView, Watched};
 use clap::Args;
@@ -20,6 +21,7 @@ use gemcnn_tasks::models::{Model, Preset};
 use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{BatchSize, Outcome, RunConfig, RunDirectory, StopFlag};
 use gemcnn_tasks::{FeatureConfig, ModelConfig, Task, TaskError};
+use gemcnn_view::render::Up;
 use serde::de::value::Error as ValueError;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use std::path::{Path, PathBuf};
@@ -95,6 +97,10 @@ pub struct TrainArgs {
     /// Refuse data with a mesh that cannot be used, instead of leaving it out.
     #[arg(long, help_heading = "Data")]
     strict: bool,
+
+    /// Axis that points up in the pictures of predictions [default: found out from each mesh]
+    #[arg(long, value_enum, help_heading = "Training")]
+    up: Option<UpAxis>,
 
     /// Train with N seeds that follow each other, and print the mean and the standard error of their test scores. With
     /// --run-dir DIR the runs are DIR/seed-S, and the same command continues after a stop.
@@ -266,6 +272,7 @@ impl TrainArgs {
         training.rate = self.rate.unwrap_or(training.rate);
         training.seed = self.seed.unwrap_or(training.seed);
         training.strict |= self.strict;
+        training.up = self.up.map(Up::from).or(training.up);
         if let Some(products) = self.device.products() {
             training.precision = products.into();
         }

@@ -124,7 +124,7 @@ impl<'a> HeldOut<'a> {
                 let score = truth.and_then(|truth| probabilities.get(truth as usize));
                 (Vec::new(), score.map(|&p| f64::from(p)))
             }
-            (Prediction::VertexClasses(classes), target) => {
+            (Prediction::Classes { classes, .. }, target) => {
                 let truth = match target {
                     Target::Labels(labels) => Some(labels.as_slice()),
                     _ => None,
@@ -134,7 +134,7 @@ impl<'a> HeldOut<'a> {
                     None => self.label_fields(classes, truth, assessed.probabilities.as_deref()),
                 }
             }
-            (Prediction::VertexValues { kind, values }, target) => {
+            (Prediction::Values { kind, values, .. }, target) => {
                 let truth = match target {
                     Target::Values(truth) => Some(truth.as_slice()),
                     _ => None,
@@ -142,6 +142,22 @@ impl<'a> HeldOut<'a> {
                 value_fields(kind, values, truth, &assessed.frames)
             }
         };
+        match self.model.per {
+            gemcnn_tasks::Element::Vertex => {}
+            gemcnn_tasks::Element::Face => {
+                fields.iter_mut().for_each(|field| field.on = Element::Face);
+            }
+            // A page shows fields of vertices and faces.
+            gemcnn_tasks::Element::Edge => fields.clear(),
+            gemcnn_tasks::Element::Mesh => {
+                for field in fields.drain(..) {
+                    if let Values::Numbers(numbers) = &field.values {
+                        let words: Vec<String> = numbers.iter().map(f32::to_string).collect();
+                        facts.push((field.name, words.join(" ")));
+                    }
+                }
+            }
+        }
         if let Some(score) = score {
             facts.push((self.score_name().into(), format!("{score:.4}")));
         }

@@ -6,6 +6,7 @@ mod bodies_experiment;
 mod browser;
 mod cut_off;
 mod data;
+mod elements;
 mod experiment;
 mod experiment_mnist;
 mod mesh;

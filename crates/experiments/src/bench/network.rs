@@ -9,7 +9,7 @@ use gemcnn_nn::{
     Objective, Optimiser, StepSettings, Stepper, Stream, Tape, Target, TrainingBatch, Workspace,
 };
 use gemcnn_tasks::models::{GemModel, ModelSpec, UNetModel};
-use gemcnn_tasks::{ModelConfig, Task, TaskError};
+use gemcnn_tasks::{Element, ModelConfig, Task, TaskError};
 use std::sync::Arc;
 
 /// Vertices of the template, each of which is a class.
@@ -62,6 +62,7 @@ fn steps(
     let spec = ModelSpec {
         input: FeatureType::scalars(3),
         task: Task::Correspondence,
+        per: Element::Vertex,
         outputs: FeatureType::scalars(CLASSES),
     };
     let vertices = Levels::from(&*graphs).graph()?.vertex_count();

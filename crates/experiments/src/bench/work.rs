@@ -241,8 +241,8 @@ pub(super) fn geometry(mesh: &Mesh, graph: &GaugeGraph) -> Work {
 mod tests {
     use super::*;
     use gemcnn_mesh::{GeometryOptions, shapes};
-    use gemcnn_tasks::Task;
     use gemcnn_tasks::models::ModelSpec;
+    use gemcnn_tasks::{Element, Task};
 
     /// A graph small enough for counting by hand.
     const GRAPH: GraphSize = GraphSize {
@@ -356,6 +356,7 @@ mod tests {
         let spec = ModelSpec {
             input: kind("3x0"),
             task: Task::Correspondence,
+            per: Element::Vertex,
             outputs: FeatureType::scalars(10),
         };
         let layers = correspondence_layers(&model, &spec.input, 10);

@@ -21,10 +21,10 @@ pub use surface::{GridOptions, Part, Surface};
 use crate::digits::{CLASSES, Mnist};
 use evaluation::Evaluator;
 use gemcnn_nn::{Device, Objective};
-use gemcnn_tasks::TaskError;
 use gemcnn_tasks::train::{
     self, Problem, Record, RunDirectory, StepReport, StopFlag, Trainer, device_name,
 };
+use gemcnn_tasks::{Element, TaskError};
 use samples::{DigitSamples, Grids};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -280,6 +280,7 @@ impl Experiment {
             validates: true,
             model: &|builder| Ok(Box::new(network.build(builder)?)),
             objective: &Objective::classes(CLASSES),
+            per: Element::Mesh,
             classes: None,
             config: &settings.training(device),
             settings: &to_json(settings)?,

@@ -39,7 +39,7 @@ pub(super) fn draw(
                 .mesh;
         }
         let sample = model.sample(test.condition.word(), &mesh)?;
-        let Prediction::VertexClasses(classes) = model.predict(&mut workspace, &sample)? else {
+        let Prediction::Classes { classes, .. } = model.predict(&mut workspace, &sample)? else {
             return Ok(());
         };
         let colour = |&class: &u32| palette.get(class as usize).copied().unwrap_or([128; 3]);

@@ -173,6 +173,11 @@ impl<T: Real> IncidenceArrays<T> {
         })
     }
 
+    /// Start of each row among the entries, with their number at the end, and the column of every entry.
+    pub fn entries(&self) -> (&[u32], &[u32]) {
+        (&self.rows.offsets, &self.rows.others)
+    }
+
     /// Number of rows.
     pub fn row_count(&self) -> usize {
         self.rows.count()

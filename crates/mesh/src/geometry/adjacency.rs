@@ -19,9 +19,9 @@ const LONG_ROW: usize = 48;
 /// of `p`; every directed edge `p <- q` stores the position of its reverse `q <- p`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adjacency {
-    offsets: Vec<u32>,
-    neighbours: Vec<u32>,
-    reverse: Vec<u32>,
+    pub(super) offsets: Vec<u32>,
+    pub(super) neighbours: Vec<u32>,
+    pub(super) reverse: Vec<u32>,
 }
 
 impl Adjacency {
@@ -351,7 +351,7 @@ impl Rows {
 
 const NO_REVERSE: u32 = u32::MAX;
 
-fn reverse_edges(offsets: &[u32], neighbours: &[u32]) -> Vec<u32> {
+pub(super) fn reverse_edges(offsets: &[u32], neighbours: &[u32]) -> Vec<u32> {
     let row = |vertex: usize| offsets[vertex] as usize..offsets[vertex + 1] as usize;
     let vertices = offsets.len() - 1;
     let long_rows: HashMap<u32, HashMap<u32, u32>> = (0..vertices)

@@ -32,11 +32,11 @@ use std::ops::Range;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct GaugeGraph {
-    adjacency: Adjacency,
-    theta: Vec<f64>,
-    transport: Vec<f64>,
-    radius: Vec<f64>,
-    frames: Vec<Frame>,
+    pub(super) adjacency: Adjacency,
+    pub(super) theta: Vec<f64>,
+    pub(super) transport: Vec<f64>,
+    pub(super) radius: Vec<f64>,
+    pub(super) frames: Vec<Frame>,
     pub(super) coefficients: Option<Coefficients>,
 }
 

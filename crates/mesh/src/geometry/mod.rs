@@ -19,6 +19,7 @@ mod frames;
 mod graph;
 mod normals;
 mod store;
+mod subgraph;
 mod weights;
 
 pub use adjacency::Adjacency;

@@ -44,7 +44,7 @@ pub use flips::flip_randomly;
 pub use isotropic::{IsotropicOptions, isotropic};
 pub use jitter::jitter;
 pub use kind::{MeshSize, RemeshKind, remesh};
-pub use nearest::nearest_points;
+pub use nearest::{nearest_faces, nearest_points};
 pub use refine::refine_locally;
 pub use resample::resample;
 pub use sample::sample;

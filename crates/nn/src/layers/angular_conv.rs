@@ -117,6 +117,10 @@ impl<T: Real> Module<T> for AngularConv {
         &self.output
     }
 
+    fn reach(&self) -> Option<usize> {
+        Some(1)
+    }
+
     fn forward<'a>(
         &self,
         tape: &mut Tape<'a, T>,

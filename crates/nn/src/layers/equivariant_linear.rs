@@ -78,6 +78,10 @@ impl<T: Real> Module<T> for EquivariantLinear {
         &self.operator.output
     }
 
+    fn reach(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn forward<'a>(
         &self,
         tape: &mut Tape<'a, T>,

@@ -94,6 +94,10 @@ impl<T: Real> Module<T> for EquivariantNorm {
         &self.weights.config.kind
     }
 
+    fn reach(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn forward<'a>(
         &self,
         tape: &mut Tape<'a, T>,

@@ -122,6 +122,10 @@ impl<T: Real> Module<T> for GemConv {
         &self.config.output
     }
 
+    fn reach(&self) -> Option<usize> {
+        Some(1)
+    }
+
     fn forward<'a>(
         &self,
         tape: &mut Tape<'a, T>,

@@ -36,6 +36,10 @@ impl<T: Real> Module<T> for IdentityLayer {
         &self.0
     }
 
+    fn reach(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn forward<'a>(
         &self,
         _: &mut Tape<'a, T>,

@@ -100,6 +100,10 @@ impl<T: Real> Module<T> for Linear {
         &self.output
     }
 
+    fn reach(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn forward<'a>(
         &self,
         tape: &mut Tape<'a, T>,

@@ -93,6 +93,10 @@ impl<T: Real> Module<T> for NormNonlinearity {
         &self.operator.kind
     }
 
+    fn reach(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn forward<'a>(
         &self,
         tape: &mut Tape<'a, T>,

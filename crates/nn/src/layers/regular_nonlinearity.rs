@@ -112,6 +112,10 @@ impl<T: Real> Module<T> for RegularNonlinearity<T> {
         &self.plan.config().input
     }
 
+    fn reach(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn forward<'a>(
         &self,
         tape: &mut Tape<'a, T>,

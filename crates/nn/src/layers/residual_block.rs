@@ -99,6 +99,11 @@ impl<T: Real> Module<T> for ResidualBlock<T> {
         &self.output
     }
 
+    fn reach(&self) -> Option<usize> {
+        let parts = [&self.conv1, &self.act1, &self.conv2, &self.act2];
+        parts.into_iter().map(|part| part.reach()).sum()
+    }
+
     fn forward<'a>(
         &self,
         tape: &mut Tape<'a, T>,

@@ -29,6 +29,10 @@ impl<T: Real> Module<T> for ActivationLayer {
         &self.kind
     }
 
+    fn reach(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn forward<'a>(
         &self,
         tape: &mut Tape<'a, T>,
@@ -64,6 +68,10 @@ impl<T: Real> Module<T> for BreakSymmetry {
 
     fn output(&self) -> &FeatureType {
         &self.output
+    }
+
+    fn reach(&self) -> Option<usize> {
+        Some(0)
     }
 
     fn forward<'a>(

@@ -3,9 +3,9 @@
 use super::{Layers, Network};
 use crate::error::expect_scalars;
 use crate::layers::{
-    ActivationLayer, BreakSymmetry, ConvConfig, DiffusionBlockConfig, EquivariantDropoutConfig,
-    EquivariantLinearConfig, EquivariantNormConfig, GlobalPool, Kernel, Linear, LinearConfig,
-    Nonlinearity, Regular, ResidualBlockConfig,
+    ActivationLayer, BreakSymmetry, ConvConfig, DiffusionBlockConfig, ElementMean,
+    EquivariantDropoutConfig, EquivariantLinearConfig, EquivariantNormConfig, GlobalPool, Kernel,
+    Linear, LinearConfig, Nonlinearity, Regular, ResidualBlockConfig,
 };
 use crate::module::{Module, Part};
 use crate::{Builder, NnError, ParameterId, Parameters};
@@ -55,7 +55,7 @@ pub struct Stage {
     pub kind: FeatureType,
     /// Expected mean squares of components by order; 1 for orders that are not listed.
     pub moments: Vec<f64>,
-    /// True after a global pooling: there is one row for each mesh instead of one for each vertex.
+    /// True after a pooling: there is one row for each mesh, face or edge instead of one for each vertex.
     pub pooled: bool,
     /// Weights of linear layers so far.
     linear_weights: Vec<ParameterId>,
@@ -94,7 +94,7 @@ impl<T: Real> LayerConfig<T> for BuiltIn<T> {
     ) -> Result<Box<dyn Module<T>>, NnError> {
         if stage.pooled && self.needs_vertices {
             let problem =
-                "it needs vertices, but after a global pooling there is one row for each mesh";
+                "it needs vertices, but the rows are meshes, faces or edges after a pooling";
             return Err(NnError::setting("layer", problem).in_layer(name));
         }
         (self.init)(name, stage, builder)
@@ -338,6 +338,16 @@ impl<T: Real> NetworkConfig<T> {
             expect_scalars("input", &stage.kind).map_err(|error| error.in_layer(name))?;
             stage.pooled = true;
             Ok(Box::new(pool.init(stage.kind.dimension())))
+        })
+    }
+
+    /// Adds the mean of scalars over the vertices of each face or edge: one row for each
+    /// ([`HierarchyBatch::with_elements`](crate::HierarchyBatch::with_elements)).
+    pub fn element_mean(self) -> Self {
+        self.built_in("elements", true, move |name, stage, _| {
+            expect_scalars("input", &stage.kind).map_err(|error| error.in_layer(name))?;
+            stage.pooled = true;
+            Ok(Box::new(ElementMean::new(stage.kind.dimension())))
         })
     }
 

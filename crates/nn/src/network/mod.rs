@@ -39,6 +39,10 @@ impl<T: Real> Module<T> for Layers<T> {
         &self.output
     }
 
+    fn reach(&self) -> Option<usize> {
+        (self.layers.iter()).map(|(_, layer)| layer.reach()).sum()
+    }
+
     fn forward<'a>(
         &self,
         tape: &mut Tape<'a, T>,
@@ -82,6 +86,10 @@ impl<T: Real> Module<T> for Network<T> {
 
     fn levels(&self) -> usize {
         self.levels
+    }
+
+    fn reach(&self) -> Option<usize> {
+        self.body.reach()
     }
 
     fn forward<'a>(

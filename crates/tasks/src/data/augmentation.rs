@@ -3,7 +3,7 @@
 use super::classes::Classes;
 use super::deformation::{Deformation, Mirrors, Rotations};
 use crate::features::Fields;
-use crate::{Task, TaskError};
+use crate::{Element, Task, TaskError};
 use gemcnn_mesh::Mesh;
 use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind, Remeshed, remesh};
 use gemcnn_nn::Target;
@@ -130,12 +130,16 @@ impl Augmentation {
     /// The class that takes the place of each class in a mirrored version. Empty if all stay.
     ///
     /// # Errors
-    /// A correspondence, whose classes have no mirror images, or pairs that are not of the classes.
+    /// A correspondence, whose classes have no mirror images, targets at edges, or pairs that are not of the classes.
     pub(super) fn swaps(
         &self,
-        task: Task,
+        (task, per): (Task, Element),
         classes: Option<&Classes>,
     ) -> Result<Vec<u32>, TaskError> {
+        if self.mirror != Mirrors::None && per == Element::Edge {
+            let problem = "the edges of a mirrored mesh come in another order; leave it out for targets at edges";
+            return Err(TaskError::setting("augmentation.mirror", problem));
+        }
         if self.mirror != Mirrors::None && task == Task::Correspondence {
             let problem =
                 "a mirrored vertex of the template is not known; leave it out for correspondence";
@@ -353,7 +357,9 @@ mod tests {
                 mirrored_classes: pairs,
                 ..augmentation.clone()
             };
-            augmentation.swaps(task, Some(&classes)).ok()
+            augmentation
+                .swaps((task, Element::Vertex), Some(&classes))
+                .ok()
         };
         for pairs in [[["left", "right"]], [["9", "8"]]] {
             assert_eq!(swaps(&pairs, Task::Segmentation).unwrap(), [0, 2, 1]);

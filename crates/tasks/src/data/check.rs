@@ -7,7 +7,7 @@ use super::content::Content;
 use super::dataset::Inner;
 use super::open::gather;
 use super::part::Part;
-use crate::{Task, TaskError};
+use crate::{Element, Task, TaskError};
 use gemcnn_mesh::{GeometryError, NormalWeighting, vertex_normals};
 use gemcnn_nn::IGNORE;
 use rayon::prelude::*;
@@ -21,6 +21,8 @@ pub struct Check {
     pub name: String,
     /// The task; `None` if it is unknown.
     pub task: Option<Task>,
+    /// What the targets are for.
+    pub per: Element,
     /// Notes about inferred settings, shown to the user.
     pub notes: Vec<String>,
     /// Size of each part.
@@ -42,7 +44,9 @@ pub struct PartCount {
     pub meshes: usize,
     /// Number of vertices of the readable meshes.
     pub vertices: usize,
-    /// Number of vertices (meshes in classification) with a known target.
+    /// Number of targets of these meshes: one for each vertex, face, edge or mesh.
+    pub targets: usize,
+    /// Number of targets that are known.
     pub known: usize,
 }
 
@@ -53,9 +57,9 @@ pub struct ClassCount {
     pub name: String,
     /// Label in files.
     pub label: i64,
-    /// Number of vertices of the class; 0 for classification.
+    /// Number of vertices, faces or edges of the class; 0 for classification.
     pub vertices: [usize; 3],
-    /// Number of meshes of the class, or with vertices of the class.
+    /// Number of meshes of the class, or with vertices, faces or edges of the class.
     pub meshes: [usize; 3],
 }
 
@@ -76,8 +80,9 @@ pub struct ValueRange {
 #[derive(Default)]
 struct Found {
     vertices: usize,
+    targets: usize,
     known: usize,
-    /// Number of vertices of each class.
+    /// Number of rows of each class.
     classes: BTreeMap<u32, usize>,
     columns: Vec<Column>,
     extent: Option<Extent>,
@@ -108,6 +113,7 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
                     DataConfig::Bodies(_) => "synthetic bodies".into(),
                 },
                 task,
+                per: Element::default(),
                 notes: Vec::new(),
                 parts: Vec::new(),
                 classes: Vec::new(),
@@ -165,6 +171,7 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
     Check {
         name: inner.name.clone(),
         task: Some(inner.targets.task),
+        per: inner.targets.per,
         notes,
         parts: Part::ALL
             .map(|part| {
@@ -173,6 +180,7 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
                     part,
                     meshes: items.len(),
                     vertices: items.iter().map(|&item| found[item].vertices).sum(),
+                    targets: items.iter().map(|&item| found[item].targets).sum(),
                     known: items.iter().map(|&item| found[item].known).sum(),
                 }
             })
@@ -224,11 +232,13 @@ fn read_target(
 ) -> Result<(), TaskError> {
     let (item, targets) = (&inner.items[index], &inner.targets);
     let none = |found: &mut Found| {
-        let problem = format!("{}: no vertex has a known target", item.name);
+        let [element, _] = targets.per.words();
+        let problem = format!("{}: no {element} has a known target", item.name);
         found.problems.push(problem);
     };
     match targets.task {
         Task::Classification => {
+            found.targets = 1;
             if let Some(class) = item.class {
                 found.known = 1;
                 found.classes.insert(class, 0);
@@ -237,6 +247,7 @@ fn read_target(
         Task::Segmentation | Task::Correspondence => {
             let labels = targets.labels(item, content, found.vertices)?;
             let classes = targets.classes_of(item, &labels)?;
+            found.targets = labels.len();
             found.known = labels.iter().flatten().count();
             if found.known == 0 {
                 none(found);
@@ -252,7 +263,7 @@ fn read_target(
             let expected = targets.value_columns(&inner.outputs);
             if table.columns != expected && expected > 0 {
                 let problem = format!(
-                    "{}: its target has {} numbers for each vertex, but that of other meshes has {expected}",
+                    "{}: its target has {} numbers in each row, but that of other meshes has {expected}",
                     item.name, table.columns
                 );
                 found.problems.push(problem);
@@ -261,6 +272,7 @@ fn read_target(
             let columns = table.columns.max(1);
             let known = |row: &&[f64]| row.iter().all(|value| !value.is_nan());
             let rows: Vec<&[f64]> = table.values.chunks(columns).filter(known).collect();
+            found.targets = table.rows();
             found.known = rows.len();
             if rows.is_empty() {
                 none(found);

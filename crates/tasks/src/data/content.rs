@@ -17,6 +17,7 @@ pub(crate) struct Content<'a> {
 struct Made {
     mesh: Mesh,
     attributes: Vec<VertexAttribute>,
+    face_attributes: Vec<VertexAttribute>,
     is_cloud: bool,
 }
 
@@ -78,6 +79,11 @@ impl<'a> Content<'a> {
         Ok(&self.made()?.attributes)
     }
 
+    /// Face attributes of its file.
+    pub fn face_attributes(&self) -> Result<&[VertexAttribute], TaskError> {
+        Ok(&self.made()?.face_attributes)
+    }
+
     /// Fields that features need.
     pub fn fields(&self, names: &[FieldName]) -> Result<Fields, TaskError> {
         if names.is_empty() {
@@ -110,11 +116,13 @@ impl<'a> Content<'a> {
                     is_cloud: surface.is_some(),
                     mesh: surface.unwrap_or(file.mesh),
                     attributes: file.attributes,
+                    face_attributes: file.face_attributes,
                 }
             }
             Origin::Body { family, number } => Made {
                 mesh: family.body(*number),
                 attributes: Vec::new(),
+                face_attributes: Vec::new(),
                 is_cloud: false,
             },
         };

@@ -10,7 +10,7 @@ use super::split::Split;
 use super::target::{TargetSource, Targets};
 use super::template::TemplateDistances;
 use crate::features::{FieldName, Fields};
-use crate::{DataError, Task, TaskError};
+use crate::{DataError, Element, Task, TaskError};
 use gemcnn_mesh::Mesh;
 use gemcnn_mesh::shapes::BodyFamily;
 use gemcnn_nn::FeatureType;
@@ -39,6 +39,8 @@ pub(crate) struct Inner {
     pub draws_parts: bool,
     pub targets: Targets,
     pub outputs: FeatureType,
+    /// Names of the target values in regression, or empty.
+    pub value_names: Vec<String>,
     pub template: Option<Mesh>,
     /// Distances on the template, made at the first evaluation. Data sets with the same template share them.
     pub distances: Arc<OnceLock<TemplateDistances>>,
@@ -149,7 +151,17 @@ impl Dataset {
         self.inner.targets.classes.as_ref()
     }
 
-    /// Output type of a model for each vertex or mesh: one scalar for each class, or the type of the target
+    /// What the targets are for.
+    pub fn per(&self) -> Element {
+        self.inner.targets.per
+    }
+
+    /// Names of the columns of target values in regression, in their order; empty if they have none.
+    pub fn value_names(&self) -> &[String] {
+        &self.inner.value_names
+    }
+
+    /// Output type of a model for each row of the targets: one scalar for each class, or the type of the target
     /// values.
     pub fn outputs(&self) -> &FeatureType {
         &self.inner.outputs
@@ -323,6 +335,7 @@ impl Dataset {
                     ..targets.clone()
                 },
                 outputs: self.inner.outputs.clone(),
+                value_names: Vec::new(),
                 template: template.clone(),
                 distances: Arc::clone(&self.inner.distances),
                 notes: Vec::new(),

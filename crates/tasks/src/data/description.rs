@@ -3,7 +3,7 @@
 use super::classes::Classes;
 use super::part::Part;
 use super::pattern::Pattern;
-use crate::{DataError, Task, TaskError};
+use crate::{DataError, Element, Task, TaskError};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -60,23 +60,23 @@ pub struct Description {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TargetDescription {
-    /// One or several vertex properties of PLY files.
+    /// One or several vertex or face properties of mesh files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub property: Option<OneOrMany<String>>,
-    /// A file for each mesh: `.npy`, `.csv`, `.txt` or `.seg`, or `.*` for any of these. `{stem}` is the file name of the
+    /// A file for each mesh: `.npy`, `.csv`, `.txt`, `.seg` or `.eseg`, or `.*` for any of these. `{stem}` is the file name of the
     /// mesh without extension, `{name}` the same with its folders, `{inner}` the same without the outermost folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<String>,
     /// Columns of the files or the table, by number from 0 or by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<OneOrMany<Column>>,
-    /// Rows of the files are vertices or faces (default: decided by their number).
+    /// Rows of the files, or properties, are those of vertices, faces or edges (default: decided by their number).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per: Option<Element>,
     /// Each three columns are a vector in space, which is learned as a tangent vector.
     #[serde(skip_serializing_if = "is_default")]
     pub vectors: bool,
-    /// A `.csv` file with the name and class of a mesh in each row.
+    /// A `.csv` file with the name and the class or values of a mesh in each row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<PathBuf>,
     /// The folder of a mesh is its class.
@@ -164,16 +164,6 @@ pub enum Column {
     Name(String),
 }
 
-/// What a row of a target file belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Element {
-    /// A vertex.
-    Vertex,
-    /// A face. A vertex takes the label with the largest area around it.
-    Face,
-}
-
 fn everywhere() -> String {
     "**/*".into()
 }
@@ -241,6 +231,7 @@ impl Description {
         .collect();
         let allowed: &[&str] = match self.task {
             Task::Classification => &["table", "folders", "pattern"],
+            Task::Regression => &["property", "files", "table"],
             _ => &["property", "files"],
         };
         if let Some(other) = given.iter().find(|name| !allowed.contains(name)) {
@@ -272,8 +263,20 @@ impl Description {
                 "target.pattern is `{pattern}`, but needs exactly one {{class}}"
             ));
         }
-        if target.per.is_some() && target.files.is_none() {
-            return Err("target.per needs target.files; remove it".into());
+        if let Some(per) = target.per {
+            let fits = match (&target.files, &target.property) {
+                (Some(_), _) => per != Element::Mesh,
+                (None, Some(_)) => matches!(per, Element::Vertex | Element::Face),
+                (None, None) => false,
+            };
+            let elements = "\"vertex\", \"face\" or \"edge\" with target.files, \"vertex\" or \"face\" with target.property";
+            if !fits {
+                return Err(format!("target.per may be {elements}"));
+            }
+            let needs_vertices = target.vectors || self.task == Task::Correspondence;
+            if needs_vertices && per != Element::Vertex {
+                return Err("target.per: vectors and correspondences are those of vertices".into());
+            }
         }
         if let Some(column) = &target.column {
             match (&target.files, &target.table) {
@@ -282,7 +285,9 @@ impl Description {
                         "target.column needs target.files or target.table; remove it".into(),
                     );
                 }
-                (_, Some(_)) if column.as_slice().len() != 1 => {
+                (_, Some(_))
+                    if column.as_slice().len() != 1 && self.task == Task::Classification =>
+                {
                     return Err(
                         "target.column: target.table has one column of classes; give one column"
                             .into(),
@@ -291,11 +296,8 @@ impl Description {
                 _ => {}
             }
         }
-        if target.vectors && self.task != Task::Regression {
-            return Err("target.vectors is for regression only".into());
-        }
-        if target.per == Some(Element::Face) && self.task == Task::Regression {
-            return Err("target.per: regression needs values of vertices, not of faces".into());
+        if target.vectors && (self.task != Task::Regression || target.table.is_some()) {
+            return Err("target.vectors is for regression at vertices only".into());
         }
         self.check_classes()?;
         self.split.check()
@@ -467,7 +469,15 @@ mod tests {
                 "`1`",
             ),
             (
-                "task = 'segmentation'\ntarget = { property = 'l', per = 'face' }",
+                "task = 'segmentation'\ntarget = { property = 'l', per = 'edge' }",
+                "target.per",
+            ),
+            (
+                "task = 'regression'\ntarget = { files = '{stem}.npy', per = 'face', vectors = true }",
+                "target.per",
+            ),
+            (
+                "task = 'regression'\ntarget = { table = 't.csv', per = 'vertex' }",
                 "target.per",
             ),
             (

@@ -1,11 +1,13 @@
 //! Binary format of prepared meshes.
 //!
 //! A sequence of sections, each preceded by its length: corners and weights of the sources of a remeshed mesh, empty
-//! for others; areas and features; masses, bases and eigenvalues if there are eigenvectors; the arrays of implicit diffusion
+//! for others; areas and features; offsets, corners, areas and origins of faces or edges if the output is for them; masses, bases and eigenvalues if there are eigenvectors; the arrays of implicit diffusion
 //! if they are needed; then for each level the gauge graph as a safetensors file. Each level except the finest adds its vertices, the cluster of each vertex of the previous
 //! level, and the transports to the clusters.
 
 use super::preparation::{Preparation, Prepared};
+use crate::Element;
+use crate::elements::Elements;
 use gemcnn_mesh::remesh::SurfacePoint;
 use gemcnn_mesh::surface::HeatArrays;
 use gemcnn_mesh::{Clusters, GaugeGraph, Hierarchy, Level};
@@ -13,13 +15,25 @@ use gemcnn_nn::{HeatBatch, SpectraBatch};
 use std::sync::Arc;
 
 /// Format version. Increment when the layout or the meaning of an entry changes.
-pub(crate) const ENTRY_VERSION: u32 = 5;
+pub(crate) const ENTRY_VERSION: u32 = 6;
 
-/// A prepared mesh, and where its vertices lie on the mesh of the file if it was remeshed; empty otherwise.
-pub(crate) type Entry = (Prepared, Vec<SurfacePoint>);
+/// A prepared mesh, and where it comes from if it was remeshed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Entry {
+    pub prepared: Prepared,
+    /// Places of the vertices on the mesh of the file; empty if it was not remeshed.
+    pub sources: Vec<SurfacePoint>,
+    /// Faces or edges of the mesh of the file, if the output is for them; otherwise empty.
+    pub origins: Vec<u32>,
+}
 
 /// Encodes a prepared mesh. `None` if a graph cannot be encoded, which does not happen for valid graphs.
-pub(crate) fn encode((prepared, sources): &Entry) -> Option<Vec<u8>> {
+pub(crate) fn encode(entry: &Entry) -> Option<Vec<u8>> {
+    let Entry {
+        prepared,
+        sources,
+        origins,
+    } = entry;
     let mut bytes = Vec::new();
     let mut section = |content: &[u8]| {
         bytes.extend((content.len() as u64).to_le_bytes());
@@ -31,6 +45,13 @@ pub(crate) fn encode((prepared, sources): &Entry) -> Option<Vec<u8>> {
     section(bytemuck::cast_slice(&weights));
     section(bytemuck::cast_slice(&prepared.areas));
     section(bytemuck::cast_slice(&prepared.features));
+    if let Some(elements) = &prepared.elements {
+        let (offsets, corners) = elements.incidence.arrays().entries();
+        section(bytemuck::cast_slice(offsets));
+        section(bytemuck::cast_slice(corners));
+        section(bytemuck::cast_slice(&elements.areas));
+        section(bytemuck::cast_slice(origins));
+    }
     if let Some(spectra) = &prepared.spectra {
         let arrays = spectra.arrays();
         section(bytemuck::cast_slice(arrays.mass));
@@ -83,6 +104,18 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
         .collect();
     let areas: Vec<f32> = sections.numbers()?;
     let features: Vec<f32> = sections.numbers()?;
+    let mut origins: Vec<u32> = Vec::new();
+    let elements = match preparation.per {
+        Element::Vertex | Element::Mesh => None,
+        Element::Face | Element::Edge => {
+            let (offsets, corners): (Vec<u32>, Vec<u32>) =
+                (sections.numbers()?, sections.numbers()?);
+            let element_areas: Vec<f32> = sections.numbers()?;
+            origins = sections.numbers()?;
+            let parts = [&offsets[..], &corners];
+            Some(Elements::from_parts(areas.len(), parts, element_areas).ok()?)
+        }
+    };
     let spectra = match preparation.columns() {
         [] => None,
         columns => {
@@ -117,6 +150,13 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
     if has_sources && (corners.len() != vertices || weights.len() != vertices) {
         return None;
     }
+    let expected = match &elements {
+        Some(elements) if has_sources => elements.areas.len(),
+        _ => 0,
+    };
+    if origins.len() != expected {
+        return None;
+    }
     if features.len() != vertices * width || areas.len() != vertices {
         return None;
     }
@@ -135,10 +175,16 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
             hierarchy: None,
             spectra,
             heat,
+            elements,
             areas,
             features,
         };
-        return sections.0.is_empty().then_some((prepared, sources));
+        let entry = Entry {
+            prepared,
+            sources,
+            origins,
+        };
+        return sections.0.is_empty().then_some(entry);
     }
     let mut levels = vec![Level {
         graph,
@@ -161,10 +207,15 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
         hierarchy: Some(Arc::new(Hierarchy::from_levels(levels).ok()?)),
         spectra,
         heat,
+        elements,
         areas,
         features,
     };
-    Some((prepared, sources))
+    Some(Entry {
+        prepared,
+        sources,
+        origins,
+    })
 }
 
 /// The remaining sections.

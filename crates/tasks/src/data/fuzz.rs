@@ -4,6 +4,7 @@ use super::description::Description;
 use super::preparation::{HierarchySettings, Preparation};
 use super::table::TextTable;
 use super::{entry, npy, npy_f32, npy_i64};
+use crate::Element;
 use gemcnn_mesh::remesh::SurfacePoint;
 use gemcnn_mesh::{NeighbourWeights, shapes};
 use rand::seq::IndexedRandom;
@@ -119,8 +120,11 @@ fn descriptions() {
 #[test]
 fn entries() {
     let mesh = shapes::icosphere(0).unwrap();
-    let prepare =
-        |preparation: &Preparation| (preparation.prepare("a", &mesh).unwrap(), Vec::new());
+    let prepare = |preparation: &Preparation| entry::Entry {
+        prepared: preparation.prepare("a", &mesh).unwrap(),
+        sources: Vec::new(),
+        origins: Vec::new(),
+    };
     let bytes = entry::encode(&prepare(&Preparation::default())).unwrap();
     let plain = Preparation::default();
     let read = |bytes: &[u8]| entry::decode(bytes, &plain).map(drop).ok_or("refused");
@@ -143,10 +147,12 @@ fn entries() {
     let sparse = Preparation {
         implicit: true,
         weights: NeighbourWeights::Jets,
+        per: Element::Edge,
         ..Preparation::default()
     };
     let mut with_heat = prepare(&sparse);
-    with_heat.1 = (0..12).map(SurfacePoint::vertex).collect();
+    with_heat.sources = (0..12).map(SurfacePoint::vertex).collect();
+    with_heat.origins = (0..30).collect();
     let encoded = entry::encode(&with_heat).unwrap();
     assert_eq!(entry::decode(&encoded, &sparse), Some(with_heat));
     let read = |bytes: &[u8]| {

@@ -6,13 +6,13 @@ use super::meshes::{Item, find_meshes};
 use super::part::Part;
 use super::target::{ANY_EXTENSION, TargetSource, Targets};
 use crate::layout::is_made;
-use crate::{DataError, Task, TaskError};
+use crate::{DataError, Element, Task, TaskError};
 use gemcnn_mesh::{AttributeValues, Mesh, VertexAttribute};
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Vertex properties that are never targets: colours, normals, texture coordinates and others.
+/// Properties that are never targets: colours, normals, texture coordinates and others.
 const NOT_TARGETS: [&str; 20] = [
     "red",
     "green",
@@ -35,6 +35,9 @@ const NOT_TARGETS: [&str; 20] = [
     "flags",
     "radius",
 ];
+
+/// Table of values of whole meshes.
+const VALUE_TABLE: &str = "values.csv";
 
 /// A possible target.
 struct Candidate {
@@ -95,12 +98,20 @@ fn infer_for(
     let mut candidates = Vec::new();
     let mut refused = None;
     if fits(Task::Segmentation) || fits(Task::Regression) {
-        let attributes = content.attributes()?;
-        if fits(Task::Segmentation) {
-            candidates.extend(label_properties(attributes, task));
-        }
-        if fits(Task::Regression) {
-            candidates.extend(number_properties(attributes, task));
+        // Properties of faces count if there are none of vertices.
+        for (element, attributes) in [
+            ("vertex", content.attributes()?),
+            ("face", content.face_attributes()?),
+        ] {
+            if !candidates.is_empty() {
+                break;
+            }
+            if fits(Task::Segmentation) {
+                candidates.extend(label_properties((element, attributes), task));
+            }
+            if fits(Task::Regression) {
+                candidates.extend(number_properties((element, attributes), task));
+            }
         }
         let found;
         (found, refused) = files(folder, items, &probes, task)?;
@@ -118,6 +129,14 @@ fn infer_for(
                 candidates.push(Candidate::new(Task::Classification, words, target));
             }
         }
+    }
+    if fits(Task::Regression) && folder.join(VALUE_TABLE).is_file() {
+        let target = TargetDescription {
+            table: Some(VALUE_TABLE.into()),
+            ..Default::default()
+        };
+        let words = format!("the values of meshes in {VALUE_TABLE}");
+        candidates.push(Candidate::new(Task::Regression, words, target));
     }
     if task == Some(Task::Correspondence) {
         candidates.push(registered(folder, items)?);
@@ -167,7 +186,7 @@ fn nothing(folder: &Path, first: &Item, content: &Content, task: Option<Task>) -
             "the meshes are not in folders of classes, and there is no classes.csv".into()
         }
         _ => format!(
-            "{} has {properties}, and there is no .npy, .csv, .txt or .seg file for it",
+            "{} has {properties}, and there is no .npy, .csv, .txt, .seg or .eseg file for it",
             first.name
         ),
     };
@@ -205,14 +224,17 @@ fn possible(attributes: &[VertexAttribute]) -> impl Iterator<Item = &VertexAttri
         .filter(|attribute| !NOT_TARGETS.contains(&attribute.name.as_str()))
 }
 
-/// Integer vertex properties. If there are none and segmentation is requested, floats with integer values.
-fn label_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<Candidate> {
+/// Integer properties of vertices or faces. If there are none and segmentation is requested, floats with integer values.
+fn label_properties(
+    (element, attributes): (&str, &[VertexAttribute]),
+    task: Option<Task>,
+) -> Vec<Candidate> {
     let candidate = |attribute: &VertexAttribute| {
         let target = TargetDescription {
             property: Some(OneOrMany::One(attribute.name.clone())),
             ..Default::default()
         };
-        let words = format!("the vertex property `{}`", attribute.name);
+        let words = format!("the {element} property `{}`", attribute.name);
         Candidate::new(Task::Segmentation, words, target)
     };
     let integers: Vec<Candidate> = possible(attributes)
@@ -228,8 +250,11 @@ fn label_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<C
         .collect()
 }
 
-/// Float vertex properties. Three whose names end in x, y and z are a vector.
-fn number_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<Candidate> {
+/// Float properties of vertices or faces. Three of vertices whose names end in x, y and z are a vector.
+fn number_properties(
+    (element, attributes): (&str, &[VertexAttribute]),
+    task: Option<Task>,
+) -> Vec<Candidate> {
     let wanted = |attribute: &&VertexAttribute| {
         !is_integer(&attribute.values) || task == Some(Task::Regression)
     };
@@ -237,7 +262,8 @@ fn number_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<
     let mut candidates = Vec::new();
     let mut at = 0;
     while let Some(column) = columns.get(at) {
-        let three = columns.get(at..at + 3).and_then(|three| {
+        let three = columns.get(at..at + 3).filter(|_| element == "vertex");
+        let three = three.and_then(|three| {
             let stem = column.name.strip_suffix('x')?;
             let fits =
                 |(column, axis): (&&VertexAttribute, &str)| column.name == format!("{stem}{axis}");
@@ -252,7 +278,7 @@ fn number_properties(attributes: &[VertexAttribute], task: Option<Task>) -> Vec<
         };
         let words = match three {
             Some(three) => format!("the vertex vector `{}`", names(three).join(", ")),
-            None => format!("the vertex property `{}`", column.name),
+            None => format!("the {element} property `{}`", column.name),
         };
         let target = TargetDescription {
             property: Some(property),
@@ -321,6 +347,7 @@ fn files(
         let mut targets = Targets {
             source: TargetSource::files(folder, &pattern),
             task: Task::Segmentation,
+            per: Element::Vertex,
             classes: None,
             class_names: Vec::new(),
             unknown: Vec::new(),
@@ -331,6 +358,14 @@ fn files(
         if with_file.is_empty() {
             continue;
         }
+        let contents = with_file.iter().map(|(item, content)| (*item, content));
+        targets.per = match targets.found_element(contents) {
+            Ok(per) => per,
+            Err(error) => {
+                refused.get_or_insert(error);
+                continue;
+            }
+        };
         let described = TargetDescription {
             files: Some(pattern.clone()),
             ..Default::default()
@@ -375,7 +410,7 @@ fn files(
         }
         let Some(columns) = columns else { continue };
         candidates.push(Candidate::new(Task::Regression, words, described.clone()));
-        if columns == 3 {
+        if columns == 3 && targets.per == Element::Vertex {
             let target = TargetDescription {
                 vectors: true,
                 ..described

@@ -1,10 +1,10 @@
-//! Classes of whole meshes, from tables, folders and names.
+//! Classes and values of whole meshes, from tables, folders and names.
 
 use super::classes::Classes;
 use super::description::{Column, Description};
 use super::meshes::{Item, Names};
 use super::pattern::Pattern;
-use super::table::read_rows;
+use super::table::{NumberTable, Row, read_rows};
 use crate::{DataError, TaskError};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -58,51 +58,128 @@ fn classes_in_table(
     problems: &mut Vec<TaskError>,
 ) -> Result<Vec<Option<String>>, TaskError> {
     let rows = read_rows(path)?;
+    let place = match column {
+        None => Some(1),
+        Some(column) => place_of(&rows, column),
+    };
+    let Some(place) = place else {
+        problems.push(no_column(path, &rows));
+        return Ok(vec![None; items.len()]);
+    };
+    let of_meshes = rows_of_meshes(path, &rows, place + 1, items, problems);
+    let word = |cells: Option<&[String]>| Some(cells?.get(place)?.clone());
+    Ok(of_meshes.into_iter().map(word).collect())
+}
+
+/// Place of a column in the rows of a table.
+fn place_of(rows: &[Row], column: &Column) -> Option<usize> {
+    match column {
+        Column::Number(number) => Some(*number),
+        Column::Name(name) => {
+            let (_, header) = rows.first()?;
+            header.iter().position(|cell| cell == name)
+        }
+    }
+}
+
+fn no_column(path: &Path, rows: &[Row]) -> TaskError {
+    let line = rows.first().map(|(line, _)| *line);
+    DataError::table(path, line, "the header does not contain target.column").into()
+}
+
+/// The cells of the row of each mesh, in a table with a name in the first column and at least `width` columns.
+fn rows_of_meshes<'r>(
+    path: &Path,
+    rows: &'r [Row],
+    width: usize,
+    items: &[Item],
+    problems: &mut Vec<TaskError>,
+) -> Vec<Option<&'r [String]>> {
     let mut refuse = |line: Option<usize>, problem: String| {
         problems.push(DataError::table(path, line, problem).into());
     };
-    let place = match column {
-        None => Some(1),
-        Some(Column::Number(number)) => Some(*number),
-        Some(Column::Name(name)) => {
-            let header = rows.first().map(|(_, cells)| cells);
-            header.and_then(|cells| cells.iter().position(|cell| cell == name))
-        }
-    };
-    let Some(place) = place else {
-        let line = rows.first().map(|(line, _)| *line);
-        refuse(line, "the header does not contain target.column".into());
-        return Ok(vec![None; items.len()]);
-    };
     let names = Names::new(items);
-    let mut words: Vec<Option<String>> = vec![None; items.len()];
-    let mut named = vec![false; items.len()];
+    let mut found = vec![None; items.len()];
     for (row, (line, cells)) in rows.iter().enumerate() {
-        let (Some(name), Some(word)) = (cells.first(), cells.get(place)) else {
-            let problem = format!(
-                "{} cell(s), but a row needs a name and a class",
-                cells.len()
-            );
+        let Some(name) = cells.first().filter(|_| cells.len() >= width) else {
+            let problem = format!("{} cell(s), but a row needs {width}", cells.len());
             refuse(Some(*line), problem);
             continue;
         };
         match names.find(name) {
-            Ok(index) if named[index] => refuse(Some(*line), format!("`{name}` occurs twice")),
-            Ok(index) => {
-                named[index] = true;
-                words[index] = Some(word.clone());
+            Ok(index) if found[index].is_some() => {
+                refuse(Some(*line), format!("`{name}` occurs twice"));
             }
+            Ok(index) => found[index] = Some(&cells[..]),
             // A header.
             Err(_) if row == 0 && !names.has(name) => {}
             Err(problem) => refuse(Some(*line), problem),
         }
     }
-    for (item, named) in items.iter().zip(named) {
-        if !named {
+    for (item, found) in items.iter().zip(&found) {
+        if found.is_none() {
             refuse(None, format!("no row for `{}`", item.name));
         }
     }
-    Ok(words)
+    found
+}
+
+/// The cells in some places; empty where there is none.
+fn chosen(cells: &[String], places: &[usize]) -> Vec<String> {
+    let cell = |&place: &usize| cells.get(place).cloned().unwrap_or_default();
+    places.iter().map(cell).collect()
+}
+
+/// Assigns the values of a table to meshes: the chosen columns, or all after the first.
+pub(super) fn assign_values(
+    path: &Path,
+    description: &Description,
+    items: &mut [Item],
+    problems: &mut Vec<TaskError>,
+) -> Result<(), TaskError> {
+    let rows = read_rows(path)?;
+    let columns = rows.iter().map(|(_, cells)| cells.len()).max().unwrap_or(0);
+    let places: Option<Vec<usize>> = match &description.target.column {
+        None => Some((1..columns).collect()),
+        Some(chosen) => (chosen.as_slice().iter())
+            .map(|column| place_of(&rows, column))
+            .collect(),
+    };
+    let Some(places) = places else {
+        problems.push(no_column(path, &rows));
+        return Ok(());
+    };
+    let width = places.iter().max().map_or(2, |last| last + 1);
+    let found: Vec<Option<Vec<String>>> = rows_of_meshes(path, &rows, width, items, problems)
+        .into_iter()
+        .map(|cells| cells.map(|cells| chosen(cells, &places)))
+        .collect();
+    // The first row is a header unless its values are numbers.
+    let is_number = |cell: &str| cell.is_empty() || cell.parse::<f64>().is_ok();
+    let header = rows.first().map(|(_, cells)| cells).filter(|cells| {
+        places
+            .iter()
+            .any(|&place| cells.get(place).is_some_and(|cell| !is_number(cell)))
+    });
+    let header = header.map_or(Vec::new(), |cells| chosen(cells, &places));
+    for (item, cells) in items.iter_mut().zip(found) {
+        let Some(cells) = cells else { continue };
+        let number = |cell: &String| match cell.is_empty() {
+            true => Some(f64::NAN),
+            false => cell.parse().ok(),
+        };
+        if let Some(word) = cells.iter().find(|cell| number(cell).is_none()) {
+            let problem = format!("`{}`: `{word}` is not a number", item.name);
+            problems.push(DataError::table(path, None, problem).into());
+            continue;
+        }
+        item.values = Some(NumberTable {
+            header: header.clone(),
+            columns: cells.len(),
+            values: cells.iter().filter_map(number).collect(),
+        });
+    }
+    Ok(())
 }
 
 /// Classes from words: labels in increasing order if all are integers, otherwise names in alphabetical order.

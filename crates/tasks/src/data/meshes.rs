@@ -1,13 +1,14 @@
 //! The mesh files of a folder.
 
 use super::pattern::Pattern;
+use super::table::NumberTable;
 use crate::layout::is_made;
 use crate::{DataError, TaskError};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// A mesh of a data set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Item {
     /// Path within the data set, with `/` between folders.
     pub name: String,
@@ -15,6 +16,8 @@ pub(crate) struct Item {
     pub path: PathBuf,
     /// Class of the whole mesh, in classification.
     pub class: Option<u32>,
+    /// Values of the whole mesh, in regression from a table.
+    pub values: Option<NumberTable>,
 }
 
 impl Item {
@@ -23,6 +26,7 @@ impl Item {
             name: name.into(),
             path: path.into(),
             class: None,
+            values: None,
         }
     }
 

@@ -45,8 +45,7 @@ pub use config::{BodiesConfig, DataConfig};
 pub use dataset::Dataset;
 pub use deformation::{Mirrors, Rotations};
 pub use description::{
-    Column, DESCRIPTION_FILE, Description, Element, OneOrMany, Parts, SplitDescription,
-    TargetDescription,
+    Column, DESCRIPTION_FILE, Description, OneOrMany, Parts, SplitDescription, TargetDescription,
 };
 pub use fields::SurfaceFile;
 pub(crate) use fields::connected;

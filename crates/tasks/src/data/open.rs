@@ -5,13 +5,13 @@ use super::config::{BodiesConfig, DataConfig};
 use super::content::Content;
 use super::dataset::Inner;
 use super::description::{DESCRIPTION_FILE, Description};
-use super::mesh_classes::assign_classes;
+use super::mesh_classes::{assign_classes, assign_values};
 use super::meshes::{Item, find_meshes};
 use super::part::Part;
 use super::split::Split;
 use super::target::{TargetSource, Targets};
 use super::{faust, infer};
-use crate::{DataError, Task, TaskError};
+use crate::{DataError, Element, Task, TaskError};
 use gemcnn_mesh::Mesh;
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_nn::FeatureType;
@@ -126,12 +126,14 @@ fn registered(
         targets: Targets {
             source: TargetSource::VertexNumber,
             task: Task::Correspondence,
+            per: Element::Vertex,
             classes: classes.map(Classes::numbered),
             class_names: Vec::new(),
             unknown: Vec::new(),
             vectors: false,
         },
         outputs: FeatureType::scalars(classes.unwrap_or_default()),
+        value_names: Vec::new(),
         template,
         distances: Arc::default(),
         notes,
@@ -167,6 +169,9 @@ fn open_folder(
             problems,
         )?);
     }
+    if let (Task::Regression, Some(table)) = (description.task, &description.target.table) {
+        assign_values(&folder.join(table), &description, &mut items, problems)?;
+    }
     let split = Split::new(folder, &description.split, &items, problems);
     let draws_parts = description.split.is_silent();
     // A test part alone can be evaluated, if the classes of a correspondence are known.
@@ -181,6 +186,7 @@ fn open_folder(
     let mut targets = Targets {
         source: TargetSource::new(folder, &description),
         task: description.task,
+        per: Element::Vertex,
         classes: given,
         class_names: names
             .map(|(class, name)| (name, description.label(class)))
@@ -188,6 +194,16 @@ fn open_folder(
         unknown: description.unknown.clone(),
         vectors: description.target.vectors,
     };
+    match element(&description, &targets, &items) {
+        Ok(per) => targets.per = per,
+        Err(error) => problems.push(error),
+    }
+    if !matches!(targets.per, Element::Vertex | Element::Mesh) {
+        notes.push(format!(
+            "the targets are those of {}",
+            targets.per.words()[1]
+        ));
+    }
     let parts = Part::ALL.iter().flat_map(|&part| split.part(part));
     let used: BTreeSet<usize> = parts.copied().collect();
     let unused = items.len() - used.len();
@@ -195,6 +211,7 @@ fn open_folder(
     problems.extend(shared_targets(used, &targets.source));
     let mut template = None;
     let mut outputs = FeatureType::default();
+    let mut value_names = Vec::new();
     match description.task {
         Task::Classification => {}
         Task::Segmentation => {
@@ -242,14 +259,16 @@ fn open_folder(
             let first = split.part(Part::Train).iter().map(|&item| &items[item]);
             let first = first.chain(items.first().filter(|_| split.part(Part::Train).is_empty()));
             let columns = first_good(first, problems, |item| columns(item, &targets));
-            if let Some(columns) = columns {
+            if let Some((columns, header)) = columns {
                 if columns > 1 && !targets.vectors {
                     notes.push(format!(
-                        "{columns} values are learned for each vertex; set `target.column` or \
-                         `target.property` in dataset.toml to select some"
+                        "{columns} values are learned for each {}; set `target.column` or \
+                         `target.property` in dataset.toml to select some",
+                        targets.per.words()[0]
                     ));
                 }
                 outputs = targets.value_type(columns);
+                value_names = header;
             }
         }
     }
@@ -274,6 +293,7 @@ fn open_folder(
         draws_parts,
         targets,
         outputs,
+        value_names,
         template,
         distances: Arc::default(),
         notes,
@@ -350,11 +370,31 @@ fn first_good<I, R>(
     }
 }
 
-/// Number of target values of each vertex.
-fn columns(item: &Item, targets: &Targets) -> Result<usize, TaskError> {
+/// Number of target values of each row, and their names if they have any.
+fn columns(item: &Item, targets: &Targets) -> Result<(usize, Vec<String>), TaskError> {
     let content = Content::read(&item.path)?;
     let vertices = content.mesh()?.vertex_count();
-    Ok(targets.values(item, &content, vertices)?.columns)
+    let table = targets.values(item, &content, vertices)?;
+    Ok((table.columns, table.header))
+}
+
+/// What the targets are for: given, or found from their number.
+fn element(
+    description: &Description,
+    targets: &Targets,
+    items: &[Item],
+) -> Result<Element, TaskError> {
+    let target = &description.target;
+    match (&targets.source, target.per) {
+        (TargetSource::WholeMesh, _) => Ok(Element::Mesh),
+        (_, Some(per)) => Ok(per),
+        _ if target.vectors || description.task == Task::Correspondence => Ok(Element::Vertex),
+        _ => {
+            let contents =
+                (items.iter()).filter_map(|item| Some((item, Content::read(&item.path).ok()?)));
+            targets.found_element(contents)
+        }
+    }
 }
 
 /// The distinct labels of all meshes.

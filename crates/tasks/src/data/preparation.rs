@@ -2,9 +2,10 @@
 
 use super::deformation::uniform_rotation;
 use super::normalisation::normalised_mesh;
+use crate::elements::Elements;
 use crate::features::Fields;
 use crate::features::Surface;
-use crate::{FeatureConfig, TaskError};
+use crate::{Element, FeatureConfig, TaskError};
 use gemcnn_mesh::features::shot;
 use gemcnn_mesh::surface::{HeatArrays, OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{
@@ -46,6 +47,9 @@ pub struct Preparation {
     /// Laplacians and gradients, for models with implicit diffusion.
     #[serde(skip_serializing_if = "is_default")]
     pub implicit: bool,
+    /// Elements that the output is for; in a [`Dataset`](super::Dataset), those that the targets are for.
+    #[serde(skip_serializing_if = "is_default")]
+    pub per: Element,
     /// Seed of random rotations. Each mesh is rotated about the origin before anything else is computed. The
     /// rotation depends on the seed and the name of the mesh.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,6 +129,8 @@ pub struct Prepared {
     pub spectra: Option<Arc<SpectraBatch<f32>>>,
     /// Its Laplacian and gradient, if they are needed.
     pub heat: Option<Arc<HeatBatch<f32>>>,
+    /// Its faces or edges, if the output is for them.
+    pub elements: Option<Elements>,
     /// Area of each vertex.
     pub areas: Vec<f32>,
     /// Features of its vertices, row after row, without scaling.
@@ -262,6 +268,7 @@ impl Preparation {
             return Err(TaskError::setting(name, problem));
         }
         Ok(Prepared {
+            elements: Elements::new(self.per, mesh)?,
             areas: vertex_areas(mesh).iter().map(|&area| area as f32).collect(),
             features: features.iter().map(|&value| value as f32).collect(),
             graph: Arc::new(graph),

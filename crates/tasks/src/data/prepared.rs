@@ -9,10 +9,12 @@ use super::meshes::Item;
 use super::part::Part;
 use super::preparation::{Preparation, Prepared};
 use super::resampling::resampled;
+use super::target::Sources;
+use crate::elements::origins;
 use crate::features::Fields;
 use crate::{Sample, SampleSource, TaskError, Visit};
 use gemcnn_mesh::Mesh;
-use gemcnn_mesh::remesh::{RemeshKind, SurfacePoint};
+use gemcnn_mesh::remesh::RemeshKind;
 use gemcnn_nn::Target;
 use glam::DMat3;
 use rand::RngExt;
@@ -44,7 +46,7 @@ pub struct PreparedPart {
 }
 
 impl Dataset {
-    /// The samples of a part, prepared on demand.
+    /// The samples of a part, prepared on demand, with the elements that the targets are for.
     ///
     /// # Errors
     /// None at present.
@@ -57,7 +59,10 @@ impl Dataset {
         Ok(PreparedPart::new(
             Arc::clone(&self.inner),
             self.inner.split.part(part).to_vec(),
-            preparation.clone(),
+            Preparation {
+                per: self.per(),
+                ..preparation.clone()
+            },
             cache.clone(),
         ))
     }
@@ -85,7 +90,7 @@ impl PreparedPart {
     /// Mirroring that does not fit the targets.
     pub fn augmented(mut self, augmentation: &Augmentation) -> Result<Self, TaskError> {
         let targets = &self.dataset.targets;
-        self.swaps = augmentation.swaps(targets.task, targets.classes.as_ref())?;
+        self.swaps = augmentation.swaps((targets.task, targets.per), targets.classes.as_ref())?;
         self.augmentation = augmentation.clone();
         let samples = 0..self.items.len() * augmentation.prepared_versions();
         self.kept = samples.clone().map(|_| OnceLock::new()).collect();
@@ -217,14 +222,8 @@ impl PreparedPart {
         let stored = cache
             .get(key)
             .and_then(|bytes| entry::decode(&bytes, &self.preparation));
-        let vertices = match &stored {
-            Some((_, sources)) if !sources.is_empty() => content.mesh()?.vertex_count(),
-            _ => 0,
-        };
-        let lies_on_mesh =
-            |source: &SurfacePoint| source.corners.iter().all(|&v| (v as usize) < vertices);
         let entry = match stored {
-            Some(entry) if entry.1.iter().all(lies_on_mesh) => entry,
+            Some(entry) if self.lies_on(&entry, &content)? => entry,
             _ => {
                 let entry = self.prepare(item, content.mesh()?, &fields, change.as_ref())?;
                 if cache.folder().is_some()
@@ -235,7 +234,15 @@ impl PreparedPart {
                 entry
             }
         };
-        let (prepared, sources) = entry;
+        let Entry {
+            prepared,
+            sources,
+            origins,
+        } = entry;
+        let sources = Sources {
+            vertices: &sources,
+            elements: &origins,
+        };
         let rotation = || self.preparation.rotation_of(&item.name);
         let motion = change.as_ref().and_then(|change| change.motion);
         let motion = motion.or_else(|| rotation().map(DMat3::from_quat));
@@ -243,7 +250,7 @@ impl PreparedPart {
         let target = self
             .dataset
             .targets
-            .read(item, &content, frames, (motion, &sources))?;
+            .read(item, &content, frames, (motion, sources))?;
         let target = match change.is_some_and(|change| change.is_mirrored()) {
             true => swapped(target, &self.swaps),
             false => target,
@@ -253,6 +260,7 @@ impl PreparedPart {
             hierarchy,
             spectra,
             heat,
+            elements,
             areas,
             features,
         } = prepared;
@@ -262,6 +270,7 @@ impl PreparedPart {
             hierarchy,
             spectra,
             heat,
+            elements,
             areas,
             kind: self.preparation.features.kind(),
             features,
@@ -281,17 +290,41 @@ impl PreparedPart {
         let name = &item.name;
         let Some(change) = change else {
             let prepared = self.preparation.prepare_with(name, mesh, fields)?;
-            return Ok((prepared, Vec::new()));
+            return Ok(Entry {
+                prepared,
+                sources: Vec::new(),
+                origins: Vec::new(),
+            });
         };
         let remeshed = change.remeshed(name, mesh)?;
+        let origins = match &remeshed {
+            Some(remeshed) => origins(self.preparation.per, mesh, &remeshed.mesh)
+                .map_err(|error| TaskError::setting(name, error.to_string()))?,
+            None => Vec::new(),
+        };
         let (mesh, fields) = match &remeshed {
             Some(remeshed) => (&remeshed.mesh, fields.carried(&remeshed.sources)),
             None => (mesh, fields.clone()),
         };
         let (mesh, fields) = change.moved(name, mesh, fields)?;
         let prepared = self.preparation.prepare_with(name, &mesh, &fields)?;
-        let sources = remeshed.map_or(Vec::new(), |remeshed| remeshed.sources);
-        Ok((prepared, sources))
+        Ok(Entry {
+            prepared,
+            sources: remeshed.map_or(Vec::new(), |remeshed| remeshed.sources),
+            origins,
+        })
+    }
+
+    /// True if the places of a remeshed mesh are on the mesh of a file.
+    fn lies_on(&self, entry: &Entry, content: &Content<'_>) -> Result<bool, TaskError> {
+        if entry.sources.is_empty() {
+            return Ok(entry.origins.is_empty());
+        }
+        let mesh = content.mesh()?;
+        let (vertices, elements) = (mesh.vertex_count(), self.preparation.per.count(mesh));
+        let corners = entry.sources.iter().flat_map(|source| &source.corners);
+        Ok(corners.clone().all(|&v| (v as usize) < vertices)
+            && entry.origins.iter().all(|&e| (e as usize) < elements))
     }
 
     /// Cache key of a mesh: program version, content, fields, settings, change, and the name if it determines the
@@ -451,6 +484,9 @@ fn size_in_memory(sample: &Sample) -> usize {
     let spectra = (sample.spectra.as_ref()).map_or(0, |spectra| spectra.size_in_bytes());
     let levels = levels.sum::<usize>() + members;
     let heat = (sample.heat.as_ref()).map_or(0, |heat| 2 * heat.size_in_bytes());
+    let elements = sample.elements.as_ref().map_or(0, |elements| {
+        elements.incidence.size_in_bytes() + 4 * elements.areas.len()
+    });
     let numbers = sample.features.len() + sample.areas.len();
-    graph(&sample.graph) + levels + spectra + heat + 4 * numbers + target
+    graph(&sample.graph) + levels + spectra + heat + elements + 4 * numbers + target
 }

@@ -55,6 +55,8 @@ pub(super) fn resampled(
     perturb(&sample.kind, &mut sample.features, random);
     sample.spectra = Some(Arc::new(resampled));
     match &mut sample.target {
+        // Faces and edges have vertices that are kept.
+        _ if sample.elements.is_some() => {}
         Target::Labels(labels) if labels.len() == vertices && vertices > 1 => {
             let dropped = labels.iter_mut().zip(&kept).filter(|(_, kept)| !**kept);
             dropped.for_each(|(label, _)| *label = IGNORE);

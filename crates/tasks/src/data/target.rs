@@ -1,16 +1,17 @@
-//! Targets of meshes, from properties of PLY files, target files, or vertex indices.
+//! Targets of meshes, from properties of mesh files, target files, tables, or vertex indices.
 
 use super::classes::Classes;
 use super::content::Content;
-use super::description::{Column, Description, Element};
+use super::description::{Column, Description};
 use super::meshes::Item;
 use super::table::{NumberTable, TextTable};
 use super::{npy, vectors};
-use crate::{DataError, Task, TaskError};
+use crate::{DataError, Element, Task, TaskError};
 use gemcnn_mesh::remesh::{SurfacePoint, carry_labels, carry_values};
-use gemcnn_mesh::{DVec3, Frame, Mesh, ValueFile};
+use gemcnn_mesh::{DVec3, Frame, ValueFile, VertexAttribute};
 use gemcnn_nn::{FeatureType, IGNORE, Target};
 use glam::DMat3;
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -43,12 +44,12 @@ fn value_table(file: &ValueFile) -> NumberTable {
 }
 
 /// Extensions that `.*` stands for at the end of target files.
-pub(crate) const ANY_EXTENSION: [&str; 4] = ["npy", "csv", "txt", "seg"];
+pub(crate) const ANY_EXTENSION: [&str; 5] = ["npy", "csv", "txt", "seg", "eseg"];
 
 /// Source of targets.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TargetSource {
-    /// Vertex properties of PLY files.
+    /// Vertex or face properties of mesh files.
     Property(Vec<String>),
     /// A file for each mesh.
     Files {
@@ -57,9 +58,8 @@ pub(crate) enum TargetSource {
         pattern: String,
         /// Selected columns; empty for all.
         columns: Vec<Column>,
-        per: Option<Element>,
     },
-    /// Class of the whole mesh.
+    /// Class or values of the whole mesh, which its item has.
     WholeMesh,
     /// Index of the vertex.
     VertexNumber,
@@ -68,7 +68,7 @@ pub(crate) enum TargetSource {
 impl TargetSource {
     pub fn new(folder: &Path, description: &Description) -> Self {
         let target = &description.target;
-        if description.task == Task::Classification {
+        if description.task == Task::Classification || target.table.is_some() {
             return Self::WholeMesh;
         }
         if let Some(property) = &target.property {
@@ -82,7 +82,6 @@ impl TargetSource {
                     .column
                     .as_ref()
                     .map_or(Vec::new(), |columns| columns.as_slice().to_vec()),
-                per: target.per,
             },
             None => Self::VertexNumber,
         }
@@ -99,7 +98,6 @@ impl TargetSource {
             folder: folder.into(),
             pattern: pattern.into(),
             columns: Vec::new(),
-            per: None,
         }
     }
 
@@ -142,7 +140,9 @@ impl TargetSource {
 pub(crate) struct Targets {
     pub source: TargetSource,
     pub task: Task,
-    /// Classes of vertices or meshes; `None` for regression, and until they are inferred.
+    /// What a row of a target belongs to.
+    pub per: Element,
+    /// Classes of elements; `None` for regression, and until they are inferred.
     pub classes: Option<Classes>,
     /// Names of classes and their labels, for text files.
     pub class_names: Vec<(String, i64)>,
@@ -152,45 +152,73 @@ pub(crate) struct Targets {
     pub vectors: bool,
 }
 
-/// Labels of the vertices of a mesh; `None` if unknown.
+/// Where the rows of a remeshed mesh come from; both are empty if it was not remeshed.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sources<'a> {
+    /// Places of the vertices on the mesh of the file.
+    pub vertices: &'a [SurfacePoint],
+    /// For targets of faces or edges, those of the mesh of the file.
+    pub elements: &'a [u32],
+}
+
+/// Labels of the elements of a mesh; `None` if unknown.
 pub(crate) type Labels = Vec<Option<i64>>;
 
 impl Targets {
-    /// Target of a mesh with given vertex frames, after a motion (rotation or reflection) and a remeshing of the mesh. `sources` says where
-    /// vertices lie on the mesh of the file; it is empty if the mesh was not remeshed.
+    /// Target of a mesh with given vertex frames, after a motion (rotation or reflection) and a remeshing of the mesh.
     pub fn read(
         &self,
         item: &Item,
         content: &Content,
         frames: &[Frame],
-        (motion, sources): (Option<DMat3>, &[SurfacePoint]),
+        (motion, sources): (Option<DMat3>, Sources<'_>),
     ) -> Result<Target<f32>, TaskError> {
-        let is_remeshed = !sources.is_empty();
+        let is_remeshed = !sources.vertices.is_empty();
         let vertices = match is_remeshed {
             true => content.mesh()?.vertex_count(),
             false => frames.len(),
         };
+        let carries = is_remeshed && self.per != Element::Mesh;
         match self.task {
             Task::Classification => Ok(Target::Labels(vec![item.class.unwrap_or(IGNORE)])),
             Task::Regression => {
                 let mut table = self.values(item, content, vertices)?;
-                if is_remeshed {
-                    table.values = carry_values(sources, table.columns, &table.values);
+                if carries {
+                    let (values, width) = (&table.values, table.columns);
+                    table.values = match self.per {
+                        Element::Vertex => carry_values(sources.vertices, width, values),
+                        _ => (sources.elements.iter())
+                            .flat_map(|&row| &values[row as usize * width..][..width])
+                            .copied()
+                            .collect(),
+                    };
                 }
                 self.express(table, frames, motion)
             }
             Task::Segmentation | Task::Correspondence => {
                 let labels = self.labels(item, content, vertices)?;
                 let classes = self.classes_of(item, &labels)?;
-                Ok(Target::Labels(match is_remeshed {
-                    true => carry_labels(sources, &classes),
-                    false => classes,
+                Ok(Target::Labels(match self.per {
+                    _ if !carries => classes,
+                    Element::Vertex => carry_labels(sources.vertices, &classes),
+                    _ => (sources.elements.iter())
+                        .map(|&row| classes[row as usize])
+                        .collect(),
                 }))
             }
         }
     }
 
-    /// Labels of the vertices.
+    /// Number of rows of the target of a mesh.
+    fn rows(&self, content: &Content, vertices: usize) -> Result<usize, TaskError> {
+        Ok(match self.per {
+            Element::Vertex => vertices,
+            Element::Mesh => 1,
+            per => per.count(content.mesh()?),
+        })
+    }
+
+    /// Labels of the elements.
     pub fn labels(
         &self,
         item: &Item,
@@ -220,10 +248,89 @@ impl Targets {
                 self.refuse(item, format!("row {row}: {value} {problem}"))
             })?);
         }
-        match self.element(item, content, labels.len(), vertices)? {
-            Element::Vertex => Ok(labels),
-            Element::Face => Ok(labels_from_faces(content.mesh()?, &labels)),
+        self.check_rows(item, content, (labels.len(), vertices))?;
+        Ok(labels)
+    }
+
+    /// Fails unless a target has a row for each element.
+    fn check_rows(
+        &self,
+        item: &Item,
+        content: &Content,
+        (rows, vertices): (usize, usize),
+    ) -> Result<(), TaskError> {
+        let expected = self.rows(content, vertices)?;
+        if rows == expected {
+            return Ok(());
         }
+        let [_, elements] = self.per.words();
+        let problem = match self.per {
+            Element::Vertex => {
+                let mesh = content.mesh()?;
+                let (faces, edges) = (mesh.face_count(), Element::Edge.count(mesh));
+                format!("{vertices} vertices, {faces} faces and {edges} edges")
+            }
+            _ => format!("{expected} {elements}"),
+        };
+        Err(self.refuse(item, format!("{rows} rows, but the mesh has {problem}")))
+    }
+
+    /// The element that has as many rows as the targets of all these meshes; vertices if no target can be read.
+    ///
+    /// # Errors
+    /// Several elements of the same number on every mesh.
+    pub fn found_element<'i, 'c>(
+        &self,
+        meshes: impl Iterator<Item = (&'i Item, impl Borrow<Content<'c>>)>,
+    ) -> Result<Element, TaskError> {
+        let mut possible = Vec::new();
+        let mut first = None;
+        for (item, content) in meshes {
+            // Problems of single meshes are found again when their targets are read.
+            let mut fitting = self.fitting(item, content.borrow()).unwrap_or_default();
+            fitting.retain(|element| possible.is_empty() || possible.contains(element));
+            match &fitting[..] {
+                [] => continue,
+                [one] => return Ok(*one),
+                _ => possible = fitting,
+            }
+            first = first.or(Some(item));
+        }
+        match first {
+            None => Ok(Element::Vertex),
+            Some(item) => {
+                let words: Vec<String> = (possible.iter())
+                    .map(|element| format!("\"{}\"", element.words()[0]))
+                    .collect();
+                let problem = format!(
+                    "its rows may be any of {}, which are as many: set target.per",
+                    words.join(", ")
+                );
+                Err(self.refuse(item, problem))
+            }
+        }
+    }
+
+    /// The elements that the target of a mesh may be for.
+    fn fitting(&self, item: &Item, content: &Content) -> Result<Vec<Element>, TaskError> {
+        if let TargetSource::Property(names) = &self.source {
+            let has_all = |attributes: &[VertexAttribute]| {
+                let has = |name: &String| attributes.iter().any(|a| a.name == *name);
+                names.iter().all(has)
+            };
+            let mut elements = Vec::new();
+            if has_all(content.attributes()?) {
+                elements.push(Element::Vertex);
+            } else if has_all(content.face_attributes()?) {
+                elements.push(Element::Face);
+            }
+            return Ok(elements);
+        }
+        let rows = self.table(item, content)?.rows();
+        let mesh = content.mesh()?;
+        let mut elements = vec![Element::Vertex, Element::Face, Element::Edge];
+        elements.retain(|element| element.count(mesh) == rows);
+        Ok(elements)
     }
 
     /// Label of a value, `Some(None)` if it is unknown; `None` if the value is not a label.
@@ -239,53 +346,14 @@ impl Targets {
         Some((!unknown).then_some(label))
     }
 
-    /// Decides whether rows are vertices or faces.
-    fn element(
-        &self,
-        item: &Item,
-        content: &Content,
-        rows: usize,
-        vertices: usize,
-    ) -> Result<Element, TaskError> {
-        let given = match &self.source {
-            TargetSource::Files { per, .. } => *per,
-            _ => Some(Element::Vertex),
-        };
-        if rows == vertices && given == Some(Element::Vertex) {
-            return Ok(Element::Vertex);
-        }
-        let faces = content.mesh()?.face_count();
-        match given {
-            Some(Element::Face) if rows == faces => Ok(Element::Face),
-            None if rows == vertices && rows == faces => Err(self.refuse(
-                item,
-                format!(
-                    "{rows} rows, but the mesh has as many vertices as faces; set target.per to \"vertex\" or \"face\""
-                ),
-            )),
-            None if rows == vertices => Ok(Element::Vertex),
-            None if rows == faces => Ok(Element::Face),
-            Some(element) => {
-                let (expected, one) = match element {
-                    Element::Vertex => (vertices, "vertices"),
-                    Element::Face => (faces, "faces"),
-                };
-                Err(self.refuse(item, format!("{rows} rows, but the mesh has {expected} {one}")))
-            }
-            None => Err(self.refuse(
-                item,
-                format!("{rows} rows, but the mesh has {vertices} vertices and {faces} faces"),
-            )),
-        }
-    }
-
     /// Classes of labels.
     pub fn classes_of(&self, item: &Item, labels: &Labels) -> Result<Vec<u32>, TaskError> {
         let Some(classes) = &self.classes else {
             return Ok(vec![IGNORE; labels.len()]);
         };
         let mut found = Vec::with_capacity(labels.len());
-        for (vertex, label) in labels.iter().enumerate() {
+        let [element, _] = self.per.words();
+        for (row, label) in labels.iter().enumerate() {
             found.push(match label {
                 None => IGNORE,
                 Some(label) => classes.class_of(*label).ok_or_else(|| {
@@ -296,7 +364,7 @@ impl Targets {
                             classes.count()
                         ),
                         _ => format!(
-                            "vertex {vertex}: label {label} is not one of {} (-1 means unknown)",
+                            "{element} {row}: label {label} is not one of {} (-1 means unknown)",
                             classes.allowed()
                         ),
                     };
@@ -317,7 +385,7 @@ impl Targets {
         Ok(found)
     }
 
-    /// Values of the vertices; NaN if unknown.
+    /// Values of the elements; NaN if unknown.
     pub fn values(
         &self,
         item: &Item,
@@ -330,15 +398,8 @@ impl Targets {
                 *value = f64::NAN;
             }
         }
-        if table.rows() != vertices {
-            return Err(self.refuse(
-                item,
-                format!(
-                    "{} rows, but the mesh has {vertices} vertices",
-                    table.rows()
-                ),
-            ));
-        }
+        self.check_rows(item, content, (table.rows(), vertices))?;
+        let [element, _] = self.per.words();
         if self.vectors && !table.columns.is_multiple_of(3) {
             return Err(self.refuse(
                 item,
@@ -351,23 +412,23 @@ impl Targets {
         // Values are learned in single precision.
         let too_large = |&value: &f64| !value.is_nan() && !(value as f32).is_finite();
         if let Some(at) = table.values.iter().position(too_large) {
-            let vertex = at / table.columns.max(1);
+            let row = at / table.columns.max(1);
             let problem = format!(
-                "vertex {vertex}: {:e} is too large for single precision",
+                "{element} {row}: {:e} is too large for single precision",
                 table.values[at]
             );
             return Err(self.refuse(item, problem));
         }
-        // The values of a vertex are all known or all unknown.
+        // The values of a row are all known or all unknown.
         let partly = |row: &[f64]| {
             let unknown = row.iter().filter(|value| value.is_nan()).count();
             unknown > 0 && unknown < row.len()
         };
-        if let Some(vertex) = table.values.chunks(table.columns.max(1)).position(partly) {
+        if let Some(row) = table.values.chunks(table.columns.max(1)).position(partly) {
             return Err(self.refuse(
                 item,
                 format!(
-                    "vertex {vertex}: some values are NaN or in `unknown`; all or none must be known"
+                    "{element} {row}: some values are NaN or in `unknown`; all or none must be known"
                 ),
             ));
         }
@@ -411,7 +472,10 @@ impl Targets {
     /// The selected columns of the target of a mesh.
     fn table(&self, item: &Item, content: &Content) -> Result<NumberTable, TaskError> {
         match &self.source {
-            TargetSource::Property(names) => properties(item, content, names),
+            TargetSource::Property(names) => self.properties(item, content, names),
+            TargetSource::WholeMesh => item.values.clone().ok_or_else(|| {
+                DataError::target(&item.name, "the table has no values for it").into()
+            }),
             source => {
                 let path = source.file(item).unwrap_or_default();
                 let columns = match source {
@@ -436,7 +500,7 @@ impl Targets {
         let extension = path.extension().unwrap_or_default().to_string_lossy();
         match extension.to_lowercase().as_str() {
             "npy" => npy::parse(path, bytes),
-            "csv" | "txt" | "seg" => {
+            "csv" | "txt" | "seg" | "eseg" => {
                 let names: HashMap<&str, f64> = self
                     .class_names
                     .iter()
@@ -449,11 +513,6 @@ impl Targets {
                 None,
                 "MATLAB files are not read; in MATLAB, write writematrix(labels, 'NAME.csv')",
             )),
-            "eseg" => Err(DataError::table(
-                path,
-                None,
-                "labels of edges are not read; give one label per vertex or per face",
-            )),
             extension if VALUE_EXTENSIONS.contains(&extension) => {
                 let file = gemcnn_mesh::parse_values(path, bytes)
                     .map_err(|error| DataError::table(path, None, error.problem.to_string()))?;
@@ -462,9 +521,44 @@ impl Targets {
             _ => Err(DataError::table(
                 path,
                 None,
-                "unknown extension: targets are .npy, .csv, .txt, .seg, .annot, .gii or FreeSurfer files",
+                "unknown extension: targets are .npy, .csv, .txt, .seg, .eseg, .annot, .gii or FreeSurfer files",
             )),
         }
+    }
+
+    /// Vertex or face properties of a mesh file as columns.
+    fn properties(
+        &self,
+        item: &Item,
+        content: &Content,
+        names: &[String],
+    ) -> Result<NumberTable, TaskError> {
+        let (attributes, rows) = match self.per {
+            Element::Face => (content.face_attributes()?, content.mesh()?.face_count()),
+            _ => (content.attributes()?, content.mesh()?.vertex_count()),
+        };
+        let [element, _] = self.per.words();
+        let mut columns = Vec::with_capacity(names.len());
+        for name in names {
+            let found = attributes.iter().find(|a| a.name == *name);
+            columns.push(found.ok_or_else(|| {
+                let known: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
+                let known = match known.is_empty() {
+                    true => "none".to_string(),
+                    false => known.join(", "),
+                };
+                DataError::target(
+                    &item.name,
+                    format!("no {element} property `{name}`; its properties are {known}"),
+                )
+            })?);
+        }
+        let row = |row| columns.iter().map(move |column| column.values.to_f64(row));
+        Ok(NumberTable {
+            header: names.to_vec(),
+            columns: columns.len(),
+            values: (0..rows).flat_map(row).collect(),
+        })
     }
 
     /// An error that names the target file, or the mesh.
@@ -474,38 +568,6 @@ impl Targets {
             None => DataError::target(&item.name, problem).into(),
         }
     }
-}
-
-/// Vertex properties of a PLY file as columns.
-fn properties(item: &Item, content: &Content, names: &[String]) -> Result<NumberTable, TaskError> {
-    let attributes = content.attributes()?;
-    let mut columns = Vec::with_capacity(names.len());
-    for name in names {
-        let found = attributes.iter().find(|a| a.name == *name);
-        columns.push(found.ok_or_else(|| {
-            let known: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
-            let known = match known.is_empty() {
-                true => "none".to_string(),
-                false => known.join(", "),
-            };
-            DataError::target(
-                &item.name,
-                format!("no vertex property `{name}`; its properties are {known}"),
-            )
-        })?);
-    }
-    let rows = 0..content.mesh()?.vertex_count();
-    Ok(NumberTable {
-        header: names.to_vec(),
-        columns: columns.len(),
-        values: rows
-            .flat_map(|vertex| {
-                columns
-                    .iter()
-                    .map(move |column| column.values.to_f64(vertex))
-            })
-            .collect(),
-    })
 }
 
 /// The selected columns; all if the selection is empty.
@@ -546,41 +608,4 @@ fn select(path: &Path, table: NumberTable, columns: &[Column]) -> Result<NumberT
             .flat_map(|row| places.iter().map(move |&place| row[place]))
             .collect(),
     })
-}
-
-/// Transfers labels from faces to vertices. Each face gives an equal share of its area to each of its corners, and
-/// a vertex takes the label with the largest sum; the smaller label wins ties. Faces without a label do not
-/// count.
-fn labels_from_faces(mesh: &Mesh, labels: &Labels) -> Labels {
-    let mut votes: Vec<Vec<(i64, f64)>> = vec![Vec::new(); mesh.vertex_count()];
-    for (face, label) in labels.iter().enumerate() {
-        let Some(label) = *label else { continue };
-        let corners = mesh.face(face);
-        let share = area(mesh, face) / corners.len().max(1) as f64;
-        for &corner in corners {
-            let votes = &mut votes[corner as usize];
-            match votes.iter_mut().find(|(other, _)| *other == label) {
-                Some((_, sum)) => *sum += share,
-                None => votes.push((label, share)),
-            }
-        }
-    }
-    let winner = |votes: &Vec<(i64, f64)>| {
-        let best = votes
-            .iter()
-            .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
-        best.map(|&(label, _)| label)
-    };
-    votes.iter().map(winner).collect()
-}
-
-/// Area of a face: the fan of triangles at its first corner.
-fn area(mesh: &Mesh, face: usize) -> f64 {
-    let mut corners = mesh.face_positions(face);
-    let Some(first) = corners.next() else {
-        return 0.0;
-    };
-    let edges: Vec<DVec3> = corners.map(|corner| corner - first).collect();
-    let normal: DVec3 = edges.windows(2).map(|pair| pair[0].cross(pair[1])).sum();
-    0.5 * normal.length()
 }

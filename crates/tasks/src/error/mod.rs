@@ -50,6 +50,22 @@ pub enum TaskError {
         /// The cause.
         source: SurfaceError,
     },
+    /// A mesh that needs more memory than there is.
+    #[error(
+        "{name}: {vertices} vertices need about {:.1} GB of memory, but only {:.1} GB are free; simplify the mesh \
+         (`gemcnn mesh simplify`), or use a machine with more memory",
+        *.needed as f64 / 1e9, *.free as f64 / 1e9
+    )]
+    TooLarge {
+        /// The mesh.
+        name: String,
+        /// Its number of vertices.
+        vertices: usize,
+        /// Estimate of the bytes that it needs.
+        needed: u64,
+        /// Free bytes.
+        free: u64,
+    },
     /// An invalid setting, sample or file.
     #[error("{what}: {problem}")]
     Setting {
@@ -142,6 +158,7 @@ impl TaskError {
                 | Self::Features { .. }
                 | Self::Hierarchy { .. }
                 | Self::Surface { .. }
+                | Self::TooLarge { .. }
         )
     }
 

@@ -1,6 +1,6 @@
 //! Predictions of single meshes of a data set, beside their targets.
 
-use super::{Relabelled, class_map};
+use super::{Relabelled, check_elements, class_map};
 use crate::data::{Cache, Dataset, Part, PreparedPart};
 use crate::predict::{MOST_PROBABILITIES, Prediction};
 use crate::train::TrainedModel;
@@ -25,7 +25,7 @@ pub struct Assessment {
     pub target: Target<f32>,
     /// The prediction.
     pub prediction: Prediction,
-    /// Segmentation with at most 64 classes: the probability of each class, vertex after vertex.
+    /// Segmentation with at most 64 classes: the probability of each class, row after row.
     pub probabilities: Option<Vec<f32>>,
 }
 
@@ -49,7 +49,8 @@ impl<'a> Assessor<'a> {
         part: Part,
         cache: &Cache,
     ) -> Result<Self, TaskError> {
-        let preparation = model.config.preparation();
+        check_elements(model, dataset)?;
+        let preparation = model.preparation();
         Ok(Self {
             dataset,
             part,
@@ -92,7 +93,8 @@ impl<'a> Assessor<'a> {
         let (prediction, probabilities) = match has_probabilities {
             true => {
                 let (classes, rows) = model.predict_probabilities(workspace, &sample)?;
-                (Prediction::VertexClasses(classes), Some(rows))
+                let per = model.per;
+                (Prediction::Classes { per, classes }, Some(rows))
             }
             false => (model.predict(workspace, &sample)?, None),
         };

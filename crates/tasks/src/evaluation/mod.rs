@@ -5,18 +5,18 @@ mod classes;
 mod geodesic;
 mod segmentation;
 
-pub use crate::train::RegressionScores;
+pub use crate::train::{ColumnScores, RegressionScores};
 pub use assessment::{Assessment, Assessor};
 pub use classes::{ClassScore, ClassScores};
 pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
 pub use segmentation::{BORDER, SegmentationScores};
 
-use crate::data::{Cache, Classes, Dataset, Part};
+use crate::data::{Cache, Classes, Dataset, Part, csv_cell};
 use crate::train::{
     BatchPlan, BatchScores, BatchSource, GraphCache, Prefetch, RegressionSums, Scaled, Scores,
     Tally, TrainedModel, names, unscaled,
 };
-use crate::{Sample, SampleSource, Task, TaskError};
+use crate::{Element, Sample, SampleSource, Task, TaskError};
 use gemcnn_mesh::remesh::RemeshKind;
 use gemcnn_mesh::write_atomically;
 use gemcnn_nn::{Device, IGNORE, Objective, Rows, Tape, Target, Targets, Workspace};
@@ -63,6 +63,9 @@ pub struct Evaluation {
     pub rotation: Option<u64>,
     /// Number of meshes.
     pub meshes: usize,
+    /// What a row of the targets is for.
+    #[serde(default)]
+    pub per: Element,
     /// Meshes that were left out because they cannot be used, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
@@ -129,13 +132,21 @@ impl Evaluation {
         Ok(Some(evaluation))
     }
 
-    /// Table of the scores: the curve of geodesic errors in correspondence, otherwise a row for each class. `None`
-    /// in regression.
+    /// Table of the scores: the curve of geodesic errors in correspondence, otherwise a row for each class, or for each
+    /// column of a regression of several values. `None` in regression of one value.
     pub fn to_csv(&self) -> Option<String> {
-        match (&self.geodesic, &self.classes) {
-            (Some(geodesic), _) => Some(geodesic.to_csv()),
-            (None, Some(classes)) => Some(classes.to_csv()),
-            (None, None) => None,
+        match (&self.geodesic, &self.classes, &self.regression) {
+            (Some(geodesic), ..) => Some(geodesic.to_csv()),
+            (None, Some(classes), _) => Some(classes.to_csv()),
+            (None, None, Some(regression)) if !regression.columns.is_empty() => {
+                let mut table = String::from("column,root_mean_square,mean_absolute\n");
+                for column in &regression.columns {
+                    let (square, absolute) = (column.root_mean_square, column.mean_absolute);
+                    table += &format!("{},{square},{absolute}\n", csv_cell(&column.name));
+                }
+                Some(table)
+            }
+            _ => None,
         }
     }
 
@@ -178,11 +189,12 @@ pub fn evaluate(
         );
         return Err(TaskError::setting(dataset.name(), problem));
     }
+    check_elements(model, dataset)?;
     if dataset.is_empty(part) {
         let problem = format!("the {part} part has no meshes; choose another one (`--part`)");
         return Err(TaskError::setting(dataset.name(), problem));
     }
-    let mut preparation = config.preparation();
+    let mut preparation = model.preparation();
     preparation.rotation = rotation;
     // Every mesh is loaded once.
     let samples = dataset.part(part, &preparation, cache)?.with_memory(0);
@@ -215,11 +227,12 @@ pub fn evaluate(
         part,
         rotation,
         meshes: samples.len() - counts.skipped.len(),
+        per: model.per,
         skipped: [dataset.skipped(), &counts.skipped].concat(),
         scores,
         classes: counts.classes,
         segmentation: counts.segmentation.scores(),
-        regression: counts.regression.map(|sums| sums.scores()),
+        regression: (counts.regression).map(|sums| sums.scores(dataset.value_names())),
         geodesic,
     })
 }
@@ -361,6 +374,16 @@ fn run(
     })
 }
 
+/// Fails unless the targets of a data set are for what the model predicts.
+fn check_elements(model: &TrainedModel, dataset: &Dataset) -> Result<(), TaskError> {
+    if dataset.per() == model.per {
+        return Ok(());
+    }
+    let [[_, found], [_, known]] = [dataset.per(), model.per].map(Element::words);
+    let problem = format!("its targets are those of {found}, but the model is for {known}");
+    Err(TaskError::setting(dataset.name(), problem))
+}
+
 /// The class of the model for each class of a data set; `None` if they are the same.
 fn class_map(model: &TrainedModel, dataset: &Dataset) -> Result<Option<Vec<u32>>, TaskError> {
     let refuse = |problem: String| Err(TaskError::setting(dataset.name(), problem));
@@ -410,7 +433,7 @@ fn by_name(classes: &Classes, name: &str) -> Option<u32> {
 struct Relabelled<'a> {
     source: &'a dyn SampleSource,
     classes: Option<Vec<u32>>,
-    /// Segmentation: places of the vertices of loaded samples, until they are scored.
+    /// Segmentation: places of the rows of loaded samples, until they are scored.
     places: Option<Mutex<HashMap<usize, Places>>>,
 }
 

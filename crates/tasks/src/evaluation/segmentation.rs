@@ -17,25 +17,32 @@ pub struct SegmentationScores {
     /// Fraction of the area with the right class. Unlike the accuracy of the vertices, it does not depend on where a mesh has many
     /// of them.
     pub by_area: f64,
-    /// Accuracy of the vertices that are not next to a border of the true classes; `None` if there are none. Labels on a coarse mesh
+    /// Accuracy of the vertices that are not next to a border of the true classes; `None` if there are none, or for faces and
+    /// edges. Labels on a coarse mesh
     /// place borders no better than to half an edge.
     pub away_from_borders: Option<f64>,
     /// The number of these vertices.
     pub counted: u64,
 }
 
-/// Where the vertices of a mesh lie.
+/// Where the vertices, faces or edges of a mesh lie.
 pub(super) struct Places {
     areas: Vec<f32>,
     is_away: Vec<bool>,
 }
 
 impl Places {
-    /// `None` unless the sample has areas and a label for each vertex.
+    /// `None` unless the sample has areas and a label for each row. Faces and edges are not told apart by borders.
     pub fn new(sample: &Sample) -> Option<Self> {
         let Target::Labels(labels) = &sample.target else {
             return None;
         };
+        if let Some(elements) = &sample.elements {
+            return (labels.len() == elements.areas.len()).then(|| Self {
+                areas: elements.areas.clone(),
+                is_away: vec![false; labels.len()],
+            });
+        }
         let vertices = sample.graph.vertex_count();
         if labels.len() != vertices || sample.areas.len() != vertices {
             return None;

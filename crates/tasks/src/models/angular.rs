@@ -54,11 +54,7 @@ impl AngularModel {
     /// # Errors
     /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
-        let ModelSpec {
-            input,
-            task,
-            outputs,
-        } = spec;
+        let input = &spec.input;
         within("layers", self.layers, DEPTHS)?;
         within("channels", self.channels, WIDTHS)?;
         within("band_limit", self.band_limit, ORDERS)?;
@@ -83,7 +79,7 @@ impl AngularModel {
             dropout: self.dropout,
             pool: self.pool,
         };
-        head.add(network, *task, outputs)
+        head.add(network, spec)
     }
 }
 

@@ -117,17 +117,13 @@ impl GemModel {
     /// # Errors
     /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
-        let ModelSpec {
-            input,
-            task,
-            outputs,
-        } = spec;
+        let ModelSpec { input, outputs, .. } = spec;
         within("blocks", self.blocks, DEPTHS)?;
         within("channels", self.channels, WIDTHS)?;
         within("scalars", self.scalars, WIDTHS)?;
         within("band_limit", self.band_limit, ORDERS)?;
         within("samples", self.samples.unwrap_or(1), WIDTHS)?;
-        let rotates = rotates_with_frames(*task, outputs)?;
+        let rotates = rotates_with_frames(spec)?;
         if rotates && self.broken_symmetry {
             return Err(TaskError::setting(
                 "model: broken_symmetry",
@@ -158,7 +154,7 @@ impl GemModel {
             dropout: self.dropout,
             pool: self.pool,
         };
-        head.add(network, *task, outputs)
+        head.add(network, spec)
     }
 }
 

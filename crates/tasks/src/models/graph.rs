@@ -1,7 +1,7 @@
 //! The isotropic baseline: the architecture of the paper's network with graph convolutions.
 
 use super::{DEPTHS, GemModel, Head, Model, ModelSpec, WIDTHS, within};
-use crate::{Settings, Task, TaskError};
+use crate::{Element, Settings, Task, TaskError};
 use gemcnn_nn::layers::{GlobalPool, Isotropic, Regular};
 use gemcnn_nn::{
     Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay,
@@ -63,6 +63,7 @@ impl GraphModel {
         let spec = ModelSpec {
             input: input.clone(),
             task: Task::Segmentation,
+            per: Element::Vertex,
             outputs: FeatureType::scalars(1),
         };
         let trained = |network: NetworkConfig<f32>| -> Result<usize, TaskError> {
@@ -100,11 +101,7 @@ impl GraphModel {
     /// # Errors
     /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
-        let ModelSpec {
-            input,
-            task,
-            outputs,
-        } = spec;
+        let input = &spec.input;
         if !input.is_scalar() {
             return Err(TaskError::setting(
                 format!("model: graph on features of type {input}"),
@@ -144,7 +141,7 @@ impl GraphModel {
             dropout: self.dropout,
             pool: self.pool,
         };
-        head.add(network, *task, outputs)
+        head.add(network, spec)
     }
 }
 

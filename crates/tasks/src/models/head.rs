@@ -1,18 +1,19 @@
 //! The last layers of a model: from scalars of vertices to the output of the task.
 
-use super::{WIDTHS, within};
-use crate::{Task, TaskError};
+use super::{ModelSpec, WIDTHS, within};
+use crate::{Element, Task, TaskError};
 use gemcnn_nn::layers::GlobalPool;
-use gemcnn_nn::{Activation, FeatureType, NetworkConfig, Real};
+use gemcnn_nn::{Activation, NetworkConfig, Real};
 
-/// Two linear layers with ReLU and dropout between them, for each vertex or for each mesh.
+/// Two linear layers with ReLU and dropout between them, for each vertex, face, edge or mesh. Faces and edges have the mean
+/// of the features of their vertices.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Head {
     /// Hidden channels. `0` makes the head a single linear layer.
     pub width: usize,
     /// Dropout probability of the hidden channels.
     pub dropout: f64,
-    /// Pooling over the vertices of a mesh, for whole-mesh tasks.
+    /// Pooling over the vertices of a mesh, for outputs of whole meshes.
     pub pool: GlobalPool,
 }
 
@@ -24,9 +25,9 @@ impl Head {
     pub fn add<T: Real>(
         &self,
         mut network: NetworkConfig<T>,
-        task: Task,
-        outputs: &FeatureType,
+        spec: &ModelSpec,
     ) -> Result<NetworkConfig<T>, TaskError> {
+        let ModelSpec { task, outputs, .. } = spec;
         if !outputs.is_scalar() {
             return Err(TaskError::setting(
                 format!("{task} of {outputs}"),
@@ -50,9 +51,11 @@ impl Head {
                 ),
             ));
         }
-        if task == Task::Classification {
-            network = network.global_pool(self.pool);
-        }
+        network = match spec.per {
+            Element::Vertex => network,
+            Element::Face | Element::Edge => network.element_mean(),
+            Element::Mesh => network.global_pool(self.pool),
+        };
         if self.width > 0 {
             network = network.linear(self.width).activation(Activation::Relu);
         }
@@ -65,10 +68,15 @@ impl Head {
 
 /// True if the outputs have orders above 0 and rotate with the frames, so that a convolution has to compute
 /// them.
-pub(super) fn rotates_with_frames(task: Task, outputs: &FeatureType) -> Result<bool, TaskError> {
+pub(super) fn rotates_with_frames(spec: &ModelSpec) -> Result<bool, TaskError> {
+    let ModelSpec { task, outputs, .. } = spec;
     match task {
         _ if outputs.is_scalar() => Ok(false),
-        Task::Regression => Ok(true),
+        Task::Regression if spec.per == Element::Vertex => Ok(true),
+        Task::Regression => Err(TaskError::setting(
+            format!("{task} of {outputs}"),
+            "outputs of order above 0 are those of vertices",
+        )),
         Task::Segmentation | Task::Correspondence | Task::Classification => {
             Err(TaskError::setting(
                 format!("{task} into {outputs}"),

@@ -5,9 +5,9 @@
 //!
 //! | task | last layers |
 //! | --- | --- |
-//! | segmentation, correspondence | linear layer, ReLU, dropout, linear layer to the classes, for each vertex |
+//! | segmentation, correspondence | linear layer, ReLU, dropout, linear layer to the classes, for each vertex, or for each face or edge after the mean over its vertices |
 //! | classification | the same for each mesh, after global pooling |
-//! | regression of scalars | as segmentation |
+//! | regression of scalars | as segmentation, or as classification for values of whole meshes |
 //! | regression of other types | a gauge convolution to the type |
 
 mod angular;
@@ -30,7 +30,7 @@ pub use unet::UNetModel;
 
 use crate::data::{GaugeChoice, HierarchySettings};
 use crate::registry::{Choice, Chosen, Registry, Settings, filled, parser};
-use crate::{Task, TaskError};
+use crate::{Element, Task, TaskError};
 use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::{Builder, FeatureType, Module, Parameters};
 use std::fmt;
@@ -44,6 +44,8 @@ pub struct ModelSpec {
     pub input: FeatureType,
     /// The task.
     pub task: Task,
+    /// What a row of the output is for.
+    pub per: Element,
     /// Output type: one scalar for each class, or the type of the regression targets.
     pub outputs: FeatureType,
 }
@@ -119,12 +121,13 @@ pub fn register<M: Model + Settings>() {
 ///
 /// ```
 /// use gemcnn_tasks::models::ModelSpec;
-/// use gemcnn_tasks::{ModelConfig, Task};
+/// use gemcnn_tasks::{Element, ModelConfig, Task};
 /// use gemcnn_nn::FeatureType;
 /// let model: ModelConfig = toml::from_str("kind = 'gem'\nblocks = 2\nchannels = 8").unwrap();
 /// let spec = ModelSpec {
 ///     input: FeatureType::scalars(3),
 ///     task: Task::Segmentation,
+///     per: Element::Vertex,
 ///     outputs: FeatureType::scalars(10),
 /// };
 /// let (network, _parameters) = model.init(&spec, 1)?;

@@ -99,7 +99,7 @@ impl SurfaceModel {
             }
             DiffusionChoice::Implicit => self.implicit_times.clone(),
         };
-        let rotates = rotates_with_frames(spec.task, &spec.outputs)?;
+        let rotates = rotates_with_frames(spec)?;
         let mut network = Network::builder(spec.input.clone())
             .weight_decay(self.decay)
             .equivariant_linear(&features);
@@ -132,7 +132,7 @@ impl SurfaceModel {
             dropout: self.dropout,
             pool: self.pool,
         };
-        head.add(network, spec.task, &spec.outputs)
+        head.add(network, spec)
     }
 }
 

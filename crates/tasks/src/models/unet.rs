@@ -3,7 +3,7 @@
 use super::head::rotates_with_frames;
 use super::{Head, Model, ModelSpec, NonlinearityChoice, ORDERS, WIDTHS, within};
 use crate::data::HierarchySettings;
-use crate::{Settings, Task, TaskError};
+use crate::{Element, Settings, TaskError};
 use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::layers::{ConvConfig, GlobalPool, Linear, ResidualBlock, ResidualBlockConfig};
 use gemcnn_nn::{
@@ -130,9 +130,9 @@ impl UNetModel {
             )?);
             kind = hidden(channels);
         }
-        let classifies = spec.task == Task::Classification;
+        let is_pooled = spec.per == Element::Mesh;
         let mut up = Vec::new();
-        if !classifies {
+        if !is_pooled {
             for level in (0..self.channels.len() - 1).rev() {
                 kind = kind.concatenated(&hidden(self.channels[level]));
                 // The tail takes the place of the block on the finest graph.
@@ -150,7 +150,7 @@ impl UNetModel {
         }
 
         let coarsest = *self.channels.last().unwrap_or(&1);
-        let middle = hidden(if classifies {
+        let middle = hidden(if is_pooled {
             coarsest
         } else {
             self.channels[0]
@@ -162,7 +162,7 @@ impl UNetModel {
         let mut tail = Network::builder(kind)
             .weight_decay(self.decay)
             .aggregation(Aggregation::Mean);
-        if classifies && self.channels.len() > 1 {
+        if is_pooled && self.channels.len() > 1 {
             tail = tail.degree(COARSE_DEGREE);
         }
         let tail = tail.block(Some(middle), &last, act);
@@ -174,7 +174,7 @@ impl UNetModel {
                     dropout: self.dropout,
                     pool: self.pool,
                 };
-                head.add(tail, spec.task, &spec.outputs)?
+                head.add(tail, spec)?
             }
         };
         let tail = builder.within("tail", |builder| tail.build(builder))?;
@@ -187,7 +187,7 @@ impl UNetModel {
             input: spec.input.clone(),
             down,
             up,
-            stays_coarse: classifies,
+            stays_coarse: is_pooled,
             tail,
         };
         Ok(Box::new(UNet {
@@ -246,7 +246,7 @@ impl UNetModel {
         within("scalars", self.scalars, WIDTHS)?;
         within("band_limit", self.band_limit, ORDERS)?;
         within("samples", self.samples.unwrap_or(1), WIDTHS)?;
-        rotates_with_frames(spec.task, &spec.outputs)
+        rotates_with_frames(spec)
     }
 }
 

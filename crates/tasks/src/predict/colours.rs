@@ -1,6 +1,7 @@
 //! Colours of predictions.
 
 use super::Prediction;
+use crate::Element;
 use crate::data::vectors;
 use gemcnn_mesh::{AttributeValues, DVec3, Frame, Mesh, VertexAttribute};
 use gemcnn_view::render::{colour_map, label_colour};
@@ -38,21 +39,24 @@ pub(super) fn fade(colours: &mut [[u8; 3]], confidences: &[f32], classes: usize)
     }
 }
 
-/// A colour for each vertex. Classes have the colours of the template or of the palette; values have a colour map of
+/// A colour for each row, none for predictions of whole meshes, and the range of a colour map. Classes have the colours of the template or of the palette; values have a colour map of
 /// the first scalar, or of the length of the first vector.
 pub(super) fn of_prediction(
     prediction: &Prediction,
     template: Option<&[[u8; 3]]>,
     frames: &[Frame],
-) -> Vec<[u8; 3]> {
+) -> (Vec<[u8; 3]>, Option<[f64; 2]>) {
     match prediction {
-        Prediction::MeshClass { .. } => Vec::new(),
-        Prediction::VertexClasses(classes) => {
+        Prediction::MeshClass { .. } => Default::default(),
+        Prediction::Classes { classes, .. } => {
             let from_template = |class: u32| template?.get(class as usize).copied();
             let colour = |&class| from_template(class).unwrap_or_else(|| label_colour(class));
-            classes.iter().map(colour).collect()
+            (classes.iter().map(colour).collect(), None)
         }
-        Prediction::VertexValues { kind, values } => {
+        Prediction::Values {
+            per: Element::Mesh, ..
+        } => Default::default(),
+        Prediction::Values { kind, values, .. } => {
             let rows = values.chunks_exact(kind.dimension().max(1));
             let sizes: Vec<f64> = match kind.multiplicity(0) {
                 0 => {
@@ -68,7 +72,7 @@ pub(super) fn of_prediction(
             let high = finite.fold(f64::NEG_INFINITY, f64::max);
             let span = if high > low { high - low } else { 1.0 };
             let colour = |size: &f64| colour_map((size - low) / span);
-            sizes.iter().map(colour).collect()
+            (sizes.iter().map(colour).collect(), Some([low, high]))
         }
     }
 }

@@ -1,18 +1,17 @@
 //! Example predictions for a few meshes of a data set.
 
-use super::{Prediction, PredictionFiles, UniqueNames};
-use crate::TaskError;
+use super::{Pictures, Prediction, PredictionFiles, UniqueNames};
 use crate::data::{Dataset, Part};
 use crate::train::TrainedModel;
+use crate::{Element, TaskError};
 use gemcnn_nn::{Device, Workspace};
-use gemcnn_view::render::RenderOptions;
 use std::path::Path;
 
 /// Largest number of examples.
 const EXAMPLES: usize = 3;
 
 /// Writes predictions for the first usable meshes of a part to a directory, as meshes and pictures. Writes nothing for
-/// whole-mesh classification.
+/// predictions of whole meshes.
 ///
 /// # Errors
 /// A mesh that cannot be read, or a file that cannot be written.
@@ -42,7 +41,11 @@ pub fn write_examples(
             prepared => prepared?,
         };
         let prediction = model.predict(&mut workspace, &sample)?;
-        if let Prediction::MeshClass { .. } = prediction {
+        if let Prediction::MeshClass { .. }
+        | Prediction::Values {
+            per: Element::Mesh, ..
+        } = prediction
+        {
             return Ok(());
         }
         let files = match &mut files {
@@ -50,7 +53,9 @@ pub fn write_examples(
             none => none.insert(PredictionFiles::new(
                 directory,
                 model,
-                Some(RenderOptions::default()),
+                Some(Pictures {
+                    up: model.config.training.up,
+                }),
             )?),
         };
         let name = names.of(name.as_ref());

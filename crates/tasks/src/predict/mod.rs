@@ -14,13 +14,15 @@
 mod colours;
 mod examples;
 mod files;
+mod memory;
 mod names;
 mod prediction;
+mod tiles;
 
 pub(crate) use colours::template_attributes;
 pub use colours::template_colours;
 pub use examples::write_examples;
-pub use files::{PredictionFiles, holds_results};
+pub use files::{Pictures, PredictionFiles, holds_results};
 pub use names::UniqueNames;
 pub(crate) use prediction::MOST_PROBABILITIES;
 pub use prediction::Prediction;

@@ -1,20 +1,31 @@
 //! Predictions of a model.
 
-use crate::data::connected;
+use super::tiles::Tiles;
+use crate::data::{Preparation, connected};
 use crate::features::Fields;
 use crate::train::TrainedModel;
-use crate::{Sample, Task, TaskError};
+use crate::{Element, Sample, Task, TaskError};
 use gemcnn_mesh::Mesh;
-use gemcnn_nn::{FeatureType, Tape, Target, Workspace};
+use gemcnn_nn::{FeatureType, Levels, Tape, Target, Var, Workspace};
 
-/// Largest number of classes whose probabilities are shown or stored for each vertex of a mesh.
+/// Largest number of classes whose probabilities are shown or stored for each row of a mesh.
 pub(crate) const MOST_PROBABILITIES: usize = 64;
+
+/// Vertices of a tile, without those around it.
+pub(super) const TILE: usize = 1 << 15;
+/// Largest number of vertices of a mesh that is not divided into tiles.
+pub(super) const UNDIVIDED: usize = 4 * TILE;
 
 /// Prediction of a model for a mesh.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Prediction {
-    /// A class for each vertex.
-    VertexClasses(Vec<u32>),
+    /// A class for each vertex, face or edge.
+    Classes {
+        /// What the classes are for.
+        per: Element,
+        /// One for each of these.
+        classes: Vec<u32>,
+    },
     /// A class for the whole mesh.
     MeshClass {
         /// The most probable class.
@@ -22,8 +33,10 @@ pub enum Prediction {
         /// Probabilities of all classes; their sum is 1.
         probabilities: Vec<f32>,
     },
-    /// Values for each vertex, as features in the frames of the vertices.
-    VertexValues {
+    /// Values for each vertex, face or edge, or for the whole mesh. Those of vertices are features in their frames.
+    Values {
+        /// What the values are for.
+        per: Element,
         /// Type of each row.
         kind: FeatureType,
         /// Row after row.
@@ -51,9 +64,10 @@ impl TrainedModel {
         mesh: &Mesh,
         fields: &Fields,
     ) -> Result<Sample, TaskError> {
+        self.check_memory(name, mesh.vertex_count())?;
         let surface = connected(mesh)?;
         let mesh = surface.as_ref().unwrap_or(mesh);
-        let preparation = self.config.preparation();
+        let preparation = self.preparation();
         let mut prepared = preparation.prepare_with(name, mesh, fields)?;
         self.scaling.apply(&mut prepared.features);
         let kind = preparation.features.kind();
@@ -71,6 +85,7 @@ impl TrainedModel {
             hierarchy: prepared.hierarchy,
             spectra: prepared.spectra,
             heat: prepared.heat,
+            elements: prepared.elements,
             areas: prepared.areas,
             kind,
             features: prepared.features,
@@ -87,36 +102,35 @@ impl TrainedModel {
         workspace: &mut Workspace<f32>,
         sample: &Sample,
     ) -> Result<Prediction, TaskError> {
-        let graphs = sample.graphs()?;
-        let levels = (&graphs).into();
-        let mut tape = Tape::inference(workspace, &self.parameters);
-        let x = tape.input(self.network.input().clone(), &sample.features)?;
         if let Task::Segmentation | Task::Correspondence = self.config.task {
-            let classes = self.network.predict_classes(&mut tape, levels, x)?;
-            return Ok(Prediction::VertexClasses(classes));
+            let per = self.per;
+            let classes = self.rows(workspace, sample, 1, |tape, levels, x| {
+                Ok(self.network.predict_classes(tape, levels, x)?)
+            })?;
+            return Ok(Prediction::Classes { per, classes });
         }
-        let outputs = self.network.forward(&mut tape, levels, x)?;
-        let mut values = outputs.values()?.into_owned();
+        let mut values = self.outputs(workspace, sample)?;
         if let Some(scaling) = &self.target_scaling {
             scaling.undo(&mut values);
         }
         check_finite(&sample.name, &values)?;
         Ok(match self.config.task {
             Task::Classification => {
-                let probabilities = softmax(&values);
+                softmax(&mut values);
                 Prediction::MeshClass {
-                    class: first_largest(&probabilities),
-                    probabilities,
+                    class: first_largest(&values),
+                    probabilities: values,
                 }
             }
-            _ => Prediction::VertexValues {
+            _ => Prediction::Values {
+                per: self.per,
                 kind: self.network.output().clone(),
                 values,
             },
         })
     }
 
-    /// The class of each vertex and the probability of each class, vertex after vertex, of a model for segmentation.
+    /// The class of each vertex, face or edge and the probability of each class, row after row, of a model for segmentation.
     ///
     /// # Errors
     /// As [`predict`](Self::predict), or a model for another task.
@@ -127,20 +141,73 @@ impl TrainedModel {
     ) -> Result<(Vec<u32>, Vec<f32>), TaskError> {
         if self.config.task != Task::Segmentation {
             let problem = format!(
-                "a model for {} has no probabilities of vertices",
+                "a model for {} has no probabilities of classes of vertices, faces or edges",
                 self.config.task
             );
             return Err(TaskError::setting("probabilities", problem));
         }
-        let graphs = sample.graphs()?;
-        let mut tape = Tape::inference(workspace, &self.parameters);
-        let x = tape.input(self.network.input().clone(), &sample.features)?;
-        let outputs = self.network.forward(&mut tape, (&graphs).into(), x)?;
-        let values = outputs.values()?;
+        let mut values = self.outputs(workspace, sample)?;
         check_finite(&sample.name, &values)?;
-        let rows = values.chunks_exact(self.network.output().dimension().max(1));
-        let classes = rows.clone().map(first_largest).collect();
-        Ok((classes, rows.flat_map(softmax).collect()))
+        let width = self.network.output().dimension().max(1);
+        let classes = values.chunks_exact(width).map(first_largest).collect();
+        values.chunks_exact_mut(width).for_each(softmax);
+        Ok((classes, values))
+    }
+
+    /// The outputs of the network for each row.
+    fn outputs(
+        &self,
+        workspace: &mut Workspace<f32>,
+        sample: &Sample,
+    ) -> Result<Vec<f32>, TaskError> {
+        let width = self.network.output().dimension();
+        self.rows(workspace, sample, width, |tape, levels, x| {
+            let outputs = self.network.forward(tape, levels, x)?;
+            Ok(outputs.values()?.into_owned())
+        })
+    }
+
+    /// What `run` makes of the features of a sample, `width` numbers for each row of the output. A large mesh is divided into
+    /// tiles if the network allows it.
+    fn rows<R: Copy + Default>(
+        &self,
+        workspace: &mut Workspace<f32>,
+        sample: &Sample,
+        width: usize,
+        run: impl for<'t> Fn(&mut Tape<'t, f32>, Levels<'t, f32>, Var<f32>) -> Result<Vec<R>, TaskError>,
+    ) -> Result<Vec<R>, TaskError> {
+        let mut run = |sample: &Sample| {
+            let graphs = sample.graphs()?;
+            let mut tape = Tape::inference(workspace, &self.parameters);
+            let x = tape.input(self.network.input().clone(), &sample.features)?;
+            run(&mut tape, (&graphs).into(), x)
+        };
+        let is_large = sample.graph.vertex_count() > UNDIVIDED;
+        let Some(reach) = self.reach().filter(|_| is_large) else {
+            return run(sample);
+        };
+        let mut all = vec![R::default(); sample.row_count() * width];
+        for tile in Tiles::new(sample, reach, TILE) {
+            let tile = tile?;
+            let found = run(&tile.sample)?;
+            for (row, place) in tile.rows {
+                let [row, place] = [row, place].map(|row| row as usize * width);
+                all[row..row + width].copy_from_slice(&found[place..place + width]);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The rings that the network reaches; `None` if it needs more of a mesh than its graph.
+    pub(super) fn reach(&self) -> Option<usize> {
+        let Preparation {
+            hierarchy,
+            eigenvectors,
+            implicit,
+            ..
+        } = self.config.preparation();
+        let is_local = hierarchy.is_none() && eigenvectors == [0; 3] && !implicit;
+        self.network.reach().filter(|_| is_local)
     }
 }
 
@@ -154,11 +221,14 @@ fn check_finite(name: &str, values: &[f32]) -> Result<(), TaskError> {
     }
 }
 
-fn softmax(logits: &[f32]) -> Vec<f32> {
+/// Replaces logits by probabilities.
+fn softmax(logits: &mut [f32]) {
     let peak = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let powers: Vec<f32> = logits.iter().map(|logit| (logit - peak).exp()).collect();
-    let sum: f32 = powers.iter().sum();
-    powers.iter().map(|power| power / sum).collect()
+    logits
+        .iter_mut()
+        .for_each(|logit| *logit = (*logit - peak).exp());
+    let sum: f32 = logits.iter().sum();
+    logits.iter_mut().for_each(|power| *power /= sum);
 }
 
 fn first_largest(values: &[f32]) -> u32 {
@@ -177,7 +247,8 @@ mod tests {
 
     #[test]
     fn probabilities_add_up_for_any_logits() {
-        let probabilities = softmax(&[1000.0, 999.0, -1000.0]);
+        let mut probabilities = [1000.0, 999.0, -1000.0];
+        softmax(&mut probabilities);
         assert!((probabilities.iter().sum::<f32>() - 1.0).abs() < 1e-6);
         assert!((probabilities[0] / probabilities[1] - 1f32.exp()).abs() < 1e-4);
         assert_eq!(first_largest(&[0.2, 0.5, 0.5]), 1);

@@ -314,10 +314,11 @@ fn check(sample: &Sample, objective: &Objective<f32>) -> Result<(), TaskError> {
         let found = sample.features.len();
         return refuse(format!("{found} feature values, but {expected} are needed"));
     }
+    let rows = sample.row_count();
     match (&sample.target, objective) {
         (Target::Labels(labels), Objective::Classes { count, .. }) => {
-            if labels.len() != vertices && labels.len() != 1 {
-                return refuse(format!("{} labels for {vertices} vertices", labels.len()));
+            if labels.len() != rows && labels.len() != 1 {
+                return refuse(format!("{} labels for {rows} rows", labels.len()));
             }
             let outside = |&label: &u32| label != IGNORE && label as usize >= *count;
             match labels.iter().position(outside) {
@@ -330,10 +331,10 @@ fn check(sample: &Sample, objective: &Objective<f32>) -> Result<(), TaskError> {
         }
         (Target::Values(values), Objective::Values { kind, .. }) => {
             let width = kind.dimension();
-            match values.len() == vertices * width || values.len() == width {
+            match values.len() == rows * width || values.len() == width {
                 true => Ok(()),
                 false => refuse(format!(
-                    "{} target values for {vertices} vertices of type {kind}",
+                    "{} target values for {rows} rows of type {kind}",
                     values.len()
                 )),
             }
@@ -529,6 +530,7 @@ mod tests {
             hierarchy: None,
             spectra: None,
             heat: None,
+            elements: None,
             areas: Vec::new(),
             kind: FeatureType::scalars(1),
             target,

@@ -4,7 +4,7 @@ use super::batch_size::BatchSize;
 use super::settings::TrainingConfig;
 use crate::data::{Augmentation, DataConfig, GeometrySettings, Preparation};
 use crate::models::Preset;
-use crate::{FeatureConfig, ModelConfig, Task, TaskError};
+use crate::{Element, FeatureConfig, ModelConfig, Task, TaskError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -223,7 +223,7 @@ impl RunConfig {
         }
     }
 
-    /// Settings of the preparation of meshes for the model.
+    /// Settings of the preparation of meshes for the model, with outputs at vertices.
     pub fn preparation(&self) -> Preparation {
         Preparation {
             features: self.features.clone(),
@@ -233,6 +233,7 @@ impl RunConfig {
             hierarchy: self.model.hierarchy(),
             eigenvectors: self.model.eigenvectors(),
             implicit: self.model.implicit(),
+            per: Element::Vertex,
             rotation: None,
         }
     }

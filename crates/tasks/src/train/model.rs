@@ -5,9 +5,9 @@ use super::config::RunConfig;
 use super::run_directory::{MODEL, TEMPLATE};
 use super::seal::read_sealed;
 use super::seen::Seen;
-use crate::data::Classes;
+use crate::data::{Classes, Preparation};
 use crate::models::ModelSpec;
-use crate::{FeatureScaling, Task, TaskError};
+use crate::{Element, FeatureScaling, Task, TaskError};
 use gemcnn_mesh::Mesh;
 use gemcnn_nn::{Archive, FeatureType, Module, NnError, Parameters};
 use std::path::Path;
@@ -16,6 +16,8 @@ use std::path::Path;
 pub(super) const OUTPUT: &str = "output";
 /// Key of the number of completed epochs.
 pub(super) const EPOCH: &str = "epoch";
+/// Key of what a row of the output is for. Models of earlier versions do not have it.
+pub(super) const PER: &str = "per";
 pub(super) const CONFIG: &str = "config";
 pub(super) const CLASSES: &str = "classes";
 pub(super) const SCALING: &str = "scaling";
@@ -27,6 +29,8 @@ pub(super) const SEEN: &str = "seen";
 pub struct TrainedModel {
     /// Configuration of its run.
     pub config: RunConfig,
+    /// What a row of its output is for.
+    pub per: Element,
     /// Its classes; `None` in regression.
     pub classes: Option<Classes>,
     /// Scaling of input features.
@@ -75,6 +79,14 @@ impl TrainedModel {
         })
     }
 
+    /// Settings of the preparation of meshes for the model.
+    pub fn preparation(&self) -> Preparation {
+        Preparation {
+            per: self.per,
+            ..self.config.preparation()
+        }
+    }
+
     /// The model of an archive. `file` is where it is stored, or would be: the template of a correspondence is beside
     /// it.
     ///
@@ -83,9 +95,15 @@ impl TrainedModel {
     pub fn from_archive(archive: &Archive, file: &Path) -> Result<Self, TaskError> {
         let config: RunConfig = archive.json(CONFIG)?;
         let output: String = archive.json(OUTPUT)?;
+        let per: Option<Element> = archive.json(PER)?;
+        let per = per.unwrap_or(match config.task {
+            Task::Classification => Element::Mesh,
+            _ => Element::Vertex,
+        });
         let spec = ModelSpec {
             input: config.features.kind(),
             task: config.task,
+            per,
             outputs: output.parse::<FeatureType>().map_err(NnError::from)?,
         };
         let (network, parameters) = Parameters::stored(archive, WEIGHTS, |builder| {
@@ -113,6 +131,7 @@ impl TrainedModel {
         let template = has_template.then(|| Mesh::read(&template)).transpose()?;
         Ok(Self {
             config,
+            per,
             classes,
             scaling,
             target_scaling,

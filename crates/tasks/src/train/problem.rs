@@ -2,7 +2,7 @@
 
 use super::settings::TrainingConfig;
 use crate::data::Classes;
-use crate::{SampleSource, TaskError};
+use crate::{Element, SampleSource, TaskError};
 use gemcnn_nn::{Builder, Module, Objective};
 use serde_json::Value;
 
@@ -23,6 +23,8 @@ pub struct Problem<'a> {
     pub model: &'a BuildModel<'a>,
     /// The objective.
     pub objective: &'a Objective<f32>,
+    /// What a row of the output is for, stored with the model.
+    pub per: Element,
     /// The classes, stored with the model.
     pub classes: Option<&'a Classes>,
     /// Settings of the training loop.

@@ -5,6 +5,7 @@ use super::class_weights::ClassWeights;
 use super::interval::Interval;
 use crate::TaskError;
 use gemcnn_nn::{Method, Objective, Penalty, Plateau, ProductMode, Schedule};
+use gemcnn_view::render::Up;
 use serde::{Deserialize, Serialize};
 
 /// Settings of the training loop. Every setting has a default; docs/training.md lists them.
@@ -53,6 +54,9 @@ pub struct TrainingConfig {
     pub validation: f64,
     /// Refuses data with a mesh that cannot be used, instead of leaving it out (default false).
     pub strict: bool,
+    /// Axis that points up in the pictures of predictions, `y` or `z` (default: found out from each mesh).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub up: Option<Up>,
     /// Precision of matrix products on a GPU (default: TF32).
     pub precision: Precision,
     /// Weight of each class in the loss (default: none).
@@ -86,6 +90,7 @@ impl Default for TrainingConfig {
             patience: 0,
             validation: 0.0,
             strict: false,
+            up: None,
             precision: Precision::Tf32,
             class_weights: ClassWeights::default(),
             optimiser: OptimiserConfig::default(),
@@ -98,8 +103,9 @@ impl Default for TrainingConfig {
 impl TrainingConfig {
     /// Settings that may change when a run is resumed: they do not affect the weights, or tell how long to go on. The data
     /// may have moved; their content is compared.
-    pub(super) const FREE_TO_CHANGE: [&str; 6] = [
+    pub(super) const FREE_TO_CHANGE: [&str; 7] = [
         "training.strict",
+        "training.up",
         "training.checkpoint",
         "training.keep_best",
         "training.epochs",

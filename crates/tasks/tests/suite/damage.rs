@@ -150,7 +150,7 @@ fn mutated_cache_entries_are_computed_again() {
     let folder = finished.folder.path().join("cache");
     let cache = Cache::new(&folder);
     let load = || {
-        let part = dataset.part(Part::Test, &model.config.preparation(), &cache);
+        let part = dataset.part(Part::Test, &model.preparation(), &cache);
         let sample = part.unwrap().load(0).unwrap();
         let prediction = model.predict(&mut Workspace::new(Device::Cpu), &sample);
         (sample.features, prediction.unwrap())

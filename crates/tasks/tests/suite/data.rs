@@ -9,7 +9,7 @@ use gemcnn_tasks::data::{
     Augmentation, BodiesConfig, Cache, DataConfig, Dataset, HierarchySettings, Part, Preparation,
     SurfaceFile, check, npy_f32, npy_i64, vectors,
 };
-use gemcnn_tasks::{DataError, FeatureConfig, Sample, SampleSource, Task, TaskError};
+use gemcnn_tasks::{DataError, Element, FeatureConfig, Sample, SampleSource, Task, TaskError};
 use std::fs;
 use std::path::Path;
 use tempfile::{TempDir, tempdir};
@@ -283,28 +283,6 @@ fn names_of_classes_may_stand_for_labels() {
 }
 
 #[test]
-fn labels_of_faces_go_to_vertices_by_area() {
-    let folder = tempdir().unwrap();
-    // Two large triangles with label 1 and a small one with label 2 around vertex 0.
-    let points = [[0., 0.], [4., 0.], [0., 4.], [-4., 0.], [-1., -1.]];
-    let points = points.map(|[x, y]| DVec3::new(x, y, 0.0)).to_vec();
-    let faces: Faces = [[0, 1, 2], [0, 2, 3], [0, 3, 4]].into_iter().collect();
-    write(
-        &folder.path().join("a.ply"),
-        &Mesh::new(points, faces).unwrap(),
-        &[],
-    );
-    fs::write(folder.path().join("a.seg"), "1\n1\n2\n").unwrap();
-    describe(
-        &folder,
-        "task = 'segmentation'\nlabels = [1, 2]\ntarget.files = '{name}.seg'\nsplit.fractions.train = 1.0",
-    );
-    let all = all_samples(&open(&folder).unwrap());
-    // Vertex 3 has 8 / 3 of label 1 and 2 / 3 of label 2.
-    assert_eq!(all[0].target, Target::Labels(vec![0, 0, 0, 0, 1]));
-}
-
-#[test]
 fn as_many_faces_as_vertices_need_a_word() {
     let folder = tempdir().unwrap();
     let mesh = shapes::torus(8, 6, 2.0, 0.5, Cells::Quads).unwrap();
@@ -322,15 +300,26 @@ fn as_many_faces_as_vertices_need_a_word() {
     describe(&folder, &format!("{toml}per = 'face'"));
     let all = all_samples(&open(&folder).unwrap());
     assert_eq!(all[0].target, Target::Labels(vec![0; 48]));
-    // Without a description they are no numbers to be learned, unless these are asked for.
+    // Another mesh decides.
+    describe(&folder, toml);
+    write(
+        &folder.path().join("b.ply"),
+        &shapes::icosphere(0).unwrap(),
+        &[],
+    );
+    fs::write(folder.path().join("b.seg"), "1\n".repeat(20)).unwrap();
+    assert_eq!(open(&folder).unwrap().per(), Element::Face);
+    for other in ["b.ply", "b.seg"] {
+        fs::remove_file(folder.path().join(other)).unwrap();
+    }
     fs::remove_file(folder.path().join("dataset.toml")).unwrap();
     for said in [
         refusal(open(&folder)),
         refusal(Dataset::open_for(&config(&folder), Task::Segmentation)),
+        refusal(Dataset::open_for(&config(&folder), Task::Regression)),
     ] {
         assert!(said.contains("target.per"), "{said}");
     }
-    Dataset::open_for(&config(&folder), Task::Regression).unwrap();
 }
 
 #[test]

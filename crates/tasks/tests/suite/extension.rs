@@ -11,7 +11,7 @@ use gemcnn_tasks::models::{self, Model, ModelSpec};
 use gemcnn_tasks::predict::Prediction;
 use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{Outcome, RunConfig, RunDirectory, Silent, StopFlag, TrainedModel};
-use gemcnn_tasks::{FeatureConfig, ModelConfig, Settings, TaskError};
+use gemcnn_tasks::{Element, FeatureConfig, ModelConfig, Settings, TaskError};
 use serde::{Deserialize, Serialize};
 
 /// One coordinate of each vertex and its number of neighbours.
@@ -140,6 +140,7 @@ fn kinds_from_outside_are_trained_saved_and_loaded() {
     let spec = ModelSpec {
         input: loaded.network.input().clone(),
         task: config.task,
+        per: Element::Vertex,
         outputs: loaded.network.output().clone(),
     };
     let (network, mut parameters) = config.model.init(&spec, 99).unwrap();
@@ -155,7 +156,7 @@ fn kinds_from_outside_are_trained_saved_and_loaded() {
     let mut predict = |model: &TrainedModel| model.predict(&mut workspace, &sample).unwrap();
     let found = predict(&loaded);
     assert_eq!(found, predict(&trained));
-    let Prediction::VertexClasses(classes) = found else {
+    let Prediction::Classes { classes, .. } = found else {
         panic!("{found:?}")
     };
     assert!(classes.contains(&0) && classes.contains(&1));

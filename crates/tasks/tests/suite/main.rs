@@ -2,6 +2,7 @@
 
 mod damage;
 mod data;
+mod elements;
 mod extension;
 mod layouts;
 mod models;

@@ -15,7 +15,7 @@ use gemcnn_tasks::models::{
     AngularModel, GemModel, GraphModel, Model, ModelSpec, NonlinearityChoice, SurfaceModel,
     UNetModel,
 };
-use gemcnn_tasks::{ModelConfig, Sample, Task, TaskError};
+use gemcnn_tasks::{Element, ModelConfig, Sample, Task, TaskError};
 
 const TASKS: [Task; 4] = [
     Task::Segmentation,
@@ -32,6 +32,10 @@ fn spec(input: &str, task: Task, outputs: &str) -> ModelSpec {
     ModelSpec {
         input: kind(input),
         task,
+        per: match task {
+            Task::Classification => Element::Mesh,
+            _ => Element::Vertex,
+        },
         outputs: kind(outputs),
     }
 }
@@ -517,6 +521,7 @@ fn batches_of_samples_are_levels() {
         hierarchy: Some(hierarchy.into()),
         spectra: None,
         heat: None,
+        elements: None,
         areas: Vec::new(),
         kind: kind("3x0"),
         target: Target::Unknown,

@@ -4,7 +4,7 @@ use gemcnn_mesh::{DVec3, shapes};
 use gemcnn_nn::{FeatureType, HierarchyBatch, Tape, Target, Workspace};
 use gemcnn_tasks::data::Preparation;
 use gemcnn_tasks::models::ModelSpec;
-use gemcnn_tasks::{ModelConfig, Sample, Task};
+use gemcnn_tasks::{Element, ModelConfig, Sample, Task};
 
 #[test]
 fn models_run_on_what_they_ask_for() {
@@ -14,6 +14,7 @@ fn models_run_on_what_they_ask_for() {
     let spec = ModelSpec {
         input: positions.clone(),
         task: Task::Segmentation,
+        per: Element::Vertex,
         outputs: FeatureType::scalars(5),
     };
     for (text, implicit) in [
@@ -53,6 +54,7 @@ fn models_run_on_what_they_ask_for() {
             hierarchy: prepared.hierarchy,
             spectra: prepared.spectra,
             heat: prepared.heat,
+            elements: None,
             areas: prepared.areas,
             kind: positions.clone(),
             features: prepared.features,

@@ -9,7 +9,7 @@ use gemcnn_tasks::train::{
     Event, Observer, Outcome, Problem, Record, RunDirectory, Silent, StopFlag, Trainer,
     TrainingConfig,
 };
-use gemcnn_tasks::{Sample, SampleSource, TaskError};
+use gemcnn_tasks::{Element, Sample, SampleSource, TaskError};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ impl Spheres {
                 hierarchy: None,
                 spectra: None,
                 heat: None,
+                elements: None,
                 areas: Vec::new(),
                 kind: FeatureType::scalars(3),
                 target: target(&features),
@@ -141,6 +142,7 @@ impl Run {
             validates: self.validates,
             model: &|builder| Ok(Box::new(self.network.build(builder)?)),
             objective: &self.objective,
+            per: Element::Vertex,
             classes: None,
             config: &self.config,
             settings: &self.settings,

@@ -18,12 +18,14 @@
 
 mod axis;
 mod font;
+mod key;
 mod layout;
 mod raster;
 mod scene;
 mod svg;
 
 pub use axis::Axis;
+pub use key::Key;
 
 use std::path::{Path, PathBuf};
 

@@ -8,13 +8,31 @@ use tiny_skia::{
 };
 
 /// Pixels per unit.
-const SCALE: f32 = 2.0;
+pub(super) const SCALE: f64 = 2.0;
+const FACTOR: f32 = SCALE as f32;
 /// Largest number of pixels along a side.
 const MAX_SIDE: f32 = 20_000.0;
 
 pub(super) fn draw(scene: &Scene) -> Vec<u8> {
-    let pixels = |units: f64| (units as f32 * SCALE).round().clamp(1.0, MAX_SIDE) as u32;
-    let mut picture = Pixmap::new(pixels(scene.width), pixels(scene.height))
+    let (width, pixels) = pixels(scene);
+    let height = (pixels.len() / width as usize) as u32;
+    crate::encode_png(
+        width,
+        height,
+        png::ColorType::Rgb,
+        pixels.as_flattened(),
+        |encoder| {
+            encoder.set_compression(png::Compression::High);
+            // Even areas and thin lines compress better without filters.
+            encoder.set_filter(png::Filter::NoFilter);
+        },
+    )
+}
+
+/// Width in pixels, and the pixels, row by row from the top left.
+pub(super) fn pixels(scene: &Scene) -> (u32, Vec<[u8; 3]>) {
+    let side = |units: f64| (units as f32 * FACTOR).round().clamp(1.0, MAX_SIDE) as u32;
+    let mut picture = Pixmap::new(side(scene.width), side(scene.height))
         .expect("sides are from 1 to 20,000 pixels");
     picture.fill(Color::WHITE);
     let mut clip = None;
@@ -26,18 +44,7 @@ pub(super) fn draw(scene: &Scene) -> Vec<u8> {
     }
     // White is opaque: three bytes per pixel suffice.
     let rgb = |pixel: &tiny_skia::PremultipliedColorU8| [pixel.red(), pixel.green(), pixel.blue()];
-    let bytes: Vec<u8> = picture.pixels().iter().flat_map(rgb).collect();
-    crate::encode_png(
-        picture.width(),
-        picture.height(),
-        png::ColorType::Rgb,
-        &bytes,
-        |encoder| {
-            encoder.set_compression(png::Compression::High);
-            // Even areas and thin lines compress better without filters.
-            encoder.set_filter(png::Filter::NoFilter);
-        },
-    )
+    (picture.width(), picture.pixels().iter().map(rgb).collect())
 }
 
 /// `clip` caches the mask of the previous clipped shape.
@@ -69,7 +76,7 @@ fn draw_shape(shape: &Shape, picture: &mut Pixmap, clip: &mut Option<(Area, Mask
         .as_ref()
         .filter(|(area, _)| shape.clip == Some(*area))
         .map(|(_, mask)| mask);
-    let transform = Transform::from_scale(SCALE, SCALE);
+    let transform = Transform::from_scale(FACTOR, FACTOR);
     if let Some((colour, opacity)) = shape.fill {
         picture.fill_path(
             &path,
@@ -96,7 +103,7 @@ fn mask(area: Area, picture: &Pixmap) -> Option<Mask> {
         [area.left, area.top, area.width, area.height].map(|v| v as f32);
     let rectangle = PathBuilder::from_rect(Rect::from_xywh(left, top, width, height)?);
     let mut mask = Mask::new(picture.width(), picture.height())?;
-    let transform = Transform::from_scale(SCALE, SCALE);
+    let transform = Transform::from_scale(FACTOR, FACTOR);
     mask.fill_path(&rectangle, FillRule::Winding, true, transform);
     Some(mask)
 }
@@ -116,7 +123,7 @@ fn draw_text(text: &Text, picture: &mut Pixmap) {
         .post_scale(size, size)
         .post_rotate(rotation)
         .post_translate(text.at.0 as f32, text.at.1 as f32)
-        .post_scale(SCALE, SCALE);
+        .post_scale(FACTOR, FACTOR);
     let black = paint(BLACK, 1.0);
     picture.fill_path(&glyphs, &black, FillRule::Winding, transform, None);
 }

@@ -54,6 +54,29 @@ pub struct Arrow {
     pub colour: [u8; 3],
 }
 
+/// The colours of a mesh, as sRGB.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Paint<'a> {
+    /// The colour [`RenderOptions::surface`].
+    #[default]
+    Surface,
+    /// One colour per vertex, interpolated over the faces.
+    Smooth(&'a [[u8; 3]]),
+    /// A class and a colour per vertex. Borders between classes are crisp: they cross edges in the middle, and colours are
+    /// interpolated on each side of them.
+    Classes {
+        /// Class of each vertex.
+        classes: &'a [u32],
+        /// Colour of each vertex.
+        colours: &'a [[u8; 3]],
+    },
+    /// One colour per face.
+    Faces(&'a [[u8; 3]]),
+    /// One colour per corner of the faces, that of the side from this corner to the next. A point has the colour of the
+    /// nearest side of its face.
+    Sides(&'a [[u8; 3]]),
+}
+
 /// Options of [`render`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct RenderOptions {
@@ -116,13 +139,15 @@ pub enum RenderError {
         /// Description of the allowed values.
         allowed: &'static str,
     },
-    /// The number of colours differs from the number of vertices.
-    #[error("{colours} colours for {vertices} vertices: give one colour per vertex")]
+    /// The number of colours differs from the number of vertices, faces or corners that they are for.
+    #[error(
+        "{colours} colours or classes for {elements} vertices, faces or corners: give one for each"
+    )]
     Colours {
         /// Number of colours.
         colours: usize,
-        /// Number of vertices.
-        vertices: usize,
+        /// Number of vertices, faces or corners.
+        elements: usize,
     },
     /// An end of an arrow is NaN or infinite.
     #[error("arrow {arrow}: both ends must be finite")]
@@ -220,15 +245,31 @@ pub fn render(
     arrows: &[Arrow],
     options: &RenderOptions,
 ) -> Result<Picture, RenderError> {
+    let paint = colours.map_or(Paint::Surface, Paint::Smooth);
+    render_painted(mesh, paint, arrows, options)
+}
+
+/// Draws a mesh and arrows like [`render`], with colours of vertices, classes, faces or edges.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_painted(
+    mesh: &Mesh,
+    paint: Paint<'_>,
+    arrows: &[Arrow],
+    options: &RenderOptions,
+) -> Result<Picture, RenderError> {
     options.check()?;
-    let vertices = mesh.vertex_count();
-    if let Some(colours) = colours
-        && colours.len() != vertices
-    {
-        return Err(RenderError::Colours {
-            colours: colours.len(),
-            vertices,
-        });
+    let (vertices, faces) = (mesh.vertex_count(), mesh.face_count());
+    let (elements, given) = match paint {
+        Paint::Surface => (0, [0; 2]),
+        Paint::Smooth(colours) => (vertices, [colours.len(); 2]),
+        Paint::Classes { classes, colours } => (vertices, [classes.len(), colours.len()]),
+        Paint::Faces(colours) => (faces, [colours.len(); 2]),
+        Paint::Sides(colours) => (mesh.faces().corners().len(), [colours.len(); 2]),
+    };
+    if let Some(&colours) = given.iter().find(|&&given| given != elements) {
+        return Err(RenderError::Colours { colours, elements });
     }
     if let Some(arrow) = arrows
         .iter()
@@ -236,6 +277,6 @@ pub fn render(
     {
         return Err(RenderError::Arrow { arrow });
     }
-    let soup = Soup::new(mesh, colours, arrows, options)?;
+    let soup = Soup::new(mesh, paint, arrows, options)?;
     Ok(raster::draw(&soup, options))
 }

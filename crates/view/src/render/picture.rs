@@ -10,7 +10,7 @@ pub struct Picture {
 
 impl Picture {
     /// An image of `width * height` pixels. Neither side is zero.
-    pub(super) fn new(width: u32, height: u32, pixels: Vec<[u8; 4]>) -> Self {
+    pub(crate) fn new(width: u32, height: u32, pixels: Vec<[u8; 4]>) -> Self {
         debug_assert_eq!(pixels.len(), width as usize * height as usize);
         Self {
             width,

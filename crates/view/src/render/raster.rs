@@ -158,7 +158,7 @@ impl Samples {
         }
         let side = if twice_area > 0.0 { 1.0 } else { -1.0 };
         let normals = soup.normals_of(triangle).map(|normal| side * normal);
-        let colours = soup.colours_of(triangle);
+        let paint = soup.paint_of(triangle);
         let depths = positions.map(|position| position.z);
         // The distance from the side opposite a corner is the barycentric coordinate times the height.
         let heights = [c - b, a - c, b - a].map(|edge| twice_area.abs() / edge.length());
@@ -193,7 +193,9 @@ impl Samples {
                 };
                 let on_wire = (0..3)
                     .any(|i| triangle.edges[i] && weights[i] * heights[i] <= painter.wire_reach);
-                let surface = painter.light(mean(normals), mean(colours));
+                let distances = std::array::from_fn(|i| (weights[i] * heights[i]) as f32);
+                let colour = paint.at(weights.map(|weight| weight as f32), distances);
+                let surface = painter.light(mean(normals), colour);
                 self.colours[index] = if on_wire {
                     surface.lerp(painter.wire_colour, WIRE_OPACITY)
                 } else {

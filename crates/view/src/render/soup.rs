@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::colour::linear_table;
 use super::view::Camera;
-use super::{Arrow, RenderError, RenderOptions, Shading};
+use super::{Arrow, Paint, RenderError, RenderOptions, Shading};
 use gemcnn_mesh::{Mesh, triangulate, vector_area};
 
 /// Cosine of 50 degrees. Adjacent faces with a larger angle between their planes meet in a sharp edge.
@@ -17,13 +17,72 @@ const ARROW_SIDES: usize = 16;
 pub(super) struct Soup {
     /// Sample coordinates: x to the right, y down, z towards the eye.
     pub(super) positions: Vec<Vec3>,
-    /// Linear RGB of every vertex.
+    /// Linear RGB of every vertex, or of every corner.
     colours: Vec<Vec3>,
+    /// How colours vary over a triangle.
+    blend: Blend,
     /// Vertex of every corner.
     corner_vertex: Vec<u32>,
     /// Unit normal at every corner: x to the right, y up, z towards the eye.
     corner_normal: Vec<Vec3>,
     pub(super) triangles: Vec<Triangle>,
+}
+
+/// How the colours of a triangle follow from those of its corners.
+enum Blend {
+    /// Interpolated, from vertices.
+    Vertices,
+    /// Interpolated between vertices of the class that most of a point belongs to; class of every vertex.
+    Classes(Vec<u32>),
+    /// Interpolated, from corners.
+    Corners,
+    /// That of the nearest side, from the corners where sides start.
+    Sides,
+}
+
+/// The colours of a triangle.
+pub(super) enum TrianglePaint {
+    /// Interpolated between the corners.
+    Mean([Vec3; 3]),
+    /// Colours and classes of the corners.
+    Classes([Vec3; 3], [u32; 3]),
+    /// Colours of the sides opposite the corners; `None` for sides that are not edges of the mesh.
+    Sides([Option<Vec3>; 3]),
+}
+
+impl TrianglePaint {
+    /// The colour at a point, given its barycentric weights and its distances from the sides opposite the corners.
+    pub(super) fn at(&self, weights: [f32; 3], distances: [f32; 3]) -> Vec3 {
+        let mean = |colours: &[Vec3; 3], weights: [f32; 3]| {
+            weights[0] * colours[0] + weights[1] * colours[1] + weights[2] * colours[2]
+        };
+        match self {
+            Self::Mean(colours) => mean(colours, weights),
+            Self::Classes(colours, [a, b, c]) if a == b && b == c => mean(colours, weights),
+            Self::Classes(colours, classes) => {
+                let of = |class: u32| {
+                    let own = |i: usize| if classes[i] == class { weights[i] } else { 0.0 };
+                    std::array::from_fn::<f32, 3, _>(own)
+                };
+                let share = |class: u32| of(class).iter().sum::<f32>();
+                let best = classes.iter().copied().reduce(|best, class| {
+                    if share(class) > share(best) {
+                        class
+                    } else {
+                        best
+                    }
+                });
+                let best = best.unwrap_or(classes[0]);
+                mean(colours, of(best)) / share(best).max(f32::MIN_POSITIVE)
+            }
+            Self::Sides(colours) => {
+                let sides = colours.iter().zip(distances);
+                let known = sides.filter_map(|(colour, distance)| Some(((*colour)?, distance)));
+                let nearest = known.min_by(|a, b| a.1.total_cmp(&b.1));
+                nearest.map_or(Vec3::ZERO, |(colour, _)| colour)
+            }
+        }
+    }
 }
 
 /// Three corners, counterclockwise around their normals.
@@ -38,7 +97,7 @@ pub(super) struct Triangle {
 impl Soup {
     pub(super) fn new(
         mesh: &Mesh,
-        colours: Option<&[[u8; 3]]>,
+        paint: Paint<'_>,
         arrows: &[Arrow],
         options: &RenderOptions,
     ) -> Result<Self, RenderError> {
@@ -59,9 +118,23 @@ impl Soup {
             .collect();
         let mut soup = Self {
             positions: Vec::new(),
-            colours: match colours {
-                Some(colours) => colours.iter().map(|&colour| to_linear(colour)).collect(),
-                None => vec![to_linear(options.surface); places.len()],
+            colours: match paint {
+                Paint::Surface => vec![to_linear(options.surface); places.len()],
+                Paint::Smooth(colours) | Paint::Classes { colours, .. } | Paint::Sides(colours) => {
+                    colours.iter().map(|&colour| to_linear(colour)).collect()
+                }
+                Paint::Faces(colours) => {
+                    let of_face = |(face, &colour): (&[u32], &[u8; 3])| {
+                        std::iter::repeat_n(to_linear(colour), face.len())
+                    };
+                    mesh.faces().iter().zip(colours).flat_map(of_face).collect()
+                }
+            },
+            blend: match paint {
+                Paint::Surface | Paint::Smooth(_) => Blend::Vertices,
+                Paint::Classes { classes, .. } => Blend::Classes(classes.to_vec()),
+                Paint::Faces(_) => Blend::Corners,
+                Paint::Sides(_) => Blend::Sides,
             },
             corner_vertex: mesh.faces().corners().to_vec(),
             corner_normal: corner_normals(mesh, &places, options.shading),
@@ -107,11 +180,32 @@ impl Soup {
             .map(|corner| self.corner_normal[corner as usize])
     }
 
-    /// Colours at the corners of a triangle.
-    pub(super) fn colours_of(&self, triangle: &Triangle) -> [Vec3; 3] {
-        triangle
-            .corners
-            .map(|corner| self.colours[self.corner_vertex[corner as usize] as usize])
+    /// Colours of a triangle.
+    pub(super) fn paint_of(&self, triangle: &Triangle) -> TrianglePaint {
+        let vertices = || {
+            let vertex = |corner: u32| self.corner_vertex[corner as usize] as usize;
+            triangle.corners.map(vertex)
+        };
+        let of_corners = || triangle.corners.map(|corner| self.colours[corner as usize]);
+        match &self.blend {
+            Blend::Vertices => TrianglePaint::Mean(vertices().map(|v| self.colours[v])),
+            Blend::Classes(classes) => {
+                let vertices = vertices();
+                TrianglePaint::Classes(
+                    vertices.map(|v| self.colours[v]),
+                    vertices.map(|v| classes[v]),
+                )
+            }
+            Blend::Corners => TrianglePaint::Mean(of_corners()),
+            // Arrows have no edges.
+            Blend::Sides if triangle.edges == [false; 3] => TrianglePaint::Mean(of_corners()),
+            Blend::Sides => {
+                let colours = of_corners();
+                // The side opposite a corner starts at the next one.
+                let side = |i: usize| triangle.edges[i].then_some(colours[(i + 1) % 3]);
+                TrianglePaint::Sides(std::array::from_fn(side))
+            }
+        }
     }
 
     /// Triangulates every face.
@@ -139,6 +233,9 @@ impl Soup {
             let first = self.corner_vertex.len() as u32;
             for (position, normal) in positions.into_iter().zip(normals) {
                 self.corner_vertex.push(self.positions.len() as u32);
+                if let Blend::Classes(classes) = &mut self.blend {
+                    classes.push(u32::MAX);
+                }
                 self.positions.push(position.as_vec3());
                 self.colours.push(colour);
                 self.corner_normal.push(normal.as_vec3());

@@ -1,16 +1,46 @@
 //! Viewing directions, and the projection that fits a mesh to the picture.
 
+use gemcnn_mesh::{Mesh, vector_area};
 use glam::{DVec2, DVec3};
 
 use super::RenderOptions;
 
 /// The coordinate axis that points up in the picture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Up {
     /// +y is up. The eye is on the +z side at azimuth 0.
     Y,
     /// +z is up. The eye is on the -y side at azimuth 0.
     Z,
+}
+
+/// Share of the area that an open surface faces in one direction on average, from which on it is seen from there.
+const FACING: f64 = 0.25;
+/// How much longer a mesh must be along z than along y to stand along z.
+const TALLER: f64 = 1.1;
+
+impl Up {
+    /// The axis that probably points up. An open surface such as a terrain or a scan of teeth faces up on average. Other
+    /// meshes stand along the longer one of y and z. It is y where neither tells.
+    pub fn of(mesh: &Mesh) -> Self {
+        let [low, high] = mesh.bounds().unwrap_or_default();
+        let size = high - low;
+        let scale = size.max_element();
+        let areas = (0..mesh.face_count()).map(|face| {
+            let corners = mesh.face_positions(face);
+            vector_area(corners.map(|corner| (corner - low) / scale))
+        });
+        let (sum, total) = areas.fold((DVec3::ZERO, 0.0), |(sum, total), area| {
+            (sum + area, total + area.length())
+        });
+        let faces_one_way = sum.length() > FACING * total;
+        let is_z = match faces_one_way {
+            true => sum.z.abs() > sum.y.abs(),
+            false => size.z > TALLER * size.y,
+        };
+        if is_z { Self::Z } else { Self::Y }
+    }
 }
 
 /// A viewing direction.

@@ -3,7 +3,8 @@
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, Faces, Mesh};
 use gemcnn_view::render::{
-    Arrow, MAX_SIDE, Picture, RenderError, RenderOptions, Shading, Up, View, render,
+    Arrow, MAX_SIDE, Paint, Picture, RenderError, RenderOptions, Shading, Up, View, render,
+    render_painted,
 };
 
 const WHITE: [u8; 4] = [255; 4];
@@ -137,6 +138,61 @@ fn vertex_colours_land_at_their_vertices_and_mix_between() {
     );
     let [r, g, ..] = at(&picture, 32, 0);
     assert!(r.abs_diff(g) < 12, "half way from red to green: {r} {g}");
+}
+
+#[test]
+fn classes_faces_and_sides_have_crisp_colours() {
+    let (red, green, blue) = ([220, 0, 0], [0, 220, 0], [0, 0, 220]);
+    let triangle = mesh(
+        &[[0.0, 0.0, 0.0], [4.0, 0.0, 0.0], [0.0, 4.0, 0.0]],
+        &[&[0, 1, 2]],
+    );
+    let draw = |paint| render_painted(&triangle, paint, &[], &front(80)).unwrap();
+    let is_pure = |pixel: [u8; 4], channel: usize| {
+        let others = (0..3).filter(|&other| other != channel);
+        strongest(pixel) == channel && others.map(|other| pixel[other]).all(|v| v < 60)
+    };
+    // The border of the class of the first vertex is the line through the middles of two edges.
+    let colours = [red, blue, blue];
+    let classes = Paint::Classes {
+        classes: &[7, 3, 3],
+        colours: &colours,
+    };
+    let picture = draw(classes);
+    for (x, y, channel) in [(2, 77, 0), (36, 77, 0), (44, 77, 2), (2, 44, 0), (2, 36, 2)] {
+        assert!(is_pure(at(&picture, x, y), channel), "{x} {y}");
+    }
+    assert!(is_pure(at(&picture, 17, 60), 0) && is_pure(at(&picture, 22, 55), 2));
+    let faces = draw(Paint::Faces(&[green]));
+    assert!(is_pure(at(&faces, 5, 70), 1) && is_pure(at(&faces, 60, 75), 1));
+    // Sides 0-1 at the bottom, 1-2 along the diagonal and 2-0 at the left.
+    let sides = draw(Paint::Sides(&[red, green, blue]));
+    for (x, y, channel) in [(30, 77, 0), (38, 38, 1), (2, 50, 2)] {
+        assert!(is_pure(at(&sides, x, y), channel), "{x} {y}");
+    }
+    assert_eq!(
+        render_painted(&triangle, Paint::Faces(&colours), &[], &front(80)),
+        Err(RenderError::Colours {
+            colours: 3,
+            elements: 1
+        })
+    );
+}
+
+#[test]
+fn the_up_axis_is_found_out() {
+    let ball = shapes::icosphere(2).unwrap();
+    let stretched = |size: DVec3| ball.map_vertices(|p| p * size).unwrap();
+    // Standing bodies.
+    assert_eq!(Up::of(&stretched(DVec3::new(1.0, 3.0, 0.5))), Up::Y);
+    assert_eq!(Up::of(&stretched(DVec3::new(1.0, 0.5, 3.0))), Up::Z);
+    assert_eq!(Up::of(&ball), Up::Y);
+    // Open surfaces that face one way.
+    let grid = shapes::grid(8, 8, Cells::Quads).unwrap();
+    assert_eq!(Up::of(&grid), Up::Z);
+    let level = grid.map_vertices(|p| DVec3::new(p.x, p.z, -p.y)).unwrap();
+    assert_eq!(Up::of(&level), Up::Y);
+    assert_eq!(Up::of(&mesh(&[], &[])), Up::Y);
 }
 
 #[test]
@@ -377,7 +433,7 @@ fn bad_requests_are_refused() {
         render(&mesh, Some(&[[0; 3]; 3]), &[], &RenderOptions::default()),
         Err(RenderError::Colours {
             colours: 3,
-            vertices: 12
+            elements: 12
         })
     );
     let lost = Arrow {

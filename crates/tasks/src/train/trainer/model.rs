@@ -93,6 +93,7 @@ impl Trainer<'_> {
         archive.set_json(model::EPOCH, &epoch)?;
         archive.set_json(model::OUTPUT, &network.output().to_string())?;
         archive.set_json(model::CONFIG, self.problem.settings)?;
+        archive.set_json(model::PER, &self.problem.per)?;
         archive.set_json(model::CLASSES, &self.problem.classes)?;
         archive.set_json(model::SCALING, &self.progress.scaling)?;
         archive.set_json(model::TARGET_SCALING, &self.progress.target_scaling)?;

@@ -1,0 +1,43 @@
+//! Means over faces or edges: one row for each.
+
+use crate::{Levels, Module, NnError, Tape, Var};
+use gemcnn_kernels::{Aggregation, FeatureType, Real};
+
+/// Mean of the scalars of the vertices of each face or edge ([`Levels::elements`]). It has no parameters.
+#[derive(Debug, Clone)]
+pub struct ElementMean {
+    kind: FeatureType,
+}
+
+impl ElementMean {
+    /// The layer for rows of `channels` scalars.
+    pub fn new(channels: usize) -> Self {
+        Self {
+            kind: FeatureType::scalars(channels),
+        }
+    }
+}
+
+impl<T: Real> Module<T> for ElementMean {
+    fn input(&self) -> &FeatureType {
+        &self.kind
+    }
+
+    fn output(&self) -> &FeatureType {
+        &self.kind
+    }
+
+    fn reach(&self) -> Option<usize> {
+        Some(0)
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        x.expect_kind("input of a mean over elements", &self.kind)?;
+        tape.apply_incidence(Aggregation::Mean, levels.elements()?, x)
+    }
+}
