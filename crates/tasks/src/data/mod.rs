@@ -20,6 +20,7 @@ mod fields;
 #[cfg(test)]
 mod fuzz;
 mod infer;
+mod infer_split;
 mod mesh_classes;
 mod meshes;
 mod normalisation;
@@ -30,6 +31,7 @@ mod pattern;
 mod preparation;
 mod prepared;
 mod resampling;
+mod source;
 mod split;
 mod table;
 mod target;

@@ -2,8 +2,9 @@
 
 use super::classes::Classes;
 use super::content::Content;
-use super::description::{Column, Description};
+use super::description::Column;
 use super::meshes::Item;
+use super::source::TargetSource;
 use super::table::{NumberTable, TextTable};
 use super::{npy, vectors};
 use crate::{DataError, Element, Task, TaskError};
@@ -13,7 +14,7 @@ use gemcnn_nn::{FeatureType, IGNORE, Target};
 use glam::DMat3;
 use std::borrow::Borrow;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Largest integer up to which all are exact in f64.
 const LARGEST_LABEL: f64 = 9_007_199_254_740_992.0;
@@ -40,98 +41,6 @@ fn value_table(file: &ValueFile) -> NumberTable {
         values: (0..rows)
             .flat_map(|row| columns.iter().map(move |column| column.values.to_f64(row)))
             .collect(),
-    }
-}
-
-/// Extensions that `.*` stands for at the end of target files.
-pub(crate) const ANY_EXTENSION: [&str; 5] = ["npy", "csv", "txt", "seg", "eseg"];
-
-/// Source of targets.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum TargetSource {
-    /// Vertex or face properties of mesh files.
-    Property(Vec<String>),
-    /// A file for each mesh.
-    Files {
-        folder: PathBuf,
-        /// File name with `{stem}`, `{name}` or `{inner}` in it.
-        pattern: String,
-        /// Selected columns; empty for all.
-        columns: Vec<Column>,
-    },
-    /// Class or values of the whole mesh, which its item has.
-    WholeMesh,
-    /// Index of the vertex.
-    VertexNumber,
-}
-
-impl TargetSource {
-    pub fn new(folder: &Path, description: &Description) -> Self {
-        let target = &description.target;
-        if description.task == Task::Classification || target.table.is_some() {
-            return Self::WholeMesh;
-        }
-        if let Some(property) = &target.property {
-            return Self::Property(property.as_slice().to_vec());
-        }
-        match &target.files {
-            Some(pattern) => Self::Files {
-                folder: folder.into(),
-                pattern: pattern.clone(),
-                columns: target
-                    .column
-                    .as_ref()
-                    .map_or(Vec::new(), |columns| columns.as_slice().to_vec()),
-            },
-            None => Self::VertexNumber,
-        }
-    }
-
-    /// True if the target file of a mesh exists.
-    pub fn has_file(&self, item: &Item) -> bool {
-        self.file(item).is_some_and(|file| file.is_file())
-    }
-
-    /// A file for each mesh, with all its columns.
-    pub fn files(folder: &Path, pattern: &str) -> Self {
-        Self::Files {
-            folder: folder.into(),
-            pattern: pattern.into(),
-            columns: Vec::new(),
-        }
-    }
-
-    /// The target file of a mesh, if targets are in files.
-    pub fn file(&self, item: &Item) -> Option<PathBuf> {
-        let mut ways = self.ways(item);
-        let found = ways.iter().position(|path| path.exists());
-        (!ways.is_empty()).then(|| ways.swap_remove(found.unwrap_or(0)))
-    }
-
-    /// Number of files that may be the target of a mesh: more than one with `.*`.
-    pub fn file_count(&self, item: &Item) -> usize {
-        let ways = self.ways(item);
-        ways.iter().filter(|path| path.exists()).count()
-    }
-
-    /// All names that the target file of a mesh may have.
-    fn ways(&self, item: &Item) -> Vec<PathBuf> {
-        let Self::Files {
-            folder, pattern, ..
-        } = self
-        else {
-            return Vec::new();
-        };
-        let name = pattern
-            .replace("{stem}", item.stem())
-            .replace("{name}", item.without_extension())
-            .replace("{inner}", item.inner());
-        match pattern.ends_with(".*") {
-            true => ANY_EXTENSION
-                .map(|extension| folder.join(format!("{}{extension}", &name[..name.len() - 1])))
-                .to_vec(),
-            false => vec![folder.join(name)],
-        }
     }
 }
 

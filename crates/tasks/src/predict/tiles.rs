@@ -222,6 +222,7 @@ mod tests {
         let x = tape.input(sample.kind.clone(), &sample.features).unwrap();
         let y = network.forward(&mut tape, (&graphs).into(), x).unwrap();
         let values = y.values().unwrap().into_owned();
+        drop((y, tape));
         (values, workspace.pool().usage().peak_bytes)
     }
 
