@@ -211,7 +211,7 @@ mod tests {
             .zip(origins(Element::Edge, &sphere, &finer).unwrap())
         {
             if edge[0] < sphere.vertex_count() as u32 {
-                assert_eq!(edges(&sphere)[origin as usize].contains(&edge[0]), true);
+                assert!(edges(&sphere)[origin as usize].contains(&edge[0]));
                 halves[origin as usize] += 1;
             }
         }

@@ -201,11 +201,17 @@ fn values_of_whole_meshes_have_errors_by_column() {
         panic!("{regression:?}")
     };
     assert_eq!((&*size.name, &*negative.name), ("size", "negative"));
-    // The spread of the values is 2.3 and 4.6.
-    assert!(
-        size.root_mean_square < 2.0 && negative.root_mean_square < 4.0,
-        "{regression:?}"
-    );
+    let data = DataConfig::Folder(folder.path().into());
+    let dataset = Dataset::open_for(&data, Task::Regression).unwrap();
+    let part = dataset.part(Part::Train, &Preparation::default(), &Cache::none());
+    let part = part.unwrap();
+    assert_eq!((part.len(), dataset.value_names().len()), (6, 2));
+    for index in 0..part.len() {
+        let name = part.name(index);
+        let number: f32 = name[1..2].parse().unwrap();
+        let target = Target::Values(vec![number, -2.0 * number]);
+        assert_eq!(part.load(index).unwrap().target, target, "{name}");
+    }
     let total = size.root_mean_square.powi(2) + negative.root_mean_square.powi(2);
     assert!((total.sqrt() - regression.root_mean_square).abs() < 1e-9);
     assert_eq!(scores.to_csv().unwrap().lines().count(), 3);

@@ -44,11 +44,11 @@ impl Key {
         let (width, key) = raster::pixels(&scene);
         let columns = picture.width() as usize;
         let rows = picture.pixels().chunks_exact(columns).enumerate();
+        let white = vec![[255; 3]; width as usize];
         let mut pixels = Vec::with_capacity(picture.pixels().len() + key.len());
         for (row, left) in rows {
             pixels.extend_from_slice(left);
             let right = key.chunks_exact(width as usize).nth(row);
-            let white = vec![[255; 3]; width as usize];
             let right = right.unwrap_or(&white);
             pixels.extend(right.iter().map(|&[r, g, b]| [r, g, b, 255]));
         }
