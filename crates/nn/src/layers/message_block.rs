@@ -73,7 +73,7 @@ impl<T: Real> MessageBlockConfig<T> {
                     true => None,
                     false => Some(act.init(&format!("act{index}"), &self.hidden, builder)?),
                 };
-                updates.push((map, act));
+                updates.push(Update { map, act });
                 kind = self.hidden.clone();
             }
             let skip = EquivariantLinearConfig {
@@ -165,10 +165,17 @@ fn mean_moment(kind: &FeatureType, moments: &[f64]) -> f64 {
 pub struct MessageBlock<T: Real> {
     name: String,
     messages: Arc<MessageFunction<T>>,
-    /// Maps of the update function, and the nonlinearity after each but the last.
-    updates: Vec<(EquivariantLinear, Option<Box<dyn Module<T>>>)>,
+    updates: Vec<Update<T>>,
     skip: Option<EquivariantLinear>,
     output: FeatureType,
+}
+
+/// A layer of the update function.
+#[derive(Debug)]
+struct Update<T: Real> {
+    map: EquivariantLinear,
+    /// The nonlinearity after each map but the last.
+    act: Option<Box<dyn Module<T>>>,
 }
 
 impl<T: Real> MessageBlock<T> {
@@ -197,7 +204,7 @@ impl<T: Real> Module<T> for MessageBlock<T> {
             .send_messages(&self.messages, levels.graph()?, x.clone())
             .map_err(|error| error.in_layer(&self.name))?;
         let mut update = tape.concatenate(x.clone(), message)?;
-        for (map, act) in &self.updates {
+        for Update { map, act } in &self.updates {
             update = map.forward(tape, levels, update)?;
             if let Some(act) = act {
                 update = act.forward(tape, levels, update)?;
