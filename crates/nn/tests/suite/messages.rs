@@ -43,14 +43,14 @@ fn run<T: Real>(
 ) -> [Vec<T>; 3] {
     let mut parameters = parameters.clone();
     let mut workspace = Workspace::new(device.clone());
-    let target;
+    // Wide enough for all outputs.
+    let target = random::<T>(batch.vertex_count() * 64, 2);
     let mut tape = Tape::training(&mut workspace, &mut parameters, STREAM);
     let x = random::<T>(batch.vertex_count() * input.dimension(), 1);
     let x = tape.tracked_input(input.clone(), &x).unwrap();
     let y = forward(&mut tape, batch.into(), x.clone()).unwrap();
     let values = y.values().unwrap().to_vec();
-    target = random::<T>(values.len(), 2);
-    let loss = tape.mean_square(y, &target).unwrap();
+    let loss = tape.mean_square(y, &target[..values.len()]).unwrap();
     let gradient = tape.backward_to(&loss, &[&x]).unwrap()[0].to_vec();
     drop(x);
     parameters.move_to_host().unwrap();
