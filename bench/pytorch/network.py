@@ -12,6 +12,7 @@ from torch.nn import functional
 
 import convolution as conv
 import diffusion
+import messages
 from convolution import Graph, Kind
 
 FORMS = {"direct": conv.direct, "edges": conv.Edges.apply, "sparse": conv.sparse.apply, "gather": conv.gather.apply}
@@ -260,6 +261,16 @@ class Network(nn.Module):
                     output = parse_kind(value["output"])
                     self.add_module(f"conv{place}", Convolution(form, kind, output))
                     kind = output
+                case "attention":
+                    output = parse_kind(value["output"])
+                    self.add_module(f"conv{place}", messages.Attention(form, kind, output, value["heads"]))
+                    kind = output
+                case "messages":
+                    if kind != parse_kind(value["output"]):
+                        raise ValueError(f"layer {place} does not fit features of {kind}: {layer}")
+                    regular = Regular(form, kind, value["samples"], norm=False)
+                    block = messages.Messages(form, kind, value["edge_layers"], value["node_layers"], regular)
+                    self.add_module(f"block{place}", block)
                 case "residual":
                     middle, output = parse_kind(value["middle"]), parse_kind(value["output"])
                     self.add_module(f"block{place}", Block(form, kind, middle, output, value["samples"]))

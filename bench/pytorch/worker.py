@@ -24,6 +24,7 @@ from torch.nn import functional
 import case
 import diffusion
 import geometry
+import messages
 from case import Case
 from network import Dropout, Network, Tables, from_form, to_form
 
@@ -41,6 +42,7 @@ VARIANTS = {
 }
 # Those that work as the published code does.
 PUBLISHED = ("direct", "eager")
+MESSAGES = ("attention_forward", "attention_backward", "messages_forward", "messages_backward")
 LABELLED = ("correspondence", "mnist", "diffusion")
 LEARNING_RATE = 1e-3
 # Gradients that are so much smaller than the largest one are measured by that.
@@ -71,14 +73,19 @@ class Model(nn.Module):
 
     def __init__(self, case: Case, form: str, device: str, dtype: torch.dtype):
         super().__init__()
-        self.work, self.form = case.work, form
+        self.work = case.work
+        # Attention and messages have rows of features in all forms.
+        self.layout = "rows" if case.work in MESSAGES else form
         self.network = Network(case.network, form, case.meshes)
         if form == "spectral":
             self.tables = diffusion.Spectra(case.tensors, case.meshes)
+        elif case.work in MESSAGES:
+            graph = case.graph(self.network.aggregation, device)
+            self.tables = messages.Table(form, graph, self.network.input.band, dtype)
         else:
             graph = case.graph(self.network.aggregation, device)
             self.tables = Tables(form, graph, self.network.types(), dtype)
-        self.register_buffer("x", to_form(form, case.tensors["x"], self.network.input))
+        self.register_buffer("x", to_form(self.layout, case.tensors["x"], self.network.input))
         if self.work in LABELLED:
             self.register_buffer("labels", case.tensors["labels"].long())
         self.to(device, dtype)
@@ -97,7 +104,7 @@ class NetworkWork:
         form, mode = VARIANTS[variant]
         if mode == "reduce-overhead" and device == "cpu":
             raise ValueError(f"{variant} needs a GPU")
-        if (form == "spectral") != (case.work == "diffusion"):
+        if (form == "spectral") != (case.work == "diffusion") or (form == "sparse" and case.work in MESSAGES):
             raise ValueError(f"{variant} is no variant of {case.work}")
         self.weights = diffusion.from_stored(case.weights)
         self.model = Model(case, form, device, dtype)
@@ -156,7 +163,7 @@ class Forward(NetworkWork):
 
 class Backward(NetworkWork):
     def prepare(self, case: Case, variant: str, device: str):
-        self.dy = to_form(self.model.form, case.tensors["dy"], self.model.network.output).to(self.model.x)
+        self.dy = to_form(self.model.layout, case.tensors["dy"], self.model.network.output).to(self.model.x)
         self.model.x.requires_grad_()
 
     def gradients(self):
@@ -196,6 +203,10 @@ WORKS = {
     "geometry": GeometryWork,
     "convolution_forward": Forward,
     "convolution_backward": Backward,
+    "attention_forward": Forward,
+    "attention_backward": Backward,
+    "messages_forward": Forward,
+    "messages_backward": Backward,
     "inference": Forward,
     "blocks": Training,
     "correspondence": Training,

@@ -26,7 +26,15 @@ pub enum Work {
     ConvolutionForward,
     /// The same with its backward pass: gradients of input and weights.
     ConvolutionBackward,
-    /// Six such convolutions, each with a regular nonlinearity.
+    /// Attention with two heads, `16x(0,1,2)` to the same.
+    AttentionForward,
+    /// The same with its backward pass: gradients of input and weights.
+    AttentionBackward,
+    /// A block of messages with two layers each for edges and vertices, `16x(0,1,2)` to the same.
+    MessagesForward,
+    /// The same with its backward pass: gradients of input and weights.
+    MessagesBackward,
+    /// Six convolutions, each with a regular nonlinearity.
     Inference,
     /// A training step of three residual blocks.
     Blocks,
@@ -81,7 +89,9 @@ impl Case {
             let labels: Vec<f64> = (0..count).map(|row| (row % classes) as f64).collect();
             archive.set_tensor("labels", &[count], &labels)?;
         }
-        if self.work == Work::ConvolutionBackward {
+        if let Work::ConvolutionBackward | Work::AttentionBackward | Work::MessagesBackward =
+            self.work
+        {
             let output = rows(network.output());
             archive.set_tensor("dy", &output, &numbers(output[0] * output[1], 2))?;
         }
@@ -137,6 +147,19 @@ impl Case {
             Work::ConvolutionForward | Work::ConvolutionBackward => {
                 (hidden(), vec![conv(hidden())])
             }
+            Work::AttentionForward | Work::AttentionBackward => {
+                let (output, heads) = (hidden(), 2);
+                (hidden(), vec![Layer::Attention { output, heads }])
+            }
+            Work::MessagesForward | Work::MessagesBackward => (
+                hidden(),
+                vec![Layer::Messages {
+                    output: hidden(),
+                    edge_layers: 2,
+                    node_layers: 2,
+                    samples: 5,
+                }],
+            ),
             Work::Inference => {
                 let regular = Layer::Regular {
                     samples: 5,

@@ -1,6 +1,7 @@
 //! The work itself.
 
 use crate::Failure;
+use crate::backward::NetworkBackward;
 use crate::case::{Case, Work, gauge_graph, read_spectra, store_graph};
 use crate::network::Description;
 use gemcnn_experiments::bench::{Convolution, convolution};
@@ -33,8 +34,12 @@ pub fn load(path: &Path, device: &Device) -> Result<Box<dyn Job>, Failure> {
     let case: Case = archive.json("case")?;
     Ok(match case.work {
         Work::Geometry => Box::new(Geometry { mesh: case.mesh()? }),
-        Work::ConvolutionForward | Work::Inference => {
-            Box::new(Forward::new(&archive, case, device)?)
+        Work::ConvolutionForward
+        | Work::Inference
+        | Work::AttentionForward
+        | Work::MessagesForward => Box::new(Forward::new(&archive, case, device)?),
+        Work::AttentionBackward | Work::MessagesBackward => {
+            Box::new(NetworkBackward::new(&archive, case, device)?)
         }
         Work::ConvolutionBackward => Box::new(ForwardBackward::new(&archive, case, device)?),
         Work::Blocks | Work::Correspondence | Work::Mnist | Work::Diffusion => {

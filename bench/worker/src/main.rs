@@ -1,6 +1,7 @@
 //! The side of `bench/compare` that runs this library. It reads requests from standard input, one JSON
 //! object per line, and answers each with one line.
 
+mod backward;
 mod case;
 mod job;
 mod network;

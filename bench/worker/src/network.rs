@@ -1,11 +1,14 @@
 //! Networks as both sides read them: a list of layers in the case file.
 
 use crate::Failure;
-use gemcnn_nn::layers::{DiffusionBlockConfig, GlobalPool, Regular};
+use gemcnn_nn::layers::{
+    Attention, DiffusionBlockConfig, Gauge, GlobalPool, MessageBlockConfig, Regular,
+};
 use gemcnn_nn::{
     Activation, Aggregation, Archive, FeatureType, Network, NetworkConfig, Parameters,
 };
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Name of the description in a case file, and group of the weights.
 const NETWORK: &str = "network";
@@ -30,6 +33,15 @@ pub struct Description {
 pub enum Layer {
     /// A gauge convolution with self term and bias.
     Conv { output: String },
+    /// Attention over neighbours.
+    Attention { output: String, heads: usize },
+    /// A block of messages with regular nonlinearities; all its features have the type of the output.
+    Messages {
+        output: String,
+        edge_layers: usize,
+        node_layers: usize,
+        samples: usize,
+    },
     /// A residual block with regular nonlinearities and batch normalisation.
     Residual {
         middle: String,
@@ -85,6 +97,22 @@ impl Description {
         self.layers.iter().try_fold(start, |network, layer| {
             Ok(match layer {
                 Layer::Conv { output } => network.conv(&kind(output)?),
+                Layer::Attention { output, heads } => {
+                    let attention = network.kernel(Attention { heads: *heads });
+                    attention.conv(&kind(output)?).kernel(Gauge)
+                }
+                Layer::Messages {
+                    output,
+                    edge_layers,
+                    node_layers,
+                    samples,
+                } => network.message_block(MessageBlockConfig {
+                    edge_layers: *edge_layers,
+                    node_layers: *node_layers,
+                    samples: *samples,
+                    nonlinearity: Arc::new(Regular::relu(*samples)),
+                    ..MessageBlockConfig::new(kind(output)?, kind(output)?)
+                }),
                 Layer::Residual {
                     middle,
                     output,

@@ -62,6 +62,16 @@ fn every_piece_of_work_is_done_and_has_a_result() {
             "convolution_backward",
             &["y", "dx", "gradient.conv1.weight"],
         ),
+        ("attention_forward", &["y"]),
+        (
+            "attention_backward",
+            &["y", "dx", "gradient.conv1.head2.key.weight"],
+        ),
+        ("messages_forward", &["y"]),
+        (
+            "messages_backward",
+            &["y", "dx", "gradient.block1.edge2.weight"],
+        ),
         ("inference", &["y"]),
         ("blocks", &["loss", "gradient.block3.conv2.self_weight"]),
         ("correspondence", &["loss", "gradient.linear7.weight"]),

@@ -305,6 +305,20 @@ impl<'a, T> GraphView<'a, T> {
         self.slices.mesh_offsets
     }
 
+    /// The same graph with one factor for each edge in the place of its coefficients. The lengths must agree.
+    pub(crate) fn with_factors<'b>(self, factors: &'b [T]) -> GraphView<'b, T>
+    where
+        'a: 'b,
+    {
+        debug_assert_eq!(factors.len(), self.edge_count());
+        GraphView {
+            slices: GraphSlices {
+                coefficients: (1, factors),
+                ..self.slices
+            },
+        }
+    }
+
     /// Indices of the edges of one row.
     pub fn row(&self, vertex: usize) -> std::ops::Range<usize> {
         self.slices.offsets[vertex] as usize..self.slices.offsets[vertex + 1] as usize

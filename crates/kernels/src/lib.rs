@@ -26,6 +26,7 @@ pub mod linear;
 pub mod machine;
 mod matrix;
 pub mod mesh_product;
+pub mod messages;
 mod narrow;
 pub mod norm_gate;
 mod parallel;
@@ -43,6 +44,7 @@ mod sources;
 #[cfg(test)]
 mod testing;
 mod view;
+pub mod weighted_conv;
 
 pub use activation::Activation;
 pub use aggregate::Aggregation;

@@ -3,7 +3,8 @@
 use crate::cuda::{Define, KernelSource, graph, optimiser, reduce};
 use crate::{
     activation, aggregate, batch_norm, cross_entropy, diffusion, dropout, edges, elementwise,
-    implicit, incidence, irrep, mesh_product, norm_gate, pool, regression, regular,
+    implicit, incidence, irrep, mesh_product, messages, norm_gate, pool, regression, regular,
+    weighted_conv,
 };
 
 /// Every kernel source of this crate, with sets of macros that stand for all that occur.
@@ -30,5 +31,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (mesh_product::cuda::SOURCE, plain()),
         (diffusion::cuda::SOURCE, plain()),
         (implicit::cuda::SOURCE, plain()),
+        (weighted_conv::cuda::SOURCE, plain()),
+        (messages::cuda::SOURCE, plain()),
     ]
 }

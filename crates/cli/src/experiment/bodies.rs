@@ -26,7 +26,7 @@ pub struct BodiesCommand {
     quick: bool,
 
     /// Rows of the table, comma-separated: graph-xyz, graph-shot, angular-xyz, angular-shot, gem,
-    /// gem-broken, gem-matrix, gem-reltan [default: all]
+    /// gem-broken, gem-matrix, gem-reltan, attention, hermes [default: all]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     rows: Option<Vec<Row>>,
 

@@ -65,6 +65,8 @@ fn table(report: &Report) -> String {
         (Model::GemPolynomial, "  polynomial"),
         (Model::GemNorm, "  norm"),
         (Model::GemGated, "  gated"),
+        (Model::Attention, "attention"),
+        (Model::Hermes, "messages"),
         (Model::Shot, "SHOT frames"),
     ];
     for (model, model_name) in models {

@@ -9,11 +9,13 @@ mod convolution;
 mod machine;
 mod memory;
 mod network;
+mod passes;
 mod work;
 
 pub use convolution::{Convolution, ConvolutionResults, convolution};
 pub use machine::{Gpu, Limits, Machine};
 pub use memory::PeakMemory;
+pub use passes::{PassResults, Passes};
 pub use work::Work;
 
 use clock::{Clock, Timing};
@@ -79,6 +81,14 @@ pub enum Case {
     ConvolutionForward,
     /// The same with its backward pass.
     ConvolutionForwardBackward,
+    /// Attention with two heads, `16x(0,1,2)` to the same.
+    AttentionForward,
+    /// The same with its backward pass.
+    AttentionForwardBackward,
+    /// A block of messages with two layers each for edges and vertices, `16x(0,1,2)` to the same.
+    MessagesForward,
+    /// The same with its backward pass.
+    MessagesForwardBackward,
     /// A training step of the correspondence network: forward, backward and Adam.
     TrainingStep,
     /// The same on a GPU, captured once as a CUDA graph and replayed.
@@ -97,6 +107,10 @@ impl fmt::Display for Case {
             Self::Geometry => "geometry",
             Self::ConvolutionForward => "convolution, forward",
             Self::ConvolutionForwardBackward => "convolution, forward + backward",
+            Self::AttentionForward => "attention, forward",
+            Self::AttentionForwardBackward => "attention, forward + backward",
+            Self::MessagesForward => "messages, forward",
+            Self::MessagesForwardBackward => "messages, forward + backward",
             Self::TrainingStep => "training step",
             Self::ReplayedTrainingStep => "training step, replayed",
             Self::UnetTrainingStep => "U-net training step",
@@ -220,6 +234,7 @@ pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
     for &meshes in extent.batches() {
         let graphs = Arc::new(HierarchyBatch::from(GraphBatch::new(vec![&graph; meshes])?));
         rows.extend(convolution::rows(&bench, &graphs)?);
+        rows.extend(passes::rows(&bench, &graphs)?);
         rows.push(network::inference(&bench, &graphs)?);
         rows.extend(network::correspondence_steps(&bench, graphs)?);
         let hierarchies = HierarchyBatch::new(vec![&*hierarchy; meshes])?;

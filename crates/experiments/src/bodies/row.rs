@@ -1,7 +1,7 @@
 //! The rows of the table: networks and their input features.
 
 use gemcnn_tasks::features::{Matrix, Reltan, Shot, Xyz};
-use gemcnn_tasks::models::{AngularModel, GemModel, GraphModel};
+use gemcnn_tasks::models::{AngularModel, AttentionModel, GemModel, GraphModel, HermesModel};
 use gemcnn_tasks::{FeatureConfig, ModelConfig, TaskError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -27,6 +27,10 @@ pub enum Row {
     GemMatrix,
     /// The paper's network on relative tangential features. Not in the paper.
     GemReltan,
+    /// Attention over neighbours on positions. Not in the paper.
+    Attention,
+    /// Nonlinear messages on positions. Not in the paper.
+    Hermes,
 }
 
 /// An accuracy that the paper reports, in percent, with its standard error over three runs on FAUST.
@@ -40,7 +44,7 @@ pub struct PaperResult {
 
 impl Row {
     /// All rows, in the order of the table.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::GraphXyz,
         Self::GraphShot,
         Self::AngularXyz,
@@ -49,6 +53,8 @@ impl Row {
         Self::GemBroken,
         Self::GemMatrix,
         Self::GemReltan,
+        Self::Attention,
+        Self::Hermes,
     ];
 
     fn word(self) -> &'static str {
@@ -61,23 +67,32 @@ impl Row {
             Self::GemBroken => "gem-broken",
             Self::GemMatrix => "gem-matrix",
             Self::GemReltan => "gem-reltan",
+            Self::Attention => "attention",
+            Self::Hermes => "hermes",
         }
     }
 
-    /// Name of the network in the paper.
+    /// Name of the network, as in the paper if it is there.
     pub fn network_name(self) -> &'static str {
         match self {
             Self::GraphXyz | Self::GraphShot => "Graph CNN",
             Self::AngularXyz | Self::AngularShot => "Non-equivariant CNN (SHOT frames)",
             Self::Gem | Self::GemMatrix | Self::GemReltan => "GEM-CNN",
             Self::GemBroken => "GEM-CNN (broken symmetry)",
+            Self::Attention => "Attention (EMAN)",
+            Self::Hermes => "Messages (Hermes)",
         }
     }
 
     /// Name of the input features.
     pub fn features_name(self) -> &'static str {
         match self {
-            Self::GraphXyz | Self::AngularXyz | Self::Gem | Self::GemBroken => "XYZ",
+            Self::GraphXyz
+            | Self::AngularXyz
+            | Self::Gem
+            | Self::GemBroken
+            | Self::Attention
+            | Self::Hermes => "XYZ",
             Self::GraphShot | Self::AngularShot => "SHOT",
             Self::GemMatrix => "matrix",
             Self::GemReltan => "RelTan",
@@ -87,9 +102,12 @@ impl Row {
     /// The input features.
     pub fn features(self) -> FeatureConfig {
         match self {
-            Self::GraphXyz | Self::AngularXyz | Self::Gem | Self::GemBroken => {
-                Xyz::default().into()
-            }
+            Self::GraphXyz
+            | Self::AngularXyz
+            | Self::Gem
+            | Self::GemBroken
+            | Self::Attention
+            | Self::Hermes => Xyz::default().into(),
             Self::GraphShot | Self::AngularShot => Shot::default().into(),
             Self::GemMatrix => Matrix::default().into(),
             Self::GemReltan => Reltan::default().into(),
@@ -107,6 +125,8 @@ impl Row {
                 ..GemModel::default()
             }
             .into(),
+            Self::Attention => AttentionModel::default().into(),
+            Self::Hermes => HermesModel::default().into(),
         }
     }
 
@@ -119,7 +139,7 @@ impl Row {
             Self::AngularShot => (75.11, 2.4),
             Self::Gem => (99.73, 0.04),
             Self::GemBroken => (99.89, 0.02),
-            Self::GemMatrix | Self::GemReltan => return None,
+            Self::GemMatrix | Self::GemReltan | Self::Attention | Self::Hermes => return None,
         };
         Some(PaperResult {
             accuracy,

@@ -2,13 +2,16 @@
 
 use super::transform::Frames;
 use super::{Draws, WEIGHT_STREAM};
-use gemcnn_nn::layers::{Angular, Gates, Nonlinearity, Norms, Regular};
+use gemcnn_nn::layers::{
+    Angular, Attention, Gates, MessageBlockConfig, Nonlinearity, Norms, Regular,
+};
 use gemcnn_nn::{
     Activation, Aggregation, FeatureType, GraphBatch, Module, Network, NetworkConfig, NnError,
     Parameter, Parameters, Real, Stream, Tape, Workspace,
 };
 use serde::{Deserialize, Serialize};
 use std::f64::consts::SQRT_2;
+use std::sync::Arc;
 
 /// Channels of input and output, and of each order in between.
 pub(super) const CHANNELS: usize = 16;
@@ -19,8 +22,8 @@ const SQUARE_SAMPLES: usize = 3 * BAND_LIMIT + 1;
 /// Neighbours of a vertex of the icosahedron.
 const DEGREE: f64 = 5.0;
 
-/// A kind of network: convolutions with batch normalisation and a nonlinearity between them. The depth is the
-/// number of convolutions.
+/// A kind of network: convolutions with batch normalisation and a nonlinearity between them, or blocks of messages. The depth is
+/// their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Model {
@@ -38,18 +41,24 @@ pub enum Model {
     GemNorm,
     /// The gated nonlinearity, which is exactly equivariant.
     GemGated,
+    /// Attention over neighbours and the gated nonlinearity, which are exactly equivariant.
+    Attention,
+    /// Nonlinear messages and the gated nonlinearity, which are exactly equivariant.
+    Hermes,
     /// Angular kernels in SHOT frames, which are not gauge equivariant, and ReLU.
     Shot,
 }
 
 impl Model {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Gem,
         Self::GemWithoutBatchNorm,
         Self::GemPublished,
         Self::GemPolynomial,
         Self::GemNorm,
         Self::GemGated,
+        Self::Attention,
+        Self::Hermes,
         Self::Shot,
     ];
 
@@ -159,8 +168,22 @@ impl Plan {
                 self.layers(square.with_batch_norm())
             }
             Model::GemNorm => self.layers(Norms::relu().with_batch_norm()),
-            Model::GemGated => self.layers(Gates::relu().with_batch_norm()),
+            Model::GemGated | Model::Attention => self.layers(Gates::relu().with_batch_norm()),
+            Model::Hermes => self.message_blocks(),
         }
+    }
+
+    fn message_blocks<T: Real>(self) -> NetworkConfig<T> {
+        let scalars = FeatureType::scalars(CHANNELS);
+        let hidden = FeatureType::uniform(CHANNELS, BAND_LIMIT);
+        let block = |output: &FeatureType| MessageBlockConfig {
+            nonlinearity: Arc::new(Gates::relu().with_batch_norm()),
+            ..MessageBlockConfig::new(hidden.clone(), output.clone())
+        };
+        let start = Network::builder(scalars.clone());
+        let hidden_blocks =
+            (1..self.depth).fold(start, |config, _| config.message_block(block(&hidden)));
+        hidden_blocks.message_block(block(&scalars))
     }
 
     fn layers<T: Real>(
@@ -179,6 +202,10 @@ impl Plan {
             Model::Shot => {
                 let band_limit = BAND_LIMIT;
                 (start.kernel(Angular { band_limit }), scalars.clone())
+            }
+            Model::Attention => {
+                let hidden = FeatureType::uniform(CHANNELS, BAND_LIMIT);
+                (start.kernel(Attention { heads: 2 }), hidden)
             }
             _ => (start, FeatureType::uniform(CHANNELS, BAND_LIMIT)),
         };

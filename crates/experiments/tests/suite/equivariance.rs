@@ -102,6 +102,19 @@ fn exact_nonlinearities_reach_rounding_on_all_that_is_a_symmetry() {
 }
 
 #[test]
+fn attention_and_messages_reach_rounding_under_gauge_transformations_and_motions() {
+    for model in [Model::Attention, Model::Hermes] {
+        for transform in [Transform::Gauge, Transform::Ambient] {
+            let measured: Vec<_> = rows(model, transform).collect();
+            assert!(!measured.is_empty());
+            for row in measured {
+                assert!(row.error < rounding(row), "{row:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn isometry_error_vanishes_exactly_for_multiples_of_five() {
     let deep = |row: &&Row| row.depth == 7;
     for row in rows(Model::Gem, Transform::Isometry).filter(deep) {

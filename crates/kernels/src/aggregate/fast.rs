@@ -6,6 +6,7 @@
 //! registers.
 
 mod harmonics;
+mod products;
 
 use super::{Aggregate, Aggregation, Radial};
 use crate::parallel::{TILE, spread, worker_count};

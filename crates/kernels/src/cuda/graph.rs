@@ -397,6 +397,44 @@ impl<'a> DeviceGraphView<'a> {
         }
     }
 
+    /// The same graph with one factor for each edge in the place of its coefficients, for a forward pass.
+    pub(crate) fn with_factors<'b>(self, factors: DeviceSlice<'b, f32>) -> DeviceGraphView<'b>
+    where
+        'a: 'b,
+    {
+        DeviceGraphView {
+            slices: DeviceGraphSlices {
+                coefficients: (1, factors),
+                reversed: None,
+                ..self.slices
+            },
+            owner: None,
+        }
+    }
+
+    /// The same graph with factors of edges and of their reverses, for a backward pass.
+    ///
+    /// # Errors
+    /// A view made without reversed edges, or out of memory.
+    pub(crate) fn with_reversed_factors<'b>(
+        self,
+        device: &CudaDevice,
+        factors: DeviceSlice<'b, f32>,
+        reversed: DeviceSlice<'b, f32>,
+    ) -> Result<DeviceGraphView<'b>, CudaError>
+    where
+        'a: 'b,
+    {
+        let edges = self.reversed_edges(device)?;
+        let mut view = self.with_factors(factors);
+        view.slices.reversed = Some(ReversedSlices {
+            phases: edges.phases,
+            radius: edges.radius,
+            coefficients: reversed,
+        });
+        Ok(view)
+    }
+
     /// The edges for a backward pass: those of the transposed operator.
     ///
     /// # Errors

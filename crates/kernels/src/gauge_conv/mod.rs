@@ -49,6 +49,8 @@ mod stacked;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use stacked::{Order, Stack};
+
 use crate::aggregate::Radial;
 use crate::error::check_length;
 use crate::{Aggregation, FeatureType, GraphView, KernelError, Real, Scratch, self_map};

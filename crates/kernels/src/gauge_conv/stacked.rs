@@ -25,7 +25,7 @@ use crate::{FeatureType, Real, irrep_dimension};
 
 /// One order of the result.
 #[derive(Debug, Clone)]
-pub(super) struct Order {
+pub(crate) struct Order {
     pub order: usize,
     /// Start of its terms in a row of the tile.
     pub start: usize,
@@ -68,7 +68,7 @@ const ANTILINEAR: [ComplexTerm; 8] = [
 
 /// Range of the features of the vertex itself in a row of the tile.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct OwnFeatures {
+pub(crate) struct OwnFeatures {
     pub from: usize,
     pub to: usize,
     pub width: usize,
@@ -76,7 +76,7 @@ pub(super) struct OwnFeatures {
 
 /// The layout of one direction.
 #[derive(Debug)]
-pub(super) struct Stack<'a> {
+pub(crate) struct Stack<'a> {
     op: &'a GaugeConv,
     /// Coefficients of each edge of the graph.
     columns: usize,

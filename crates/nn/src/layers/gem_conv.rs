@@ -148,6 +148,11 @@ impl GemConv {
         &self.config
     }
 
+    /// The same, shared.
+    pub(super) fn shared_config(&self) -> &Arc<GaugeConv> {
+        &self.config
+    }
+
     /// Ids of its parameters.
     pub fn weights(&self) -> ConvWeights {
         self.weights

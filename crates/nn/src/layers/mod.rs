@@ -4,6 +4,7 @@
 //! the layer, a [`Module`](crate::Module) that holds the ids of its parameters.
 
 mod angular_conv;
+mod attention;
 mod convolution;
 mod diffusion;
 mod diffusion_block;
@@ -18,6 +19,7 @@ mod graph_conv;
 mod identity;
 mod implicit_diffusion;
 mod linear;
+mod message_block;
 mod nonlinearity;
 mod norm_nonlinearity;
 mod regular_nonlinearity;
@@ -25,6 +27,7 @@ mod residual_block;
 mod scalars;
 
 pub use angular_conv::{AngularConv, AngularConvConfig};
+pub use attention::{Attention, AttentionConv, AttentionConvConfig};
 pub use convolution::{Angular, ConvConfig, Gauge, Isotropic, Kernel};
 pub use diffusion::{Diffusion, DiffusionConfig};
 pub use diffusion_block::{DiffusionBlock, DiffusionBlockConfig};
@@ -39,6 +42,7 @@ pub use graph_conv::GraphConvConfig;
 pub use identity::Identity;
 pub use implicit_diffusion::{ImplicitDiffusion, ImplicitDiffusionConfig};
 pub use linear::{Linear, LinearConfig};
+pub use message_block::{MessageBlock, MessageBlockConfig};
 pub use nonlinearity::Nonlinearity;
 pub use norm_nonlinearity::Norms;
 pub use regular_nonlinearity::Regular;

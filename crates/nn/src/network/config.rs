@@ -5,7 +5,7 @@ use crate::error::expect_scalars;
 use crate::layers::{
     ActivationLayer, BreakSymmetry, ConvConfig, DiffusionBlockConfig, ElementMean,
     EquivariantDropoutConfig, EquivariantLinearConfig, EquivariantNormConfig, GlobalPool, Kernel,
-    Linear, LinearConfig, Nonlinearity, Regular, ResidualBlockConfig,
+    Linear, LinearConfig, MessageBlockConfig, Nonlinearity, Regular, ResidualBlockConfig,
 };
 use crate::module::{Module, Part};
 use crate::{Builder, NnError, ParameterId, Parameters};
@@ -253,6 +253,14 @@ impl<T: Real> NetworkConfig<T> {
             }
             stage.move_to(config.features.clone(), Vec::new());
             Ok(Box::new(config.init(name, builder)?))
+        })
+    }
+
+    /// Adds a block of nonlinear messages.
+    pub fn message_block(self, config: MessageBlockConfig<T>) -> Self {
+        self.built_in("block", true, move |name, stage, builder| {
+            let (input, moments) = stage.move_to(config.output.clone(), Vec::new());
+            Ok(Box::new(config.init(name, &input, &moments, builder)?))
         })
     }
 

@@ -18,7 +18,7 @@ pub struct ConvWeights {
 }
 
 impl ConvWeights {
-    fn ids(self) -> [Option<ParameterId>; 3] {
+    pub(super) fn ids(self) -> [Option<ParameterId>; 3] {
         [Some(self.neighbour), self.self_term, self.bias]
     }
 }

@@ -16,7 +16,7 @@ pub struct LinearWeights {
 }
 
 impl LinearWeights {
-    fn ids(self) -> [Option<ParameterId>; 2] {
+    pub(super) fn ids(self) -> [Option<ParameterId>; 2] {
         [Some(self.weight), self.bias]
     }
 }

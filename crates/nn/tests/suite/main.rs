@@ -11,6 +11,7 @@ mod hierarchy;
 mod implicit;
 mod initialisation;
 mod kernel_basis;
+mod messages;
 mod networks;
 mod primitives;
 mod published;

@@ -31,8 +31,8 @@ impl Head {
         if !outputs.is_scalar() {
             return Err(TaskError::setting(
                 format!("{task} of {outputs}"),
-                "outputs of order above 0 cannot be computed from scalars; use the model `gem` or `unet`, \
-                 without broken symmetry",
+                "outputs of order above 0 cannot be computed from scalars; use the model `gem`, `unet`, `attention` \
+                 or `hermes`, without broken symmetry",
             ));
         }
         if outputs.dimension() == 0 {

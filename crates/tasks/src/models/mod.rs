@@ -11,18 +11,22 @@
 //! | regression of other types | a gauge convolution to the type |
 
 mod angular;
+mod attention;
 mod gem;
 mod graph;
 mod head;
+mod hermes;
 mod preset;
 mod recipe;
 mod surface;
 mod unet;
 
 pub use angular::AngularModel;
+pub use attention::AttentionModel;
 pub use gem::{GemModel, NonlinearityChoice};
 pub use graph::GraphModel;
 pub use head::Head;
+pub use hermes::HermesModel;
 pub use preset::Preset;
 pub use recipe::Recipe;
 pub use surface::{DiffusionChoice, DiffusionModel, SurfaceModel};
@@ -105,6 +109,8 @@ impl Chosen for dyn Model {
                     (UNetModel::KIND, parser!(UNetModel, dyn Model)),
                     (DiffusionModel::KIND, parser!(DiffusionModel, dyn Model)),
                     (SurfaceModel::KIND, parser!(SurfaceModel, dyn Model)),
+                    (AttentionModel::KIND, parser!(AttentionModel, dyn Model)),
+                    (HermesModel::KIND, parser!(HermesModel, dyn Model)),
                 ],
             )
         });
@@ -196,6 +202,8 @@ mod tests {
             UNetModel::KIND,
             DiffusionModel::KIND,
             SurfaceModel::KIND,
+            AttentionModel::KIND,
+            HermesModel::KIND,
         ] {
             let model = ModelConfig::of_kind(kind).unwrap();
             let settings = toml::Table::try_from(model).unwrap();

@@ -12,8 +12,8 @@ use gemcnn_nn::{
 };
 use gemcnn_tasks::data::GaugeChoice;
 use gemcnn_tasks::models::{
-    AngularModel, GemModel, GraphModel, Model, ModelSpec, NonlinearityChoice, SurfaceModel,
-    UNetModel,
+    AngularModel, AttentionModel, GemModel, GraphModel, HermesModel, Model, ModelSpec,
+    NonlinearityChoice, SurfaceModel, UNetModel,
 };
 use gemcnn_tasks::{Element, ModelConfig, Sample, Task, TaskError};
 
@@ -40,12 +40,14 @@ fn spec(input: &str, task: Task, outputs: &str) -> ModelSpec {
     }
 }
 
-fn every_model() -> [ModelConfig; 4] {
+fn every_model() -> [ModelConfig; 6] {
     [
         GemModel::default().into(),
         GraphModel::default().into(),
         AngularModel::default().into(),
         UNetModel::default().into(),
+        AttentionModel::default().into(),
+        HermesModel::default().into(),
     ]
 }
 
@@ -93,6 +95,28 @@ fn parameters_of_the_angular_network() {
     let head = (128 * 256 + 256) + (256 * 6890 + 6890);
     let model = AngularModel::default().into();
     assert_eq!(count(&model, "3x0"), layers + head);
+}
+
+/// As the paper's network, with queries, keys and values in the place of each convolution.
+#[test]
+fn parameters_of_attention_and_of_messages() {
+    let (norm, head) = (2 * 16, (64 * 256 + 256) + (256 * 6890 + 6890));
+    let layer = 1280 + 2 * 80 * 80 + 16;
+    let first = (16 * 3 + 2 * 80 * 3 + 16) + norm + layer + 3 * 16 + norm;
+    let second = layer + norm + layer + norm;
+    let third = layer + norm + (64 * 16 + 2 * 64 * 80 + 64) + 16 * 64 + 2 * 64;
+    let model = AttentionModel::default().into();
+    assert_eq!(count(&model, "3x0"), first + second + third + head);
+    assert_eq!(first + second + third, 69_616);
+
+    let message = |inputs: usize| (2 * inputs * 80 + 80) + (80 * 80 + 80);
+    let update = |own: usize, rest: usize| (own * 16 + 1280 + rest + 16) + norm;
+    let first = message(3) + update(3, 0) + (1280 + 16) + 3 * 16;
+    let second = message(80) + update(16, 1280 - 16 * 16) + (1280 + 16);
+    let third = message(80) + update(16, 1280 - 16 * 16) + (16 * 64 + 64) + 16 * 64;
+    let model = HermesModel::default().into();
+    assert_eq!(count(&model, "3x0"), first + second + third + head);
+    assert_eq!(first + second + third, 57_104);
 }
 
 /// The counts that docs/models.md lists.
@@ -152,7 +176,7 @@ fn every_model_gives_what_every_task_asks_for() {
     let shot = |model: &ModelConfig| model.gauge() == GaugeChoice::Shot;
     assert_eq!(
         every_model().each_ref().map(shot),
-        [false, false, true, false]
+        [false, false, true, false, false, false]
     );
 }
 
@@ -161,6 +185,8 @@ fn vectors_come_from_a_convolution() {
     for model in [
         ModelConfig::from(GemModel::default()),
         UNetModel::default().into(),
+        AttentionModel::default().into(),
+        HermesModel::default().into(),
     ] {
         let spec = spec("7x(0,1,2)", Task::Regression, "1x0 + 2x1");
         let (network, _) = model.init(&spec, 1).unwrap();
@@ -178,7 +204,7 @@ fn settings_that_do_not_fit_are_named() {
         broken_symmetry: true,
         ..GemModel::default()
     });
-    let [gem, graph, angular, unet] = every_model();
+    let [gem, graph, angular, unet, ..] = every_model();
     let flat = ModelConfig::from(UNetModel {
         radii: vec![3.0],
         ..UNetModel::default()
@@ -202,6 +228,14 @@ fn settings_that_do_not_fit_are_named() {
     let wet = ModelConfig::from(GraphModel {
         dropout: 1.0,
         ..GraphModel::default()
+    });
+    let headless = ModelConfig::from(AttentionModel {
+        heads: 3,
+        ..AttentionModel::default()
+    });
+    let silent = ModelConfig::from(HermesModel {
+        edge_layers: 0,
+        ..HermesModel::default()
     });
     let (xyz, vectors) = ("3x0", "1x1");
     // The setting that the error names, and what its problem mentions.
@@ -297,6 +331,22 @@ fn settings_that_do_not_fit_are_named() {
             vec!["0", "65536"],
         ),
         (
+            &headless,
+            xyz,
+            Task::Segmentation,
+            "2x0",
+            "model: heads",
+            vec!["3", "16"],
+        ),
+        (
+            &silent,
+            xyz,
+            Task::Segmentation,
+            "2x0",
+            "model: edge_layers",
+            vec!["1", "1000"],
+        ),
+        (
             &wet,
             xyz,
             Task::Segmentation,
@@ -327,7 +377,7 @@ fn configurations_survive_toml_and_have_defaults() {
             "{text}"
         );
     }
-    for (name, model) in ["gem", "graph", "angular", "unet"]
+    for (name, model) in ["gem", "graph", "angular", "unet", "attention", "hermes"]
         .iter()
         .zip(every_model())
     {
@@ -415,7 +465,25 @@ fn equivariant_models_are_equivariant() {
         width: Some(7),
         ..GraphModel::default()
     };
+    let attention = AttentionModel {
+        channels: 4,
+        scalars: 6,
+        head: 8,
+        nonlinearity: NonlinearityChoice::Gated,
+        ..AttentionModel::default()
+    };
+    let hermes = HermesModel {
+        channels: 4,
+        scalars: 6,
+        head: 8,
+        nonlinearity: NonlinearityChoice::Gated,
+        ..HermesModel::default()
+    };
     for config in [
+        attention.network(&spec("3x0", Task::Segmentation, "5x0")),
+        attention.network(&spec("2x(0,1)", Task::Regression, "1x0 + 1x1")),
+        hermes.network(&spec("3x0", Task::Classification, "5x0")),
+        hermes.network(&spec("2x(0,1)", Task::Regression, "1x0 + 1x1")),
         small().network(&spec("3x0", Task::Segmentation, "5x0")),
         small().network(&spec("2x(0,1,2)", Task::Classification, "5x0")),
         small().network(&spec("2x(0,1)", Task::Regression, "1x0 + 1x1")),

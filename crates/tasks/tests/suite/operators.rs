@@ -18,6 +18,8 @@ fn models_run_on_what_they_ask_for() {
         outputs: FeatureType::scalars(5),
     };
     for (text, implicit) in [
+        ("kind = 'attention'\nblocks = 1\nchannels = 4", false),
+        ("kind = 'hermes'\nblocks = 1\nchannels = 4", false),
         ("kind = 'gem'\nblocks = 1\nweights = 'area'", false),
         ("kind = 'gem'\nblocks = 1\nweights = 'jets'", false),
         (

@@ -13,6 +13,7 @@ mod foreign;
 mod graphs;
 mod implicit;
 mod losses;
+mod messages;
 mod missing;
 mod pointwise;
 mod primitives;

@@ -1,0 +1,192 @@
+//! The gauge convolution with weights of edges on a GPU, and the products with keys.
+
+use super::{OPERATOR, check_settings, fast::plain};
+use crate::aggregate::Direction;
+use crate::cuda::reduce::SignedTable;
+use crate::cuda::{
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut,
+    KernelSource, Operand, Product, Share, args, check_length, key, over_irreps, to_u32,
+};
+use crate::gauge_conv::{self, GaugeConv, Order, Stack, Weights};
+use std::sync::Arc;
+
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("weighted_conv", include_str!("weighted_conv.cu"));
+
+/// Overwrites `y` with the weighted convolution of `x`.
+///
+/// # Errors
+/// Buffers of the wrong length, invalid settings, or a failed call.
+pub fn forward(
+    device: &CudaDevice,
+    op: &GaugeConv,
+    graph: DeviceGraphView<'_>,
+    factors: DeviceSlice<'_, f32>,
+    x: DeviceSlice<'_, f32>,
+    weights: Weights<DeviceSlice<'_, f32>>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    check_settings(op)?;
+    check_length(OPERATOR, "factors", factors, graph.edge_count())?;
+    let graph = graph.with_factors(factors);
+    gauge_conv::cuda::forward(device, op, graph, x, weights, y)
+}
+
+/// Overwrites `dx` if it is given, and adds to the gradients of the weights.
+///
+/// # Errors
+/// As [`forward`].
+#[allow(clippy::too_many_arguments)]
+pub fn backward(
+    device: &CudaDevice,
+    op: &GaugeConv,
+    graph: DeviceGraphView<'_>,
+    factors: DeviceSlice<'_, f32>,
+    x: DeviceSlice<'_, f32>,
+    weights: Weights<DeviceSlice<'_, f32>>,
+    dy: DeviceSlice<'_, f32>,
+    dx: Option<DeviceSliceMut<'_, f32>>,
+    gradients: Weights<DeviceSliceMut<'_, f32>>,
+) -> Result<(), CudaError> {
+    check_settings(op)?;
+    let edges = graph.edge_count();
+    check_length(OPERATOR, "factors", factors, edges)?;
+    let mut reversed: DeviceBuffer<f32> = device.buffer(edges)?;
+    let function = device.function(SOURCE, &[], "reverse_factors")?;
+    // SAFETY: there is a factor for each edge, and the reverse of an edge is an edge.
+    unsafe {
+        function.over(
+            edges,
+            args![
+                graph.reverse(),
+                factors,
+                &reversed.view_mut(),
+                to_u32(OPERATOR, edges)?
+            ],
+        )?;
+    }
+    let graph = graph.with_reversed_factors(device, factors, reversed.view())?;
+    gauge_conv::cuda::backward(device, op, graph, x, weights, dy, dx, gradients)
+}
+
+/// The layout of `B`.
+#[derive(Debug)]
+struct Plan {
+    orders: Vec<Order>,
+    row: usize,
+    weights: usize,
+    stack: SignedTable,
+    /// Start of `B[cos m]` and of `B[sin m]` in a row, for every order `m`.
+    places: DeviceBuffer<[i32; 2]>,
+}
+
+impl Plan {
+    fn new(device: &CudaDevice, op: &GaugeConv) -> Result<Arc<Self>, CudaError> {
+        device.table("weighted_conv", key(&[&op.input, &op.output]), || {
+            let op = plain(op);
+            let stack = Stack::new(&op, 0, Direction::Forward);
+            let mut places = vec![[-1; 2]; op.output.highest_order() + 1];
+            for row in stack.gather.rows() {
+                let start = to_u32(OPERATOR, row.destination)? as i32;
+                places[row.harmonic.div_ceil(2)]
+                    [usize::from(row.harmonic > 0 && row.harmonic.is_multiple_of(2))] = start;
+            }
+            let mut parts = Vec::with_capacity(stack.weights);
+            stack.visit(
+                |place, weight, negative| parts.push((place, weight, negative)),
+                |_, _| {},
+            );
+            Ok(Self {
+                stack: SignedTable::new(device, stack.weights, 1, parts)?,
+                places: device.upload(&places)?,
+                row: stack.row,
+                weights: stack.weights,
+                orders: stack.orders,
+            })
+        })
+    }
+}
+
+/// Overwrites `products` with `<y_p, K(theta_pq) rho(g_pq) x_q>` for every edge.
+///
+/// # Errors
+/// As [`forward`].
+pub fn products(
+    device: &CudaDevice,
+    op: &GaugeConv,
+    graph: DeviceGraphView<'_>,
+    y: DeviceSlice<'_, f32>,
+    x: DeviceSlice<'_, f32>,
+    weight: DeviceSlice<'_, f32>,
+    mut products: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    check_settings(op)?;
+    let vertices = graph.vertex_count();
+    let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
+    check_length(OPERATOR, "y", y, vertices * outputs)?;
+    check_length(OPERATOR, "x", x, vertices * inputs)?;
+    check_length(OPERATOR, "weight", weight, op.neighbour_count())?;
+    check_length(OPERATOR, "products", products.view(), graph.edge_count())?;
+    if inputs == 0 || outputs == 0 {
+        return device.clear(products.reborrow());
+    }
+    let plan = Plan::new(device, op)?;
+    let mut stacked: DeviceBuffer<f32> = device.buffer(plan.weights)?;
+    let to = stacked.view_mut();
+    plan.stack.apply(
+        device,
+        [weight, DeviceSlice::empty()],
+        [&to, &DeviceSliceMut::empty()],
+        false,
+    )?;
+    let chunk = (device.tile_bytes() / (4 * plan.row)).clamp(1, vertices.max(1));
+    let mut rows: DeviceBuffer<f32> = device.buffer(chunk * plan.row)?;
+    let edges = graph.edges();
+    for first in (0..vertices).step_by(chunk) {
+        let count = chunk.min(vertices - first);
+        for order in &plan.orders {
+            let weights = Operand::new(stacked.view().from(order.weights), order.width);
+            let start = order.start;
+            Product {
+                m: count,
+                n: order.terms,
+                k: order.width,
+                a: Operand::new(y.from(first * outputs + order.result), outputs),
+                b: weights.transposed(),
+                add: false,
+                batches: 1,
+            }
+            .run(
+                device,
+                &rows.view_mut().slice(start..usize::MAX),
+                (plan.row, 0),
+            )?;
+        }
+        let size = |n: usize| to_u32(OPERATOR, n);
+        let arguments = args![
+            edges.offsets,
+            edges.neighbours,
+            edges.phases,
+            x,
+            rows.view(),
+            size(plan.row)?,
+            &plan.places,
+            size(plan.places.len())?,
+            size(first)?,
+            &products,
+        ];
+        let kernel = (SOURCE, "products");
+        // SAFETY: lengths were checked, the graph when it was made, and a row has a part of the width of `x` from each place.
+        unsafe {
+            over_irreps(
+                device,
+                kernel,
+                &op.input,
+                Share::WarpOfHead(1),
+                count,
+                arguments,
+            )?;
+        }
+    }
+    Ok(())
+}

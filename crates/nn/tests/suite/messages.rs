@@ -1,0 +1,316 @@
+//! Attention and nonlinear messages: gradients, equivariance, and the compositions of primitives that they stand for.
+
+use crate::common::{bumpy_grid, bumpy_sphere, graph, random};
+use crate::cuda_training::{devices, relative_error};
+use crate::equivariance::check as check_equivariance;
+use crate::gradients::{check, kind};
+use gemcnn_kernels::linear::Linear;
+use gemcnn_mesh::shapes::{self, Cells};
+use gemcnn_mesh::{DVec3, Mesh};
+use gemcnn_nn::layers::{
+    Attention, AttentionConvConfig, EquivariantLinear, EquivariantLinearConfig, Gates, GemConv,
+    GemConvConfig, MessageBlock, MessageBlockConfig, Regular,
+};
+use gemcnn_nn::operators::LinearWeights;
+use gemcnn_nn::{
+    Aggregation, Builder, Device, EdgeFrame, FeatureType, GraphBatch, Grouping, Levels, Module,
+    Network, NnError, Parameters, Real, Reduce, Stream, Tape, Var, Workspace,
+};
+use std::sync::Arc;
+
+const STREAM: Stream = Stream { seed: 3, step: 0 };
+
+/// A closed and an open mesh, and a hub of high degree with vertices that no face uses.
+fn batch<T: Real>() -> GraphBatch<T> {
+    let rim = |i: usize| {
+        let angle = 0.3 * i as f64;
+        DVec3::new(angle.cos(), angle.sin(), 0.1 * (5.0 * angle).sin())
+    };
+    let vertices = std::iter::once(DVec3::Z).chain((0..24).map(rim)).collect();
+    let faces = (1..20u32).map(|i| [0, i, i + 1]).collect::<Vec<_>>();
+    let hub = Mesh::new(vertices, faces.iter().collect()).unwrap();
+    let graphs = [bumpy_sphere(), bumpy_grid(), hub].map(|mesh| graph(&mesh));
+    GraphBatch::new(&graphs).unwrap()
+}
+
+/// Values, the gradient by the input, and those by all parameters.
+fn run<T: Real>(
+    device: &Device,
+    input: &FeatureType,
+    batch: &GraphBatch<T>,
+    parameters: &Parameters<T>,
+    forward: impl for<'a> Fn(&mut Tape<'a, T>, Levels<'a, T>, Var<T>) -> Result<Var<T>, NnError>,
+) -> [Vec<T>; 3] {
+    let mut parameters = parameters.clone();
+    let mut workspace = Workspace::new(device.clone());
+    // Wide enough for all outputs.
+    let target = random::<T>(batch.vertex_count() * 64, 2);
+    let mut tape = Tape::training(&mut workspace, &mut parameters, STREAM);
+    let x = random::<T>(batch.vertex_count() * input.dimension(), 1);
+    let x = tape.tracked_input(input.clone(), &x).unwrap();
+    let y = forward(&mut tape, batch.into(), x.clone()).unwrap();
+    let values = y.values().unwrap().to_vec();
+    let loss = tape.mean_square(y, &target[..values.len()]).unwrap();
+    let gradient = tape.backward_to(&loss, &[&x]).unwrap()[0].to_vec();
+    drop(x);
+    parameters.move_to_host().unwrap();
+    let gradients = parameters
+        .iter()
+        .flat_map(|entry| entry.gradient().to_vec());
+    [values, gradient, gradients.collect()]
+}
+
+fn assert_same(found: &[Vec<f64>; 3], expected: &[Vec<f64>; 3], what: &str) {
+    for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
+        assert_eq!(found.len(), expected.len(), "{what}");
+        let size = expected.iter().fold(1e-3, |most: f64, e| most.max(e.abs()));
+        for (f, e) in found.iter().zip(expected) {
+            assert!((f - e).abs() <= 1e-12 * size, "{what}, {index}: {f} {e}");
+        }
+    }
+}
+
+#[test]
+fn attention_has_the_right_gradients_and_is_equivariant() {
+    for (input, output, heads) in [
+        ("2x0 + 1x1 + 1x2", "1x0 + 2x1 + 1x3", 1),
+        ("3x0 + 2x1", "2x0 + 4x1 + 2x2", 2),
+    ] {
+        let mut parameters = Parameters::<f64>::new();
+        let config = AttentionConvConfig {
+            heads,
+            ..AttentionConvConfig::new(kind(input), kind(output))
+        };
+        let layer = config.init("attention", &mut Builder::new(&mut parameters, 1));
+        let layer = layer.unwrap();
+        check_equivariance(input, output, &parameters, &|tape, levels, x| {
+            layer.forward(tape, levels, x)
+        });
+        check("attention", input, &mut parameters, &|tape, levels, x| {
+            layer.forward(tape, levels, x)
+        });
+    }
+    let config = AttentionConvConfig {
+        heads: 2,
+        ..AttentionConvConfig::new(kind("2x0"), kind("2x0 + 3x1"))
+    };
+    let refused = config.init(
+        "attention",
+        &mut Builder::new(&mut Parameters::<f64>::new(), 1),
+    );
+    assert!(matches!(
+        refused
+            .map(drop)
+            .map_err(|error| error.to_string().contains("heads")),
+        Err(true)
+    ));
+}
+
+fn block<T: Real>(
+    input: &str,
+    layers: [usize; 2],
+    parameters: &mut Parameters<T>,
+) -> MessageBlock<T> {
+    let config = MessageBlockConfig {
+        edge_layers: layers[0],
+        node_layers: layers[1],
+        nonlinearity: Arc::new(Gates::relu()),
+        ..MessageBlockConfig::new(FeatureType::uniform(2, 2), kind("2x0 + 1x1"))
+    };
+    let mut builder = Builder::new(parameters, 1);
+    config
+        .init("block", &kind(input), &[], &mut builder)
+        .unwrap()
+}
+
+#[test]
+fn messages_have_the_right_gradients_and_are_exactly_equivariant() {
+    for (input, layers) in [
+        ("2x0 + 1x1", [1, 1]),
+        ("3x0", [2, 2]),
+        ("1x0 + 2x1 + 1x3", [3, 1]),
+    ] {
+        let mut parameters = Parameters::<f64>::new();
+        let block = block(input, layers, &mut parameters);
+        check_equivariance(input, "2x0 + 1x1", &parameters, &|tape, levels, x| {
+            block.forward(tape, levels, x)
+        });
+        check("messages", input, &mut parameters, &|tape, levels, x| {
+            block.forward(tape, levels, x)
+        });
+    }
+    let config = MessageBlockConfig::<f64> {
+        edge_layers: 0,
+        ..MessageBlockConfig::new(kind("1x0"), kind("1x0"))
+    };
+    let mut parameters = Parameters::new();
+    let mut builder = Builder::new(&mut parameters, 1);
+    assert!(
+        config
+            .init("block", &kind("1x0"), &[], &mut builder)
+            .is_err()
+    );
+}
+
+struct Head {
+    query: EquivariantLinear,
+    key: GemConv,
+    value: GemConv,
+}
+
+impl Head {
+    fn new(input: &FeatureType, output: &FeatureType, parameters: &mut Parameters<f64>) -> Self {
+        let mut builder = Builder::new(parameters, 1);
+        let mut conv = |name: &str| {
+            let config = GemConvConfig {
+                self_term: false,
+                bias: false,
+                ..GemConvConfig::new(input.clone(), output.clone())
+            };
+            config.init(name, &mut builder).unwrap()
+        };
+        let (key, value) = (conv("key"), conv("value"));
+        let query = EquivariantLinearConfig::new(input.clone(), output.clone());
+        let query = query.init("query", &mut builder).unwrap();
+        Self { query, key, value }
+    }
+
+    fn fused<'a>(
+        &self,
+        tape: &mut Tape<'a, f64>,
+        levels: Levels<'a, f64>,
+        x: Var<f64>,
+    ) -> Result<Var<f64>, NnError> {
+        let graph = levels.graph()?;
+        let query = self.query.forward(tape, levels, x.clone())?;
+        let config = Arc::new(self.key.config().clone());
+        let weight = self.key.weights().neighbour;
+        let logits = tape.edge_product(&config, graph, weight, query, x.clone())?;
+        let weights = tape.edge_softmax(graph, logits)?;
+        tape.weighted_conv(&config, graph, self.value.weights(), x, weights)
+    }
+
+    /// Keys and values of every edge.
+    fn composed<'a>(
+        &self,
+        tape: &mut Tape<'a, f64>,
+        levels: Levels<'a, f64>,
+        x: Var<f64>,
+    ) -> Result<Var<f64>, NnError> {
+        let (graph, frame) = (levels.graph()?, EdgeFrame::Edge);
+        let output = self.key.config().output.clone();
+        let map = Linear {
+            inputs: x.kind().dimension(),
+            outputs: output.dimension(),
+            bias: false,
+        };
+        let query = self.query.forward(tape, levels, x.clone())?;
+        let query = tape.spread_edges(frame, graph, query)?;
+        let neighbour = tape.gather_edges(frame, graph, x)?;
+        let mapped = |conv: &GemConv, tape: &mut Tape<'a, f64>| {
+            let weight = conv.weights().neighbour;
+            tape.linear(map, LinearWeights { weight, bias: None }, neighbour.clone())
+        };
+        let key = mapped(&self.key, tape)?;
+        let value = mapped(&self.value, tape)?;
+        let logits = tape.irrep_dot(Grouping::Heads(1), query, key)?;
+        let weights = tape.edge_softmax(graph, logits)?;
+        let reduce = Arc::new(Reduce::sum(output, frame));
+        tape.reduce_edges_weighted(&reduce, graph, value, weights)
+    }
+}
+
+#[test]
+fn attention_is_the_composition() {
+    let batch = batch::<f64>();
+    for (input, output) in [
+        ("2x0 + 1x1 + 1x2", "1x0 + 2x1 + 1x3"),
+        ("5x0", "3x0 + 3x1"),
+        ("1x1", "1x2"),
+    ] {
+        let (input, output) = (kind(input), kind(output));
+        let mut parameters = Parameters::new();
+        let head = Head::new(&input, &output, &mut parameters);
+        let cpu = Device::Cpu;
+        let fused = run(&cpu, &input, &batch, &parameters, |tape, levels, x| {
+            head.fused(tape, levels, x)
+        });
+        let composed = run(&cpu, &input, &batch, &parameters, |tape, levels, x| {
+            head.composed(tape, levels, x)
+        });
+        assert_same(&fused, &composed, &format!("{input} to {output}"));
+    }
+}
+
+#[test]
+fn messages_are_the_composition() {
+    // More edges than are computed at a time.
+    let grid = shapes::grid(40, 41, Cells::Triangles).unwrap();
+    let large = GraphBatch::new([&graph(&grid)]).unwrap();
+    assert!(large.edge_count() > 8192);
+    for (batch, layers) in [(large, 2), (batch(), 1), (batch(), 3)] {
+        let input = kind("2x0 + 1x1");
+        let mut parameters = Parameters::<f64>::new();
+        let block = block("2x0 + 1x1", [layers, 1], &mut parameters);
+        let function = block.messages();
+        let cpu = Device::Cpu;
+        let fused = run(&cpu, &input, &batch, &parameters, |tape, levels, x| {
+            tape.send_messages(function, levels.graph()?, x)
+        });
+        let composed = run(&cpu, &input, &batch, &parameters, |tape, levels, x| {
+            let (graph, frame) = (levels.graph()?, EdgeFrame::Edge);
+            let own = tape.spread_edges(frame, graph, x.clone())?;
+            let neighbour = tape.gather_edges(frame, graph, x)?;
+            let mut value = tape.concatenate(own, neighbour)?;
+            for layer in &function.layers {
+                value = tape.linear(layer.map, layer.weights, value.into_scalars())?;
+                value = value.with_kind(function.output())?;
+                value = tape.regular(&layer.plan, None, value)?;
+            }
+            let mean = Arc::new(Reduce {
+                aggregation: Aggregation::Mean,
+                ..Reduce::sum(function.output(), frame)
+            });
+            tape.reduce_edges(&mean, graph, value.into_scalars())
+        });
+        assert_same(&fused, &composed, &format!("{layers} layers"));
+    }
+}
+
+/// A network of both kinds of layers, in f32 on all devices against f64 on the CPU.
+#[test]
+fn devices_agree_with_f64_on_the_cpu() {
+    fn network<T: Real>() -> (Network<T>, Parameters<T>) {
+        let hidden = FeatureType::uniform(6, 2);
+        Network::builder(FeatureType::scalars(3))
+            .kernel(Attention { heads: 3 })
+            .residual(&hidden, Regular::relu(5))
+            .message_block(MessageBlockConfig::new(hidden.clone(), hidden))
+            .message_block(MessageBlockConfig {
+                node_layers: 2,
+                edge_layers: 1,
+                ..MessageBlockConfig::new(FeatureType::uniform(5, 1), kind("4x0 + 2x1"))
+            })
+            .init(1)
+            .unwrap()
+    }
+    let input = FeatureType::scalars(3);
+    let (wide, parameters) = network::<f64>();
+    let expected = run(
+        &Device::Cpu,
+        &input,
+        &batch(),
+        &parameters,
+        |tape, levels, x| wide.forward(tape, levels, x),
+    );
+    let (narrow, parameters) = network::<f32>();
+    for device in devices("attention and messages") {
+        let found = run(&device, &input, &batch(), &parameters, |tape, levels, x| {
+            narrow.forward(tape, levels, x)
+        });
+        for (found, expected) in found.iter().zip(&expected) {
+            let error = relative_error(found, expected);
+            assert!(error < 2e-4, "{device:?}: {error:e}");
+        }
+    }
+}

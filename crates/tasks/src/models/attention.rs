@@ -1,0 +1,118 @@
+//! Attention over neighbours with gauge equivariant kernels, in the blocks of the paper's network.
+
+use super::head::rotates_with_frames;
+use super::{DEPTHS, Head, Model, ModelSpec, NonlinearityChoice, ORDERS, WIDTHS, within};
+use crate::{Settings, TaskError};
+use gemcnn_nn::layers::{Attention, Gauge, GlobalPool};
+use gemcnn_nn::{Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
+use serde::{Deserialize, Serialize};
+
+/// Settings of the model `attention`: the blocks of [`GemModel`](super::GemModel) with attention in the place of convolutions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AttentionModel {
+    /// Residual blocks of two layers of attention (default 3).
+    pub blocks: usize,
+    /// Channels of each order, between and inside blocks (default 16).
+    pub channels: usize,
+    /// Highest order (default 2).
+    pub band_limit: usize,
+    /// Heads of each layer (default 2). They divide `channels` and `scalars`.
+    pub heads: usize,
+    /// Scalar channels of the last block (default 64).
+    pub scalars: usize,
+    /// Nonlinearity after each layer of attention (default: regular).
+    pub nonlinearity: NonlinearityChoice,
+    /// Samples of the regular nonlinearity (default `2 band_limit + 1`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<usize>,
+    /// Batch normalisation inside nonlinearities (default true).
+    pub batch_norm: bool,
+    /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
+    pub head: usize,
+    /// Dropout probability in the head (default 0.5).
+    pub dropout: f64,
+    /// Pooling for whole-mesh tasks (default: mean).
+    pub pool: GlobalPool,
+    /// Weights that weight decay acts on (default: those of the head).
+    pub decay: WeightDecay,
+}
+
+impl Default for AttentionModel {
+    fn default() -> Self {
+        Self {
+            blocks: 3,
+            channels: 16,
+            band_limit: 2,
+            heads: 2,
+            scalars: 64,
+            nonlinearity: NonlinearityChoice::Regular,
+            samples: None,
+            batch_norm: true,
+            head: 256,
+            dropout: 0.5,
+            pool: GlobalPool::Mean,
+            decay: WeightDecay::Linear,
+        }
+    }
+}
+
+impl AttentionModel {
+    /// The layers of the network.
+    ///
+    /// # Errors
+    /// As [`Model::build`].
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+        within("blocks", self.blocks, DEPTHS)?;
+        within("channels", self.channels, WIDTHS)?;
+        within("scalars", self.scalars, WIDTHS)?;
+        within("band_limit", self.band_limit, ORDERS)?;
+        within("samples", self.samples.unwrap_or(1), WIDTHS)?;
+        within("heads", self.heads, WIDTHS)?;
+        for (name, count) in [("channels", self.channels), ("scalars", self.scalars)] {
+            if !count.is_multiple_of(self.heads) {
+                return Err(TaskError::setting(
+                    "model: heads",
+                    format!("{} heads do not divide `{name} = {count}`", self.heads),
+                ));
+            }
+        }
+        let rotates = rotates_with_frames(spec)?;
+        let hidden = FeatureType::uniform(self.channels, self.band_limit);
+        let act = (self.nonlinearity).with(self.band_limit, self.samples, self.batch_norm);
+        let mut network = Network::builder(spec.input.clone())
+            .weight_decay(self.decay)
+            .kernel(Attention { heads: self.heads });
+        for _ in 1..self.blocks {
+            network = network.block(Some(hidden.clone()), &hidden, act.clone());
+        }
+        let last = match rotates {
+            true => hidden.clone(),
+            false => FeatureType::scalars(self.scalars),
+        };
+        network = network.block(Some(hidden), &last, act);
+        if rotates {
+            return Ok(network.kernel(Gauge).conv(&spec.outputs));
+        }
+        let head = Head {
+            width: self.head,
+            dropout: self.dropout,
+            pool: self.pool,
+        };
+        head.add(network, spec)
+    }
+}
+
+impl Settings for AttentionModel {
+    const KIND: &'static str = "attention";
+}
+
+impl Model for AttentionModel {
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        Ok(Box::new(self.network(spec)?.build(builder)?))
+    }
+}
