@@ -10,6 +10,7 @@ mod experiment;
 mod experiment_mnist;
 mod mesh;
 mod models;
+mod pde;
 mod train;
 #[cfg(unix)]
 mod view;
