@@ -9,12 +9,6 @@ use std::f64::consts::TAU;
 /// A random number generator with a seed and a stream.
 pub(super) struct Draws(ChaCha8Rng);
 
-impl From<ChaCha8Rng> for Draws {
-    fn from(random: ChaCha8Rng) -> Self {
-        Self(random)
-    }
-}
-
 impl Draws {
     /// Seeds the generator. Different streams of one seed are independent.
     pub fn new(seed: u64, stream: u64) -> Self {

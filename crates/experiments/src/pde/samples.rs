@@ -1,19 +1,14 @@
 //! Samples: a few states of a trajectory as features, the change to the next one as target.
 
 use super::data::{AREA, Data, HISTORY, Trajectory, columns, state_name};
-use crate::random::Draws;
 use gemcnn_mesh::DVec3;
 use gemcnn_nn::{FeatureType, Target};
 use gemcnn_tasks::data::{Preparation, Prepared, vectors};
 use gemcnn_tasks::features::{Combined, Field, FieldName, Fields, Vector};
 use gemcnn_tasks::train::RunConfig;
-use gemcnn_tasks::{FeatureConfig, Sample, SampleSource, TaskError, Visit};
+use gemcnn_tasks::{FeatureConfig, Sample, SampleSource, TaskError};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
-
-/// Standard deviation of the noise on the states of training samples, relative to the root mean square of a change. A network
-/// without it learns to extrapolate, and errors grow when its predictions are fed back.
-const NOISE: f64 = 0.1;
 
 /// How a network sees the states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,57 +181,24 @@ impl PreparedData {
 
     /// The training samples.
     pub fn training(&self) -> TrainingSamples<'_> {
-        let (mut squares, mut count) = (0.0, 0usize);
-        for trajectory in &self.parts[0] {
-            for pair in trajectory.states[..self.training_states].windows(2) {
-                let changes = pair[0].iter().zip(&pair[1]).map(|(a, b)| f64::from(b - a));
-                squares += changes.map(|change| change * change).sum::<f64>();
-                count += pair[0].len();
-            }
-        }
-        TrainingSamples {
-            data: self,
-            noise: NOISE * (squares / count.max(1) as f64).sqrt(),
-        }
+        TrainingSamples(self)
     }
 }
 
 /// All windows of the training trajectories.
-pub(super) struct TrainingSamples<'a> {
-    data: &'a PreparedData,
-    noise: f64,
-}
+pub(super) struct TrainingSamples<'a>(&'a PreparedData);
 
 impl TrainingSamples<'_> {
     /// Trajectory and first state of a sample.
     fn place(&self, index: usize) -> (&Seen, usize) {
-        let windows = self.data.training_states - HISTORY;
-        (&self.data.parts[0][index / windows], index % windows)
-    }
-
-    /// A sample with the given noise on each number of the states.
-    fn sample(&self, index: usize, mut noise: impl FnMut() -> f64) -> Sample {
-        let (trajectory, first) = self.place(index);
-        let states = trajectory.states[first..first + HISTORY].iter();
-        let noisy: Vec<Vec<f32>> = states
-            .map(|state| state.iter().map(|&u| u + noise() as f32).collect())
-            .collect();
-        let views: Vec<&[f32]> = noisy.iter().map(Vec::as_slice).collect();
-        let data = self.data;
-        let areas = &data.surfaces[trajectory.surface].areas;
-        let next = trajectory.states[first + HISTORY].iter();
-        let change = next.zip(views[HISTORY - 1]).map(|(next, now)| next - now);
-        Sample {
-            features: data.coordinates.rows(areas, &views),
-            target: Target::Values(change.collect()),
-            ..data.bare(trajectory)
-        }
+        let windows = self.0.training_states - HISTORY;
+        (&self.0.parts[0][index / windows], index % windows)
     }
 }
 
 impl SampleSource for TrainingSamples<'_> {
     fn len(&self) -> usize {
-        self.data.parts[0].len() * (self.data.training_states - HISTORY)
+        self.0.parts[0].len() * (self.0.training_states - HISTORY)
     }
 
     fn name(&self, index: usize) -> String {
@@ -245,12 +207,17 @@ impl SampleSource for TrainingSamples<'_> {
     }
 
     fn load(&self, index: usize) -> Result<Sample, TaskError> {
-        Ok(self.sample(index, || 0.0))
-    }
-
-    fn visit(&self, index: usize, visit: Visit) -> Result<Sample, TaskError> {
-        let mut draws = Draws::from(visit.random(index));
-        Ok(self.sample(index, || self.noise * draws.normal()))
+        let (trajectory, first) = self.place(index);
+        let states = trajectory.states[first..first + HISTORY].iter();
+        let states: Vec<&[f32]> = states.map(Vec::as_slice).collect();
+        let areas = &self.0.surfaces[trajectory.surface].areas;
+        let next = trajectory.states[first + HISTORY].iter();
+        let change = next.zip(states[HISTORY - 1]).map(|(next, now)| next - now);
+        Ok(Sample {
+            features: self.0.coordinates.rows(areas, &states),
+            target: Target::Values(change.collect()),
+            ..self.0.bare(trajectory)
+        })
     }
 
     fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
