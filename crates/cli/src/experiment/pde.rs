@@ -39,6 +39,10 @@ pub struct PdeCommand {
     #[command(flatten)]
     trajectories: TrajectoryArgs,
 
+    /// Seed of meshes and initial states [default: 1]
+    #[arg(long, value_name = "SEED")]
+    data_seed: Option<u64>,
+
     /// Directory for results and runs
     #[arg(long, value_name = "OUT", default_value = "runs/pde")]
     out: PathBuf,
@@ -52,7 +56,7 @@ impl PdeCommand {
         let default = Settings::default();
         let settings = Settings {
             folder: self.data,
-            data: self.trajectories.settings(),
+            data: self.trajectories.settings(self.data_seed),
             equations: self.equations.unwrap_or(default.equations),
             rows: self.rows.unwrap_or(default.rows),
             seeds: self.seeds.unwrap_or(default.seeds),

@@ -24,6 +24,10 @@ pub struct Pde {
 
     #[command(flatten)]
     trajectories: TrajectoryArgs,
+
+    /// Seed of meshes and initial states [default: 1]
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
 }
 
 /// Settings of trajectories.
@@ -40,28 +44,24 @@ pub struct TrajectoryArgs {
     /// Time steps of each trajectory [default: 100]
     #[arg(long, value_name = "N")]
     steps: Option<usize>,
-
-    /// Seed of meshes and initial states [default: 1]
-    #[arg(long = "seed", value_name = "SEED")]
-    data_seed: Option<u64>,
 }
 
 impl TrajectoryArgs {
     /// The settings, with default values for what the user did not give.
-    pub fn settings(&self) -> DataSettings {
+    pub fn settings(&self, seed: Option<u64>) -> DataSettings {
         let default = DataSettings::default();
         DataSettings {
             vertices: self.vertices.unwrap_or(default.vertices),
             trajectories: self.trajectories.unwrap_or(default.trajectories),
             steps: self.steps.unwrap_or(default.steps),
-            seed: self.data_seed.unwrap_or(default.seed),
+            seed: seed.unwrap_or(default.seed),
         }
     }
 }
 
 impl Pde {
     pub fn run(self) -> Result<(), Failure> {
-        let settings = self.trajectories.settings();
+        let settings = self.trajectories.settings(self.seed);
         settings.check().map_err(Failure::usage)?;
         let equations = self.equations.unwrap_or(Equation::ALL.to_vec());
         let words: Vec<&str> = equations.iter().map(|equation| equation.word()).collect();
