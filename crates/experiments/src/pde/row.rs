@@ -42,7 +42,7 @@ impl Network {
 
 /// One entry for each row. The size of the first one is the size of all.
 static NETWORKS: [Network; 4] = [
-    Network::new("gem", true, 2e-3, |channels| {
+    Network::new("gem", true, 5e-3, |channels| {
         GemModel {
             channels,
             batch_norm: false,
@@ -68,7 +68,7 @@ static NETWORKS: [Network; 4] = [
         }
         .into()
     }),
-    Network::new("graph", false, 2e-3, |width| {
+    Network::new("graph", false, 5e-3, |width| {
         GraphModel {
             width: Some(width),
             batch_norm: false,
