@@ -8,6 +8,7 @@ mod estimate;
 pub mod mnist;
 pub mod nonlinearity_cost;
 pub mod operators;
+pub mod pde;
 mod random;
 pub mod remeshed;
 mod runs;

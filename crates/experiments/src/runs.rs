@@ -9,6 +9,7 @@ use gemcnn_tasks::evaluation::{Evaluation, EvaluationOptions, evaluate};
 use gemcnn_tasks::run::trained;
 use gemcnn_tasks::train::{Event, Observer, RunConfig, StopFlag, TrainedModel};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fmt::Display;
 use std::path::Path;
 
@@ -229,7 +230,7 @@ pub(crate) fn described(data: &DataConfig) -> String {
 }
 
 /// Locked while files are written.
-const LOCK: &str = ".gemcnn-lock";
+pub(crate) const LOCK: &str = ".gemcnn-lock";
 
 /// Opens a directory to write in, and removes what killed processes left there.
 pub(crate) fn hold(directory: &Path) -> Result<SharedFolder, TaskError> {
@@ -246,10 +247,38 @@ pub(crate) fn write_results(
     let json = serde_json::to_string_pretty(report)
         .map_err(|error| TaskError::setting("results", error.to_string()))?;
     let _folder = hold(directory)?;
-    for (name, text) in [("results.json", json + "\n"), ("table.md", table.into())] {
-        let path = directory.join(name);
-        write_atomically(&path, |file| file.write_all(text.as_bytes()))
-            .map_err(TaskError::file(&path))?;
+    for (name, text) in [
+        ("results.json", json + "\n"),
+        ("table.md", table.to_string()),
+    ] {
+        write_text(&directory.join(name), &text)?;
     }
     Ok(())
+}
+
+/// Reads the result of a run; `None` if the file does not exist.
+pub(crate) fn read_json<R: DeserializeOwned>(path: &Path) -> Result<Option<R>, TaskError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(TaskError::file(path)(error)),
+    };
+    serde_json::from_str(&text).map(Some).map_err(|error| {
+        TaskError::setting(
+            path.display().to_string(),
+            format!("not the result of a run: {error}; delete it to repeat the tests"),
+        )
+    })
+}
+
+/// Writes a result as JSON.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TaskError> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| TaskError::setting(path.display().to_string(), error.to_string()))?;
+    write_text(path, &format!("{text}\n"))
+}
+
+/// Replaces a file atomically.
+pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), TaskError> {
+    write_atomically(path, |file| file.write_all(text.as_bytes())).map_err(TaskError::file(path))
 }

@@ -141,6 +141,21 @@ pub fn train(
     Ok(outcome)
 }
 
+/// Opens a directory for the run of a configuration, new or begun before.
+///
+/// # Errors
+/// A directory with a run of other settings, or in which another process trains.
+pub fn opened(config: &RunConfig, path: &Path) -> Result<RunDirectory, TaskError> {
+    let run = RunDirectory::open_or_create(path)?;
+    if run.config().exists() && RunConfig::read(&run.config())? != config.clone().anchored()? {
+        return Err(TaskError::setting(
+            path.display().to_string(),
+            "the directory holds a run with other settings; choose another directory or remove this one",
+        ));
+    }
+    Ok(run)
+}
+
 /// Trains the model of a configuration in a directory, unless that is done, and returns it with the records of its epochs; `None` if
 /// `stop` is requested.
 ///
@@ -154,13 +169,7 @@ pub fn trained(
     observer: &mut dyn Observer,
     stop: &StopFlag,
 ) -> Result<Option<(TrainedModel, Vec<Record>)>, TaskError> {
-    let run = RunDirectory::open_or_create(path)?;
-    if run.config().exists() && RunConfig::read(&run.config())? != config.clone().anchored()? {
-        return Err(TaskError::setting(
-            path.display().to_string(),
-            "the directory holds a run with other settings; choose another directory or remove this one",
-        ));
-    }
+    let run = opened(config, path)?;
     if !run.is_finished()
         && let Outcome::Stopped { .. } = train(config, &run, cache, device, observer, stop)?
     {

@@ -6,6 +6,8 @@ mod fetch;
 mod make;
 mod prepare;
 
+pub use make::TrajectoryArgs;
+
 use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueEnum};
 use gemcnn_tasks::Task;

@@ -59,10 +59,10 @@ impl BodiesCommand {
         let directory = self.out.unwrap_or_else(|| PathBuf::from("runs").join(name));
         run_table(
             (&self.device, settings.precision),
-            &self.cache,
             (&directory, &["table.md", "results.json"]),
-            |cache, device, progress, stop| {
-                let report = run(&settings, &directory, cache, device, progress, stop)?;
+            |device, progress, stop| {
+                let cache = self.cache.open();
+                let report = run(&settings, &directory, &cache, device, progress, stop)?;
                 Ok(report.map(|report| (report.to_markdown(), report.has_failures())))
             },
         )

@@ -1,6 +1,5 @@
 //! Output files of experiments.
 
-use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::output::{print, write_file};
@@ -8,7 +7,7 @@ use crate::train::{TrainProgress, stop_on_signals};
 use clap::Args;
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
-use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig};
+use gemcnn_tasks::data::{BodiesConfig, DataConfig};
 use gemcnn_tasks::train::{Precision, StopFlag};
 use gemcnn_view::plot::Chart;
 use serde::Serialize;
@@ -52,10 +51,8 @@ impl BodiesArgs {
 /// Markdown and whether runs failed, or `None` if it was stopped.
 pub fn run_table(
     (device, precision): (&DeviceArgs, Precision),
-    cache: &CacheArgs,
     (directory, files): (&Path, &[&str]),
     run: impl FnOnce(
-        &Cache,
         &Device,
         &mut TrainProgress,
         &StopFlag,
@@ -64,7 +61,7 @@ pub fn run_table(
     let stop = stop_on_signals()?;
     let device = device.open(precision.into())?;
     let mut progress = TrainProgress::new(false);
-    let report = run(&cache.open(), &device, &mut progress, &stop);
+    let report = run(&device, &mut progress, &stop);
     drop(progress);
     let Some((table, has_failures)) = report.map_err(Failure::input)? else {
         return Err(stopped());

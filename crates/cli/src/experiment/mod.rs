@@ -6,6 +6,7 @@ mod files;
 mod mnist;
 mod nonlinearity_cost;
 mod operators;
+mod pde;
 mod remeshed;
 mod segmentation;
 
@@ -20,6 +21,7 @@ pub enum ExperimentCommand {
     Mnist(Box<mnist::MnistCommand>),
     NonlinearityCost(nonlinearity_cost::NonlinearityCostCommand),
     Operators(operators::OperatorsCommand),
+    Pde(pde::PdeCommand),
     Remeshed(remeshed::RemeshedCommand),
     Segmentation(segmentation::SegmentationCommand),
 }
@@ -31,6 +33,7 @@ pub fn run(command: ExperimentCommand) -> Result<(), Failure> {
         ExperimentCommand::Mnist(command) => command.run(),
         ExperimentCommand::NonlinearityCost(command) => command.run(),
         ExperimentCommand::Operators(command) => command.run(),
+        ExperimentCommand::Pde(command) => command.run(),
         ExperimentCommand::Remeshed(command) => command.run(),
         ExperimentCommand::Segmentation(command) => command.run(),
     }

@@ -58,10 +58,10 @@ impl RemeshedCommand {
         let settings = self.settings();
         run_table(
             (&self.device, settings.precision),
-            &self.cache,
             (&self.out, &["table.md", "results.json", "errors.svg"]),
-            |cache, device, progress, stop| {
-                let report = run(&settings, &self.out, cache, device, progress, stop)?;
+            |device, progress, stop| {
+                let cache = self.cache.open();
+                let report = run(&settings, &self.out, &cache, device, progress, stop)?;
                 Ok(report.map(|report| (report.to_markdown(), report.has_failures())))
             },
         )

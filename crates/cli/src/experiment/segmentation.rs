@@ -65,10 +65,10 @@ impl SegmentationCommand {
         };
         run_table(
             (&self.device, settings.precision),
-            &self.cache,
             (&self.out, &["table.md", "results.json"]),
-            |cache, device, progress, stop| {
-                let report = run(&settings, &self.out, cache, device, progress, stop)?;
+            |device, progress, stop| {
+                let cache = self.cache.open();
+                let report = run(&settings, &self.out, &cache, device, progress, stop)?;
                 Ok(report.map(|report| (report.to_markdown(), report.has_failures())))
             },
         )

@@ -11,6 +11,7 @@ mod experiment;
 mod experiment_mnist;
 mod mesh;
 mod models;
+mod pde;
 mod train;
 #[cfg(unix)]
 mod view;

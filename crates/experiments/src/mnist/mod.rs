@@ -19,6 +19,7 @@ pub use settings::{RateRule, RunSettings};
 pub use surface::{GridOptions, Part, Surface};
 
 use crate::digits::{CLASSES, Mnist};
+use crate::runs::{read_json, write_json};
 use evaluation::Evaluator;
 use gemcnn_nn::{Device, Objective};
 use gemcnn_tasks::train::{
@@ -256,7 +257,7 @@ impl Experiment {
     ) -> Result<RunResult, TaskError> {
         let run = RunDirectory::open_or_create(&folder.join(settings.name()))?;
         let result_path = run.path().join(RESULT);
-        if let Some(result) = read_result(&result_path)?
+        if let Some(result) = read_json::<RunResult>(&result_path)?
             && result.settings == *settings
             && result.has_tested(&self.test, data.test.len())
         {
@@ -333,34 +334,7 @@ impl RunResult {
     }
 }
 
-/// Reads a result; `None` if the file does not exist.
-fn read_result(path: &Path) -> Result<Option<RunResult>, TaskError> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(TaskError::file(path)(error)),
-    };
-    serde_json::from_str(&text).map(Some).map_err(|error| {
-        TaskError::setting(
-            path.display().to_string(),
-            format!("not the result of a run: {error}; delete it to repeat the tests"),
-        )
-    })
-}
-
 fn to_json(settings: &RunSettings) -> Result<Value, TaskError> {
     serde_json::to_value(settings)
         .map_err(|error| TaskError::setting("settings", error.to_string()))
-}
-
-fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TaskError> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| TaskError::setting(path.display().to_string(), error.to_string()))?;
-    write_text(path, &format!("{text}\n"))
-}
-
-/// Replaces a file atomically.
-fn write_text(path: &Path, text: &str) -> Result<(), TaskError> {
-    gemcnn_mesh::write_atomically(path, |file| file.write_all(text.as_bytes()))
-        .map_err(TaskError::file(path))
 }

@@ -1,11 +1,9 @@
 //! The report of an experiment: all results in one file, tables, the figure and pictures of the grids.
 
-use super::{
-    GridOptions, Isometry, Model, Part, RESULT, RunResult, Surface, read_result, write_json,
-    write_text,
-};
+use super::{GridOptions, Isometry, Model, Part, RESULT, RunResult, Surface};
 use crate::Estimate;
 use crate::digits::Mnist;
+use crate::runs::{read_json, write_json, write_text};
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::train::Record;
 use gemcnn_view::plot::{Axis, Chart, Panel, Series};
@@ -45,7 +43,7 @@ impl Report {
             }
         }
         paths.sort();
-        let results = paths.iter().map(|path| read_result(path));
+        let results = paths.iter().map(|path| read_json::<RunResult>(path));
         Ok(Self {
             results: results
                 .filter_map(Result::transpose)

@@ -6,6 +6,7 @@
 //! | [`SurfaceLaplacian::connection`] | connection Laplacian of fields of any order |
 //! | [`ConnectionLaplacian::eigenbasis`] | eigenpairs of lowest eigenvalue |
 //! | [`HeatSolver`] | implicit diffusion for fixed times |
+//! | [`Evolution`] | heat, wave, Cahn-Hilliard and vector heat equations, step by step in time |
 //! | [`Jets`] | first and second derivatives by least squares over the two-ring |
 //! | [`HeatArrays`] | mass, Laplacian and gradient as sparse arrays, for networks |
 //! | [`SurfaceOperators`] | mass, eigenbases, gradients and jets of a mesh, with storage |
@@ -21,6 +22,7 @@
 
 mod eigen;
 mod error;
+mod evolution;
 mod heat;
 mod heat_arrays;
 mod jets;
@@ -35,6 +37,7 @@ mod triangulation;
 
 pub use eigen::Eigenbasis;
 pub use error::SurfaceError;
+pub use evolution::{Equation, Evolution, State};
 pub use heat::HeatSolver;
 pub(crate) use heat::PointHeat;
 pub use heat_arrays::HeatArrays;

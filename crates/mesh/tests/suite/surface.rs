@@ -1,5 +1,6 @@
 //! Surface operators against surfaces where they are known, and their invariances.
 
+mod evolution;
 mod fields;
 
 use gemcnn_mesh::shapes::{self, Cells};

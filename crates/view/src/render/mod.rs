@@ -22,7 +22,7 @@ mod soup;
 mod view;
 
 pub use colour::{colour_map, diverging_map, label_colour};
-pub use picture::Picture;
+pub use picture::{Picture, encode_animation};
 pub use view::{Up, View};
 
 use glam::DVec3;

@@ -1,13 +1,12 @@
-//! `gemcnn data make`: synthetic data sets.
+//! `gemcnn data make bodies`: synthetic bodies in correspondence.
 
+use super::{Unfinished, failed};
 use crate::failure::Failure;
 use crate::output::{count, print, write_file};
 use crate::progress;
-use clap::{Args, Subcommand};
+use clap::Args;
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
-use gemcnn_mesh::{
-    AttributeValues, Mesh, SharedFolder, VertexAttribute, WriteOptions, is_leftover, write_mesh,
-};
+use gemcnn_mesh::{AttributeValues, Mesh, SharedFolder, VertexAttribute, WriteOptions, write_mesh};
 use gemcnn_tasks::Task;
 use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, Description, Parts};
 use rayon::prelude::*;
@@ -17,24 +16,10 @@ use std::path::{Path, PathBuf};
 const TEMPLATE: &str = "template.ply";
 const TRAIN: &str = "train.txt";
 const TEST: &str = "test.txt";
-/// The command that makes the data set, until it is complete: the same command finishes what was cut off.
-const UNFINISHED: &str = ".gemcnn-unfinished";
-
-/// Generate a data set: a folder of meshes with targets.
-#[derive(Args)]
-pub struct Make {
-    #[command(subcommand)]
-    kind: Kind,
-}
-
-#[derive(Subcommand)]
-enum Kind {
-    Bodies(Bodies),
-}
 
 /// Synthetic bodies in correspondence, as `gemcnn train correspondence` uses.
 #[derive(Args)]
-struct Bodies {
+pub struct Bodies {
     /// Folder for the data set: new, empty, or with what the same command has made before it was cut off.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
@@ -57,23 +42,18 @@ fn body_count(text: &str) -> Result<usize, String> {
     BodiesConfig::sound_count(count)
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::input(format!("{}: {error}", path.display()))
-}
-
-impl Make {
-    pub fn run(self) -> Result<(), Failure> {
-        match self.kind {
-            Kind::Bodies(bodies) => bodies.run(),
-        }
-    }
-}
-
 impl Bodies {
-    fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), Failure> {
+        let Self {
+            count: bodies,
+            vertices,
+            seed,
+            ..
+        } = self;
+        let command = format!("--count {bodies} --vertices {vertices} --seed {seed}");
+        let unfinished = Unfinished::new(&self.folder, command)?;
         let meshes = self.folder.join("meshes");
         let body = |number| meshes.join(format!("{}.ply", BodiesConfig::body_name(number)));
-        let continues = self.is_cut_off()?;
         let options = BodyOptions {
             vertices: self.vertices,
             seed: self.seed,
@@ -81,17 +61,11 @@ impl Bodies {
         };
         let family = progress::during("making the template", || BodyFamily::new(&options));
         let family = family.map_err(Failure::usage)?;
-        let mark = self.folder.join(UNFINISHED);
-        let make =
-            |folder: &Path| std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error));
-        make(&self.folder)?;
-        if !continues {
-            write_file(&mark, self.command().as_bytes())?;
-        }
-        make(&meshes)?;
+        let mark = unfinished.begin()?;
+        std::fs::create_dir_all(&meshes).map_err(|error| failed(&meshes, &error))?;
         // Of both folders, what killed processes left is removed.
         let open = |folder: &Path| {
-            SharedFolder::open(folder, &mark).map_err(|error| failed(folder, &error))
+            SharedFolder::open(folder, mark).map_err(|error| failed(folder, &error))
         };
         drop(open(&meshes)?);
         let held = open(&self.folder)?;
@@ -112,48 +86,13 @@ impl Bodies {
         })?;
         self.describe()?;
         drop(held);
-        std::fs::remove_file(&mark).map_err(|error| failed(&mark, &error))?;
+        unfinished.finish()?;
         print(&format!(
             "{}: {} of {} in correspondence\n",
             self.folder.display(),
             count(self.count, "body", "bodies"),
             count(self.vertices, "vertex", "vertices"),
         ))
-    }
-
-    /// The options of the command that makes the data set.
-    fn command(&self) -> String {
-        let Self {
-            count,
-            vertices,
-            seed,
-            ..
-        } = self;
-        format!("--count {count} --vertices {vertices} --seed {seed}\n")
-    }
-
-    /// True if the folder holds what the same command has made before it was cut off, false if there is nothing in it.
-    fn is_cut_off(&self) -> Result<bool, Failure> {
-        let refuse = |problem: String| {
-            let folder = self.folder.display();
-            Err(Failure::input(format!("{folder} {problem}")))
-        };
-        match std::fs::read_to_string(self.folder.join(UNFINISHED)) {
-            Ok(command) if command == self.command() => return Ok(true),
-            Ok(command) => {
-                let command = command.trim_end();
-                return refuse(format!(
-                    "holds a part of another data set; finish it with `{command}`, or choose a new folder"
-                ));
-            }
-            Err(_) => {}
-        }
-        let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
-        let mut names = entries.flatten().map(|entry| entry.file_name());
-        match names.any(|name| !is_leftover(&name.to_string_lossy())) {
-            true => refuse("is not empty; choose a new folder".into()),
-            false => Ok(false),
-        }
     }
 
     /// Writes the lists of the parts and then the description, which completes the data set.

@@ -1,0 +1,85 @@
+//! `gemcnn data make pde`: solutions of equations on surfaces.
+
+use super::Unfinished;
+use crate::failure::Failure;
+use crate::output::{count, print};
+use crate::progress;
+use clap::Args;
+use gemcnn_experiments::pde::{DataSettings, Equation, make};
+use std::path::PathBuf;
+
+/// Solutions of time-dependent equations on closed and open surfaces, as `gemcnn experiment pde` uses.
+///
+/// Makes a data set for each equation: DIR/EQUATION with a PLY file for each trajectory, whose states are the vertex values u000,
+/// u001 and so on.
+#[derive(Args)]
+pub struct Pde {
+    /// Folder for the data sets: new, empty, or with what the same command has made before it was cut off.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+
+    /// Equations, comma-separated: heat, wave, cahn-hilliard, vector-heat [default: all]
+    #[arg(long, value_name = "EQUATIONS", value_delimiter = ',')]
+    equations: Option<Vec<Equation>>,
+
+    #[command(flatten)]
+    trajectories: TrajectoryArgs,
+
+    /// Seed of meshes and initial states [default: 1]
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+}
+
+/// Settings of trajectories.
+#[derive(Args)]
+pub struct TrajectoryArgs {
+    /// Mean number of vertices of a mesh [default: 600]
+    #[arg(long, value_name = "N")]
+    vertices: Option<usize>,
+
+    /// Trajectories on each mesh, from different initial states; 70 % of those on training meshes are for training [default: 5]
+    #[arg(long, value_name = "N")]
+    trajectories: Option<usize>,
+
+    /// Time steps of each trajectory [default: 100]
+    #[arg(long, value_name = "N")]
+    steps: Option<usize>,
+}
+
+impl TrajectoryArgs {
+    /// The settings, with default values for what the user did not give.
+    pub fn settings(&self, seed: Option<u64>) -> DataSettings {
+        let default = DataSettings::default();
+        DataSettings {
+            vertices: self.vertices.unwrap_or(default.vertices),
+            trajectories: self.trajectories.unwrap_or(default.trajectories),
+            steps: self.steps.unwrap_or(default.steps),
+            seed: seed.unwrap_or(default.seed),
+        }
+    }
+}
+
+impl Pde {
+    pub fn run(self) -> Result<(), Failure> {
+        let settings = self.trajectories.settings(self.seed);
+        settings.check().map_err(Failure::usage)?;
+        let equations = self.equations.unwrap_or(Equation::ALL.to_vec());
+        let words: Vec<&str> = equations.iter().map(|equation| equation.word()).collect();
+        let command = format!("--equations {} {}", words.join(","), settings.command());
+        let unfinished = Unfinished::new(&self.folder, command)?;
+        let mark = unfinished.begin()?;
+        for &equation in &equations {
+            let folder = self.folder.join(equation.word());
+            let what = format!("solving the {equation} equation");
+            progress::during(&what, || make(equation, &settings, &folder, mark))
+                .map_err(Failure::input)?;
+        }
+        unfinished.finish()?;
+        print(&format!(
+            "{}: {} with {} on each of 9 meshes\n",
+            self.folder.display(),
+            count(equations.len(), "equation", "equations"),
+            count(settings.trajectories, "trajectory", "trajectories"),
+        ))
+    }
+}

@@ -1,0 +1,226 @@
+//! `gemcnn data make pde` and `gemcnn experiment pde` as a user runs them: small, cut off, killed and repeated.
+#![cfg(unix)]
+
+use crate::train::{PATIENCE, stderr};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::tempdir;
+
+const SMALL: [&str; 6] = ["--vertices", "60", "--trajectories", "2", "--steps", "24"];
+
+fn gemcnn(folder: &Path, arguments: &[&[&str]]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gemcnn"));
+    command
+        .current_dir(folder)
+        .env("GEMCNN_CACHE", folder.join("cache"))
+        .args(arguments.concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+#[track_caller]
+fn run(folder: &Path, arguments: &[&[&str]], status: i32) -> Output {
+    let output = gemcnn(folder, arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
+    output
+}
+
+/// Names and content of all files.
+fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        match entry.path().is_dir() {
+            true => found.extend(content(&entry.path())),
+            false => found.push((
+                entry.file_name().into_string().unwrap(),
+                fs::read(entry.path()).unwrap(),
+            )),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn solutions_are_data_sets_and_are_completed_when_they_were_cut_off() {
+    let folder = tempdir().unwrap();
+    let place = folder.path();
+    let equations = ["--equations", "wave,vector-heat"];
+    let make = |name: &str, status: i32| {
+        run(
+            place,
+            &[&["data", "make", "pde", name], &equations, &SMALL],
+            status,
+        )
+    };
+    make("made", 0);
+    let whole = content(&place.join("made"));
+    // Nine meshes with two trajectories each, three lists and a description, for each equation.
+    assert_eq!(whole.len(), 2 * (9 * 2 + 4));
+    make("made", 1);
+    for equation in ["wave", "vector-heat"] {
+        let data = format!("made/{equation}");
+        let checked = run(place, &[&["data", "check", &data, "--json"]], 0);
+        let checked: Value = serde_json::from_slice(&checked.stdout).unwrap();
+        let meshes: Vec<&Value> = (checked["parts"].as_array().unwrap().iter())
+            .map(|part| &part["meshes"])
+            .collect();
+        assert_eq!(meshes, [6, 6, 6], "{checked}");
+    }
+    // Any training reads them: tangent vectors to tangent vectors.
+    let train = [
+        "train",
+        "regression",
+        "--data",
+        "made/vector-heat",
+        "--features",
+    ];
+    let options = [
+        "vector:u000",
+        "--model",
+        "gem",
+        "--epochs",
+        "1",
+        "--device",
+        "cpu",
+    ];
+    run(place, &[&train, &options, &["--run-dir", "run"]], 0);
+    // As if it had been killed.
+    let mark = "--equations wave,vector-heat --vertices 60 --trajectories 2 --steps 24 --seed 1\n";
+    fs::write(place.join("made/.gemcnn-unfinished"), mark).unwrap();
+    fs::remove_file(place.join("made/vector-heat/dataset.toml")).unwrap();
+    fs::remove_file(place.join("made/vector-heat/meshes/torus-01.ply")).unwrap();
+    fs::write(
+        place.join("made/vector-heat/meshes/.gemcnn-9-9.tmp"),
+        "half",
+    )
+    .unwrap();
+    run(place, &[&["data", "make", "pde", "made"], &SMALL], 1);
+    make("made", 0);
+    assert!(content(&place.join("made")) == whole);
+    for (option, value) in [
+        ("--steps", "23"),
+        ("--vertices", "10"),
+        ("--equations", "cold"),
+    ] {
+        run(
+            place,
+            &[&["data", "make", "pde", "other", option, value]],
+            2,
+        );
+    }
+    assert!(!place.join("other").exists());
+}
+
+fn results(folder: &Path) -> Value {
+    let text = fs::read_to_string(folder.join("results.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn networks_of_equal_size_learn_a_step_and_are_trained_once() {
+    let folder = tempdir().unwrap();
+    let place = folder.path();
+    let experiment = ["experiment", "pde", "--device", "cpu", "--out", "out"];
+    let short = [
+        "--seeds",
+        "1",
+        "--epochs",
+        "1",
+        "--equations",
+        "vector-heat",
+    ];
+    let all = |rows: &str, status: i32| {
+        run(
+            place,
+            &[&experiment, &short, &SMALL, &["--rows", rows]],
+            status,
+        )
+    };
+    all("surface", 0);
+    let model = place.join("out/vector-heat-surface-seed1/model.safetensors");
+    let time = || fs::metadata(&model).unwrap().modified().unwrap();
+    let before = time();
+    let output = all("surface,graph", 0);
+    assert_eq!(time(), before, "a finished run was repeated");
+    let table = fs::read(place.join("out/table.md")).unwrap();
+    assert!(output.stdout.starts_with(&table));
+    let results = results(&place.join("out"));
+    let runs = results["runs"].as_array().unwrap();
+    let parameters: Vec<f64> = (runs.iter())
+        .map(|run| run["parameters"].as_f64().unwrap())
+        .collect();
+    assert!((parameters[0] / parameters[1] - 1.0).abs() < 0.1);
+    for run in runs {
+        for (part, steps) in [("time", 1), ("init", 20), ("mesh", 20)] {
+            let error = |of: &Value| of[part]["one_step"].as_f64().unwrap();
+            let (found, still) = (
+                error(&run["parts"]),
+                error(&results["still"]["vector-heat"]),
+            );
+            assert!(found > 0.0 && found < still, "{part}: {found}, {still}");
+            let rolled_out = run["parts"][part]["rolled_out"].as_array().unwrap();
+            assert_eq!(rolled_out.len(), steps);
+            if part != "time" {
+                let last = rolled_out[19].as_f64().unwrap();
+                assert!(last > found && last < 1.0, "{run}");
+            }
+        }
+        let name = run["row"].as_str().unwrap();
+        let picture = place.join(format!("out/vector-heat-{name}-seed1/rollout.png"));
+        let bytes = fs::read(picture).unwrap();
+        let at = bytes.windows(4).position(|chunk| chunk == b"acTL").unwrap();
+        assert_eq!(bytes[at + 4..at + 8], [0, 0, 0, 25], "not 25 frames");
+    }
+    let figure = fs::read_to_string(place.join("out/errors.svg")).unwrap();
+    assert!(figure.starts_with("<svg"));
+    run(place, &[&experiment, &SMALL, &["--rows", "surfaces"]], 2);
+    run(
+        place,
+        &[&experiment, &["--data", "nowhere", "--rows", "gem"]],
+        1,
+    );
+}
+
+#[test]
+fn a_killed_experiment_continues_to_the_same_results() {
+    let folder = tempdir().unwrap();
+    let place = folder.path();
+    let experiment = ["--threads", "1", "experiment", "pde", "--device", "cpu"];
+    let short = [
+        "--seeds",
+        "1",
+        "--epochs",
+        "4",
+        "--equations",
+        "heat",
+        "--rows",
+        "graph",
+    ];
+    let command = |out| gemcnn(place, &[&experiment, &short, &SMALL, &["--out", out]]);
+    let metrics = place.join("out/heat-graph-seed1/metrics.jsonl");
+    let epochs = || fs::read_to_string(&metrics).map_or(0, |text| text.lines().count());
+    let mut child = command("out").spawn().unwrap();
+    let started = Instant::now();
+    while epochs() == 0 {
+        assert!(started.elapsed() < PATIENCE, "no epoch was trained");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!place.join("out/heat-graph-seed1/result.json").exists());
+    for out in ["out", "whole"] {
+        let output = command(out).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    let errors = |out: &str| results(&place.join(out))["runs"][0]["parts"].clone();
+    assert_eq!(errors("out"), errors("whole"));
+    let other = command("out").args(["--epochs", "5"]).output().unwrap();
+    assert_eq!(other.status.code(), Some(2), "an option was given twice");
+    let longer = [&short[..2], &["--epochs", "5"], &short[4..]].concat();
+    run(place, &[&experiment, &longer, &SMALL, &["--out", "out"]], 1);
+}
