@@ -16,6 +16,7 @@ mod hierarchy;
 mod io;
 mod mesh;
 mod orientation;
+pub mod patches;
 mod points;
 mod polygon;
 mod random;

@@ -2,7 +2,7 @@
 
 use crate::device::{Sent, single};
 use crate::error::check_size;
-use crate::{Device, HeatBatch, NnError, SpectraBatch};
+use crate::{Device, HeatBatch, NnError, PatchBatch, SpectraBatch};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceGraph, DeviceGraphView};
 use gemcnn_kernels::pool::cuda::{DeviceClusterView, DeviceClusters};
 use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts, ClusterView};
@@ -246,6 +246,7 @@ pub struct HierarchyBatch<T> {
     clusters: Arc<[ClusterBatch<T>]>,
     spectra: Option<Arc<SpectraBatch<T>>>,
     heat: Option<Arc<HeatBatch<T>>>,
+    patches: Option<Arc<PatchBatch<T>>>,
 }
 
 impl<T> From<GraphBatch<T>> for HierarchyBatch<T> {
@@ -255,6 +256,7 @@ impl<T> From<GraphBatch<T>> for HierarchyBatch<T> {
             clusters: Arc::from([]),
             spectra: None,
             heat: None,
+            patches: None,
         }
     }
 }
@@ -289,6 +291,7 @@ impl<T: Real> HierarchyBatch<T> {
             clusters: (1..depth).map(clusters).collect::<Result<_, _>>()?,
             spectra: None,
             heat: None,
+            patches: None,
         })
     }
 
@@ -314,6 +317,17 @@ impl<T: Real> HierarchyBatch<T> {
         let heat = heat.into();
         self.check_meshes("Laplacians", heat.mesh_offsets())?;
         self.heat = Some(heat);
+        Ok(self)
+    }
+
+    /// The same batch with the sparse maps of its meshes.
+    ///
+    /// # Errors
+    /// Maps of other meshes.
+    pub fn with_patches(mut self, patches: impl Into<Arc<PatchBatch<T>>>) -> Result<Self, NnError> {
+        let patches = patches.into();
+        self.check_meshes("sparse maps", patches.mesh_offsets())?;
+        self.patches = Some(patches);
         Ok(self)
     }
 
@@ -377,6 +391,12 @@ impl<T: Real> HierarchyBatch<T> {
         if !heat.is_empty() {
             check_size("batches with Laplacians", batches.len(), heat.len())?;
         }
+        let patches: Vec<_> = (batches.iter())
+            .filter_map(|batch| batch.patches.as_deref())
+            .collect();
+        if !patches.is_empty() {
+            check_size("batches with sparse maps", batches.len(), patches.len())?;
+        }
         Ok(Self {
             levels: (0..depth).map(level).collect::<Result<_, _>>()?,
             clusters: (1..depth)
@@ -389,6 +409,10 @@ impl<T: Real> HierarchyBatch<T> {
             heat: match heat.is_empty() {
                 true => None,
                 false => Some(Arc::new(HeatBatch::join(&heat)?)),
+            },
+            patches: match patches.is_empty() {
+                true => None,
+                false => Some(Arc::new(PatchBatch::join(&patches)?)),
             },
         })
     }
@@ -417,6 +441,9 @@ impl<T: Real> HierarchyBatch<T> {
         if let Some(heat) = &self.heat {
             heat.send(device)?;
         }
+        if let Some(patches) = &self.patches {
+            patches.send(device)?;
+        }
         Ok(())
     }
 
@@ -428,7 +455,8 @@ impl<T: Real> HierarchyBatch<T> {
         let coefficients: usize = self.levels.iter().map(coefficients).sum();
         let spectra = self.spectra().map_or(0, SpectraBatch::size_in_bytes);
         let heat = self.heat.as_ref().map_or(0, |heat| heat.size_in_bytes());
-        32 * edges + 8 * coefficients + spectra + heat
+        let patches = (self.patches.as_ref()).map_or(0, |patches| patches.size_in_bytes());
+        32 * edges + 8 * coefficients + spectra + heat + patches
     }
 
     /// The same batch with arrays of its own on a GPU, for a captured step.
@@ -445,8 +473,9 @@ impl<T: Real> HierarchyBatch<T> {
                 None => None,
                 Some(spectra) => Some(Arc::new(spectra.place_on(device)?)),
             },
-            // Steps that read it are not captured.
+            // Steps that read them are not captured.
             heat: self.heat.clone(),
+            patches: self.patches.clone(),
         })
     }
 
@@ -492,6 +521,7 @@ pub struct Levels<'a, T> {
     clusters: &'a [ClusterBatch<T>],
     spectra: Option<&'a SpectraBatch<T>>,
     heat: Option<&'a HeatBatch<T>>,
+    patches: Option<&'a PatchBatch<T>>,
 }
 
 impl<'a, T> Levels<'a, T> {
@@ -527,6 +557,14 @@ impl<'a, T> Levels<'a, T> {
         self.heat.ok_or(NnError::NoHeat)
     }
 
+    /// The sparse maps of the meshes.
+    ///
+    /// # Errors
+    /// [`NnError::NoPatches`] if there are none.
+    pub fn patches(self) -> Result<&'a PatchBatch<T>, NnError> {
+        self.patches.ok_or(NnError::NoPatches)
+    }
+
     /// The clusters that lead to the next coarser graph, and the levels from that graph on.
     ///
     /// # Errors
@@ -539,6 +577,7 @@ impl<'a, T> Levels<'a, T> {
                     clusters,
                     spectra: None,
                     heat: None,
+                    patches: None,
                 };
                 Ok((first, coarser))
             }
@@ -566,6 +605,7 @@ impl<'a, T> From<&'a GraphBatch<T>> for Levels<'a, T> {
             clusters: &[],
             spectra: None,
             heat: None,
+            patches: None,
         }
     }
 }
@@ -577,6 +617,7 @@ impl<'a, T> From<&'a HierarchyBatch<T>> for Levels<'a, T> {
             clusters: &batch.clusters,
             spectra: batch.spectra.as_deref(),
             heat: batch.heat.as_deref(),
+            patches: batch.patches.as_deref(),
         }
     }
 }

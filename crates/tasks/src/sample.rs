@@ -2,7 +2,9 @@
 
 use crate::TaskError;
 use gemcnn_mesh::{GaugeGraph, Hierarchy};
-use gemcnn_nn::{FeatureType, GraphBatch, HeatBatch, HierarchyBatch, SpectraBatch, Target};
+use gemcnn_nn::{
+    FeatureType, GraphBatch, HeatBatch, HierarchyBatch, PatchBatch, SpectraBatch, Target,
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
@@ -20,6 +22,8 @@ pub struct Sample {
     pub spectra: Option<Arc<SpectraBatch<f32>>>,
     /// Laplacian and gradient of the mesh, for models with implicit diffusion.
     pub heat: Option<Arc<HeatBatch<f32>>>,
+    /// Sparse maps of the mesh, for models that read them.
+    pub patches: Option<Arc<PatchBatch<f32>>>,
     /// Area of each vertex, for scores by area; empty if it is not known.
     pub areas: Vec<f32>,
     /// Type of the features of each vertex.
@@ -43,6 +47,7 @@ impl Sample {
             hierarchy: None,
             spectra: None,
             heat: None,
+            patches: None,
             areas: areas.iter().map(|&area| area as f32).collect(),
             kind: FeatureType::scalars(0),
             features: Vec::new(),
@@ -70,8 +75,12 @@ impl Sample {
             Some(hierarchy) => HierarchyBatch::new([&**hierarchy])?,
             None => GraphBatch::new([&*self.graph])?.into(),
         };
-        Ok(match &self.heat {
+        let graphs = match &self.heat {
             Some(heat) => graphs.with_heat(Arc::clone(heat))?,
+            None => graphs,
+        };
+        Ok(match &self.patches {
+            Some(patches) => graphs.with_patches(Arc::clone(patches))?,
             None => graphs,
         })
     }

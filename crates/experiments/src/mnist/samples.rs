@@ -71,6 +71,7 @@ impl SampleSource for DigitSamples<'_> {
             hierarchy: None,
             spectra: None,
             heat: None,
+            patches: None,
             areas: Vec::new(),
             kind: FeatureType::scalars(1),
             features: intensities(self.digits.image(index)),

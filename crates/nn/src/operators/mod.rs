@@ -20,6 +20,7 @@ mod pool;
 mod regression;
 mod regular;
 mod row_map;
+mod softmax;
 
 pub use activation::Pointwise;
 pub use aggregate::GaugeAggregate;
@@ -42,3 +43,4 @@ pub(crate) use regression::DeviceValues;
 pub use regression::RegressionLoss;
 pub use regular::RegularActivate;
 pub use row_map::{EquivariantMap, LinearMap, LinearWeights};
+pub use softmax::RowSoftmax;

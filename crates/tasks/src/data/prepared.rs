@@ -239,6 +239,7 @@ impl PreparedPart {
             hierarchy,
             spectra,
             heat,
+            patches,
             areas,
             features,
         } = prepared;
@@ -248,6 +249,7 @@ impl PreparedPart {
             hierarchy,
             spectra,
             heat,
+            patches,
             areas,
             kind: self.preparation.features.kind(),
             features,
@@ -437,6 +439,7 @@ fn size_in_memory(sample: &Sample) -> usize {
     let spectra = (sample.spectra.as_ref()).map_or(0, |spectra| spectra.size_in_bytes());
     let levels = levels.sum::<usize>() + members;
     let heat = (sample.heat.as_ref()).map_or(0, |heat| 2 * heat.size_in_bytes());
+    let patches = (sample.patches.as_ref()).map_or(0, |patches| 2 * patches.size_in_bytes());
     let numbers = sample.features.len() + sample.areas.len();
-    graph(&sample.graph) + levels + spectra + heat + 4 * numbers + target
+    graph(&sample.graph) + levels + spectra + heat + patches + 4 * numbers + target
 }

@@ -71,6 +71,7 @@ impl TrainedModel {
             hierarchy: prepared.hierarchy,
             spectra: prepared.spectra,
             heat: prepared.heat,
+            patches: prepared.patches,
             areas: prepared.areas,
             kind,
             features: prepared.features,

@@ -428,6 +428,7 @@ mod tests {
             hierarchy: None,
             spectra: None,
             heat: None,
+            patches: None,
             areas: Vec::new(),
             kind: FeatureType::scalars(1),
             target,

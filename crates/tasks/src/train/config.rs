@@ -215,6 +215,7 @@ impl RunConfig {
             hierarchy: self.model.hierarchy(),
             eigenvectors: self.model.eigenvectors(),
             implicit: self.model.implicit(),
+            patches: self.model.patches(),
             rotation: None,
         }
     }

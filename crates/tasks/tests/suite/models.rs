@@ -517,6 +517,7 @@ fn batches_of_samples_are_levels() {
         hierarchy: Some(hierarchy.into()),
         spectra: None,
         heat: None,
+        patches: None,
         areas: Vec::new(),
         kind: kind("3x0"),
         target: Target::Unknown,

@@ -53,6 +53,7 @@ fn models_run_on_what_they_ask_for() {
             hierarchy: prepared.hierarchy,
             spectra: prepared.spectra,
             heat: prepared.heat,
+            patches: prepared.patches,
             areas: prepared.areas,
             kind: positions.clone(),
             features: prepared.features,

@@ -34,6 +34,7 @@ impl Spheres {
                 hierarchy: None,
                 spectra: None,
                 heat: None,
+                patches: None,
                 areas: Vec::new(),
                 kind: FeatureType::scalars(3),
                 target: target(&features),
