@@ -89,7 +89,7 @@ pub fn softmax<T: Real>(width: usize, x: &[T], y: &mut [T]) -> Result<(), Kernel
             *y = (x - largest).exp();
             sum += *y;
         }
-        y.iter_mut().for_each(|y| *y = *y / sum);
+        y.iter_mut().for_each(|y| *y /= sum);
     });
     Ok(())
 }

@@ -125,7 +125,7 @@ impl AnisotropicHeat {
             let twice_area = normal.length();
             let axis = side.normalize_or_zero();
             let across = normal.normalize_or_zero().cross(axis);
-            if !(twice_area > 0.0) || across.length_squared() < 0.5 {
+            if across.length_squared() < 0.5 {
                 continue;
             }
             // The principal direction of the triangle: a mean of directions without sense, by their strength.

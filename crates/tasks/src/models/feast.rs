@@ -126,8 +126,8 @@ impl<T: Real> LayerConfig<T> for FeastConv {
         builder.within(name, |builder| {
             let assign = LinearConfig::new(inputs, self.matrices);
             let linear = LinearConfig {
-                // Assignments sum to 1: all matrices together see the variance of one.
-                input_moment: input_moment / self.matrices as f64,
+                // Each matrix sees its share of the features, which is about `1 / matrices`.
+                input_moment: input_moment / (self.matrices as f64).powi(2),
                 ..LinearConfig::new(inputs * self.matrices, self.outputs)
             };
             Ok(Box::new(FeastLayer {

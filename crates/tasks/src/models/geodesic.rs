@@ -100,7 +100,7 @@ struct PolarBins {
 
 impl Patches for PolarBins {
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<SparseMap>, FeatureError> {
-        let (discs, radius) = discs(surface, self.radius);
+        let (discs, radius) = discs(surface, self.radius)?;
         let areas = vertex_areas(surface.mesh);
         let rows: Vec<PatchRow> = (0..discs.len())
             .into_par_iter()

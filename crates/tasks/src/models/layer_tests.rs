@@ -539,6 +539,23 @@ fn layers_have_the_symmetries_that_they_should_have() {
     }
 }
 
+/// Frames that rotate by multiples of the angle between two rotations of a kernel change nothing.
+#[test]
+fn rotations_of_the_kernel_are_those_of_the_frames() {
+    let mesh = bumpy_sphere();
+    let still = graph(&mesh);
+    let turns = |vertex: usize| TAU * (vertex % ANGLES) as f64 / ANGLES as f64;
+    let angles: Vec<f64> = (0..mesh.vertex_count()).map(turns).collect();
+    let turned = still.clone().gauge_transform(&angles).unwrap();
+    let x = random(mesh.vertex_count() * INPUTS, 1);
+    for layer in [Layer::Geodesic, Layer::Zernike] {
+        let output = |graph| forward(layer, &layer.batch::<f64>(&[(&mesh, graph)]), &x).unwrap();
+        let pairs = output(&still).into_iter().zip(output(&turned));
+        let off = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(off < 1e-5, "{layer:?}: {off}");
+    }
+}
+
 #[derive(serde::Deserialize)]
 struct Golden {
     positions: Vec<[f64; 3]>,

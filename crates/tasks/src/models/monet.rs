@@ -14,9 +14,10 @@ use gemcnn_nn::{
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
-/// Mean square of the entries of the matrices of the Gaussians at initialisation: widths of about half of the
-/// range of the coordinates.
-const INITIAL_SQUARE: f64 = 4.0;
+/// Mean square of the entries of the matrices of the Gaussians at initialisation, which makes widths of about the range of
+/// the coordinates, and the mean square of the weights that follows.
+const INITIAL_SQUARE: f64 = 2.0;
+const WEIGHT_SQUARE: f64 = 0.12;
 
 /// Settings of the model `monet`: learned Gaussians of the polar coordinates of a geodesic disc, in SHOT frames.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -92,7 +93,7 @@ struct PolarDiscs {
 
 impl Patches for PolarDiscs {
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<SparseMap>, FeatureError> {
-        let (discs, radius) = discs(surface, self.radius);
+        let (discs, radius) = discs(surface, self.radius)?;
         let own: Vec<u32> = (0..discs.len())
             .flat_map(|vertex| discs.row(vertex).map(move |_| vertex as u32))
             .collect();
@@ -147,7 +148,7 @@ impl<T: Real> LayerConfig<T> for MonetConv {
                 ..LinearConfig::new(3, 2 * self.kernels)
             };
             let linear = LinearConfig {
-                input_moment,
+                input_moment: input_moment * WEIGHT_SQUARE,
                 ..LinearConfig::new(inputs * self.kernels, self.outputs)
             };
             Ok(Box::new(MonetLayer {

@@ -2,7 +2,7 @@
 
 use super::{Head, ModelSpec, WIDTHS, within};
 use crate::TaskError;
-use crate::features::Surface;
+use crate::features::{FeatureError, Surface};
 use gemcnn_mesh::patches::Discs;
 use gemcnn_mesh::vertex_areas;
 use gemcnn_nn::layers::{GlobalPool, Linear, LinearConfig};
@@ -219,7 +219,7 @@ pub(super) fn columns<T: Real>(
 ) -> Result<Var<T>, NnError> {
     let slice = Slice {
         kind: x.kind().clone(),
-        channels: vec![first..end],
+        channels: Vec::from([first..end]),
     };
     tape.slice(&Arc::new(slice), x.clone())
 }
@@ -228,10 +228,16 @@ pub(super) fn columns<T: Real>(
 const DISC_LIMIT: usize = 96;
 
 /// The geodesic discs of a surface and their radius in lengths of the mesh. `radius` is in square roots of the area.
-pub(super) fn discs(surface: Surface<'_>, radius: f64) -> (Discs, f64) {
+///
+/// # Errors
+/// A mesh without an area, or whose area overflows.
+pub(super) fn discs(surface: Surface<'_>, radius: f64) -> Result<(Discs, f64), FeatureError> {
     let area: f64 = vertex_areas(surface.mesh).iter().sum();
     let radius = radius * area.sqrt();
-    (Discs::new(surface.graph, radius, DISC_LIMIT), radius)
+    match radius > 0.0 && radius.is_finite() {
+        true => Ok((Discs::new(surface.graph, radius, DISC_LIMIT), radius)),
+        false => Err(format!("geodesic discs need a surface, but the area is {area}").into()),
+    }
 }
 
 /// Checks the radius of a disc.

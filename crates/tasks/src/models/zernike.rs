@@ -98,7 +98,7 @@ struct Coefficients {
 
 impl Patches for Coefficients {
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<SparseMap>, FeatureError> {
-        let (discs, radius) = discs(surface, self.radius);
+        let (discs, radius) = discs(surface, self.radius)?;
         let areas = vertex_areas(surface.mesh);
         let fit = ZernikeFit::new(&discs, radius, self.degree, &areas);
         let vertices = 0..discs.len() as u32;

@@ -5,8 +5,9 @@ use gemcnn_nn::{Device, FeatureType, HierarchyBatch, Tape, Workspace};
 use gemcnn_tasks::data::{Augmentation, BodiesConfig, Cache, DataConfig};
 use gemcnn_tasks::models::ModelSpec;
 use gemcnn_tasks::run::train;
-use gemcnn_tasks::train::{Event, Observer, Outcome, RunConfig, RunDirectory, StopFlag};
+use gemcnn_tasks::train::{Event, Observer, Outcome, RunConfig, RunDirectory, Scores, StopFlag};
 use gemcnn_tasks::{FeatureConfig, ModelConfig, Task};
+use std::path::Path;
 
 const KINDS: [&str; 7] = [
     "spiral", "feast", "edge", "monet", "geodesic", "acnn", "zernike",
@@ -108,7 +109,7 @@ fn settings_out_of_range_are_errors() {
         "kind = 'monet'\nradius = 0.0",
         "kind = 'geodesic'\nrings = 0",
         "kind = 'geodesic'\nangles = 1000",
-        "kind = 'geodesic'\nradius = nan",
+        "kind = 'geodesic'\nradius = 1.5",
         "kind = 'acnn'\nsteps = []",
         "kind = 'acnn'\nsteps = [2, 1]",
         "kind = 'acnn'\nanisotropy = 0.5",
@@ -132,6 +133,18 @@ fn settings_out_of_range_are_errors() {
     }
 }
 
+#[test]
+fn meshes_without_an_area_are_errors() {
+    let flat = shapes::icosphere(0).unwrap();
+    let flat = flat.map_vertices(|_| DVec3::X).unwrap();
+    for kind in ["monet", "geodesic", "acnn", "zernike"] {
+        let model = ModelConfig::of_kind(kind).unwrap();
+        let mut preparation = RunConfig::for_model(Task::Correspondence, model).preparation();
+        preparation.features = FeatureConfig::of_kind("xyz").unwrap();
+        assert!(preparation.prepare("flat", &flat).is_err(), "{kind}");
+    }
+}
+
 /// Keeps all notes.
 #[derive(Default)]
 struct Notes(Vec<String>);
@@ -144,10 +157,14 @@ impl Observer for Notes {
     }
 }
 
-/// Trains on three small bodies, and returns the last accuracy on the training part and the number of notes.
-fn trained(kind: &str, batch: usize, epochs: u64, versions: usize) -> (f64, Notes) {
-    let folder = tempfile::tempdir().unwrap();
-    let model = ModelConfig::of_kind(kind).unwrap();
+/// Trains on three small bodies, and returns the last scores on the training part and the notes.
+fn trained(
+    folder: &Path,
+    model: &str,
+    (batch, epochs): (usize, u64),
+    versions: usize,
+) -> (Scores, Notes) {
+    let model: ModelConfig = toml::from_str(model).unwrap();
     let mut config = RunConfig::for_model(Task::Correspondence, model);
     config.data = DataConfig::Bodies(BodiesConfig {
         count: 3,
@@ -161,31 +178,39 @@ fn trained(kind: &str, batch: usize, epochs: u64, versions: usize) -> (f64, Note
         versions,
         ..Default::default()
     };
-    let run = RunDirectory::create(&folder.path().join("run")).unwrap();
-    let cache = Cache::new(folder.path().join("cache"));
+    let run = RunDirectory::create(&tempfile::tempdir_in(folder).unwrap().keep().join("run"));
+    let run = run.unwrap();
+    let cache = Cache::new(folder.join("cache"));
     let stop = StopFlag::new();
     let mut notes = Notes::default();
     let outcome = train(&config, &run, &cache, &Device::Cpu, &mut notes, &stop).unwrap();
     let Outcome::Finished { last, .. } = outcome else {
         panic!("{outcome:?}")
     };
-    (last.training.unwrap().accuracy.unwrap(), notes)
+    (last.training.unwrap(), notes)
 }
 
 #[test]
 fn spirals_learn_registered_bodies_and_training_tells_of_others() {
-    let (accuracy, notes) = trained("spiral", 1, 40, 0);
-    assert!(accuracy > 0.3, "{accuracy}");
+    let folder = tempfile::tempdir().unwrap();
+    let (scores, notes) = trained(folder.path(), "kind = 'spiral'", (1, 40), 0);
+    assert!(scores.accuracy.unwrap() > 0.3, "{scores:?}");
     let tells = |notes: &Notes| notes.0.iter().filter(|n| n.contains("`spiral`")).count();
     assert_eq!(tells(&notes), 0);
-    let (_, notes) = trained("spiral", 2, 1, 1);
+    let (_, notes) = trained(folder.path(), "kind = 'spiral'", (2, 1), 1);
     assert_eq!(tells(&notes), 1, "{:?}", notes.0);
 }
 
+/// The second run reads the patches from the cache.
 #[test]
-fn every_baseline_trains_in_batches() {
+fn every_baseline_trains_in_batches_and_the_cache_gives_the_same_bits() {
     for kind in KINDS {
-        let (accuracy, _) = trained(kind, 2, 2, 0);
-        assert!(accuracy.is_finite(), "{kind}");
+        let folder = tempfile::tempdir().unwrap();
+        let model = format!("kind = '{kind}'\nlayers = {{ channels = [4, 4], head = 0 }}");
+        let run = || trained(folder.path(), &model, (2, 2), 0).0.loss;
+        let first = run();
+        // Chance is the logarithm of the number of classes.
+        assert!(first > 0.0 && first < 12.0, "{kind}: {first}");
+        assert_eq!(first, run(), "{kind}");
     }
 }
