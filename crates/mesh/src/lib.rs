@@ -17,6 +17,7 @@ mod hierarchy;
 mod io;
 mod mesh;
 mod orientation;
+pub mod patches;
 mod points;
 mod polygon;
 mod random;

@@ -2,7 +2,7 @@
 
 use crate::device::{Sent, single};
 use crate::error::check_size;
-use crate::{Device, HeatBatch, IncidenceBatch, NnError, SpectraBatch};
+use crate::{Device, HeatBatch, IncidenceBatch, NnError, PatchBatch, SpectraBatch};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceGraph, DeviceGraphView};
 use gemcnn_kernels::pool::cuda::{DeviceClusterView, DeviceClusters};
 use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts, ClusterView};
@@ -247,6 +247,7 @@ pub struct HierarchyBatch<T> {
     pub(crate) spectra: Option<Arc<SpectraBatch<T>>>,
     pub(crate) heat: Option<Arc<HeatBatch<T>>>,
     pub(crate) elements: Option<Arc<IncidenceBatch<T>>>,
+    pub(crate) patches: Option<Arc<PatchBatch<T>>>,
 }
 
 impl<T> From<GraphBatch<T>> for HierarchyBatch<T> {
@@ -257,6 +258,7 @@ impl<T> From<GraphBatch<T>> for HierarchyBatch<T> {
             spectra: None,
             heat: None,
             elements: None,
+            patches: None,
         }
     }
 }
@@ -292,6 +294,7 @@ impl<T: Real> HierarchyBatch<T> {
             spectra: None,
             heat: None,
             elements: None,
+            patches: None,
         })
     }
 
@@ -336,6 +339,17 @@ impl<T: Real> HierarchyBatch<T> {
             return Err(NnError::setting("elements", "they must not have angles"));
         }
         self.elements = Some(elements);
+        Ok(self)
+    }
+
+    /// The same batch with the sparse maps of its meshes.
+    ///
+    /// # Errors
+    /// Maps of other meshes.
+    pub fn with_patches(mut self, patches: impl Into<Arc<PatchBatch<T>>>) -> Result<Self, NnError> {
+        let patches = patches.into();
+        self.check_meshes("sparse maps", patches.mesh_offsets())?;
+        self.patches = Some(patches);
         Ok(self)
     }
 
@@ -405,6 +419,12 @@ impl<T: Real> HierarchyBatch<T> {
         if !elements.is_empty() {
             check_size("batches with elements", batches.len(), elements.len())?;
         }
+        let patches: Vec<_> = (batches.iter())
+            .filter_map(|batch| batch.patches.as_deref())
+            .collect();
+        if !patches.is_empty() {
+            check_size("batches with sparse maps", batches.len(), patches.len())?;
+        }
         Ok(Self {
             elements: match elements.is_empty() {
                 true => None,
@@ -421,6 +441,10 @@ impl<T: Real> HierarchyBatch<T> {
             heat: match heat.is_empty() {
                 true => None,
                 false => Some(Arc::new(HeatBatch::join(&heat)?)),
+            },
+            patches: match patches.is_empty() {
+                true => None,
+                false => Some(Arc::new(PatchBatch::join(&patches)?)),
             },
         })
     }
@@ -452,6 +476,9 @@ impl<T: Real> HierarchyBatch<T> {
         if let Some(elements) = &self.elements {
             elements.on_cuda(device)?;
         }
+        if let Some(patches) = &self.patches {
+            patches.send(device)?;
+        }
         Ok(())
     }
 
@@ -464,7 +491,8 @@ impl<T: Real> HierarchyBatch<T> {
         let spectra = self.spectra().map_or(0, SpectraBatch::size_in_bytes);
         let heat = self.heat.as_ref().map_or(0, |heat| heat.size_in_bytes());
         let elements = (self.elements.as_ref()).map_or(0, |elements| elements.size_in_bytes());
-        32 * edges + 8 * coefficients + spectra + heat + elements
+        let patches = (self.patches.as_ref()).map_or(0, |patches| patches.size_in_bytes());
+        32 * edges + 8 * coefficients + spectra + heat + elements + patches
     }
 
     /// The same batch with arrays of its own on a GPU, for a captured step.
@@ -484,6 +512,7 @@ impl<T: Real> HierarchyBatch<T> {
             // Steps that read these are not captured.
             heat: self.heat.clone(),
             elements: self.elements.clone(),
+            patches: self.patches.clone(),
         })
     }
 

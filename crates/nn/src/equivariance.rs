@@ -105,6 +105,24 @@ pub fn hierarchy_error<T: Real>(
     })
 }
 
+/// As [`equivariance_error`], for functions that also read the mesh.
+///
+/// # Errors
+/// As [`equivariance_error`].
+pub fn mesh_error<T: Real>(
+    trial: &Trial<'_>,
+    symmetry: &Symmetry,
+    mut apply: impl FnMut(&Mesh, &GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
+) -> Result<f64, NnError> {
+    measure(trial, symmetry, |graph, points, x| {
+        let mut points = points.iter();
+        let moved = |old| points.next().copied().unwrap_or(old);
+        let mesh = trial.mesh.map_vertices(moved);
+        let mesh = mesh.map_err(|error| NnError::setting("mesh", error.to_string()))?;
+        apply(&mesh, graph, x)
+    })
+}
+
 /// The error of a function of a graph, the positions of its vertices, and features.
 fn measure<T: Real>(
     trial: &Trial<'_>,

@@ -57,6 +57,12 @@ pub enum NnError {
          (`HierarchyBatch::with_elements`)"
     )]
     NoElements,
+    /// A module that reads sparse maps of its meshes runs on graphs without them.
+    #[error(
+        "the module needs sparse maps of its meshes, but there are none; add them to the graphs \
+         (`HierarchyBatch::with_patches`)"
+    )]
+    NoPatches,
     /// A setting that is out of range or does not fit.
     #[error("{what}: {problem}")]
     Setting {

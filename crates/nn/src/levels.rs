@@ -1,7 +1,8 @@
 //! The levels that a module runs on.
 
 use crate::{
-    ClusterBatch, GraphBatch, HeatBatch, HierarchyBatch, IncidenceBatch, NnError, SpectraBatch,
+    ClusterBatch, GraphBatch, HeatBatch, HierarchyBatch, IncidenceBatch, NnError, PatchBatch,
+    SpectraBatch,
 };
 
 /// The levels that a module runs on: graphs from fine to coarse, the clusters between them, and the eigenbases of the
@@ -22,6 +23,7 @@ pub struct Levels<'a, T> {
     pub(crate) spectra: Option<&'a SpectraBatch<T>>,
     pub(crate) heat: Option<&'a HeatBatch<T>>,
     pub(crate) elements: Option<&'a IncidenceBatch<T>>,
+    pub(crate) patches: Option<&'a PatchBatch<T>>,
 }
 
 impl<'a, T> Levels<'a, T> {
@@ -65,6 +67,14 @@ impl<'a, T> Levels<'a, T> {
         self.elements.ok_or(NnError::NoElements)
     }
 
+    /// The sparse maps of the meshes.
+    ///
+    /// # Errors
+    /// [`NnError::NoPatches`] if there are none.
+    pub fn patches(self) -> Result<&'a PatchBatch<T>, NnError> {
+        self.patches.ok_or(NnError::NoPatches)
+    }
+
     /// The clusters that lead to the next coarser graph, and the levels from that graph on.
     ///
     /// # Errors
@@ -78,6 +88,7 @@ impl<'a, T> Levels<'a, T> {
                     spectra: None,
                     heat: None,
                     elements: None,
+                    patches: None,
                 };
                 Ok((first, coarser))
             }
@@ -106,6 +117,7 @@ impl<'a, T> From<&'a GraphBatch<T>> for Levels<'a, T> {
             spectra: None,
             heat: None,
             elements: None,
+            patches: None,
         }
     }
 }
@@ -118,6 +130,7 @@ impl<'a, T> From<&'a HierarchyBatch<T>> for Levels<'a, T> {
             spectra: batch.spectra.as_deref(),
             heat: batch.heat.as_deref(),
             elements: batch.elements.as_deref(),
+            patches: batch.patches.as_deref(),
         }
     }
 }

@@ -104,6 +104,23 @@ impl<T: Real> Var<T> {
         Ok(Self { kind, ..self })
     }
 
+    /// The same scalars in another number of rows. Rows follow each other in memory, so `n k` rows of `c` scalars are
+    /// `n` rows of `k c`.
+    ///
+    /// # Errors
+    /// [`NnError::Type`] for features that are not scalars, [`NnError::Size`] for a number of rows that does not divide them.
+    pub fn with_rows(self, rows: usize) -> Result<Self, NnError> {
+        self.expect_scalars("features in another number of rows")?;
+        let count = self.values_len();
+        let width = count / rows.max(1);
+        check_size("values of whole rows", rows * width, count)?;
+        Ok(Self {
+            kind: FeatureType::scalars(width),
+            rows,
+            ..self
+        })
+    }
+
     /// Checks the type of the features.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use crate::{SampleSource, TaskError};
 use gemcnn_mesh::{WriteOptions, write_mesh};
 use gemcnn_nn::{Device, Objective};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Trains the model of a configuration in a run directory, from the checkpoint if there is one. After each evaluation,
 /// and when it is stopped, the directory holds the model so far; when all epochs are done, also the learning curve, and
@@ -84,6 +84,17 @@ pub fn train(
         observer.observe(Event::Note(&format!("skipped: {line}")));
     }
     let [training, held_out] = parts;
+    if config.model.needs_registration()
+        && let Some(name) = first_unregistered(&training)?
+    {
+        let note = format!(
+            "{name} has another connectivity than {}. The model `{}` compares meshes by the numbers of their vertices, \
+             which means nothing between them; use registered meshes, or a model such as `gem` or `surface`",
+            training.name(0),
+            config.model.name()
+        );
+        observer.observe(Event::Note(&note));
+    }
     if let Some((_, problem)) =
         (unusable.into_iter()).find(|_| config.training.strict || training.is_empty())
     {
@@ -252,4 +263,17 @@ fn prepare(
         unusable.extend(part.load_usable(&go_on, &loaded)?);
     }
     Ok(unusable)
+}
+
+/// The first mesh whose connectivity is not that of the first one.
+fn first_unregistered(part: &PreparedPart) -> Result<Option<String>, TaskError> {
+    let mut first = None;
+    for index in 0..part.len() {
+        let graph = part.load(index)?.graph;
+        let first = first.get_or_insert_with(|| Arc::clone(&graph));
+        if first.adjacency() != graph.adjacency() {
+            return Ok(Some(part.name(index)));
+        }
+    }
+    Ok(None)
 }

@@ -3,7 +3,9 @@
 use crate::TaskError;
 use crate::elements::Elements;
 use gemcnn_mesh::{GaugeGraph, Hierarchy};
-use gemcnn_nn::{FeatureType, GraphBatch, HeatBatch, HierarchyBatch, SpectraBatch, Target};
+use gemcnn_nn::{
+    FeatureType, GraphBatch, HeatBatch, HierarchyBatch, PatchBatch, SpectraBatch, Target,
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
@@ -23,6 +25,8 @@ pub struct Sample {
     pub heat: Option<Arc<HeatBatch<f32>>>,
     /// Faces or edges of the mesh, if the output is for them.
     pub elements: Option<Elements>,
+    /// Sparse maps of the mesh, for models that read them.
+    pub patches: Option<Arc<PatchBatch<f32>>>,
     /// Area of each vertex, for scores by area; empty if it is not known.
     pub areas: Vec<f32>,
     /// Type of the features of each vertex.
@@ -47,6 +51,7 @@ impl Sample {
             spectra: None,
             heat: None,
             elements: None,
+            patches: None,
             areas: areas.iter().map(|&area| area as f32).collect(),
             kind: FeatureType::scalars(0),
             features: Vec::new(),
@@ -76,6 +81,10 @@ impl Sample {
         };
         let graphs = match &self.heat {
             Some(heat) => graphs.with_heat(Arc::clone(heat))?,
+            None => graphs,
+        };
+        let graphs = match &self.patches {
+            Some(patches) => graphs.with_patches(Arc::clone(patches))?,
             None => graphs,
         };
         Ok(match &self.elements {

@@ -10,7 +10,7 @@ use gemcnn_tasks::data::{DESCRIPTION_FILE, DataConfig};
 use std::path::PathBuf;
 
 /// Train the networks of the paper's table of shape correspondence, and test each on bodies in their
-/// original pose and randomly rotated.
+/// original pose, randomly rotated, and remeshed.
 ///
 /// Writes table.md, results.json and a directory for each run to OUT. Finished runs are not repeated and
 /// interrupted runs resume: after Ctrl-C or a crash, give the same command again.
@@ -25,8 +25,8 @@ pub struct BodiesCommand {
     #[arg(long)]
     quick: bool,
 
-    /// Rows of the table, comma-separated: graph-xyz, graph-shot, angular-xyz, angular-shot, gem,
-    /// gem-broken, gem-matrix, gem-reltan, attention, hermes [default: all]
+    /// Rows of the table, comma-separated: acnn, geodesic, monet, feast, zernike, spiral, edge, graph-xyz,
+    /// graph-shot, angular-xyz, angular-shot, gem, gem-broken, gem-matrix, gem-reltan, attention, hermes [default: all]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     rows: Option<Vec<Row>>,
 

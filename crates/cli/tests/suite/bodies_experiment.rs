@@ -67,10 +67,11 @@ fn rows_are_trained_once_and_make_a_table() {
         let run = &row["runs"][0];
         assert!(run["training_seconds"].as_f64().unwrap() > 0.0, "{row}");
         assert_eq!(row["accuracy"]["mean"], run["accuracy"], "{row}");
-        assert!(
-            run["geodesic_error_rotated"].as_f64().unwrap() > 0.0,
-            "{row}"
-        );
+        for condition in ["rotated", "remeshed"] {
+            let error = run[format!("geodesic_error_{condition}")].as_f64();
+            assert!(error.unwrap() > 0.0, "{row}");
+        }
+        assert!(run["parameters"].as_u64().unwrap() > 10_000, "{row}");
     }
     let (_, message) = run(&["--rows", "gem", "--epochs", "2"], 1);
     assert!(message.contains("gem-seed1"), "{message}");

@@ -1,5 +1,5 @@
 //! The paper's table of shape correspondence: several networks, each with a few seeds, trained on registered
-//! bodies and tested on other bodies in their original pose and randomly rotated.
+//! bodies and tested on other bodies: in their original pose, randomly rotated, and remeshed.
 //!
 //! Every run has its own directory. Finished runs are not repeated and interrupted runs resume, so the
 //! experiment can be stopped at any time and started again.
@@ -10,6 +10,7 @@ mod row;
 pub use report::{Report, RowReport, RunReport};
 pub use row::{PaperResult, Row};
 
+use crate::remeshed::Meshing;
 use crate::runs::{Place, Table, TestSet, Tested, fill};
 use gemcnn_nn::Device;
 use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig, Dataset};
@@ -62,19 +63,19 @@ impl Settings {
 
     /// The configuration of a run.
     pub fn config(&self, row: Row, seed: u64) -> RunConfig {
+        let recipe = RunConfig::for_model(Task::Correspondence, row.model());
         RunConfig {
             data: self.data.clone(),
             features: row.features(),
-            model: row.model(),
             training: TrainingConfig {
                 epochs: self.epochs,
                 seed,
                 precision: self.precision,
                 // Ten points are enough for a learning curve.
                 evaluate_every: self.epochs.div_ceil(10),
-                ..Default::default()
+                ..recipe.training
             },
-            ..RunConfig::new(Task::Correspondence)
+            ..recipe
         }
     }
 }
@@ -110,22 +111,29 @@ pub fn run(
     Ok(is_full.then_some(table.report))
 }
 
-/// How test bodies lie.
+/// How test bodies lie, and their meshing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Condition {
     /// In their original pose.
     Original,
     /// Randomly rotated.
     Rotated,
+    /// In their original pose, with the even triangles of another experiment ([`Meshing::Iso`]).
+    Remeshed,
 }
 
 impl Condition {
-    fn tests(dataset: &Dataset) -> [TestSet<Self>; 2] {
-        [Self::Original, Self::Rotated].map(|condition| TestSet {
+    fn tests(dataset: &Dataset) -> [TestSet<Self>; 3] {
+        let vertices = dataset.template().map_or(0, |mesh| mesh.vertex_count());
+        [Self::Original, Self::Rotated, Self::Remeshed].map(|condition| TestSet {
             condition,
             dataset: dataset.clone(),
             options: EvaluationOptions {
                 rotation: (condition == Self::Rotated).then_some(ROTATION),
+                meshing: match condition {
+                    Self::Remeshed => Meshing::Iso.test_meshing(vertices),
+                    _ => None,
+                },
                 ..Default::default()
             },
         })
@@ -137,6 +145,7 @@ impl fmt::Display for Condition {
         match self {
             Self::Original => f.write_str("test"),
             Self::Rotated => write!(f, "test-rotated-{ROTATION}"),
+            Self::Remeshed => f.write_str("test-remeshed"),
         }
     }
 }
@@ -144,7 +153,7 @@ impl fmt::Display for Condition {
 /// The table while it is filled.
 struct Rows<'a> {
     settings: &'a Settings,
-    tests: [TestSet<Condition>; 2],
+    tests: [TestSet<Condition>; 3],
     report: Report,
     directory: &'a Path,
 }
@@ -167,7 +176,10 @@ impl Table for Rows<'_> {
         seed: u64,
         outcome: Result<(&TrainedModel, f64, Tested<Condition>), String>,
     ) -> Result<Option<String>, TaskError> {
-        let outcome = outcome.map(|(_, seconds, scores)| RunReport::new(seed, seconds, &scores));
+        let outcome = outcome.map(|(model, seconds, scores)| RunReport {
+            parameters: model.parameters.trained_count(),
+            ..RunReport::new(seed, seconds, &scores)
+        });
         let line = outcome.as_ref().ok().map(RunReport::to_string);
         self.report.add(row, seed, outcome);
         self.report.write(self.directory)?;

@@ -40,6 +40,10 @@ pub struct RowReport {
     pub accuracy: Option<Estimate>,
     /// The same with randomly rotated test bodies.
     pub accuracy_rotated: Option<Estimate>,
+    /// The same with remeshed test bodies: the predicted vertex is the template vertex nearest to the vertex.
+    pub accuracy_remeshed: Option<Estimate>,
+    /// Mean geodesic error on remeshed test bodies, in units of the square root of the template's area.
+    pub geodesic_error_remeshed: Option<Estimate>,
     /// Training time in seconds, without preparation, evaluations and checkpoints.
     pub training_seconds: Option<Estimate>,
     /// The paper's accuracy on FAUST.
@@ -55,10 +59,16 @@ pub struct RunReport {
     pub accuracy: f64,
     /// The same with randomly rotated test bodies.
     pub accuracy_rotated: f64,
+    /// The same with remeshed test bodies.
+    pub accuracy_remeshed: f64,
     /// Mean geodesic error, in units of the square root of the template's area.
     pub geodesic_error: Option<f64>,
     /// The same with randomly rotated test bodies.
     pub geodesic_error_rotated: Option<f64>,
+    /// The same with remeshed test bodies.
+    pub geodesic_error_remeshed: Option<f64>,
+    /// Number of trained parameters.
+    pub parameters: usize,
     /// Training time in seconds, without preparation, evaluations and checkpoints.
     pub training_seconds: f64,
 }
@@ -78,8 +88,11 @@ impl RunReport {
             seed,
             accuracy: accuracy(Condition::Original),
             accuracy_rotated: accuracy(Condition::Rotated),
+            accuracy_remeshed: accuracy(Condition::Remeshed),
             geodesic_error: geodesic(Condition::Original),
             geodesic_error_rotated: geodesic(Condition::Rotated),
+            geodesic_error_remeshed: geodesic(Condition::Remeshed),
+            parameters: 0,
             training_seconds: seconds,
         }
     }
@@ -89,9 +102,10 @@ impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "test accuracy {:.2} %, randomly rotated {:.2} %, after {:.1} s of training",
+            "test accuracy {:.2} %, randomly rotated {:.2} %, remeshed {:.2} %, after {:.1} s of training",
             100.0 * self.accuracy,
             100.0 * self.accuracy_rotated,
+            100.0 * self.accuracy_remeshed,
             self.training_seconds
         )
     }
@@ -116,6 +130,8 @@ impl Report {
             failures: Vec::new(),
             accuracy: None,
             accuracy_rotated: None,
+            accuracy_remeshed: None,
+            geodesic_error_remeshed: None,
             training_seconds: None,
             paper: row.paper(),
         };
@@ -129,6 +145,11 @@ impl Report {
         };
         report.accuracy = estimate(|run| run.accuracy);
         report.accuracy_rotated = estimate(|run| run.accuracy_rotated);
+        report.accuracy_remeshed = estimate(|run| run.accuracy_remeshed);
+        let errors: Option<Vec<f64>> = (report.runs.iter())
+            .map(|run| run.geodesic_error_remeshed)
+            .collect();
+        report.geodesic_error_remeshed = errors.and_then(|errors| Estimate::of(&errors));
         report.training_seconds = estimate(|run| run.training_seconds);
     }
 
@@ -144,8 +165,9 @@ impl Report {
             "Shape correspondence: percentage of the vertices of test bodies whose template vertex is predicted \
              exactly.\n\n{data}; {} epochs, {} seed(s), mean ± standard error, {}. Training time excludes preparation, \
              evaluations and checkpoints. The paper's numbers are for FAUST.\n\n\
-             | network | features | accuracy (%) | randomly rotated (%) | training (s) | paper (%) |\n\
-             | --- | --- | --- | --- | --- | --- |\n",
+             | network | features | accuracy (%) | randomly rotated (%) | remeshed (%) | remeshed, mean error x 100 \
+             | parameters | training (s) | paper (%) |\n\
+             | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
             self.epochs, self.seeds, self.device
         );
         let show = |estimate: &Option<Estimate>, factor: f64, digits: usize| match estimate {
@@ -153,19 +175,20 @@ impl Report {
             None => "-".into(),
         };
         for row in &self.rows {
-            let paper = row.paper.map_or("-".into(), |paper| {
-                format!("{:.2} ± {}", paper.accuracy, paper.standard_error)
-            });
+            let paper = row.paper.map_or("-".into(), |paper| paper.to_string());
+            let parameters = row.runs.first().map_or(0, |run| run.parameters);
             let failed = match row.failures.len() {
                 0 => String::new(),
                 count => format!(" ({count} failed)"),
             };
             text += &format!(
-                "| {} | {} | {}{failed} | {} | {} | {paper} |\n",
+                "| {} | {} | {}{failed} | {} | {} | {} | {parameters} | {} | {paper} |\n",
                 row.row.network_name(),
                 row.row.features_name(),
                 show(&row.accuracy, 100.0, 2),
                 show(&row.accuracy_rotated, 100.0, 2),
+                show(&row.accuracy_remeshed, 100.0, 2),
+                show(&row.geodesic_error_remeshed, 100.0, 2),
                 show(&row.training_seconds, 1.0, 1),
             );
         }
@@ -191,13 +214,16 @@ mod tests {
             accuracy_rotated: 0.5,
             geodesic_error: None,
             geodesic_error_rotated: None,
+            accuracy_remeshed: 0.25,
+            geodesic_error_remeshed: Some(0.125),
+            parameters: 1234,
             training_seconds: 12.0,
         };
         report.add(Row::Gem, 1, Ok(run));
         report.add(Row::Gem, 2, Err("diverged".into()));
         assert!(report.has_failures());
         let table = report.to_markdown();
-        let row = "| GEM-CNN | XYZ | 99.75 (1 failed) | 50.00 | 12.0 | 99.73 ± 0.04 |\n";
+        let row = "| GEM-CNN | XYZ | 99.75 (1 failed) | 50.00 | 25.00 | 12.50 | 1234 | 12.0 | 99.73 ± 0.04 |\n";
         assert!(table.ends_with(row), "{table}");
         let json = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);

@@ -1,7 +1,10 @@
 //! The rows of the table: networks and their input features.
 
 use gemcnn_tasks::features::{Matrix, Reltan, Shot, Xyz};
-use gemcnn_tasks::models::{AngularModel, AttentionModel, GemModel, GraphModel, HermesModel};
+use gemcnn_tasks::models::{
+    AcnnModel, AngularModel, AttentionModel, EdgeModel, FeastModel, GemModel, GeodesicModel,
+    GraphModel, HermesModel, MonetModel, SpiralModel, ZernikeModel,
+};
 use gemcnn_tasks::{FeatureConfig, ModelConfig, TaskError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,6 +14,20 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Row {
+    /// ACNN on SHOT descriptors.
+    Acnn,
+    /// Geodesic CNN on SHOT descriptors.
+    Geodesic,
+    /// MoNet on SHOT descriptors.
+    Monet,
+    /// FeaStNet on positions.
+    Feast,
+    /// ZerNet on positions.
+    Zernike,
+    /// SpiralNet++ on positions.
+    Spiral,
+    /// EdgeConv on positions. Not in the paper.
+    Edge,
     /// Isotropic convolutions on positions.
     GraphXyz,
     /// Isotropic convolutions on SHOT descriptors.
@@ -33,18 +50,34 @@ pub enum Row {
     Hermes,
 }
 
-/// An accuracy that the paper reports, in percent, with its standard error over three runs on FAUST.
+/// An accuracy that the paper reports on FAUST, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PaperResult {
     /// Mean accuracy.
     pub accuracy: f64,
-    /// Standard error of the mean.
-    pub standard_error: f64,
+    /// Standard error of the mean over three runs; `None` for numbers that the paper cites.
+    pub standard_error: Option<f64>,
+}
+
+impl fmt::Display for PaperResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.standard_error {
+            Some(error) => write!(f, "{:.2} ± {error}", self.accuracy),
+            None => write!(f, "{:.1}, cited", self.accuracy),
+        }
+    }
 }
 
 impl Row {
     /// All rows, in the order of the table.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 17] = [
+        Self::Acnn,
+        Self::Geodesic,
+        Self::Monet,
+        Self::Feast,
+        Self::Zernike,
+        Self::Spiral,
+        Self::Edge,
         Self::GraphXyz,
         Self::GraphShot,
         Self::AngularXyz,
@@ -57,66 +90,67 @@ impl Row {
         Self::Hermes,
     ];
 
-    fn word(self) -> &'static str {
+    /// Its word, the network and the features in the table, and the paper's accuracy with its standard error.
+    #[rustfmt::skip]
+    fn entry(self) -> (&'static str, &'static str, &'static str, Option<(f64, Option<f64>)>) {
+        let cited = |accuracy| Some((accuracy, None));
+        let measured = |accuracy, error| Some((accuracy, Some(error)));
+        let angular = "Non-equivariant CNN (SHOT frames)";
         match self {
-            Self::GraphXyz => "graph-xyz",
-            Self::GraphShot => "graph-shot",
-            Self::AngularXyz => "angular-xyz",
-            Self::AngularShot => "angular-shot",
-            Self::Gem => "gem",
-            Self::GemBroken => "gem-broken",
-            Self::GemMatrix => "gem-matrix",
-            Self::GemReltan => "gem-reltan",
-            Self::Attention => "attention",
-            Self::Hermes => "hermes",
+            Self::Acnn => ("acnn", "ACNN", "SHOT", cited(62.4)),
+            Self::Geodesic => ("geodesic", "Geodesic CNN", "SHOT", cited(65.4)),
+            Self::Monet => ("monet", "MoNet", "SHOT", cited(73.8)),
+            Self::Feast => ("feast", "FeaStNet", "XYZ", cited(98.7)),
+            Self::Zernike => ("zernike", "ZerNet", "XYZ", cited(96.9)),
+            Self::Spiral => ("spiral", "SpiralNet++", "XYZ", cited(99.8)),
+            Self::Edge => ("edge", "EdgeConv", "XYZ", None),
+            Self::GraphXyz => ("graph-xyz", "Graph CNN", "XYZ", measured(1.40, 0.5)),
+            Self::GraphShot => ("graph-shot", "Graph CNN", "SHOT", measured(23.80, 8.0)),
+            Self::AngularXyz => ("angular-xyz", angular, "XYZ", measured(73.00, 4.0)),
+            Self::AngularShot => ("angular-shot", angular, "SHOT", measured(75.11, 2.4)),
+            Self::Gem => ("gem", "GEM-CNN", "XYZ", measured(99.73, 0.04)),
+            Self::GemBroken => ("gem-broken", "GEM-CNN (broken symmetry)", "XYZ", measured(99.89, 0.02)),
+            Self::GemMatrix => ("gem-matrix", "GEM-CNN", "matrix", None),
+            Self::GemReltan => ("gem-reltan", "GEM-CNN", "RelTan", None),
+            Self::Attention => ("attention", "Attention (EMAN)", "XYZ", None),
+            Self::Hermes => ("hermes", "Messages (Hermes)", "XYZ", None),
         }
     }
 
-    /// Name of the network, as in the paper if it is there.
+    fn word(self) -> &'static str {
+        self.entry().0
+    }
+
+    /// Name of the network in the paper.
     pub fn network_name(self) -> &'static str {
-        match self {
-            Self::GraphXyz | Self::GraphShot => "Graph CNN",
-            Self::AngularXyz | Self::AngularShot => "Non-equivariant CNN (SHOT frames)",
-            Self::Gem | Self::GemMatrix | Self::GemReltan => "GEM-CNN",
-            Self::GemBroken => "GEM-CNN (broken symmetry)",
-            Self::Attention => "Attention (EMAN)",
-            Self::Hermes => "Messages (Hermes)",
-        }
+        self.entry().1
     }
 
     /// Name of the input features.
     pub fn features_name(self) -> &'static str {
-        match self {
-            Self::GraphXyz
-            | Self::AngularXyz
-            | Self::Gem
-            | Self::GemBroken
-            | Self::Attention
-            | Self::Hermes => "XYZ",
-            Self::GraphShot | Self::AngularShot => "SHOT",
-            Self::GemMatrix => "matrix",
-            Self::GemReltan => "RelTan",
-        }
+        self.entry().2
     }
 
     /// The input features.
     pub fn features(self) -> FeatureConfig {
-        match self {
-            Self::GraphXyz
-            | Self::AngularXyz
-            | Self::Gem
-            | Self::GemBroken
-            | Self::Attention
-            | Self::Hermes => Xyz::default().into(),
-            Self::GraphShot | Self::AngularShot => Shot::default().into(),
-            Self::GemMatrix => Matrix::default().into(),
-            Self::GemReltan => Reltan::default().into(),
+        match self.features_name() {
+            "SHOT" => Shot::default().into(),
+            "matrix" => Matrix::default().into(),
+            "RelTan" => Reltan::default().into(),
+            _ => Xyz::default().into(),
         }
     }
 
     /// The network.
     pub fn model(self) -> ModelConfig {
         match self {
+            Self::Acnn => AcnnModel::default().into(),
+            Self::Geodesic => GeodesicModel::default().into(),
+            Self::Monet => MonetModel::default().into(),
+            Self::Feast => FeastModel::default().into(),
+            Self::Zernike => ZernikeModel::default().into(),
+            Self::Spiral => SpiralModel::default().into(),
+            Self::Edge => EdgeModel::default().into(),
             Self::GraphXyz | Self::GraphShot => GraphModel::default().into(),
             Self::AngularXyz | Self::AngularShot => AngularModel::default().into(),
             Self::Gem | Self::GemMatrix | Self::GemReltan => GemModel::default().into(),
@@ -130,17 +164,9 @@ impl Row {
         }
     }
 
-    /// The accuracy that the paper reports on FAUST, in its table of shape correspondence.
+    /// The accuracy in the paper's table of shape correspondence.
     pub fn paper(self) -> Option<PaperResult> {
-        let (accuracy, standard_error) = match self {
-            Self::GraphXyz => (1.40, 0.5),
-            Self::GraphShot => (23.80, 8.0),
-            Self::AngularXyz => (73.00, 4.0),
-            Self::AngularShot => (75.11, 2.4),
-            Self::Gem => (99.73, 0.04),
-            Self::GemBroken => (99.89, 0.02),
-            Self::GemMatrix | Self::GemReltan | Self::Attention | Self::Hermes => return None,
-        };
+        let (accuracy, standard_error) = self.entry().3?;
         Some(PaperResult {
             accuracy,
             standard_error,
@@ -163,5 +189,27 @@ impl FromStr for Row {
             let all = Self::ALL.map(Self::word).join(", ");
             TaskError::setting("row", format!("`{text}` is not one of {all}"))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemcnn_tasks::Task;
+
+    /// Features of the table are those of the recipe of each network, where it is a published one.
+    #[test]
+    fn published_networks_have_their_features() {
+        for row in Row::ALL {
+            assert_eq!(row.to_string().parse::<Row>().unwrap(), row);
+            let recipe = row.model().recipe(Task::Correspondence);
+            if row
+                .paper()
+                .is_some_and(|paper| paper.standard_error.is_none())
+            {
+                assert_eq!(recipe.features, row.features(), "{row}");
+                assert_eq!((recipe.batch, recipe.rate), (1, 1e-3), "{row}");
+            }
+        }
     }
 }

@@ -72,6 +72,7 @@ impl SampleSource for DigitSamples<'_> {
             spectra: None,
             heat: None,
             elements: None,
+            patches: None,
             areas: Vec::new(),
             kind: FeatureType::scalars(1),
             features: intensities(self.digits.image(index)),

@@ -173,6 +173,7 @@ impl PreparedData {
             spectra: prepared.spectra.clone(),
             heat: prepared.heat.clone(),
             elements: None,
+            patches: prepared.patches.clone(),
             areas: prepared.areas.clone(),
             kind: self.coordinates.input(),
             features: Vec::new(),

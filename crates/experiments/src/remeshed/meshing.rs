@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Seed of the remeshers of test bodies.
-pub(super) const SEED: u64 = 20_211_015;
+const SEED: u64 = 20_211_015;
 
 /// A meshing of the test bodies. The first four remeshings follow the policies of the *discretization-robust
 /// correspondence benchmark*; its files can take the place of ours.
@@ -52,6 +52,11 @@ impl Meshing {
     /// True if the public benchmark has it.
     pub fn is_in_benchmark(self) -> bool {
         matches!(self, Self::Iso | Self::Qes | Self::Mc | Self::Dense)
+    }
+
+    /// The remesher of test bodies with a number of vertices, and its seed.
+    pub fn test_meshing(self, vertices: usize) -> Option<(RemeshKind, u64)> {
+        self.remesher(vertices).map(|kind| (kind, SEED))
     }
 
     /// The remesher for bodies with a number of vertices; `None` for the registered meshing. Its settings are none of

@@ -87,11 +87,11 @@ fn test_set(
             options: EvaluationOptions::default(),
         }),
         (Some(_), Some(_)) => None,
-        (_, remesher) => Some(TestSet {
+        _ => Some(TestSet {
             condition: meshing,
             dataset: dataset.clone(),
             options: EvaluationOptions {
-                meshing: remesher.map(|kind| (kind, meshing::SEED)),
+                meshing: meshing.test_meshing(vertices),
                 ..EvaluationOptions::default()
             },
         }),

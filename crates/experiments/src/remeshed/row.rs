@@ -1,7 +1,10 @@
 //! The rows of the table: networks, with or without augmentation.
 
 use gemcnn_tasks::data::Augmentation;
-use gemcnn_tasks::models::{DiffusionModel, GemModel, Model, SurfaceModel, UNetModel};
+use gemcnn_tasks::models::{
+    AcnnModel, DiffusionModel, EdgeModel, FeastModel, GemModel, GeodesicModel, Model, MonetModel,
+    SpiralModel, SurfaceModel, UNetModel, ZernikeModel,
+};
 use gemcnn_tasks::train::RunConfig;
 use gemcnn_tasks::{ModelConfig, Task, TaskError};
 use serde::{Deserialize, Serialize};
@@ -64,20 +67,41 @@ pub enum NetworkChoice {
     DiffusionAll,
     /// Diffusion of scalars, vectors and tensors, on heat kernel signatures, positions and curvature.
     Surface,
+    /// SpiralNet++ on positions.
+    Spiral,
+    /// FeaStNet on positions.
+    Feast,
+    /// EdgeConv on positions.
+    Edge,
+    /// MoNet on SHOT descriptors.
+    Monet,
+    /// Geodesic CNN on SHOT descriptors.
+    Geodesic,
+    /// ACNN on SHOT descriptors.
+    Acnn,
+    /// ZerNet on positions.
+    Zernike,
 }
 
 impl NetworkChoice {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 12] = [
         Self::Gem,
         Self::Unet,
         Self::Diffusion,
         Self::DiffusionAll,
         Self::Surface,
+        Self::Spiral,
+        Self::Feast,
+        Self::Edge,
+        Self::Monet,
+        Self::Geodesic,
+        Self::Acnn,
+        Self::Zernike,
     ];
 
     /// True for networks that read eigenvectors instead of neighbours.
     fn is_on_surfaces(self) -> bool {
-        !matches!(self, Self::Gem | Self::Unet)
+        matches!(self, Self::Diffusion | Self::DiffusionAll | Self::Surface)
     }
 
     fn word(self) -> &'static str {
@@ -87,6 +111,13 @@ impl NetworkChoice {
             Self::Diffusion => "diffusion",
             Self::DiffusionAll => "diffusion-all",
             Self::Surface => "surface",
+            Self::Spiral => "spiral",
+            Self::Feast => "feast",
+            Self::Edge => "edge",
+            Self::Monet => "monet",
+            Self::Geodesic => "geodesic",
+            Self::Acnn => "acnn",
+            Self::Zernike => "zernike",
         }
     }
 }
@@ -96,11 +127,14 @@ impl Row {
     pub fn all() -> Vec<Self> {
         use NetworkChoice::{Diffusion, Gem, Surface, Unet};
         let networks = [Gem, Unet, Diffusion, Surface].into_iter();
-        networks
-            .flat_map(|network| {
-                [Augmented::No, Augmented::Fully].map(|augmented| Self { network, augmented })
-            })
-            .collect()
+        let both = networks.flat_map(|network| {
+            [Augmented::No, Augmented::Fully].map(|augmented| Self { network, augmented })
+        });
+        let published = NetworkChoice::ALL[5..].iter().map(|&network| Self {
+            network,
+            augmented: Augmented::No,
+        });
+        both.chain(published).collect()
     }
 
     /// The network.
@@ -114,6 +148,13 @@ impl Row {
             }
             .into(),
             NetworkChoice::Surface => SurfaceModel::default().into(),
+            NetworkChoice::Spiral => SpiralModel::default().into(),
+            NetworkChoice::Feast => FeastModel::default().into(),
+            NetworkChoice::Edge => EdgeModel::default().into(),
+            NetworkChoice::Monet => MonetModel::default().into(),
+            NetworkChoice::Geodesic => GeodesicModel::default().into(),
+            NetworkChoice::Acnn => AcnnModel::default().into(),
+            NetworkChoice::Zernike => ZernikeModel::default().into(),
         }
     }
 
@@ -182,7 +223,7 @@ mod tests {
     #[test]
     fn rows_are_named_and_distinct() {
         let rows = Row::all();
-        assert_eq!(rows.len(), 8);
+        assert_eq!(rows.len(), 15);
         for row in rows {
             assert_eq!(row.to_string().parse::<Row>().unwrap(), row);
         }

@@ -59,6 +59,45 @@ pub fn scale(
     unsafe { function.over(x.len(), args![factor as f32, x, &y, x.len() as u64]) }
 }
 
+/// `y` = the softmax of each row; see [`softmax`](super::softmax).
+///
+/// # Errors
+/// Slices of different length, or a failed call.
+pub fn softmax(
+    device: &CudaDevice,
+    width: usize,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let rows = x.len() / width.max(1);
+    check_length("softmax", "x", x, rows * width)?;
+    check_length("softmax", "y", y.view(), x.len())?;
+    let function = device.function(SOURCE, &[], "softmax")?;
+    // SAFETY: both have `rows * width` values.
+    unsafe { function.over(rows, args![x, &y, to_u32("softmax", width)?, rows as u64]) }
+}
+
+/// Overwrites `dx` with the gradient of [`softmax`], from its output `y`.
+///
+/// # Errors
+/// Slices of different length, or a failed call.
+pub fn softmax_backward(
+    device: &CudaDevice,
+    width: usize,
+    y: DeviceSlice<'_, f32>,
+    dy: DeviceSlice<'_, f32>,
+    dx: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let rows = y.len() / width.max(1);
+    check_length("softmax", "y", y, rows * width)?;
+    check_length("softmax", "dy", dy, y.len())?;
+    check_length("softmax", "dx", dx.view(), y.len())?;
+    let function = device.function(SOURCE, &[], "softmax_backward")?;
+    let width = to_u32("softmax", width)?;
+    // SAFETY: all have `rows * width` values.
+    unsafe { function.over(rows, args![y, dy, &dx, width, rows as u64]) }
+}
+
 /// The source of every column of a row.
 const NOTHING: u32 = u32::MAX;
 const SECOND: u32 = 1 << 31;

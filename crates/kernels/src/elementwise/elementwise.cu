@@ -10,6 +10,30 @@ extern "C" __global__ void scale(float factor, const float *x, float *y, u64 cou
     if (i < count) y[i] = factor * x[i];
 }
 
+// One thread for each row.
+extern "C" __global__ void softmax(const float *__restrict__ x, float *__restrict__ y, u32 width, u64 rows) {
+    u64 row = item();
+    if (row >= rows) return;
+    x += row * width;
+    y += row * width;
+    float largest = x[0], sum = 0.0f;
+    for (u32 at = 1; at < width; at++) largest = fmaxf(largest, x[at]);
+    for (u32 at = 0; at < width; at++) sum += expf(x[at] - largest);
+    for (u32 at = 0; at < width; at++) y[at] = expf(x[at] - largest) / sum;
+}
+
+extern "C" __global__ void softmax_backward(const float *__restrict__ y, const float *__restrict__ dy,
+                                            float *__restrict__ dx, u32 width, u64 rows) {
+    u64 row = item();
+    if (row >= rows) return;
+    y += row * width;
+    dy += row * width;
+    dx += row * width;
+    float mean = 0.0f;
+    for (u32 at = 0; at < width; at++) mean += y[at] * dy[at];
+    for (u32 at = 0; at < width; at++) dx[at] = y[at] * (dy[at] - mean);
+}
+
 // y[row][column] = the number of a (or of b, where the top bit is set) that the table names, 0 for none.
 extern "C" __global__ void select_columns(const float *__restrict__ a, u32 a_width, const float *__restrict__ b,
                                           u32 b_width, const u32 *__restrict__ table, float *__restrict__ y,

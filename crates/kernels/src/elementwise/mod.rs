@@ -5,7 +5,7 @@
 //! first map, then those of the second. [`split`] is its inverse and its adjoint, hence its backward pass.
 //! [`Slice`] selects a range of channels of each order; [`unslice`] is its adjoint, with zeros in the other
 //! channels. [`rotate`] changes the gauge: `y_p = rho(angle_p) x_p`; its adjoint is the rotation by the
-//! negative angles. Nothing is saved.
+//! negative angles. [`softmax`] normalises the exponentials of each row. Nothing is saved but its result.
 
 pub mod cuda;
 pub mod reference;
@@ -13,6 +13,7 @@ pub mod reference;
 mod tests;
 
 use crate::error::{check_length, check_rows};
+use crate::parallel::for_rows;
 use crate::{FeatureType, KernelError, Real, irrep_dimension};
 use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
@@ -70,6 +71,49 @@ pub fn scale<T: Real>(factor: f64, x: &[T], y: &mut [T]) -> Result<(), KernelErr
                 *y = factor * x;
             }
         });
+    Ok(())
+}
+
+/// `y` = the softmax of each row of `width` values.
+///
+/// # Errors
+/// Slices of different length, or a length that is no multiple of `width`.
+pub fn softmax<T: Real>(width: usize, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
+    check_rows("softmax", "x", x, x.len() / width.max(1), width)?;
+    check_length("softmax", "y", y, x.len())?;
+    for_rows(y, width, |row, y| {
+        let x = &x[row * width..][..width];
+        let largest = x.iter().fold(T::neg_infinity(), |most, &x| most.max(x));
+        let mut sum = T::zero();
+        for (y, &x) in y.iter_mut().zip(x) {
+            *y = (x - largest).exp();
+            sum += *y;
+        }
+        y.iter_mut().for_each(|y| *y /= sum);
+    });
+    Ok(())
+}
+
+/// Overwrites `dx` with the gradient of [`softmax`], from its output `y`.
+///
+/// # Errors
+/// As [`softmax`].
+pub fn softmax_backward<T: Real>(
+    width: usize,
+    y: &[T],
+    dy: &[T],
+    dx: &mut [T],
+) -> Result<(), KernelError> {
+    check_rows("softmax", "y", y, y.len() / width.max(1), width)?;
+    check_length("softmax", "dy", dy, y.len())?;
+    check_length("softmax", "dx", dx, y.len())?;
+    for_rows(dx, width, |row, dx| {
+        let (y, dy) = (&y[row * width..][..width], &dy[row * width..][..width]);
+        let mean: T = y.iter().zip(dy).map(|(&y, &dy)| y * dy).sum();
+        for (dx, (&y, &dy)) in dx.iter_mut().zip(y.iter().zip(dy)) {
+            *dx = y * (dy - mean);
+        }
+    });
     Ok(())
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{check_close, check_threads, dot, random};
+use crate::testing::{check_close, check_gradient, check_threads, dot, random};
 
 fn kinds() -> [FeatureType; 5] {
     ["0x0", "3x0", "5x0 + 2x1 + 3x2", "2x1", "4x0 + 1x3"].map(|text| text.parse().unwrap())
@@ -114,4 +114,30 @@ fn threads_do_not_change_a_bit() {
         concatenate(kind, kind, 500, &x, &y, &mut both).unwrap();
         both
     });
+}
+
+#[test]
+fn softmax_is_that_of_each_row_and_its_gradient_is_right() {
+    for (rows, width) in [(0, 3), (1, 1), (67, 5)] {
+        let x: Vec<f64> = (random::<f64>(rows * width, 1).iter())
+            // Exponentials of these overflow without the largest value taken off.
+            .map(|x| 800.0 + 3.0 * x)
+            .collect();
+        let (mut y, mut expected) = (vec![f64::NAN; x.len()], vec![f64::NAN; x.len()]);
+        softmax(width, &x, &mut y).unwrap();
+        reference::softmax(width, &x, &mut expected);
+        check_close(&y, &expected, 1e-14, "softmax");
+        let dy: Vec<f64> = random(x.len(), 2);
+        let mut dx = vec![f64::NAN; x.len()];
+        softmax_backward(width, &y, &dy, &mut dx).unwrap();
+        check_gradient(&x, &dx, |x| {
+            let mut y = vec![0.0; x.len()];
+            softmax(width, x, &mut y).unwrap();
+            dot(&y, &dy)
+        });
+    }
+    let x = [0.0; 7];
+    assert!(softmax(3, &x, &mut x.clone()).is_err());
+    assert!(softmax(0, &x, &mut x.clone()).is_err());
+    assert!(softmax(7, &x, &mut [0.0; 6]).is_err());
 }

@@ -201,7 +201,7 @@ impl SurfaceLaplacian {
         &self.nodes.of_vertex
     }
 
-    pub(super) fn representative(&self, node: u32) -> u32 {
+    pub(crate) fn representative(&self, node: u32) -> u32 {
         self.nodes.representative[node as usize]
     }
 

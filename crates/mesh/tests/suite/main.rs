@@ -10,6 +10,7 @@ mod geodesic;
 mod geometry;
 mod golden_geometry;
 mod hierarchy;
+mod patches;
 mod remesh;
 mod report;
 mod samples;

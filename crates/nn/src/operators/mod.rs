@@ -21,6 +21,7 @@ mod pool;
 mod regression;
 mod regular;
 mod row_map;
+mod softmax;
 mod weighted_conv;
 
 pub use activation::Pointwise;
@@ -45,4 +46,5 @@ pub(crate) use regression::DeviceValues;
 pub use regression::RegressionLoss;
 pub use regular::RegularActivate;
 pub use row_map::{EquivariantMap, LinearMap, LinearWeights};
+pub use softmax::RowSoftmax;
 pub use weighted_conv::{EdgeProduct, WeightedConvolve};

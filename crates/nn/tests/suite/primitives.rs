@@ -110,6 +110,18 @@ fn edges() {
             tape.edge_softmax(levels.graph()?, scores)
         },
     );
+    check(
+        "row softmax",
+        "5x0",
+        &mut Parameters::new(),
+        &|tape, _, x| tape.softmax(x),
+    );
+    // Pairs of rows as one: the gradient goes back to the row that each number is from.
+    check("rows", "3x0", &mut Parameters::new(), &|tape, _, x| {
+        let rows = x.rows();
+        let y = tape.softmax(x.with_rows(rows / 2)?)?;
+        y.with_rows(rows)
+    });
 }
 
 /// Attention of each vertex over its neighbours.
@@ -503,6 +515,10 @@ fn types_know_what_is_equivariant() {
             "{error}"
         );
     }
+    for rows in [0, 7] {
+        let error = scalars.clone().with_rows(rows).unwrap_err();
+        assert!(matches!(error, NnError::Size { .. }), "{error}");
+    }
     let error = tape.edge_softmax(&batch, scalars).unwrap_err();
     assert!(matches!(error, NnError::Size { .. }), "{error}");
 }
@@ -540,6 +556,7 @@ fn all_primitives<T: Real>(device: &Device) -> Vec<Vec<T>> {
         let s = scalars.forward(&mut tape, levels, y.clone())?;
         let s = tape.project(&real, s)?;
         let s = tape.expand(&real, s)?;
+        let s = tape.softmax(s)?;
         let v = vectors.forward(&mut tape, levels, y)?;
         let v = tape.project(&complex, v)?;
         let v = tape.expand(&complex, v)?;

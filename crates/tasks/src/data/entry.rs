@@ -2,7 +2,7 @@
 //!
 //! A sequence of sections, each preceded by its length: corners and weights of the sources of a remeshed mesh, empty
 //! for others; areas and features; offsets, corners, areas and origins of faces or edges if the output is for them; masses, bases and eigenvalues if there are eigenvectors; the arrays of implicit diffusion
-//! if they are needed; then for each level the gauge graph as a safetensors file. Each level except the finest adds its vertices, the cluster of each vertex of the previous
+//! if they are needed; the number of sparse maps and the arrays of each if they are needed; then for each level the gauge graph as a safetensors file. Each level except the finest adds its vertices, the cluster of each vertex of the previous
 //! level, and the transports to the clusters.
 
 use super::preparation::{Preparation, Prepared};
@@ -11,7 +11,7 @@ use crate::elements::Elements;
 use gemcnn_mesh::remesh::SurfacePoint;
 use gemcnn_mesh::surface::HeatArrays;
 use gemcnn_mesh::{Clusters, GaugeGraph, Hierarchy, Level};
-use gemcnn_nn::{HeatBatch, SpectraBatch};
+use gemcnn_nn::{HeatBatch, PatchArrays, PatchBatch, SparseMap, SpectraBatch};
 use std::sync::Arc;
 
 /// Format version. Increment when the layout or the meaning of an entry changes.
@@ -76,6 +76,15 @@ pub(crate) fn encode(entry: &Entry) -> Option<Vec<u8>> {
             &arrays.gradient_neighbours,
         ] {
             section(bytemuck::cast_slice(indices));
+        }
+    }
+    for arrays in prepared.patches.iter().flat_map(|batch| batch.parts()) {
+        section(bytemuck::cast_slice(&[arrays.maps.len() as u64]));
+        for map in &arrays.maps {
+            section(bytemuck::cast_slice(&map.offsets));
+            section(bytemuck::cast_slice(&map.columns));
+            section(bytemuck::cast_slice(&map.weights));
+            section(bytemuck::cast_slice(&map.angles));
         }
     }
     match &prepared.hierarchy {
@@ -143,6 +152,21 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
             Some(Arc::new(HeatBatch::new([Arc::new(arrays)]).ok()?))
         }
     };
+    let maps = match &preparation.patches {
+        None => None,
+        Some(_) => {
+            let count: Vec<u64> = sections.numbers()?;
+            let maps = (0..*count.first()?).map(|_| {
+                Some(SparseMap {
+                    offsets: sections.numbers()?,
+                    columns: sections.numbers()?,
+                    weights: sections.numbers()?,
+                    angles: sections.numbers()?,
+                })
+            });
+            Some(maps.collect::<Option<Vec<SparseMap>>>()?)
+        }
+    };
     let width = preparation.features.kind().dimension();
     let graph = GaugeGraph::from_safetensors(sections.next()?).ok()?;
     let vertices = graph.vertex_count();
@@ -169,6 +193,13 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
     if heat.as_ref().is_some_and(|h| h.vertex_count() != vertices) {
         return None;
     }
+    let patches = match maps {
+        None => None,
+        Some(maps) => {
+            let arrays = Arc::new(PatchArrays { vertices, maps });
+            Some(Arc::new(PatchBatch::new([arrays]).ok()?))
+        }
+    };
     if preparation.hierarchy.is_none() {
         let prepared = Prepared {
             graph: Arc::new(graph),
@@ -176,6 +207,7 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
             spectra,
             heat,
             elements,
+            patches,
             areas,
             features,
         };
@@ -208,6 +240,7 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
         spectra,
         heat,
         elements,
+        patches,
         areas,
         features,
     };

@@ -1,12 +1,15 @@
 //! Mutation fuzzing of all readers of data sets: no input panics, and every error message is one line.
 
 use super::description::Description;
+use super::patches::{PatchSettings, Patches};
 use super::preparation::{HierarchySettings, Preparation};
 use super::table::TextTable;
 use super::{entry, npy, npy_f32, npy_i64};
 use crate::Element;
+use crate::features::{FeatureError, Surface};
 use gemcnn_mesh::remesh::SurfacePoint;
 use gemcnn_mesh::{NeighbourWeights, shapes};
+use gemcnn_nn::SparseMap;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -116,6 +119,22 @@ fn descriptions() {
     survivors(&[seed], read);
 }
 
+/// Two maps that copy the vertices, the second with weights and angles.
+#[derive(Debug, serde::Serialize)]
+struct EachVertex {}
+
+impl Patches for EachVertex {
+    fn compute(&self, surface: Surface<'_>) -> Result<Vec<SparseMap>, FeatureError> {
+        let vertices: Vec<u32> = (0..surface.mesh.vertex_count() as u32).collect();
+        let weighted = SparseMap::weighted(vertices.iter().map(|&v| [(v, 0.5)]));
+        let turned = SparseMap {
+            angles: vec![0.25; vertices.len()],
+            ..weighted
+        };
+        Ok(vec![SparseMap::copies(vertices), turned])
+    }
+}
+
 /// Entries are protected by a checksum, but decoding must be safe without it.
 #[test]
 fn entries() {
@@ -155,11 +174,25 @@ fn entries() {
     with_heat.origins = (0..30).collect();
     let encoded = entry::encode(&with_heat).unwrap();
     assert_eq!(entry::decode(&encoded, &sparse), Some(with_heat));
+    let patched = Preparation {
+        patches: Some(PatchSettings::new("each vertex", EachVertex {})),
+        ..Preparation::default()
+    };
+    let with_patches = prepare(&patched);
+    assert_eq!(
+        with_patches.prepared.patches.as_ref().unwrap().parts()[0]
+            .maps
+            .len(),
+        2
+    );
+    let patches = entry::encode(&with_patches).unwrap();
+    assert_eq!(entry::decode(&patches, &patched), Some(with_patches));
+    assert!(entry::decode(&bytes, &patched).is_none());
     let read = |bytes: &[u8]| {
-        for preparation in [&levels, &spectral, &sparse] {
+        for preparation in [&levels, &spectral, &sparse, &patched] {
             let _ = entry::decode(bytes, preparation);
         }
         Ok::<(), String>(())
     };
-    survivors(&[&bytes, &with_spectra, &encoded], read);
+    survivors(&[&bytes, &with_spectra, &encoded, &patches], read);
 }

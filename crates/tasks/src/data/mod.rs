@@ -27,6 +27,7 @@ mod normalisation;
 mod npy;
 mod open;
 mod part;
+mod patches;
 mod pattern;
 mod preparation;
 mod prepared;
@@ -54,6 +55,7 @@ pub(crate) use fields::connected;
 pub use meshes::{is_mesh, mesh_files};
 pub use npy::{npy_f32, npy_i64};
 pub use part::Part;
+pub use patches::{PatchSettings, Patches};
 pub use pattern::Pattern;
 pub use preparation::{
     Ball, GaugeChoice, GeometrySettings, HierarchySettings, Preparation, Prepared,

@@ -2,6 +2,7 @@
 
 use super::deformation::uniform_rotation;
 use super::normalisation::normalised_mesh;
+use super::patches::PatchSettings;
 use crate::elements::Elements;
 use crate::features::Fields;
 use crate::features::Surface;
@@ -12,7 +13,7 @@ use gemcnn_mesh::{
     Adjacency, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh,
     MeshError, NeighbourWeights, Neighbourhood, NormalWeighting, vertex_areas,
 };
-use gemcnn_nn::{HeatBatch, SpectraBatch};
+use gemcnn_nn::{HeatBatch, PatchArrays, PatchBatch, SpectraBatch};
 use glam::{DMat3, DQuat};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -50,6 +51,9 @@ pub struct Preparation {
     /// Elements that the output is for; in a [`Dataset`](super::Dataset), those that the targets are for.
     #[serde(skip_serializing_if = "is_default")]
     pub per: Element,
+    /// Sparse maps, for models that read them. They are part of the cache key, and are not read back.
+    #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
+    pub patches: Option<PatchSettings>,
     /// Seed of random rotations. Each mesh is rotated about the origin before anything else is computed. The
     /// rotation depends on the seed and the name of the mesh.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,6 +135,8 @@ pub struct Prepared {
     pub heat: Option<Arc<HeatBatch<f32>>>,
     /// Its faces or edges, if the output is for them.
     pub elements: Option<Elements>,
+    /// Its sparse maps, if they are needed.
+    pub patches: Option<Arc<PatchBatch<f32>>>,
     /// Area of each vertex.
     pub areas: Vec<f32>,
     /// Features of its vertices, row after row, without scaling.
@@ -254,6 +260,20 @@ impl Preparation {
             operators: operators.as_ref(),
             fields,
         };
+        let patches = match &self.patches {
+            None => None,
+            Some(patches) => {
+                let maps = patches.compute(surface);
+                let maps = maps.map_err(|source| TaskError::Features {
+                    name: name.into(),
+                    kind: "patches",
+                    source,
+                })?;
+                let vertices = mesh.vertex_count();
+                let arrays = Arc::new(PatchArrays { vertices, maps });
+                Some(Arc::new(PatchBatch::new([arrays])?))
+            }
+        };
         let kind = self.features.name();
         let features = self.features.compute(surface);
         let features = features.map_err(|source| TaskError::Features {
@@ -275,6 +295,7 @@ impl Preparation {
             hierarchy,
             spectra,
             heat,
+            patches,
         })
     }
 

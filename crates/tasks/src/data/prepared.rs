@@ -261,6 +261,7 @@ impl PreparedPart {
             spectra,
             heat,
             elements,
+            patches,
             areas,
             features,
         } = prepared;
@@ -271,6 +272,7 @@ impl PreparedPart {
             spectra,
             heat,
             elements,
+            patches,
             areas,
             kind: self.preparation.features.kind(),
             features,
@@ -487,6 +489,7 @@ fn size_in_memory(sample: &Sample) -> usize {
     let elements = sample.elements.as_ref().map_or(0, |elements| {
         elements.incidence.size_in_bytes() + 4 * elements.areas.len()
     });
+    let patches = (sample.patches.as_ref()).map_or(0, |patches| 2 * patches.size_in_bytes());
     let numbers = sample.features.len() + sample.areas.len();
-    graph(&sample.graph) + levels + spectra + heat + elements + 4 * numbers + target
+    graph(&sample.graph) + levels + spectra + heat + elements + patches + 4 * numbers + target
 }

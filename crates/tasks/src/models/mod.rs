@@ -10,29 +10,47 @@
 //! | regression of scalars | as segmentation, or as classification for values of whole meshes |
 //! | regression of other types | a gauge convolution to the type |
 
+mod acnn;
 mod angular;
 mod attention;
+mod edge;
+mod feast;
 mod gem;
+mod geodesic;
 mod graph;
 mod head;
 mod hermes;
+#[cfg(test)]
+mod layer_tests;
+mod monet;
 mod preset;
 mod recipe;
+mod spiral;
+mod stack;
 mod surface;
 mod unet;
+mod zernike;
 
+pub use acnn::AcnnModel;
 pub use angular::AngularModel;
 pub use attention::AttentionModel;
+pub use edge::EdgeModel;
+pub use feast::FeastModel;
 pub use gem::{GemModel, NonlinearityChoice};
+pub use geodesic::GeodesicModel;
 pub use graph::GraphModel;
 pub use head::Head;
 pub use hermes::HermesModel;
+pub use monet::MonetModel;
 pub use preset::Preset;
 pub use recipe::Recipe;
+pub use spiral::SpiralModel;
+pub use stack::Stack;
 pub use surface::{DiffusionChoice, DiffusionModel, SurfaceModel};
 pub use unet::UNetModel;
+pub use zernike::ZernikeModel;
 
-use crate::data::{GaugeChoice, HierarchySettings};
+use crate::data::{GaugeChoice, HierarchySettings, PatchSettings};
 use crate::registry::{Choice, Chosen, Registry, Settings, filled, parser};
 use crate::{Element, Task, TaskError};
 use gemcnn_mesh::NeighbourWeights;
@@ -86,6 +104,17 @@ pub trait Model: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The sparse maps that the model reads (default: none).
+    fn patches(&self) -> Option<PatchSettings> {
+        None
+    }
+
+    /// True if the model compares meshes by the numbers of their vertices, so that all of them should have the same
+    /// connectivity (default: false). Training notes where they have not.
+    fn needs_registration(&self) -> bool {
+        false
+    }
+
     /// Weights of the neighbours in the convolutions of the model (default: all count the same).
     fn weights(&self) -> NeighbourWeights {
         NeighbourWeights::Count
@@ -111,6 +140,13 @@ impl Chosen for dyn Model {
                     (SurfaceModel::KIND, parser!(SurfaceModel, dyn Model)),
                     (AttentionModel::KIND, parser!(AttentionModel, dyn Model)),
                     (HermesModel::KIND, parser!(HermesModel, dyn Model)),
+                    (SpiralModel::KIND, parser!(SpiralModel, dyn Model)),
+                    (FeastModel::KIND, parser!(FeastModel, dyn Model)),
+                    (EdgeModel::KIND, parser!(EdgeModel, dyn Model)),
+                    (MonetModel::KIND, parser!(MonetModel, dyn Model)),
+                    (GeodesicModel::KIND, parser!(GeodesicModel, dyn Model)),
+                    (AcnnModel::KIND, parser!(AcnnModel, dyn Model)),
+                    (ZernikeModel::KIND, parser!(ZernikeModel, dyn Model)),
                 ],
             )
         });
@@ -204,6 +240,13 @@ mod tests {
             SurfaceModel::KIND,
             AttentionModel::KIND,
             HermesModel::KIND,
+            SpiralModel::KIND,
+            FeastModel::KIND,
+            EdgeModel::KIND,
+            MonetModel::KIND,
+            GeodesicModel::KIND,
+            AcnnModel::KIND,
+            ZernikeModel::KIND,
         ] {
             let model = ModelConfig::of_kind(kind).unwrap();
             let settings = toml::Table::try_from(model).unwrap();

@@ -46,6 +46,16 @@ impl Recipe {
         }
     }
 
+    /// For networks that read patches: single meshes, whose patches then stay on the device.
+    pub fn of_patches(task: Task, features: FeatureConfig) -> Self {
+        Self {
+            features,
+            batch: 1,
+            rate: 1e-3,
+            ..Self::of_convolutions(task)
+        }
+    }
+
     /// For networks on surfaces, which train best on single meshes. Two remeshed versions of each mesh and random points of the
     /// surface keep them from learning the meshing. Where targets are classes, versions are also deformed; a correspondence
     /// or a measured value may belong to the shape as it is.

@@ -86,6 +86,7 @@ impl TrainedModel {
             spectra: prepared.spectra,
             heat: prepared.heat,
             elements: prepared.elements,
+            patches: prepared.patches,
             areas: prepared.areas,
             kind,
             features: prepared.features,
@@ -204,9 +205,11 @@ impl TrainedModel {
             hierarchy,
             eigenvectors,
             implicit,
+            patches,
             ..
         } = self.config.preparation();
-        let is_local = hierarchy.is_none() && eigenvectors == [0; 3] && !implicit;
+        let is_local =
+            hierarchy.is_none() && eigenvectors == [0; 3] && !implicit && patches.is_none();
         self.network.reach().filter(|_| is_local)
     }
 }

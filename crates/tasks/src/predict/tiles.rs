@@ -126,6 +126,7 @@ impl<'a> Tiles<'a> {
                 spectra: None,
                 heat: None,
                 elements,
+                patches: None,
                 areas: Vec::new(),
                 kind: sample.kind.clone(),
                 features: vertices.iter().flat_map(row).copied().collect(),

@@ -531,6 +531,7 @@ mod tests {
             spectra: None,
             heat: None,
             elements: None,
+            patches: None,
             areas: Vec::new(),
             kind: FeatureType::scalars(1),
             target,

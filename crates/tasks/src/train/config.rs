@@ -234,6 +234,7 @@ impl RunConfig {
             eigenvectors: self.model.eigenvectors(),
             implicit: self.model.implicit(),
             per: Element::Vertex,
+            patches: self.model.patches(),
             rotation: None,
         }
     }

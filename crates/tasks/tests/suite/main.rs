@@ -1,5 +1,6 @@
 //! Data, models and training through the public API. One program, so that generic code is compiled once.
 
+mod baselines;
 mod damage;
 mod data;
 mod elements;

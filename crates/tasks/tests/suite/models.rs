@@ -590,6 +590,7 @@ fn batches_of_samples_are_levels() {
         spectra: None,
         heat: None,
         elements: None,
+        patches: None,
         areas: Vec::new(),
         kind: kind("3x0"),
         target: Target::Unknown,

@@ -57,6 +57,7 @@ fn models_run_on_what_they_ask_for() {
             spectra: prepared.spectra,
             heat: prepared.heat,
             elements: None,
+            patches: prepared.patches,
             areas: prepared.areas,
             kind: positions.clone(),
             features: prepared.features,

@@ -35,6 +35,7 @@ impl Spheres {
                 spectra: None,
                 heat: None,
                 elements: None,
+                patches: None,
                 areas: Vec::new(),
                 kind: FeatureType::scalars(3),
                 target: target(&features),

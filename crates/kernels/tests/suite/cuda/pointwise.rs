@@ -397,6 +397,10 @@ fn elementwise_operators() {
         elementwise::reference::rotate(&both, &wide(&angles), &wy, &mut rotated);
         let sum: Vec<f64> = wy.iter().map(|y| 2.0 * y).collect();
         let scaled: Vec<f64> = wy.iter().map(|y| -0.75 * y).collect();
+        let width = both.dimension();
+        let (mut softmax, mut softmax_gradient) = (vec![0.0; y.len()], vec![0.0; y.len()]);
+        elementwise::reference::softmax(width, &wy, &mut softmax);
+        elementwise::softmax_backward(width, &softmax, &sum, &mut softmax_gradient).unwrap();
         let expected = [
             ("concatenate", &concatenated[..]),
             ("split, first", &split_a),
@@ -407,6 +411,8 @@ fn elementwise_operators() {
             ("add", &sum),
             ("accumulate", &sum),
             ("scale", &scaled),
+            ("softmax", &softmax),
+            ("softmax backward", &softmax_gradient),
         ];
         checks.check(&format!("{rows} rows"), expected, |device| {
             use elementwise::cuda;
@@ -446,6 +452,16 @@ fn elementwise_operators() {
             device.copy(y.view(), accumulated.view_mut()).unwrap();
             cuda::accumulate(device, y.view(), accumulated.view_mut()).unwrap();
             cuda::scale(device, -0.75, y.view(), scaled.view_mut()).unwrap();
+            let (mut shares, mut gradient) = (nan(y.len()), nan(y.len()));
+            cuda::softmax(device, width, y.view(), shares.view_mut()).unwrap();
+            cuda::softmax_backward(
+                device,
+                width,
+                shares.view(),
+                sum.view(),
+                gradient.view_mut(),
+            )
+            .unwrap();
             [
                 joined,
                 split_a,
@@ -456,6 +472,8 @@ fn elementwise_operators() {
                 sum,
                 accumulated,
                 scaled,
+                shares,
+                gradient,
             ]
         });
     }

@@ -1,0 +1,165 @@
+//! EdgeConv, the layer of DGCNN (Wang, Sun, Liu, Sarma, Bronstein and Solomon 2019), on fixed nearest neighbours.
+
+use super::stack::{begin, block_maximum, gathered};
+use super::{Model, ModelSpec, Recipe, Stack, within};
+use crate::data::{PatchSettings, Patches};
+use crate::features::{FeatureError, Surface};
+use crate::{Settings, Task, TaskError};
+use gemcnn_mesh::PointIndex;
+use gemcnn_nn::layers::{Linear, LinearConfig};
+use gemcnn_nn::{
+    Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real,
+    SparseMap, Stage, Tape, Var,
+};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// Settings of the model `edge`: the largest of one linear map over the nearest vertices in space.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EdgeModel {
+    /// Number of nearest vertices, the vertex itself among them (default 16).
+    pub neighbours: usize,
+    /// The layers.
+    pub layers: Stack,
+}
+
+impl Default for EdgeModel {
+    fn default() -> Self {
+        Self {
+            neighbours: 16,
+            layers: Stack::default(),
+        }
+    }
+}
+
+impl Settings for EdgeModel {
+    const KIND: &'static str = "edge";
+}
+
+impl EdgeModel {
+    /// The layers of the network.
+    ///
+    /// # Errors
+    /// As [`Model::build`].
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+        within("neighbours", self.neighbours, 1..=256)?;
+        let conv = |outputs| EdgeConv {
+            neighbours: self.neighbours,
+            outputs,
+        };
+        (self.layers).network(Self::KIND, spec, Activation::Relu, conv)
+    }
+}
+
+impl Model for EdgeModel {
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        Ok(Box::new(self.network(spec)?.build(builder)?))
+    }
+
+    fn patches(&self) -> Option<PatchSettings> {
+        let nearest = Nearest {
+            count: self.neighbours,
+        };
+        Some(PatchSettings::new(Self::KIND, nearest))
+    }
+
+    fn recipe(&self, task: Task) -> Recipe {
+        Recipe::of_patches(task, Recipe::of_convolutions(task).features)
+    }
+}
+
+/// One map: `count` rows for each vertex, its nearest vertices. Where there are fewer, the last one is repeated.
+#[derive(Debug, Serialize)]
+struct Nearest {
+    count: usize,
+}
+
+impl Patches for Nearest {
+    fn compute(&self, surface: Surface<'_>) -> Result<Vec<SparseMap>, FeatureError> {
+        let points = surface.mesh.vertices();
+        let index = PointIndex::new(points);
+        let nearest = points.par_iter().flat_map_iter(|&point| {
+            let mut found = Vec::new();
+            index.within(point, f64::INFINITY, self.count, &mut found);
+            let last = found.len().saturating_sub(1);
+            (0..self.count).map(move |at| found[at.min(last)].point)
+        });
+        Ok(vec![SparseMap::copies(nearest.collect())])
+    }
+}
+
+/// `y_i = max_j (A x_i + B (x_j - x_i) + b)`. ReLU follows; it commutes with the maximum. `A - B` and `B` are the
+/// parameters, so that each map is applied once to every vertex instead of once to every pair.
+#[derive(Debug)]
+pub(super) struct EdgeConv {
+    pub neighbours: usize,
+    pub outputs: usize,
+}
+
+#[derive(Debug)]
+struct EdgeLayer {
+    neighbours: usize,
+    input: FeatureType,
+    own: Linear,
+    other: Linear,
+}
+
+impl<T: Real> LayerConfig<T> for EdgeConv {
+    fn word(&self) -> &'static str {
+        "edge"
+    }
+
+    fn init(
+        &self,
+        name: &str,
+        stage: &mut Stage,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, NnError> {
+        let (inputs, input_moment) = begin(name, stage, self.outputs)?;
+        builder.within(name, |builder| {
+            let own = LinearConfig {
+                // Two maps share the output.
+                input_moment: 2.0 * input_moment,
+                ..LinearConfig::new(inputs, self.outputs)
+            };
+            let other = LinearConfig {
+                bias: false,
+                ..own.clone()
+            };
+            Ok(Box::new(EdgeLayer {
+                neighbours: self.neighbours,
+                input: FeatureType::scalars(inputs),
+                own: own.init("own", builder)?,
+                other: other.init("other", builder)?,
+            }) as Box<dyn Module<T>>)
+        })
+    }
+}
+
+impl<T: Real> Module<T> for EdgeLayer {
+    fn input(&self) -> &FeatureType {
+        &self.input
+    }
+
+    fn output(&self) -> &FeatureType {
+        Module::<T>::output(&self.own)
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        let own = self.own.forward(tape, levels, x.clone())?;
+        let other = self.other.forward(tape, levels, x)?;
+        let others = gathered(tape, levels, 0, other)?;
+        let largest = block_maximum(tape, self.neighbours, others)?;
+        tape.add(own, largest)
+    }
+}

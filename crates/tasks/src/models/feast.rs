@@ -1,0 +1,197 @@
+//! FeaStNet (Verma, Boyer and Verbeek 2018).
+
+use super::stack::{begin, columns};
+use super::{Model, ModelSpec, Recipe, Stack, within};
+use crate::data::{PatchSettings, Patches};
+use crate::features::{FeatureError, Surface};
+use crate::{Settings, Task, TaskError};
+use gemcnn_nn::layers::{Linear, LinearConfig};
+use gemcnn_nn::{
+    Activation, Aggregation, Builder, FeatureType, Grouping, LayerConfig, Levels, Module,
+    NetworkConfig, NnError, Real, SparseMap, Stage, Tape, Var,
+};
+use serde::{Deserialize, Serialize};
+
+/// Settings of the model `feast`: each neighbour is assigned to several weight matrices by the difference of its
+/// features to those of the vertex.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FeastModel {
+    /// Number of weight matrices (default 32).
+    pub matrices: usize,
+    /// The layers.
+    pub layers: Stack,
+}
+
+impl Default for FeastModel {
+    fn default() -> Self {
+        Self {
+            matrices: 32,
+            layers: Stack::default(),
+        }
+    }
+}
+
+impl Settings for FeastModel {
+    const KIND: &'static str = "feast";
+}
+
+impl FeastModel {
+    /// The layers of the network.
+    ///
+    /// # Errors
+    /// As [`Model::build`].
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+        within("matrices", self.matrices, 1..=1024)?;
+        let conv = |outputs| FeastConv {
+            matrices: self.matrices,
+            outputs,
+        };
+        (self.layers).network(Self::KIND, spec, Activation::Relu, conv)
+    }
+}
+
+impl Model for FeastModel {
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        Ok(Box::new(self.network(spec)?.build(builder)?))
+    }
+
+    fn patches(&self) -> Option<PatchSettings> {
+        Some(PatchSettings::new(Self::KIND, Neighbours {}))
+    }
+
+    fn recipe(&self, task: Task) -> Recipe {
+        Recipe::of_patches(task, Recipe::of_convolutions(task).features)
+    }
+}
+
+/// Maps with a row for each pair of a vertex and a neighbour, or the vertex itself: the neighbour, the difference of the
+/// neighbour to the vertex, and the vertex.
+#[derive(Debug, Serialize)]
+struct Neighbours {}
+
+impl Patches for Neighbours {
+    fn compute(&self, surface: Surface<'_>) -> Result<Vec<SparseMap>, FeatureError> {
+        let graph = surface.graph;
+        let pairs: Vec<[u32; 2]> = (0..graph.vertex_count())
+            .flat_map(|vertex| {
+                let own = vertex as u32;
+                let neighbours = &graph.neighbours()[graph.row(vertex)];
+                [own]
+                    .into_iter()
+                    .chain(neighbours.iter().copied())
+                    .map(move |q| [own, q])
+            })
+            .collect();
+        let copies = |at: usize| SparseMap::copies(pairs.iter().map(|pair| pair[at]).collect());
+        let differences = pairs
+            .iter()
+            .map(|&[own, other]| [(other, 1.0), (own, -1.0)]);
+        Ok(vec![copies(1), SparseMap::weighted(differences), copies(0)])
+    }
+}
+
+/// `y_i = b + sum_m W_m (1 / |N_i|) sum_j q_m(x_j - x_i) x_j` with `q = softmax(U (x_j - x_i) + c)`; `N_i` are the
+/// neighbours and the vertex itself.
+#[derive(Debug)]
+pub(super) struct FeastConv {
+    pub matrices: usize,
+    pub outputs: usize,
+}
+
+#[derive(Debug)]
+struct FeastLayer {
+    matrices: usize,
+    input: FeatureType,
+    assign: Linear,
+    linear: Linear,
+}
+
+impl<T: Real> LayerConfig<T> for FeastConv {
+    fn word(&self) -> &'static str {
+        "feast"
+    }
+
+    fn init(
+        &self,
+        name: &str,
+        stage: &mut Stage,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, NnError> {
+        let (inputs, input_moment) = begin(name, stage, self.outputs)?;
+        builder.within(name, |builder| {
+            let assign = LinearConfig::new(inputs, self.matrices);
+            let linear = LinearConfig {
+                // Each matrix sees its share of the features, which is about `1 / matrices`.
+                input_moment: input_moment / (self.matrices as f64).powi(2),
+                ..LinearConfig::new(inputs * self.matrices, self.outputs)
+            };
+            Ok(Box::new(FeastLayer {
+                matrices: self.matrices,
+                input: FeatureType::scalars(inputs),
+                assign: assign.init("assign", builder)?,
+                linear: linear.init("map", builder)?,
+            }) as Box<dyn Module<T>>)
+        })
+    }
+}
+
+impl<T: Real> Module<T> for FeastLayer {
+    fn input(&self) -> &FeatureType {
+        &self.input
+    }
+
+    fn output(&self) -> &FeatureType {
+        Module::<T>::output(&self.linear)
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        let patches = levels.patches()?;
+        let differences = tape.apply_incidence(Aggregation::Sum, patches.map(1)?, x.clone())?;
+        let scores = self.assign.forward(tape, levels, differences)?;
+        let shares = tape.softmax(scores)?;
+        let values = tape.apply_incidence(Aggregation::Sum, patches.map(0)?, x)?;
+        let means = mixture(
+            tape,
+            levels,
+            Aggregation::Mean,
+            self.matrices,
+            values,
+            shares,
+        )?;
+        self.linear.forward(tape, levels, means)
+    }
+}
+
+/// For each of `count` weights of every pair, the weighted sum or mean of the values over the pairs of each vertex, which
+/// the third map names: `[vertices, count channels]`.
+pub(super) fn mixture<'a, T: Real>(
+    tape: &mut Tape<'a, T>,
+    levels: Levels<'a, T>,
+    aggregation: Aggregation,
+    count: usize,
+    values: Var<T>,
+    weights: Var<T>,
+) -> Result<Var<T>, NnError> {
+    let own = levels.patches()?.map(2)?;
+    let mut all: Option<Var<T>> = None;
+    for at in 0..count {
+        let weight = columns(tape, &weights, at, at + 1)?;
+        let weighted = tape.irrep_scale(Grouping::Heads(1), values.clone(), weight)?;
+        let sum = tape.apply_incidence_transposed(aggregation, own, weighted)?;
+        all = Some(match all {
+            None => sum,
+            Some(all) => tape.concatenate(all, sum)?,
+        });
+    }
+    all.ok_or_else(|| NnError::setting("layer", "there are no weights"))
+}

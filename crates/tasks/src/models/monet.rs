@@ -1,0 +1,202 @@
+//! MoNet (Monti, Boscaini, Masci, Rodola, Svoboda and Bronstein 2017).
+
+use super::feast::mixture;
+use super::stack::{begin, check_radius, discs};
+use super::{Model, ModelSpec, Recipe, Stack, within};
+use crate::data::{GaugeChoice, PatchSettings, Patches};
+use crate::features::{FeatureError, Shot, Surface};
+use crate::{Settings, Task, TaskError};
+use gemcnn_nn::layers::{Linear, LinearConfig};
+use gemcnn_nn::{
+    Activation, Aggregation, Builder, FeatureType, Grouping, LayerConfig, Levels, Module,
+    NetworkConfig, NnError, Real, SparseMap, Stage, Tape, Var,
+};
+use serde::{Deserialize, Serialize};
+use std::f64::consts::PI;
+
+/// Mean square of the entries of the matrices of the Gaussians at initialisation, which makes widths of about the range of
+/// the coordinates, and the mean square of the weights that follows.
+const INITIAL_SQUARE: f64 = 2.0;
+const WEIGHT_SQUARE: f64 = 0.12;
+
+/// Settings of the model `monet`: learned Gaussians of the polar coordinates of a geodesic disc, in SHOT frames.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MonetModel {
+    /// Number of Gaussians (default 8).
+    pub kernels: usize,
+    /// Radius of the discs, in square roots of the area (default 0.03).
+    pub radius: f64,
+    /// The layers.
+    pub layers: Stack,
+}
+
+impl Default for MonetModel {
+    fn default() -> Self {
+        Self {
+            kernels: 8,
+            radius: 0.03,
+            layers: Stack::default(),
+        }
+    }
+}
+
+impl Settings for MonetModel {
+    const KIND: &'static str = "monet";
+}
+
+impl MonetModel {
+    /// The layers of the network.
+    ///
+    /// # Errors
+    /// As [`Model::build`].
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+        within("kernels", self.kernels, 1..=1024)?;
+        check_radius(self.radius)?;
+        let conv = |outputs| MonetConv {
+            kernels: self.kernels,
+            outputs,
+        };
+        (self.layers).network(Self::KIND, spec, Activation::Relu, conv)
+    }
+}
+
+impl Model for MonetModel {
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        Ok(Box::new(self.network(spec)?.build(builder)?))
+    }
+
+    fn patches(&self) -> Option<PatchSettings> {
+        let radius = self.radius;
+        Some(PatchSettings::new(Self::KIND, PolarDiscs { radius }))
+    }
+
+    fn gauge(&self) -> GaugeChoice {
+        GaugeChoice::Shot
+    }
+
+    fn recipe(&self, task: Task) -> Recipe {
+        Recipe::of_patches(task, Shot::default().into())
+    }
+}
+
+/// Maps with a row for each pair of a vertex and a vertex of its disc: the second, three numbers `r / radius`, `theta / pi` and 1
+/// from the first, and the first.
+#[derive(Debug, Serialize)]
+struct PolarDiscs {
+    radius: f64,
+}
+
+impl Patches for PolarDiscs {
+    fn compute(&self, surface: Surface<'_>) -> Result<Vec<SparseMap>, FeatureError> {
+        let (discs, radius) = discs(surface, self.radius)?;
+        let own: Vec<u32> = (0..discs.len())
+            .flat_map(|vertex| discs.row(vertex).map(move |_| vertex as u32))
+            .collect();
+        let coordinates = own
+            .iter()
+            .zip(&discs.coordinates)
+            .flat_map(|(&own, &[x, y])| {
+                let polar = [x.hypot(y) / radius, y.atan2(x) / PI, 1.0];
+                polar.map(|value| [(own, value)])
+            });
+        let coordinates = SparseMap::weighted(coordinates);
+        Ok(vec![
+            SparseMap::copies(discs.vertices),
+            coordinates,
+            SparseMap::copies(own),
+        ])
+    }
+}
+
+/// `y_i = b + sum_k W_k (1 / |N_i|) sum_j exp(-|A_k u_ij + a_k|^2 / 2) x_j`: Gaussians with the covariance
+/// `(A_k^T A_k)^-1` of the coordinates `u_ij`.
+#[derive(Debug)]
+pub(super) struct MonetConv {
+    pub kernels: usize,
+    pub outputs: usize,
+}
+
+#[derive(Debug)]
+struct MonetLayer {
+    kernels: usize,
+    input: FeatureType,
+    gaussians: Linear,
+    linear: Linear,
+}
+
+impl<T: Real> LayerConfig<T> for MonetConv {
+    fn word(&self) -> &'static str {
+        "monet"
+    }
+
+    fn init(
+        &self,
+        name: &str,
+        stage: &mut Stage,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, NnError> {
+        let (inputs, input_moment) = begin(name, stage, self.outputs)?;
+        builder.within(name, |builder| {
+            let gaussians = LinearConfig {
+                bias: false,
+                input_moment: 1.0 / (3.0 * INITIAL_SQUARE),
+                ..LinearConfig::new(3, 2 * self.kernels)
+            };
+            let linear = LinearConfig {
+                input_moment: input_moment * WEIGHT_SQUARE,
+                ..LinearConfig::new(inputs * self.kernels, self.outputs)
+            };
+            Ok(Box::new(MonetLayer {
+                kernels: self.kernels,
+                input: FeatureType::scalars(inputs),
+                gaussians: gaussians.init("gaussians", builder)?,
+                linear: linear.init("map", builder)?,
+            }) as Box<dyn Module<T>>)
+        })
+    }
+}
+
+impl<T: Real> Module<T> for MonetLayer {
+    fn input(&self) -> &FeatureType {
+        &self.input
+    }
+
+    fn output(&self) -> &FeatureType {
+        Module::<T>::output(&self.linear)
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        let patches = levels.patches()?;
+        let ones = tape.input(FeatureType::scalars(1), &vec![T::one(); x.rows()])?;
+        let numbers = tape.apply_incidence(Aggregation::Sum, patches.map(1)?, ones)?;
+        let pairs = numbers.rows() / 3;
+        let coordinates = numbers.with_rows(pairs)?;
+        let points = self.gaussians.forward(tape, levels, coordinates)?;
+        let points = points.with_kind(FeatureType::new(&[0, self.kernels]))?;
+        let squares = tape.irrep_dot(Grouping::Irreps, points.clone(), points)?;
+        // `exp(z)` is `1 + ELU(z)` for `z` that is not positive.
+        let exponents = tape.scale(-0.5, squares)?;
+        let weights = tape.activation(&Activation::Elu, exponents)?;
+        let weights = tape.activation(&Activation::Polynomial(vec![1.0, 1.0]), weights)?;
+        let values = tape.apply_incidence(Aggregation::Sum, patches.map(0)?, x)?;
+        let means = mixture(
+            tape,
+            levels,
+            Aggregation::Mean,
+            self.kernels,
+            values,
+            weights,
+        )?;
+        self.linear.forward(tape, levels, means)
+    }
+}

@@ -1,0 +1,97 @@
+//! SpiralNet++ (Gong, Chen, Bronstein and Zafeiriou 2019).
+
+use super::stack::PatchConv;
+use super::{Model, ModelSpec, Recipe, Stack, within};
+use crate::data::{PatchSettings, Patches};
+use crate::features::{FeatureError, Surface};
+use crate::{Settings, Task, TaskError};
+use gemcnn_mesh::patches::spirals;
+use gemcnn_nn::{Activation, Builder, Module, NetworkConfig, Real, SparseMap};
+use serde::{Deserialize, Serialize};
+
+/// Settings of the model `spiral`: the features along a spiral around each vertex, concatenated, and one linear map.
+/// Spirals depend on the numbers of the vertices, so the meshes must be registered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpiralModel {
+    /// Vertices of a spiral (default 10).
+    pub length: usize,
+    /// Every how manieth vertex of the spiral is taken (default 1).
+    pub dilation: usize,
+    /// The layers.
+    pub layers: Stack,
+}
+
+impl Default for SpiralModel {
+    fn default() -> Self {
+        Self {
+            length: 10,
+            dilation: 1,
+            layers: Stack::default(),
+        }
+    }
+}
+
+impl Settings for SpiralModel {
+    const KIND: &'static str = "spiral";
+}
+
+impl SpiralModel {
+    /// The layers of the network.
+    ///
+    /// # Errors
+    /// As [`Model::build`].
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+        within("length", self.length, 1..=256)?;
+        within("dilation", self.dilation, 1..=256)?;
+        let conv = |outputs| PatchConv {
+            word: "spiral",
+            bins: self.length,
+            outputs,
+        };
+        (self.layers).network(Self::KIND, spec, Activation::Elu, conv)
+    }
+}
+
+impl Model for SpiralModel {
+    fn build(
+        &self,
+        spec: &ModelSpec,
+        builder: &mut Builder<'_, f32>,
+    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+        Ok(Box::new(self.network(spec)?.build(builder)?))
+    }
+
+    fn patches(&self) -> Option<PatchSettings> {
+        let spirals = Spirals {
+            length: self.length,
+            dilation: self.dilation,
+        };
+        Some(PatchSettings::new(Self::KIND, spirals))
+    }
+
+    fn needs_registration(&self) -> bool {
+        true
+    }
+
+    fn recipe(&self, task: Task) -> Recipe {
+        Recipe::of_patches(task, Recipe::of_convolutions(task).features)
+    }
+}
+
+/// One map: `length` rows for each vertex, one for each vertex of its spiral. Rows beyond the end of a spiral are zero.
+#[derive(Debug, Serialize)]
+struct Spirals {
+    length: usize,
+    dilation: usize,
+}
+
+impl Patches for Spirals {
+    fn compute(&self, surface: Surface<'_>) -> Result<Vec<SparseMap>, FeatureError> {
+        let spirals = spirals(surface.mesh, self.length, self.dilation);
+        let rows = spirals
+            .iter()
+            .flat_map(|spiral| (0..self.length).map(|at| spiral.get(at).map(|&v| (v, 1.0))));
+        Ok(vec![SparseMap::weighted(rows)])
+    }
+}

@@ -1,0 +1,252 @@
+//! The architecture that the published single-scale networks share, and what their layers have in common.
+
+use super::{Head, ModelSpec, WIDTHS, within};
+use crate::TaskError;
+use crate::features::{FeatureError, Surface};
+use gemcnn_mesh::patches::Discs;
+use gemcnn_mesh::vertex_areas;
+use gemcnn_nn::layers::{GlobalPool, Linear, LinearConfig};
+use gemcnn_nn::{
+    Activation, Aggregation, Builder, FeatureType, LayerConfig, Levels, Module, Network,
+    NetworkConfig, NnError, Real, Slice, Stage, Tape, Var, WeightDecay,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Layers of a single-scale network: a linear layer, convolutions, and the layers of [`Head`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Stack {
+    /// Channels of the first linear layer, then those of each convolution (default `[16, 32, 64, 128]`).
+    pub channels: Vec<usize>,
+    /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
+    pub head: usize,
+    /// Dropout probability in the head (default 0.5).
+    pub dropout: f64,
+    /// Pooling for whole-mesh tasks (default: mean).
+    pub pool: GlobalPool,
+    /// Weights that weight decay acts on (default: those of linear layers).
+    pub decay: WeightDecay,
+}
+
+impl Default for Stack {
+    fn default() -> Self {
+        Self {
+            channels: vec![16, 32, 64, 128],
+            head: 256,
+            dropout: 0.5,
+            pool: GlobalPool::Mean,
+            decay: WeightDecay::Linear,
+        }
+    }
+}
+
+impl Stack {
+    /// The network with convolutions that `conv` makes from their number of output channels, each with an activation.
+    ///
+    /// # Errors
+    /// Input that is not scalar, settings out of range, or a task that scalars cannot solve.
+    pub(super) fn network<T: Real, L: LayerConfig<T> + 'static>(
+        &self,
+        kind: &str,
+        spec: &ModelSpec,
+        activation: Activation,
+        conv: impl Fn(usize) -> L,
+    ) -> Result<NetworkConfig<T>, TaskError> {
+        if !spec.input.is_scalar() {
+            return Err(TaskError::setting(
+                format!("model: {kind} on features of type {}", spec.input),
+                "this network takes scalars only; use the features `xyz` or `shot`, or another model",
+            ));
+        }
+        let Some((&first, convolutions)) = self.channels.split_first() else {
+            let problem = "the list is empty; give the channels of the first linear layer";
+            return Err(TaskError::setting("model: layers.channels", problem));
+        };
+        for &channels in &self.channels {
+            within("layers.channels", channels, WIDTHS)?;
+        }
+        let mut network = Network::builder(spec.input.clone())
+            .weight_decay(self.decay)
+            .linear(first)
+            .activation(activation.clone());
+        for &channels in convolutions {
+            network = network.layer(conv(channels)).activation(activation.clone());
+        }
+        let head = Head {
+            width: self.head,
+            dropout: self.dropout,
+            pool: self.pool,
+        };
+        head.add(network, spec)
+    }
+}
+
+/// Begins a layer on vertices: checks the stage and moves it to `outputs` scalars. Returns the number of scalars of the
+/// input and their mean square.
+///
+/// # Errors
+/// A stage after a global pooling.
+pub(super) fn begin(
+    name: &str,
+    stage: &mut Stage,
+    outputs: usize,
+) -> Result<(usize, f64), NnError> {
+    if stage.pooled {
+        let problem =
+            "it needs vertices, but after a global pooling there is one row for each mesh";
+        return Err(NnError::setting("layer", problem).in_layer(name));
+    }
+    let (input, moments) = stage.move_to(FeatureType::scalars(outputs), Vec::new());
+    Ok((input.dimension(), moments.first().copied().unwrap_or(1.0)))
+}
+
+/// Settings of a layer that maps the bins of each patch together: `y_i = W (D_1 x, ..., D_bins x)_i + bias`, with the
+/// first sparse map of the model as `D`, `bins` rows for each vertex.
+#[derive(Debug)]
+pub(super) struct PatchConv {
+    pub word: &'static str,
+    pub bins: usize,
+    pub outputs: usize,
+}
+
+#[derive(Debug)]
+struct PatchLayer {
+    input: FeatureType,
+    linear: Linear,
+}
+
+impl<T: Real> LayerConfig<T> for PatchConv {
+    fn word(&self) -> &'static str {
+        self.word
+    }
+
+    fn init(
+        &self,
+        name: &str,
+        stage: &mut Stage,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Box<dyn Module<T>>, NnError> {
+        let (inputs, input_moment) = begin(name, stage, self.outputs)?;
+        let config = LinearConfig {
+            input_moment,
+            ..LinearConfig::new(inputs * self.bins, self.outputs)
+        };
+        Ok(Box::new(PatchLayer {
+            input: FeatureType::scalars(inputs),
+            linear: config.init(name, builder)?,
+        }))
+    }
+}
+
+impl<T: Real> Module<T> for PatchLayer {
+    fn input(&self) -> &FeatureType {
+        &self.input
+    }
+
+    fn output(&self) -> &FeatureType {
+        Module::<T>::output(&self.linear)
+    }
+
+    fn forward<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        let patches = gathered(tape, levels, 0, x)?;
+        self.linear.forward(tape, levels, patches)
+    }
+}
+
+/// The rows of a sparse map, those of each vertex together: `[vertices, bins channels]`.
+pub(super) fn gathered<'a, T: Real>(
+    tape: &mut Tape<'a, T>,
+    levels: Levels<'a, T>,
+    map: usize,
+    x: Var<T>,
+) -> Result<Var<T>, NnError> {
+    let vertices = x.rows();
+    let map = levels.patches()?.map(map)?;
+    let rows = tape.apply_incidence(Aggregation::Sum, map, x)?;
+    rows.with_rows(vertices)
+}
+
+/// `max(a, b)` of each value, as `b + ReLU(a - b)`.
+pub(super) fn maximum<T: Real>(
+    tape: &mut Tape<'_, T>,
+    a: Var<T>,
+    b: Var<T>,
+) -> Result<Var<T>, NnError> {
+    let minus = tape.scale(-1.0, b.clone())?;
+    let over = tape.add(a, minus)?;
+    let over = tape.activation(&Activation::Relu, over)?;
+    tape.add(b, over)
+}
+
+/// The largest value of each channel over `blocks` blocks of a row.
+pub(super) fn block_maximum<T: Real>(
+    tape: &mut Tape<'_, T>,
+    mut blocks: usize,
+    mut x: Var<T>,
+) -> Result<Var<T>, NnError> {
+    let channels = x.kind().dimension() / blocks.max(1);
+    while blocks > 1 {
+        let half = blocks / 2;
+        let part = |tape: &mut Tape<'_, T>, first: usize, end: usize| {
+            columns(tape, &x, first * channels, end * channels)
+        };
+        let (a, b) = (part(tape, 0, half)?, part(tape, half, 2 * half)?);
+        let rest = match blocks % 2 {
+            0 => None,
+            _ => Some(part(tape, 2 * half, blocks)?),
+        };
+        x = maximum(tape, a, b)?;
+        if let Some(rest) = rest {
+            x = tape.concatenate(x, rest)?;
+        }
+        blocks = half + blocks % 2;
+    }
+    Ok(x)
+}
+
+/// The scalars `first..end` of each row.
+pub(super) fn columns<T: Real>(
+    tape: &mut Tape<'_, T>,
+    x: &Var<T>,
+    first: usize,
+    end: usize,
+) -> Result<Var<T>, NnError> {
+    let slice = Slice {
+        kind: x.kind().clone(),
+        channels: Vec::from([first..end]),
+    };
+    tape.slice(&Arc::new(slice), x.clone())
+}
+
+/// Largest number of vertices of a geodesic disc.
+const DISC_LIMIT: usize = 96;
+
+/// The geodesic discs of a surface and their radius in lengths of the mesh. `radius` is in square roots of the area.
+///
+/// # Errors
+/// A mesh without an area, or whose area overflows.
+pub(super) fn discs(surface: Surface<'_>, radius: f64) -> Result<(Discs, f64), FeatureError> {
+    let area: f64 = vertex_areas(surface.mesh).iter().sum();
+    let radius = radius * area.sqrt();
+    match radius > 0.0 && radius.is_finite() {
+        true => Ok((Discs::new(surface.graph, radius, DISC_LIMIT), radius)),
+        false => Err(format!("geodesic discs need a surface, but the area is {area}").into()),
+    }
+}
+
+/// Checks the radius of a disc.
+pub(super) fn check_radius(radius: f64) -> Result<(), TaskError> {
+    match radius > 0.0 && radius <= 1.0 {
+        true => Ok(()),
+        false => Err(TaskError::setting(
+            "model: radius",
+            format!("{radius} is out of range: must be above 0 and at most 1"),
+        )),
+    }
+}
