@@ -92,9 +92,10 @@ impl Row {
 
     /// Its word, the network and the features in the table, and the paper's accuracy with its standard error.
     #[rustfmt::skip]
-    fn entry(self) -> (&'static str, &'static str, &'static str, Option<(f64, Option<f64>)>) {
-        let cited = |accuracy| Some((accuracy, None));
-        let measured = |accuracy, error| Some((accuracy, Some(error)));
+    fn entry(self) -> (&'static str, &'static str, &'static str, Option<PaperResult>) {
+        let result = |accuracy, standard_error| Some(PaperResult { accuracy, standard_error });
+        let cited = |accuracy| result(accuracy, None);
+        let measured = |accuracy, error| result(accuracy, Some(error));
         let angular = "Non-equivariant CNN (SHOT frames)";
         match self {
             Self::Acnn => ("acnn", "ACNN", "SHOT", cited(62.4)),
@@ -166,11 +167,7 @@ impl Row {
 
     /// The accuracy in the paper's table of shape correspondence.
     pub fn paper(self) -> Option<PaperResult> {
-        let (accuracy, standard_error) = self.entry().3?;
-        Some(PaperResult {
-            accuracy,
-            standard_error,
-        })
+        self.entry().3
     }
 }
 

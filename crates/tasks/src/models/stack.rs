@@ -217,9 +217,10 @@ pub(super) fn columns<T: Real>(
     first: usize,
     end: usize,
 ) -> Result<Var<T>, NnError> {
+    let range = first..end;
     let slice = Slice {
         kind: x.kind().clone(),
-        channels: Vec::from([first..end]),
+        channels: vec![range],
     };
     tape.slice(&Arc::new(slice), x.clone())
 }
