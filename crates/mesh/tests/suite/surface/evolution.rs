@@ -211,13 +211,9 @@ fn mass_and_energy_are_conserved_or_fall() {
                 }
                 energy = next;
             }
-            let rounding = match equation {
-                Equation::Wave => 1e-10,
-                _ => 1e-12,
-            };
             for (after, before) in mass(&state).iter().zip(mass_before) {
                 let change = (after - before).abs();
-                assert!(change < rounding, "{equation:?}, {step}: {change}");
+                assert!(change < 1e-10, "{equation:?}, {step}: {change}");
             }
             if equation != Equation::Wave {
                 assert!(
