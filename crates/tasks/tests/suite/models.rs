@@ -97,28 +97,6 @@ fn parameters_of_the_angular_network() {
     assert_eq!(count(&model, "3x0"), layers + head);
 }
 
-/// As the paper's network, with queries, keys and values in the place of each convolution.
-#[test]
-fn parameters_of_attention_and_of_messages() {
-    let (norm, head) = (2 * 16, (64 * 256 + 256) + (256 * 6890 + 6890));
-    let layer = 1280 + 2 * 80 * 80 + 16;
-    let first = (16 * 3 + 2 * 80 * 3 + 16) + norm + layer + 3 * 16 + norm;
-    let second = layer + norm + layer + norm;
-    let third = layer + norm + (64 * 16 + 2 * 64 * 80 + 64) + 16 * 64 + 2 * 64;
-    let model = AttentionModel::default().into();
-    assert_eq!(count(&model, "3x0"), first + second + third + head);
-    assert_eq!(first + second + third, 69_616);
-
-    let message = |inputs: usize| (2 * inputs * 80 + 80) + (80 * 80 + 80);
-    let update = |own: usize, rest: usize| (own * 16 + 1280 + rest + 16) + norm;
-    let first = message(3) + update(3, 0) + (1280 + 16) + 3 * 16;
-    let second = message(80) + update(16, 1280 - 16 * 16) + (1280 + 16);
-    let third = message(80) + update(16, 1280 - 16 * 16) + (16 * 64 + 64) + 16 * 64;
-    let model = HermesModel::default().into();
-    assert_eq!(count(&model, "3x0"), first + second + third + head);
-    assert_eq!(first + second + third, 57_104);
-}
-
 /// The counts that docs/models.md lists.
 #[test]
 fn parameters_of_the_u_net() {
@@ -229,14 +207,8 @@ fn settings_that_do_not_fit_are_named() {
         dropout: 1.0,
         ..GraphModel::default()
     });
-    let headless = ModelConfig::from(AttentionModel {
-        heads: 3,
-        ..AttentionModel::default()
-    });
-    let silent = ModelConfig::from(HermesModel {
-        edge_layers: 0,
-        ..HermesModel::default()
-    });
+    let headless = toml::from_str("kind = 'attention'\nheads = 3").unwrap();
+    let silent = toml::from_str("kind = 'hermes'\nedge_layers = 0").unwrap();
     let (xyz, vectors) = ("3x0", "1x1");
     // The setting that the error names, and what its problem mentions.
     for (model, input, task, output, setting, mentions) in [

@@ -98,3 +98,33 @@ fn models_run_on_what_they_ask_for() {
         }
     }
 }
+
+/// The counts that docs/models.md lists. Attention is as the paper's network, with queries, keys and values in the place of each
+/// convolution.
+#[test]
+fn parameters_of_attention_and_of_messages() {
+    let count = |kind: &str| {
+        let spec = ModelSpec {
+            input: FeatureType::scalars(3),
+            task: Task::Correspondence,
+            outputs: FeatureType::scalars(6890),
+        };
+        let model: ModelConfig = toml::from_str(&format!("kind = '{kind}'")).unwrap();
+        model.init(&spec, 1).unwrap().1.trained_count()
+    };
+    let (norm, head) = (2 * 16, (64 * 256 + 256) + (256 * 6890 + 6890));
+    let layer = 1280 + 2 * 80 * 80 + 16;
+    let first = (16 * 3 + 2 * 80 * 3 + 16) + norm + layer + 3 * 16 + norm;
+    let second = layer + norm + layer + norm;
+    let third = layer + norm + (64 * 16 + 2 * 64 * 80 + 64) + 16 * 64 + 2 * 64;
+    assert_eq!(count("attention"), first + second + third + head);
+    assert_eq!(first + second + third, 69_616);
+
+    let message = |inputs: usize| (2 * inputs * 80 + 80) + (80 * 80 + 80);
+    let update = |own: usize, rest: usize| (own * 16 + 1280 + rest + 16) + norm;
+    let first = message(3) + update(3, 0) + (1280 + 16) + 3 * 16;
+    let second = message(80) + update(16, 1280 - 16 * 16) + (1280 + 16);
+    let third = message(80) + update(16, 1280 - 16 * 16) + (16 * 64 + 64) + 16 * 64;
+    assert_eq!(count("hermes"), first + second + third + head);
+    assert_eq!(first + second + third, 57_104);
+}
