@@ -24,7 +24,7 @@ pub struct PdeCommand {
     #[arg(long, value_name = "EQUATIONS", value_delimiter = ',')]
     equations: Option<Vec<Equation>>,
 
-    /// Rows of each table, comma-separated: gem, diffusion, surface, graph [default: all]
+    /// Rows of each table, comma-separated: gem, attention, hermes, diffusion, surface, graph [default: all]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     rows: Option<Vec<Row>>,
 
