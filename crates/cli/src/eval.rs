@@ -247,7 +247,7 @@ fn in_words(evaluation: &Evaluation, task: Task, all: bool) -> String {
             rows.extend(regression.columns.iter().map(|column| {
                 let errors = [column.root_mean_square, column.mean_absolute];
                 let errors = errors.map(|error| format!("{error:.6}"));
-                [&[column.name.clone()], &errors[..]].concat()
+                [column.name.clone()].into_iter().chain(errors).collect()
             }));
             text += &table(&rows);
         }

@@ -147,13 +147,13 @@ fn classes_faces_and_sides_have_crisp_colours() {
         &[[0.0, 0.0, 0.0], [4.0, 0.0, 0.0], [0.0, 4.0, 0.0]],
         &[&[0, 1, 2]],
     );
+    let (one, three, colours) = ([green], [red, green, blue], [red, blue, blue]);
     let draw = |paint| render_painted(&triangle, paint, &[], &front(80)).unwrap();
     let is_pure = |pixel: [u8; 4], channel: usize| {
         let others = (0..3).filter(|&other| other != channel);
         strongest(pixel) == channel && others.map(|other| pixel[other]).all(|v| v < 60)
     };
     // The border of the class of the first vertex is the line through the middles of two edges.
-    let colours = [red, blue, blue];
     let classes = Paint::Classes {
         classes: &[7, 3, 3],
         colours: &colours,
@@ -163,11 +163,11 @@ fn classes_faces_and_sides_have_crisp_colours() {
         assert!(is_pure(at(&picture, x, y), channel), "{x} {y}");
     }
     assert!(is_pure(at(&picture, 17, 60), 0) && is_pure(at(&picture, 22, 55), 2));
-    let faces = draw(Paint::Faces(&[green]));
+    let faces = draw(Paint::Faces(&one));
     assert!(is_pure(at(&faces, 5, 70), 1) && is_pure(at(&faces, 60, 75), 1));
     // Sides 0-1 at the bottom, 1-2 along the diagonal and 2-0 at the left.
-    let sides = draw(Paint::Sides(&[red, green, blue]));
-    for (x, y, channel) in [(30, 77, 0), (38, 38, 1), (2, 50, 2)] {
+    let sides = draw(Paint::Sides(&three));
+    for (x, y, channel) in [(30, 77, 0), (36, 40, 1), (2, 50, 2)] {
         assert!(is_pure(at(&sides, x, y), channel), "{x} {y}");
     }
     assert_eq!(
