@@ -511,23 +511,20 @@ fn layers_have_the_symmetries_that_they_should_have() {
     let off = |from: f64, to: f64| from..to;
     for (layer, bounds) in [
         // Spirals start at the lowest vertex, which an isometry moves.
-        (Layer::Spiral, [exact.clone(), exact.clone(), off(0.2, 3.0)]),
+        (Layer::Spiral, [exact.clone(), exact.clone(), off(0.5, 2.0)]),
         (Layer::Feast, [exact.clone(), exact.clone(), exact.clone()]),
-        (Layer::Edge, [exact.clone(), exact.clone(), off(0.0, 2.0)]),
+        (Layer::Edge, [exact.clone(), exact.clone(), off(0.1, 1.0)]),
         // The angle is that of a frame.
-        (
-            Layer::Monet,
-            [off(0.05, 3.0), exact.clone(), off(0.05, 3.0)],
-        ),
+        (Layer::Monet, [off(0.3, 1.5), exact.clone(), off(0.3, 1.5)]),
         // The maximum over a few rotations is not that over all.
         (
             Layer::Geodesic,
-            [off(1e-3, 1.0), exact.clone(), off(1e-3, 1.0)],
+            [off(0.05, 1.0), exact.clone(), off(0.05, 1.0)],
         ),
-        (Layer::Acnn, [exact.clone(), exact.clone(), off(0.0, 3.0)]),
+        (Layer::Acnn, [exact.clone(), exact.clone(), off(0.02, 0.5)]),
         (
             Layer::Zernike,
-            [off(1e-3, 1.0), exact.clone(), off(1e-3, 1.0)],
+            [off(0.05, 1.0), exact.clone(), off(0.05, 1.0)],
         ),
     ] {
         let errors = symmetry_errors(layer);
