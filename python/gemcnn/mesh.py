@@ -317,7 +317,8 @@ class Mesh:
         import pyvista  # type: ignore[import-not-found,unused-ignore]
 
         sizes = np.diff(self.face_offsets)
-        cells = np.insert(self.corners, self.face_offsets[:-1], sizes).astype(np.int64)
+        starts = self.face_offsets[:-1].astype(np.int64)
+        cells = np.insert(self.corners.astype(np.int64), starts, sizes)
         return pyvista.PolyData(np.array(self.vertices), cells)
 
     def to_pyg(self) -> Any:
