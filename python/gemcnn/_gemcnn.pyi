@@ -101,6 +101,13 @@ def capsule(
 def bodies(
     indices: list[int], vertices: int, seed: int, variation: tuple[float, float]
 ) -> tuple[list[Mesh], NDArray[np.uint8]]: ...
+def page(
+    title: str,
+    z_up: bool,
+    frames: bool,
+    tables: list[list[tuple[str, int]]],
+    meshes: list[tuple[str, Mesh, list[tuple[str, bool, NDArray[Any], int | None]]]],
+) -> str: ...
 def train(
     text: str | None,
     file: str | None,

@@ -17,6 +17,7 @@ mod shapes;
 mod surface;
 mod tensor;
 mod threads;
+mod view;
 
 use pyo3::prelude::*;
 
@@ -31,5 +32,6 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     shapes::add_to(module)?;
     convolution::add_to(module)?;
     operators::add_to(module)?;
+    view::add_to(module)?;
     runs::add_to(module)
 }
