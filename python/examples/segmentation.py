@@ -2,8 +2,10 @@
 
     torchrun --nproc-per-node 2 python/examples/segmentation.py             # gloo on CPUs, NCCL on GPUs
     python python/examples/segmentation.py --epochs 5                       # one process
+    python python/examples/segmentation.py --epochs 20 --checkpoint run.pt  # continues if the file exists
 
-The same script runs on several machines (`torchrun --nnodes`). Batch normalisation uses the statistics of all processes.
+The same script runs on several machines (`torchrun --nnodes`). Batch normalisation uses the statistics of all processes. A
+checkpoint does not depend on the number of processes, so a run may continue with another number.
 """
 
 import argparse
@@ -63,6 +65,7 @@ def main():
     parser.add_argument("--vertices", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=2, help="meshes of each process in a step")
     parser.add_argument("--workers", type=int, default=0, help="processes that prepare meshes")
+    parser.add_argument("--checkpoint", help="file that is written after each epoch, and continued from")
     options = parser.parse_args()
 
     several = "RANK" in os.environ
@@ -72,6 +75,7 @@ def main():
         distributed.init_process_group("nccl" if cuda else "gloo")
     torch.manual_seed(0)
     model = gt.GemNetwork("7x(0,1,2)", 14, blocks=2, channels=8, scalars=32, head=64, dropout=0.0).to(device)
+    network = model
     if several:
         model = nn.parallel.DistributedDataParallel(model)
 
@@ -91,18 +95,27 @@ def main():
 
     training, test = loader(range(options.bodies)), loader(range(1000, 1004))
     optimiser = torch.optim.Adam(model.parameters(), 0.01)
-    for epoch in range(options.epochs):
+    first = 0
+    if options.checkpoint and os.path.exists(options.checkpoint):
+        saved = torch.load(options.checkpoint, map_location=device, weights_only=True)
+        network.load_state_dict(saved["network"])
+        optimiser.load_state_dict(saved["optimiser"])
+        first = saved["epoch"]
+    for epoch in range(first, options.epochs):
         if several:
             training.sampler.set_epoch(epoch)
         for features, graph, labels in training:
             optimiser.zero_grad()
-            logits = model(features.to(device), graph.to(device))
-            loss = nn.functional.cross_entropy(logits, labels.to(device))
+            loss = model(features.to(device), graph.to(device), labels.to(device))
             loss.backward()
             optimiser.step()
         score = accuracy(model, test, device)
         if not several or distributed.get_rank() == 0:
             print(f"epoch {epoch + 1}  loss {loss.item():.3f}  accuracy on other bodies {score:.3f}", flush=True)
+            if options.checkpoint:
+                state = {"network": network.state_dict(), "optimiser": optimiser.state_dict(), "epoch": epoch + 1}
+                torch.save(state, options.checkpoint + ".new")
+                os.replace(options.checkpoint + ".new", options.checkpoint)
     if several:
         distributed.destroy_process_group()
 

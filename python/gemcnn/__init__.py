@@ -19,6 +19,7 @@ from .errors import (
 )
 from .geometry import Clusters, Features, GaugeGraph, Laplacian, Level
 from .mesh import Mesh, MeshFile, Remeshed, Repaired, from_pyg, from_trimesh, read, read_file
+from .pages import View, view
 from .runs import Prediction, TrainedModel, load, print_epoch, train
 from . import shapes
 
@@ -41,6 +42,7 @@ __all__ = [
     "Repaired",
     "TaskError",
     "TrainedModel",
+    "View",
     "__version__",
     "from_pyg",
     "from_trimesh",
@@ -52,4 +54,5 @@ __all__ = [
     "set_num_threads",
     "shapes",
     "train",
+    "view",
 ]

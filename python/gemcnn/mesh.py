@@ -272,6 +272,15 @@ class Mesh:
         parts = vectors.reshape(len(self.vertices), 2, len(values))
         return values, parts[:, 0] + 1j * parts[:, 1]
 
+    def gradient(self, field: ArrayLike, graph: GaugeGraph | None = None) -> NDArray[np.float64]:
+        """Gradients of scalar fields `[V]` or `[V, b]`, as components in the frames of a graph, `[V, 2]` or `[V, 2, b]`. The mesh is
+        scaled to unit area."""
+        used = self.gauge_graph(estimate_normals=True) if graph is None else graph
+        values = np.asarray(field, dtype=np.float64)
+        rows = np.ascontiguousarray(values.reshape(len(self.vertices), -1))
+        found = _gemcnn.gradient(self._native, used._native, rows)
+        return found.reshape(len(rows), 2, *values.shape[1:])
+
     def diffuse(
         self, field: ArrayLike, time: float, order: int = 0, graph: GaugeGraph | None = None
     ) -> NDArray[Any]:
@@ -317,13 +326,14 @@ class Mesh:
         import pyvista  # type: ignore[import-not-found,unused-ignore]
 
         sizes = np.diff(self.face_offsets)
-        cells = np.insert(self.corners, self.face_offsets[:-1], sizes).astype(np.int64)
+        starts = self.face_offsets[:-1].astype(np.int64)
+        cells = np.insert(self.corners.astype(np.int64), starts, sizes)
         return pyvista.PolyData(np.array(self.vertices), cells)
 
     def to_pyg(self) -> Any:
         """A `torch_geometric.data.Data` with `pos` `[V, 3]` and `face` `[3, F]`."""
         import torch
-        from torch_geometric.data import Data  # type: ignore[import-not-found,unused-ignore]
+        from torch_geometric.data import Data  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
         faces = torch.from_numpy(self.triangulated().faces.astype(np.int64).T.copy())
         return Data(pos=torch.from_numpy(self.vertices.astype(np.float32)), face=faces)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from . import _gemcnn
 from ._cuda import load_cuda_libraries
+from .errors import TaskError
 from .geometry import GaugeGraph
 from .mesh import Mesh, read
 
@@ -153,21 +154,40 @@ class TrainedModel:
     def prepare(self, mesh: Mesh | str | os.PathLike[str]) -> tuple[NDArray[np.float32], GaugeGraph]:
         """The input of the network for a mesh: scaled features `[V, D]`, and the gauge graph whose frames they refer to."""
         used = mesh if isinstance(mesh, Mesh) else read(mesh)
-        features, graph = self._native.prepare(used._native)
+        features, graph, _ = self._native.prepare(used._native)
         return features, GaugeGraph._of(graph)
 
     def to_torch(self) -> Any:
-        """The network as a `torch.nn.Module` with the same weights: `gemcnn.torch.GemNetwork`. Models of the kind `gem` only.
+        """The network as a `torch.nn.Module` with the same weights: `gemcnn.torch.GemNetwork` for models of the kind `gem`,
+        `gemcnn.torch.SurfaceNetwork` for the kinds `surface` and `diffusion` with eigenvectors.
 
         ```
-        features, graph = model.prepare(mesh)
-        logits = model.to_torch()(torch.from_numpy(features), gemcnn.torch.Graph.of(graph))
+        logits = model.to_torch()(*model.torch_inputs(mesh))
         ```
+
+        Raises:
+            TaskError: a model of another kind.
         """
-        from .torch.models import GemNetwork
+        from .torch import GemNetwork, SurfaceNetwork
 
+        kinds: dict[str, Any] = {"gem": GemNetwork, "surface": SurfaceNetwork, "diffusion": SurfaceNetwork}
+        kind = self.config["model"]["kind"]
+        if kind not in kinds:
+            raise TaskError(f"models of the kind `{kind}` do not become modules of PyTorch, only {', '.join(kinds)}")
         scaling = json.loads(self._native.target_scaling())
-        return GemNetwork.of(self.config, self._native.types(), self.weights(), scaling)
+        return kinds[kind].of(self.config, self._native.types(), self.weights(), scaling)
+
+    def torch_inputs(self, mesh: Mesh | str | os.PathLike[str]) -> tuple[Any, Any]:
+        """The input of the module of `to_torch` for a mesh: scaled features `[V, D]`, and a `gemcnn.torch.Graph`, or
+        `gemcnn.torch.Spectra` for models with eigenvectors."""
+        import torch
+
+        from .torch import Graph, Spectra
+
+        used = mesh if isinstance(mesh, Mesh) else read(mesh)
+        features, graph, spectra = self._native.prepare(used._native)
+        geometry = Graph.of(GaugeGraph._of(graph)) if spectra is None else Spectra.of_arrays(*spectra)
+        return torch.from_numpy(features), geometry
 
     def predict(self, mesh: Mesh | str | os.PathLike[str]) -> Prediction:
         """The prediction for a mesh or a file."""

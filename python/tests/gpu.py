@@ -113,6 +113,32 @@ def network():
     ).to(CUDA)
 
 
+def check_fused_classifier():
+    """Loss and gradients against the CPU, and without the memory of the logits."""
+    worst = 0.0
+    for rows, channels, classes in [(1001, 33, 14), (6890, 256, 6890)]:
+        torch.manual_seed(0)
+        parts = [torch.randn(*shape) / 4 for shape in ((rows, channels), (classes, channels), (classes,))]
+        labels = torch.randint(classes, (rows,))
+        labels[::7] = -100
+        class_weights = torch.rand(classes)
+        results = []
+        for device in ("cpu", CUDA):
+            there = [part.to(device).requires_grad_() for part in parts]
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            options = {"class_weights": class_weights.to(device), "label_smoothing": 0.1}
+            loss = gt.linear_cross_entropy(*there, labels.to(device), **options)
+            results.append([loss.detach(), *torch.autograd.grad(loss, there)])
+            with torch.no_grad():
+                assert torch.equal(gt.linear_cross_entropy(*there, labels.to(device), **options), loss)
+        peak = torch.cuda.max_memory_allocated() - before
+        for found, expected in zip(results[1], results[0], strict=True):
+            worst = max(worst, relative(found, expected))
+        assert worst < F32, f"{classes} classes: {worst:.2e}"
+    return f"largest relative error {worst:.1e}, peak {peak / 1e6:.0f} MB where the logits have {4 * rows * classes / 1e6:.0f} MB"
+
+
 def check_delayed_producer():
     """The input is written on a stream of its own, late: work on any other stream would read what was there before."""
     graph, model = gt.Graph.of(rough()).to(CUDA), network()

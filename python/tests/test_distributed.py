@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections import Counter
 
 import pytest
 
@@ -45,14 +46,38 @@ def rank_of_two(rank, port, folder):
     torch.distributed.destroy_process_group()
 
 
-def test_two_processes_equal_one(tmp_path):
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    torch.multiprocessing.spawn(rank_of_two, (port, str(tmp_path)), nprocs=2)
+        return free.getsockname()[1]
+
+
+def test_two_processes_equal_one(tmp_path):
+    torch.multiprocessing.spawn(rank_of_two, (free_port(), str(tmp_path)), nprocs=2)
     first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
     (x, graph), (other, behind) = sample(0), sample(1)
     expected = steps(network(), torch.cat([x, other]), gt.Graph.collate([graph, behind]))
     for name, value in expected.items():
         assert torch.equal(first[name], second[name]), name
         assert torch.allclose(first[name], value, rtol=1e-9, atol=1e-12), name
+
+
+def test_what_a_step_communicates():
+    """The figures of docs/scaling.md."""
+    address = f"tcp://127.0.0.1:{free_port()}"
+    torch.distributed.init_process_group("gloo", init_method=address, rank=0, world_size=1)
+    try:
+        network = gt.GemNetwork("7x(0,1,2)", 14, blocks=2, channels=8, scalars=32, head=64)
+        model = torch.nn.parallel.DistributedDataParallel(network)
+        graph = gt.Graph.of(gemcnn.shapes.icosphere(1))
+        x = torch.randn(42, 35)
+        # The buckets of the first step are not yet the final ones.
+        model(x, graph).sum().backward()
+        with torch.profiler.profile(record_shapes=True) as profile:
+            model(x, graph).sum().backward()
+    finally:
+        torch.distributed.destroy_process_group()
+    sums = Counter(event.input_shapes[0][0] for event in profile.events() if event.name == "gloo:all_reduce")
+    weights = sum(parameter.numel() for parameter in network.parameters())
+    # Two batch normalisations of each block, forward and backward: scalars and their count, then squares.
+    assert weights == 10782 and sums == {9: 6, 40: 6, 33: 2, 32: 2, weights: 1}

@@ -112,6 +112,12 @@ def operators(graph):
     yield ops.pool_backward.default, (random(12, 3), *clusters, "1x(0,1)")
     yield ops.unpool.default, (x(12, 3), *clusters, "1x(0,1)")
     yield ops.unpool_backward.default, (random(30, 3), *clusters, "1x(0,1)")
+    labels = torch.tensor([0, 1, -1, 1, 0], dtype=torch.int32)
+    yield ops.linear_cross_entropy.default, (x(5, 4), x(2, 4), x(2), labels, None, 0.1, True)
+    gradients = (random(5, 4), random(2, 4), random(2))
+    weights = random(2).abs()
+    yield ops.linear_cross_entropy.default, (*gradients, labels, weights, 0.0, False)
+    yield ops.linear_cross_entropy_backward.default, (random(()), random(5, 4), *gradients)
 
 
 def test_every_operator_keeps_its_contract(graph):
@@ -119,7 +125,7 @@ def test_every_operator_keeps_its_contract(graph):
     for operator, arguments in operators(graph):
         torch.library.opcheck(operator, arguments)
         checked.add(operator.name())
-    assert len(checked) == 14
+    assert len(checked) == 16
 
 
 def test_second_derivatives_are_refused(graph):

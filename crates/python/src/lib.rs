@@ -4,6 +4,7 @@
 //! release the GIL while they work, and run on a pool of threads that belongs to the process.
 
 mod arrays;
+mod classifier;
 mod convolution;
 mod cuda;
 mod errors;
@@ -17,6 +18,7 @@ mod shapes;
 mod surface;
 mod tensor;
 mod threads;
+mod view;
 
 use pyo3::prelude::*;
 
@@ -31,5 +33,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     shapes::add_to(module)?;
     convolution::add_to(module)?;
     operators::add_to(module)?;
+    classifier::add_to(module)?;
+    view::add_to(module)?;
     runs::add_to(module)
 }

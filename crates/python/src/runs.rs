@@ -5,6 +5,7 @@ use crate::errors;
 use crate::geometry::GaugeGraph;
 use crate::mesh::Mesh;
 use crate::threads::work;
+use gemcnn_kernels::diffusion::Spectra;
 use gemcnn_nn::{Device, DeviceChoice, Workspace};
 use gemcnn_tasks::Task;
 use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part};
@@ -230,12 +231,18 @@ impl TrainedModel {
         weights.collect()
     }
 
-    /// The scaled input features `[V, D]` and the gauge graph of a mesh.
+    /// The scaled input features `[V, D]` and the gauge graph of a mesh. For models with eigenvectors also their numbers
+    /// by order, the masses, the bases and the eigenvalues.
+    #[expect(clippy::type_complexity, reason = "a tuple for Python")]
     fn prepare<'py>(
         &self,
         py: Python<'py>,
         mesh: &Bound<'py, Mesh>,
-    ) -> PyResult<(Bound<'py, PyArray2<f32>>, GaugeGraph)> {
+    ) -> PyResult<(
+        Bound<'py, PyArray2<f32>>,
+        GaugeGraph,
+        Option<(Vec<usize>, [Bound<'py, PyArray1<f32>>; 3])>,
+    )> {
         let mesh = &mesh.get().0;
         let sample = work(py, || self.model.sample("the mesh", mesh))?.map_err(errors::task)?;
         let shape = (mesh.vertex_count(), sample.kind.dimension());
@@ -243,7 +250,16 @@ impl TrainedModel {
             graph: Arc::unwrap_or_clone(sample.graph),
             normals: self.model.config.geometry.normals,
         };
-        Ok((owned(py, sample.features, shape)?, graph))
+        let spectra = sample.spectra.map(|spectra| {
+            let Spectra {
+                mass,
+                bases,
+                eigenvalues,
+            } = spectra.arrays();
+            let arrays = [mass, bases, eigenvalues].map(|values| PyArray1::from_slice(py, values));
+            (spectra.columns().to_vec(), arrays)
+        });
+        Ok((owned(py, sample.features, shape)?, graph, spectra))
     }
 
     /// Scaling of the targets as JSON: `null`, or `shift` and `scale` of each component.

@@ -5,7 +5,7 @@ use crate::errors;
 use crate::geometry::GaugeGraph;
 use crate::mesh::Mesh;
 use crate::threads::work;
-use gemcnn_mesh::surface::{HeatArrays, HeatSolver, SurfaceLaplacian};
+use gemcnn_mesh::surface::{HeatArrays, HeatSolver, Jets, SurfaceLaplacian};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray2};
 use pyo3::prelude::*;
 
@@ -58,6 +58,25 @@ fn eigenpairs<'py>(
     Ok((PyArray1::from_vec(py, basis.values), vectors))
 }
 
+/// Gradients of scalar fields `[V, b]` in the frames of a graph, `[2 V, b]`: the first and the second component of a vertex.
+#[pyfunction]
+fn gradient<'py>(
+    py: Python<'py>,
+    mesh: &Bound<'py, Mesh>,
+    graph: &Bound<'py, GaugeGraph>,
+    field: PyReadonlyArray2<'py, f64>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let (mesh, graph) = (&mesh.get().0, &graph.get().graph);
+    let columns = field.as_array().ncols();
+    let field = crate::arrays::values("field", &field)?;
+    let gradient = work(py, || {
+        let laplacian = SurfaceLaplacian::new(mesh)?;
+        Jets::new(&laplacian, graph.frames())?.gradient(field, columns)
+    })?;
+    let shape = (2 * mesh.vertex_count(), columns);
+    owned(py, gradient.map_err(errors::geometry)?, shape)
+}
+
 /// Fields `[V, b]`, or `[2 V, b]` as in `eigenpairs`, after an implicit step of diffusion.
 #[pyfunction]
 fn diffuse<'py>(
@@ -83,5 +102,6 @@ fn diffuse<'py>(
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(laplacian, module)?)?;
     module.add_function(wrap_pyfunction!(eigenpairs, module)?)?;
+    module.add_function(wrap_pyfunction!(gradient, module)?)?;
     module.add_function(wrap_pyfunction!(diffuse, module)?)
 }

@@ -237,6 +237,24 @@ impl Place {
         self.slice(name, "torch.int32", tensor, 1)
     }
 
+    /// A tensor of float64 numbers, also on a GPU.
+    pub fn wide<'a>(
+        &self,
+        name: &str,
+        tensor: &Bound<'a, PyAny>,
+    ) -> PyResult<OnDevice<&'a [f64], DeviceSlice<'a, f64>>> {
+        self.slice(name, f64::DTYPE, tensor, 1)
+    }
+
+    /// A tensor of float64 numbers to be written, which the caller just made.
+    pub fn wide_mut<'a>(
+        &self,
+        name: &str,
+        tensor: &Bound<'a, PyAny>,
+    ) -> PyResult<OnDevice<&'a mut [f64], DeviceSliceMut<'a, f64>>> {
+        self.slice_mut(name, f64::DTYPE, tensor)
+    }
+
     /// A tensor of groups of numbers: `H` on the host, and `C` on the device.
     pub fn groups<'a, T: Scalar, H, C>(
         &self,
@@ -261,9 +279,18 @@ impl Place {
         name: &str,
         tensor: &Bound<'a, PyAny>,
     ) -> PyResult<ViewMut<'a, T>> {
+        self.slice_mut::<T, f32>(name, T::DTYPE, tensor)
+    }
+
+    fn slice_mut<'a, T, C>(
+        &self,
+        name: &str,
+        kind: &str,
+        tensor: &Bound<'a, PyAny>,
+    ) -> PyResult<OnDevice<&'a mut [T], DeviceSliceMut<'a, C>>> {
         match self {
             Self::Host => {
-                let (address, count) = self.check(name, T::DTYPE, tensor, align_of::<T>())?;
+                let (address, count) = self.check(name, kind, tensor, align_of::<T>())?;
                 if count == 0 {
                     return Ok(OnDevice::Host(&mut []));
                 }
@@ -272,7 +299,7 @@ impl Place {
                 Ok(OnDevice::Host(values))
             }
             Self::Cuda(_) => {
-                let (address, count) = self.check(name, T::DTYPE, tensor, size_of::<f32>())?;
+                let (address, count) = self.check(name, kind, tensor, size_of::<C>())?;
                 // SAFETY: as above.
                 let values = unsafe { DeviceSliceMut::from_raw_parts(address as u64, count) };
                 Ok(OnDevice::Cuda(values))

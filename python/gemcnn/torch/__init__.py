@@ -25,13 +25,16 @@ from .layers import (
     global_max,
     global_mean,
 )
+from .loss import linear_cross_entropy
 from .models import GemNetwork
+from .surface import DiffusionBlock, SurfaceNetwork
 from .types import FeatureType
 
 __all__ = [
     "BatchNorm",
     "Clusters",
     "Diffusion",
+    "DiffusionBlock",
     "EquivariantLinear",
     "FeatureType",
     "GatedNonlinearity",
@@ -44,8 +47,10 @@ __all__ = [
     "Scalars",
     "Sequential",
     "Spectra",
+    "SurfaceNetwork",
     "TransportPool",
     "TransportUnpool",
     "global_max",
     "global_mean",
+    "linear_cross_entropy",
 ]

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..errors import OperatorError
 from ..geometry import GaugeGraph
 from ..mesh import Mesh
 from .layers import Layer
+from .types import FeatureType, join_orders, split_orders
 
 __all__ = ["Diffusion", "Spectra"]
 
@@ -30,6 +32,8 @@ class Spectra(NamedTuple):
     """Eigenvectors of each order: `[V, 1, K]` for order 0, `[V, 2, K]` for higher ones, real parts first."""
     eigenvalues: tuple[Tensor, ...]
     """Eigenvalues of each order, `[B, K]`, of surfaces of unit area."""
+    gradient: Tensor
+    """Gradients of the eigenvectors of order 0 in the frames, `[V, 2, K]`."""
     sizes: tuple[int, ...]
     """Number of vertices of each mesh."""
 
@@ -50,15 +54,35 @@ class Spectra(NamedTuple):
             dtype: type of the numbers.
         """
         bases, eigenvalues = [], []
+
+        def padded(array: NDArray[Any], count: int) -> Tensor:
+            tensor = torch.from_numpy(array).to(dtype)
+            return nn.functional.pad(tensor, (0, count - tensor.shape[-1]))
+
+        gradient = torch.zeros(len(mesh.vertices), 2, 0, dtype=dtype)
         for order, count in enumerate(counts):
             values, vectors = mesh.eigenpairs(count, order, graph)
+            if order == 0:
+                gradient = padded(mesh.gradient(vectors, graph), count)
             parts = [vectors] if order == 0 else [vectors.real, vectors.imag]
-            spare = count - len(values)
-            stacked = torch.from_numpy(np.stack(parts, axis=1)).to(dtype)
-            bases.append(nn.functional.pad(stacked, (0, spare)))
-            eigenvalues.append(nn.functional.pad(torch.from_numpy(values).to(dtype), (0, spare))[None])
+            bases.append(padded(np.stack(parts, axis=1), count))
+            eigenvalues.append(padded(values, count)[None])
         mass = torch.from_numpy(mesh.laplacian(0, graph).mass).to(dtype)
-        return cls(mass, tuple(bases), tuple(eigenvalues), (len(mass),))
+        return cls(mass, tuple(bases), tuple(eigenvalues), gradient, (len(mass),))
+
+    @classmethod
+    def of_arrays(cls, columns: Sequence[int], arrays: Sequence[NDArray[np.float32]]) -> Spectra:
+        """The spectra of a mesh that a trained model has prepared: numbers of eigenpairs by order, masses, eigenvectors
+        followed by gradients, and eigenvalues."""
+        mass, vectors, values = (torch.from_numpy(array) for array in arrays)
+        vertices = len(mass)
+        parts = [(2 if order else 1, count) for order, count in enumerate(columns)] + [(2, columns[0])]
+        blocks = vectors.split([vertices * width * count for width, count in parts])
+        *bases, gradient = (
+            block.view(vertices, width, count) for block, (width, count) in zip(blocks, parts, strict=True)
+        )
+        eigenvalues = tuple(part[None] for part in values.split(list(columns)))
+        return cls(mass, tuple(bases), eigenvalues, gradient, (vertices,))
 
     @classmethod
     def collate(cls, parts: Sequence[Spectra]) -> Spectra:
@@ -67,6 +91,7 @@ class Spectra(NamedTuple):
             torch.cat([part.mass for part in parts]),
             tuple(torch.cat(tensors) for tensors in zip(*(part.bases for part in parts), strict=True)),
             tuple(torch.cat(tensors) for tensors in zip(*(part.eigenvalues for part in parts), strict=True)),
+            torch.cat([part.gradient for part in parts]),
             tuple(size for part in parts for size in part.sizes),
         )
 
@@ -81,7 +106,7 @@ class Spectra(NamedTuple):
     def _each(self, change: Any) -> Spectra:
         bases = tuple(change(basis) for basis in self.bases)
         eigenvalues = tuple(change(values) for values in self.eigenvalues)
-        return Spectra(change(self.mass), bases, eigenvalues, self.sizes)
+        return Spectra(change(self.mass), bases, eigenvalues, change(self.gradient), self.sizes)
 
 
 class Diffusion(Layer):
@@ -93,22 +118,26 @@ class Diffusion(Layer):
     `b` of each channel.
 
     Args:
-        type: type of input and output.
+        type: type of the input, and of the output without gradients.
         times: shortest and longest time at initialisation, for surfaces of unit area. Logarithms are uniform.
+        gradients: appends the gradient of each diffused scalar, as a channel of order 1 after the others.
 
     Shapes:
-        x: `[V, type.dimension]`; result: the same.
+        x: `[V, input.dimension]`; result: `[V, output.dimension]`.
     """
 
     def __init__(
         self,
         type: str,
         times: tuple[float, float] = (1e-3, 0.3),
+        gradients: bool = False,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self._set_types(type, type)
+        self.gradients = gradients
+        scalars = FeatureType(type).multiplicity(0)
+        self._set_types(type, f"{type} + {scalars}x1" if gradients and scalars else type)
         low, high = times
         if not (0 < low <= high < math.inf):
             raise OperatorError(f"times are {times}, but must be positive, the shorter first")
@@ -124,32 +153,45 @@ class Diffusion(Layer):
             raise OperatorError(f"the spectra have orders below {len(spectra.bases)}, but features are {self.input}")
         if x.shape[0] != spectra.mass.shape[0]:
             raise OperatorError(f"{x.shape[0]} rows of features for {spectra.mass.shape[0]} vertices")
-        results, column, irrep = [], 0, 0
+        fields = split_orders(x, self.input)
+        results: dict[int, list[Tensor]] = {}
+        irrep = 0
         for order, count in self._orders:
-            parts = 2 if order else 1
-            fields = x[:, column : column + parts * count].reshape(-1, parts, count)
             log_time = self.log_time[irrep : irrep + count]
             band = self.band[irrep : irrep + count]
-            results.append(self._diffuse(fields, spectra, order, log_time, band))
-            column, irrep = column + parts * count, irrep + count
-        return torch.cat(results, dim=1)
+            found = self._diffuse(fields[order], spectra, order, log_time, band)
+            for above, field in enumerate(found):
+                results.setdefault(order + above, []).append(field)
+            irrep += count
+        # Gradients of scalars follow the channels of order 1.
+        if 1 in results:
+            results[1].reverse()
+        return join_orders({order: torch.cat(parts, dim=2) for order, parts in results.items()})
 
-    @staticmethod
-    def _diffuse(fields: Tensor, spectra: Spectra, order: int, log_time: Tensor, band: Tensor) -> Tensor:
-        """Fields `[V, parts, channels]` of one order, diffused: `[V, parts * channels]`."""
+    def _diffuse(
+        self, fields: Tensor, spectra: Spectra, order: int, log_time: Tensor, band: Tensor
+    ) -> list[Tensor]:
+        """Fields `[V, parts, channels]` of one order, diffused, and the gradients of scalars if they are wanted."""
         weighted = fields * spectra.mass[:, None, None]
-        results = []
-        for mesh, (basis, rows) in enumerate(
-            zip(spectra.bases[order].split(spectra.sizes), weighted.split(spectra.sizes), strict=True)
+        wanted = self.gradients and order == 0
+        results: list[list[Tensor]] = [[], []] if wanted else [[]]
+        for mesh, (basis, slope, rows) in enumerate(
+            zip(
+                *(t.split(spectra.sizes) for t in (spectra.bases[order], spectra.gradient, weighted)),
+                strict=True,
+            )
         ):
             scaled = spectra.eigenvalues[order][mesh][:, None] * log_time.exp()
             filters = torch.exp(-scaled) * (1 + band * scaled)
             if order == 0:
-                results.append(basis[:, 0] @ (filters * (basis[:, 0].T @ rows[:, 0])))
+                filtered = filters * (basis[:, 0].T @ rows[:, 0])
+                results[0].append((basis[:, 0] @ filtered)[:, None])
+                if wanted:
+                    results[1].append(slope @ filtered)
                 continue
             real, imaginary = basis.unbind(1)
             x, y = rows.unbind(1)
             a = filters * (real.T @ x + imaginary.T @ y)
             b = filters * (real.T @ y - imaginary.T @ x)
-            results.append(torch.cat([real @ a - imaginary @ b, imaginary @ a + real @ b], dim=1))
-        return torch.cat(results)
+            results[0].append(torch.stack([real @ a - imaginary @ b, imaginary @ a + real @ b], dim=1))
+        return [torch.cat(parts) for parts in results]

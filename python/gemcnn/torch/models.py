@@ -21,9 +21,39 @@ from .layers import (
     global_max,
     global_mean,
 )
+from .loss import linear_cross_entropy
 from .types import FeatureType
 
 __all__ = ["GemNetwork"]
+
+
+class Head(nn.Sequential):
+    """The last layers of a network: scalars `[V, channels]` to outputs `[V, outputs]`, or to a loss.
+
+    Args:
+        channels: number of inputs.
+        outputs: number of outputs.
+        hidden: hidden channels; 0 makes it a single linear layer.
+        dropout: probability of dropout before the last layer.
+    """
+
+    def __init__(self, channels: int, outputs: int, hidden: int, dropout: float) -> None:
+        layers: list[nn.Module] = [nn.Linear(channels, hidden), nn.ReLU()] if hidden else []
+        super().__init__(*layers, nn.Dropout(dropout), nn.Linear(hidden or channels, outputs))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the linear layers in a network."""
+        return [f"head.{name}" for name, layer in self.named_children() if isinstance(layer, nn.Linear)]
+
+    def forward(self, x: Tensor, labels: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        *layers, last = self
+        for layer in layers:
+            x = layer(x)
+        if labels is None:
+            return cast(Tensor, last(x))
+        linear = cast(nn.Linear, last)
+        return linear_cross_entropy(x, linear.weight, linear.bias, labels)
 
 
 class GemNetwork(nn.Module):
@@ -98,20 +128,22 @@ class GemNetwork(nn.Module):
         if rotates:
             self.head: nn.Module = GaugeConv(last, output, aggregation=aggregation)
         else:
-            layers: list[nn.Module] = []
-            if head:
-                layers += [nn.Linear(last.dimension, head), nn.ReLU()]
-            layers += [nn.Dropout(dropout), nn.Linear(head or last.dimension, output.dimension)]
-            self.head = nn.Sequential(*layers)
+            self.head = Head(last.dimension, output.dimension, head, dropout)
         self.register_buffer("shift", None)
         self.register_buffer("scale", None)
 
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+    def forward(self, x: Tensor, graph: Graph, labels: Tensor | None = None) -> Tensor:
+        """The outputs, or with `labels` the mean cross-entropy, as `linear_cross_entropy` computes it."""
         for block in self.blocks:
             x = block(x, graph)
         if self.pool is not None:
             x = (global_mean if self.pool == "mean" else global_max)(x, graph)
-        x = self.head(x, graph) if isinstance(self.head, GaugeConv) else self.head(x)
+        if isinstance(self.head, GaugeConv):
+            if labels is not None:
+                raise TaskError("labels are for scalar outputs, but these rotate with the frames")
+            x = self.head(x, graph)
+        else:
+            x = self.head(x, labels)
         if self.scale is not None:
             x = x * cast(Tensor, self.scale) + cast(Tensor, self.shift)
         return x
@@ -154,12 +186,9 @@ class GemNetwork(nn.Module):
     def _renamed(self, weights: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
         """Weights of the command under the names of this module."""
         state = self.state_dict()
-        layers = [name for name in state if name.startswith("head.") and name.endswith("weight")]
+        layers = self.head.names if isinstance(self.head, Head) else ["head"]
         numbered = [name for name in weights if re.match(r"(linear|conv)\d+\.weight", name)]
-        heads = {
-            theirs.split(".")[0]: ours.rpartition(".")[0]
-            for theirs, ours in zip(numbered, layers, strict=True)
-        }
+        heads = {theirs.split(".")[0]: ours for theirs, ours in zip(numbered, layers, strict=True)}
         words = {"mean": "running_mean", "variance": "running_variance"}
         found = {}
         for name, values in weights.items():

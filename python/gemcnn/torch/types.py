@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+
+import torch
+from torch import Tensor
 
 from .. import _gemcnn
 
@@ -55,6 +59,20 @@ class FeatureType(str):
             count * (2 if below else 1) for below, count in enumerate(self.multiplicities[:order])
         )
         return slice(start, start + self.multiplicity(order) * (2 if order else 1))
+
+
+def split_orders(x: Tensor, type: FeatureType) -> dict[int, Tensor]:
+    """The fields of each order of rows `[V, D]`: `[V, 1, channels]` for scalars, `[V, 2, channels]` for higher orders."""
+    return {
+        order: x[:, type.range(order)].reshape(-1, 2 if order else 1, count)
+        for order, count in enumerate(type.multiplicities)
+        if count
+    }
+
+
+def join_orders(fields: Mapping[int, Tensor]) -> Tensor:
+    """The rows of fields: the inverse of `split_orders`."""
+    return torch.cat([fields[order].flatten(1) for order in sorted(fields)], dim=1)
 
 
 @lru_cache(maxsize=None)

@@ -7,6 +7,7 @@ use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
     check_length, to_u32,
 };
+use bytemuck::Pod;
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("softmax", include_str!("softmax.cu"));
 
@@ -17,6 +18,19 @@ const MOST_ITEMS: usize = 32;
 const FEW_ITEMS: usize = 16;
 /// Number of blocks of a launch.
 pub(crate) const ROW_BLOCKS: usize = 528;
+
+/// [`Targets`] that are on a device already.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceTargetSlices<'a> {
+    /// Number of classes.
+    pub classes: usize,
+    /// Class of each row, or [`IGNORE`](super::IGNORE).
+    pub labels: DeviceSlice<'a, u32>,
+    /// Weight of each class; `None` for 1.
+    pub class_weights: Option<DeviceSlice<'a, f32>>,
+    /// Label smoothing, in [0, 1).
+    pub smoothing: f64,
+}
 
 /// Checked [`Targets`] in device memory.
 #[derive(Debug)]
@@ -46,6 +60,53 @@ impl DeviceTargets {
             class_weights,
             smoothing: targets.smoothing,
             normaliser: device.upload(&[targets.normaliser()])?,
+        })
+    }
+
+    /// Targets whose numbers are on the device already, copied in stream order. `normaliser` holds one number,
+    /// `1 / sum_v w_v`, and 0 if no row counts.
+    ///
+    /// # Errors
+    /// Buffers of the wrong length, smoothing out of range, or out of memory.
+    ///
+    /// # Safety
+    /// Every label is a class or [`IGNORE`](super::IGNORE).
+    pub unsafe fn from_device(
+        device: &CudaDevice,
+        targets: DeviceTargetSlices<'_>,
+        normaliser: DeviceSlice<'_, f64>,
+    ) -> Result<Self, CudaError> {
+        let DeviceTargetSlices {
+            classes,
+            labels,
+            class_weights,
+            smoothing,
+        } = targets;
+        // No labels and weights to check, but the smoothing.
+        Targets::<f32> {
+            smoothing,
+            ..Targets::new(classes, &[])
+        }
+        .check(OPERATOR)?;
+        check_length(OPERATOR, "normaliser", normaliser, 1)?;
+        if let Some(weights) = class_weights {
+            check_length(OPERATOR, "class_weights", weights, classes)?;
+        }
+        fn copied<T: Pod>(
+            device: &CudaDevice,
+            from: DeviceSlice<'_, T>,
+        ) -> Result<DeviceBuffer<T>, CudaError> {
+            let mut to = device.buffer(from.len())?;
+            device.copy(from, to.view_mut())?;
+            Ok(to)
+        }
+        let class_weights = class_weights.map(|weights| copied(device, weights));
+        Ok(Self {
+            classes,
+            labels: copied(device, labels)?,
+            class_weights: class_weights.transpose()?,
+            smoothing,
+            normaliser: copied(device, normaliser)?,
         })
     }
 
@@ -117,6 +178,11 @@ impl DeviceScore {
         Ok(Self {
             numbers: self.numbers.duplicate(device)?,
         })
+    }
+
+    /// Loss, correct rows and counted rows, on the device.
+    pub fn numbers(&self) -> DeviceSlice<'_, f64> {
+        self.numbers.view()
     }
 
     /// The score. Waits for all work queued before.

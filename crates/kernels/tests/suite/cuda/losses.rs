@@ -197,6 +197,51 @@ fn fused_classifier() {
 }
 
 #[test]
+fn targets_that_are_on_the_device() {
+    use cross_entropy::cuda::{DeviceTargetSlices, DeviceTargets};
+    let Some(device) = device() else { return };
+    let (rows, classes) = (77, 10);
+    let (labels, class_weights) = targets(rows, classes);
+    let logits = device.upload(&random(rows * classes, 1)).unwrap();
+    let (there, weights) = (
+        device.upload(&labels).unwrap(),
+        device.upload(&class_weights).unwrap(),
+    );
+    let counted = labels
+        .iter()
+        .filter(|&&label| label != cross_entropy::IGNORE);
+    let total: f64 = counted
+        .map(|&label| f64::from(class_weights[label as usize]))
+        .sum();
+    let normaliser = device.upload(&[total.recip()]).unwrap();
+    let slices = |smoothing| DeviceTargetSlices {
+        classes,
+        labels: there.view(),
+        class_weights: Some(weights.view()),
+        smoothing,
+    };
+    // SAFETY: `targets` makes labels of these classes only.
+    let made = |smoothing| unsafe {
+        DeviceTargets::from_device(&device, slices(smoothing), normaliser.view())
+    };
+    let narrow = cross_entropy::Targets {
+        classes,
+        labels: &labels,
+        class_weights: Some(&class_weights),
+        smoothing: 0.1,
+    };
+    let expected = DeviceTargets::new(&device, &narrow).unwrap();
+    let [found, expected] = [&made(0.1).unwrap(), &expected].map(|targets| {
+        let score = cross_entropy::cuda::forward(&device, targets, logits.view()).unwrap();
+        let mut numbers = device.buffer::<f64>(3).unwrap();
+        device.copy(score.numbers(), numbers.view_mut()).unwrap();
+        numbers.to_vec(&device).unwrap()
+    });
+    assert_eq!(found, expected);
+    assert!(made(1.0).is_err());
+}
+
+#[test]
 fn regression_losses() {
     use regression::{Penalty, Regression};
     let Some(device) = device() else { return };

@@ -1,0 +1,147 @@
+"""The last linear layer of a classifier, fused with softmax cross-entropy."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from .. import _gemcnn
+from ..errors import OperatorError
+from .ops import _differentiable, _operator
+
+__all__ = ["linear_cross_entropy"]
+
+
+def _on_device(labels: Tensor, class_weights: Tensor | None, classes: int) -> tuple[Tensor, Tensor]:
+    """Labels on a GPU with all that are no class marked as not counted, and the reciprocal of their total weight. A
+    label that is neither fails on the device, as in PyTorch."""
+    counted = (labels >= 0) & (labels < classes)
+    torch._assert_async((counted | (labels == -1)).all())
+    labels = labels.where(counted, -1)
+    weights = counted.double()
+    if class_weights is not None:
+        weights = weights * class_weights[labels.clamp(min=0).long()].double()
+    total = weights.sum(0, keepdim=True)
+    return labels, total.reciprocal().where(total > 0, 0.0)
+
+
+def _run(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    labels: Tensor,
+    class_weights: Tensor | None,
+    smoothing: float,
+    wanted: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    x, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
+    labels = labels.contiguous()
+    class_weights = None if class_weights is None else class_weights.contiguous()
+    score = x.new_empty(3, dtype=torch.float64)
+    normaliser = x.new_empty(1, dtype=torch.float64)
+    if x.is_cuda:
+        labels, normaliser = _on_device(labels, class_weights, weight.shape[0])
+    gradients = (
+        (torch.empty_like(x), torch.zeros_like(weight), torch.zeros_like(bias))
+        if wanted
+        else (x.new_empty(0), x.new_empty(0), x.new_empty(0))
+    )
+    _gemcnn.linear_cross_entropy(
+        (*weight.shape, smoothing),
+        [x, weight, bias, labels, normaliser],
+        class_weights,
+        list(gradients) if wanted else None,
+        score,
+    )
+    return (score[0].to(x.dtype, copy=True), *gradients)
+
+
+def _fake(
+    x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, class_weights: Tensor | None, *settings: Any
+) -> tuple[Tensor, ...]:
+    parts = (x, weight, bias)
+    return (x.new_empty(()), *(p.new_empty(p.shape) if settings[1] else x.new_empty(0) for p in parts))
+
+
+def _backward_run(
+    dloss: Tensor, x: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    return dx * dloss, dweight * dloss, dbias * dloss
+
+
+def _backward_fake(dloss: Tensor, x: Tensor, *gradients: Tensor) -> tuple[Tensor, ...]:
+    return tuple(gradient.new_empty(gradient.shape) for gradient in gradients)
+
+
+def _saved(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
+    # The features are not needed, but a second derivative has to be refused.
+    ctx.save_for_backward(inputs[0], *output[1:])
+
+
+def _gradient(ctx: Any, dloss: Tensor | None, *others: Any) -> tuple[Any, ...]:
+    if dloss is None:
+        return (None,) * 7
+    found = torch.ops.gemcnn.linear_cross_entropy_backward(dloss, *ctx.saved_tensors)
+    used = [g if need else None for g, need in zip(found, ctx.needs_input_grad[:3], strict=True)]
+    return (*used, None, None, None, None)
+
+
+_operator(
+    "linear_cross_entropy(Tensor x, Tensor weight, Tensor bias, Tensor labels, Tensor? class_weights, "
+    "float smoothing, bool wanted) -> (Tensor, Tensor, Tensor, Tensor)",
+    _run,
+    _fake,
+)
+_operator(
+    "linear_cross_entropy_backward(Tensor dloss, Tensor x, Tensor dx, Tensor dweight, Tensor dbias)"
+    " -> (Tensor, Tensor, Tensor)",
+    _backward_run,
+    _backward_fake,
+)
+_differentiable("linear_cross_entropy", _saved, _gradient, "linear_cross_entropy_backward")
+
+
+def linear_cross_entropy(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    labels: Tensor,
+    *,
+    class_weights: Tensor | None = None,
+    label_smoothing: float = 0.0,
+    ignore_index: int = -100,
+) -> Tensor:
+    """Mean cross-entropy of `x weight^T + bias`. The logits `[V, classes]` are never stored, and the gradients are computed
+    with the loss (docs/losses.md). With thousands of classes this saves most of the memory.
+
+    Args:
+        x: features, `[V, channels]`.
+        weight: `[classes, channels]`, as that of `torch.nn.Linear`.
+        bias: `[classes]`.
+        labels: class of each row, integers `[V]`.
+        class_weights: weight of the rows of each class, `[classes]`.
+        label_smoothing: share of the target that is spread over all classes, below 1.
+        ignore_index: label of rows that are not counted.
+
+    Returns:
+        The loss, a number.
+    """
+    if x.dim() != 2 or weight.dim() != 2 or x.shape[1] != weight.shape[1]:
+        raise OperatorError(
+            "linear_cross_entropy: features [V, channels] and weight [classes, channels] do not fit: "
+            f"{list(x.shape)} and {list(weight.shape)}"
+        )
+    if labels.is_floating_point() or labels.shape != x.shape[:1]:
+        raise OperatorError(
+            f"linear_cross_entropy: labels must be integers [{x.shape[0]}], not {labels.dtype} {list(labels.shape)}"
+        )
+    wanted = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad or bias.requires_grad)
+    marked = torch.where(labels == ignore_index, -1, labels).to(torch.int32)
+    found = torch.ops.gemcnn.linear_cross_entropy(
+        x, weight, bias, marked, class_weights, label_smoothing, wanted
+    )
+    return cast(Tensor, found[0])
