@@ -107,6 +107,7 @@ fn parameters_of_attention_and_of_messages() {
         let spec = ModelSpec {
             input: FeatureType::scalars(3),
             task: Task::Correspondence,
+            per: Element::Vertex,
             outputs: FeatureType::scalars(6890),
         };
         let model: ModelConfig = toml::from_str(&format!("kind = '{kind}'")).unwrap();
