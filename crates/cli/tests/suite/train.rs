@@ -362,7 +362,7 @@ fn bad_commands_leave_no_run_behind() {
         (
             &["segmentation", "--data", "spheres", "--model", "big"],
             2,
-            "angular, diffusion, gem",
+            "angular, attention, diffusion",
         ),
         (&["regression", "--data", "spheres"], 1, "segmentation"),
         (&[], 2, "required"),
