@@ -8,10 +8,12 @@ use gemcnn_mesh::NeighbourWeights;
 /// Bytes of the mesh and its gauge geometry for each vertex of a triangle mesh, while they are computed and while pictures
 /// are drawn.
 const GEOMETRY: u64 = 800;
-/// How many times larger the geometry is where neighbours are those within a radius.
+/// How many times larger the geometry is where neighbours are those within a radius, and with coarser graphs of such
+/// neighbours.
 const WIDE: u64 = 8;
+const COARSER: u64 = 3;
 /// Features of the widest layer that exist at once.
-const LAYERS: u64 = 4;
+const LAYERS: u64 = 2;
 /// Copies of eigenvectors while they are computed, in double precision.
 const COPIES: u64 = 4;
 
@@ -19,10 +21,13 @@ impl TrainedModel {
     /// Estimate of the memory in bytes that a prediction for a mesh needs. It is meant to be too large rather than too small.
     pub fn memory_for(&self, vertices: usize) -> u64 {
         let preparation = self.preparation();
-        let is_wide = preparation.weights != NeighbourWeights::Count
-            || preparation.geometry.ball.is_some()
-            || preparation.hierarchy.is_some();
-        let geometry = if is_wide { WIDE * GEOMETRY } else { GEOMETRY };
+        let is_wide =
+            preparation.weights != NeighbourWeights::Count || preparation.geometry.ball.is_some();
+        let geometry = match (is_wide, &preparation.hierarchy) {
+            (true, _) => WIDE * GEOMETRY,
+            (false, Some(_)) => COARSER * GEOMETRY,
+            (false, None) => GEOMETRY,
+        };
         let [scalars, vectors, tensors] = preparation.eigenvectors.map(|count| count as u64);
         let eigenvectors = 8 * COPIES * (scalars + 2 * vectors + 2 * tensors);
         let parts = self.network.parts();
