@@ -1,15 +1,11 @@
-//! Batches: which samples form which step, and threads that prepare them ahead.
-//!
-//! The order of the samples follows from the seed and the epoch alone, so the number of a step determines its
-//! batch.
+//! Batches, and threads that prepare them ahead.
 
+use super::batch_plan::BatchPlan;
 use crate::{Sample, SampleSource, TaskError, Visit};
 use gemcnn_mesh::GaugeGraph;
 use gemcnn_nn::{
     Device, FeatureType, HierarchyBatch, IGNORE, Objective, SpectraBatch, Target, TrainingBatch,
 };
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,125 +17,6 @@ const READY: usize = 2;
 const KEPT_ON_HOST: usize = 1 << 30;
 /// Share of the memory of a GPU for graphs that stay there.
 const KEPT_ON_GPU: usize = 3;
-
-/// How samples are divided into batches.
-#[derive(Debug, Clone)]
-pub(crate) struct BatchPlan {
-    /// Number of meshes, and of versions of each.
-    pub samples: usize,
-    pub versions: usize,
-    /// Meshes per step, if they are not packed.
-    pub batch: usize,
-    pub packing: Option<Packing>,
-    /// Seed of the shuffle; `None` keeps the order of the samples.
-    pub shuffle: Option<u64>,
-    /// Skips the last batch of an epoch if it is not full.
-    pub drop_last: bool,
-}
-
-/// Steps with about as many vertices each.
-#[derive(Debug, Clone)]
-pub(crate) struct Packing {
-    /// Vertices of each mesh.
-    sizes: Arc<[usize]>,
-    /// Steps of an epoch.
-    steps: usize,
-}
-
-impl Packing {
-    /// Steps of about `vertices` vertices.
-    pub fn new(samples: &dyn SampleSource, vertices: usize) -> Result<Self, TaskError> {
-        let size = |index: usize| Ok(samples.load(index)?.graph.vertex_count());
-        let meshes = (0..samples.len()).step_by(samples.versions().max(1));
-        let sizes: Vec<usize> = meshes.map(size).collect::<Result<_, TaskError>>()?;
-        let steps = sizes.iter().sum::<usize>().div_ceil(vertices.max(1));
-        Ok(Self {
-            steps: steps.clamp(1, sizes.len().max(1)),
-            sizes: sizes.into(),
-        })
-    }
-
-    /// Where the steps of an order of samples end. No step is empty.
-    fn ends(&self, order: &[usize], versions: usize) -> Vec<usize> {
-        let total: usize = self.sizes.iter().sum();
-        let mut ends = Vec::with_capacity(self.steps);
-        let (mut taken, mut vertices) = (0, 0);
-        for step in 1..=self.steps {
-            let (first, left) = (taken, self.steps - step);
-            while taken + left < order.len() {
-                let size = self.sizes[order[taken] / versions];
-                // A mesh belongs to the step with its middle.
-                let is_within = (2 * vertices + size) * self.steps <= 2 * step * total;
-                if taken > first && left > 0 && !is_within {
-                    break;
-                }
-                (taken, vertices) = (taken + 1, vertices + size);
-            }
-            ends.push(taken);
-        }
-        ends
-    }
-}
-
-impl BatchPlan {
-    /// Number of steps of an epoch.
-    pub fn steps(&self) -> u64 {
-        if let Some(packing) = &self.packing {
-            return packing.steps as u64;
-        }
-        match self.drop_last && self.samples >= self.batch {
-            true => (self.samples / self.batch) as u64,
-            false => self.samples.div_ceil(self.batch) as u64,
-        }
-    }
-
-    /// The visit of samples in an epoch; `None` if they are taken as they are.
-    fn visit(&self, epoch: u64) -> Option<Visit> {
-        self.shuffle.map(|seed| Visit { seed, epoch })
-    }
-
-    /// Samples of the first step of the first epoch.
-    pub fn first(&self) -> Vec<usize> {
-        self.divided(0).swap_remove(0)
-    }
-
-    /// The samples of each step of an epoch.
-    fn divided(&self, epoch: u64) -> Vec<Vec<usize>> {
-        let order = self.order(epoch);
-        let Some(packing) = &self.packing else {
-            return order.chunks(self.batch).map(<[usize]>::to_vec).collect();
-        };
-        let mut start = 0;
-        let ends = packing.ends(&order, self.versions).into_iter();
-        ends.map(|end| order[std::mem::replace(&mut start, end)..end].to_vec())
-            .collect()
-    }
-
-    /// The samples of an epoch in order: a version of each mesh.
-    fn order(&self, epoch: u64) -> Vec<usize> {
-        let Some(seed) = self.shuffle else {
-            return (0..self.samples).map(|mesh| mesh * self.versions).collect();
-        };
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        random.set_stream(epoch);
-        let mut order = shuffled(self.samples, &mut random);
-        if self.versions > 1 {
-            for mesh in &mut order {
-                *mesh = *mesh * self.versions + random.random_range(0..self.versions);
-            }
-        }
-        order
-    }
-}
-
-/// A random permutation of `0..count`.
-fn shuffled(count: usize, random: &mut ChaCha8Rng) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
-    for end in (1..count).rev() {
-        order.swap(end, random.random_range(0..=end));
-    }
-    order
-}
 
 /// The batch of a step.
 #[derive(Debug)]
@@ -421,88 +298,6 @@ impl Iterator for Prefetch {
 mod tests {
     use super::*;
     use gemcnn_mesh::{GeometryOptions, shapes};
-
-    #[test]
-    fn every_epoch_has_all_samples_in_an_order_of_its_own() {
-        let plan = BatchPlan {
-            samples: 10,
-            versions: 1,
-            batch: 4,
-            packing: None,
-            shuffle: Some(3),
-            drop_last: false,
-        };
-        assert_eq!(plan.steps(), 3);
-        let dropping = BatchPlan {
-            drop_last: true,
-            ..plan.clone()
-        };
-        assert_eq!(dropping.steps(), 2);
-        let (first, second) = (plan.order(0), plan.order(1));
-        assert_ne!(first, second);
-        assert_eq!(plan.order(1), second);
-        let other = BatchPlan {
-            shuffle: Some(4),
-            ..plan.clone()
-        };
-        assert_ne!(other.order(0), first);
-        for mut order in [first, second] {
-            order.sort_unstable();
-            assert!(order.iter().copied().eq(0..10));
-        }
-        let versions = BatchPlan {
-            versions: 3,
-            ..plan
-        };
-        let mut met = [false; 30];
-        for epoch in 0..30 {
-            let mut order = versions.order(epoch);
-            order.iter().for_each(|&sample| met[sample] = true);
-            order.sort_unstable();
-            assert!(order.iter().map(|sample| sample / 3).eq(0..10));
-        }
-        assert_eq!(met, [true; 30]);
-    }
-
-    #[test]
-    fn packed_steps_have_about_as_many_vertices() {
-        let packed = |sizes: &[usize], versions: usize, vertices: usize| {
-            let total: usize = sizes.iter().sum();
-            BatchPlan {
-                samples: sizes.len(),
-                versions,
-                batch: 1,
-                packing: Some(Packing {
-                    sizes: sizes.into(),
-                    steps: total.div_ceil(vertices).clamp(1, sizes.len()),
-                }),
-                shuffle: Some(1),
-                drop_last: false,
-            }
-        };
-        let sizes: Vec<usize> = (0..40)
-            .map(|index| 500 + 37 * (index * index % 23))
-            .collect();
-        let plan = packed(&sizes, 3, 5000);
-        for epoch in 0..20 {
-            let divided = plan.divided(epoch);
-            assert_eq!(divided.len() as u64, plan.steps());
-            assert_eq!(divided.concat(), plan.order(epoch));
-            for step in divided {
-                let vertices: usize = step.iter().map(|sample| sizes[sample / 3]).sum();
-                assert!((3000..=7000).contains(&vertices), "{vertices}");
-            }
-        }
-        assert_eq!(plan.first(), plan.divided(0)[0]);
-        // A mesh that is larger than a step does not leave the others empty.
-        for sizes in [&[100_000, 1, 1, 1][..], &[1, 1, 1, 100_000], &[7]] {
-            let plan = packed(sizes, 1, 2);
-            let divided = plan.divided(3);
-            assert_eq!(divided.len() as u64, plan.steps());
-            assert!(divided.iter().all(|step| !step.is_empty()));
-            assert_eq!(divided.concat(), plan.order(3));
-        }
-    }
 
     struct Spheres(Vec<Sample>);
 

@@ -1,6 +1,7 @@
 //! Evaluation of a module on held-out samples, during training.
 
-use super::batches::{BatchPlan, BatchSource, GraphCache, Prefetch};
+use super::batch_plan::BatchPlan;
+use super::batches::{BatchSource, GraphCache, Prefetch};
 use super::metrics::{Scores, Tally};
 use super::objective::evaluate_batch;
 use crate::{FeatureScaling, SampleSource, TaskError};

@@ -1,5 +1,6 @@
 //! Training: configuration, run directories, the loop, checkpoints and metrics.
 
+mod batch_plan;
 mod batch_size;
 mod batches;
 mod checkpoint;
@@ -24,8 +25,9 @@ mod settings;
 mod stop;
 mod trainer;
 
+pub(crate) use batch_plan::BatchPlan;
 pub use batch_size::BatchSize;
-pub(crate) use batches::{BatchPlan, BatchSource, GraphCache, Prefetch};
+pub(crate) use batches::{BatchSource, GraphCache, Prefetch};
 pub(crate) use checkpoint::begun_with;
 pub use class_weights::ClassWeights;
 pub use config::RunConfig;

@@ -7,8 +7,9 @@
 
 mod model;
 
+use super::batch_plan::{BatchPlan, Packing};
 use super::batch_size::BatchSize;
-use super::batches::{BatchPlan, BatchSource, GraphCache, Packing, Prefetch, PreparedBatch};
+use super::batches::{BatchSource, GraphCache, Prefetch, PreparedBatch};
 use super::checkpoint::{Checkpoint, Progress, Written};
 use super::clock::Clock;
 use super::evaluate::{evaluate, names};
