@@ -161,6 +161,7 @@ fn aligned(lines: &[[String; 10]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemcnn_experiments::bench::Case;
 
     #[test]
     fn numbers_keep_about_three_digits() {
@@ -183,5 +184,50 @@ mod tests {
         };
         let text = aligned(&[line("work", "ms"), line("a", "1,234")]);
         assert_eq!(text, "work       ms\na       1,234\n");
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_every_row() {
+        let row = |work, bytes| Row {
+            work,
+            device: "cpu".into(),
+            vertices: 6890,
+            repeats: 3,
+            median_ms: 2.0,
+            minimum_ms: 1.5,
+            ns_per_vertex: 290.0,
+            bytes,
+            flops: bytes,
+            bytes_per_s: 4e9,
+            flops_per_s: 8e9,
+            limit_fraction: 0.25,
+            peak_bytes: None,
+        };
+        let text = table(&Report {
+            version: "1",
+            machine: Machine {
+                cpu: None,
+                cores: 2,
+                threads: 1,
+                gpu: None,
+            },
+            limits: vec![Limits {
+                device: "cpu".into(),
+                matmul: "f32",
+                copy_bytes_per_s: 1e10,
+                product_flops_per_s: 1e11,
+            }],
+            rows: vec![row(Case::Geometry, 100), row(Case::UnetTrainingStep, 0)],
+        });
+        let lines: Vec<Vec<&str>> = (text.lines())
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines.len(), 7);
+        let numbers = [
+            "cpu", "6,890", "2.00", "1.50", "290", "4.00", "8.00", "25", "%",
+        ];
+        assert_eq!(lines[5][1..], numbers);
+        // What is not counted has no rates.
+        assert_eq!(lines[6][3..], numbers[..5]);
     }
 }
