@@ -1,13 +1,13 @@
 //! Settings chosen on the validation part: short runs that each change one thing.
 
 use crate::data::{Augmentation, Cache, Dataset, Part};
+use crate::models::Preset;
 use crate::run::trained;
 use crate::train::{Event, Observer, RunConfig, StopFlag};
-use crate::{FeatureConfig, ModelConfig, Task, TaskError};
+use crate::{FeatureConfig, Task, TaskError};
 use gemcnn_mesh::write_atomically;
 use gemcnn_nn::Device;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::path::Path;
 
 /// A trial has this share of the epochs of the run, and at least so many.
@@ -174,33 +174,18 @@ fn features(config: &RunConfig) -> Vec<(String, RunConfig)> {
 
 /// Half and twice the channels, for models with the setting `channels`.
 fn widths(config: &RunConfig) -> Vec<(String, RunConfig)> {
-    let changed = |word: &str, change: fn(u64) -> u64| {
-        let mut settings = serde_json::to_value(&config.model).ok()?;
-        scale(settings.get_mut("channels")?, change);
-        let model: ModelConfig = serde_json::from_value(settings).ok()?;
+    let changed = |word: &str, preset: Preset| {
         let config = RunConfig {
-            model,
+            model: config.model.scaled(preset)?,
             ..config.clone()
         };
         Some((format!("{word} the channels"), config))
     };
     let ways = [
-        changed("half", |width| width / 2),
-        changed("twice", |width| width * 2),
+        changed("half", Preset::Small),
+        changed("twice", Preset::Large),
     ];
     ways.into_iter().flatten().collect()
-}
-
-fn scale(value: &mut Value, change: fn(u64) -> u64) {
-    match value {
-        Value::Array(values) => values.iter_mut().for_each(|value| scale(value, change)),
-        Value::Number(number) => {
-            if let Some(width) = number.as_u64() {
-                *value = change(width).max(width.min(1)).into();
-            }
-        }
-        _ => {}
-    }
 }
 
 /// A third and three times the learning rate.
@@ -241,6 +226,7 @@ fn augmentations(config: &RunConfig) -> Vec<(String, RunConfig)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[test]
     fn every_question_has_answers_that_differ() {

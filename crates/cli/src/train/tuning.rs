@@ -25,7 +25,15 @@ pub(super) fn tune_and_train(
     let cache = args.cache.open();
     let tuned = {
         let mut observer = TrainProgress::new(args.quiet);
-        tune(&config, &directory, &cache, device, &mut observer, stop).map_err(Failure::input)?
+        tune(&config, &directory, &cache, device, &mut observer, stop)
+    };
+    let tuned = match tuned {
+        Ok(tuned) => tuned,
+        Err(error) => {
+            // Stays if there are trials in it.
+            parent.discard();
+            return Err(Failure::input(error));
+        }
     };
     let Some(tuned) = tuned else {
         return Err(Failure::Interrupted(format!(

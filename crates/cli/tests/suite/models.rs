@@ -277,7 +277,9 @@ fn segmentation_from_training_to_coloured_meshes() {
     // There is no validation part to choose on.
     let blind = fs::read_to_string(workshop.path("jaws.toml")).unwrap() + "validation = 0.0\n";
     fs::write(workshop.path("blind.toml"), blind).unwrap();
+    let runs = files(&workshop.path("runs"));
     workshop.fail(&["train", "blind.toml", "--tune"], 1);
+    assert_eq!(files(&workshop.path("runs")), runs);
     workshop.fail(&["train", "jaws.toml", "--preset", "small"], 2);
     workshop.fail(&["train", "segmentation", "--preset", "tiny"], 2);
 

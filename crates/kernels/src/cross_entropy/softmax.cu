@@ -47,16 +47,15 @@ __device__ inline Gradient gradient_of(float value) {
     u32 bits = __float_as_uint(value);
     return value != value ? 0x7fff : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
 }
-#else
-typedef float Gradient;
-__device__ inline Gradient gradient_of(float value) { return value; }
-#endif
 
-// Rounds numbers to bf16, or to f32, which they are.
 extern "C" __global__ void round_numbers(const float *__restrict__ from, Gradient *__restrict__ to, u64 count) {
     u64 i = item();
     if (i < count) to[i] = gradient_of(from[i]);
 }
+#else
+typedef float Gradient;
+__device__ inline Gradient gradient_of(float value) { return value; }
+#endif
 
 // logits: rows of `stride` numbers, plus `bias` where there is one. gradients, where wanted, are rows of `stride` numbers, in bf16
 // if BF16, whose numbers beyond the classes are set to zero; in f32 they may be the logits. losses[row] is the weighted loss. With

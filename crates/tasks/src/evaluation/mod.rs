@@ -13,8 +13,8 @@ pub use segmentation::{BORDER, SegmentationScores};
 
 use crate::data::{Cache, Classes, Dataset, Part, csv_cell};
 use crate::train::{
-    BatchPlan, BatchScores, BatchSource, GraphCache, Prefetch, RegressionSums, Scaled, Scores,
-    Tally, TrainedModel, names, unscaled,
+    BatchPlan, BatchScores, BatchSource, Division, GraphCache, Prefetch, RegressionSums, Scaled,
+    Scores, Tally, TrainedModel, names, unscaled,
 };
 use crate::{Element, Sample, SampleSource, Task, TaskError};
 use gemcnn_mesh::remesh::RemeshKind;
@@ -290,10 +290,9 @@ fn run(
         targets: model.target_scaling.as_ref(),
     };
     let plan = BatchPlan {
-        packing: None,
         samples: samples.len(),
         versions: 1,
-        batch: 1,
+        division: Division::Meshes(1),
         shuffle: None,
         drop_last: false,
     };

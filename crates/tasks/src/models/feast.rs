@@ -1,6 +1,6 @@
 //! FeaStNet (Verma, Boyer and Verbeek 2018).
 
-use super::stack::{begin, columns};
+use super::stack::{begin, columns, concatenated};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{PatchSettings, Patches};
 use crate::features::{FeatureError, Surface};
@@ -183,15 +183,11 @@ pub(super) fn mixture<'a, T: Real>(
     weights: Var<T>,
 ) -> Result<Var<T>, NnError> {
     let own = levels.patches()?.map(2)?;
-    let mut all: Option<Var<T>> = None;
+    let mut sums = Vec::with_capacity(count);
     for at in 0..count {
         let weight = columns(tape, &weights, at, at + 1)?;
         let weighted = tape.irrep_scale(Grouping::Heads(1), values.clone(), weight)?;
-        let sum = tape.apply_incidence_transposed(aggregation, own, weighted)?;
-        all = Some(match all {
-            None => sum,
-            Some(all) => tape.concatenate(all, sum)?,
-        });
+        sums.push(tape.apply_incidence_transposed(aggregation, own, weighted)?);
     }
-    all.ok_or_else(|| NnError::setting("layer", "there are no weights"))
+    concatenated(tape, sums)
 }

@@ -210,6 +210,27 @@ pub(super) fn block_maximum<T: Real>(
     Ok(x)
 }
 
+/// The channels of all parts, one part after the other. Neighbours are joined in pairs, so that each number is copied a few times
+/// only, however many parts there are.
+pub(super) fn concatenated<T: Real>(
+    tape: &mut Tape<'_, T>,
+    mut parts: Vec<Var<T>>,
+) -> Result<Var<T>, NnError> {
+    while parts.len() > 1 {
+        let mut pairs = Vec::with_capacity(parts.len().div_ceil(2));
+        let mut left = parts.into_iter();
+        while let Some(first) = left.next() {
+            pairs.push(match left.next() {
+                Some(second) => tape.concatenate(first, second)?,
+                None => first,
+            });
+        }
+        parts = pairs;
+    }
+    let whole = parts.pop();
+    whole.ok_or_else(|| NnError::setting("layer", "there is nothing to concatenate"))
+}
+
 /// The scalars `first..end` of each row.
 pub(super) fn columns<T: Real>(
     tape: &mut Tape<'_, T>,

@@ -3,6 +3,7 @@
 //! The order of the samples follows from the seed and the epoch alone, so the number of a step determines its
 //! batch.
 
+use super::batch_size::BatchSize;
 use crate::{SampleSource, TaskError, Visit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -14,13 +15,30 @@ pub(crate) struct BatchPlan {
     /// Number of meshes, and of versions of each.
     pub samples: usize,
     pub versions: usize,
-    /// Meshes per step, if they are not packed.
-    pub batch: usize,
-    pub packing: Option<Packing>,
+    pub division: Division,
     /// Seed of the shuffle; `None` keeps the order of the samples.
     pub shuffle: Option<u64>,
     /// Skips the last batch of an epoch if it is not full.
     pub drop_last: bool,
+}
+
+/// What steps have in common.
+#[derive(Debug, Clone)]
+pub(crate) enum Division {
+    /// The number of meshes.
+    Meshes(usize),
+    /// About the number of vertices.
+    Packed(Packing),
+}
+
+impl Division {
+    /// The division into batches of a size.
+    pub fn new(samples: &dyn SampleSource, size: BatchSize) -> Result<Self, TaskError> {
+        Ok(match size {
+            BatchSize::Meshes(meshes) => Self::Meshes(meshes),
+            BatchSize::Vertices(vertices) => Self::Packed(Packing::new(samples, vertices)?),
+        })
+    }
 }
 
 /// Steps with about as many vertices each.
@@ -34,7 +52,7 @@ pub(crate) struct Packing {
 
 impl Packing {
     /// Steps of about `vertices` vertices.
-    pub fn new(samples: &dyn SampleSource, vertices: usize) -> Result<Self, TaskError> {
+    fn new(samples: &dyn SampleSource, vertices: usize) -> Result<Self, TaskError> {
         let size = |index: usize| Ok(samples.load(index)?.graph.vertex_count());
         let meshes = (0..samples.len()).step_by(samples.versions().max(1));
         let sizes: Vec<usize> = meshes.map(size).collect::<Result<_, TaskError>>()?;
@@ -70,12 +88,21 @@ impl Packing {
 impl BatchPlan {
     /// Number of steps of an epoch.
     pub fn steps(&self) -> u64 {
-        if let Some(packing) = &self.packing {
-            return packing.steps as u64;
-        }
-        match self.drop_last && self.samples >= self.batch {
-            true => (self.samples / self.batch) as u64,
-            false => self.samples.div_ceil(self.batch) as u64,
+        let steps = match &self.division {
+            Division::Packed(packing) => packing.steps,
+            Division::Meshes(meshes) if self.drop_last && self.samples >= *meshes => {
+                self.samples / meshes
+            }
+            Division::Meshes(meshes) => self.samples.div_ceil(*meshes),
+        };
+        steps as u64
+    }
+
+    /// Meshes of a step; the mean number, rounded up, if steps are packed.
+    pub fn meshes_per_step(&self) -> usize {
+        match &self.division {
+            Division::Meshes(meshes) => *meshes,
+            Division::Packed(packing) => self.samples.div_ceil(packing.steps),
         }
     }
 
@@ -86,19 +113,21 @@ impl BatchPlan {
 
     /// Samples of the first step of the first epoch.
     pub fn first(&self) -> Vec<usize> {
-        self.divided(0).swap_remove(0)
+        self.divided(0).into_iter().next().unwrap_or_default()
     }
 
     /// The samples of each step of an epoch.
     pub fn divided(&self, epoch: u64) -> Vec<Vec<usize>> {
         let order = self.order(epoch);
-        let Some(packing) = &self.packing else {
-            return order.chunks(self.batch).map(<[usize]>::to_vec).collect();
-        };
-        let mut start = 0;
-        let ends = packing.ends(&order, self.versions).into_iter();
-        ends.map(|end| order[std::mem::replace(&mut start, end)..end].to_vec())
-            .collect()
+        match &self.division {
+            Division::Meshes(meshes) => order.chunks(*meshes).map(<[usize]>::to_vec).collect(),
+            Division::Packed(packing) => {
+                let mut start = 0;
+                let ends = packing.ends(&order, self.versions).into_iter();
+                ends.map(|end| order[std::mem::replace(&mut start, end)..end].to_vec())
+                    .collect()
+            }
+        }
     }
 
     /// The samples of an epoch in order: a version of each mesh.
@@ -136,8 +165,7 @@ mod tests {
         let plan = BatchPlan {
             samples: 10,
             versions: 1,
-            batch: 4,
-            packing: None,
+            division: Division::Meshes(4),
             shuffle: Some(3),
             drop_last: false,
         };
@@ -180,8 +208,7 @@ mod tests {
             BatchPlan {
                 samples: sizes.len(),
                 versions,
-                batch: 1,
-                packing: Some(Packing {
+                division: Division::Packed(Packing {
                     sizes: sizes.into(),
                     steps: total.div_ceil(vertices).clamp(1, sizes.len()),
                 }),

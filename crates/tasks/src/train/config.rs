@@ -83,9 +83,9 @@ impl RunConfig {
     /// Defaults for a task in one of three sizes.
     pub fn for_preset(task: Task, preset: Preset) -> Self {
         let mut config = Self::for_model(task, ModelConfig::for_task(task, preset));
-        let epochs = config.training.epochs as usize;
-        config.training.epochs = preset.scaled(epochs) as u64;
-        config.augmentation.versions = preset.scaled(config.augmentation.versions);
+        config.training.epochs = preset.scaled(config.training.epochs);
+        let versions = config.augmentation.versions as u64;
+        config.augmentation.versions = preset.scaled(versions) as usize;
         config
     }
 

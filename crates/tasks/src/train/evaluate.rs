@@ -1,6 +1,6 @@
 //! Evaluation of a module on held-out samples, during training.
 
-use super::batch_plan::BatchPlan;
+use super::batch_plan::{BatchPlan, Division};
 use super::batches::{BatchSource, GraphCache, Prefetch};
 use super::metrics::{Scores, Tally};
 use super::objective::evaluate_batch;
@@ -23,10 +23,9 @@ pub(super) fn evaluate(
     batch: usize,
 ) -> Result<Option<Scores>, TaskError> {
     let plan = BatchPlan {
-        packing: None,
         samples: source.len(),
         versions: 1,
-        batch: batch.max(1),
+        division: Division::Meshes(batch.max(1)),
         shuffle: None,
         drop_last: false,
     };

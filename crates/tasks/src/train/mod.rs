@@ -25,7 +25,7 @@ mod settings;
 mod stop;
 mod trainer;
 
-pub(crate) use batch_plan::BatchPlan;
+pub(crate) use batch_plan::{BatchPlan, Division};
 pub use batch_size::BatchSize;
 pub(crate) use batches::{BatchSource, GraphCache, Prefetch};
 pub(crate) use checkpoint::begun_with;

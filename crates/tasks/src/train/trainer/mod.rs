@@ -7,8 +7,7 @@
 
 mod model;
 
-use super::batch_plan::{BatchPlan, Packing};
-use super::batch_size::BatchSize;
+use super::batch_plan::{BatchPlan, Division};
 use super::batches::{BatchSource, GraphCache, Prefetch, PreparedBatch};
 use super::checkpoint::{Checkpoint, Progress, Written};
 use super::clock::Clock;
@@ -121,14 +120,7 @@ impl<'a> Trainer<'a> {
         let plan = BatchPlan {
             samples: problem.training.len() / problem.training.versions(),
             versions: problem.training.versions(),
-            batch: match config.batch {
-                BatchSize::Meshes(meshes) => meshes,
-                BatchSize::Vertices(_) => 1,
-            },
-            packing: match config.batch {
-                BatchSize::Meshes(_) => None,
-                BatchSize::Vertices(vertices) => Some(Packing::new(problem.training, vertices)?),
-            },
+            division: Division::new(problem.training, config.batch)?,
             shuffle: Some(config.seed),
             drop_last: config.drop_last,
         };
@@ -486,10 +478,7 @@ impl<'a> Trainer<'a> {
             ..
         } = &mut self.state;
         let averaged = optimiser.averaged(parameters)?;
-        let batch = match self.problem.config.batch {
-            BatchSize::Meshes(meshes) => meshes,
-            BatchSize::Vertices(_) => self.plan.samples.div_ceil(self.plan.steps() as usize),
-        };
+        let batch = self.plan.meshes_per_step();
         let held_out = self.progress.scaled(self.problem.held_out);
         let objective = Arc::new(self.objective.as_ref().clone().without_smoothing());
         let objective = (&objective, self.progress.target_scaling.as_ref());
