@@ -87,13 +87,13 @@ class Prediction(NamedTuple):
     """What a model predicts for a mesh. What its task does not give is `None`."""
 
     classes: NDArray[np.uint32] | None = None
-    """Segmentation and correspondence: the class of each vertex, `[V]`; an index of `TrainedModel.classes`."""
+    """Segmentation and correspondence: the class of each vertex (or face or edge, if the labels are for them), `[V]`; an index of `TrainedModel.classes`."""
     mesh_class: int | None = None
     """Classification: the class of the mesh."""
     probabilities: NDArray[np.float32] | None = None
     """Segmentation: the probability of each class, `[V, classes]`. Classification: `[classes]`."""
     values: NDArray[np.float32] | None = None
-    """Regression: rows of `type`, `[V, D]`."""
+    """Regression: rows of `type`, `[V, D]`, or one row for values of whole meshes."""
     type: str | None = None
     """Regression: feature type of the rows."""
     frames: NDArray[np.float64] | None = None
@@ -166,7 +166,7 @@ class TrainedModel:
         ```
 
         Raises:
-            TaskError: a model of another kind.
+            TaskError: a model of another kind, or with an output for each face or edge.
         """
         from .torch import GemNetwork, SurfaceNetwork
 
@@ -175,7 +175,7 @@ class TrainedModel:
         if kind not in kinds:
             raise TaskError(f"models of the kind `{kind}` do not become modules of PyTorch, only {', '.join(kinds)}")
         scaling = json.loads(self._native.target_scaling())
-        return kinds[kind].of(self.config, self._native.types(), self.weights(), scaling)
+        return kinds[kind].of(self.config, self._native.types(), self.weights(), scaling, self._native.per())
 
     def torch_inputs(self, mesh: Mesh | str | os.PathLike[str]) -> tuple[Any, Any]:
         """The input of the module of `to_torch` for a mesh: scaled features `[V, D]`, and a `gemcnn.torch.Graph`, or

@@ -95,6 +95,7 @@ def test_blocks(kind):
         ("classification", {"kind": "surface", "pool": "max"}),
         ("regression", {"kind": "surface"}),
         ("vectors", {"kind": "surface"}),
+        ("whole meshes", {"kind": "surface", "pool": "max"}),
     ],
 )
 def test_models_of_the_command_are_modules(task, model, tmp_path):
@@ -106,15 +107,17 @@ def test_models_of_the_command_are_modules(task, model, tmp_path):
             np.save(path, vertices[:, 2] * 3 + 5)
         elif task == "vectors":
             np.save(path, np.cross(vertices, [0, 0, 1.0]))
-        elif task == "classification":
+        elif task in ("classification", "whole meshes"):
             path.unlink()
     if task == "vectors":
         (data / "dataset.toml").write_text('task = "regression"\n[target]\nfiles = "{name}.npy"\nvectors = true\n')
     if task == "classification":
         (data / "classes.csv").write_text("".join(f"{index}.ply,{'ab'[index % 2]}\n" for index in range(4)))
+    if task == "whole meshes":
+        (data / "values.csv").write_text("mesh,height,width\n" + "".join(f"{index}.ply,{index}.5,{7 - index}\n" for index in range(4)))
     sizes = {"blocks": 2, "channels": [6, 4, 3], "eigenvectors": [12, 8, 6]} if model["kind"] == "surface" else {}
     config = config_of(data, epochs=2) | {"model": sizes | model}
-    config["task"] = "regression" if task == "vectors" else task
+    config["task"] = "regression" if task in ("vectors", "whole meshes") else task
     trained = gemcnn.train(config, run_dir=tmp_path / "run", device="cpu", cache=False, on_epoch=None)
     mesh = rough()
     network = trained.to_torch()
@@ -137,6 +140,17 @@ def test_other_models_are_refused(tmp_path):
         trained = gemcnn.train(config, run_dir=run, device="cpu", cache=False, on_epoch=None)
         with pytest.raises(gemcnn.TaskError):
             trained.to_torch()
+    faces = tmp_path / "faces"
+    write_data(faces, 3)
+    for path in faces.glob("*.npy"):
+        mesh = gemcnn.read(path.with_suffix(".ply"))
+        np.save(path, np.arange(len(mesh.faces)) % 2)
+    sizes = {"kind": "surface", "blocks": 1, "channels": [4, 2, 2], "eigenvectors": [8, 4, 4]}
+    config = config_of(faces, epochs=1) | {"model": sizes}
+    trained = gemcnn.train(config, run_dir=tmp_path / "run-faces", device="cpu", cache=False, on_epoch=None)
+    assert trained.predict(mesh).classes.shape == (len(mesh.faces),)
+    with pytest.raises(gemcnn.TaskError):
+        trained.to_torch()
 
 
 def classifier(rows=50, channels=5, classes=7):

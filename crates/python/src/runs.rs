@@ -201,6 +201,12 @@ impl TrainedModel {
         (network.input().to_string(), network.output().to_string())
     }
 
+    /// What a row of the output is for: `vertex`, `face`, `edge` or `mesh`.
+    fn per(&self) -> PyResult<String> {
+        let per = serde_json::to_value(self.model.per).map_err(errors::task)?;
+        Ok(per.as_str().unwrap_or_default().to_owned())
+    }
+
     /// The network, layer by layer.
     fn describe(&self) -> String {
         let parts = self.model.network.parts();

@@ -56,6 +56,32 @@ class Head(nn.Sequential):
         return linear_cross_entropy(x, linear.weight, linear.bias, labels)
 
 
+def trained(
+    cls: Any,
+    model: dict[str, Any],
+    types: tuple[str, str],
+    weights: Mapping[str, NDArray[Any]],
+    scaling: Mapping[str, Sequence[float]] | None,
+    per: str,
+) -> Any:
+    """The network of a class with the settings and weights of a trained model, ready for evaluation."""
+    if per not in ("vertex", "mesh"):
+        raise TaskError(f"models with an output for each {per} do not become modules of PyTorch")
+    pool = model.pop("pool")
+    output = FeatureType(types[1])
+    network = cls(
+        types[0],
+        output if output.highest_order else output.dimension,
+        pool=pool if per == "mesh" else None,
+        **model,
+    )
+    network.load_state_dict(network._renamed(weights))
+    if scaling is not None:
+        network.shift = torch.tensor(scaling["shift"])
+        network.scale = torch.tensor(scaling["scale"])
+    return network.eval()
+
+
 class GemNetwork(nn.Module):
     """The network of the paper, the model `gem` of the command (docs/models.md): residual blocks, then a head of linear layers on
     scalars, or a convolution for outputs that rotate.
@@ -155,6 +181,7 @@ class GemNetwork(nn.Module):
         types: tuple[str, str],
         weights: Mapping[str, NDArray[Any]],
         scaling: Mapping[str, Sequence[float]] | None = None,
+        per: str = "vertex",
     ) -> GemNetwork:
         """The network of a trained model, ready for evaluation: see `gemcnn.TrainedModel.to_torch`.
 
@@ -163,25 +190,14 @@ class GemNetwork(nn.Module):
             types: types of its input and output.
             weights: its weights by name.
             scaling: shift and scale of its targets.
+            per: what a row of its output is for, `vertex` or `mesh`.
         """
         model = dict(config["model"])
         if model.pop("kind") != "gem" or model["nonlinearity"] == "none":
             raise TaskError("only models of the kind `gem` with a nonlinearity become modules of PyTorch")
-        pool = model.pop("pool")
         for unused in ("weights", "decay"):
             model.pop(unused)
-        output = FeatureType(types[1])
-        network = cls(
-            types[0],
-            output if output.highest_order else output.dimension,
-            pool=pool if config["task"] == "classification" else None,
-            **model,
-        )
-        network.load_state_dict(network._renamed(weights))
-        if scaling is not None:
-            network.shift = torch.tensor(scaling["shift"])
-            network.scale = torch.tensor(scaling["scale"])
-        return network.eval()
+        return trained(cls, model, types, weights, scaling, per)
 
     def _renamed(self, weights: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
         """Weights of the command under the names of this module."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..errors import TaskError
 from .diffusion import Diffusion, Spectra
 from .layers import EquivariantLinear, GatedNonlinearity, Layer
-from .models import Head
+from .models import Head, trained
 from .types import FeatureType, join_orders, split_orders
 
 __all__ = ["DiffusionBlock", "SurfaceNetwork"]
@@ -195,6 +195,7 @@ class SurfaceNetwork(nn.Module):
         types: tuple[str, str],
         weights: Mapping[str, NDArray[Any]],
         scaling: Mapping[str, Sequence[float]] | None = None,
+        per: str = "vertex",
     ) -> SurfaceNetwork:
         """The network of a trained model, ready for evaluation: see `gemcnn.TrainedModel.to_torch`. Arguments are those of
         `GemNetwork.of`."""
@@ -205,19 +206,7 @@ class SurfaceNetwork(nn.Module):
             model |= {"channels": [model["channels"]], "block_dropout": model["dropout"], "dropout": 0.0}
         for unused in ("kind", "eigenvectors", "diffusion", "implicit_times", "decay"):
             del model[unused]
-        pool = model.pop("pool")
-        output = FeatureType(types[1])
-        network = cls(
-            types[0],
-            output if output.highest_order else output.dimension,
-            pool=pool if config["task"] == "classification" else None,
-            **model,
-        )
-        network.load_state_dict(network._renamed(weights))
-        if scaling is not None:
-            network.shift = torch.tensor(scaling["shift"])
-            network.scale = torch.tensor(scaling["scale"])
-        return network.eval()
+        return trained(cls, model, types, weights, scaling, per)
 
     def _renamed(self, weights: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
         """Weights of the command under the names of this module."""
