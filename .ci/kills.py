@@ -94,8 +94,9 @@ def content(path):
     if path.name == "metrics.jsonl":
         return json.dumps([timeless(json.loads(line)) for line in data.splitlines()]).encode()
     if path.name == "table.md":
-        cells = [line.split("|") for line in data.decode().splitlines()]
-        return json.dumps([row[:5] + row[6:] for row in cells]).encode()
+        rows = [line.split("|") for line in data.decode().splitlines()]
+        times = {place for row in rows for place, cell in enumerate(row) if "training (s)" in cell}
+        return json.dumps([[cell for place, cell in enumerate(row) if place not in times] for row in rows]).encode()
     return data
 
 
