@@ -2,7 +2,7 @@
 //! one-line error or a sound mesh, and within memory in proportion to the file.
 //!
 //! `GEMCNN_FUZZ_INPUTS=1000000 cargo test -p gemcnn-mesh --test fuzz_readers -- --nocapture`
-//! reads that many inputs for each format. Every input is made from its number alone, so a failure
+//! reads that many inputs for each format, or for the one in `GEMCNN_FUZZ_FORMAT` only. Every input is made from its number alone, so a failure
 //! is repeated by running it again.
 
 // A global allocator, which counts bytes, cannot be written without `unsafe`.
@@ -388,8 +388,11 @@ fn no_input_makes_a_reader_panic_or_take_memory_out_of_proportion() {
     let inputs = std::env::var("GEMCNN_FUZZ_INPUTS")
         .map(|count| count.parse().expect("GEMCNN_FUZZ_INPUTS is a number"))
         .unwrap_or(DEFAULT_INPUTS);
+    let only = std::env::var("GEMCNN_FUZZ_FORMAT").ok();
     let formats = formats();
-    for format in &formats {
+    let chosen = |format: &&Format| only.as_ref().is_none_or(|only| only == format.extension);
+    assert!(formats.iter().any(|format| chosen(&format)), "no {only:?}");
+    for format in formats.iter().filter(chosen) {
         for seed in &format.seeds {
             let (is_valid, _) = check(&format!("seed.{}", format.extension), seed);
             // Some seeds of these are wrong on purpose.
