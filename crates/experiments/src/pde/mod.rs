@@ -145,7 +145,7 @@ pub fn run(
     let mut report = Report::new(settings, device);
     let mut problems = Vec::new();
     for &equation in &settings.equations {
-        observer.observe(Event::Note(&format!("solving the {equation} equation")));
+        observer.observe(Event::Note(&format!("{equation}: data")));
         let folder = settings.folder(equation, directory)?;
         let data = Data::read(equation, &folder)?;
         let first = Row::all()[0];
