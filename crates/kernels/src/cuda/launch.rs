@@ -191,7 +191,7 @@ pub struct Launch<'a> {
 
 impl Launch<'_> {
     /// Largest number of arguments of a kernel.
-    const MOST_ARGUMENTS: usize = 28;
+    const MOST_ARGUMENTS: usize = 32;
 
     /// Launches a grid of `blocks` (x, y) with `threads` (x, y) each. An empty grid is not launched.
     ///
