@@ -9,7 +9,10 @@ use crate::cuda::{
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
 
-pub(crate) const GATHER: KernelSource = KernelSource::new("gather", include_str!("gather.cu"));
+pub(crate) const GATHER: KernelSource = KernelSource::new(
+    "gather",
+    concat!(include_str!("../cuda/tensor.cu"), include_str!("gather.cu")),
+);
 pub(crate) const ADJOINT: KernelSource = KernelSource::new("adjoint", include_str!("adjoint.cu"));
 
 /// Largest number of sums that a thread keeps in registers.

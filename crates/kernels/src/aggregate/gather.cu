@@ -7,7 +7,8 @@
 // See the documentation of `aggregate`.
 //
 // TENSOR: the rows stay in shared memory and are multiplied there by the stacked weights on tensor cores, with VERTICES
-// vertices (a multiple of 16) in a block and rows of stride ROW. See the documentation of `gauge_conv`.
+// vertices (a multiple of 16) in a block and rows of stride ROW. See the documentation of `gauge_conv`. This text stands after
+// `tensor.cu`.
 
 struct alignas(4 * VECTOR) Channels {
     float v[VECTOR];
@@ -21,17 +22,6 @@ __device__ inline void store(float *to, const Channels &value) { *reinterpret_ca
 __device__ inline float ring_weight(u32 ring, u32 rings, float radius, float max_radius) {
     float place = fminf(radius / max_radius, 1.0f) * (float)(rings - 1);
     return fmaxf(1.0f - fabsf(place - (float)ring), 0.0f);
-}
-
-// A factor of a product: tensor cores use 10 bits of mantissa.
-__device__ inline float factor(float value) {
-#if TENSOR && __CUDA_ARCH__ >= 800
-    u32 rounded;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
-    return __uint_as_float(rounded);
-#else
-    return value;
-#endif
 }
 
 // Edges and features. reversed: the edges are those of the transposed operator, so scales belong to the neighbours.
@@ -236,61 +226,7 @@ gather(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, cons
         y[(u64)(first + before + place) * y_width + i] = bias[i];
 }
 
-#else
-
-// sums += a b, 16x8 times 8x8; lane 4 g + t holds a[g, g + 8][t, t + 4], b[t, t + 4][g], sums[g, g + 8][2 t, 2 t + 1].
-__device__ inline void multiply(float (&sums)[4], const float (&a)[4], float b0, float b1) {
-#if __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
-          "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
-#endif
-}
-
-// 16 columns of the result, of one order.
-struct Columns {
-    u32 start;   // where its terms start in a row
-    u32 steps;   // of 16 terms each
-    u32 weights; // where its weights start, in runs of 4
-    u32 first;   // where its numbers start in a result vector
-    u32 count;   // how many of them are wanted
-    u32 unused[3];
-};
-
-// Products of rows in shared memory with stride STRIDE and stacked weights: calls `store(vertex, number of the result,
-// value)` for the VERTICES vertices of a block. stacked: for each of the columns, step, half of the columns and lane, the 4
-// weights that the lane multiplies with.
-template <u32 STRIDE, typename Store>
-__device__ inline void multiply_rows(const float *tile, const float4 *__restrict__ stacked,
-                                     const Columns *__restrict__ columns, u32 column_count, Store store) {
-    u32 lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    for (u32 part = threadIdx.x / 32; part < column_count * (VERTICES / 16); part += THREADS / 32) {
-        Columns of = columns[part % column_count];
-        u32 top = part / column_count * 16 + g;
-        const float *a = tile + top * STRIDE + of.start + t;
-        const float4 *b = stacked + of.weights + lane;
-        float sums[2][4] = {};
-#pragma unroll 4
-        for (u32 step = 0; step < of.steps; ++step, a += 16, b += 64) {
-            float4 left = b[0], right = b[32];
-            float low[4] = {a[0], a[8 * STRIDE], a[4], a[8 * STRIDE + 4]};
-            float high[4] = {a[8], a[8 * STRIDE + 8], a[12], a[8 * STRIDE + 12]};
-            multiply(sums[0], low, factor(left.x), factor(left.y));
-            multiply(sums[1], low, factor(right.x), factor(right.y));
-            multiply(sums[0], high, factor(left.z), factor(left.w));
-            multiply(sums[1], high, factor(right.z), factor(right.w));
-        }
-#pragma unroll
-        for (u32 i = 0; i < 8; ++i) {
-            u32 vertex = top + i % 4 / 2 * 8, column = i / 4 * 8 + 2 * t + i % 2;
-            if (column < of.count) store(vertex, of.first + column, sums[i / 4][i % 4]);
-        }
-    }
-}
-
-#if !ATTENTION
+#elif !ATTENTION
 
 // Convolution of `count` vertices from `first` on: y = rows x stacked + bias. The rows are copied to `out` unless it is
 // null. add: 1 to add to y.
@@ -313,13 +249,11 @@ convolve(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, co
     float *copy = out ? out + (u64)(before + place) * width : nullptr;
     gather_row(from, {destinations, own, own_count}, first + before, place, here, 0, row, copy);
     __syncthreads();
-    multiply_rows<ROW>(tile, stacked, columns, column_count, [&](u32 vertex, u32 to, float value) {
+    multiply_rows<ROW>(tile, VERTICES / 16, stacked, columns, column_count, [&](u32 vertex, u32 to, float value) {
         if (vertex >= here) return;
         float *result = y + (u64)(first + before + vertex) * y_width + to;
         *result = value + (to < bias_count ? bias[to] : 0.0f) + (add ? *result : 0.0f);
     });
 }
-
-#endif
 
 #endif

@@ -69,7 +69,7 @@ attend(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, cons
     for (u32 i = lane; i < OWN; i += GROUP)
         tile[place * OWN + i] = used && i < dimension ? factor(own[(u64)p * dimension + i]) : 0.0f;
     __syncthreads();
-    multiply_rows<OWN>(tile, stacked, columns, query_columns, [&](u32 vertex, u32 to, float value) {
+    multiply_rows<OWN>(tile, VERTICES / 16, stacked, columns, query_columns, [&](u32 vertex, u32 to, float value) {
         value *= scale;
         left[vertex * QUERY + to] = factor(value);
         if (queries && vertex < here) queries[(u64)(first + vertex) * y_width + places[to]] = value;
@@ -80,7 +80,7 @@ attend(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, cons
     // The last steps reach beyond the terms, where their weights are zero.
     for (u32 i = width + lane; i < ROW; i += GROUP) row[i] = 0.0f;
     columns += query_columns;
-    multiply_rows<QUERY>(left, stacked, columns, row_columns,
+    multiply_rows<QUERY>(left, VERTICES / 16, stacked, columns, row_columns,
                          [&](u32 vertex, u32 to, float value) { tile[vertex * ROW + to] = value; });
     columns += row_columns;
     __syncthreads();
@@ -204,7 +204,7 @@ attend(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, cons
         }
     }
     __syncthreads();
-    multiply_rows<ROW>(tile, stacked, columns, result_columns, [&](u32 vertex, u32 to, float value) {
+    multiply_rows<ROW>(tile, VERTICES / 16, stacked, columns, result_columns, [&](u32 vertex, u32 to, float value) {
         if (vertex >= here) return;
 #if BACKWARD
         value *= scale;

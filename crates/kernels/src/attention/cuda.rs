@@ -18,6 +18,7 @@ use std::sync::Arc;
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
     "attention",
     concat!(
+        include_str!("../cuda/tensor.cu"),
         include_str!("../aggregate/gather.cu"),
         include_str!("attention.cu")
     ),
@@ -460,7 +461,7 @@ pub fn forward(
     graph: DeviceGraphView<'_>,
     x: DeviceSlice<'_, f32>,
     weights: DeviceSlice<'_, f32>,
-    queries: DeviceSliceMut<'_, f32>,
+    mut queries: DeviceSliceMut<'_, f32>,
     attention: DeviceSliceMut<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
@@ -473,6 +474,11 @@ pub fn forward(
     check_length(OPERATOR, "y", y.view(), outputs)?;
     if !queries.is_empty() {
         check_length(OPERATOR, "queries", queries.view(), outputs)?;
+        // The kernel does not write orders that the features lack.
+        let part = op.part();
+        if blocks(&op.input, &part).count() < part.orders().count() {
+            device.clear(queries.reborrow())?;
+        }
     }
     let run = Run {
         graph,

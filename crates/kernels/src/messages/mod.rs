@@ -15,6 +15,7 @@
 pub mod cuda;
 mod fast;
 pub mod reference;
+pub mod send;
 #[cfg(test)]
 mod tests;
 

@@ -3,8 +3,9 @@
 use super::LinearWeights;
 use crate::{Context, Device, GraphBatch, NnError, Operator, Storage, Tape, Var};
 use gemcnn_kernels::linear::{self, Linear};
+use gemcnn_kernels::messages::send::{self, SendLayer};
 use gemcnn_kernels::regular::{self, Plan};
-use gemcnn_kernels::{FeatureType, Real, dispatch, messages};
+use gemcnn_kernels::{FeatureType, Real, Resolve, dispatch, messages};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -79,6 +80,54 @@ struct Messages<T: Real> {
 }
 
 impl<T: Real> SendMessages<'_, T> {
+    /// The result by one kernel, if the device supports it.
+    fn sent(
+        &self,
+        context: &mut Context<'_, T>,
+        x: &Var<T>,
+    ) -> Result<Option<Storage<T>>, NnError> {
+        let (function, Device::Cuda(device)) = (&*self.function, context.device().clone()) else {
+            return Ok(None);
+        };
+        let layers = function.layers.iter().map(|layer| {
+            let plan = (&*layer.plan).cuda()?;
+            Ok(SendLayer {
+                map: &layer.map,
+                plan,
+            })
+        });
+        let layers = layers.collect::<Result<Vec<_>, NnError>>()?;
+        if !send::supports(&device, &function.input, &layers) {
+            return Ok(None);
+        }
+        let maps = || function.layers.iter().map(|layer| &layer.map);
+        let matrices: usize = maps().map(Linear::weight_count).sum();
+        let biases: usize = maps().map(Linear::bias_count).sum();
+        let mut weights = device.buffer(matrices + biases)?;
+        let (mut place, mut bias_place) = (0, matrices);
+        for layer in &function.layers {
+            let ([weight, bias], _) = context.values(layer.weights.ids())?;
+            for (from, place) in [(weight, &mut place), (bias, &mut bias_place)] {
+                let from = from.cuda()?;
+                let to = *place..*place + from.len();
+                *place = to.end;
+                device.copy(from, weights.view_mut().slice(to))?;
+            }
+        }
+        let mut y = context.buffer(x.rows() * function.output().dimension())?;
+        let graph = self.batch.on(context.device())?;
+        send::send(
+            &device,
+            &function.input,
+            &layers,
+            graph.view().cuda()?,
+            x.view().cuda()?,
+            weights.view(),
+            y.view_mut().cuda()?,
+        )?;
+        Ok(Some(y))
+    }
+
     fn compute(
         &self,
         context: &mut Context<'_, T>,
@@ -136,6 +185,9 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
         x.expect_kind("input of messages", &function.input)?;
         x.expect_rows("the input of messages", self.batch.vertex_count())?;
         let edges = context.edge_rows(self.batch);
+        if let Some(y) = self.sent(context, &x)? {
+            return Ok((Var::new(output, x.rows(), y), x));
+        }
         let mut y = context.zeros(x.rows() * output.dimension())?;
         let graph = self.batch.on(context.device())?;
         for range in function.pieces(context.device(), edges) {
