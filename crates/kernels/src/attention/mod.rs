@@ -20,6 +20,7 @@
 //! Saved: `x`, `q` and `a`. Shapes: `x` is `[V, D_in]`, `q` and `y` are `[V, D_out]`, `a` is `[E, heads]`.
 
 pub mod cuda;
+mod plan;
 
 use crate::gauge_conv::GaugeConv;
 use crate::self_map;
