@@ -73,7 +73,7 @@ impl<T: Real> MessageFunction<T> {
 
 /// What the layers computed for a range of edges.
 struct Messages<T: Real> {
-    /// The gathered features, then the output of each layer.
+    /// The gathered features, then the output of each layer; a backward pass leaves out the last.
     values: Vec<Storage<T>>,
     /// The values of each layer before its nonlinearity.
     sums: Vec<Storage<T>>,
@@ -133,6 +133,7 @@ impl<T: Real> SendMessages<'_, T> {
         context: &mut Context<'_, T>,
         x: &Var<T>,
         range: Range<usize>,
+        is_backward: bool,
     ) -> Result<Messages<T>, NnError> {
         let (function, rows) = (&*self.function, range.len());
         let mut gathered = context.buffer(rows * 2 * function.input.dimension())?;
@@ -155,11 +156,13 @@ impl<T: Real> SendMessages<'_, T> {
                 run,
                 linear::forward(map, rows; before, weight, bias, sum.view_mut())
             );
-            let mut value = context.buffer(rows * map.outputs)?;
-            let run = context.executor();
-            dispatch!(run, regular::forward(; plan, rows, sum.view(), value.view_mut()));
+            if !(is_backward && index + 1 == function.layers.len()) {
+                let mut value = context.buffer(rows * map.outputs)?;
+                let run = context.executor();
+                dispatch!(run, regular::forward(; plan, rows, sum.view(), value.view_mut()));
+                computed.values.push(value);
+            }
             computed.sums.push(sum);
-            computed.values.push(value);
         }
         Ok(computed)
     }
@@ -191,7 +194,7 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
         let mut y = context.zeros(x.rows() * output.dimension())?;
         let graph = self.batch.on(context.device())?;
         for range in function.pieces(context.device(), edges) {
-            let computed = self.compute(context, &x, range.clone())?;
+            let computed = self.compute(context, &x, range.clone(), false)?;
             let Some(values) = computed.values.last() else {
                 continue;
             };
@@ -219,7 +222,7 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
         let graph = self.batch.on(context.device())?;
         for range in function.pieces(context.device(), self.batch.edge_count()) {
             let rows = range.len();
-            let mut computed = self.compute(context, &x, range.clone())?;
+            let mut computed = self.compute(context, &x, range.clone(), true)?;
             let mut gradient = context.buffer(rows * output.dimension())?;
             let values = range.clone();
             dispatch!(
