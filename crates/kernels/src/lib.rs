@@ -7,6 +7,7 @@
 
 pub mod activation;
 pub mod aggregate;
+pub mod attention;
 pub mod batch_norm;
 pub mod classifier;
 pub mod cross_entropy;

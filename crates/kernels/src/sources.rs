@@ -2,9 +2,9 @@
 
 use crate::cuda::{Define, KernelSource, graph, optimiser, reduce};
 use crate::{
-    activation, aggregate, batch_norm, cross_entropy, diffusion, dropout, edges, elementwise,
-    implicit, incidence, irrep, mesh_product, messages, norm_gate, pool, regression, regular,
-    weighted_conv,
+    activation, aggregate, attention, batch_norm, cross_entropy, diffusion, dropout, edges,
+    elementwise, implicit, incidence, irrep, mesh_product, messages, norm_gate, pool, regression,
+    regular, weighted_conv,
 };
 
 /// Every kernel source of this crate, with sets of macros that stand for all that occur.
@@ -16,6 +16,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (optimiser::SOURCE, plain()),
         (aggregate::cuda::GATHER, aggregate::cuda::variants()),
         (aggregate::cuda::ADJOINT, plain()),
+        (attention::cuda::SOURCE, attention::cuda::variants()),
         (regular::cuda::SOURCE, regular::cuda::variants()),
         (batch_norm::cuda::SOURCE, plain()),
         (activation::cuda::SOURCE, activation::cuda::variants()),
@@ -33,5 +34,6 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (implicit::cuda::SOURCE, plain()),
         (weighted_conv::cuda::SOURCE, plain()),
         (messages::cuda::SOURCE, plain()),
+        (messages::send::SOURCE, messages::send::variants()),
     ]
 }

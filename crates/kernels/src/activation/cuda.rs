@@ -71,7 +71,7 @@ pub fn forward(
     check_length("activation forward", "y", y.view(), x.len())?;
     let function = device.function(SOURCE, &defines(activation), "activation_forward")?;
     // SAFETY: both slices have the same length.
-    unsafe { function.over(x.len(), args![x, &y, x.len() as u64]) }
+    unsafe { function.over_fours(x.len(), args![x, &y, x.len() as u64]) }
 }
 
 /// `dx = f'(x) dy` for every value.
@@ -89,7 +89,7 @@ pub fn backward(
     check_length("activation backward", "dx", dx.view(), x.len())?;
     let function = device.function(SOURCE, &defines(activation), "activation_backward")?;
     // SAFETY: all slices have the same length.
-    unsafe { function.over(x.len(), args![x, dy, &dx, x.len() as u64]) }
+    unsafe { function.over_fours(x.len(), args![x, dy, &dx, x.len() as u64]) }
 }
 
 #[cfg(test)]

@@ -3,12 +3,16 @@
 use super::{Aggregate, Aggregation, OPERATOR, Radial, Row};
 use crate::cuda::{
     Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice,
-    DeviceSliceMut, KernelSource, args, check_length, irrep_count, irrep_rows, irreps, key, to_u32,
+    DeviceSliceMut, KernelSource, args, check_length, irrep_count, irrep_rows, irreps,
+    irreps_of_heads, key, to_u32,
 };
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
 
-pub(crate) const GATHER: KernelSource = KernelSource::new("gather", include_str!("gather.cu"));
+pub(crate) const GATHER: KernelSource = KernelSource::new(
+    "gather",
+    concat!(include_str!("../cuda/tensor.cu"), include_str!("gather.cu")),
+);
 pub(crate) const ADJOINT: KernelSource = KernelSource::new("adjoint", include_str!("adjoint.cu"));
 
 /// Largest number of sums that a thread keeps in registers.
@@ -18,7 +22,7 @@ const LEAST_VERTICES: usize = 16;
 /// Largest size of the edges of a block in shared memory, in bytes.
 const EDGE_BYTES: usize = 12 << 10;
 /// Largest size of the rows of a block in shared memory, in bytes.
-const MOST_SHARED_BYTES: usize = 64 << 10;
+pub(crate) const MOST_SHARED_BYTES: usize = 64 << 10;
 
 /// The number of an aggregation in the kernels.
 pub(crate) fn number(aggregation: Aggregation) -> u32 {
@@ -37,6 +41,8 @@ pub(crate) struct GatherPlan {
     radial: Radial,
     /// Coefficients of each edge of the graph.
     columns: usize,
+    /// Factors of each edge, one for each head of the features, if above 1.
+    heads: usize,
     /// Index of every ring and harmonic in a row; negative if it is not needed.
     destinations: DeviceBuffer<i32>,
     /// `(from, to, width)` of the features of the vertex itself.
@@ -52,6 +58,8 @@ pub(crate) struct GatherRun<'a> {
     pub reversed: bool,
     pub aggregation: Aggregation,
     pub x: DeviceSlice<'a, f32>,
+    /// Features of the vertices themselves.
+    pub own: DeviceSlice<'a, f32>,
     /// First vertex, and number of vertices.
     pub vertices: (usize, usize),
     /// The rows; empty if they are multiplied in shared memory only.
@@ -63,6 +71,22 @@ pub(crate) struct GatherRun<'a> {
 /// Irreps of the features that are gathered, as a kernel reads them.
 type Irreps = Arc<DeviceBuffer<[u32; 4]>>;
 
+/// A kernel over rows of a [`GatherPlan`].
+pub(crate) struct RowKernel<'a> {
+    /// Macros of `gather.cu`.
+    pub defines: Vec<Define>,
+    /// Irreps of the features that are gathered.
+    pub irreps: Irreps,
+    /// Index of every harmonic in a row; negative if it is not needed.
+    pub destinations: &'a DeviceBuffer<i32>,
+    /// Vertices of a block.
+    pub vertices: usize,
+    /// Threads of a block.
+    pub threads: usize,
+    /// Channels that are loaded together, to which features must be aligned.
+    pub vector: usize,
+}
+
 /// A product of gathered rows on tensor cores.
 pub(crate) struct TensorProduct<'a> {
     /// Weights in the order in which lanes take them; see `gather.cu`.
@@ -71,6 +95,8 @@ pub(crate) struct TensorProduct<'a> {
     pub columns: &'a DeviceBuffer<[u32; 8]>,
     /// Stride of the rows in shared memory.
     pub stride: usize,
+    /// True to add to the result.
+    pub add: bool,
 }
 
 impl GatherPlan {
@@ -78,12 +104,13 @@ impl GatherPlan {
         device: &CudaDevice,
         source: &FeatureType,
         rows: &[Row],
-        (harmonics, radial, columns): (usize, Radial, usize),
+        (harmonics, radial, columns, heads): (usize, Radial, usize, usize),
         own: &[[u32; 4]],
         row: usize,
     ) -> Result<Self, CudaError> {
         let mut destinations = vec![-1; radial.rings * harmonics];
-        let mut together = source.multiplicities().iter().fold(4, |n, &m| common(n, m));
+        let channels = source.multiplicities().iter().map(|m| m / heads);
+        let mut together = channels.fold(4, common);
         together = common(together, row);
         for sum in rows {
             together = common(together, sum.destination);
@@ -99,6 +126,7 @@ impl GatherPlan {
             harmonics,
             radial,
             columns,
+            heads,
             destinations: device.upload(&destinations)?,
             own: device.upload(own)?,
             row,
@@ -126,6 +154,24 @@ impl GatherPlan {
         shape.rings == self.radial.rings && shape.shared_bytes(stride) <= MOST_SHARED_BYTES
     }
 
+    /// What another kernel that holds rows of this stride in shared memory is compiled for and reads.
+    pub fn row_kernel(
+        &self,
+        device: &CudaDevice,
+        stride: usize,
+    ) -> Result<RowKernel<'_>, CudaError> {
+        let irreps = irreps(device, &self.source, self.vector)?;
+        let shape = self.shape_of(self.vector, irreps.len());
+        Ok(RowKernel {
+            defines: shape.defines(Some(stride)),
+            irreps,
+            destinations: &self.destinations,
+            vertices: shape.vertices(),
+            threads: shape.threads(),
+            vector: self.vector,
+        })
+    }
+
     /// Gathers rows for some vertices in shared memory, and multiplies them there.
     pub fn convolve(
         &self,
@@ -142,7 +188,8 @@ impl GatherPlan {
         arguments.extend(args![
             product.stacked,
             product.columns,
-            to_u32(OPERATOR, product.columns.len())?
+            to_u32(OPERATOR, product.columns.len())?,
+            u32::from(product.add),
         ]);
         // SAFETY: as in `run`; the columns are places in rows of `stride` numbers and in the stacked
         // weights, as the operator laid them out.
@@ -160,7 +207,7 @@ impl GatherPlan {
         while !(run.x.is_aligned(vector) && run.out.view().is_aligned(vector)) {
             vector /= 2;
         }
-        let table = irreps(device, &self.source, vector)?;
+        let table = irreps_of_heads(device, &self.source, vector, self.heads)?;
         let shape = self.shape_of(vector, table.len());
         Ok((table, shape))
     }
@@ -176,6 +223,7 @@ impl GatherPlan {
             radial: rings > 1,
             orders: self.source.highest_order() + 1,
             columns: self.columns,
+            heads: self.heads,
         }
     }
 
@@ -183,7 +231,7 @@ impl GatherPlan {
         &self,
         run: &GatherRun<'_>,
         table: &DeviceBuffer<[u32; 4]>,
-    ) -> Result<[Arg; 24], CudaError> {
+    ) -> Result<[Arg; 25], CudaError> {
         let size = |n: usize| to_u32(OPERATOR, n);
         let ((first, count), (bias, y, y_width)) = (run.vertices, run.bias);
         // Coefficients of edges take the place of the scale.
@@ -216,6 +264,7 @@ impl GatherPlan {
             size(bias.len())?,
             y,
             size(y_width)?,
+            run.own,
         ])
     }
 }
@@ -241,6 +290,8 @@ struct Shape {
     orders: usize,
     /// Coefficients of each edge.
     columns: usize,
+    /// Factors of each edge.
+    heads: usize,
 }
 
 impl Shape {
@@ -266,7 +317,7 @@ impl Shape {
             41..=64 => 2,
             _ => 1,
         };
-        let edge_bytes = 8 * self.orders + 4 * (self.harmonics + self.rings) + 16;
+        let edge_bytes = 8 * self.orders + 4 * (self.harmonics + self.rings + self.heads) + 16;
         let edges = (8 * self.vertices()).min(EDGE_BYTES / edge_bytes).max(8);
         let mut defines = vec![
             ("HARMONICS", self.harmonics),
@@ -276,6 +327,7 @@ impl Shape {
             ("RADIAL", usize::from(self.radial)),
             ("ORDERS", self.orders),
             ("COLUMNS", self.columns),
+            ("HEADS", self.heads),
             ("EDGES", edges),
             ("THREADS", self.threads()),
             ("BLOCKS", (256 * blocks / self.threads()).max(1)),
@@ -291,19 +343,20 @@ impl Shape {
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {
     [
-        (5, 1, 4, 16, false, 3, 0, None),
-        (1, 1, 1, 4, false, 1, 0, None),
-        (3, 2, 2, 32, true, 2, 1, None),
-        (7, 1, 1, 8, true, 65, 0, None),
-        (5, 1, 4, 16, false, 3, 5, None),
-        (5, 1, 4, 16, false, 3, 1, Some(484)),
-        (5, 1, 4, 16, false, 3, 0, Some(484)),
-        (5, 1, 1, 4, false, 3, 5, Some(36)),
-        (3, 2, 2, 32, true, 2, 0, Some(100)),
-        (5, 1, 1, 4, false, 1, 0, Some(36)),
+        (5, 1, 4, 16, false, 3, 0, 1, None),
+        (1, 1, 1, 4, false, 1, 0, 1, None),
+        (3, 2, 2, 32, true, 2, 1, 1, None),
+        (7, 1, 1, 8, true, 65, 0, 1, None),
+        (5, 1, 4, 16, false, 3, 5, 1, None),
+        (5, 1, 4, 16, false, 3, 1, 1, Some(484)),
+        (5, 1, 4, 16, false, 3, 0, 1, Some(484)),
+        (5, 1, 1, 4, false, 3, 5, 1, Some(36)),
+        (3, 2, 2, 32, true, 2, 0, 1, Some(100)),
+        (5, 1, 1, 4, false, 1, 0, 1, Some(36)),
+        (5, 1, 4, 16, false, 3, 1, 2, Some(484)),
     ]
     .map(
-        |(harmonics, rings, vector, group, radial, orders, columns, tensor)| {
+        |(harmonics, rings, vector, group, radial, orders, columns, heads, tensor)| {
             let shape = Shape {
                 harmonics,
                 rings,
@@ -312,6 +365,7 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
                 radial,
                 orders,
                 columns,
+                heads,
             };
             shape.defines(tensor)
         },
@@ -358,7 +412,7 @@ pub fn forward(
                 destination: place * dimension,
             })
             .collect();
-        let sums = (op.harmonics(), op.radial(), graph.columns());
+        let sums = (op.harmonics(), op.radial(), graph.columns(), 1);
         GatherPlan::new(device, &op.input, &rows, sums, &[], op.dimension())
     })?;
     plan.run(
@@ -368,6 +422,7 @@ pub fn forward(
             reversed: false,
             aggregation: op.aggregation,
             x,
+            own: x,
             vertices: (0, graph.vertex_count()),
             out: &a,
             bias: (DeviceSlice::empty(), &DeviceSliceMut::empty(), 0),

@@ -3,10 +3,12 @@
 // multiprocessor. The edges of the vertices of a block are contiguous and are read together, EDGES at a time; values
 // that depend only on the edge are computed once. RADIAL: 1 if there is more than one ring in all. ORDERS: number of
 // orders of the features, from 0. COLUMNS: coefficients of each edge; 1 is a factor, more take the place of the harmonics.
+// HEADS: above 1, each edge has a factor for each head, whose number is the last of the numbers of a run of channels.
 // See the documentation of `aggregate`.
 //
 // TENSOR: the rows stay in shared memory and are multiplied there by the stacked weights on tensor cores, with VERTICES
-// vertices (a multiple of 16) in a block and rows of stride ROW. See the documentation of `gauge_conv`.
+// vertices (a multiple of 16) in a block and rows of stride ROW. See the documentation of `gauge_conv`. This text stands after
+// `tensor.cu`.
 
 struct alignas(4 * VECTOR) Channels {
     float v[VECTOR];
@@ -22,19 +24,9 @@ __device__ inline float ring_weight(u32 ring, u32 rings, float radius, float max
     return fmaxf(1.0f - fabsf(place - (float)ring), 0.0f);
 }
 
-// A factor of a product: tensor cores use 10 bits of mantissa.
-__device__ inline float factor(float value) {
-#if TENSOR && __CUDA_ARCH__ >= 800
-    u32 rounded;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
-    return __uint_as_float(rounded);
-#else
-    return value;
-#endif
-}
-
 // Edges and features. reversed: the edges are those of the transposed operator, so scales belong to the neighbours.
-// irreps: (index of cosine, index of sine, order) of each run of VECTOR channels.
+// irreps: (index of cosine, index of sine, order, head) of each run of VECTOR channels. own: features of the vertices
+// themselves.
 struct Source {
     const u32 *__restrict__ offsets;
     const u32 *__restrict__ neighbours;
@@ -46,6 +38,7 @@ struct Source {
     const uint4 *__restrict__ irreps;
     u32 irrep_count, aggregation, reversed, rings;
     float max_radius;
+    const float *__restrict__ own;
 };
 
 // Layout of a row. destinations: index of each ring and harmonic, negative if it is not needed. own: (from, to, width)
@@ -64,6 +57,9 @@ struct alignas(16) Edge {
 #if RADIAL
     float ring[RINGS];
 #endif
+#if HEADS > 1
+    float scale[HEADS];
+#endif
 };
 
 __device__ inline void read_edge(const Source &from, u32 edge, u32 first_ring, Edge &to) {
@@ -72,7 +68,9 @@ __device__ inline void read_edge(const Source &from, u32 edge, u32 first_ring, E
     to.neighbour = q;
     Phase turn = {1.0f, 0.0f};
     Phase rotation = {phase.z, phase.w};
-#if COLUMNS == 1
+#if HEADS > 1
+    for (u32 head = 0; head < HEADS; ++head) to.scale[head] = from.coefficients[(u64)edge * HEADS + head];
+#elif COLUMNS == 1
     turn.c = from.coefficients[edge];
 #elif COLUMNS == 0
     if (from.reversed && from.aggregation != SUM)
@@ -149,6 +147,10 @@ __device__ inline void gather_row(const Source &from, const Layout &layout, u32 
                 if (at + 1 < until) load_next(at + 1);
                 const Edge &edge = edges[at - start];
                 Phase turn = edge.turn[irrep.z];
+#if HEADS > 1
+                float of_head = edge.scale[irrep.w];
+                turn = {of_head * turn.c, of_head * turn.s};
+#endif
 #pragma unroll
                 for (u32 i = 0; i < VECTOR; ++i) {
                     float turned = turn.c * a.v[i] - turn.s * b.v[i];
@@ -196,7 +198,7 @@ __device__ inline void gather_row(const Source &from, const Layout &layout, u32 
     for (u32 segment = 0; segment < layout.own_count; ++segment) {
         uint4 part = layout.own[segment];
         for (u32 i = lane; i < part.z; i += GROUP) {
-            float value = factor(own_scale * from.x[(u64)p * from.dimension + part.x + i]);
+            float value = factor(own_scale * from.own[(u64)p * from.dimension + part.x + i]);
             row[part.y + i] = value;
             if (copy) copy[part.y + i] = value;
         }
@@ -212,9 +214,9 @@ gather(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, cons
        const uint4 *__restrict__ irreps, u32 irrep_count, u32 aggregation, u32 reversed, u32 rings, float max_radius,
        const int *__restrict__ destinations, const uint4 *__restrict__ own, u32 own_count, u32 first, u32 count,
        float *__restrict__ out, u32 width, const float *__restrict__ bias, u32 bias_count, float *__restrict__ y,
-       u32 y_width) {
+       u32 y_width, const float *__restrict__ own_features) {
     Source from = {offsets, neighbours,  phases,      radius,   coefficients, x,         dimension,
-                   irreps,  irrep_count, aggregation, reversed, rings,        max_radius};
+                   irreps,  irrep_count, aggregation, reversed, rings,        max_radius, own_features};
     constexpr u32 VERTICES = THREADS / GROUP;
     u32 place = threadIdx.x / GROUP, before = blockIdx.x * VERTICES, here = min(count - before, VERTICES);
     float *row = out + (u64)(before + place) * width;
@@ -224,43 +226,22 @@ gather(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, cons
         y[(u64)(first + before + place) * y_width + i] = bias[i];
 }
 
-#else
-
-// sums += a b, 16x8 times 8x8; lane 4 g + t holds a[g, g + 8][t, t + 4], b[t, t + 4][g], sums[g, g + 8][2 t, 2 t + 1].
-__device__ inline void multiply(float (&sums)[4], const float (&a)[4], float b0, float b1) {
-#if __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
-          "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
-#endif
-}
-
-// 16 columns of the result, of one order.
-struct Columns {
-    u32 start;   // where its terms start in a row
-    u32 steps;   // of 16 terms each
-    u32 weights; // where its weights start, in runs of 4
-    u32 first;   // where its numbers start in a result vector
-    u32 count;   // how many of them are wanted
-    u32 unused[3];
-};
+#elif !ATTENTION
 
 // Convolution of `count` vertices from `first` on: y = rows x stacked + bias. The rows are copied to `out` unless it is
-// null. stacked: for each of the columns, step, half of the columns and lane, the 4 weights that the lane multiplies with.
+// null. add: 1 to add to y.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 convolve(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const float4 *__restrict__ phases,
          const float *__restrict__ radius, const float *__restrict__ coefficients, const float *__restrict__ x, u32 dimension,
          const uint4 *__restrict__ irreps, u32 irrep_count, u32 aggregation, u32 reversed, u32 rings,
          float max_radius, const int *__restrict__ destinations, const uint4 *__restrict__ own, u32 own_count,
          u32 first, u32 count, float *__restrict__ out, u32 width, const float *__restrict__ bias, u32 bias_count,
-         float *__restrict__ y, u32 y_width, const float4 *__restrict__ stacked,
-         const Columns *__restrict__ columns, u32 column_count) {
+         float *__restrict__ y, u32 y_width, const float *__restrict__ own_features,
+         const float4 *__restrict__ stacked, const Columns *__restrict__ columns, u32 column_count, u32 add) {
     extern __shared__ float4 shared[];
     float *tile = reinterpret_cast<float *>(shared);
     Source from = {offsets, neighbours,  phases,      radius,   coefficients, x,         dimension,
-                   irreps,  irrep_count, aggregation, reversed, rings,        max_radius};
+                   irreps,  irrep_count, aggregation, reversed, rings,        max_radius, own_features};
     u32 place = threadIdx.x / GROUP, before = blockIdx.x * VERTICES, here = min(count - before, (u32)VERTICES);
     float *row = tile + place * ROW;
     // The last steps reach beyond the terms, where their weights are zero.
@@ -268,32 +249,11 @@ convolve(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, co
     float *copy = out ? out + (u64)(before + place) * width : nullptr;
     gather_row(from, {destinations, own, own_count}, first + before, place, here, 0, row, copy);
     __syncthreads();
-    u32 lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    for (u32 part = threadIdx.x / 32; part < column_count * (VERTICES / 16); part += THREADS / 32) {
-        Columns of = columns[part % column_count];
-        u32 top = part / column_count * 16 + g;
-        const float *a = tile + top * ROW + of.start + t;
-        const float4 *b = stacked + of.weights + lane;
-        float sums[2][4] = {};
-#pragma unroll 4
-        for (u32 step = 0; step < of.steps; ++step, a += 16, b += 64) {
-            float4 left = b[0], right = b[32];
-            float low[4] = {a[0], a[8 * ROW], a[4], a[8 * ROW + 4]};
-            float high[4] = {a[8], a[8 * ROW + 8], a[12], a[8 * ROW + 12]};
-            multiply(sums[0], low, factor(left.x), factor(left.y));
-            multiply(sums[1], low, factor(right.x), factor(right.y));
-            multiply(sums[0], high, factor(left.z), factor(left.w));
-            multiply(sums[1], high, factor(right.z), factor(right.w));
-        }
-#pragma unroll
-        for (u32 i = 0; i < 8; ++i) {
-            u32 vertex = top + i % 4 / 2 * 8, column = i / 4 * 8 + 2 * t + i % 2;
-            if (vertex >= here || column >= of.count) continue;
-            u32 to = of.first + column;
-            float shift = to < bias_count ? bias[to] : 0.0f;
-            y[(u64)(first + before + vertex) * y_width + to] = sums[i / 4][i % 4] + shift;
-        }
-    }
+    multiply_rows<ROW>(tile, VERTICES / 16, stacked, columns, column_count, [&](u32 vertex, u32 to, float value) {
+        if (vertex >= here) return;
+        float *result = y + (u64)(first + before + vertex) * y_width + to;
+        *result = value + (to < bias_count ? bias[to] : 0.0f) + (add ? *result : 0.0f);
+    });
 }
 
 #endif

@@ -46,6 +46,19 @@ __device__ inline void in_batches(u32 first, u32 end, u32 step, Value value, Add
     }
 }
 
+// Calls `store(i, load(i))` for i below `count`, four of them in each thread of `Launch::over_fours`, with all loads in flight
+// before the first store.
+template <typename Load, typename Store> __device__ inline void in_fours(u64 count, Load load, Store store) {
+    u64 first = (u64)blockIdx.x * 4 * blockDim.x + threadIdx.x;
+    float values[4];
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k)
+        if (first + k * blockDim.x < count) values[k] = load(first + k * blockDim.x);
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k)
+        if (first + k * blockDim.x < count) store(first + k * blockDim.x, values[k]);
+}
+
 // Sum over the threads of a warp, always in the same order; valid in its first thread.
 __device__ inline float warp_sum(float value) {
     for (u32 step = 16; step > 0; step /= 2) value += __shfl_down_sync(0xffffffffu, value, step);

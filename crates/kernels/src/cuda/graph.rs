@@ -207,6 +207,7 @@ impl DeviceGraph {
                 host_mesh_offsets: &self.host_mesh_offsets,
             },
             owner: Some(self),
+            heads: 1,
         }
     }
 
@@ -291,6 +292,8 @@ pub struct DeviceGraphView<'a> {
     slices: DeviceGraphSlices<'a>,
     /// Computes the reversed edges when they are first needed.
     owner: Option<&'a DeviceGraph>,
+    /// Number of factors of each edge, if it has a factor for each head of the features; else 1.
+    heads: usize,
 }
 
 /// The edges as one direction of an operator reads them.
@@ -347,6 +350,7 @@ impl<'a> DeviceGraphView<'a> {
         Ok(Self {
             slices,
             owner: None,
+            heads: 1,
         })
     }
 
@@ -364,6 +368,11 @@ impl<'a> DeviceGraphView<'a> {
     /// Number of coefficients of each edge.
     pub fn columns(&self) -> usize {
         self.slices.coefficients.0
+    }
+
+    /// Factors of each edge: one, or one for each head of the features.
+    pub(crate) fn heads(&self) -> usize {
+        self.heads
     }
 
     /// Number of meshes.
@@ -409,10 +418,12 @@ impl<'a> DeviceGraphView<'a> {
                 ..self.slices
             },
             owner: None,
+            heads: 1,
         }
     }
 
-    /// The same graph with factors of edges and of their reverses, for a backward pass.
+    /// The same graph with factors of edges and of their reverses, for a backward pass. With several heads, each edge has a
+    /// factor for each of them.
     ///
     /// # Errors
     /// A view made without reversed edges, or out of memory.
@@ -421,6 +432,7 @@ impl<'a> DeviceGraphView<'a> {
         device: &CudaDevice,
         factors: DeviceSlice<'b, f32>,
         reversed: DeviceSlice<'b, f32>,
+        heads: usize,
     ) -> Result<DeviceGraphView<'b>, CudaError>
     where
         'a: 'b,
@@ -432,6 +444,7 @@ impl<'a> DeviceGraphView<'a> {
             radius: edges.radius,
             coefficients: reversed,
         });
+        view.heads = heads;
         Ok(view)
     }
 

@@ -191,7 +191,7 @@ pub struct Launch<'a> {
 
 impl Launch<'_> {
     /// Largest number of arguments of a kernel.
-    const MOST_ARGUMENTS: usize = 28;
+    const MOST_ARGUMENTS: usize = 32;
 
     /// Launches a grid of `blocks` (x, y) with `threads` (x, y) each. An empty grid is not launched.
     ///
@@ -258,5 +258,17 @@ impl Launch<'_> {
     pub unsafe fn over(self, count: usize, arguments: &[Arg]) -> Result<(), CudaError> {
         // SAFETY: the caller vouches for it.
         unsafe { self.run((count.div_ceil(256), 1), (256, 1), arguments) }
+    }
+
+    /// As [`over`](Self::over), with four items for each thread: the kernel goes through them with `in_fours`.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    pub unsafe fn over_fours(self, count: usize, arguments: &[Arg]) -> Result<(), CudaError> {
+        // SAFETY: the caller vouches for it.
+        unsafe { self.run((count.div_ceil(4 * 256), 1), (256, 1), arguments) }
     }
 }

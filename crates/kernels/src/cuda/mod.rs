@@ -41,7 +41,7 @@ pub use pool::MemoryUse;
 pub use products::{Operand, Product, ProductMode};
 pub use sources::{Define, KernelSource};
 pub use tables::irreps;
-pub(crate) use tables::{Share, irrep_count, irrep_rows, key, over_irreps};
+pub(crate) use tables::{Share, irrep_count, irrep_rows, irreps_of_heads, key, over_irreps};
 pub use timer::Timer;
 
 use crate::KernelError;

@@ -80,3 +80,19 @@ extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 part
         result[i] = add ? result[i] + sum : sum;
     }
 }
+
+// packed = [a | b | c | d], or with `add` the parts += those of packed.
+extern "C" __global__ void copy_parts(float *packed, float *a, u32 a_count, float *b, u32 b_count, float *c, u32 c_count,
+                                      float *d, u32 d_count, u32 add) {
+    u64 i = item(), place = i;
+    float *parts[4] = {a, b, c, d};
+    u32 counts[4] = {a_count, b_count, c_count, d_count};
+    for (u32 part = 0; part < 4; ++part) {
+        if (place < counts[part]) {
+            if (add) parts[part][place] += packed[i];
+            else packed[i] = parts[part][place];
+            return;
+        }
+        place -= counts[part];
+    }
+}

@@ -6,7 +6,7 @@ use super::compiler::hash;
 ///
 /// The text is preceded by a prelude (`cuda/common.cu` of this crate): the types `u32` and `u64`, `item()`
 /// (the index of the thread in a one-dimensional grid), `Phase` (a cosine and a sine) with `times` and
-/// `multiple`, `in_batches`, and `block_sum`. Kernels are `extern "C"`, so that they are found by name.
+/// `multiple`, `in_batches`, `in_fours`, and `block_sum`. Kernels are `extern "C"`, so that they are found by name.
 ///
 /// A whole element-wise operator, with the source in the Rust file for brevity (operators of this crate use
 /// `include_str!`):

@@ -63,6 +63,26 @@ pub(crate) fn head_irreps(
     })
 }
 
+/// As [`irreps`], with the head of each run of channels in the place of its index. `vector` must divide the channels of a head.
+pub(crate) fn irreps_of_heads(
+    device: &CudaDevice,
+    kind: &FeatureType,
+    vector: usize,
+    heads: usize,
+) -> Result<Arc<DeviceBuffer<[u32; 4]>>, CudaError> {
+    let mut key = kind.multiplicities().to_vec();
+    key.extend([vector, heads]);
+    device.table("irreps by head", key, || {
+        let mut rows = irrep_rows(kind, vector);
+        for row in &mut rows {
+            let order = row[2] as usize;
+            let channel = row[0] as usize - kind.range(order).start;
+            row[3] = (channel * heads / kind.multiplicity(order)) as u32;
+        }
+        device.upload(&rows)
+    })
+}
+
 /// How the threads of [`over_irreps`] are shared out.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Share {

@@ -40,23 +40,33 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Calls `run(term, matrix of the basis, vertices, first number of the spectrum)` for each term of each mesh.
+    /// Calls `run(term, matrix of the basis, vertices, first number of the spectrum, meshes)` for each term of each run of
+    /// meshes with as many vertices: one product for all of them. The vertices are those of the first of them.
     fn for_products(
         &self,
         terms: &[Term],
-        mut run: impl FnMut(&Term, Operand<'a>, std::ops::Range<usize>, usize) -> Result<(), CudaError>,
+        mut run: impl FnMut(
+            &Term,
+            Operand<'a>,
+            std::ops::Range<usize>,
+            usize,
+            usize,
+        ) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
         let vertices = self.mesh_offsets.last().map_or(0, |&end| end as usize);
-        for (mesh, bounds) in self.mesh_offsets.windows(2).enumerate() {
-            let range = bounds[0] as usize..bounds[1] as usize;
-            if range.is_empty() {
-                continue;
-            }
-            for term in terms {
+        let sizes: Vec<u32> = self.mesh_offsets.windows(2).map(|p| p[1] - p[0]).collect();
+        let mut mesh = 0;
+        for equal in sizes.chunk_by(PartialEq::eq) {
+            let (first, size) = (self.mesh_offsets[mesh] as usize, equal[0] as usize);
+            let range = first..first + size;
+            for term in terms.iter().filter(|_| size > 0) {
                 let start = vertices * term.block + range.start * term.stride + term.column;
-                let basis = Operand::new(self.spectra.bases.from(start), term.stride);
-                run(term, basis, range.clone(), mesh * self.raw + term.spectrum)?;
+                let basis = Operand::new(self.spectra.bases.from(start), term.stride)
+                    .batched(size * term.stride);
+                let place = mesh * self.raw + term.spectrum;
+                run(term, basis, range.clone(), place, equal.len())?;
             }
+            mesh += equal.len();
         }
         Ok(())
     }
@@ -70,20 +80,21 @@ impl<'a> Batch<'a> {
         if self.mesh_offsets.windows(2).any(|pair| pair[0] == pair[1]) {
             self.device.clear(spectrum.reborrow())?;
         }
-        self.for_products(terms, |term, basis, range, place| {
+        self.for_products(terms, |term, basis, range, place, batches| {
             Product {
                 m: term.columns,
                 n: term.width,
                 k: range.len(),
                 a: basis.transposed(),
-                b: Operand::new(x.from(range.start * width + term.feature), width),
+                b: Operand::new(x.from(range.start * width + term.feature), width)
+                    .batched(range.len() * width),
                 add: term.add,
-                batches: 1,
+                batches,
             }
             .run(
                 self.device,
                 &spectrum.reborrow().slice(place..usize::MAX),
-                (term.spectrum_stride, 0),
+                (term.spectrum_stride, self.raw),
             )
         })
     }
@@ -94,21 +105,21 @@ impl<'a> Batch<'a> {
         spectrum: DeviceSlice<'_, f32>,
         (mut x, width): (DeviceSliceMut<'_, f32>, usize),
     ) -> Result<(), CudaError> {
-        self.for_products(terms, |term, basis, range, place| {
+        self.for_products(terms, |term, basis, range, place, batches| {
             Product {
                 m: range.len(),
                 n: term.width,
                 k: term.columns,
                 a: basis,
-                b: Operand::new(spectrum.from(place), term.spectrum_stride),
+                b: Operand::new(spectrum.from(place), term.spectrum_stride).batched(self.raw),
                 add: false,
-                batches: 1,
+                batches,
             }
             .run(
                 self.device,
                 &x.reborrow()
                     .slice(range.start * width + term.feature..usize::MAX),
-                (width, 0),
+                (width, range.len() * width),
             )
         })
     }
@@ -123,7 +134,7 @@ impl<'a> Batch<'a> {
         let function = self.device.function(SOURCE, &[], "weigh")?;
         let (count, width) = (x.len(), to_u32(OPERATOR, width)?);
         // SAFETY: both are rows of the width, and there is a mass for each.
-        unsafe { function.over(count, args![self.spectra.mass, x, to, width, count as u64]) }
+        unsafe { function.over_fours(count, args![self.spectra.mass, x, to, width, count as u64]) }
     }
 
     fn meshes(&self) -> usize {
@@ -261,7 +272,7 @@ pub fn backward(
         unsafe {
             function.run(
                 (one.channels.div_ceil(32), 1),
-                (32, 8),
+                (32, 32),
                 args![
                     &spectrum.view_mut().slice(one.raw..usize::MAX),
                     batch.raw as u64,

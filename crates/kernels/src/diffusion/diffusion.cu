@@ -30,8 +30,7 @@ __device__ inline void store(float *raw, u32 columns, u32 channels, u32 is_compl
 
 // y = m x for each row.
 extern "C" __global__ void weigh(const float *mass, const float *x, float *y, u32 width, u64 count) {
-    u64 i = item();
-    if (i < count) y[i] = mass[i / width] * x[i];
+    in_fours(count, [&](u64 i) { return mass[i / width] * x[i]; }, [&](u64 i, float value) { y[i] = value; });
 }
 
 // One thread for each coefficient of an order. `raw` and `saved` begin at the order; their strides lead from mesh
@@ -52,17 +51,17 @@ extern "C" __global__ void filter(float *__restrict__ raw, u64 raw_stride, float
     store(raw, columns, channels, is_complex, row, channel, make_float2(f * s.x, f * s.y));
 }
 
-// Blocks of 32 channels and 8 rows at a time, which loop over all rows and add to the gradients of the filters.
+// Blocks of 32 channels and 32 rows at a time, which loop over all rows and add to the gradients of the filters.
 extern "C" __global__ void filter_backward(float *__restrict__ raw, u64 raw_stride, const float *__restrict__ saved,
                                            u64 saved_stride, const float *__restrict__ eigenvalues,
                                            const float *__restrict__ log_times, const float *__restrict__ bands,
                                            float *__restrict__ dlog_times, float *__restrict__ dbands, u32 meshes,
                                            u32 columns, u32 channels, u32 is_complex) {
-    __shared__ float sums[2][8][32];
+    __shared__ float sums[2][32][32];
     u32 channel = blockIdx.x * 32 + threadIdx.x;
     float by_time = 0.0f, by_band = 0.0f;
     if (channel < channels) {
-        for (u32 at = threadIdx.y; at < meshes * columns; at += 8) {
+        for (u32 at = threadIdx.y; at < meshes * columns; at += 32) {
             u32 mesh = at / columns, row = at % columns;
             float *spectrum = raw + mesh * raw_stride;
             float2 ds = coefficient(spectrum, columns, channels, is_complex, row, channel);
@@ -78,7 +77,7 @@ extern "C" __global__ void filter_backward(float *__restrict__ raw, u64 raw_stri
     sums[1][threadIdx.y][threadIdx.x] = by_band;
     __syncthreads();
     if (threadIdx.y > 0 || channel >= channels) return;
-    for (u32 row = 1; row < 8; ++row) by_time += sums[0][row][threadIdx.x], by_band += sums[1][row][threadIdx.x];
+    for (u32 row = 1; row < 32; ++row) by_time += sums[0][row][threadIdx.x], by_band += sums[1][row][threadIdx.x];
     dlog_times[channel] += by_time;
     dbands[channel] += by_band;
 }

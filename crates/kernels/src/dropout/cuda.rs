@@ -58,6 +58,21 @@ pub fn forward(
     let width = config.kind.dimension();
     check_length("dropout", "x", x, vertices * width)?;
     check_length("dropout", "y", y.view(), vertices * width)?;
+    let (limit, scale) = (
+        threshold(config.probability),
+        scale(config.probability) as f32,
+    );
+    let is_aligned = x.is_aligned(4) && y.view().is_aligned(4) && x.len().is_multiple_of(4);
+    if config.kind.multiplicity(0) == width && units == width && is_aligned {
+        let (function, count) = (
+            device.function(SOURCE, &[], "dropout_scalars")?,
+            x.len() / 4,
+        );
+        let stream = &stream.seed_and_step;
+        let arguments = args![x, &y, stream, salt, limit, scale, count as u64];
+        // SAFETY: lengths and alignment were checked.
+        return unsafe { function.over(count, arguments) };
+    }
     let mut settings = key(&[&config.kind]);
     settings.push(usize::from(config.unit == DropoutUnit::Channel));
     let table = device.table("dropout units", settings, || {
@@ -84,8 +99,8 @@ pub fn forward(
                 size(width)?,
                 &stream.seed_and_step,
                 salt,
-                threshold(config.probability),
-                scale(config.probability) as f32,
+                limit,
+                scale,
                 size(vertices)?,
             ],
         )

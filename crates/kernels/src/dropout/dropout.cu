@@ -1,8 +1,7 @@
 // Dropout of whole units, one thread for each irrep of each vertex. The words are those of Philox4x32-10, as in
 // `random`: word i is word i mod 4 of the block i / 4 of the stream.
 
-__device__ inline u32 word_of(u64 index, u64 seed, u64 step) {
-    u64 block = index / 4;
+__device__ inline uint4 block_of(u64 block, u64 seed, u64 step) {
     uint4 c = make_uint4((u32)block, (u32)(block >> 32), (u32)step, (u32)(step >> 32));
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
 #pragma unroll
@@ -13,6 +12,11 @@ __device__ inline u32 word_of(u64 index, u64 seed, u64 step) {
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
+    return c;
+}
+
+__device__ inline u32 word_of(u64 index, u64 seed, u64 step) {
+    uint4 c = block_of(index / 4, seed, step);
     switch (index % 4) {
     case 0: return c.x;
     case 1: return c.y;
@@ -34,6 +38,18 @@ extern "C" __global__ void dropout(const float *__restrict__ x, float *__restric
     u64 row = vertex * width;
     y[row + irrep.x] = x[row + irrep.x] * factor;
     if (irrep.z > 0) y[row + irrep.y] = x[row + irrep.y] * factor;
+}
+
+// Dropout of scalars, one thread for each four of them, whose words are one block.
+extern "C" __global__ void dropout_scalars(const float4 *__restrict__ x, float4 *__restrict__ y,
+                                           const u64 *__restrict__ stream, u64 salt, u64 threshold, float scale,
+                                           u64 count) {
+    u64 i = item();
+    if (i >= count) return;
+    float4 v = x[i];
+    uint4 words = block_of(i, stream[0] ^ salt, stream[1]);
+    auto kept = [&](float value, u32 word) { return value * (word >= threshold ? scale : 0.0f); };
+    y[i] = make_float4(kept(v.x, words.x), kept(v.y, words.y), kept(v.z, words.z), kept(v.w, words.w));
 }
 
 // Grid (pieces, meshes): the rows of a mesh times the factor of the mesh; stream: seed and step.

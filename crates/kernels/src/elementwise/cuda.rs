@@ -2,6 +2,7 @@
 
 use super::{Run, Slice, concatenation};
 use crate::FeatureType;
+use crate::cuda::reduce::column_threads;
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
     check_length, irrep_count, irreps, key, to_u32,
@@ -25,7 +26,7 @@ pub fn add(
     check_length("add", "y", y.view(), a.len())?;
     let function = device.function(SOURCE, &[], "add")?;
     // SAFETY: all have the same length.
-    unsafe { function.over(a.len(), args![a, b, &y, a.len() as u64]) }
+    unsafe { function.over_fours(a.len(), args![a, b, &y, a.len() as u64]) }
 }
 
 /// `y += a`.
@@ -40,7 +41,7 @@ pub fn accumulate(
     check_length("accumulate", "y", y.view(), a.len())?;
     let function = device.function(SOURCE, &[], "add")?;
     // SAFETY: both have the same length; the kernel may read what it overwrites.
-    unsafe { function.over(a.len(), args![a, y.view(), &y, a.len() as u64]) }
+    unsafe { function.over_fours(a.len(), args![a, y.view(), &y, a.len() as u64]) }
 }
 
 /// `y = factor x`.
@@ -56,7 +57,7 @@ pub fn scale(
     check_length("scale", "y", y.view(), x.len())?;
     let function = device.function(SOURCE, &[], "scale")?;
     // SAFETY: both have the same length.
-    unsafe { function.over(x.len(), args![factor as f32, x, &y, x.len() as u64]) }
+    unsafe { function.over_fours(x.len(), args![factor as f32, x, &y, x.len() as u64]) }
 }
 
 /// `y` = the softmax of each row; see [`softmax`](super::softmax).
@@ -133,10 +134,14 @@ fn select(
 ) -> Result<(), CudaError> {
     let size = |n: usize| to_u32("selection of columns", n);
     let function = device.function(SOURCE, &[], "select_columns")?;
+    let width = table.len().max(1);
+    let (rows, threads) = (y.len() / width, column_threads(width));
+    let blocks = (rows.div_ceil(4 * threads.1), width.div_ceil(threads.0));
     // SAFETY: the operators checked the lengths, and the table names columns of the sources only.
     unsafe {
-        function.over(
-            y.len(),
+        function.run(
+            blocks,
+            threads,
             args![
                 a.0,
                 size(a.1)?,
@@ -144,8 +149,8 @@ fn select(
                 size(b.1)?,
                 table,
                 y,
-                size(table.len())?,
-                y.len() as u64,
+                size(width)?,
+                size(rows)?,
             ],
         )
     }

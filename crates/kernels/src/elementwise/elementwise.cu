@@ -1,13 +1,11 @@
 // Sums, multiples, selections of columns, and changes of gauge.
 
 extern "C" __global__ void add(const float *a, const float *b, float *y, u64 count) {
-    u64 i = item();
-    if (i < count) y[i] = a[i] + b[i];
+    in_fours(count, [&](u64 i) { return a[i] + b[i]; }, [&](u64 i, float value) { y[i] = value; });
 }
 
 extern "C" __global__ void scale(float factor, const float *x, float *y, u64 count) {
-    u64 i = item();
-    if (i < count) y[i] = factor * x[i];
+    in_fours(count, [&](u64 i) { return factor * x[i]; }, [&](u64 i, float value) { y[i] = value; });
 }
 
 // One thread for each row.
@@ -34,17 +32,25 @@ extern "C" __global__ void softmax_backward(const float *__restrict__ y, const f
     for (u32 at = 0; at < width; at++) dx[at] = y[at] * (dy[at] - mean);
 }
 
-// y[row][column] = the number of a (or of b, where the top bit is set) that the table names, 0 for none.
+// y[row][column] = the number of a (or of b, where the top bit is set) that the table names, 0 for none. Block (columns, rows);
+// each thread takes 4 rows.
 extern "C" __global__ void select_columns(const float *__restrict__ a, u32 a_width, const float *__restrict__ b,
                                           u32 b_width, const u32 *__restrict__ table, float *__restrict__ y,
-                                          u32 width, u64 count) {
-    u64 i = item();
-    if (i >= count) return;
-    u64 row = i / width;
-    u32 entry = table[i % width], column = entry & 0x7fffffffu;
-    float value = 0.0f;
-    if (entry != 0xffffffffu) value = entry >> 31 ? b[row * b_width + column] : a[row * a_width + column];
-    y[i] = value;
+                                          u32 width, u32 rows) {
+    u32 to = blockIdx.y * blockDim.x + threadIdx.x, first = blockIdx.x * 4 * blockDim.y + threadIdx.y;
+    if (to >= width) return;
+    u32 entry = table[to], column = entry & 0x7fffffffu;
+    const float *from = entry >> 31 ? b : a;
+    u64 stride = entry >> 31 ? b_width : a_width;
+    float values[4] = {};
+    if (entry != 0xffffffffu) {
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k)
+            if (first + k * blockDim.y < rows) values[k] = from[(first + k * blockDim.y) * stride + column];
+    }
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k)
+        if (first + k * blockDim.y < rows) y[(u64)(first + k * blockDim.y) * width + to] = values[k];
 }
 
 // y_p = rho(angle_p) x_p, one thread for each irrep of each vertex.

@@ -1,6 +1,7 @@
 //! The gauge convolution on a GPU: neighbours are gathered into rows that hold all terms of the result, for
 //! as many vertices as fit in a tile, and every order of the result is one matrix product.
 
+use super::fragments::{Fragments, row_stride};
 use super::stacked::{Order, Stack};
 use super::{GaugeConv, OPERATOR, Weights};
 use crate::aggregate::Direction;
@@ -8,7 +9,7 @@ use crate::aggregate::cuda::{GatherPlan, GatherRun, TensorProduct};
 use crate::cuda::reduce::{RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows};
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, Operand,
-    Product, ProductMode, check_length, key, to_u32,
+    Product, ProductMode, check_length, key,
 };
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
@@ -45,11 +46,17 @@ struct Fused {
     stack: SignedTable,
 }
 
-/// Largest number of stacked weights that every block of vertices reads again: 128 KiB stay in the caches.
-const MOST_FUSED_WEIGHTS: usize = 1 << 15;
+/// Orders of a result that a product is added to.
+#[derive(Debug, Clone, Copy)]
+enum Add {
+    Nothing,
+    /// Those with a bias.
+    ToScalars,
+    ToAll,
+}
 
-/// Terms of one step of a product on tensor cores, and columns of the result.
-const STEP: usize = 16;
+/// Largest number of stacked weights that every block of vertices reads again: 128 KiB stay in the caches.
+pub(crate) const MOST_FUSED_WEIGHTS: usize = 1 << 15;
 
 impl Fused {
     /// For a layout with these parts of the stacked weights: `(place, weight, negative)`.
@@ -59,68 +66,47 @@ impl Fused {
         gather: &GatherPlan,
         parts: &[(usize, usize, bool)],
     ) -> Result<Option<Self>, CudaError> {
-        let (mut columns, mut places) = (Vec::new(), vec![0; stack.weights]);
-        let (mut weights, mut reach) = (0, stack.row);
-        for order in &stack.orders {
-            let steps = order.terms.div_ceil(STEP);
-            reach = reach.max(order.start + steps * STEP);
-            for first in (0..order.width).step_by(STEP) {
-                let count = STEP.min(order.width - first);
-                let start = [order.start, steps, weights / 4, order.result + first, count];
-                let mut entry = [0; 8];
-                for (entry, value) in entry.iter_mut().zip(start) {
-                    *entry = to_u32(OPERATOR, value)?;
-                }
-                columns.push(entry);
-                for term in 0..order.terms {
-                    for column in 0..count {
-                        let place = order.weights + term * order.width + first + column;
-                        places[place] = weights + fragment_place(term, column);
-                    }
-                }
-                weights += steps * STEP * STEP;
-            }
+        let (mut fragments, mut reach) = (Fragments::default(), stack.row);
+        let mut entries = vec![None; stack.weights];
+        for &(place, weight, negative) in parts {
+            entries[place] = Some((weight, negative));
         }
-        // Rows that start 4 banks apart, so that 8 rows by 4 terms are read at once.
-        let stride = (reach + 3) / 8 * 8 + 4;
-        if weights > MOST_FUSED_WEIGHTS || !gather.fits_in_shared_memory(stride) {
+        for order in &stack.orders {
+            let (terms, results) = ((order.start, order.terms), (order.result, order.width));
+            let end = fragments.add(terms, results, |term, column| {
+                entries[order.weights + term * order.width + column]
+            })?;
+            reach = reach.max(end);
+        }
+        let stride = row_stride(reach);
+        if fragments.weights > MOST_FUSED_WEIGHTS || !gather.fits_in_shared_memory(stride) {
             return Ok(None);
         }
-        let parts = parts
-            .iter()
-            .map(|&(place, weight, negative)| (places[place], weight, negative));
         Ok(Some(Self {
-            columns: device.upload(&columns)?,
+            columns: device.upload(&fragments.columns)?,
             stride,
-            weights,
-            stack: SignedTable::new(device, weights, 1, parts)?,
+            weights: fragments.weights,
+            stack: SignedTable::new(device, fragments.weights, 1, fragments.parts)?,
         }))
     }
 }
 
 impl Fused {
-    fn product<'a>(&'a self, stacked: DeviceSlice<'a, f32>) -> TensorProduct<'a> {
+    fn product<'a>(&'a self, stacked: DeviceSlice<'a, f32>, add: bool) -> TensorProduct<'a> {
         TensorProduct {
             stacked,
             columns: &self.columns,
             stride: self.stride,
+            add,
         }
     }
-}
-
-/// Index of a weight among those of its 16 columns: lane `4 g + t` of half `h` takes the terms `t`, `t + 4`,
-/// `t + 8` and `t + 12` of each step for the column `8 h + g`, one after the other.
-fn fragment_place(term: usize, column: usize) -> usize {
-    let (step, term) = (term / STEP, term % STEP);
-    let (half, g) = (column / 8, column % 8);
-    ((step * 2 + half) * 32 + 4 * g + term % 4) * 4 + term / 4
 }
 
 impl Plan {
     fn new(
         device: &CudaDevice,
         op: &GaugeConv,
-        columns: usize,
+        (columns, heads): (usize, usize),
         direction: Direction,
     ) -> Result<Arc<Self>, CudaError> {
         let mut settings = key(&[&op.input, &op.output]);
@@ -129,6 +115,7 @@ impl Plan {
             rings,
             radius,
             columns,
+            heads,
             usize::from(op.self_term),
             usize::from(direction == Direction::Backward),
         ]);
@@ -161,7 +148,7 @@ impl Plan {
                 device,
                 source,
                 stack.gather.rows(),
-                (stack.gather.harmonic_count(), op.radial(), columns),
+                (stack.gather.harmonic_count(), op.radial(), columns, heads),
                 &own,
                 stack.row,
             )?;
@@ -219,7 +206,7 @@ impl Plan {
         rows: DeviceSlice<'_, f32>,
         stacked: DeviceSlice<'_, f32>,
         result: &mut DeviceSliceMut<'_, f32>,
-        add_to_scalars: bool,
+        add: Add,
     ) -> Result<(), CudaError> {
         for order in &self.orders {
             let start = first * self.result + order.result;
@@ -229,7 +216,11 @@ impl Plan {
                 k: order.terms,
                 a: Operand::new(rows.from(order.start), self.row),
                 b: Operand::new(stacked.from(order.weights), order.width),
-                add: add_to_scalars && order.order == 0,
+                add: match add {
+                    Add::Nothing => false,
+                    Add::ToScalars => order.order == 0,
+                    Add::ToAll => true,
+                },
                 batches: 1,
             }
             .run(
@@ -290,7 +281,8 @@ pub fn forward(
     if y.is_empty() {
         return Ok(());
     }
-    let plan = Plan::new(device, op, graph.columns(), Direction::Forward)?;
+    let kind = (graph.columns(), graph.heads());
+    let plan = Plan::new(device, op, kind, Direction::Forward)?;
     let stacked = plan.stacked(device, weights)?;
     if let Some(fused) = plan.fused(device) {
         return plan.gather.convolve(
@@ -300,11 +292,12 @@ pub fn forward(
                 reversed: false,
                 aggregation: op.aggregation,
                 x,
+                own: x,
                 vertices: (0, vertices),
                 out: &DeviceSliceMut::empty(),
                 bias: (weights.bias, &y, plan.result),
             },
-            &fused.product(stacked.view()),
+            &fused.product(stacked.view(), false),
         );
     }
     let chunk = plan.chunk(device, vertices);
@@ -318,6 +311,7 @@ pub fn forward(
                 reversed: false,
                 aggregation: op.aggregation,
                 x,
+                own: x,
                 vertices: (first, count),
                 out: &rows.view_mut(),
                 bias: (weights.bias, &y, plan.result),
@@ -325,7 +319,12 @@ pub fn forward(
         )?;
         let range = (first, count);
         let (gathered, stacked) = (rows.view(), stacked.view());
-        plan.multiply(device, range, gathered, stacked, &mut y, op.bias)?;
+        let add = if op.bias {
+            Add::ToScalars
+        } else {
+            Add::Nothing
+        };
+        plan.multiply(device, range, gathered, stacked, &mut y, add)?;
     }
     Ok(())
 }
@@ -342,10 +341,43 @@ pub fn backward(
     x: DeviceSlice<'_, f32>,
     weights: Weights<DeviceSlice<'_, f32>>,
     dy: DeviceSlice<'_, f32>,
+    dx: Option<DeviceSliceMut<'_, f32>>,
+    gradients: Weights<DeviceSliceMut<'_, f32>>,
+) -> Result<(), CudaError> {
+    let vertices = graph.vertex_count();
+    let (outputs, biases) = (op.output.dimension(), op.bias_count());
+    check_length(OPERATOR, "dy", dy, vertices * outputs)?;
+    check_length(OPERATOR, "bias gradients", gradients.bias.view(), biases)?;
+    add_column_sums(device, dy, (vertices, outputs, biases), &gradients.bias)?;
+    transposed(
+        device,
+        op,
+        graph,
+        x,
+        weights,
+        [dy, dy],
+        dx,
+        false,
+        gradients,
+    )
+}
+
+/// [`backward`] without the gradient of the bias, for gradients `dy` that reach the neighbours and `own` that reach the vertex
+/// itself, and with `add` to add to `dx`.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn transposed(
+    device: &CudaDevice,
+    op: &GaugeConv,
+    graph: DeviceGraphView<'_>,
+    x: DeviceSlice<'_, f32>,
+    weights: Weights<DeviceSlice<'_, f32>>,
+    [dy, own]: [DeviceSlice<'_, f32>; 2],
     mut dx: Option<DeviceSliceMut<'_, f32>>,
+    add: bool,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     op.check_device(graph, x, ("dy", dy), weights)?;
+    check_length(OPERATOR, "own dy", own, dy.len())?;
     for (name, values, expected) in [
         ("dx", dx.as_ref().map_or(x, |dx| dx.view()), x.len()),
         (
@@ -358,15 +390,12 @@ pub fn backward(
             gradients.self_term.view(),
             op.self_count(),
         ),
-        ("bias gradients", gradients.bias.view(), op.bias_count()),
     ] {
         check_length(OPERATOR, name, values, expected)?;
     }
     let vertices = graph.vertex_count();
-    let outputs = op.output.dimension();
-    let biases = op.bias_count();
-    add_column_sums(device, dy, (vertices, outputs, biases), &gradients.bias)?;
-    if outputs == 0
+    if op.output.dimension() == 0
+        && !add
         && let Some(dx) = &mut dx
     {
         device.clear(dx.reborrow())?;
@@ -374,7 +403,8 @@ pub fn backward(
     if x.is_empty() || dy.is_empty() {
         return Ok(());
     }
-    let plan = Plan::new(device, op, graph.columns(), Direction::Backward)?;
+    let kind = (graph.columns(), graph.heads());
+    let plan = Plan::new(device, op, kind, Direction::Backward)?;
     let stacked = match &dx {
         Some(_) => Some(plan.stacked(device, weights)?),
         None => None,
@@ -391,6 +421,7 @@ pub fn backward(
             reversed: true,
             aggregation: op.aggregation,
             x: dy,
+            own,
             vertices: (first, count),
             out: &rows.view_mut(),
             bias: (
@@ -401,7 +432,7 @@ pub fn backward(
         };
         match (plan.fused(device), &stacked) {
             (Some(fused), Some(stacked)) => {
-                let product = fused.product(stacked.view());
+                let product = fused.product(stacked.view(), add);
                 plan.gather.convolve(device, &run, &product)?;
             }
             _ => plan.gather.run(device, &run)?,
@@ -410,7 +441,8 @@ pub fn backward(
             && let (Some(dx), Some(stacked)) = (&mut dx, &stacked)
         {
             let range = (first, count);
-            plan.multiply(device, range, rows.view(), stacked.view(), dx, false)?;
+            let add = if add { Add::ToAll } else { Add::Nothing };
+            plan.multiply(device, range, rows.view(), stacked.view(), dx, add)?;
         }
         let products: Vec<RowProduct<'_>> = plan
             .orders

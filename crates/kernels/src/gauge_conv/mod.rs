@@ -44,11 +44,13 @@
 
 pub mod cuda;
 mod fast;
+mod fragments;
 pub mod reference;
 mod stacked;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use fragments::{Fragments, row_stride};
 pub(crate) use stacked::{Order, Stack};
 
 use crate::aggregate::Radial;
@@ -138,7 +140,7 @@ impl GaugeConv {
         }
     }
 
-    fn radial(&self) -> Radial {
+    pub(crate) fn radial(&self) -> Radial {
         Radial {
             rings: self.rings,
             max_radius: self.max_radius,

@@ -70,6 +70,21 @@ impl DevicePlan {
         &self.config
     }
 
+    /// Macros of `regular.cu`.
+    pub(crate) fn defines(&self) -> &[Define] {
+        &self.defines
+    }
+
+    /// Channels of each component.
+    pub(crate) fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Length of a row of the input.
+    pub(crate) fn width(&self) -> usize {
+        self.channels * self.inputs
+    }
+
     /// Blocks and threads over vertices and channels.
     fn grid(&self, vertices: usize) -> ((usize, usize), (usize, usize)) {
         let threads = column_threads(self.channels);

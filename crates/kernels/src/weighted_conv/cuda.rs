@@ -51,22 +51,32 @@ pub fn backward(
     check_settings(op)?;
     let edges = graph.edge_count();
     check_length(OPERATOR, "factors", factors, edges)?;
-    let mut reversed: DeviceBuffer<f32> = device.buffer(edges)?;
+    let reversed = reversed_factors(device, graph, factors, 1)?;
+    let graph = graph.with_reversed_factors(device, factors, reversed.view(), 1)?;
+    gauge_conv::cuda::backward(device, op, graph, x, weights, dy, dx, gradients)
+}
+
+/// The factors of the reverse of every edge, `[edges, heads]`.
+pub(crate) fn reversed_factors(
+    device: &CudaDevice,
+    graph: DeviceGraphView<'_>,
+    factors: DeviceSlice<'_, f32>,
+    heads: usize,
+) -> Result<DeviceBuffer<f32>, CudaError> {
+    let count = graph.edge_count() * heads;
+    check_length(OPERATOR, "factors", factors, count)?;
+    let mut reversed: DeviceBuffer<f32> = device.buffer(count)?;
     let function = device.function(SOURCE, &[], "reverse_factors")?;
-    // SAFETY: there is a factor for each edge, and the reverse of an edge is an edge.
+    let size = |n: usize| to_u32(OPERATOR, n);
+    let to = reversed.view_mut();
+    // SAFETY: there is a factor for each edge and head, and the reverse of an edge is an edge.
     unsafe {
         function.over(
-            edges,
-            args![
-                graph.reverse(),
-                factors,
-                &reversed.view_mut(),
-                to_u32(OPERATOR, edges)?
-            ],
+            count,
+            args![graph.reverse(), factors, &to, size(heads)?, size(count)?],
         )?;
     }
-    let graph = graph.with_reversed_factors(device, factors, reversed.view())?;
-    gauge_conv::cuda::backward(device, op, graph, x, weights, dy, dx, gradients)
+    Ok(reversed)
 }
 
 /// The layout of `B`.

@@ -1,10 +1,10 @@
 // Products of queries with the keys of edges; see the page of `weighted_conv`.
 
-// The factor of the reverse of every edge.
+// The factors of the reverse of every edge, [edges, heads].
 extern "C" __global__ void reverse_factors(const u32 *__restrict__ reverse, const float *__restrict__ factors,
-                                           float *__restrict__ reversed, u32 edges) {
-    u64 edge = item();
-    if (edge < edges) reversed[edge] = factors[reverse[edge]];
+                                           float *__restrict__ reversed, u32 heads, u32 count) {
+    u64 i = item();
+    if (i < count) reversed[i] = factors[(u64)reverse[i / heads] * heads + i % heads];
 }
 
 // One warp for each vertex p. `rows` holds B of `count` vertices from `first`; `places` the start of B[cos m] and of B[sin m]

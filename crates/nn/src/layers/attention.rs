@@ -3,8 +3,10 @@
 use super::{
     ConvConfig, EquivariantLinear, EquivariantLinearConfig, GemConv, GemConvConfig, Kernel,
 };
-use crate::{Builder, Levels, Module, NnError, Tape, Var};
+use crate::{Builder, Levels, Module, NnError, ParameterId, Tape, Var};
+use gemcnn_kernels::attention::{Attention as FusedAttention, HeadWeights};
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
+use std::sync::Arc;
 
 /// The kernel of attention over neighbours: an [`AttentionConv`] in the place of each convolution. It has no use for
 /// aggregation and rings.
@@ -110,13 +112,18 @@ impl AttentionConvConfig {
                     })
                 })
             };
+            let heads = (0..self.heads)
+                .map(|index| head(index, builder))
+                .collect::<Result<Vec<Head>, _>>()?;
             Ok(AttentionConv {
                 name: builder.scope().into(),
-                heads: (0..self.heads)
-                    .map(|index| head(index, builder))
-                    .collect::<Result<_, _>>()?,
-                input: self.input.clone(),
-                output: self.output.clone(),
+                fused: Arc::new(FusedAttention {
+                    input: self.input.clone(),
+                    output: self.output.clone(),
+                    heads: self.heads,
+                }),
+                weights: heads.iter().map(Head::weights).collect(),
+                heads,
                 scale: (part.dimension().max(1) as f64).sqrt().recip(),
             })
         })
@@ -128,6 +135,17 @@ struct Head {
     query: EquivariantLinear,
     key: GemConv,
     value: GemConv,
+}
+
+impl Head {
+    fn weights(&self) -> HeadWeights<Option<ParameterId>> {
+        HeadWeights {
+            query: Some(self.query.weights().weight),
+            key: Some(self.key.weights().neighbour),
+            value: Some(self.value.weights().neighbour),
+            bias: self.value.weights().bias,
+        }
+    }
 }
 
 /// Attention of each vertex over its neighbours, with gauge equivariant kernels:
@@ -142,12 +160,15 @@ struct Head {
 /// Heads split the channels of the output; each has its own weights and its own `a`. The logits do not depend on the gauge, and
 /// the values rotate with it. A vertex without neighbours gets the bias. Saved for the backward pass: `x`, the queries, and one
 /// number for each edge and head.
+///
+/// On a GPU that multiplies on tensor cores, all heads are one operator ([`attention`](gemcnn_kernels::attention)); elsewhere they are
+/// composed of products with keys, softmax and weighted convolutions.
 #[derive(Debug, Clone)]
 pub struct AttentionConv {
     name: String,
+    fused: Arc<FusedAttention>,
+    weights: Arc<[HeadWeights<Option<ParameterId>>]>,
     heads: Vec<Head>,
-    input: FeatureType,
-    output: FeatureType,
     scale: f64,
 }
 
@@ -172,11 +193,11 @@ impl AttentionConv {
 
 impl<T: Real> Module<T> for AttentionConv {
     fn input(&self) -> &FeatureType {
-        &self.input
+        &self.fused.input
     }
 
     fn output(&self) -> &FeatureType {
-        &self.output
+        &self.fused.output
     }
 
     fn reach(&self) -> Option<usize> {
@@ -189,6 +210,10 @@ impl<T: Real> Module<T> for AttentionConv {
         levels: Levels<'a, T>,
         x: Var<T>,
     ) -> Result<Var<T>, NnError> {
+        let fused = tape.attend(&self.fused, levels.graph()?, &self.weights, x.clone());
+        if let Some(y) = fused.map_err(|error| error.in_layer(&self.name))? {
+            return Ok(y);
+        }
         let mut result: Option<Var<T>> = None;
         for head in &self.heads {
             let y = self

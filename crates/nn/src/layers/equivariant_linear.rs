@@ -69,6 +69,13 @@ pub struct EquivariantLinear {
     weights: LinearWeights,
 }
 
+impl EquivariantLinear {
+    /// Ids of its parameters.
+    pub fn weights(&self) -> LinearWeights {
+        self.weights
+    }
+}
+
 impl<T: Real> Module<T> for EquivariantLinear {
     fn input(&self) -> &FeatureType {
         &self.operator.input

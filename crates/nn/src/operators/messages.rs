@@ -3,8 +3,9 @@
 use super::LinearWeights;
 use crate::{Context, Device, GraphBatch, NnError, Operator, Storage, Tape, Var};
 use gemcnn_kernels::linear::{self, Linear};
+use gemcnn_kernels::messages::send::{self, SendLayer};
 use gemcnn_kernels::regular::{self, Plan};
-use gemcnn_kernels::{FeatureType, Real, dispatch, messages};
+use gemcnn_kernels::{FeatureType, Real, Resolve, dispatch, messages};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -72,18 +73,67 @@ impl<T: Real> MessageFunction<T> {
 
 /// What the layers computed for a range of edges.
 struct Messages<T: Real> {
-    /// The gathered features, then the output of each layer.
+    /// The gathered features, then the output of each layer; a backward pass leaves out the last.
     values: Vec<Storage<T>>,
     /// The values of each layer before its nonlinearity.
     sums: Vec<Storage<T>>,
 }
 
 impl<T: Real> SendMessages<'_, T> {
+    /// The result by one kernel, if the device supports it.
+    fn sent(
+        &self,
+        context: &mut Context<'_, T>,
+        x: &Var<T>,
+    ) -> Result<Option<Storage<T>>, NnError> {
+        let (function, Device::Cuda(device)) = (&*self.function, context.device().clone()) else {
+            return Ok(None);
+        };
+        let layers = function.layers.iter().map(|layer| {
+            let plan = (&*layer.plan).cuda()?;
+            Ok(SendLayer {
+                map: &layer.map,
+                plan,
+            })
+        });
+        let layers = layers.collect::<Result<Vec<_>, NnError>>()?;
+        if !send::supports(&device, &function.input, &layers) {
+            return Ok(None);
+        }
+        let maps = || function.layers.iter().map(|layer| &layer.map);
+        let matrices: usize = maps().map(Linear::weight_count).sum();
+        let biases: usize = maps().map(Linear::bias_count).sum();
+        let mut weights = device.buffer(matrices + biases)?;
+        let (mut place, mut bias_place) = (0, matrices);
+        for layer in &function.layers {
+            let ([weight, bias], _) = context.values(layer.weights.ids())?;
+            for (from, place) in [(weight, &mut place), (bias, &mut bias_place)] {
+                let from = from.cuda()?;
+                let to = *place..*place + from.len();
+                *place = to.end;
+                device.copy(from, weights.view_mut().slice(to))?;
+            }
+        }
+        let mut y = context.buffer(x.rows() * function.output().dimension())?;
+        let graph = self.batch.on(context.device())?;
+        send::send(
+            &device,
+            &function.input,
+            &layers,
+            graph.view().cuda()?,
+            x.view().cuda()?,
+            weights.view(),
+            y.view_mut().cuda()?,
+        )?;
+        Ok(Some(y))
+    }
+
     fn compute(
         &self,
         context: &mut Context<'_, T>,
         x: &Var<T>,
         range: Range<usize>,
+        is_backward: bool,
     ) -> Result<Messages<T>, NnError> {
         let (function, rows) = (&*self.function, range.len());
         let mut gathered = context.buffer(rows * 2 * function.input.dimension())?;
@@ -106,11 +156,13 @@ impl<T: Real> SendMessages<'_, T> {
                 run,
                 linear::forward(map, rows; before, weight, bias, sum.view_mut())
             );
-            let mut value = context.buffer(rows * map.outputs)?;
-            let run = context.executor();
-            dispatch!(run, regular::forward(; plan, rows, sum.view(), value.view_mut()));
+            if !(is_backward && index + 1 == function.layers.len()) {
+                let mut value = context.buffer(rows * map.outputs)?;
+                let run = context.executor();
+                dispatch!(run, regular::forward(; plan, rows, sum.view(), value.view_mut()));
+                computed.values.push(value);
+            }
             computed.sums.push(sum);
-            computed.values.push(value);
         }
         Ok(computed)
     }
@@ -136,10 +188,13 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
         x.expect_kind("input of messages", &function.input)?;
         x.expect_rows("the input of messages", self.batch.vertex_count())?;
         let edges = context.edge_rows(self.batch);
+        if let Some(y) = self.sent(context, &x)? {
+            return Ok((Var::new(output, x.rows(), y), x));
+        }
         let mut y = context.zeros(x.rows() * output.dimension())?;
         let graph = self.batch.on(context.device())?;
         for range in function.pieces(context.device(), edges) {
-            let computed = self.compute(context, &x, range.clone())?;
+            let computed = self.compute(context, &x, range.clone(), false)?;
             let Some(values) = computed.values.last() else {
                 continue;
             };
@@ -167,7 +222,7 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
         let graph = self.batch.on(context.device())?;
         for range in function.pieces(context.device(), self.batch.edge_count()) {
             let rows = range.len();
-            let mut computed = self.compute(context, &x, range.clone())?;
+            let mut computed = self.compute(context, &x, range.clone(), true)?;
             let mut gradient = context.buffer(rows * output.dimension())?;
             let values = range.clone();
             dispatch!(

@@ -3,6 +3,7 @@
 
 mod activation;
 mod aggregate;
+mod attention;
 mod batch_norm;
 mod classifier;
 mod combine;
@@ -26,6 +27,7 @@ mod weighted_conv;
 
 pub use activation::Pointwise;
 pub use aggregate::GaugeAggregate;
+pub use attention::Attend;
 pub use batch_norm::{BatchNormalise, NormWeights};
 pub(crate) use classifier::AnyTargets;
 pub use combine::{Add, Concatenate, Scale, SelectChannels};

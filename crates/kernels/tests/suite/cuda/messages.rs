@@ -149,3 +149,73 @@ fn ends_of_messages() {
     }
     checks.finish("ends of messages");
 }
+
+#[test]
+fn messages_in_one_kernel() {
+    use gemcnn_kernels::linear::Linear;
+    use gemcnn_kernels::regular::{Plan, Regular, cuda::DevicePlan};
+    use messages::send::{SendLayer, send, supports};
+
+    let Some(device) = device() else { return };
+    device.set_product_mode(ProductMode::Tf32);
+    let mut worst = 0.0f64;
+    for (input, channels, band_limit, count) in [
+        ("16x0 + 16x1 + 16x2", 16, 2, 2),
+        ("3x0 + 7x1 + 1x3", 5, 1, 3),
+        ("3x0", 8, 2, 1),
+    ] {
+        let input = kind(input);
+        let hidden = FeatureType::uniform(channels, band_limit);
+        let config = Regular::new(hidden.clone(), 2 * band_limit + 1, Activation::Relu);
+        let (plan, device_plan) = (
+            Plan::<f64>::new(&config).unwrap(),
+            DevicePlan::new(&config).unwrap(),
+        );
+        let (ends, width) = (2 * input.dimension(), hidden.dimension());
+        let maps: Vec<Linear> = (0..count)
+            .map(|layer| Linear {
+                inputs: if layer == 0 { ends } else { width },
+                outputs: width,
+                bias: true,
+            })
+            .collect();
+        let layers: Vec<SendLayer<'_>> = maps
+            .iter()
+            .map(|map| SendLayer {
+                map,
+                plan: &device_plan,
+            })
+            .collect();
+        assert!(supports(&device, &input, &layers));
+        let matrices: Vec<Vec<f32>> = maps
+            .iter()
+            .zip(20..)
+            .map(|(map, seed)| random(map.weight_count(), seed))
+            .collect();
+        let biases: Vec<Vec<f32>> = (0..count).map(|i| random(width, 30 + i as u64)).collect();
+        let all = [matrices.concat(), biases.concat()].concat();
+        for graph in graphs() {
+            let (view, edges) = (graph.wide.view(), graph.wide.edge_count());
+            let x = random(graph.wide.vertex_count() * input.dimension(), 1);
+            let mut rows = messages::reference::gather(&input, view, &wide(&x));
+            for ((map, weight), bias) in maps.iter().zip(&matrices).zip(&biases) {
+                let mut sums = vec![0.0; edges * width];
+                linear::forward(map, edges, &rows, &wide(weight), &wide(bias), &mut sums).unwrap();
+                rows = vec![0.0; sums.len()];
+                regular::forward(&plan, edges, &sums, &mut rows).unwrap();
+            }
+            let mut expected = vec![0.0; graph.wide.vertex_count() * width];
+            messages::reference::reduce(&hidden, view, &rows, &mut expected);
+            let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
+            let (xs, weights) = (device.upload(&x).unwrap(), device.upload(&all).unwrap());
+            let mut y = poisoned(&device, expected.len());
+            let (of, w, to) = (on_device.view(), weights.view(), y.view_mut());
+            send(&device, &input, &layers, of, xs.view(), w, to).unwrap();
+            let error = relative_error(&y.to_vec(&device).unwrap(), &expected);
+            worst = worst.max(error);
+            // NaN is not below any tolerance.
+            assert!(error < TF32, "{}, {input}: {error:e}", graph.name);
+        }
+    }
+    println!("messages in one kernel: largest relative error {worst:.2e}");
+}

@@ -6,6 +6,7 @@
 //! both runs must give the same bits. Results are filled with NaN before, so that a number that is not
 //! written is found.
 
+mod attention;
 mod compile;
 mod dense;
 mod device;

@@ -312,6 +312,7 @@ fn dropout_draws_the_masks_of_the_cpu() {
     let Some(device) = device() else { return };
     for (unit, text) in [
         (dropout::DropoutUnit::Irrep, "5x0 + 3x1 + 2x2"),
+        (dropout::DropoutUnit::Irrep, "8x0"),
         (dropout::DropoutUnit::Channel, "4x0 + 4x1 + 4x2"),
     ] {
         for probability in [0.0, 0.3, 0.999] {
