@@ -5,11 +5,12 @@
 //! all three products work on aligned rows.
 //!
 //! With [`ProductMode::Bf16`] the factors of the three products of training are rounded to bf16: features, weights, and the
-//! gradients of the logits, which then have a buffer of their own. Logits, softmax, sums and results stay in f32.
+//! gradients of the logits. So are the logits, after they are summed in f32, which halves the memory that is moved. Softmax, loss,
+//! sums and results stay in f32.
 
 use super::{Gradients, Map, OPERATOR, RowResults};
 use crate::cross_entropy::cuda::{
-    DeviceScore, DeviceTargets, ROW_BLOCKS, RowGradients, RowScores, SoftmaxRows, empty_score,
+    DeviceScore, DeviceTargets, ROW_BLOCKS, RowNumbers, RowScores, SoftmaxRows, empty_score,
     round_to_bf16, sums_bias,
 };
 use crate::cuda::reduce::{add_column_sums, sum_partials};
@@ -44,9 +45,9 @@ fn padded(classes: usize) -> usize {
     classes.next_multiple_of(32)
 }
 
-/// Rows of a tile.
-fn chunk(device: &CudaDevice, stride: usize, rows: usize) -> usize {
-    let fitting = device.tile_bytes() / (4 * stride);
+/// Rows of a tile with numbers of this many bytes.
+fn chunk(device: &CudaDevice, stride: usize, bytes: usize, rows: usize) -> usize {
+    let fitting = device.tile_bytes() / (bytes * stride);
     fitting.max(256).min(rows.max(1))
 }
 
@@ -62,56 +63,72 @@ fn padded_weight(
     Ok(padded_weight)
 }
 
-/// `logits = h W^T` of some rows.
-fn multiply(
-    device: &CudaDevice,
-    (rows, channels, stride): (usize, usize, usize),
-    features: Operand<'_>,
-    weight: Operand<'_>,
-    logits: &mut DeviceBuffer<f32>,
-) -> Result<(), CudaError> {
-    if channels == 0 {
-        return device.clear(logits.view_mut());
-    }
-    Product {
-        m: rows,
-        n: stride,
-        k: channels,
-        a: features,
-        b: weight.transposed(),
-        add: false,
-        batches: 1,
-    }
-    .run(device, &logits.view_mut(), (stride, 0))
+/// Logits of a tile of rows, which become their gradients.
+enum Tile {
+    F32(DeviceBuffer<f32>),
+    Bf16(DeviceBuffer<u16>),
 }
 
-/// Factors of the products in training, in bf16.
+impl Tile {
+    fn numbers(&self) -> RowNumbers<'_> {
+        match self {
+            Self::F32(numbers) => RowNumbers::F32(numbers.view()),
+            Self::Bf16(numbers) => RowNumbers::Bf16(numbers.view()),
+        }
+    }
+
+    fn operand(&self, stride: usize) -> Operand<'_> {
+        match self {
+            Self::F32(numbers) => Operand::new(numbers.view(), stride),
+            Self::Bf16(numbers) => Operand::bf16(numbers.view(), stride),
+        }
+    }
+
+    /// `logits = h W^T` of some rows.
+    fn multiply(
+        &mut self,
+        device: &CudaDevice,
+        (rows, channels, stride): (usize, usize, usize),
+        features: Operand<'_>,
+        weight: Operand<'_>,
+    ) -> Result<(), CudaError> {
+        let product = Product {
+            m: rows,
+            n: stride,
+            k: channels,
+            a: features,
+            b: weight.transposed(),
+            add: false,
+            batches: 1,
+        };
+        match self {
+            Self::F32(logits) if channels == 0 => device.clear(logits.view_mut()),
+            Self::Bf16(logits) if channels == 0 => device.clear(logits.view_mut()),
+            Self::F32(logits) => product.run(device, &logits.view_mut(), (stride, 0)),
+            Self::Bf16(logits) => product.run_to_bf16(device, &logits.view_mut(), (stride, 0)),
+        }
+    }
+}
+
+/// Features and weights in bf16.
 struct Rounded {
     features: DeviceBuffer<u16>,
     weight: DeviceBuffer<u16>,
-    /// Gradients of the logits of a tile.
-    gradients: DeviceBuffer<u16>,
 }
 
 impl Rounded {
-    /// Rounds features and weights, if the mode of the device asks for it.
     fn new(
         device: &CudaDevice,
         features: DeviceSlice<'_, f32>,
         weight: DeviceSlice<'_, f32>,
-        logits: usize,
-    ) -> Result<Option<Self>, CudaError> {
-        if device.product_mode() != ProductMode::Bf16 || device.capability() < (8, 0) {
-            return Ok(None);
-        }
+    ) -> Result<Self, CudaError> {
         let mut rounded = Self {
             features: device.buffer(features.len())?,
             weight: device.buffer(weight.len())?,
-            gradients: device.buffer(logits)?,
         };
         round_to_bf16(device, features, &rounded.features.view_mut())?;
         round_to_bf16(device, weight, &rounded.weight.view_mut())?;
-        Ok(Some(rounded))
+        Ok(rounded)
     }
 }
 
@@ -163,19 +180,24 @@ pub fn loss_and_gradients(
         return empty_score(device);
     }
     let stride = padded(classes);
-    let chunk = chunk(device, stride, count);
+    let fused_bias = sums_bias(classes);
     let weight = padded_weight(device, classifier)?;
-    let mut logits: DeviceBuffer<f32> = device.buffer(chunk * stride)?;
+    // Without fused sums of the bias, its gradients are sums of those of the logits in f32.
+    let in_bf16 =
+        device.product_mode() == ProductMode::Bf16 && device.capability() >= (8, 0) && fused_bias;
+    let (rounded, chunk, mut tile) = if in_bf16 {
+        let rounded = Rounded::new(device, features, weight.view())?;
+        let chunk = chunk(device, stride, 2, count);
+        let tile = Tile::Bf16(device.buffer(chunk * stride)?);
+        (Some(rounded), chunk, tile)
+    } else {
+        let chunk = chunk(device, stride, 4, count);
+        (None, chunk, Tile::F32(device.buffer(chunk * stride)?))
+    };
     let mut dweight: DeviceBuffer<f32> = device.buffer(stride * channels)?;
     let blocks = chunk.min(ROW_BLOCKS);
-    let fused_bias = sums_bias(classes);
     let bias_partials: DeviceBuffer<f32> =
         device.buffer(if fused_bias { blocks * classes } else { 0 })?;
-    let rounded = match fused_bias {
-        true => Rounded::new(device, features, weight.view(), logits.len())?,
-        // The sums over rows read the gradients in f32.
-        false => None,
-    };
     let mut scores = RowScores::new(device, count)?;
     for first in (0..count).step_by(chunk) {
         let rows_here = chunk.min(count - first);
@@ -189,40 +211,33 @@ pub fn loss_and_gradients(
                 Operand::new(weight.view(), channels),
             ),
         };
-        multiply(device, (rows_here, channels, stride), h, w, &mut logits)?;
-        let (row_gradients, p) = match &rounded {
-            Some(rounded) => {
-                let gradients = rounded.gradients.view();
-                let p = Operand::bf16(gradients, stride);
-                (RowGradients::Bf16(gradients), p)
-            }
-            None => {
-                let p = Operand::new(logits.view(), stride);
-                (RowGradients::F32(logits.view()), p)
-            }
-        };
+        tile.multiply(device, (rows_here, channels, stride), h, w)?;
         scores.run(
             device,
             &SoftmaxRows {
                 targets: classifier.targets,
                 rows: (first, rows_here),
-                logits: logits.view(),
+                logits: tile.numbers(),
                 stride,
                 bias: classifier.bias,
-                gradients: Some((row_gradients, dloss)),
+                gradients: Some((tile.numbers(), dloss)),
                 predictions: part(&rows.predictions, first),
                 ranks: DeviceSlice::empty(),
                 bias_partials: bias_partials.view(),
             },
         )?;
-        if fused_bias {
-            let sums = bias_partials.view();
-            let blocks = rows_here.min(ROW_BLOCKS);
-            sum_partials(device, sums, blocks, &gradients.bias, true)?;
-        } else {
-            let shape = (rows_here, stride, classes);
-            add_column_sums(device, logits.view(), shape, &gradients.bias)?;
+        match &tile {
+            Tile::F32(sums) if !fused_bias => {
+                let shape = (rows_here, stride, classes);
+                add_column_sums(device, sums.view(), shape, &gradients.bias)?;
+            }
+            _ => {
+                let sums = bias_partials.view();
+                let blocks = rows_here.min(ROW_BLOCKS);
+                sum_partials(device, sums, blocks, &gradients.bias, true)?;
+            }
         }
+        let p = tile.operand(stride);
         let dh = gradients
             .features
             .reborrow()
@@ -276,21 +291,21 @@ pub fn evaluate(
         return empty_score(device);
     }
     let stride = padded(classes);
-    let chunk = chunk(device, stride, count);
+    let chunk = chunk(device, stride, 4, count);
     let weight = padded_weight(device, classifier)?;
-    let mut logits: DeviceBuffer<f32> = device.buffer(chunk * stride)?;
+    let mut tile = Tile::F32(device.buffer(chunk * stride)?);
     let mut scores = RowScores::new(device, count)?;
     for first in (0..count).step_by(chunk) {
         let rows_here = chunk.min(count - first);
         let h = Operand::new(features.from(first * channels), channels);
         let w = Operand::new(weight.view(), channels);
-        multiply(device, (rows_here, channels, stride), h, w, &mut logits)?;
+        tile.multiply(device, (rows_here, channels, stride), h, w)?;
         scores.run(
             device,
             &SoftmaxRows {
                 targets: classifier.targets,
                 rows: (first, rows_here),
-                logits: logits.view(),
+                logits: tile.numbers(),
                 stride,
                 bias: classifier.bias,
                 gradients: None,

@@ -213,25 +213,33 @@ pub(crate) struct SoftmaxRows<'a> {
     pub targets: &'a DeviceTargets,
     /// First row among those of the targets, and number of rows.
     pub rows: (usize, usize),
-    pub logits: DeviceSlice<'a, f32>,
-    /// Stride of the rows of logits and gradients.
+    pub logits: RowNumbers<'a>,
+    /// Stride of the rows of logits and gradients; even for bf16.
     pub stride: usize,
     /// Added to the logits; may be empty.
     pub bias: DeviceSlice<'a, f32>,
-    /// Destination of the gradients, for this gradient of the loss.
-    pub gradients: Option<(RowGradients<'a>, f64)>,
+    /// Destination of the gradients, of the type of the logits and possibly their place, for this gradient of the loss.
+    pub gradients: Option<(RowNumbers<'a>, f64)>,
     pub predictions: DeviceSlice<'a, u32>,
     pub ranks: DeviceSlice<'a, u32>,
     /// `[blocks, classes]`: gradients of the bias of the rows of each block; may be empty.
     pub bias_partials: DeviceSlice<'a, f32>,
 }
 
-/// Where gradients of logits go.
+/// Rows of logits or of their gradients.
 #[derive(Clone, Copy)]
-pub(crate) enum RowGradients<'a> {
-    /// Possibly the logits themselves.
+pub(crate) enum RowNumbers<'a> {
     F32(DeviceSlice<'a, f32>),
     Bf16(DeviceSlice<'a, u16>),
+}
+
+impl RowNumbers<'_> {
+    fn address(&self) -> u64 {
+        match self {
+            Self::F32(numbers) => numbers.address(),
+            Self::Bf16(numbers) => numbers.address(),
+        }
+    }
 }
 
 /// Threads of a block and logits of each, for a number of classes.
@@ -251,6 +259,12 @@ pub(crate) fn sums_bias(classes: usize) -> bool {
 
 fn defines(classes: usize, smoothed: bool, bf16: bool) -> Vec<Define> {
     let (threads, items) = shape(classes);
+    // Numbers in bf16 are read in pairs.
+    let items = if bf16 {
+        items.next_multiple_of(2)
+    } else {
+        items
+    };
     vec![
         ("THREADS", threads.to_string()),
         ("ITEMS", items.to_string()),
@@ -294,11 +308,10 @@ impl RowScores {
         let (first, count) = rows.rows;
         let classes = rows.targets.classes;
         let (threads, _) = shape(classes);
-        let nothing = (RowGradients::F32(DeviceSlice::empty()), 0.0);
-        let (gradients, dloss) = rows.gradients.unwrap_or(nothing);
-        let (gradients, bf16) = match gradients {
-            RowGradients::F32(gradients) => (gradients.address(), false),
-            RowGradients::Bf16(gradients) => (gradients.address(), true),
+        let bf16 = matches!(rows.logits, RowNumbers::Bf16(_));
+        let (gradients, dloss) = match rows.gradients {
+            Some((gradients, dloss)) => (gradients.address(), dloss),
+            None => (0, 0.0),
         };
         let weights = rows.targets.class_weights.as_ref();
         let size = |n: usize| to_u32(OPERATOR, n);
@@ -312,7 +325,7 @@ impl RowScores {
                 (count.min(ROW_BLOCKS), 1),
                 (threads, 1),
                 args![
-                    rows.logits,
+                    rows.logits.address(),
                     gradients,
                     size(rows.stride)?,
                     size(count)?,
@@ -398,7 +411,7 @@ pub fn backward(
     dlogits: DeviceSliceMut<'_, f32>,
 ) -> Result<DeviceScore, CudaError> {
     check_length(OPERATOR, "dlogits", dlogits.view(), logits.len())?;
-    let gradients = Some((RowGradients::F32(dlogits.view()), dloss));
+    let gradients = Some((RowNumbers::F32(dlogits.view()), dloss));
     run(device, targets, logits, gradients, DeviceSlice::empty())
 }
 
@@ -425,7 +438,7 @@ fn run(
     device: &CudaDevice,
     targets: &DeviceTargets,
     logits: DeviceSlice<'_, f32>,
-    gradients: Option<(RowGradients<'_>, f64)>,
+    gradients: Option<(RowNumbers<'_>, f64)>,
     predictions: DeviceSlice<'_, u32>,
 ) -> Result<DeviceScore, CudaError> {
     let (rows, classes) = (targets.rows(), targets.classes);
@@ -439,7 +452,7 @@ fn run(
         &SoftmaxRows {
             targets,
             rows: (0, rows),
-            logits,
+            logits: RowNumbers::F32(logits),
             stride: classes,
             bias: DeviceSlice::empty(),
             gradients,

@@ -1,29 +1,52 @@
 // Softmax cross-entropy of rows of logits, a block of THREADS for each row in turn. With ITEMS > 0 a thread
-// keeps its ITEMS logits of the row, and then their exponentials, in registers; with ITEMS = 0 they are read again from memory.
-
-struct Peak {
-    float value;
-    u32 place;
-};
-
-__device__ inline Peak larger(Peak a, Peak b) {
-    return b.value > a.value || (b.value == a.value && b.place < a.place) ? b : a;
-}
+// keeps its ITEMS logits of the row, and then their exponentials, in registers, and reads those of its next row before it needs
+// them; with ITEMS = 0 they are read again from memory.
 
 constexpr u32 WARPS = THREADS / 32;
+#define INFINITE __int_as_float(0x7f800000)
 
-__device__ inline Peak block_peak(Peak peak) {
-    __shared__ Peak parts[WARPS];
-    for (u32 step = 16; step > 0; step /= 2) {
-        Peak other = {__shfl_xor_sync(0xffffffffu, peak.value, step), __shfl_xor_sync(0xffffffffu, peak.place, step)};
-        peak = larger(peak, other);
+// What a row is reduced to: its largest logit, the class of that, and sums over classes.
+struct Summary {
+    float peak;
+    u32 place;
+    // Of exp(logit - peak).
+    float sum;
+#if SMOOTHED
+    float logits;
+#endif
+};
+
+// The order of `a` and `b` does not change a bit, so all threads of a block get the same.
+__device__ inline Summary joined(Summary a, Summary b) {
+    bool b_first = b.peak > a.peak || (b.peak == a.peak && b.place < a.place);
+    Summary high = b_first ? b : a, low = b_first ? a : b;
+    high.sum += low.peak == high.peak ? low.sum : low.sum * expf(low.peak - high.peak);
+#if SMOOTHED
+    high.logits += low.logits;
+#endif
+    return high;
+}
+
+template <u32 LANES> __device__ inline Summary joined_over_lanes(Summary own) {
+    for (u32 step = LANES / 2; step > 0; step /= 2) {
+        Summary other;
+        other.peak = __shfl_xor_sync(0xffffffffu, own.peak, step);
+        other.place = __shfl_xor_sync(0xffffffffu, own.place, step);
+        other.sum = __shfl_xor_sync(0xffffffffu, own.sum, step);
+#if SMOOTHED
+        other.logits = __shfl_xor_sync(0xffffffffu, own.logits, step);
+#endif
+        own = joined(own, other);
     }
+    return own;
+}
+
+// `parts`: memory of its own for every second call, so that one barrier is enough.
+__device__ inline Summary joined_over_block(Summary own, Summary *parts) {
+    own = joined_over_lanes<32>(own);
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = own;
     __syncthreads();
-    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = peak;
-    __syncthreads();
-    peak = parts[0];
-    for (u32 warp = 1; warp < WARPS; ++warp) peak = larger(peak, parts[warp]);
-    return peak;
+    return joined_over_lanes<WARPS>(parts[threadIdx.x % WARPS]);
 }
 
 template <typename T> __device__ inline T sum_over_block(T value) {
@@ -40,113 +63,153 @@ template <typename T> __device__ inline T sum_over_block(T value) {
 constexpr u32 IGNORE = 0xffffffffu;
 
 #if BF16
-typedef unsigned short Gradient;
+typedef unsigned short Number;
+// Neighbouring classes of a thread.
+#define RUN 2
 
 // Rounds to the nearest number in bf16, to even in ties; NaN stays.
-__device__ inline Gradient gradient_of(float value) {
+__device__ inline Number number_of(float value) {
     u32 bits = __float_as_uint(value);
     return value != value ? 0x7fff : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
 }
 
-extern "C" __global__ void round_numbers(const float *__restrict__ from, Gradient *__restrict__ to, u64 count) {
+__device__ inline float value_of(Number number) { return __uint_as_float((u32)number << 16); }
+
+extern "C" __global__ void round_numbers(const float *__restrict__ from, Number *__restrict__ to, u64 count) {
     u64 i = item();
-    if (i < count) to[i] = gradient_of(from[i]);
+    if (i < count) to[i] = number_of(from[i]);
 }
 #else
-typedef float Gradient;
-__device__ inline Gradient gradient_of(float value) { return value; }
+typedef float Number;
+#define RUN 1
+__device__ inline Number number_of(float value) { return value; }
+__device__ inline float value_of(Number number) { return number; }
 #endif
 
-// logits: rows of `stride` numbers, plus `bias` where there is one. gradients, where wanted, are rows of `stride` numbers, in bf16
-// if BF16, whose numbers beyond the classes are set to zero; in f32 they may be the logits. losses[row] is the weighted loss. With
+struct alignas(RUN * sizeof(Number)) Run {
+    Number numbers[RUN];
+};
+
+// logits: rows of `stride` numbers, plus `bias` where there is one. gradients, where wanted, are rows of `stride` numbers, whose
+// numbers beyond the classes are set to zero; they may be the logits. Both are in bf16 if BF16. losses[row] is the weighted loss. With
 // SMOOTHED, `smoothing` of the target of each row is spread evenly over all classes. marks[row] is 1 for a counted and 3 for a
 // correct row. bias_partials[block][class]: sums of gradients over the rows of a block.
 extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
-softmax_rows(const float *logits, Gradient *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
+softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
              const u32 *__restrict__ labels, const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
              double smoothing, double *__restrict__ losses, u32 *__restrict__ marks, u32 *__restrict__ predictions,
              u32 *__restrict__ ranks, float *__restrict__ bias_partials) {
+    __shared__ Summary parts[2][WARPS];
+    __shared__ float own_logit[2];
 #if ITEMS > 0
+    constexpr u32 RUNS = ITEMS / RUN;
     float z[ITEMS], bias_sum[ITEMS];
+    Run next[RUNS];
 #pragma unroll
     for (u32 i = 0; i < ITEMS; ++i) bias_sum[i] = 0.0f;
+// A run that begins before the last class ends within the stride.
+#define FOR_RUNS                                                                                                       \
+    _Pragma("unroll") for (u32 run = 0, first = threadIdx.x * RUN; run < RUNS; ++run, first += THREADS * RUN) if (first < classes)
 #define FOR_CLASSES                                                                                                    \
-    _Pragma("unroll") for (u32 i = 0, k = threadIdx.x; i < ITEMS; ++i, k += THREADS) if (k < classes)
+    _Pragma("unroll") for (u32 i = 0, k; i < ITEMS; ++i) if ((k = (i / RUN * THREADS + threadIdx.x) * RUN + i % RUN) < classes)
 #define LOGIT z[i]
-#define KEEP_EXPONENTIAL z[i] = expf(z[i] - shift);
-#define EXPONENTIAL z[i]
+    if (blockIdx.x < rows) {
+        const Number *from = logits + (u64)blockIdx.x * stride;
+        FOR_RUNS { next[run] = *(const Run *)(from + first); }
+    }
 #else
 #define FOR_CLASSES for (u32 k = threadIdx.x; k < classes; k += THREADS)
-#define LOGIT (from[k] + (bias ? bias[k] : 0.0f))
-#define KEEP_EXPONENTIAL
-#define EXPONENTIAL expf(LOGIT - shift)
+#define LOGIT (value_of(from[k]) + (bias ? bias[k] : 0.0f))
 #endif
-    for (u32 row = blockIdx.x; row < rows; row += gridDim.x) {
-        const float *from = logits + (u64)row * stride;
+    u32 half = 0;
+    for (u32 row = blockIdx.x; row < rows; row += gridDim.x, half ^= 1) {
+        u32 label = labels[row];
 #if ITEMS > 0
-        FOR_CLASSES { z[i] = from[k] + (bias ? bias[k] : 0.0f); }
+        FOR_CLASSES { z[i] = value_of(next[i / RUN].numbers[i % RUN]) + (bias ? bias[k] : 0.0f); }
+        if (row + gridDim.x < rows) {
+            const Number *from = logits + (u64)(row + gridDim.x) * stride;
+            FOR_RUNS { next[run] = *(const Run *)(from + first); }
+        }
+#else
+        const Number *from = logits + (u64)row * stride;
 #endif
-        Peak peak = {-__int_as_float(0x7f800000), 0xffffffffu};
+        Summary own = {-INFINITE, 0xffffffffu, 0.0f};
         // Classes come in order, so the first of equal ones stays.
         FOR_CLASSES {
             float value = LOGIT;
-            if (value > peak.value) peak = {value, k};
+            if (value > own.peak) {
+                own.peak = value;
+                own.place = k;
+            }
+            if (k == label) own_logit[half] = value;
+#if SMOOTHED
+            own.logits += value;
+#endif
         }
-        peak = block_peak(peak);
-        float shift = peak.value == -__int_as_float(0x7f800000) ? 0.0f : peak.value;
-        if (peak.place == 0xffffffffu) peak.place = 0;
-        u32 label = labels[row];
-        double weight = label == IGNORE ? 0.0 : class_weights ? (double)class_weights[label] : 1.0;
-        float own = label == IGNORE ? 0.0f : from[label] + (bias ? bias[label] : 0.0f);
         if (ranks) {
+            __syncthreads();
             u32 before = 0;
             FOR_CLASSES {
-                float value = LOGIT;
-                bool behind = value < own || (value == own && k >= label);
+                float value = LOGIT, at_label = own_logit[half];
+                bool behind = label == IGNORE || value < at_label || (value == at_label && k >= label);
                 before += behind ? 0u : 1u;
             }
             before = sum_over_block(before);
             if (threadIdx.x == 0) ranks[row] = label == IGNORE ? IGNORE : before;
         }
-#if SMOOTHED
-        float logit_sum = 0.0f;
-        FOR_CLASSES { logit_sum += LOGIT; }
-        logit_sum = sum_over_block(logit_sum);
-#endif
-        float sum = 0.0f;
+        float shift = own.peak == -INFINITE ? 0.0f : own.peak;
         FOR_CLASSES {
-            KEEP_EXPONENTIAL
-            sum += EXPONENTIAL;
-        }
-        sum = sum_over_block(sum);
-        if (threadIdx.x == 0) {
-            double loss = log((double)sum) + ((double)peak.value - (double)own);
-#if SMOOTHED
-            loss += smoothing * ((double)own - (double)logit_sum / classes);
+            float exponential = expf(LOGIT - shift);
+            own.sum += exponential;
+#if ITEMS > 0
+            z[i] = exponential;
 #endif
+        }
+        Summary all = joined_over_block(own, parts[half]);
+        float peak = all.peak == -INFINITE ? 0.0f : all.peak;
+        double weight = label == IGNORE ? 0.0 : class_weights ? (double)class_weights[label] : 1.0;
+        if (threadIdx.x == 0) {
+            float at_label = label == IGNORE ? 0.0f : own_logit[half];
+            double loss = log((double)all.sum) + ((double)all.peak - (double)at_label);
+#if SMOOTHED
+            loss += smoothing * ((double)at_label - (double)all.logits / classes);
+#endif
+            u32 place = all.place == 0xffffffffu ? 0 : all.place;
             losses[row] = weight > 0.0 ? weight * loss : 0.0;
-            marks[row] = label == IGNORE ? 0 : peak.place == label && loss == loss ? 3 : 1;
-            if (predictions) predictions[row] = peak.place;
+            marks[row] = label == IGNORE ? 0 : place == label && loss == loss ? 3 : 1;
+            if (predictions) predictions[row] = place;
         }
         if (gradients) {
-            // Every thread has read the row's logits that it overwrites, and the label's.
-            __syncthreads();
-            Gradient *to = gradients + (u64)row * stride;
+            Number *to = gradients + (u64)row * stride;
             double share = dloss * *normaliser * weight;
-            float factor = share == 0.0 ? 0.0f : (float)(share / (double)sum);
+            float factor = share == 0.0 ? 0.0f : (float)share / all.sum;
 #if SMOOTHED
             float even = (float)(share * smoothing / classes), at_label = (float)(share * (1.0 - smoothing));
 #else
             float even = 0.0f, at_label = (float)share;
 #endif
-            FOR_CLASSES {
-                float value = share == 0.0 ? 0.0f : EXPONENTIAL * factor - even;
-                if (k == label) value -= at_label;
-                to[k] = gradient_of(value);
 #if ITEMS > 0
+            // The exponentials are those of this thread's own largest logit.
+            factor *= expf(shift - peak);
+            FOR_CLASSES {
+                float value = share == 0.0 ? 0.0f : z[i] * factor - even;
+                if (k == label) value -= at_label;
+                z[i] = value;
                 bias_sum[i] += value;
-#endif
             }
+            FOR_RUNS {
+                Run run_of;
+#pragma unroll
+                for (u32 j = 0; j < RUN; ++j) run_of.numbers[j] = number_of(first + j < classes ? z[run * RUN + j] : 0.0f);
+                *(Run *)(to + first) = run_of;
+            }
+#else
+            FOR_CLASSES {
+                float value = share == 0.0 ? 0.0f : expf(LOGIT - peak) * factor - even;
+                if (k == label) value -= at_label;
+                to[k] = number_of(value);
+            }
+#endif
             for (u32 k = classes + threadIdx.x; k < stride; k += THREADS) to[k] = 0;
         }
     }

@@ -107,7 +107,7 @@ pub struct Operand<'a> {
     batch_stride: usize,
 }
 
-/// The numbers of a factor.
+/// The numbers of a matrix.
 #[derive(Debug, Clone, Copy)]
 enum Numbers<'a> {
     F32(DeviceSlice<'a, f32>),
@@ -226,6 +226,28 @@ impl Product<'_> {
         self,
         device: &CudaDevice,
         c: &DeviceSliceMut<'_, f32>,
+        strides: (usize, usize),
+    ) -> Result<(), CudaError> {
+        self.run_into(device, Numbers::F32(c.view()), strides)
+    }
+
+    /// The same for factors in bf16, with sums in f32 that are rounded to bf16 at the end.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_to_bf16(
+        self,
+        device: &CudaDevice,
+        c: &DeviceSliceMut<'_, u16>,
+        strides: (usize, usize),
+    ) -> Result<(), CudaError> {
+        self.run_into(device, Numbers::Bf16(c.view()), strides)
+    }
+
+    fn run_into(
+        self,
+        device: &CudaDevice,
+        c: Numbers<'_>,
         (stride, batch_stride): (usize, usize),
     ) -> Result<(), CudaError> {
         let Self {
@@ -271,7 +293,6 @@ impl Product<'_> {
         };
         let (one, zero) = (1.0f32, 0.0f32);
         let beta = if self.add { &one } else { &zero };
-        let real = sys::cudaDataType_t::CUDA_R_32F;
         let pointer = |value: &f32| std::ptr::from_ref(value).cast::<std::ffi::c_void>();
         device.bind()?;
         // Streams of guests run beside each other, so each of their products has a workspace of its own.
@@ -309,8 +330,8 @@ impl Product<'_> {
                 size(self.a.stride)?,
                 self.a.batch_stride as i64,
                 pointer(beta),
-                c.address as *mut _,
-                real,
+                c.address().cast_mut(),
+                c.kind(),
                 size(stride)?,
                 batch_stride as i64,
                 size(batches)?,
