@@ -158,8 +158,9 @@ class TrainedModel:
         return features, GaugeGraph._of(graph)
 
     def to_torch(self) -> Any:
-        """The network as a `torch.nn.Module` with the same weights: `gemcnn.torch.GemNetwork` for models of the kind `gem`,
-        `gemcnn.torch.SurfaceNetwork` for the kinds `surface` and `diffusion` with eigenvectors.
+        """The network as a `torch.nn.Module` with the same weights: `gemcnn.torch.GemNetwork` for models of the kinds `gem`,
+        `attention` and `graph`, `gemcnn.torch.HermesNetwork` for `hermes`, `gemcnn.torch.SurfaceNetwork` for `surface` and
+        `diffusion` with eigenvectors.
 
         ```
         logits = model.to_torch()(*model.torch_inputs(mesh))
@@ -168,9 +169,16 @@ class TrainedModel:
         Raises:
             TaskError: a model of another kind, or with an output for each face or edge.
         """
-        from .torch import GemNetwork, SurfaceNetwork
+        from .torch import GemNetwork, HermesNetwork, SurfaceNetwork
 
-        kinds: dict[str, Any] = {"gem": GemNetwork, "surface": SurfaceNetwork, "diffusion": SurfaceNetwork}
+        kinds: dict[str, Any] = {
+            "gem": GemNetwork,
+            "attention": GemNetwork,
+            "graph": GemNetwork,
+            "hermes": HermesNetwork,
+            "surface": SurfaceNetwork,
+            "diffusion": SurfaceNetwork,
+        }
         kind = self.config["model"]["kind"]
         if kind not in kinds:
             raise TaskError(f"models of the kind `{kind}` do not become modules of PyTorch, only {', '.join(kinds)}")

@@ -7,11 +7,11 @@ use crate::mesh::Mesh;
 use crate::threads::work;
 use gemcnn_kernels::diffusion::Spectra;
 use gemcnn_nn::{Device, DeviceChoice, Workspace};
-use gemcnn_tasks::Task;
 use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part};
 use gemcnn_tasks::evaluation::{EvaluationOptions, evaluate};
 use gemcnn_tasks::predict::Prediction;
 use gemcnn_tasks::train::{Event, Observer, Outcome, RunConfig, RunDirectory, StopFlag};
+use gemcnn_tasks::{Task, TaskError};
 use numpy::{PyArray1, PyArray2, PyArray3, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -281,25 +281,28 @@ impl TrainedModel {
         mesh: &Bound<'py, Mesh>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let mesh = &mesh.get().0;
-        let predicted = work(py, || {
-            let sample = self.model.sample("the mesh", mesh)?;
+        let pool = crate::threads::current(py)?;
+        let predicted = py.detach(|| {
+            let sample = pool.install(|| self.model.sample("the mesh", mesh))?;
+            // Not inside of the pool: there a thread that waits for its own work takes that of others, and would wait
+            // here for itself.
             let mut workspace = self
                 .workspace
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            let prediction = match self.model.config.task {
+            let workspace = &mut *workspace;
+            let prediction = pool.install(|| match self.model.config.task {
                 Task::Segmentation => {
-                    let (classes, rows) =
-                        self.model.predict_probabilities(&mut workspace, &sample)?;
+                    let (classes, rows) = self.model.predict_probabilities(workspace, &sample)?;
                     let per = self.model.per;
-                    (Prediction::Classes { per, classes }, Some(rows))
+                    Ok((Prediction::Classes { per, classes }, Some(rows)))
                 }
-                _ => (self.model.predict(&mut workspace, &sample)?, None),
-            };
-            Ok((prediction, sample.graph))
-        })?;
+                _ => Ok((self.model.predict(workspace, &sample)?, None)),
+            });
+            prediction.map(|prediction| (prediction, sample.graph))
+        });
         let ((prediction, probabilities), graph) =
-            predicted.map_err(|error: gemcnn_tasks::TaskError| errors::task(error))?;
+            predicted.map_err(|error: TaskError| errors::task(error))?;
         let found = PyDict::new(py);
         match prediction {
             Prediction::Classes { classes, .. } => {

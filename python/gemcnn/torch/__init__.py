@@ -9,6 +9,7 @@ the allocator of PyTorch, and products follow `torch.get_float32_matmul_precisio
 """
 
 from .diffusion import Diffusion, Spectra
+from .edges import GaugeAttention, GaugeMessages, MessageBlock
 from .graph import Clusters, Graph
 from .layers import (
     BatchNorm,
@@ -26,7 +27,7 @@ from .layers import (
     global_mean,
 )
 from .loss import linear_cross_entropy
-from .models import GemNetwork
+from .models import GemNetwork, HermesNetwork
 from .surface import DiffusionBlock, SurfaceNetwork
 from .types import FeatureType
 
@@ -38,9 +39,13 @@ __all__ = [
     "EquivariantLinear",
     "FeatureType",
     "GatedNonlinearity",
+    "GaugeAttention",
     "GaugeConv",
+    "GaugeMessages",
     "GemNetwork",
     "Graph",
+    "HermesNetwork",
+    "MessageBlock",
     "NormNonlinearity",
     "RegularNonlinearity",
     "ResidualBlock",
