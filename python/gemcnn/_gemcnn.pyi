@@ -130,7 +130,10 @@ class TrainedModel:
     def prepare(
         self, mesh: Mesh
     ) -> tuple[
-        NDArray[np.float32], GaugeGraph, tuple[list[int], list[NDArray[np.float32]]] | None
+        NDArray[np.float32],
+        GaugeGraph,
+        tuple[list[int], list[NDArray[np.float32]]] | None,
+        list[tuple[GaugeGraph, Clusters]],
     ]: ...
     def target_scaling(self) -> str: ...
     def predict(self, mesh: Mesh) -> dict[str, Any]: ...

@@ -1,4 +1,4 @@
-"""Attention and messages under PyTorch on the CPU."""
+"""Attention, messages and the U-net under PyTorch on the CPU."""
 
 import numpy as np
 import pytest
@@ -170,3 +170,19 @@ def test_features_keep_their_scale():
     # Attention starts near a mean of the values. Messages pass ReLUs, and their mean is taken over six.
     assert 0.3 < gt.GaugeAttention(kind, kind, heads=2)(x, graph).square().mean() < 3
     assert 0.05 < gt.GaugeMessages(kind, kind)(x, graph).square().mean() < 2
+
+
+def test_unet_on_batches():
+    network = with_random_weights(gt.UNet("3x0", 4, channels=(2, 3, 4), scalars=4, head=0, dropout=0.0)).double().eval()
+    meshes = [rough(), rough(6, 7, seed=2)]
+    parts = [gt.Levels.of(mesh.hierarchy([0.4, 0.4], [2.5, 5.0]), DOUBLE) for mesh in meshes]
+    rows = [random(len(mesh.vertices), 3) for mesh in meshes]
+    together = network(torch.cat(rows), gt.Levels.collate(parts))
+    alone = torch.cat([network(x, levels) for x, levels in zip(rows, parts)])
+    assert torch.allclose(together, alone, atol=1e-12) and alone.std() > 0.1
+    whole = gt.UNet("3x0", 4, channels=(2, 3, 4), pool="max").eval()
+    assert whole(torch.cat(rows).float(), gt.Levels.collate(parts).to(torch.float32)).shape == (2, 4)
+    with pytest.raises(gemcnn.TaskError):
+        network(rows[0], gt.Levels(parts[0].graphs[:2], parts[0].clusters[:1]))
+    with pytest.raises(gemcnn.OperatorError):
+        gt.Levels.collate([parts[0], gt.Levels(parts[0].graphs[:2], parts[0].clusters[:1])])

@@ -101,6 +101,10 @@ def test_blocks(kind):
         ("segmentation", {"kind": "hermes", "channels": 4, "scalars": 8, "blocks": 2, "head": 8}),
         ("classification", {"kind": "hermes", "channels": 3, "edge_layers": 1, "node_layers": 3, "blocks": 1}),
         ("vectors", {"kind": "hermes", "channels": 3, "nonlinearity": "norm", "batch_norm": False, "blocks": 1}),
+        ("segmentation", {"kind": "unet", "channels": [2, 3, 4], "scalars": 8, "head": 8}),
+        ("vectors", {"kind": "unet", "channels": [3, 2], "ratios": [0.3], "radii": [3.0], "weights": "area"}),
+        ("classification", {"kind": "unet", "channels": [2, 3], "ratios": [0.3], "radii": [3.0]}),
+        ("segmentation", {"kind": "unet", "channels": [2], "ratios": [], "radii": [], "scalars": 8}),
         ("segmentation", {"kind": "graph", "width": 5, "scalars": 8, "blocks": 2}),
         ("whole meshes", {"kind": "graph", "scalars": 8, "blocks": 1, "batch_norm": False}),
     ],
@@ -128,7 +132,7 @@ def test_models_of_the_command_are_modules(task, model, tmp_path):
     trained = gemcnn.train(config, run_dir=tmp_path / "run", device="cpu", cache=False, on_epoch=None)
     mesh = rough()
     network = trained.to_torch()
-    kinds = {"surface": gt.SurfaceNetwork, "diffusion": gt.SurfaceNetwork, "hermes": gt.HermesNetwork}
+    kinds = {"surface": gt.SurfaceNetwork, "diffusion": gt.SurfaceNetwork, "hermes": gt.HermesNetwork, "unet": gt.UNet}
     assert type(network) is kinds.get(model["kind"], gt.GemNetwork) and not network.training
     found = network(*trained.torch_inputs(mesh)).detach()
     predicted = trained.predict(mesh)

@@ -3,6 +3,7 @@
 use crate::arrays::owned;
 use crate::errors;
 use crate::geometry::GaugeGraph;
+use crate::hierarchy::Clusters;
 use crate::mesh::Mesh;
 use crate::threads::work;
 use gemcnn_kernels::diffusion::Spectra;
@@ -238,7 +239,8 @@ impl TrainedModel {
     }
 
     /// The scaled input features `[V, D]` and the gauge graph of a mesh. For models with eigenvectors also their numbers
-    /// by order, the masses, the bases and the eigenvalues.
+    /// by order, the masses, the bases and the eigenvalues. For models that pool also the graphs of the coarser levels with
+    /// the clusters of the level before.
     #[expect(clippy::type_complexity, reason = "a tuple for Python")]
     fn prepare<'py>(
         &self,
@@ -248,13 +250,22 @@ impl TrainedModel {
         Bound<'py, PyArray2<f32>>,
         GaugeGraph,
         Option<(Vec<usize>, [Bound<'py, PyArray1<f32>>; 3])>,
+        Vec<(GaugeGraph, Clusters)>,
     )> {
         let mesh = &mesh.get().0;
         let sample = work(py, || self.model.sample("the mesh", mesh))?.map_err(errors::task)?;
         let shape = (mesh.vertex_count(), sample.kind.dimension());
+        let normals = self.model.config.geometry.normals;
+        let levels = sample.hierarchy.iter().flat_map(|found| found.levels());
+        let levels = levels.filter_map(|level| {
+            let graph = level.graph.clone();
+            let clusters = Clusters(level.clusters.clone()?);
+            Some((GaugeGraph { graph, normals }, clusters))
+        });
+        let levels = levels.collect();
         let graph = GaugeGraph {
             graph: Arc::unwrap_or_clone(sample.graph),
-            normals: self.model.config.geometry.normals,
+            normals,
         };
         let spectra = sample.spectra.map(|spectra| {
             let Spectra {
@@ -265,7 +276,7 @@ impl TrainedModel {
             let arrays = [mass, bases, eigenvalues].map(|values| PyArray1::from_slice(py, values));
             (spectra.columns().to_vec(), arrays)
         });
-        Ok((owned(py, sample.features, shape)?, graph, spectra))
+        Ok((owned(py, sample.features, shape)?, graph, spectra, levels))
     }
 
     /// Scaling of the targets as JSON: `null`, or `shift` and `scale` of each component.

@@ -10,7 +10,7 @@ the allocator of PyTorch, and products follow `torch.get_float32_matmul_precisio
 
 from .diffusion import Diffusion, Spectra
 from .edges import GaugeAttention, GaugeMessages, MessageBlock
-from .graph import Clusters, Graph
+from .graph import Clusters, Graph, Levels
 from .layers import (
     BatchNorm,
     EquivariantLinear,
@@ -30,6 +30,7 @@ from .loss import linear_cross_entropy
 from .models import GemNetwork, HermesNetwork
 from .surface import DiffusionBlock, SurfaceNetwork
 from .types import FeatureType
+from .unet import UNet
 
 __all__ = [
     "BatchNorm",
@@ -45,6 +46,7 @@ __all__ = [
     "GemNetwork",
     "Graph",
     "HermesNetwork",
+    "Levels",
     "MessageBlock",
     "NormNonlinearity",
     "RegularNonlinearity",
@@ -55,6 +57,7 @@ __all__ = [
     "SurfaceNetwork",
     "TransportPool",
     "TransportUnpool",
+    "UNet",
     "global_max",
     "global_mean",
     "linear_cross_entropy",

@@ -18,7 +18,7 @@ from .types import FeatureType
 __all__ = ["GaugeAttention", "GaugeMessages", "MessageBlock"]
 
 
-def _columns(kinds: Sequence[FeatureType], device: Any) -> Tensor:
+def joined_columns(kinds: Sequence[FeatureType]) -> Tensor:
     """Rows of several types, one after the other, to a row of their sum: its columns among theirs."""
     starts = list(accumulate((kind.dimension for kind in kinds), initial=0))
     columns = [
@@ -28,7 +28,7 @@ def _columns(kinds: Sequence[FeatureType], device: Any) -> Tensor:
         for start, kind in zip(starts, kinds, strict=False)
         for channel in range(kind.multiplicity(order))
     ]
-    return torch.tensor(columns, device=device, dtype=torch.long)
+    return torch.tensor(columns, dtype=torch.long)
 
 
 class GaugeAttention(Layer):
@@ -80,7 +80,7 @@ class GaugeAttention(Layer):
                 "value": GaugeConv(self.input, part, aggregation="mean", degree=degree, **conv),
             }
             self.add_module(f"head{index + 1}", nn.ModuleDict(head))
-        self.register_buffer("columns", _columns([part] * heads, device), False)
+        self.register_buffer("columns", joined_columns([part] * heads).to(device), False)
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         self._check(x)
@@ -216,7 +216,7 @@ class MessageBlock(nn.Module):
         self.add_module(f"node{node_layers}", EquivariantLinear(before, self.output, **options))
         same = self.input == self.output
         self.skip = None if same else EquivariantLinear(self.input, self.output, bias=False, **options)
-        self.register_buffer("columns", _columns([self.input, self.messages.output], device), False)
+        self.register_buffer("columns", joined_columns([self.input, self.messages.output]).to(device), False)
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         update = torch.cat([x, self.messages(x, graph)], dim=1).index_select(1, self.columns)

@@ -83,7 +83,7 @@ def trained(
     return network.eval()
 
 
-def _nonlinearity(name: str, samples: int | None, band_limit: int) -> Callable[[str], nn.Module]:
+def nonlinearity_of(name: str, samples: int | None, band_limit: int) -> Callable[[str], nn.Module]:
     """Makes nonlinearities of a kind with a given output type."""
     acts: dict[str, Callable[[str], nn.Module]] = {
         "regular": lambda kind: RegularNonlinearity(kind, samples or 2 * band_limit + 1),
@@ -95,7 +95,7 @@ def _nonlinearity(name: str, samples: int | None, band_limit: int) -> Callable[[
     return acts[name]
 
 
-class _BlockNetwork(nn.Module):
+class BlockNetwork(nn.Module):
     """Blocks on a graph, then a head of linear layers on scalars, or a convolution for outputs that rotate."""
 
     blocks: nn.ModuleList
@@ -155,7 +155,7 @@ class _BlockNetwork(nn.Module):
             # Scalars have isotropic kernels only.
             model |= {"channels": weights["block1.conv1.weight"].shape[1], "band_limit": 0}
             model.pop("width", None)
-        for unused in ("weights", "decay"):
+        for unused in ("weights", "decay", "ratios", "radii", "neighbour_limit"):
             model.pop(unused, None)
         return trained(cls, model, types, weights, scaling, per)
 
@@ -163,6 +163,7 @@ class _BlockNetwork(nn.Module):
         """Weights of the command under the names of this module."""
         state = self.state_dict()
         layers = self.head.names if isinstance(self.head, Head) else ["head"]
+        weights = {name.removeprefix("tail."): values for name, values in weights.items()}
         numbered = [name for name in weights if re.match(r"(linear|conv)\d+\.weight", name)]
         heads = {theirs.split(".")[0]: ours for theirs, ours in zip(numbered, layers, strict=True)}
         words = {"mean": "running_mean", "variance": "running_variance"}
@@ -172,7 +173,8 @@ class _BlockNetwork(nn.Module):
             if layer in heads:
                 name = ".".join([heads[layer], *rest])
             else:
-                block = f"blocks.{int(layer.removeprefix('block')) - 1}"
+                number = re.fullmatch(r"block(\d+)", layer)
+                block = layer if number is None else f"blocks.{int(number[1]) - 1}"
                 match rest:
                     case [act, "norm", key]:
                         rest = [f"norm{act.removeprefix('act')}", words.get(key, key)]
@@ -186,7 +188,7 @@ class _BlockNetwork(nn.Module):
         return found
 
 
-class GemNetwork(_BlockNetwork):
+class GemNetwork(BlockNetwork):
     """The network of the paper, the model `gem` of the command (docs/models.md): residual blocks, then a head of linear layers on
     scalars, or a convolution for outputs that rotate. With `heads` it is the model `attention`, and with a band limit of 0 the
     model `graph`.
@@ -207,7 +209,8 @@ class GemNetwork(_BlockNetwork):
         head: hidden channels of the head; 0 makes it a single linear layer.
         dropout: probability of dropout in the head.
         pool: `mean` or `max` over each mesh before the head (default: outputs for each vertex).
-        aggregation: of the convolutions.
+        aggregation: of the convolutions (default: `mean`; with `heads` it is `sum`, of the last convolution of outputs that
+            rotate).
 
     Shapes:
         x: `[V, input.dimension]`; result: `[V, outputs]`, or `[B, outputs]` after pooling.
@@ -230,9 +233,10 @@ class GemNetwork(_BlockNetwork):
         head: int = 256,
         dropout: float = 0.5,
         pool: str | None = None,
-        aggregation: str = "mean",
+        aggregation: str | None = None,
     ) -> None:
         super().__init__()
+        aggregation = aggregation or ("mean" if heads is None else "sum")
         hidden = FeatureType.uniform(channels, band_limit)
         output = FeatureType(f"{outputs}x0" if isinstance(outputs, int) else outputs)
         keeps = output.highest_order > 0 or broken_symmetry
@@ -246,7 +250,7 @@ class GemNetwork(_BlockNetwork):
                 before,
                 after,
                 middle=hidden,
-                nonlinearity=_nonlinearity(nonlinearity, samples, band_limit),
+                nonlinearity=nonlinearity_of(nonlinearity, samples, band_limit),
                 batch_norm=batch_norm,
                 **layer,
             )
@@ -255,7 +259,7 @@ class GemNetwork(_BlockNetwork):
         self._finish(last, output, head, dropout, pool, aggregation)
 
 
-class HermesNetwork(_BlockNetwork):
+class HermesNetwork(BlockNetwork):
     """Blocks of nonlinear messages: the model `hermes` of the command (docs/models.md).
 
     Args:
@@ -309,7 +313,7 @@ class HermesNetwork(_BlockNetwork):
                 edge_layers=edge_layers,
                 node_layers=node_layers,
                 samples=samples,
-                nonlinearity=_nonlinearity(nonlinearity, samples, band_limit),
+                nonlinearity=nonlinearity_of(nonlinearity, samples, band_limit),
                 batch_norm=batch_norm,
             )
             for before, after in zip(types, types[1:], strict=False)
