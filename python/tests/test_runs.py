@@ -149,19 +149,19 @@ def test_threads_share_a_model(trained, tmp_path):
             import gemcnn, numpy as np
             gemcnn.set_num_threads(2)
             model = gemcnn.load({str(folder / "run")!r}, device="cpu")
-            meshes = [gemcnn.shapes.rough_grid(20, 20 + size, 1.0, seed=size) for size in range(4)]
+            meshes = [gemcnn.shapes.rough_grid(40, 40 + size, 1.0, seed=size) for size in range(4)]
             expected = [model.predict(mesh).probabilities for mesh in meshes]
-            together, wrong = threading.Barrier(4), []
+            together, wrong = threading.Barrier(8), []
 
             def work(index):
                 together.wait()
-                for turn in range(20):
+                for turn in range(50):
                     at = (index + turn) % 4
                     found = model.predict(meshes[at]).probabilities
                     if not np.array_equal(found, expected[at]):
                         wrong.append(at)
 
-            threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
+            threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
             for thread in threads:
                 thread.start()
             for thread in threads:
