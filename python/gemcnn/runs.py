@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from . import _gemcnn
 from ._cuda import load_cuda_libraries
 from .errors import TaskError
-from .geometry import GaugeGraph
+from .geometry import Clusters, GaugeGraph
 from .mesh import Mesh, read
 
 __all__ = ["Prediction", "TrainedModel", "load", "print_epoch", "train"]
@@ -154,12 +154,13 @@ class TrainedModel:
     def prepare(self, mesh: Mesh | str | os.PathLike[str]) -> tuple[NDArray[np.float32], GaugeGraph]:
         """The input of the network for a mesh: scaled features `[V, D]`, and the gauge graph whose frames they refer to."""
         used = mesh if isinstance(mesh, Mesh) else read(mesh)
-        features, graph, _ = self._native.prepare(used._native)
+        features, graph, _, _ = self._native.prepare(used._native)
         return features, GaugeGraph._of(graph)
 
     def to_torch(self) -> Any:
-        """The network as a `torch.nn.Module` with the same weights: `gemcnn.torch.GemNetwork` for models of the kind `gem`,
-        `gemcnn.torch.SurfaceNetwork` for the kinds `surface` and `diffusion` with eigenvectors.
+        """The network as a `torch.nn.Module` with the same weights: `gemcnn.torch.GemNetwork` for models of the kinds `gem`,
+        `attention` and `graph`, `gemcnn.torch.HermesNetwork` for `hermes`, `gemcnn.torch.UNet` for `unet`,
+        `gemcnn.torch.SurfaceNetwork` for `surface` and `diffusion` with eigenvectors.
 
         ```
         logits = model.to_torch()(*model.torch_inputs(mesh))
@@ -168,9 +169,17 @@ class TrainedModel:
         Raises:
             TaskError: a model of another kind, or with an output for each face or edge.
         """
-        from .torch import GemNetwork, SurfaceNetwork
+        from .torch import GemNetwork, HermesNetwork, SurfaceNetwork, UNet
 
-        kinds: dict[str, Any] = {"gem": GemNetwork, "surface": SurfaceNetwork, "diffusion": SurfaceNetwork}
+        kinds: dict[str, Any] = {
+            "gem": GemNetwork,
+            "attention": GemNetwork,
+            "graph": GemNetwork,
+            "hermes": HermesNetwork,
+            "unet": UNet,
+            "surface": SurfaceNetwork,
+            "diffusion": SurfaceNetwork,
+        }
         kind = self.config["model"]["kind"]
         if kind not in kinds:
             raise TaskError(f"models of the kind `{kind}` do not become modules of PyTorch, only {', '.join(kinds)}")
@@ -178,15 +187,22 @@ class TrainedModel:
         return kinds[kind].of(self.config, self._native.types(), self.weights(), scaling, self._native.per())
 
     def torch_inputs(self, mesh: Mesh | str | os.PathLike[str]) -> tuple[Any, Any]:
-        """The input of the module of `to_torch` for a mesh: scaled features `[V, D]`, and a `gemcnn.torch.Graph`, or
-        `gemcnn.torch.Spectra` for models with eigenvectors."""
+        """The input of the module of `to_torch` for a mesh: scaled features `[V, D]`, and a `gemcnn.torch.Graph`,
+        `gemcnn.torch.Spectra` for models with eigenvectors, or `gemcnn.torch.Levels` for models of the kind `unet`."""
         import torch
 
-        from .torch import Graph, Spectra
+        from .torch import Clusters as ClusterTensors
+        from .torch import Graph, Levels, Spectra
 
         used = mesh if isinstance(mesh, Mesh) else read(mesh)
-        features, graph, spectra = self._native.prepare(used._native)
-        geometry = Graph.of(GaugeGraph._of(graph)) if spectra is None else Spectra.of_arrays(*spectra)
+        features, finest, spectra, coarser = self._native.prepare(used._native)
+        graph = Graph.of(GaugeGraph._of(finest))
+        geometry: Any = graph if spectra is None else Spectra.of_arrays(*spectra)
+        if self.config["model"]["kind"] == "unet":
+            geometry = Levels(
+                (graph, *(Graph.of(GaugeGraph._of(level)) for level, _ in coarser)),
+                tuple(ClusterTensors.of(Clusters._of(clusters)) for _, clusters in coarser),
+            )
         return torch.from_numpy(features), geometry
 
     def predict(self, mesh: Mesh | str | os.PathLike[str]) -> Prediction:

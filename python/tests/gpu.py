@@ -2,11 +2,21 @@
 
     pip install --no-deps gemcnn-*.whl && python python/tests/gpu.py
 
-Prints one line for each check, then a table of times. The exit status is 1 if a check fails.
+Prints one line for each check, then a table of times. The exit status is 1 if a check fails. With an argument:
+
+    checks            the checks without the times
+    sanitize [TOOL]   some of the checks under compute-sanitizer, with TOOL memcheck (default), racecheck, initcheck or
+                      synccheck. It is found on the path, in /usr/local/cuda, or where pip installs
+                      nvidia-cuda-sanitizer-api.
 """
 
+import argparse
+import os
+import shutil
+import subprocess
 import sys
 import traceback
+from pathlib import Path
 
 import torch
 
@@ -55,6 +65,10 @@ def layers():
         (gt.TransportPool("3x(0,1,2)"), pooled, rows),
         (gt.TransportUnpool("3x(0,1,2)"), pooled, len(clusters)),
         (gt.ResidualBlock("3x0", "8x0", middle=HIDDEN, nonlinearity=smooth, batch_norm=True), graph, rows),
+        (gt.GaugeAttention("3x0 + 1x1", "4x(0,1,2)", heads=2), graph, rows),
+        (gt.GaugeAttention("2x(0,1)", "5x0 + 3x2"), gt.Graph.of(mesh, torch.float64, weights="area"), rows),
+        (gt.GaugeMessages("3x0 + 2x1", "4x(0,1,2)", activation="tanh"), graph, rows),
+        (gt.MessageBlock("3x0", "8x0", hidden="4x(0,1)", nonlinearity=smooth, activation="tanh"), graph, rows),
     ]
 
 
@@ -109,6 +123,8 @@ def network():
     torch.manual_seed(0)
     return gt.Sequential(
         gt.ResidualBlock("3x0", HIDDEN),
+        gt.ResidualBlock(HIDDEN, HIDDEN, layer=gt.GaugeAttention, heads=2),
+        gt.MessageBlock(HIDDEN, HIDDEN, hidden=HIDDEN),
         gt.ResidualBlock(HIDDEN, "16x0", middle=HIDDEN),
     ).to(CUDA)
 
@@ -282,10 +298,45 @@ def check_errors():
     return "3 kinds of wrong arguments"
 
 
-def main():
+# With memory that is not cached there are no CUDA graphs, and no peaks of memory. The others are slow or say no more.
+SANITIZED = ("single_precision", "fused_classifier", "delayed_producer", "two_streams", "errors")
+
+
+def without_cache():
+    """Takes scratch memory from `torch.empty` as well, so that it is not cached either: the sanitizer then knows the bounds
+    of every buffer."""
+    held = {}
+
+    def allocate(size, stream):
+        memory = torch.empty(size, dtype=torch.uint8, device=CUDA)
+        held[memory.data_ptr()] = memory
+        return memory.data_ptr()
+
+    torch._C._cuda_cudaCachingAllocator_raw_alloc = allocate
+    torch._C._cuda_cudaCachingAllocator_raw_delete = held.pop
+
+
+def sanitize(tool):
+    """Runs this file again under compute-sanitizer."""
+    roots = [Path("/usr/local/cuda/bin"), *(root for path in sys.path for root in Path(path).glob("nvidia/*/bin"))]
+    folders = os.pathsep.join([os.environ["PATH"], *map(str, roots)])
+    program = shutil.which("compute-sanitizer", path=folders)
+    if program is None:
+        sys.exit("compute-sanitizer is not installed: pip install nvidia-cuda-sanitizer-api")
+    # Errors of calls are reported by PyTorch and gemcnn themselves; PyTorch also tries calls that may fail.
+    options = ["--tool", tool, "--error-exitcode", "1", "--print-limit", "20"]
+    options += ["--report-api-errors", "no"] if tool == "memcheck" else []
+    command = [program, *options, sys.executable, __file__, "sanitized"]
+    environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "CUDA_MODULE_LOADING": "EAGER"}
+    print(" ".join(command), flush=True)
+    return subprocess.run(command, env=environment).returncode
+
+
+def checks(names=None):
+    """Runs checks, and gives the number that failed."""
     failed = 0
     for name, check in list(globals().items()):
-        if not name.startswith("check_"):
+        if not name.startswith("check_") or (names is not None and name[6:] not in names):
             continue
         try:
             print(f"ok      {name[6:].replace('_', ' ')}: {check()}", flush=True)
@@ -293,7 +344,25 @@ def main():
             failed += 1
             print(f"FAILED  {name[6:].replace('_', ' ')}", flush=True)
             traceback.print_exc()
-    speed.times(CUDA)
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Checks and times of gemcnn.torch on a GPU.")
+    parser.add_argument("what", nargs="?", choices=["all", "checks", "sanitize", "sanitized"], default="all")
+    parser.add_argument(
+        "tool", nargs="?", choices=["memcheck", "racecheck", "initcheck", "synccheck"], default="memcheck"
+    )
+    arguments = parser.parse_args()
+    if arguments.what == "sanitize":
+        return sanitize(arguments.tool)
+    if arguments.what == "sanitized":
+        without_cache()
+        return 1 if checks(SANITIZED) else 0
+    failed = checks()
+    if arguments.what == "all":
+        speed.times(CUDA)
+        speed.network_times(CUDA)
     return 1 if failed else 0
 
 

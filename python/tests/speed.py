@@ -1,4 +1,4 @@
-"""Times of a convolution of gemcnn.torch, beside plain PyTorch layers (bench/pytorch):
+"""Times of a convolution of gemcnn.torch, beside plain PyTorch layers (bench/pytorch), and of the correspondence network:
 
     python python/tests/speed.py            # on the CPU, with torch.get_num_threads() threads
     python python/tests/speed.py cuda
@@ -20,8 +20,8 @@ def relative(found, expected):
     return ((found - expected).norm() / expected.norm()).item()
 
 
-def milliseconds(call, device, repeats=50):
-    """Least and median time of a call."""
+def milliseconds(call, device, repeats=50, clock=time.perf_counter):
+    """Least and median time of a call; on the CPU by a clock."""
     for _ in range(5):
         call()
     times = []
@@ -34,9 +34,9 @@ def milliseconds(call, device, repeats=50):
             torch.cuda.synchronize()
             times.append(start.elapsed_time(end))
         else:
-            start = time.perf_counter()
+            start = clock()
             call()
-            times.append(1e3 * (time.perf_counter() - start))
+            times.append(1e3 * (clock() - start))
     return min(times), sorted(times)[len(times) // 2]
 
 
@@ -137,5 +137,42 @@ def times(device):
     torch.set_float32_matmul_precision("highest")
 
 
+def network_times(device):
+    """Training steps of the network of `gemcnn bench`: the default model `gem` with 6,890 classes, the fused loss, and Adam. On
+    the CPU also the time of all threads together, which depends less on other work on the machine."""
+    cuda = device.type == "cuda"
+    print(f"\nms of the correspondence network, least and median of 10\n{'':38} {'vertices':>9} {'inference':>17} {'step':>20}")
+    torch.set_float32_matmul_precision("high" if cuda else "highest")
+    torus = gt.Graph.of(gemcnn.shapes.torus((130, 53)))
+    for batch in (1, 8) if cuda else (1,):
+        graph = gt.Graph.collate([torus] * batch).to(device)
+        torch.manual_seed(0)
+        network = gt.GemNetwork("3x0", 6890).to(device)
+        optimiser = torch.optim.Adam(network.parameters(), 1e-3, fused=True, capturable=cuda)
+        x = torch.randn(graph.vertex_count, 3, device=device)
+        labels = torch.arange(6890, device=device).repeat(batch)
+
+        def inference():
+            with torch.no_grad():
+                return network(x, graph)
+
+        def step():
+            optimiser.zero_grad(set_to_none=True)
+            network(x, graph, labels).backward()
+            optimiser.step()
+
+        for label in ("gemcnn", "gemcnn, CUDA graph" if cuda else "gemcnn, time of the threads"):
+            clock = time.process_time if "threads" in label else time.perf_counter
+            cells = []
+            for training, call in ((False, inference), (True, step)):
+                network.train(training)
+                call = captured(call) if cuda and "graph" in label else call
+                cells.append("{:.3f} {:.3f}".format(*milliseconds(call, device, 10, clock)))
+            print(f"{label:38} {graph.vertex_count:9} {cells[0]:>17} {cells[1]:>20}", flush=True)
+    torch.set_float32_matmul_precision("highest")
+
+
 if __name__ == "__main__":
-    times(torch.device(*sys.argv[1:2] or ["cpu"]))
+    chosen = torch.device(*sys.argv[1:2] or ["cpu"])
+    times(chosen)
+    network_times(chosen)

@@ -138,6 +138,41 @@ def test_other_threads_run_meanwhile(tmp_path):
     assert count > 10
 
 
+def test_threads_share_a_model(trained, tmp_path):
+    """In a process of its own, with a time limit: threads that wait for each other would hang."""
+    folder, model, _ = trained
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent(
+            f"""
+            import threading
+            import gemcnn, numpy as np
+            gemcnn.set_num_threads(2)
+            model = gemcnn.load({str(folder / "run")!r}, device="cpu")
+            meshes = [gemcnn.shapes.rough_grid(40, 40 + size, 1.0, seed=size) for size in range(4)]
+            expected = [model.predict(mesh).probabilities for mesh in meshes]
+            together, wrong = threading.Barrier(8), []
+
+            def work(index):
+                together.wait()
+                for turn in range(50):
+                    at = (index + turn) % 4
+                    found = model.predict(meshes[at]).probabilities
+                    if not np.array_equal(found, expected[at]):
+                        wrong.append(at)
+
+            threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            raise SystemExit(len(wrong))
+            """
+        )
+    )
+    assert subprocess.run([sys.executable, str(program)], timeout=120).returncode == 0
+
+
 def test_ctrl_c_saves_and_interrupts(tmp_path):
     write_data(tmp_path / "data", 3)
     program = tmp_path / "program.py"

@@ -96,6 +96,17 @@ def test_blocks(kind):
         ("regression", {"kind": "surface"}),
         ("vectors", {"kind": "surface"}),
         ("whole meshes", {"kind": "surface", "pool": "max"}),
+        ("segmentation", {"kind": "attention", "channels": 4, "scalars": 8, "blocks": 2}),
+        ("vectors", {"kind": "attention", "channels": 6, "scalars": 6, "heads": 3, "nonlinearity": "gated", "blocks": 1}),
+        ("segmentation", {"kind": "hermes", "channels": 4, "scalars": 8, "blocks": 2, "head": 8}),
+        ("classification", {"kind": "hermes", "channels": 3, "edge_layers": 1, "node_layers": 3, "blocks": 1}),
+        ("vectors", {"kind": "hermes", "channels": 3, "nonlinearity": "norm", "batch_norm": False, "blocks": 1}),
+        ("segmentation", {"kind": "unet", "channels": [2, 3, 4], "scalars": 8, "head": 8}),
+        ("vectors", {"kind": "unet", "channels": [3, 2], "ratios": [0.3], "radii": [3.0], "weights": "area"}),
+        ("classification", {"kind": "unet", "channels": [2, 3], "ratios": [0.3], "radii": [3.0]}),
+        ("segmentation", {"kind": "unet", "channels": [2], "ratios": [], "radii": [], "scalars": 8}),
+        ("segmentation", {"kind": "graph", "width": 5, "scalars": 8, "blocks": 2}),
+        ("whole meshes", {"kind": "graph", "scalars": 8, "blocks": 1, "batch_norm": False}),
     ],
 )
 def test_models_of_the_command_are_modules(task, model, tmp_path):
@@ -121,7 +132,8 @@ def test_models_of_the_command_are_modules(task, model, tmp_path):
     trained = gemcnn.train(config, run_dir=tmp_path / "run", device="cpu", cache=False, on_epoch=None)
     mesh = rough()
     network = trained.to_torch()
-    assert isinstance(network, gt.SurfaceNetwork) and not network.training
+    kinds = {"surface": gt.SurfaceNetwork, "diffusion": gt.SurfaceNetwork, "hermes": gt.HermesNetwork, "unet": gt.UNet}
+    assert type(network) is kinds.get(model["kind"], gt.GemNetwork) and not network.training
     found = network(*trained.torch_inputs(mesh)).detach()
     predicted = trained.predict(mesh)
     if predicted.values is not None:
@@ -134,7 +146,7 @@ def test_models_of_the_command_are_modules(task, model, tmp_path):
 def test_other_models_are_refused(tmp_path):
     write_data(tmp_path / "data", 3)
     implicit = {"kind": "surface", "blocks": 1, "channels": [4, 2, 2], "diffusion": "implicit"}
-    for index, model in enumerate([implicit, {"kind": "graph"}]):
+    for index, model in enumerate([implicit, {"kind": "feast", "matrices": 2}]):
         config = config_of(tmp_path / "data", epochs=1) | {"model": model}
         run = tmp_path / f"run{index}"
         trained = gemcnn.train(config, run_dir=run, device="cpu", cache=False, on_epoch=None)

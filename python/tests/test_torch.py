@@ -56,6 +56,18 @@ def layers():
             nonlinearity=lambda kind: gt.RegularNonlinearity(kind, 5, "tanh"),
             **double,
         ),
+        gt.GaugeAttention("1x0 + 1x1", "1x0 + 1x2", **double),
+        gt.GaugeAttention("2x0", "2x(0,1)", heads=2, **double),
+        gt.GaugeMessages("1x0 + 1x1", "1x(0,1)", samples=4, activation="tanh", **double),
+        gt.MessageBlock(
+            "2x0",
+            "1x(0,1)",
+            hidden="1x(0,1,2)",
+            nonlinearity=lambda kind: gt.RegularNonlinearity(kind, 5, "tanh"),
+            batch_norm=True,
+            activation="elu",
+            **double,
+        ),
     ]
 
 
@@ -100,6 +112,21 @@ def operators(graph):
     yield ops.gauge_conv.default, (x(vertices, 4), weights[0], None, None, *fields, *conv)
     plain = [w.detach() for w in weights]
     yield ops.gauge_conv_backward.default, (random(vertices, 3), random(vertices, 4), *plain, *fields, *conv, True)
+    edges, types = graph.edge_count, ("2x0 + 1x1", "1x0 + 1x2")
+    kernel = random(1, 3, 4)
+    yield ops.edge_product.default, (x(vertices, 3), x(vertices, 4), x(1, 3, 4), *fields, *types)
+    products = (random(edges), random(vertices, 3), random(vertices, 4), kernel)
+    yield ops.edge_product_backward.default, (*products, *fields, *types)
+    yield ops.edge_softmax.default, (x(edges), *fields)
+    yield ops.edge_softmax_backward.default, (random(edges), random(edges), *fields)
+    yield ops.weighted_conv.default, (x(vertices, 4), x(edges), x(1, 3, 4), x(1), *fields, *types)
+    yield ops.weighted_conv.default, (x(vertices, 4), x(edges), x(1, 3, 4), None, *fields, *types)
+    weighted = (random(vertices, 3), random(vertices, 4), random(edges), kernel, random(1))
+    yield ops.weighted_conv_backward.default, (*weighted, *fields, *types)
+    function = ("2x0", "1x(0,1)", 3, "relu")
+    yield ops.messages.default, (x(vertices, 2), x(21), x(6), *fields, *function)
+    messages = (random(vertices, 3), random(vertices, 2), random(21), random(6))
+    yield ops.messages_backward.default, (*messages, *fields, *function)
     yield ops.linear.default, (x(7, 4), x(6), x(2), "2x0 + 1x1", "2x0 + 1x1")
     yield ops.linear_backward.default, (random(7, 4), random(7, 4), random(6), 2, "2x0 + 1x1", "2x0 + 1x1", False)
     yield ops.regular.default, (x(7, 6), "2x(0,1)", 2, 5, "relu")
@@ -125,7 +152,7 @@ def test_every_operator_keeps_its_contract(graph):
     for operator, arguments in operators(graph):
         torch.library.opcheck(operator, arguments)
         checked.add(operator.name())
-    assert len(checked) == 16
+    assert len(checked) == 24
 
 
 def test_second_derivatives_are_refused(graph):

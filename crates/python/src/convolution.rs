@@ -1,119 +1,18 @@
 //! The gauge convolution on tensors of PyTorch.
 
 use crate::errors;
+use crate::graph::{GraphTensors, Sizes, checked, slices};
 use crate::settings::{by_type, kind};
-use crate::tensor::{Failure, Place, Scalar};
-use gemcnn_kernels::cuda::{DeviceGraphSlices, DeviceGraphView, ReversedSlices};
+use crate::tensor::{Place, Scalar};
 use gemcnn_kernels::gauge_conv::{self, GaugeConv, Weights};
-use gemcnn_kernels::{
-    Aggregation, EdgePhases, GraphSlices, GraphView, KernelError, OnDevice, Resolve, dispatch,
-};
+use gemcnn_kernels::{Aggregation, dispatch};
 use pyo3::prelude::*;
 
-/// The tensors of a graph: offsets, neighbours, reverse, phases, radius, coefficients, and the phases, radii and
-/// coefficients of the reversed edges.
-type GraphTensors<'py> = [Bound<'py, PyAny>; 9];
-
-/// A graph in tensors, before its contents are checked.
-type Graph<'a, T> = OnDevice<GraphSlices<'a, T>, DeviceGraphSlices<'a>>;
-
-fn slices<'a, T: Scalar>(
-    place: &Place,
-    tensors: &'a GraphTensors<'a>,
-    ends: &'a [u32; 2],
-    columns: usize,
-) -> PyResult<Graph<'a, T>> {
-    let [
-        offsets,
-        neighbours,
-        reverse,
-        phases,
-        radius,
-        coefficients,
-        reversed @ ..,
-    ] = tensors;
-    let offsets = place.indices("offsets", offsets)?;
-    let neighbours = place.indices("neighbours", neighbours)?;
-    let reverse = place.indices("reverse", reverse)?;
-    let phases = place.groups::<T, EdgePhases<T>, [f32; 4]>("phases", phases)?;
-    let radius = place.view::<T>("radius", radius)?;
-    let coefficients = place.view::<T>("coefficients", coefficients)?;
-    Ok(
-        match (offsets, neighbours, reverse, phases, radius, coefficients) {
-            (
-                OnDevice::Host(offsets),
-                OnDevice::Host(neighbours),
-                OnDevice::Host(reverse),
-                OnDevice::Host(phases),
-                OnDevice::Host(radius),
-                OnDevice::Host(coefficients),
-            ) => OnDevice::Host(GraphSlices {
-                offsets,
-                neighbours,
-                reverse,
-                phases,
-                radius,
-                coefficients: (columns, coefficients),
-                mesh_offsets: ends,
-            }),
-            (
-                OnDevice::Cuda(offsets),
-                OnDevice::Cuda(neighbours),
-                OnDevice::Cuda(reverse),
-                OnDevice::Cuda(phases),
-                OnDevice::Cuda(radius),
-                OnDevice::Cuda(coefficients),
-            ) => {
-                let [back, back_radius, back_coefficients] = reversed;
-                let back = place.groups::<T, EdgePhases<T>, [f32; 4]>("reversed_phases", back)?;
-                let back_radius = place.view::<T>("reversed_radius", back_radius)?;
-                let back_coefficients =
-                    place.view::<T>("reversed_coefficients", back_coefficients)?;
-                let reversed = ReversedSlices {
-                    phases: Resolve::cuda(back).map_err(Failure::Kernel)?,
-                    radius: Resolve::cuda(back_radius).map_err(Failure::Kernel)?,
-                    coefficients: Resolve::cuda(back_coefficients).map_err(Failure::Kernel)?,
-                };
-                OnDevice::Cuda(DeviceGraphSlices {
-                    offsets,
-                    neighbours,
-                    reverse,
-                    phases,
-                    radius,
-                    coefficients: (columns, coefficients),
-                    reversed: Some(reversed),
-                    // Convolutions do not read them; the host has them.
-                    mesh_offsets: offsets.slice(0..2),
-                    host_mesh_offsets: ends,
-                })
-            }
-            _ => return Err(Failure::Kernel(KernelError::OtherDevice).into()),
-        },
-    )
-}
-
-/// The checked graph: on the host all indices, on a GPU lengths only.
-fn checked<'a, T: Scalar>(
-    graph: Graph<'a, T>,
-) -> Result<OnDevice<GraphView<'a, T>, DeviceGraphView<'a>>, Failure> {
-    Ok(match graph {
-        OnDevice::Host(slices) => OnDevice::Host(GraphView::new(slices)?),
-        // SAFETY: `gemcnn.torch.Graph` is made from checked graphs, and its documentation says that it must be.
-        OnDevice::Cuda(slices) => OnDevice::Cuda(unsafe { DeviceGraphView::new(slices)? }),
-    })
-}
-
-/// Number of vertices of a graph, as the offsets of a single mesh.
-fn ends(tensors: &GraphTensors<'_>) -> PyResult<[u32; 2]> {
-    let offsets: usize = tensors[0].call_method0("numel")?.extract()?;
-    Ok([0, offsets.saturating_sub(1) as u32])
-}
-
-/// `(input type, output type, rings, largest radius, aggregation, coefficients of each edge)`
-type ConvSettings<'a> = (&'a str, &'a str, usize, f64, &'a str, usize);
+/// `(input type, output type, rings, largest radius, aggregation)`
+type ConvSettings<'a> = (&'a str, &'a str, usize, f64, &'a str);
 
 fn convolution(settings: ConvSettings<'_>, self_term: bool, bias: bool) -> PyResult<GaugeConv> {
-    let (input, output, rings, max_radius, aggregation, _) = settings;
+    let (input, output, rings, max_radius, aggregation) = settings;
     Ok(GaugeConv {
         input: kind(input)?,
         output: kind(output)?,
@@ -153,15 +52,14 @@ fn gauge_conv_forward(
     fn run<T: Scalar>(
         py: Python<'_>,
         op: &GaugeConv,
-        columns: usize,
         tensors: &GraphTensors<'_>,
         x: &Bound<'_, PyAny>,
         weights: &WeightTensors<'_>,
         y: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let place = Place::of(x)?;
-        let ends = ends(tensors)?;
-        let graph = slices::<T>(&place, tensors, &ends, columns)?;
+        let sizes = Sizes::of(tensors)?;
+        let graph = slices::<T>(&place, tensors, &sizes)?;
         let x = place.view::<T>("x", x)?;
         let weights = Weights {
             neighbour: place.view::<T>("weight", &weights.0)?,
@@ -176,7 +74,7 @@ fn gauge_conv_forward(
         })
     }
     let op = convolution(settings, weights.1.is_some(), weights.2.is_some())?;
-    by_type!(x, T => run::<T>(py, &op, settings.5, &graph, x, &weights, y))
+    by_type!(x, T => run::<T>(py, &op, &graph, x, &weights, y))
 }
 
 #[pyfunction]
@@ -195,7 +93,6 @@ fn gauge_conv_backward(
     fn run<T: Scalar>(
         py: Python<'_>,
         op: &GaugeConv,
-        columns: usize,
         tensors: &GraphTensors<'_>,
         x: &Bound<'_, PyAny>,
         weights: &WeightTensors<'_>,
@@ -204,8 +101,8 @@ fn gauge_conv_backward(
         gradients: &WeightTensors<'_>,
     ) -> PyResult<()> {
         let place = Place::of(x)?;
-        let ends = ends(tensors)?;
-        let graph = slices::<T>(&place, tensors, &ends, columns)?;
+        let sizes = Sizes::of(tensors)?;
+        let graph = slices::<T>(&place, tensors, &sizes)?;
         let x = place.view::<T>("x", x)?;
         let weights = Weights {
             neighbour: place.view::<T>("weight", &weights.0)?,
@@ -229,8 +126,7 @@ fn gauge_conv_backward(
         })
     }
     let op = convolution(settings, weights.1.is_some(), weights.2.is_some())?;
-    let columns = settings.5;
-    by_type!(x, T => run::<T>(py, &op, columns, &graph, x, &weights, dy, dx, &gradients))
+    by_type!(x, T => run::<T>(py, &op, &graph, x, &weights, dy, dx, &gradients))
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

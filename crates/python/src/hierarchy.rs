@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 
 /// Clusters of the vertices of a finer level; they never change.
 #[pyclass(frozen, module = "gemcnn._gemcnn")]
-pub struct Clusters(gemcnn_mesh::Clusters);
+pub struct Clusters(pub gemcnn_mesh::Clusters);
 
 #[pymethods]
 impl Clusters {

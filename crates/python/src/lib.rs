@@ -7,8 +7,10 @@ mod arrays;
 mod classifier;
 mod convolution;
 mod cuda;
+mod edges;
 mod errors;
 mod geometry;
+mod graph;
 mod hierarchy;
 mod mesh;
 mod operators;
@@ -22,7 +24,8 @@ mod view;
 
 use pyo3::prelude::*;
 
-#[pymodule(name = "_gemcnn")]
+// All state is immutable, atomic, local to a thread, or behind a lock, so threads need no GIL.
+#[pymodule(name = "_gemcnn", gil_used = false)]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     threads::add_to(module)?;
@@ -32,6 +35,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     surface::add_to(module)?;
     shapes::add_to(module)?;
     convolution::add_to(module)?;
+    edges::add_to(module)?;
     operators::add_to(module)?;
     classifier::add_to(module)?;
     view::add_to(module)?;

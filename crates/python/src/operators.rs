@@ -78,7 +78,8 @@ fn linear_backward(
 /// `(type, band limit of the output, samples, activation)`
 type RegularSettings<'a> = (&'a str, usize, usize, &'a str);
 
-/// Plans by their settings. The lock is only taken with the GIL held, so no fork sees it locked.
+/// Plans by their settings. The lock is only taken by threads that are attached to Python and do not detach, so no fork
+/// sees it locked: a fork holds the GIL, or stops the world first.
 type Plans<T> = Mutex<HashMap<(String, usize, usize, String), Arc<Plan<T>>>>;
 
 trait Planned: Scalar {

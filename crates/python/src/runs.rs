@@ -3,15 +3,16 @@
 use crate::arrays::owned;
 use crate::errors;
 use crate::geometry::GaugeGraph;
+use crate::hierarchy::Clusters;
 use crate::mesh::Mesh;
 use crate::threads::work;
 use gemcnn_kernels::diffusion::Spectra;
 use gemcnn_nn::{Device, DeviceChoice, Workspace};
-use gemcnn_tasks::Task;
 use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part};
 use gemcnn_tasks::evaluation::{EvaluationOptions, evaluate};
 use gemcnn_tasks::predict::Prediction;
 use gemcnn_tasks::train::{Event, Observer, Outcome, RunConfig, RunDirectory, StopFlag};
+use gemcnn_tasks::{Task, TaskError};
 use numpy::{PyArray1, PyArray2, PyArray3, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -238,7 +239,8 @@ impl TrainedModel {
     }
 
     /// The scaled input features `[V, D]` and the gauge graph of a mesh. For models with eigenvectors also their numbers
-    /// by order, the masses, the bases and the eigenvalues.
+    /// by order, the masses, the bases and the eigenvalues. For models that pool also the graphs of the coarser levels with
+    /// the clusters of the level before.
     #[expect(clippy::type_complexity, reason = "a tuple for Python")]
     fn prepare<'py>(
         &self,
@@ -248,13 +250,22 @@ impl TrainedModel {
         Bound<'py, PyArray2<f32>>,
         GaugeGraph,
         Option<(Vec<usize>, [Bound<'py, PyArray1<f32>>; 3])>,
+        Vec<(GaugeGraph, Clusters)>,
     )> {
         let mesh = &mesh.get().0;
         let sample = work(py, || self.model.sample("the mesh", mesh))?.map_err(errors::task)?;
         let shape = (mesh.vertex_count(), sample.kind.dimension());
+        let normals = self.model.config.geometry.normals;
+        let levels = sample.hierarchy.iter().flat_map(|found| found.levels());
+        let levels = levels.filter_map(|level| {
+            let graph = level.graph.clone();
+            let clusters = Clusters(level.clusters.clone()?);
+            Some((GaugeGraph { graph, normals }, clusters))
+        });
+        let levels = levels.collect();
         let graph = GaugeGraph {
             graph: Arc::unwrap_or_clone(sample.graph),
-            normals: self.model.config.geometry.normals,
+            normals,
         };
         let spectra = sample.spectra.map(|spectra| {
             let Spectra {
@@ -265,7 +276,7 @@ impl TrainedModel {
             let arrays = [mass, bases, eigenvalues].map(|values| PyArray1::from_slice(py, values));
             (spectra.columns().to_vec(), arrays)
         });
-        Ok((owned(py, sample.features, shape)?, graph, spectra))
+        Ok((owned(py, sample.features, shape)?, graph, spectra, levels))
     }
 
     /// Scaling of the targets as JSON: `null`, or `shift` and `scale` of each component.
@@ -281,25 +292,28 @@ impl TrainedModel {
         mesh: &Bound<'py, Mesh>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let mesh = &mesh.get().0;
-        let predicted = work(py, || {
-            let sample = self.model.sample("the mesh", mesh)?;
+        let pool = crate::threads::current(py)?;
+        let predicted = py.detach(|| {
+            let sample = pool.install(|| self.model.sample("the mesh", mesh))?;
+            // Not inside of the pool: there a thread that waits for its own work takes that of others, and would wait
+            // here for itself.
             let mut workspace = self
                 .workspace
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            let prediction = match self.model.config.task {
+            let workspace = &mut *workspace;
+            let prediction = pool.install(|| match self.model.config.task {
                 Task::Segmentation => {
-                    let (classes, rows) =
-                        self.model.predict_probabilities(&mut workspace, &sample)?;
+                    let (classes, rows) = self.model.predict_probabilities(workspace, &sample)?;
                     let per = self.model.per;
-                    (Prediction::Classes { per, classes }, Some(rows))
+                    Ok((Prediction::Classes { per, classes }, Some(rows)))
                 }
-                _ => (self.model.predict(&mut workspace, &sample)?, None),
-            };
-            Ok((prediction, sample.graph))
-        })?;
+                _ => Ok((self.model.predict(workspace, &sample)?, None)),
+            });
+            prediction.map(|prediction| (prediction, sample.graph))
+        });
         let ((prediction, probabilities), graph) =
-            predicted.map_err(|error: gemcnn_tasks::TaskError| errors::task(error))?;
+            predicted.map_err(|error: TaskError| errors::task(error))?;
         let found = PyDict::new(py);
         match prediction {
             Prediction::Classes { classes, .. } => {

@@ -9,7 +9,8 @@ the allocator of PyTorch, and products follow `torch.get_float32_matmul_precisio
 """
 
 from .diffusion import Diffusion, Spectra
-from .graph import Clusters, Graph
+from .edges import GaugeAttention, GaugeMessages, MessageBlock
+from .graph import Clusters, Graph, Levels
 from .layers import (
     BatchNorm,
     EquivariantLinear,
@@ -26,9 +27,10 @@ from .layers import (
     global_mean,
 )
 from .loss import linear_cross_entropy
-from .models import GemNetwork
+from .models import GemNetwork, HermesNetwork
 from .surface import DiffusionBlock, SurfaceNetwork
 from .types import FeatureType
+from .unet import UNet
 
 __all__ = [
     "BatchNorm",
@@ -38,9 +40,14 @@ __all__ = [
     "EquivariantLinear",
     "FeatureType",
     "GatedNonlinearity",
+    "GaugeAttention",
     "GaugeConv",
+    "GaugeMessages",
     "GemNetwork",
     "Graph",
+    "HermesNetwork",
+    "Levels",
+    "MessageBlock",
     "NormNonlinearity",
     "RegularNonlinearity",
     "ResidualBlock",
@@ -50,6 +57,7 @@ __all__ = [
     "SurfaceNetwork",
     "TransportPool",
     "TransportUnpool",
+    "UNet",
     "global_max",
     "global_mean",
     "linear_cross_entropy",

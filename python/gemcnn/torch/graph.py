@@ -13,7 +13,7 @@ from .. import geometry
 from ..errors import OperatorError
 from ..mesh import Mesh
 
-__all__ = ["Clusters", "Graph"]
+__all__ = ["Clusters", "Graph", "Levels"]
 
 
 class _Fields:
@@ -235,3 +235,38 @@ class Clusters(_Fields, _ClusterFields):
             torch.cat(owners),
             torch.cat([part.phases for part in parts]),
         )
+
+
+class Levels(NamedTuple):
+    """The levels of a hierarchy, for networks that pool."""
+
+    graphs: tuple[Graph, ...]
+    """Graph of each level, from fine to coarse."""
+    clusters: tuple[Clusters, ...]
+    """Clusters of the vertices of each level but the coarsest."""
+
+    @classmethod
+    def of(cls, levels: Sequence[geometry.Level], dtype: torch.dtype = torch.float32) -> Levels:
+        """The tensors of a hierarchy, `Mesh.hierarchy`."""
+        return cls(
+            tuple(Graph.of(level.graph, dtype) for level in levels),
+            tuple(Clusters.of(level.clusters, dtype) for level in levels if level.clusters is not None),
+        )
+
+    @classmethod
+    def collate(cls, parts: Sequence[Levels]) -> Levels:
+        """The disjoint union of hierarchies with the same number of levels."""
+        if len({len(part.graphs) for part in parts}) > 1:
+            raise OperatorError("hierarchies with different numbers of levels cannot be joined")
+        return cls(
+            tuple(Graph.collate(level) for level in zip(*(part.graphs for part in parts), strict=True)),
+            tuple(Clusters.collate(level) for level in zip(*(part.clusters for part in parts), strict=True)),
+        )
+
+    def to(self, *arguments: Any, **keywords: Any) -> Levels:
+        """As `Graph.to`."""
+        return Levels(*(tuple(part.to(*arguments, **keywords) for part in parts) for parts in self))
+
+    def pin_memory(self) -> Levels:
+        """As `Graph.pin_memory`."""
+        return Levels(*(tuple(part.pin_memory() for part in parts) for parts in self))

@@ -431,6 +431,11 @@ class TransportUnpool(TransportPool):
     _operator = "unpool"
 
 
+def normalisation(type: FeatureType, act: nn.Module, **options: Any) -> BatchNorm:
+    """The batch normalisation before a nonlinearity."""
+    return BatchNorm(type, "channel" if isinstance(act, RegularNonlinearity) else "irrep", **options)
+
+
 class ResidualBlock(nn.Module):
     """Residual block: `act2(conv2(act1(conv1(x))) + skip(x))`. The skip connection is the identity, or an equivariant linear
     map without bias if the types differ.
@@ -442,7 +447,8 @@ class ResidualBlock(nn.Module):
             highest of input and output).
         nonlinearity: makes a nonlinearity with a given output type (default: `RegularNonlinearity`).
         batch_norm: normalises before each nonlinearity.
-        conv: further arguments of both convolutions.
+        layer: makes `conv1` and `conv2` from their types (default: `GaugeConv`), such as `GaugeAttention`.
+        conv: further arguments of both.
     """
 
     def __init__(
@@ -453,6 +459,7 @@ class ResidualBlock(nn.Module):
         middle: str | None = None,
         nonlinearity: Callable[[str], nn.Module] = RegularNonlinearity,
         batch_norm: bool = False,
+        layer: Callable[..., nn.Module] = GaugeConv,
         **conv: Any,
     ) -> None:
         super().__init__()
@@ -465,16 +472,10 @@ class ResidualBlock(nn.Module):
         self.act2 = nonlinearity(self.output).to(**options)
         inner, after = (cast(FeatureType, act.input) for act in (self.act1, self.act2))
 
-        def norm(type: FeatureType, act: nn.Module) -> nn.Module | None:
-            if not batch_norm:
-                return None
-            regular = isinstance(act, RegularNonlinearity)
-            return BatchNorm(type, "channel" if regular else "irrep", **options)
-
-        self.conv1 = GaugeConv(self.input, inner, **conv)
-        self.norm1 = norm(inner, self.act1)
-        self.conv2 = GaugeConv(middle, after, **conv)
-        self.norm2 = norm(after, self.act2)
+        self.conv1 = layer(self.input, inner, **conv)
+        self.norm1 = normalisation(inner, self.act1, **options) if batch_norm else None
+        self.conv2 = layer(middle, after, **conv)
+        self.norm2 = normalisation(after, self.act2, **options) if batch_norm else None
         self.skip = (
             None
             if self.input == after

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..errors import TaskError
+from .edges import GaugeAttention, MessageBlock
 from .graph import Graph
 from .layers import (
     GatedNonlinearity,
@@ -24,7 +25,7 @@ from .layers import (
 from .loss import linear_cross_entropy
 from .types import FeatureType
 
-__all__ = ["GemNetwork"]
+__all__ = ["GemNetwork", "HermesNetwork"]
 
 
 class Head(nn.Sequential):
@@ -82,76 +83,30 @@ def trained(
     return network.eval()
 
 
-class GemNetwork(nn.Module):
-    """The network of the paper, the model `gem` of the command (docs/models.md): residual blocks, then a head of linear layers on
-    scalars, or a convolution for outputs that rotate.
+def nonlinearity_of(name: str, samples: int | None, band_limit: int) -> Callable[[str], nn.Module]:
+    """Makes nonlinearities of a kind with a given output type."""
+    acts: dict[str, Callable[[str], nn.Module]] = {
+        "regular": lambda kind: RegularNonlinearity(kind, samples or 2 * band_limit + 1),
+        "norm": NormNonlinearity,
+        "gated": GatedNonlinearity,
+    }
+    if name not in acts:
+        raise TaskError(f"nonlinearity is `{name}`, but must be regular, norm or gated")
+    return acts[name]
 
-    Args:
-        input: type of the input.
-        outputs: number of outputs, or their type for outputs of an order above 0.
-        blocks: number of residual blocks.
-        channels: channels of each order, between and inside blocks.
-        band_limit: highest order.
-        scalars: scalar channels of the last block.
-        nonlinearity: `regular`, `norm` or `gated`.
-        samples: samples of the regular nonlinearity (default: `2 band_limit + 1`).
-        batch_norm: normalises before nonlinearities.
-        broken_symmetry: keeps all orders in the last block, and treats their components as scalars in the head.
-        head: hidden channels of the head; 0 makes it a single linear layer.
-        dropout: probability of dropout in the head.
-        pool: `mean` or `max` over each mesh before the head (default: outputs for each vertex).
-        aggregation: of the convolutions.
 
-    Shapes:
-        x: `[V, input.dimension]`; result: `[V, outputs]`, or `[B, outputs]` after pooling.
-    """
+class BlockNetwork(nn.Module):
+    """Blocks on a graph, then a head of linear layers on scalars, or a convolution for outputs that rotate."""
 
-    def __init__(
-        self,
-        input: str,
-        outputs: int | str,
-        *,
-        blocks: int = 3,
-        channels: int = 16,
-        band_limit: int = 2,
-        scalars: int = 64,
-        nonlinearity: str = "regular",
-        samples: int | None = None,
-        batch_norm: bool = True,
-        broken_symmetry: bool = False,
-        head: int = 256,
-        dropout: float = 0.5,
-        pool: str | None = None,
-        aggregation: str = "mean",
+    blocks: nn.ModuleList
+
+    def _finish(
+        self, last: FeatureType, output: FeatureType, head: int, dropout: float, pool: str | None, aggregation: str
     ) -> None:
-        super().__init__()
-        hidden = FeatureType.uniform(channels, band_limit)
-        output = FeatureType(f"{outputs}x0" if isinstance(outputs, int) else outputs)
-        rotates = output.highest_order > 0
-        acts: dict[str, Callable[[str], nn.Module]] = {
-            "regular": lambda kind: RegularNonlinearity(kind, samples or 2 * band_limit + 1),
-            "norm": NormNonlinearity,
-            "gated": GatedNonlinearity,
-        }
-        if nonlinearity not in acts:
-            raise TaskError(f"nonlinearity is `{nonlinearity}`, but must be regular, norm or gated")
         if pool not in (None, "mean", "max"):
             raise TaskError(f"pool is `{pool}`, but must be mean or max")
-        last = hidden if rotates or broken_symmetry else FeatureType(f"{scalars}x0")
-        types = [FeatureType(input)] + [hidden] * (blocks - 1) + [last]
-        self.blocks = nn.ModuleList(
-            ResidualBlock(
-                before,
-                after,
-                middle=hidden,
-                nonlinearity=acts[nonlinearity],
-                batch_norm=batch_norm,
-                aggregation=aggregation,
-            )
-            for before, after in zip(types, types[1:], strict=False)
-        )
         self.pool = pool
-        if rotates:
+        if output.highest_order > 0:
             self.head: nn.Module = GaugeConv(last, output, aggregation=aggregation)
         else:
             self.head = Head(last.dimension, output.dimension, head, dropout)
@@ -182,7 +137,7 @@ class GemNetwork(nn.Module):
         weights: Mapping[str, NDArray[Any]],
         scaling: Mapping[str, Sequence[float]] | None = None,
         per: str = "vertex",
-    ) -> GemNetwork:
+    ) -> Any:
         """The network of a trained model, ready for evaluation: see `gemcnn.TrainedModel.to_torch`.
 
         Args:
@@ -193,16 +148,22 @@ class GemNetwork(nn.Module):
             per: what a row of its output is for, `vertex` or `mesh`.
         """
         model = dict(config["model"])
-        if model.pop("kind") != "gem" or model["nonlinearity"] == "none":
-            raise TaskError("only models of the kind `gem` with a nonlinearity become modules of PyTorch")
-        for unused in ("weights", "decay"):
-            model.pop(unused)
+        kind = model.pop("kind")
+        if model.get("nonlinearity") == "none":
+            raise TaskError(f"models of the kind `{kind}` without a nonlinearity do not become modules of PyTorch")
+        if kind == "graph":
+            # Scalars have isotropic kernels only.
+            model |= {"channels": weights["block1.conv1.weight"].shape[1], "band_limit": 0}
+            model.pop("width", None)
+        for unused in ("weights", "decay", "ratios", "radii", "neighbour_limit"):
+            model.pop(unused, None)
         return trained(cls, model, types, weights, scaling, per)
 
     def _renamed(self, weights: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
         """Weights of the command under the names of this module."""
         state = self.state_dict()
         layers = self.head.names if isinstance(self.head, Head) else ["head"]
+        weights = {name.removeprefix("tail."): values for name, values in weights.items()}
         numbered = [name for name in weights if re.match(r"(linear|conv)\d+\.weight", name)]
         heads = {theirs.split(".")[0]: ours for theirs, ours in zip(numbered, layers, strict=True)}
         words = {"mean": "running_mean", "variance": "running_variance"}
@@ -212,13 +173,149 @@ class GemNetwork(nn.Module):
             if layer in heads:
                 name = ".".join([heads[layer], *rest])
             else:
-                block = f"blocks.{int(layer.removeprefix('block')) - 1}"
+                number = re.fullmatch(r"block(\d+)", layer)
+                block = layer if number is None else f"blocks.{int(number[1]) - 1}"
                 match rest:
-                    case [("act1" | "act2") as act, "norm", key]:
-                        rest = [f"norm{act[-1]}", words.get(key, key)]
+                    case [act, "norm", key]:
+                        rest = [f"norm{act.removeprefix('act')}", words.get(key, key)]
                     case [act, "threshold", "bias"]:
                         rest = [act, "bias"]
+                    case [edge, key] if edge.startswith("edge"):
+                        rest = ["messages", edge, key]
                 name = ".".join([block, *rest])
             # Slots without scalars have neither mean nor shift.
             found[name] = torch.tensor(values)[: len(state[name])]
         return found
+
+
+class GemNetwork(BlockNetwork):
+    """The network of the paper, the model `gem` of the command (docs/models.md): residual blocks, then a head of linear layers on
+    scalars, or a convolution for outputs that rotate. With `heads` it is the model `attention`, and with a band limit of 0 the
+    model `graph`.
+
+    Args:
+        input: type of the input.
+        outputs: number of outputs, or their type for outputs of an order above 0.
+        blocks: number of residual blocks.
+        channels: channels of each order, between and inside blocks.
+        band_limit: highest order.
+        heads: heads of attention in the place of the convolutions of the blocks (default: convolutions). They divide `channels`
+            and `scalars`.
+        scalars: scalar channels of the last block.
+        nonlinearity: `regular`, `norm` or `gated`.
+        samples: samples of the regular nonlinearity (default: `2 band_limit + 1`).
+        batch_norm: normalises before nonlinearities.
+        broken_symmetry: keeps all orders in the last block, and treats their components as scalars in the head.
+        head: hidden channels of the head; 0 makes it a single linear layer.
+        dropout: probability of dropout in the head.
+        pool: `mean` or `max` over each mesh before the head (default: outputs for each vertex).
+        aggregation: of the convolutions (default: `mean`; with `heads` it is `sum`, of the last convolution of outputs that
+            rotate).
+
+    Shapes:
+        x: `[V, input.dimension]`; result: `[V, outputs]`, or `[B, outputs]` after pooling.
+    """
+
+    def __init__(
+        self,
+        input: str,
+        outputs: int | str,
+        *,
+        blocks: int = 3,
+        channels: int = 16,
+        band_limit: int = 2,
+        heads: int | None = None,
+        scalars: int = 64,
+        nonlinearity: str = "regular",
+        samples: int | None = None,
+        batch_norm: bool = True,
+        broken_symmetry: bool = False,
+        head: int = 256,
+        dropout: float = 0.5,
+        pool: str | None = None,
+        aggregation: str | None = None,
+    ) -> None:
+        super().__init__()
+        aggregation = aggregation or ("mean" if heads is None else "sum")
+        hidden = FeatureType.uniform(channels, band_limit)
+        output = FeatureType(f"{outputs}x0" if isinstance(outputs, int) else outputs)
+        keeps = output.highest_order > 0 or broken_symmetry
+        last = hidden if keeps else FeatureType(f"{scalars}x0")
+        types = [FeatureType(input)] + [hidden] * (blocks - 1) + [last]
+        layer: dict[str, Any] = {"aggregation": aggregation}
+        if heads is not None:
+            layer = {"layer": GaugeAttention, "heads": heads}
+        self.blocks = nn.ModuleList(
+            ResidualBlock(
+                before,
+                after,
+                middle=hidden,
+                nonlinearity=nonlinearity_of(nonlinearity, samples, band_limit),
+                batch_norm=batch_norm,
+                **layer,
+            )
+            for before, after in zip(types, types[1:], strict=False)
+        )
+        self._finish(last, output, head, dropout, pool, aggregation)
+
+
+class HermesNetwork(BlockNetwork):
+    """Blocks of nonlinear messages: the model `hermes` of the command (docs/models.md).
+
+    Args:
+        input: type of the input.
+        outputs: number of outputs, or their type for outputs of an order above 0.
+        blocks: number of blocks.
+        channels: channels of each order, of messages and between blocks.
+        band_limit: highest order.
+        edge_layers: layers of the message function of each block.
+        node_layers: layers of the update function of each block.
+        scalars: scalar channels of the last block.
+        nonlinearity: of updates: `regular`, `norm` or `gated`. That of messages is regular.
+        samples: samples of regular nonlinearities (default: `2 band_limit + 1`).
+        batch_norm: normalises before the nonlinearities of updates.
+        head: hidden channels of the head; 0 makes it a single linear layer.
+        dropout: probability of dropout in the head.
+        pool: `mean` or `max` over each mesh before the head (default: outputs for each vertex).
+
+    Shapes:
+        x: `[V, input.dimension]`; result: `[V, outputs]`, or `[B, outputs]` after pooling.
+    """
+
+    def __init__(
+        self,
+        input: str,
+        outputs: int | str,
+        *,
+        blocks: int = 3,
+        channels: int = 16,
+        band_limit: int = 2,
+        edge_layers: int = 2,
+        node_layers: int = 2,
+        scalars: int = 64,
+        nonlinearity: str = "regular",
+        samples: int | None = None,
+        batch_norm: bool = True,
+        head: int = 256,
+        dropout: float = 0.5,
+        pool: str | None = None,
+    ) -> None:
+        super().__init__()
+        hidden = FeatureType.uniform(channels, band_limit)
+        output = FeatureType(f"{outputs}x0" if isinstance(outputs, int) else outputs)
+        last = hidden if output.highest_order > 0 else FeatureType(f"{scalars}x0")
+        types = [FeatureType(input)] + [hidden] * (blocks - 1) + [last]
+        self.blocks = nn.ModuleList(
+            MessageBlock(
+                before,
+                after,
+                hidden=hidden,
+                edge_layers=edge_layers,
+                node_layers=node_layers,
+                samples=samples,
+                nonlinearity=nonlinearity_of(nonlinearity, samples, band_limit),
+                batch_norm=batch_norm,
+            )
+            for before, after in zip(types, types[1:], strict=False)
+        )
+        self._finish(last, output, head, dropout, pool, "mean")

@@ -95,7 +95,7 @@ def _conv_run(
 ) -> Tensor:
     graph, (input, output, max_radius, aggregation) = rest[:9], rest[9:]
     y = x.new_empty((graph[0].shape[0] - 1, dimension(output)))
-    settings = (input, output, weight.shape[0], max_radius, aggregation, graph[5].shape[1])
+    settings = (input, output, weight.shape[0], max_radius, aggregation)
     weights = tuple(None if w is None else w.contiguous() for w in (weight, self_weight, bias))
     _gemcnn.gauge_conv(settings, list(graph), x.contiguous(), weights, y)
     return y
@@ -113,7 +113,7 @@ def _conv_backward_run(
     graph, (input, output, max_radius, aggregation, wanted) = rest[:9], rest[9:]
     x = x.contiguous()
     dx = torch.empty_like(x) if wanted else x.new_empty(0)
-    settings = (input, output, weight.shape[0], max_radius, aggregation, graph[5].shape[1])
+    settings = (input, output, weight.shape[0], max_radius, aggregation)
     weights = tuple(None if w is None else w.contiguous() for w in (weight, self_weight, bias))
     gradients = tuple(None if w is None else torch.zeros_like(w) for w in weights)
     _gemcnn.gauge_conv_backward(
