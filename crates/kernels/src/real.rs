@@ -67,6 +67,9 @@ pub trait Real:
     fn gemm() -> Gemm<Self>;
 
     #[doc(hidden)]
+    fn compiled<C: Compiled>() -> C::Function<Self>;
+
+    #[doc(hidden)]
     fn power_and_rest(self) -> (Self, Self);
 
     /// `exp(x) - 1` for `x <= 0`, within three units in the last place, likewise branch-free.
@@ -80,6 +83,45 @@ pub trait Real:
         if self < Self::zero() { -size } else { size }
     }
 }
+
+/// A function for each number type.
+///
+/// A generic function is compiled anew in every crate that calls it, with the settings of that crate. Operators are
+/// large, and have to be fast also in tests: the functions that do the work are compiled here, once, and found through
+/// [`Real::compiled`].
+pub trait Compiled {
+    /// The function for `T`.
+    type Function<T: Real>;
+
+    /// The function for f32.
+    fn f32() -> Self::Function<f32>;
+
+    /// The function for f64.
+    fn f64() -> Self::Function<f64>;
+}
+
+/// The function for the number type `T` in scope, as compiled in this crate: `compiled!(function as fn(&[T], usize))`.
+macro_rules! compiled {
+    ($function:path as $signature:ty) => {{
+        struct Here;
+        impl $crate::real::Compiled for Here {
+            type Function<T: Real> = $signature;
+
+            // Otherwise the function would be compiled where it is called.
+            #[inline(never)]
+            fn f32() -> Self::Function<f32> {
+                $function
+            }
+
+            #[inline(never)]
+            fn f64() -> Self::Function<f64> {
+                $function
+            }
+        }
+        T::compiled::<Here>()
+    }};
+}
+pub(crate) use compiled;
 
 mod sealed {
     /// Requirements of the operators beyond arithmetic.
@@ -147,6 +189,10 @@ impl Real for f32 {
         gemm_f32::gemm::f32::get_gemm_fn()
     }
 
+    fn compiled<C: Compiled>() -> C::Function<Self> {
+        C::f32()
+    }
+
     #[inline(always)]
     fn of(value: f64) -> Self {
         value as f32
@@ -172,6 +218,10 @@ impl Real for f64 {
 
     fn gemm() -> Gemm<Self> {
         gemm_f64::gemm::f64::get_gemm_fn()
+    }
+
+    fn compiled<C: Compiled>() -> C::Function<Self> {
+        C::f64()
     }
 
     #[inline(always)]

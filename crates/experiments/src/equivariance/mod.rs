@@ -101,9 +101,9 @@ impl Settings {
         Self {
             models: 4,
             gauges: 8,
-            motions: 10,
-            depths: vec![1, 2, 4, 7],
-            samples: vec![1, 2, 3, 5, 7, 10, 11, 15, 21, 51, 101],
+            motions: 5,
+            depths: vec![1, 2, 7],
+            samples: vec![1, 3, 5, 7, 10, 21, 51],
             bound_draws: 200,
             ..Self::default()
         }

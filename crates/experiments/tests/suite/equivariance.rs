@@ -13,8 +13,8 @@ const EXACT_SINGLE: f64 = 1e-4;
 fn settings() -> Settings {
     Settings {
         models: 3,
-        gauges: 6,
-        motions: 8,
+        gauges: 4,
+        motions: 3,
         depths: vec![1, 2, 7],
         samples: vec![5, 7, 10, 11, 21, 51],
         bound_draws: 200,

@@ -21,11 +21,11 @@ fn small(schedule: RateRule) -> Experiment {
             ..GridOptions::default()
         },
         epochs: 2,
-        batch: 8,
+        batch: 4,
         schedule,
-        training_digits: Some(19),
-        validation_digits: 5,
-        test_digits: Some(10),
+        training_digits: Some(11),
+        validation_digits: 3,
+        test_digits: Some(4),
         ..Experiment::default()
     }
 }
@@ -199,7 +199,7 @@ fn settings_out_of_range_are_named() {
         ),
         (
             Experiment {
-                training_digits: Some(596),
+                training_digits: Some(598),
                 ..good.clone()
             },
             "training digits",
@@ -231,13 +231,13 @@ fn flat_and_bent_grids_are_the_same_to_a_network() {
     let experiment = Experiment {
         grids: GridOptions::default(),
         epochs: 1,
-        test_digits: Some(40),
+        test_digits: Some(12),
         models: vec![Model::PaperSize],
         ..small(RateRule::Plateau)
     };
     let (results, _) = run(&experiment, folder.path()).unwrap();
     let isometry = results[0].isometry.as_ref().unwrap();
-    assert_eq!((isometry.digits, isometry.different_answers), (40, 0));
+    assert_eq!((isometry.digits, isometry.different_answers), (12, 0));
     assert!(isometry.largest_logit > 0.1, "{isometry:?}");
     let relative = isometry.largest_difference / isometry.largest_logit;
     assert!(relative < 1e-5, "{isometry:?}");

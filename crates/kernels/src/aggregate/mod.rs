@@ -24,6 +24,7 @@ mod tests;
 pub(crate) use fast::{Direction, Gather, Row};
 
 use crate::error::check_length;
+use crate::real::compiled;
 use crate::{FeatureType, GraphView, KernelError, Real, Scratch};
 
 const OPERATOR: &str = "aggregate";
@@ -184,7 +185,9 @@ pub fn forward<T: Real>(
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     op.check(graph, ("x", x), ("a", a))?;
-    fast::forward(op, graph, x, a, scratch);
+    compiled!(fast::forward as fn(&Aggregate, GraphView<'_, T>, &[T], &mut [T], &mut Scratch<T>))(
+        op, graph, x, a, scratch,
+    );
     Ok(())
 }
 
@@ -200,6 +203,8 @@ pub fn backward<T: Real>(
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     op.check(graph, ("dx", dx), ("da", da))?;
-    fast::backward(op, graph, da, dx, scratch);
+    compiled!(fast::backward as fn(&Aggregate, GraphView<'_, T>, &[T], &mut [T], &mut Scratch<T>))(
+        op, graph, da, dx, scratch,
+    );
     Ok(())
 }

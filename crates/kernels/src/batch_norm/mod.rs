@@ -37,6 +37,7 @@ pub mod reference;
 mod tests;
 
 use crate::error::{check_length, check_rows};
+use crate::real::compiled;
 use crate::{FeatureType, KernelError, Real, Resolve, Scratch, irrep_dimension};
 pub(crate) use fast::{Affine, backward_with};
 use std::ops::Range;
@@ -287,7 +288,9 @@ pub fn statistics<T: Real>(
     config.slots()?;
     let width = config.kind.dimension();
     check_rows("batch norm statistics", "x", x, vertices, width)?;
-    Ok(fast::statistics(config, vertices, x, scratch))
+    Ok(compiled!(
+        fast::statistics as fn(&BatchNorm, usize, &[T], &mut Scratch<f64>) -> Statistics
+    )(config, vertices, x, scratch))
 }
 
 /// `y` = the normalised `x`; both are `vertices` rows of the type.
@@ -305,7 +308,7 @@ pub fn forward<T: Real>(
     normalisation.check(operator)?;
     check_rows(operator, "x", x, vertices, width)?;
     check_rows(operator, "y", y, vertices, width)?;
-    fast::forward(&normalisation, x, y);
+    compiled!(fast::forward as fn(&HostNormalisation<'_, T>, &[T], &mut [T]))(&normalisation, x, y);
     Ok(())
 }
 

@@ -26,6 +26,7 @@ pub mod reference;
 mod tests;
 
 use crate::error::{check_count, check_mesh_offsets};
+use crate::real::compiled;
 use crate::view::resolve_fields;
 use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
 use std::ops::Range;
@@ -341,7 +342,19 @@ pub fn forward<T: Real>(
         ("spectrum", saved.len(), Length::Saved),
     ];
     op.check(mesh_offsets, spectra.lengths(), filters.lengths(), &lengths)?;
-    fast::forward(op, mesh_offsets, spectra, filters, x, y, saved, scratch);
+    compiled!(
+        fast::forward
+            as fn(
+                &Diffusion,
+                &[u32],
+                Spectra<&[T]>,
+                Filters<&[T]>,
+                &[T],
+                &mut [T],
+                &mut [T],
+                &mut Scratch<T>,
+            )
+    )(op, mesh_offsets, spectra, filters, x, y, saved, scratch);
     Ok(())
 }
 
@@ -370,7 +383,20 @@ pub fn backward<T: Real>(
     let dx_length = dx.as_ref().map(|dx| ("dx", dx.len(), Length::Input));
     let lengths: Vec<_> = lengths.into_iter().chain(dx_length).collect();
     op.check(mesh_offsets, spectra.lengths(), filters.lengths(), &lengths)?;
-    fast::backward(
+    compiled!(
+        fast::backward
+            as fn(
+                &Diffusion,
+                &[u32],
+                Spectra<&[T]>,
+                Filters<&[T]>,
+                &[T],
+                &[T],
+                Option<&mut [T]>,
+                Filters<&mut [T]>,
+                &mut Scratch<T>,
+            )
+    )(
         op,
         mesh_offsets,
         spectra,

@@ -17,6 +17,7 @@ mod tests;
 
 use crate::error::check_rows;
 use crate::random::Stream;
+use crate::real::compiled;
 use crate::{FeatureType, KernelError, Real};
 
 pub use meshes::drop_meshes;
@@ -131,7 +132,9 @@ pub fn forward<T: Real>(
     let width = config.kind.dimension();
     check_rows("dropout", "x", x, vertices, width)?;
     check_rows("dropout", "y", y, vertices, width)?;
-    fast::forward(config, stream, units, x, y);
+    compiled!(fast::forward as fn(&Dropout, Stream, usize, &[T], &mut [T]))(
+        config, stream, units, x, y,
+    );
     Ok(())
 }
 

@@ -23,6 +23,7 @@ mod tests;
 
 use crate::error::check_rows;
 use crate::irrep::check_heads;
+use crate::real::compiled;
 use crate::{Aggregation, EdgePhases, FeatureType, GraphView, KernelError, Real};
 
 const OPERATOR: &str = "edges";
@@ -109,7 +110,9 @@ pub fn gather<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     check(features, graph, ("x", x), ("y", y))?;
-    fast::gather(features, frame, graph, x, y);
+    compiled!(fast::gather as fn(&FeatureType, EdgeFrame, GraphView<'_, T>, &[T], &mut [T]))(
+        features, frame, graph, x, y,
+    );
     Ok(())
 }
 
@@ -125,7 +128,9 @@ pub fn gather_backward<T: Real>(
     dx: &mut [T],
 ) -> Result<(), KernelError> {
     check(features, graph, ("dx", dx), ("dy", dy))?;
-    fast::gather_backward(features, frame, graph, dy, dx);
+    compiled!(
+        fast::gather_backward as fn(&FeatureType, EdgeFrame, GraphView<'_, T>, &[T], &mut [T])
+    )(features, frame, graph, dy, dx);
     Ok(())
 }
 
@@ -142,7 +147,13 @@ pub fn spread<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     check(features, graph, ("x", x), ("y", y))?;
-    fast::spread(&Reduce::sum(features.clone(), frame), graph, None, x, y);
+    compiled!(fast::spread as fn(&Reduce, GraphView<'_, T>, Option<&[T]>, &[T], &mut [T]))(
+        &Reduce::sum(features.clone(), frame),
+        graph,
+        None,
+        x,
+        y,
+    );
     Ok(())
 }
 
@@ -158,7 +169,13 @@ pub fn spread_backward<T: Real>(
     dx: &mut [T],
 ) -> Result<(), KernelError> {
     check(features, graph, ("dx", dx), ("dy", dy))?;
-    fast::reduce(&Reduce::sum(features.clone(), frame), graph, dy, None, dx);
+    compiled!(fast::reduce as fn(&Reduce, GraphView<'_, T>, &[T], Option<&[T]>, &mut [T]))(
+        &Reduce::sum(features.clone(), frame),
+        graph,
+        dy,
+        None,
+        dx,
+    );
     Ok(())
 }
 
@@ -194,7 +211,9 @@ pub fn reduce<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     op.check(graph, ("values", values), weights, ("y", y))?;
-    fast::reduce(op, graph, values, weights, y);
+    compiled!(fast::reduce as fn(&Reduce, GraphView<'_, T>, &[T], Option<&[T]>, &mut [T]))(
+        op, graph, values, weights, y,
+    );
     Ok(())
 }
 
@@ -214,13 +233,17 @@ pub fn reduce_backward<T: Real>(
 ) -> Result<(), KernelError> {
     if let Some(dvalues) = dvalues {
         op.check(graph, ("dvalues", dvalues), weights, ("dy", dy))?;
-        fast::spread(op, graph, weights, dy, dvalues);
+        compiled!(fast::spread as fn(&Reduce, GraphView<'_, T>, Option<&[T]>, &[T], &mut [T]))(
+            op, graph, weights, dy, dvalues,
+        );
     }
     if let Some(dweights) = dweights {
         let values = values.unwrap_or_default();
         op.check(graph, ("values", values), weights, ("dy", dy))?;
         check_rows(OPERATOR, "dweights", dweights, graph.edge_count(), op.heads)?;
-        fast::reduce_backward_weights(op, graph, values, dy, dweights);
+        compiled!(
+            fast::reduce_backward_weights as fn(&Reduce, GraphView<'_, T>, &[T], &[T], &mut [T])
+        )(op, graph, values, dy, dweights);
     }
     Ok(())
 }
@@ -240,7 +263,7 @@ pub fn softmax<T: Real>(
 ) -> Result<(), KernelError> {
     check_rows(OPERATOR, "x", x, graph.edge_count(), heads)?;
     check_rows(OPERATOR, "y", y, graph.edge_count(), heads)?;
-    fast::softmax(heads, graph, x, y);
+    compiled!(fast::softmax as fn(usize, GraphView<'_, T>, &[T], &mut [T]))(heads, graph, x, y);
     Ok(())
 }
 
@@ -258,6 +281,8 @@ pub fn softmax_backward<T: Real>(
     for (name, values) in [("y", y), ("dy", dy), ("dx", &*dx)] {
         check_rows(OPERATOR, name, values, graph.edge_count(), heads)?;
     }
-    fast::softmax_backward(heads, graph, y, dy, dx);
+    compiled!(fast::softmax_backward as fn(usize, GraphView<'_, T>, &[T], &[T], &mut [T]))(
+        heads, graph, y, dy, dx,
+    );
     Ok(())
 }

@@ -55,6 +55,7 @@ pub(crate) use stacked::{Order, Stack};
 
 use crate::aggregate::Radial;
 use crate::error::check_length;
+use crate::real::compiled;
 use crate::{Aggregation, FeatureType, GraphView, KernelError, Real, Scratch, self_map};
 
 const OPERATOR: &str = "gauge_conv";
@@ -211,7 +212,10 @@ pub fn forward<T: Real>(
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     op.check(graph, x, ("y", y), weights)?;
-    fast::forward(op, graph, x, weights, y, scratch);
+    compiled!(
+        fast::forward
+            as fn(&GaugeConv, GraphView<'_, T>, &[T], Weights<&[T]>, &mut [T], &mut Scratch<T>)
+    )(op, graph, x, weights, y, scratch);
     Ok(())
 }
 
@@ -231,6 +235,18 @@ pub fn backward<T: Real>(
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     op.check_backward(graph, x, dy, dx.as_deref(), weights, &gradients)?;
-    fast::backward(op, graph, x, weights, dy, dx, gradients, scratch);
+    compiled!(
+        fast::backward
+            as fn(
+                &GaugeConv,
+                GraphView<'_, T>,
+                &[T],
+                Weights<&[T]>,
+                &[T],
+                Option<&mut [T]>,
+                Weights<&mut [T]>,
+                &mut Scratch<T>,
+            )
+    )(op, graph, x, weights, dy, dx, gradients, scratch);
     Ok(())
 }

@@ -29,6 +29,7 @@ mod tests;
 
 use crate::error::check_count;
 use crate::incidence::IncidenceArrays;
+use crate::real::compiled;
 use crate::view::resolve_fields;
 use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
 
@@ -173,7 +174,19 @@ pub fn forward<T: Real>(
         ("saved", saved.len(), Length::Saved),
     ];
     op.check(maps.sizes(), masses.lengths(), &lengths)?;
-    fast::forward(op, maps, masses, mix, x, y, saved, scratch)
+    compiled!(
+        fast::forward
+            as fn(
+                &Implicit,
+                HeatMaps<'_, IncidenceArrays<T>>,
+                Masses<&[T]>,
+                &[T],
+                &[T],
+                &mut [T],
+                &mut [T],
+                &mut Scratch<T>,
+            ) -> Result<(), KernelError>
+    )(op, maps, masses, mix, x, y, saved, scratch)
 }
 
 /// Overwrites `dx`, if it is wanted, and adds to the gradient of `mix`.
@@ -206,5 +219,18 @@ pub fn backward<T: Real>(
         ("dmix", dmix.len(), Length::Mix),
     ];
     op.check(maps.sizes(), masses.lengths(), &lengths)?;
-    fast::backward(op, maps, masses, mix, saved, dy, dx, dmix, scratch)
+    compiled!(
+        fast::backward
+            as fn(
+                &Implicit,
+                HeatMaps<'_, IncidenceArrays<T>>,
+                Masses<&[T]>,
+                &[T],
+                &[T],
+                &[T],
+                Option<&mut [T]>,
+                &mut [T],
+                &mut Scratch<T>,
+            ) -> Result<(), KernelError>
+    )(op, maps, masses, mix, saved, dy, dx, dmix, scratch)
 }

@@ -17,6 +17,7 @@ pub mod reference;
 mod tests;
 
 use crate::error::check_rows;
+use crate::real::compiled;
 use crate::{FeatureType, KernelError, Real, irrep_dimension};
 
 const OPERATOR: &str = "irrep";
@@ -149,7 +150,13 @@ pub fn norm_backward<T: Real>(
     check_rows(OPERATOR, "x", x, rows, features.dimension())?;
     check_rows(OPERATOR, "dy", dy, rows, Grouping::Irreps.count(features))?;
     check_rows(OPERATOR, "dx", dx, rows, features.dimension())?;
-    fast::norm_backward(features, T::of(epsilon), x, dy, dx);
+    compiled!(fast::norm_backward as fn(&FeatureType, T, &[T], &[T], &mut [T]))(
+        features,
+        T::of(epsilon),
+        x,
+        dy,
+        dx,
+    );
     Ok(())
 }
 
@@ -213,7 +220,9 @@ pub fn scale<T: Real>(
     check_rows(OPERATOR, "x", x, rows, features.dimension())?;
     check_rows(OPERATOR, "factors", factors, rows, grouping.count(features))?;
     check_rows(OPERATOR, "y", y, rows, features.dimension())?;
-    fast::scale(features, grouping, x, factors, y);
+    compiled!(fast::scale as fn(&FeatureType, Grouping, &[T], &[T], &mut [T]))(
+        features, grouping, x, factors, y,
+    );
     Ok(())
 }
 

@@ -12,6 +12,7 @@ pub mod reference;
 mod tests;
 
 use crate::error::check_length;
+use crate::real::compiled;
 use crate::{KernelError, Real, Scratch};
 
 const OPERATOR: &str = "linear";
@@ -66,7 +67,7 @@ pub fn forward<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     op.check(rows, x, ("y", y), weight, ("bias", bias))?;
-    fast::forward(op, x, weight, bias, y);
+    compiled!(fast::forward as fn(&Linear, &[T], &[T], &[T], &mut [T]))(op, x, weight, bias, y);
     Ok(())
 }
 
@@ -91,6 +92,19 @@ pub fn backward<T: Real>(
     if let Some(dx) = &dx {
         check_length(OPERATOR, "dx", dx, x.len())?;
     }
-    fast::backward(op, rows, x, weight, dy, dx, dweight, dbias, scratch);
+    compiled!(
+        fast::backward
+            as fn(
+                &Linear,
+                usize,
+                &[T],
+                &[T],
+                &[T],
+                Option<&mut [T]>,
+                &mut [T],
+                &mut [T],
+                &mut Scratch<T>,
+            )
+    )(op, rows, x, weight, dy, dx, dweight, dbias, scratch);
     Ok(())
 }

@@ -24,6 +24,7 @@ mod tests;
 pub(crate) use fast::weighted;
 
 use crate::error::{check_count, check_mesh_offsets};
+use crate::real::compiled;
 use crate::{FeatureType, KernelError, Real, Scratch};
 use std::ops::Range;
 
@@ -100,7 +101,10 @@ pub fn project<T: Real>(
         ("x", x.len()),
         ("y", y.len()),
     )?;
-    fast::project(op, mesh_offsets, basis, weights, x, y, scratch);
+    compiled!(
+        fast::project
+            as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>)
+    )(op, mesh_offsets, basis, weights, x, y, scratch);
     Ok(())
 }
 
@@ -125,7 +129,10 @@ pub fn project_backward<T: Real>(
         ("dx", dx.len()),
         ("dy", dy.len()),
     )?;
-    fast::expand(op, mesh_offsets, basis, weights, dy, dx, scratch);
+    compiled!(
+        fast::expand
+            as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>)
+    )(op, mesh_offsets, basis, weights, dy, dx, scratch);
     Ok(())
 }
 
@@ -148,7 +155,10 @@ pub fn expand<T: Real>(
         ("x", x.len()),
         ("y", y.len()),
     )?;
-    fast::expand(op, mesh_offsets, basis, None, y, x, scratch);
+    compiled!(
+        fast::expand
+            as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>)
+    )(op, mesh_offsets, basis, None, y, x, scratch);
     Ok(())
 }
 
@@ -171,6 +181,9 @@ pub fn expand_backward<T: Real>(
         ("dx", dx.len()),
         ("dy", dy.len()),
     )?;
-    fast::project(op, mesh_offsets, basis, None, dx, dy, scratch);
+    compiled!(
+        fast::project
+            as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>)
+    )(op, mesh_offsets, basis, None, dx, dy, scratch);
     Ok(())
 }

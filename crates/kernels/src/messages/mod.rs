@@ -20,6 +20,7 @@ pub mod send;
 mod tests;
 
 use crate::error::{check_length, check_rows};
+use crate::real::compiled;
 use crate::{FeatureType, GraphView, KernelError, Real};
 use std::ops::Range;
 
@@ -65,7 +66,9 @@ pub fn gather<T: Real>(
     z: &mut [T],
 ) -> Result<(), KernelError> {
     check((features, 2), &range, graph, ("x", x), ("z", z))?;
-    fast::gather(features, range, graph, x, z);
+    compiled!(fast::gather as fn(&FeatureType, Range<usize>, GraphView<'_, T>, &[T], &mut [T]))(
+        features, range, graph, x, z,
+    );
     Ok(())
 }
 
@@ -81,7 +84,9 @@ pub fn gather_backward<T: Real>(
     dx: &mut [T],
 ) -> Result<(), KernelError> {
     check((features, 2), &range, graph, ("dx", dx), ("dz", dz))?;
-    fast::gather_backward(features, range, graph, dz, dx);
+    compiled!(
+        fast::gather_backward as fn(&FeatureType, Range<usize>, GraphView<'_, T>, &[T], &mut [T])
+    )(features, range, graph, dz, dx);
     Ok(())
 }
 
@@ -98,7 +103,9 @@ pub fn reduce<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     check((features, 1), &range, graph, ("y", y), ("values", values))?;
-    fast::reduce(features, range, graph, values, y);
+    compiled!(fast::reduce as fn(&FeatureType, Range<usize>, GraphView<'_, T>, &[T], &mut [T]))(
+        features, range, graph, values, y,
+    );
     Ok(())
 }
 
@@ -115,6 +122,8 @@ pub fn reduce_backward<T: Real>(
 ) -> Result<(), KernelError> {
     let values = ("dvalues", &*dvalues);
     check((features, 1), &range, graph, ("dy", dy), values)?;
-    fast::reduce_backward(features, range, graph, dy, dvalues);
+    compiled!(
+        fast::reduce_backward as fn(&FeatureType, Range<usize>, GraphView<'_, T>, &[T], &mut [T])
+    )(features, range, graph, dy, dvalues);
     Ok(())
 }

@@ -24,6 +24,7 @@ pub mod reference;
 mod tests;
 
 use crate::error::{check_count, check_length, check_rows};
+use crate::real::compiled;
 use crate::{Activation, FeatureType, KernelError, Real, Scratch};
 
 /// Number of irreps of order above 0: biases of a norm, or gates of a gated nonlinearity.
@@ -106,7 +107,9 @@ pub fn norm_forward<T: Real>(
     let width = config.check(operator, bias.len())?;
     check_rows(operator, "x", x, vertices, width)?;
     check_rows(operator, "y", y, vertices, width)?;
-    fast::norm_forward(config, x, bias, y);
+    compiled!(fast::norm_forward as fn(&NormNonlinearity, &[T], &[T], &mut [T]))(
+        config, x, bias, y,
+    );
     Ok(())
 }
 
@@ -131,7 +134,19 @@ pub fn norm_backward<T: Real>(
     check_rows(operator, "dy", dy, vertices, width)?;
     check_rows(operator, "dx", dx, vertices, width)?;
     check_length(operator, "dbias", dbias, bias.len())?;
-    fast::norm_backward(config, vertices, x, bias, dy, dx, dbias, scratch);
+    compiled!(
+        fast::norm_backward
+            as fn(
+                &NormNonlinearity,
+                usize,
+                &[T],
+                &[T],
+                &[T],
+                &mut [T],
+                &mut [T],
+                &mut Scratch<f64>,
+            )
+    )(config, vertices, x, bias, dy, dx, dbias, scratch);
     Ok(())
 }
 
@@ -148,7 +163,7 @@ pub fn gated_forward<T: Real>(
     let operator = "gated nonlinearity forward";
     check_rows(operator, "x", x, vertices, config.input().dimension())?;
     check_rows(operator, "y", y, vertices, config.output.dimension())?;
-    fast::gated_forward(config, x, y);
+    compiled!(fast::gated_forward as fn(&GatedNonlinearity, &[T], &mut [T]))(config, x, y);
     Ok(())
 }
 
@@ -168,7 +183,9 @@ pub fn gated_backward<T: Real>(
     check_rows(operator, "x", x, vertices, input)?;
     check_rows(operator, "dy", dy, vertices, config.output.dimension())?;
     check_rows(operator, "dx", dx, vertices, input)?;
-    fast::gated_backward(config, x, dy, dx);
+    compiled!(fast::gated_backward as fn(&GatedNonlinearity, &[T], &[T], &mut [T]))(
+        config, x, dy, dx,
+    );
     Ok(())
 }
 

@@ -8,6 +8,7 @@
 
 use super::{Rows, Shape, harmonic, projection_weight};
 use crate::Real;
+use crate::real::compiled;
 use pulp::{Arch, Simd, WithSimd};
 
 /// Samples that the general version processes at a time.
@@ -66,18 +67,27 @@ impl<T: Real> Matrices<T> {
     }
 
     pub(super) fn forward(&self, rows: Rows<'_, T>, y: &mut [T]) {
-        let matrices = self;
-        Arch::new().dispatch(Forward { matrices, rows, y });
+        compiled!(run_forward as fn(&Matrices<T>, Rows<'_, T>, &mut [T]))(self, rows, y);
     }
 
     pub(super) fn backward(&self, rows: Rows<'_, T>, dy: &[T], dx: &mut [T]) {
-        Arch::new().dispatch(Backward {
-            matrices: self,
-            rows,
-            dy,
-            dx,
-        });
+        compiled!(run_backward as fn(&Matrices<T>, Rows<'_, T>, &[T], &mut [T]))(
+            self, rows, dy, dx,
+        );
     }
+}
+
+fn run_forward<T: Real>(matrices: &Matrices<T>, rows: Rows<'_, T>, y: &mut [T]) {
+    Arch::new().dispatch(Forward { matrices, rows, y });
+}
+
+fn run_backward<T: Real>(matrices: &Matrices<T>, rows: Rows<'_, T>, dy: &[T], dx: &mut [T]) {
+    Arch::new().dispatch(Backward {
+        matrices,
+        rows,
+        dy,
+        dx,
+    });
 }
 
 struct Forward<'a, T> {

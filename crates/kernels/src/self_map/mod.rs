@@ -25,6 +25,7 @@ mod tests;
 pub(crate) use fast::{Block, Part, blocks, signed};
 
 use crate::error::check_length;
+use crate::real::compiled;
 use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
 
 const OPERATOR: &str = "self_map";
@@ -102,7 +103,9 @@ pub fn forward<T: Real>(
 ) -> Result<(), KernelError> {
     let features = [("x", x, &op.input), ("y", &*y, &op.output)];
     op.check(vertices, features, ("weight", weight), ("bias", bias))?;
-    fast::forward(op, vertices, x, weight, bias, y, scratch);
+    compiled!(fast::forward as fn(&SelfMap, usize, &[T], &[T], &[T], &mut [T], &mut Scratch<T>))(
+        op, vertices, x, weight, bias, y, scratch,
+    );
     Ok(())
 }
 
@@ -128,6 +131,19 @@ pub fn backward<T: Real>(
     if let Some(dx) = &dx {
         check_length(OPERATOR, "dx", dx, x.len())?;
     }
-    fast::backward(op, vertices, x, weight, dy, dx, dweight, dbias, scratch);
+    compiled!(
+        fast::backward
+            as fn(
+                &SelfMap,
+                usize,
+                &[T],
+                &[T],
+                &[T],
+                Option<&mut [T]>,
+                &mut [T],
+                &mut [T],
+                &mut Scratch<T>,
+            )
+    )(op, vertices, x, weight, dy, dx, dweight, dbias, scratch);
     Ok(())
 }

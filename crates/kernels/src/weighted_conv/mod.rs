@@ -31,6 +31,7 @@ mod tests;
 
 use crate::error::check_length;
 use crate::gauge_conv::{self, GaugeConv, Weights};
+use crate::real::compiled;
 use crate::{GraphView, KernelError, Real, Scratch};
 
 const OPERATOR: &str = "weighted_conv";
@@ -106,7 +107,10 @@ pub fn products<T: Real>(
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     check_products(op, graph, y, x, weight, products)?;
-    fast::products(op, graph, y, x, weight, products, scratch);
+    compiled!(
+        fast::products
+            as fn(&GaugeConv, GraphView<'_, T>, &[T], &[T], &[T], &mut [T], &mut Scratch<T>)
+    )(op, graph, y, x, weight, products, scratch);
     Ok(())
 }
 

@@ -207,8 +207,8 @@ fn spirals_learn_registered_bodies_and_training_tells_of_others() {
 /// A second run reads the patches from the cache: for the two models whose maps have all kinds of arrays.
 #[test]
 fn every_baseline_trains_in_batches_and_the_cache_gives_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
     for kind in KINDS {
-        let folder = tempfile::tempdir().unwrap();
         let model = format!("kind = '{kind}'\nlayers = {{ channels = [4, 4], head = 0 }}");
         let run = || trained(folder.path(), &model, (2, 1), 0).0.loss;
         let first = run();
