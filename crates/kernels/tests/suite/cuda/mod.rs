@@ -9,6 +9,7 @@
 mod compile;
 mod dense;
 mod device;
+#[cfg(feature = "cuda")]
 mod foreign;
 mod graphs;
 mod implicit;
