@@ -1,7 +1,6 @@
 //! `gemcnn view`: an interactive page of meshes, predictions or a training run.
 
 mod files;
-mod held_out;
 mod live;
 mod report;
 mod run;
