@@ -1,7 +1,7 @@
 //! Learning on meshes: data sets, features, models, training, evaluation and prediction.
 //!
 //! The modules depend on each other in this order: [`elements`], [`features`], [`data`], [`models`], [`train`],
-//! [`evaluation`] and [`predict`], [`run`], which trains the model of a configuration, and [`tune`], which chooses one.
+//! [`evaluation`] and [`predict`], [`page`], [`run`], which trains the model of a configuration, and [`tune`], which chooses one.
 
 pub mod data;
 pub mod elements;
@@ -10,6 +10,7 @@ pub mod evaluation;
 pub mod features;
 mod layout;
 pub mod models;
+pub mod page;
 pub mod predict;
 mod registry;
 pub mod run;

@@ -4,6 +4,7 @@ use super::titled;
 use crate::failure::Failure;
 use crate::mesh;
 use gemcnn_mesh::{AttributeValues, DVec3, GaugeGraph, GeometryOptions, MeshFile, VertexAttribute};
+use gemcnn_tasks::page::MOST_FRAMES;
 use gemcnn_view::page::{ClassTable, Element, Field, Page, PageMesh, Role, Values};
 use gemcnn_view::render::label_colour;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,8 +12,6 @@ use std::path::{Path, PathBuf};
 
 /// Integers with more distinct values are numbers and not labels.
 const MOST_LABELS: usize = 256;
-/// Larger meshes have no frames in the page.
-pub(super) const MOST_FRAMES: usize = 200_000;
 /// Properties that are no labels.
 const CHANNELS: [&str; 4] = ["red", "green", "blue", "alpha"];
 /// The property of predicted labels, by `gemcnn predict`.

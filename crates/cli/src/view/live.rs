@@ -1,6 +1,5 @@
 //! The page of a run while it trains: a server for this machine alone.
 
-use super::held_out::HeldOut;
 use super::report;
 use super::run::held_out_part;
 use super::server::{Answer, Server};
@@ -9,6 +8,7 @@ use gemcnn_nn::{Archive, Device, Workspace};
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::data::{Cache, Dataset};
 use gemcnn_tasks::evaluation::Assessor;
+use gemcnn_tasks::page::PredictionPage;
 use gemcnn_tasks::train::{Event, Observer, Record, StepReport, TrainedModel, read_metrics};
 use gemcnn_view::page::{Confusion, Page, Progress};
 use std::path::{Path, PathBuf};
@@ -218,7 +218,7 @@ fn predicted(
     let dataset = dataset.with_validation(model.config.training.validation)?;
     let assessor = Assessor::new(&model, &dataset, held_out_part(&dataset), cache)?;
     let mut page = Page::new(run.display().to_string());
-    let mut held_out = HeldOut::new(&model);
+    let mut held_out = PredictionPage::new(&model);
     held_out.prepare(&mut page);
     let mut workspace = Workspace::new(Device::Cpu);
     for index in 0..assessor.len().min(MESHES) {

@@ -1,8 +1,8 @@
 //! `gemcnn view`: an interactive page of meshes, predictions or a training run.
 
 mod files;
-mod held_out;
 mod live;
+mod model;
 mod report;
 mod run;
 mod server;
@@ -24,8 +24,13 @@ use std::process::{Command, Stdio};
 #[derive(Debug, Args)]
 pub struct ViewArgs {
     /// Mesh files, folders of meshes or of prediction results, or one run directory.
-    #[arg(value_name = "FILES or RUN", required = true)]
+    #[arg(value_name = "FILES or RUN", required_unless_present = "with_model")]
     inputs: Vec<PathBuf>,
+
+    /// Put the model of a run (a run directory, or a model file) into the page. It predicts for mesh files that are dropped on the
+    /// page, in the browser.
+    #[arg(long, value_name = "RUN")]
+    with_model: Option<PathBuf>,
 
     /// Output file: one HTML file that needs nothing else.
     #[arg(short, long, value_name = "OUT.html", default_value = "view.html")]
@@ -60,8 +65,12 @@ impl ViewArgs {
             inputs if inputs.iter().any(|input| is_run(input)) => {
                 return Err(Failure::usage("give one run directory alone, or meshes"));
             }
+            [] => Page::new("Predictions"),
             inputs => files::page(&mesh_paths(inputs)?)?,
         };
+        if let Some(run) = &self.with_model {
+            model::add(&mut page, run)?;
+        }
         page.up = self.up.into();
         page.most_vertices = self.vertices as usize;
         let html =

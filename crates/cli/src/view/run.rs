@@ -1,12 +1,12 @@
 //! The page of a training run.
 
-use super::held_out::HeldOut;
 use super::{files, mesh_paths, report};
 use crate::failure::Failure;
 use gemcnn_nn::{Device, Workspace};
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::data::{Cache, Dataset, Part};
 use gemcnn_tasks::evaluation::Assessor;
+use gemcnn_tasks::page::PredictionPage;
 use gemcnn_tasks::train::{RunConfig, TrainedModel, read_metrics};
 use gemcnn_view::page::{Page, PageMesh, Ranked, Report};
 use std::path::Path;
@@ -78,7 +78,7 @@ fn add_meshes(
     let dataset = dataset.with_validation(model.config.training.validation)?;
     let part = held_out_part(&dataset);
     let assessor = Assessor::new(model, &dataset, part, cache)?;
-    let mut held_out = HeldOut::new(model);
+    let mut held_out = PredictionPage::new(model);
     let mut workspace = Workspace::new(Device::Cpu);
     let mut worst: Vec<(f64, usize, PageMesh)> = Vec::new();
     let mut ranking = Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::browser::{Browser, WINDOW};
 use gemcnn_mesh::remesh::{SubdivisionRule, subdivide};
-use gemcnn_mesh::shapes::{BodyFamily, BodyOptions, icosphere};
+use gemcnn_mesh::shapes::{BodyFamily, BodyOptions, Cells, grid, icosphere};
 use gemcnn_mesh::{AttributeValues, VertexAttribute, WriteOptions, write_mesh};
 use gemcnn_view::page::Page;
 use serde_json::{Value, json};
@@ -102,6 +102,7 @@ fn a_page_of_meshes_works_in_a_browser() {
     the_colour_bar_has_the_range(&mut browser);
     cameras_are_linked(&mut browser);
     vectors_are_carried_around(&mut browser);
+    strokes_follow_the_field(&mut browser, &spheres);
     assert_eq!(browser.problems(), [""; 0]);
     assert_eq!(browser.requests().len(), 1);
 }
@@ -256,6 +257,49 @@ fn vectors_are_carried_around(browser: &mut Browser) {
     let (is_loop, turn, area): (bool, f64, f64) = serde_json::from_value(found).unwrap();
     assert!(is_loop && (area - 90.0).abs() < 12.0, "{area}");
     assert!((turn - area).abs() < 1.5, "{turn} {area}");
+}
+
+/// On a sheet all strokes of a constant field are parallel to it, and end at its border; on a sphere they go around with the field.
+fn strokes_follow_the_field(browser: &mut Browser, spheres: &Spheres) {
+    let segments = |browser: &mut Browser| -> Vec<[f64; 6]> {
+        browser.evaluate("gemcnn.set({ vectors: 'vectors', strokes: true })");
+        let found = browser.evaluate(
+            "(() => {
+                const { from, along } = gemcnn.stage.views[0].tubes.object.geometry.attributes;
+                return [...Array(from.count).keys()].map((i) => [from, along].flatMap((list) => [...list.array.subarray(3 * i, 3 * i + 3)]));
+            })()",
+        );
+        serde_json::from_value(found).unwrap()
+    };
+    let around = segments(browser);
+    assert!(around.len() > 2000, "{}", around.len());
+    for [x, y, z, a, b, c] in around {
+        // The field is (-y, x, 0), and the mesh fills the unit ball.
+        let (turning, size) = (a * -y + b * x, (a * a + b * b + c * c).sqrt());
+        let radius = (x * x + y * y).sqrt();
+        assert!(
+            radius < 0.3 || turning > 0.9 * size * radius,
+            "{:?}",
+            [x, y, z, a, b, c]
+        );
+    }
+    let sheet = grid(12, 9, Cells::Triangles).unwrap();
+    let constant = |value: f32| AttributeValues::F32(vec![value; sheet.vertex_count()]);
+    let columns = [("vx", 0.6), ("vy", 0.8), ("vz", 0.0)]
+        .map(|(name, value)| VertexAttribute::new(name, constant(value)));
+    let [path, page] = ["sheet.ply", "sheet.html"].map(|name| spheres.folder.path().join(name));
+    write_mesh(&path, &sheet, &columns, &WriteOptions::default()).unwrap();
+    assert!(view(&[&path, "-o".as_ref(), &page]).status.success());
+    browser.open_file(&page);
+    let straight = segments(browser);
+    assert!(straight.len() > 500, "{}", straight.len());
+    for [_, _, _, x, y, z] in straight {
+        let size = (x * x + y * y + z * z).sqrt();
+        assert!(
+            0.6 * x + 0.8 * y > 0.999 * size || size < 1e-4,
+            "{x} {y} {z}"
+        );
+    }
 }
 
 /// Mean difference of the bytes of two pictures of the same size.

@@ -3,6 +3,8 @@
 use crate::browser::Browser;
 use crate::train::{Workshop, signal};
 use crate::view::{description, view};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -17,8 +19,8 @@ fn a_page_of_a_run_shows_its_curves_errors_and_predictions() {
         .output()
         .unwrap();
     assert!(trained.status.success(), "{trained:?}");
-    let page = shop.path("run.html");
-    let made = view(&[&shop.path("run"), "-o".as_ref(), &page]);
+    let (run, page) = (shop.path("run"), shop.path("run.html"));
+    let made = view(&[&run, "--with-model".as_ref(), &run, "-o".as_ref(), &page]);
     assert!(made.status.success(), "{made:?}");
     let Some(mut browser) = Browser::start() else {
         return;
@@ -65,6 +67,90 @@ fn a_page_of_a_run_shows_its_curves_errors_and_predictions() {
         "(() => { const { model, vertex } = gemcnn.pick, e = model.byRole('error').values; return e[vertex] === Math.max(...e); })()",
     );
     assert_eq!(worst, json!(true));
+    dropped_meshes_are_predicted(&mut browser, &shop);
+    assert_eq!(browser.problems(), [""; 0]);
+    let others = browser.requests().split_off(1);
+    let own = |address: &String| address.starts_with("blob:") || address.starts_with("data:");
+    assert!(others.iter().all(own), "{others:?}");
+}
+
+/// Drops a file on the page, and waits until it is done with it.
+fn drop_file(browser: &mut Browser, name: &str, bytes: &[u8]) {
+    browser.evaluate(&format!(
+        "(() => {{
+            const files = new DataTransfer();
+            files.items.add(new File([Uint8Array.from(atob('{}'), (c) => c.charCodeAt(0))], {}));
+            const drop = new DragEvent('drop', {{ dataTransfer: files, bubbles: true, cancelable: true }});
+            document.querySelector('.stage').dispatchEvent(drop);
+        }})()",
+        BASE64_STANDARD.encode(bytes),
+        json!(name)
+    ));
+    browser.wait_for(&format!(
+        "(({{ predictions, stage: {{ views }} }}) => !predictions.status.startsWith('computing') && (predictions.problem !== '' || \
+         (views.length === 1 && views[0].label === {})))(gemcnn)",
+        json!(name)
+    ));
+}
+
+/// The page computes the labels of `gemcnn predict`, shows the error of a file that is none, and goes on.
+fn dropped_meshes_are_predicted(browser: &mut Browser, shop: &Workshop) {
+    let predicted = shop
+        .command(env!("CARGO_BIN_EXE_gemcnn"))
+        .args(["--threads", "1", "predict", "run", "spheres/sphere3.ply"])
+        .args(["-o", "out", "--no-pictures", "--probabilities"])
+        .args(["--device", "cpu"])
+        .output()
+        .unwrap();
+    assert!(predicted.status.success(), "{predicted:?}");
+    let file = gemcnn_mesh::read_mesh(shop.path("out/sphere3.ply")).unwrap();
+    let column = |name: &str| -> Vec<f64> {
+        let mut columns = file.attributes.iter();
+        let column = columns.find(|column| column.name == name).unwrap();
+        column.values.iter_f64().collect()
+    };
+    let numbers = |browser: &mut Browser, text: &str| -> Vec<f64> {
+        serde_json::from_value(browser.evaluate(text)).unwrap()
+    };
+    // The page itself computes nothing: a worker does.
+    browser.evaluate("WebAssembly.compile = () => Promise.reject(new Error('in the page'))");
+    let before = browser.evaluate("gemcnn.data.count");
+    drop_file(browser, "broken.ply", b"ply\nformat binary");
+    let problem = browser.evaluate("document.querySelector('[role=alert]').textContent");
+    assert!(problem.as_str().unwrap().contains("broken.ply"));
+    assert_eq!(browser.evaluate("gemcnn.data.count"), before);
+    // As binary PLY, and as text in another format.
+    let other = shop.path("other.off");
+    file.mesh.write(&other).unwrap();
+    for (name, path) in [
+        ("sphere3.ply", shop.path("spheres/sphere3.ply")),
+        ("other.off", other),
+    ] {
+        drop_file(browser, name, &std::fs::read(path).unwrap());
+        let problem = browser.evaluate("gemcnn.predictions.problem");
+        assert_eq!(problem, json!(""));
+        let shown = browser.evaluate("gemcnn.models.map((model) => model.name)");
+        assert_eq!(shown, json!([name]));
+        let labels = numbers(browser, "[...gemcnn.models[0].byRole('prediction').values]");
+        assert_eq!(labels, column("label"));
+        let surest = numbers(
+            browser,
+            "(() => { const chances = [...gemcnn.models[0].fields.values()].filter((f) => f.role === 'probability');
+                return [...chances[0].values].map((_, v) => Math.max(...chances.map((f) => f.values[v]))); })()",
+        );
+        for (found, wanted) in surest.iter().zip(column("confidence")) {
+            assert!((found - wanted).abs() < 1e-4, "{found} {wanted}");
+        }
+    }
+    let legend = browser.evaluate("document.querySelectorAll('.class').length");
+    assert_eq!(legend, json!(2));
+    // A browser that allows no workers.
+    browser.open_file(&shop.path("run.html"));
+    browser.evaluate("window.Worker = undefined");
+    let bytes = std::fs::read(shop.path("spheres/sphere3.ply")).unwrap();
+    drop_file(browser, "sphere3.ply", &bytes);
+    let labels = numbers(browser, "[...gemcnn.models[0].byRole('prediction').values]");
+    assert_eq!(labels, column("label"));
 }
 
 #[test]

@@ -5,6 +5,11 @@ use crate::KernelError;
 /// Why a GPU cannot be used, or why work on it failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CudaError {
+    /// The program was built without support for GPUs.
+    #[error(
+        "this program was built without support for GPUs; build it with the feature `cuda`, or run on the CPU"
+    )]
+    NotBuilt,
     /// The NVIDIA driver is not installed.
     #[error(
         "no NVIDIA driver: the library libcuda could not be loaded; install the NVIDIA driver (CUDA 12.0 or later), or run on the CPU"
@@ -105,23 +110,4 @@ pub enum CudaError {
     /// An operator rejected its arguments.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-}
-
-/// The status of a driver call as a result.
-pub(super) fn driver(
-    call: &'static str,
-    status: cudarc::driver::sys::CUresult,
-) -> Result<(), CudaError> {
-    status.result().map_err(|error| CudaError::Call {
-        call,
-        problem: describe(&error),
-    })
-}
-
-/// Description of an error of the driver.
-pub(super) fn describe(error: &cudarc::driver::DriverError) -> String {
-    match error.error_string() {
-        Ok(text) => format!("{} ({:?})", text.to_string_lossy(), error.0),
-        Err(_) => format!("{:?}", error.0),
-    }
 }

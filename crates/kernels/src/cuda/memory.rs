@@ -1,12 +1,42 @@
 //! Buffers in device memory, and slices of them.
 
-use super::pool::{Block, Pool};
+use super::driver::{Block, Pool};
 use super::{CudaDevice, CudaError};
 use crate::error::check_count;
 use bytemuck::Pod;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Device memory in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryUse {
+    /// Bytes of live buffers.
+    pub live: usize,
+    /// Largest value of `live` so far.
+    pub peak: usize,
+    /// Bytes allocated from the driver: live, or kept for reuse.
+    pub held: usize,
+    /// Number of allocations from the driver.
+    pub allocations: usize,
+}
+
+/// An allocator of device memory in stream order: memory that was freed may be used by work that is queued on the
+/// same stream afterwards.
+///
+/// # Safety
+/// `allocate` returns the address of `bytes` bytes of the device, aligned to 256 bytes, which nothing else uses until
+/// `free` is called with the same address.
+pub unsafe trait DeviceMemory: Send + Sync + std::fmt::Debug {
+    /// The address of memory for work on a stream.
+    ///
+    /// # Errors
+    /// The reason, for example that there is not enough.
+    fn allocate(&self, bytes: usize, stream: *mut std::ffi::c_void) -> Result<u64, String>;
+
+    /// Gives memory back.
+    fn free(&self, address: u64);
+}
 
 /// An array in device memory. Its memory returns to the pool of the device when it is dropped.
 #[derive(Debug)]

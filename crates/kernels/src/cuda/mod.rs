@@ -5,44 +5,38 @@
 //! architecture of the GPU; cuBLAS computes large matrix products. The GPU version of operator `NAME` is
 //! `NAME::cuda`. Operators outside of this crate use the same interface: see [`KernelSource`].
 //!
+//! Without the feature `cuda` (on by default) the interface is the same, and [`CudaDevice::new`] fails with
+//! [`CudaError::NotBuilt`].
+//!
 //! All work of a device runs on one stream, in the order of the calls. Only reading values back waits for
 //! the device ([`DeviceBuffer::read`], [`DeviceBuffer::to_vec`]). Sums over vertices use partial sums whose
 //! number depends on the sizes only, and no atomics, so the same inputs give the same bits on the same
 //! device.
 
-mod capture;
-mod compiler;
-mod context;
-mod device;
+// Without devices much of it is never called.
+#![cfg_attr(not(feature = "cuda"), allow(dead_code))]
+
+mod arguments;
+#[cfg_attr(not(feature = "cuda"), path = "absent.rs")]
+mod driver;
 mod error;
 pub(crate) mod graph;
-mod guest;
-mod launch;
-mod library;
 mod memory;
 pub mod optimiser;
-mod pool;
 mod products;
 pub(crate) mod reduce;
 mod sources;
-mod staging;
 mod tables;
-mod timer;
 
-pub use capture::{CudaGraph, Event};
-pub use compiler::{compile_for, nvrtc_version};
-pub use device::CudaDevice;
+pub use arguments::Arg;
+pub use driver::{CudaDevice, CudaGraph, Event, Launch, Timer, compile_for, nvrtc_version};
 pub use error::CudaError;
 pub use graph::{DeviceEdges, DeviceGraph, DeviceGraphSlices, DeviceGraphView, ReversedSlices};
-pub use guest::DeviceMemory;
-pub use launch::{Arg, Launch};
-pub use memory::{DeviceBuffer, DeviceSlice, DeviceSliceMut};
-pub use pool::MemoryUse;
+pub use memory::{DeviceBuffer, DeviceMemory, DeviceSlice, DeviceSliceMut, MemoryUse};
 pub use products::{Operand, Product, ProductMode};
 pub use sources::{Define, KernelSource};
 pub use tables::irreps;
 pub(crate) use tables::{Share, irrep_count, irrep_rows, irreps_of_heads, key, over_irreps};
-pub use timer::Timer;
 
 use crate::KernelError;
 pub(crate) use crate::kernel_args as args;

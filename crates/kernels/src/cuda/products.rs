@@ -1,10 +1,7 @@
-//! Matrix products with cuBLAS, on row-major matrices.
+//! Matrix products on row-major matrices.
 
-use super::pool::Pool;
-use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut};
+use super::{CudaDevice, CudaError, DeviceSlice, DeviceSliceMut};
 use crate::KernelError;
-use cudarc::cublas::sys::{self, cublasOperation_t, cublasStatus_t};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Precision of matrix products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -21,120 +18,36 @@ pub enum ProductMode {
     Bf16 = 2,
 }
 
-/// The library's handle. Its workspace is fixed, so the same product always takes the same path.
-#[derive(Debug)]
-pub(super) struct Handle {
-    handle: Mutex<Placed>,
-    workspace: DeviceBuffer<u8>,
-}
-
-#[derive(Debug)]
-struct Placed {
-    handle: sys::cublasHandle_t,
-    /// False after a product on a stream of a guest.
-    at_home: bool,
-}
-
-const WORKSPACE: usize = 32 << 20;
-
-impl Handle {
-    /// On a stream; the context is current.
-    pub fn new(pool: &Arc<Pool>, stream: cudarc::driver::sys::CUstream) -> Result<Self, CudaError> {
-        let workspace = DeviceBuffer::new(pool, WORKSPACE)?;
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: the library is there and the context current; the workspace lives as long as the
-        // handle, and both are used on this stream alone.
-        unsafe {
-            check("cublasCreate", sys::cublasCreate_v2(&mut handle))?;
-            Self::place(handle, stream, workspace.view())?;
-        }
-        Ok(Self {
-            handle: Mutex::new(Placed {
-                handle,
-                at_home: true,
-            }),
-            workspace,
-        })
-    }
-
-    /// Sets stream and workspace of the products that follow.
-    ///
-    /// # Safety
-    /// The stream is alive. The workspace is used on this stream only, until other ones are set.
-    unsafe fn place(
-        handle: sys::cublasHandle_t,
-        stream: cudarc::driver::sys::CUstream,
-        workspace: DeviceSlice<'_, u8>,
-    ) -> Result<(), CudaError> {
-        // SAFETY: as above; the library is there and the context current.
-        unsafe {
-            check(
-                "cublasSetStream",
-                sys::cublasSetStream_v2(handle, stream.cast()),
-            )?;
-            let address = workspace.address as *mut std::ffi::c_void;
-            check(
-                "cublasSetWorkspace",
-                sys::cublasSetWorkspace_v2(handle, address, workspace.len()),
-            )
-        }
-    }
-
-    /// Destroys the handle; it is not used again.
-    pub fn destroy(&self) {
-        let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: created once, destroyed once.
-        unsafe { sys::cublasDestroy_v2(handle.handle) };
-    }
-}
-
-fn check(call: &'static str, status: cublasStatus_t) -> Result<(), CudaError> {
-    if status == cublasStatus_t::CUBLAS_STATUS_SUCCESS {
-        return Ok(());
-    }
-    Err(CudaError::Call {
-        call,
-        problem: format!("{status:?}"),
-    })
-}
-
 /// A factor of a [`Product`]: a row-major matrix, used as it is or transposed.
 #[derive(Debug, Clone, Copy)]
 pub struct Operand<'a> {
-    data: Numbers<'a>,
-    stride: usize,
-    transposed: bool,
-    batch_stride: usize,
+    pub(super) data: Numbers<'a>,
+    pub(super) stride: usize,
+    pub(super) transposed: bool,
+    pub(super) batch_stride: usize,
 }
 
 /// The numbers of a matrix.
 #[derive(Debug, Clone, Copy)]
-enum Numbers<'a> {
+pub(super) enum Numbers<'a> {
     F32(DeviceSlice<'a, f32>),
     Bf16(DeviceSlice<'a, u16>),
 }
 
 impl Numbers<'_> {
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::F32(numbers) => numbers.len(),
             Self::Bf16(numbers) => numbers.len(),
         }
     }
 
-    fn address(&self) -> *const std::ffi::c_void {
+    pub(super) fn address(&self) -> *const std::ffi::c_void {
         let address = match self {
             Self::F32(numbers) => numbers.address,
             Self::Bf16(numbers) => numbers.address,
         };
         address as *const _
-    }
-
-    fn kind(&self) -> sys::cudaDataType_t {
-        match self {
-            Self::F32(_) => sys::cudaDataType_t::CUDA_R_32F,
-            Self::Bf16(_) => sys::cudaDataType_t::CUDA_R_16BF,
-        }
     }
 }
 
@@ -270,74 +183,6 @@ impl Product<'_> {
                 ),
             }));
         }
-        let compute = match (self.a.data, device.product_mode()) {
-            (Numbers::F32(_), ProductMode::Tf32 | ProductMode::Bf16)
-                if device.capability() >= (8, 0) =>
-            {
-                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
-            }
-            _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-        };
-        let operation = |operand: &Operand<'_>| {
-            if operand.transposed {
-                cublasOperation_t::CUBLAS_OP_T
-            } else {
-                cublasOperation_t::CUBLAS_OP_N
-            }
-        };
-        let size = |value: usize| {
-            i32::try_from(value).map_err(|_| CudaError::Call {
-                call: "cublasGemmStridedBatchedEx",
-                problem: format!("a size of {value} is more than it can count"),
-            })
-        };
-        let (one, zero) = (1.0f32, 0.0f32);
-        let beta = if self.add { &one } else { &zero };
-        let pointer = |value: &f32| std::ptr::from_ref(value).cast::<std::ffi::c_void>();
-        device.bind()?;
-        // Streams of guests run beside each other, so each of their products has a workspace of its own.
-        let workspace: DeviceBuffer<u8> =
-            device.buffer(if device.is_guest() { WORKSPACE } else { 0 })?;
-        let blas = device.blas();
-        let mut placed = blas.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        if device.is_guest() || !placed.at_home {
-            let space = match device.is_guest() {
-                true => workspace.view(),
-                false => blas.workspace.view(),
-            };
-            // SAFETY: the stream of the device is alive, and its next product sets both again.
-            unsafe { Handle::place(placed.handle, device.stream(), space)? };
-            placed.at_home = !device.is_guest();
-        }
-        // cuBLAS sees row-major matrices as their transposes, and `c^T = b^T a^T`.
-        // SAFETY: the matrices lie in their slices, as checked above, and the slices are alive until
-        // the work on the stream is done, because memory given back is reused on this stream only.
-        check("cublasGemmStridedBatchedEx", unsafe {
-            sys::cublasGemmStridedBatchedEx(
-                placed.handle,
-                operation(&self.b),
-                operation(&self.a),
-                size(n)?,
-                size(m)?,
-                size(k)?,
-                pointer(&one),
-                self.b.data.address(),
-                self.b.data.kind(),
-                size(self.b.stride)?,
-                self.b.batch_stride as i64,
-                self.a.data.address(),
-                self.a.data.kind(),
-                size(self.a.stride)?,
-                self.a.batch_stride as i64,
-                pointer(beta),
-                c.address().cast_mut(),
-                c.kind(),
-                size(stride)?,
-                batch_stride as i64,
-                size(batches)?,
-                compute,
-                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DFALT,
-            )
-        })
+        device.multiply(&self, c, (stride, batch_stride))
     }
 }

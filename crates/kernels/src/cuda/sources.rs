@@ -1,7 +1,5 @@
 //! CUDA C++ sources of kernels.
 
-use super::compiler::hash;
-
 /// The CUDA C++ source of one or more kernels, compiled by NVRTC for the device at first use.
 ///
 /// The text is preceded by a prelude (`cuda/common.cu` of this crate): the types `u32` and `u64`, `item()`
@@ -84,5 +82,28 @@ impl KernelSource {
     /// What tells this source from others.
     pub(super) fn key(&self) -> (&'static str, u128) {
         (self.name, self.digest)
+    }
+}
+
+/// FNV-1a of 128 bits.
+pub(super) const fn hash(bytes: &[u8]) -> u128 {
+    let mut sum = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
+    let mut place = 0;
+    while place < bytes.len() {
+        sum ^= bytes[place] as u128;
+        sum = sum.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b_u128);
+        place += 1;
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        assert_eq!(hash(b""), 0x6c62272e07bb014262b821756295c58d);
+        assert_eq!(hash(b"a"), 0xd228cb696f1a8caf78912b704e4a8964);
     }
 }

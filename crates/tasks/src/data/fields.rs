@@ -3,7 +3,9 @@
 use super::npy;
 use crate::features::{FieldName, Fields};
 use crate::{FeatureConfig, TaskError};
-use gemcnn_mesh::{Mesh, MeshError, VertexAttribute, connect_points, read_mesh, vector_name};
+use gemcnn_mesh::{
+    Mesh, MeshError, MeshFile, VertexAttribute, connect_points, parse_mesh, read_mesh, vector_name,
+};
 use std::path::Path;
 
 /// A mesh file as models read it.
@@ -23,7 +25,18 @@ impl SurfaceFile {
     /// # Errors
     /// A file that cannot be read, or a field that is not there, has another size, or has a number that is not finite.
     pub fn read(path: &Path, features: &FeatureConfig) -> Result<Self, TaskError> {
-        let file = read_mesh(path)?;
+        Self::new(path, read_mesh(path)?, features)
+    }
+
+    /// The same from the bytes of a file. Fields that are not in it are read next to `path`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn parse(path: &Path, bytes: &[u8], features: &FeatureConfig) -> Result<Self, TaskError> {
+        Self::new(path, parse_mesh(path, bytes)?, features)
+    }
+
+    fn new(path: &Path, file: MeshFile, features: &FeatureConfig) -> Result<Self, TaskError> {
         let (vertices, names) = (file.mesh.vertex_count(), features.fields());
         let fields = read_fields(path, vertices, &file.attributes, &names)?;
         let mut notes = file.notes;

@@ -1,10 +1,10 @@
 //! Predictions of single meshes of a data set, beside their targets.
 
 use super::{Relabelled, check_elements, class_map};
-use crate::data::{Cache, Dataset, Part, PreparedPart};
+use crate::data::{Cache, Dataset, Part, PreparedPart, SurfaceFile};
 use crate::predict::{MOST_PROBABILITIES, Prediction};
 use crate::train::TrainedModel;
-use crate::{SampleSource, Task, TaskError};
+use crate::{Sample, SampleSource, Task, TaskError};
 use gemcnn_mesh::{Frame, Mesh};
 use gemcnn_nn::{FeatureType, Target, Workspace};
 
@@ -27,6 +27,58 @@ pub struct Assessment {
     pub prediction: Prediction,
     /// Segmentation with at most 64 classes: the probability of each class, row after row.
     pub probabilities: Option<Vec<f32>>,
+}
+
+impl Assessment {
+    /// The prediction for a mesh file, without a target. Facts that the user should know are added to `notes`.
+    ///
+    /// # Errors
+    /// A mesh that does not fit the model, or an output that is not finite.
+    pub fn of_file(
+        model: &TrainedModel,
+        workspace: &mut Workspace<f32>,
+        name: &str,
+        file: SurfaceFile,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, TaskError> {
+        let sample = model.sample_with(name, &file.mesh, &file.fields)?;
+        notes.extend(file.notes);
+        notes.extend(model.seen.iter().flat_map(|seen| seen.notes(&sample)));
+        let mut features = sample.features.clone();
+        model.scaling.undo(&mut features);
+        Self::new(model, workspace, sample, features, file.mesh)
+    }
+
+    /// The prediction for a sample with scaled features; `features` are those before scaling.
+    fn new(
+        model: &TrainedModel,
+        workspace: &mut Workspace<f32>,
+        sample: Sample,
+        features: Vec<f32>,
+        mesh: Mesh,
+    ) -> Result<Self, TaskError> {
+        let count = model.classes.as_ref().map_or(0, |classes| classes.count());
+        let has_probabilities =
+            model.config.task == Task::Segmentation && count <= MOST_PROBABILITIES;
+        let (prediction, probabilities) = match has_probabilities {
+            true => {
+                let (classes, rows) = model.predict_probabilities(workspace, &sample)?;
+                let per = model.per;
+                (Prediction::Classes { per, classes }, Some(rows))
+            }
+            false => (model.predict(workspace, &sample)?, None),
+        };
+        Ok(Self {
+            name: sample.name,
+            mesh,
+            frames: sample.graph.frames().to_vec(),
+            kind: sample.kind,
+            features,
+            target: sample.target,
+            prediction,
+            probabilities,
+        })
+    }
 }
 
 /// Assesses the meshes of a part one by one.
@@ -87,26 +139,8 @@ impl<'a> Assessor<'a> {
         let mut sample = source.load(index)?;
         let features = sample.features.clone();
         model.scaling.apply(&mut sample.features);
-        let count = model.classes.as_ref().map_or(0, |classes| classes.count());
-        let has_probabilities =
-            model.config.task == Task::Segmentation && count <= MOST_PROBABILITIES;
-        let (prediction, probabilities) = match has_probabilities {
-            true => {
-                let (classes, rows) = model.predict_probabilities(workspace, &sample)?;
-                let per = model.per;
-                (Prediction::Classes { per, classes }, Some(rows))
-            }
-            false => (model.predict(workspace, &sample)?, None),
-        };
-        Ok(Assessment {
-            name: self.dataset.mesh_name(self.part, index).into(),
-            mesh: self.dataset.mesh(self.part, index)?,
-            frames: sample.graph.frames().to_vec(),
-            kind: sample.kind,
-            features,
-            target: sample.target,
-            prediction,
-            probabilities,
-        })
+        sample.name = self.dataset.mesh_name(self.part, index).into();
+        let mesh = self.dataset.mesh(self.part, index)?;
+        Assessment::new(model, workspace, sample, features, mesh)
     }
 }

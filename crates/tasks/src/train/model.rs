@@ -3,7 +3,7 @@
 use super::checkpoint::WEIGHTS;
 use super::config::RunConfig;
 use super::run_directory::{MODEL, TEMPLATE};
-use super::seal::read_sealed;
+use super::seal::{read_sealed, unsealed};
 use super::seen::Seen;
 use crate::data::{Classes, Preparation};
 use crate::models::ModelSpec;
@@ -79,6 +79,14 @@ impl TrainedModel {
         })
     }
 
+    /// The model in the bytes of a model file, without the template of a correspondence.
+    ///
+    /// # Errors
+    /// Bytes that are not a whole model, as in [`read`](Self::read).
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TaskError> {
+        Self::without_template(&unsealed(Archive::from_bytes(bytes)?, Path::new(MODEL))?)
+    }
+
     /// Settings of the preparation of meshes for the model.
     pub fn preparation(&self) -> Preparation {
         Preparation {
@@ -93,6 +101,15 @@ impl TrainedModel {
     /// # Errors
     /// An archive that is not a model, or a template that cannot be read.
     pub fn from_archive(archive: &Archive, file: &Path) -> Result<Self, TaskError> {
+        let mut model = Self::without_template(archive)?;
+        let template = file.with_file_name(TEMPLATE);
+        if model.config.task == Task::Correspondence && template.exists() {
+            model.template = Some(Mesh::read(&template)?);
+        }
+        Ok(model)
+    }
+
+    fn without_template(archive: &Archive) -> Result<Self, TaskError> {
         let config: RunConfig = archive.json(CONFIG)?;
         let output: String = archive.json(OUTPUT)?;
         let per: Option<Element> = archive.json(PER)?;
@@ -126,9 +143,6 @@ impl TrainedModel {
         if let Some(scaling) = &target_scaling {
             scaling.check(TARGET_SCALING, network.output())?;
         }
-        let template = file.with_file_name(TEMPLATE);
-        let has_template = config.task == Task::Correspondence && template.exists();
-        let template = has_template.then(|| Mesh::read(&template)).transpose()?;
         Ok(Self {
             config,
             per,
@@ -138,7 +152,7 @@ impl TrainedModel {
             seen: archive.json(SEEN)?,
             network,
             parameters,
-            template,
+            template: None,
         })
     }
 }

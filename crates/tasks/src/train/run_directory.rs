@@ -239,14 +239,16 @@ impl RunDirectory {
 }
 
 const VERSIONS: &str = "versions.toml";
-pub(super) const MODEL: &str = "model.safetensors";
+/// File of the model in a run directory.
+pub const MODEL: &str = "model.safetensors";
 const BEST: &str = "best.safetensors";
 const PREDICTIONS: &str = "predictions";
 /// Empty file of a run that is finished.
 const FINISHED: &str = "finished";
 /// Beginning of the names of evaluations.
 const EVALUATION: &str = "eval-";
-pub(super) const TEMPLATE: &str = "template.ply";
+/// File of the template of a correspondence, next to the model.
+pub const TEMPLATE: &str = "template.ply";
 /// Files of a run that was killed before its configuration was written, besides incomplete ones.
 const BEFORE_A_RUN: [&str; 3] = [VERSIONS, TEMPLATE, LOCK];
 

@@ -20,11 +20,18 @@ pub(super) fn sealed(mut archive: Archive) -> Result<Vec<u8>, NnError> {
 /// # Errors
 /// A file that cannot be read, whose content does not match its seal, or with values that are not finite.
 pub(super) fn read_sealed(path: &Path) -> Result<Archive, NnError> {
+    unsealed(Archive::read(path)?, path)
+}
+
+/// A sealed archive after its checks. `path` is for messages.
+///
+/// # Errors
+/// Content that does not match its seal, or values that are not finite.
+pub(super) fn unsealed(mut archive: Archive, path: &Path) -> Result<Archive, NnError> {
     let refuse = |problem: String| NnError::Archive {
         path: path.into(),
         problem,
     };
-    let mut archive = Archive::read(path)?;
     if archive.json::<String>(SEAL)? != checksum(&mut archive)? {
         return Err(refuse("the checksum does not match the content".into()));
     }

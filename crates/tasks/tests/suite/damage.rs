@@ -109,7 +109,11 @@ fn mutated_models_are_refused_or_predict_the_same() {
         let mut random = ChaCha8Rng::seed_from_u64(1);
         let mut refused = 0;
         for _ in 0..MUTATIONS {
-            match load(&mutated(&whole, &mut random)) {
+            let bytes = mutated(&whole, &mut random);
+            let loaded = load(&bytes);
+            // The same bytes in memory are judged alike.
+            assert_eq!(TrainedModel::from_bytes(&bytes).is_ok(), loaded.is_ok());
+            match loaded {
                 Ok(model) => assert_eq!(predict(&model, &mesh).unwrap(), expected),
                 Err(TaskError::Model { path, .. }) => {
                     assert_eq!(path, file);

@@ -45,6 +45,7 @@ export function controls(element, app) {
   }));
   const legendBox = h('div', { className: 'legend' });
   replace(element,
+    predictBox(app),
     h('section', {}, h('h2', {}, meshes.length === 1 ? 'Mesh' : 'Meshes'), list),
     epochBox(app),
     h('section', {}, h('label', { htmlFor: 'field' }, h('h2', {}, 'Colour')),
@@ -65,6 +66,7 @@ export function controls(element, app) {
           h('option', { value: '', selected: !state.vectors }, 'none'),
           vectors.map((f) => h('option', { value: f.name, selected: f.name === state.vectors }, f.name)))),
       h('div', { className: 'toggles' },
+        state.vectors && toggle('Strokes', 'strokes', state.strokes, () => app.set({ strokes: !state.strokes })),
         toggle('Gauge frames', 'frames', state.frames, () => app.set({ frames: !state.frames }), 'F'),
         toggle('Transport', 'transport', state.tool === 'transport', () => app.set({ tool: state.tool === 'transport' ? 'pick' : 'transport' }), 'T')),
       (state.vectors || state.frames) && h('div', { className: 'row' }, h('label', { className: 'hint', htmlFor: 'size' }, 'size'),
@@ -73,6 +75,16 @@ export function controls(element, app) {
     worstBox(app),
   );
   return legendBox;
+}
+
+/** Where a mesh gets a prediction of the model in the page. */
+function predictBox(app) {
+  if (!app.predictor) return null;
+  const { status, problem } = app.predictions;
+  const choose = h('input', { id: 'predict', type: 'file', multiple: true, onchange: () => app.predict([...choose.files]) });
+  return h('section', { className: 'predict' }, h('label', { htmlFor: 'predict' }, h('h2', {}, 'Predict')),
+    h('p', { className: 'hint' }, 'Drop mesh files on the page, or choose them. They stay on this computer.'), choose,
+    status && h('p', { className: 'computing', role: 'status' }, status), problem && h('p', { className: 'problem', role: 'alert' }, problem));
 }
 
 /** The epochs of a live run whose predictions were shown. */

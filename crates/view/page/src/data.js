@@ -5,7 +5,7 @@ import { h } from './dom.js';
 export const UNKNOWN = -1;
 
 /** Bytes of a block: base64 of a raw deflate stream. */
-async function inflate(text) {
+export async function inflate(text) {
   let packed;
   if (Uint8Array.fromBase64) {
     packed = Uint8Array.fromBase64(text);
@@ -225,6 +225,22 @@ export class Model {
     return (this.rows = { offsets, list });
   }
 
+  /** The side of the next triangle for each side, from corner `k` to the one after it, of triangle `t` at `3 t + k`; -1 at a border. */
+  get twins() {
+    if (this.otherSides) return this.otherSides;
+    const { corners, vertexCount: count } = this;
+    const twins = new Int32Array(corners.length).fill(-1);
+    const open = new Map();
+    for (let k = 0; k < corners.length; k++) {
+      const [a, b] = [corners[k], corners[k % 3 === 2 ? k - 2 : k + 1]];
+      const key = Math.min(a, b) * count + Math.max(a, b);
+      const other = open.get(key);
+      if (other === undefined) open.set(key, k);
+      else if (twins[other] < 0) [twins[k], twins[other]] = [other, k];
+    }
+    return (this.otherSides = twins);
+  }
+
   neighbours(vertex) {
     const { offsets, list } = this.adjacency;
     return [...new Set(list.subarray(offsets[vertex], offsets[vertex + 1]))].sort((a, b) => a - b);
@@ -259,6 +275,22 @@ export class Data {
   static ofPage() {
     const text = (id) => document.getElementById(id).textContent;
     return new Data(JSON.parse(text('description')), (i) => text(`block-${i}`));
+  }
+
+  /** Adds the meshes of another page, with their tables of classes. Returns the places of the meshes. */
+  append({ description, blocks }) {
+    const tables = description.classes.map((table) => {
+      const known = this.classes.findIndex((other) => JSON.stringify(other.names) === JSON.stringify(table.names));
+      return known < 0 ? this.classes.push({ ...table, hidden: new Set() }) - 1 : known;
+    });
+    const { block, count } = this;
+    this.block = (i) => (i < count ? block(i) : blocks[i - count]);
+    for (const mesh of description.meshes) {
+      for (const field of mesh.fields) if (field.table !== null) field.table = tables[field.table];
+      // No other mesh has this number: it is not known which vertices correspond.
+      mesh.registration = -1 - this.description.meshes.push(mesh);
+    }
+    return description.meshes.map((_, i) => count + i);
   }
 
   get count() {

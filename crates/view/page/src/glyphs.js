@@ -49,7 +49,7 @@ void main() {
   vec3 z = size > 0.0 ? along / size : vec3(0.0, 0.0, 1.0);
   vec3 x = normalize(cross(z, abs(z.x) < 0.6 ? vec3(1.0, 0.0, 0.0) : vec3(0.0, 1.0, 0.0)));
   vec3 y = cross(z, x);
-  float r = min(width, 0.12 * size);
+  float r = head ? min(width, 0.12 * size) : width;
   float cone = head ? min(7.0 * r, 0.45 * size) : 0.0;
   float height = part < 0.5 ? position.z * (size - cone) : size - cone + position.z * cone;
   vec3 p = from + r * (position.x * x + position.y * y) + height * z;

@@ -6,13 +6,16 @@ import { grouped, h, remember, replace } from './dom.js';
 import { inspect } from './inspector.js';
 import { legend } from './legend.js';
 import { live } from './live.js';
+import { Predictor } from './predict.js';
 import { ReportPage } from './report.js';
 import { Stage } from './stage.js';
+import { strokes } from './strokes.js';
 import { mapTexture, paletteTexture } from './surface.js';
 import { Transport } from './transport.js';
 
 const MOST_SHOWN = 4;
 const MOST_ARROWS = 4000;
+const MOST_STROKES = 1500;
 const MOST_EPOCHS = 200;
 const WORST = 12;
 const AXES = [[214, 69, 65], [52, 119, 219]];
@@ -34,7 +37,7 @@ class App {
     this.state = {
       shown: new Set([...Array(Math.min(data.count, MOST_SHOWN)).keys()]),
       field: '', compare: '', wire: false, flat: false, borders: true, back: 'same', linked: true, up: description.up,
-      vectors: '', frames: false, arrowSize: 0, tool: 'pick', tab: data.count || !description.report ? 'meshes' : 'training', theme: null,
+      vectors: '', strokes: false, frames: false, arrowSize: 0, tool: 'pick', tab: data.count || !description.report ? 'meshes' : 'training', theme: null,
     };
     this.ranges = new Map();
     this.maps = Object.fromEntries(Object.entries(description.maps).map(([name, shades]) => [name, mapTexture(shades)]));
@@ -43,6 +46,8 @@ class App {
     this.transport = null;
     this.history = [];
     this.shownEpoch = -1;
+    this.predictor = Predictor.ofPage();
+    this.predictions = { status: '', problem: '' };
     this.build();
   }
 
@@ -78,6 +83,7 @@ class App {
     const dark = window.matchMedia('(prefers-color-scheme: dark)');
     dark.addEventListener('change', () => this.theme());
     document.addEventListener('keydown', (event) => this.key(event));
+    if (this.predictor) this.takeDrops();
     this.showNotes();
   }
 
@@ -88,15 +94,20 @@ class App {
   async start() {
     await this.loadShown();
     this.decoded = performance.now();
+    this.chooseField();
+    this.showReport();
+    this.showTab();
+    this.rebuild();
+  }
+
+  /** Colours by the field that says most. */
+  chooseField() {
     const fields = this.fieldList();
     const first = (fits) => fields.find(fits)?.name;
     this.state.field = first((f) => f.role === 'prediction') ?? first((f) => f.kind === 'labels') ?? first((f) => f.kind === 'colours') ??
       first((f) => f.kind === 'numbers') ?? '';
     // A prediction of points has the colours of the template.
     if (fields.find((f) => f.name === this.state.field)?.role === 'point') this.state.field = first((f) => f.kind === 'colours') ?? this.state.field;
-    this.showReport();
-    this.showTab();
-    this.rebuild();
   }
 
   showReport() {
@@ -221,10 +232,16 @@ class App {
     const every = Math.max(1, Math.ceil(model.vertexCount / MOST_ARROWS));
     const spacing = Math.sqrt(8 / Math.max(1, model.vertexCount / every));
     const size = 0.42 * spacing * Math.exp(state.arrowSize);
+    const tubes = [];
     const vectors = state.vectors && model.fields.get(state.vectors);
-    if (vectors && vectors.values.length) {
+    const ink = this.isDark ? [235, 238, 242] : [30, 34, 40];
+    if (vectors && vectors.values.length && state.strokes) {
+      const steps = Math.max(1, Math.ceil(model.triangleCount / MOST_STROKES));
+      for (const line of strokes(model, vectors, steps, 4 * size)) {
+        line.slice(1).forEach((b, i) => tubes.push([line[i], b.map((x, k) => x - line[i][k]), ink]));
+      }
+    } else if (vectors && vectors.values.length) {
       const longest = vectors.range[1] || 1;
-      const ink = this.isDark ? [235, 238, 242] : [30, 34, 40];
       for (let v = 0; v < model.vertexCount; v += every) {
         const vector = [...vectors.vectors.subarray(3 * v, 3 * v + 3)].map((x) => (1.6 * size * x) / longest);
         items.push([model.point(v), vector, ink]);
@@ -237,7 +254,6 @@ class App {
         items.push([point, e1.map((x) => size * x), AXES[0]], [point, e2.map((x) => size * x), AXES[1]]);
       }
     }
-    const tubes = [];
     const { transport } = this;
     let width = 0.075 * size;
     if (transport?.model === model) {
@@ -459,6 +475,39 @@ class App {
     const { data } = this.history[index];
     data.description.report = this.data.description.report;
     await this.replaceData(data);
+  }
+
+  takeDrops() {
+    const over = (event) => {
+      event.preventDefault();
+      document.body.classList.toggle('dropping', event.type === 'dragover');
+    };
+    for (const type of ['dragover', 'dragleave', 'drop']) document.addEventListener(type, over);
+    document.addEventListener('drop', (event) => this.predict([...event.dataTransfer.files]));
+  }
+
+  /** Predicts for mesh files, one after the other, and shows the meshes. */
+  async predict(files) {
+    const { predictions } = this;
+    for (const file of files) {
+      Object.assign(predictions, { status: `computing ${file.name} …`, problem: '' });
+      this.refresh();
+      const start = performance.now();
+      try {
+        const places = this.data.append(await this.predictor.predict(file.name, new Uint8Array(await file.arrayBuffer())));
+        const seconds = (performance.now() - start) / 1000;
+        Object.assign(predictions, { status: `${file.name}: ${seconds.toFixed(1)} s`, seconds });
+        Object.assign(this.state, { shown: new Set(places), compare: '', tab: 'meshes' });
+        await this.loadShown();
+        this.chooseField();
+        this.showReport();
+        this.showTab();
+        this.rebuild();
+      } catch (error) {
+        Object.assign(predictions, { status: '', problem: `${file.name}: ${error.message}` });
+        this.refresh();
+      }
+    }
   }
 
   /** Takes new data from a live run; cameras, fields and picks stay. */

@@ -44,15 +44,20 @@ impl Block {
         column
     }
 
-    /// The block as base64 of a raw deflate stream.
+    /// The block, [`packed`].
     pub(super) fn finish(self) -> String {
-        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
-        let compressed = encoder
-            .write_all(&self.bytes)
-            .and_then(|()| encoder.finish())
-            .expect("writing to memory cannot fail");
-        BASE64_STANDARD.encode(compressed)
+        packed(&self.bytes)
     }
+}
+
+/// Bytes as base64 of a raw deflate stream.
+pub(super) fn packed(bytes: &[u8]) -> String {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+    let compressed = encoder
+        .write_all(bytes)
+        .and_then(|()| encoder.finish())
+        .expect("writing to memory cannot fail");
+    BASE64_STANDARD.encode(compressed)
 }
 
 #[cfg(test)]

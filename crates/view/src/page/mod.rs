@@ -56,6 +56,19 @@ pub struct Page {
     pub most_vertices: usize,
     /// True for a page that asks its server for news. False for a page that makes no request.
     pub live: bool,
+    /// Model for meshes that are dropped on the page.
+    pub model: Option<PageModel>,
+}
+
+/// A trained model in a page, which predicts in the browser.
+#[derive(Debug, Clone)]
+pub struct PageModel {
+    /// The program: WebAssembly with the functions of `crates/wasm`, as a raw deflate stream.
+    pub program: Vec<u8>,
+    /// Bytes of the model file.
+    pub file: Vec<u8>,
+    /// Bytes of the mesh file of the template of a correspondence.
+    pub template: Option<Vec<u8>>,
 }
 
 impl Page {
@@ -70,6 +83,7 @@ impl Page {
             notes: Vec::new(),
             most_vertices: MOST_VERTICES,
             live: false,
+            model: None,
         }
     }
 
@@ -78,7 +92,7 @@ impl Page {
     /// # Errors
     /// See [`encode`](Self::encode).
     pub fn to_html(&self) -> Result<String, PageError> {
-        Ok(html::write(&self.encode()?))
+        Ok(html::write(&self.encode()?, self.model.as_ref()))
     }
 }
 

@@ -10,6 +10,7 @@ fn asking_for_a_device_never_panics() {
             let text = error.to_string();
             println!("{text}");
             assert!(text.len() > 20, "{text}");
+            assert_eq!(error == CudaError::NotBuilt, !cfg!(feature = "cuda"));
         }
     }
 }
@@ -20,7 +21,10 @@ fn a_device_number_beyond_the_last_is_told() {
         assert!(
             matches!(
                 error,
-                CudaError::Ordinal { .. } | CudaError::NoDriver | CudaError::NoDevice { .. }
+                CudaError::Ordinal { .. }
+                    | CudaError::NoDriver
+                    | CudaError::NoDevice { .. }
+                    | CudaError::NotBuilt
             ),
             "{error}"
         );

@@ -10,6 +10,7 @@ mod attention;
 mod compile;
 mod dense;
 mod device;
+#[cfg(feature = "cuda")]
 mod foreign;
 mod graphs;
 mod implicit;

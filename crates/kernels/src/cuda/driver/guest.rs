@@ -6,29 +6,12 @@
 
 use super::context::Stream;
 use super::device::Lane;
-use super::error::driver;
 use super::pool::{Pool, PoolLane};
-use super::{CudaDevice, CudaError, ProductMode};
+use super::status::driver;
+use super::{CudaDevice, CudaError, DeviceMemory, ProductMode};
 use cudarc::driver::sys;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-
-/// An allocator of device memory in stream order: memory that was freed may be used by work that is queued on the
-/// same stream afterwards.
-///
-/// # Safety
-/// `allocate` returns the address of `bytes` bytes of the device, aligned to 256 bytes, which nothing else uses until
-/// `free` is called with the same address.
-pub unsafe trait DeviceMemory: Send + Sync + std::fmt::Debug {
-    /// The address of memory for work on a stream.
-    ///
-    /// # Errors
-    /// The reason, for example that there is not enough.
-    fn allocate(&self, bytes: usize, stream: *mut std::ffi::c_void) -> Result<u64, String>;
-
-    /// Gives memory back.
-    fn free(&self, address: u64);
-}
 
 /// Stream, memory and settings of a guest.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The context of a device, and its streams.
 
 use super::CudaError;
-use super::error::driver;
+use super::status::driver;
 use cudarc::driver::sys;
 use std::sync::Arc;
 

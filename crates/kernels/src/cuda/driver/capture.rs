@@ -2,8 +2,8 @@
 
 use super::context::Context;
 use super::device::{Lane, locked};
-use super::error::driver;
 use super::pool::KeptBlocks;
+use super::status::driver;
 use super::{CudaDevice, CudaError};
 use cudarc::driver::sys;
 use std::sync::Arc;

@@ -1,24 +1,26 @@
-//! Held-out meshes with target and prediction, as meshes of a page.
+//! Interactive pages of predictions, beside their targets where these are known.
 
-use super::files::MOST_FRAMES;
+use crate::data::{Classes, vectors};
+use crate::evaluation::Assessment;
+use crate::predict::{Prediction, template_colours};
+use crate::train::TrainedModel;
+use crate::{Element as Per, Task};
 use gemcnn_mesh::{DVec3, Frame, Mesh, MeshReport};
 use gemcnn_nn::{FeatureType, IGNORE, Target};
-use gemcnn_tasks::Task;
-use gemcnn_tasks::data::vectors;
-use gemcnn_tasks::evaluation::Assessment;
-use gemcnn_tasks::predict::{Prediction, template_colours};
-use gemcnn_tasks::train::TrainedModel;
 use gemcnn_view::page::{
     ClassTable, Confusion, Element, Field, Page, PageMesh, Role, UNKNOWN, Values,
 };
 
+/// Meshes with more vertices have no frames in a page.
+pub const MOST_FRAMES: usize = 200_000;
 /// Largest number of features in a page.
 const MOST_FEATURES: usize = 64;
 /// Largest number of classes of a confusion matrix.
 const MOST_CONFUSED: usize = 100;
 
 /// How assessments become meshes of a page.
-pub struct HeldOut<'a> {
+#[derive(Debug)]
+pub struct PredictionPage<'a> {
     model: &'a TrainedModel,
     template: Option<Template<'a>>,
     /// Counts of predicted classes for each true class.
@@ -26,6 +28,7 @@ pub struct HeldOut<'a> {
 }
 
 /// The template of a correspondence.
+#[derive(Debug)]
 struct Template<'a> {
     mesh: &'a Mesh,
     colours: Vec<[u8; 3]>,
@@ -33,7 +36,8 @@ struct Template<'a> {
     unit: f64,
 }
 
-impl<'a> HeldOut<'a> {
+impl<'a> PredictionPage<'a> {
+    /// For the predictions of a model.
     pub fn new(model: &'a TrainedModel) -> Self {
         let template = model.template.as_ref().map(|mesh| Template {
             mesh,
@@ -69,22 +73,35 @@ impl<'a> HeldOut<'a> {
         )
     }
 
+    /// The tables of classes that the meshes refer to.
+    pub fn classes(&self) -> Vec<ClassTable> {
+        let classes = self
+            .model
+            .classes
+            .as_ref()
+            .filter(|_| self.template.is_none());
+        let names = |classes: &Classes| (0..classes.count()).map(|c| classes.name(c)).collect();
+        let table = classes.map(|classes| ClassTable::new(names(classes)));
+        table.into_iter().collect()
+    }
+
     /// Adds what the meshes refer to: names of classes, and the template of a correspondence as the first mesh.
     pub fn prepare(&self, page: &mut Page) {
-        if let (None, Some(classes)) = (&self.template, &self.model.classes) {
-            let names = (0..classes.count()).map(|class| classes.name(class));
-            page.classes = vec![ClassTable::new(names.collect())];
-        }
-        if let Some(template) = &self.template {
-            let points = (0..template.mesh.vertex_count() as u32).collect::<Vec<_>>();
-            page.meshes.push(PageMesh {
-                fields: vec![
-                    field("colours", Values::Colours(template.colours.clone())),
-                    point("point", &points),
-                ],
-                ..PageMesh::new("template", template.mesh.clone())
-            });
-        }
+        page.classes = self.classes();
+        page.meshes.extend(self.template());
+    }
+
+    /// The template of a correspondence as a mesh.
+    pub fn template(&self) -> Option<PageMesh> {
+        let template = self.template.as_ref()?;
+        let points = (0..template.mesh.vertex_count() as u32).collect::<Vec<_>>();
+        Some(PageMesh {
+            fields: vec![
+                field("colours", Values::Colours(template.colours.clone())),
+                point("point", &points),
+            ],
+            ..PageMesh::new("template", template.mesh.clone())
+        })
     }
 
     /// The confusion of the classes so far.
@@ -143,13 +160,13 @@ impl<'a> HeldOut<'a> {
             }
         };
         match self.model.per {
-            gemcnn_tasks::Element::Vertex => {}
-            gemcnn_tasks::Element::Face => {
+            Per::Vertex => {}
+            Per::Face => {
                 fields.iter_mut().for_each(|field| field.on = Element::Face);
             }
             // A page shows fields of vertices and faces.
-            gemcnn_tasks::Element::Edge => fields.clear(),
-            gemcnn_tasks::Element::Mesh => {
+            Per::Edge => fields.clear(),
+            Per::Mesh => {
                 for field in fields.drain(..) {
                     if let Values::Numbers(numbers) = &field.values {
                         let words: Vec<String> = numbers.iter().map(f32::to_string).collect();

@@ -1,6 +1,6 @@
 //! Time of work on the device, measured by events.
 
-use super::error::driver;
+use super::status::driver;
 use super::{CudaDevice, CudaError};
 use cudarc::driver::sys;
 

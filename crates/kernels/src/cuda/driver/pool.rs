@@ -4,31 +4,17 @@
 //! user runs after its last. Copies that run ahead on a stream of their own have a pool of their own, where
 //! the next user waits for an event.
 
-use super::CudaError;
 use super::context::{Context, Stream};
-use super::error::driver;
-use super::guest::DeviceMemory;
+use super::status::driver;
+use super::{CudaError, DeviceMemory, MemoryUse};
 use cudarc::driver::sys;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-/// Device memory in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct MemoryUse {
-    /// Bytes of live buffers.
-    pub live: usize,
-    /// Largest value of `live` so far.
-    pub peak: usize,
-    /// Bytes allocated from the driver: live, or kept for reuse.
-    pub held: usize,
-    /// Number of allocations from the driver.
-    pub allocations: usize,
-}
-
 /// Device memory that is kept for reuse.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(in crate::cuda) struct Pool {
     context: Arc<Context>,
     lane: PoolLane,
     state: Mutex<PoolState>,
@@ -54,7 +40,7 @@ pub(super) enum PoolLane {
 
 /// An allocation of the driver.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Block {
+pub(in crate::cuda) struct Block {
     pub address: u64,
     size: usize,
     /// Event on the compute stream, recorded when the block was given back; null in the pool of that stream.
@@ -111,7 +97,7 @@ fn fitting(free: &mut FreeBlocks, size: usize) -> Option<Block> {
 }
 
 impl Pool {
-    pub fn new(context: Arc<Context>, lane: PoolLane) -> Self {
+    pub(super) fn new(context: Arc<Context>, lane: PoolLane) -> Self {
         Self {
             context,
             lane,
@@ -143,7 +129,7 @@ impl Pool {
     }
 
     /// Ends a capture and returns its blocks that no buffer holds.
-    pub fn end_capture(self: &Arc<Self>) -> KeptBlocks {
+    pub(super) fn end_capture(self: &Arc<Self>) -> KeptBlocks {
         let mut state = self.state();
         let mut blocks = match state.captured.take() {
             Some(captured) => captured.free,

@@ -4,6 +4,7 @@
 //! and the versions of NVRTC and driver. It holds a hash of its own content. If a file is damaged, or the
 //! folder cannot be written, the source is compiled again.
 
+use super::sources::hash;
 use super::{CudaError, Define, KernelSource, library};
 use cudarc::nvrtc::sys::{self, nvrtcResult};
 use std::ffi::CString;
@@ -228,18 +229,6 @@ fn unsealed(mut file: Vec<u8>) -> Option<Image> {
     whole.then(|| file.split_off(head))
 }
 
-/// FNV-1a of 128 bits.
-pub(super) const fn hash(bytes: &[u8]) -> u128 {
-    let mut sum = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
-    let mut place = 0;
-    while place < bytes.len() {
-        sum ^= bytes[place] as u128;
-        sum = sum.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b_u128);
-        place += 1;
-    }
-    sum
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,11 +253,5 @@ mod tests {
             1
         );
         std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn the_hash_is_fnv_1a() {
-        assert_eq!(hash(b""), 0x6c62272e07bb014262b821756295c58d);
-        assert_eq!(hash(b"a"), 0xd228cb696f1a8caf78912b704e4a8964);
     }
 }

@@ -1,11 +1,11 @@
 //! A device: its context and stream, its memory, its kernels and its cuBLAS handle.
 
 use super::context::{Context, Stream};
-use super::error::{describe, driver};
 use super::guest::Guest;
 use super::launch::Modules;
 use super::pool::{Pool, PoolLane};
 use super::staging::Staging;
+use super::status::{describe, driver};
 use super::{
     CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, MemoryUse, ProductMode, compiler, library,
 };
@@ -57,7 +57,7 @@ pub(super) struct Inner {
     copies: Arc<Stream>,
     /// The thread whose work is being captured.
     pub capturing: Mutex<Option<ThreadId>>,
-    blas: super::products::Handle,
+    blas: super::blas::Handle,
     pub mode: AtomicU8,
     tile_bytes: AtomicUsize,
     staging: Mutex<Staging>,
@@ -189,7 +189,7 @@ impl CudaDevice {
             copies: Arc::clone(&copies),
         };
         let ahead_pool = Arc::new(Pool::new(Arc::clone(&context), ahead));
-        let blas = super::products::Handle::new(&pool, stream.handle())?;
+        let blas = super::blas::Handle::new(&pool, stream.handle())?;
         Ok(Self {
             lane: Lane::Compute,
             inner: Arc::new(Inner {
@@ -451,7 +451,7 @@ impl CudaDevice {
         matches!(self.lane, Lane::Ahead)
     }
 
-    pub(super) fn blas(&self) -> &super::products::Handle {
+    pub(super) fn blas(&self) -> &super::blas::Handle {
         &self.inner.blas
     }
 

@@ -1,7 +1,7 @@
 //! Copies from host memory that do not wait.
 
 use super::CudaError;
-use super::error::driver;
+use super::status::driver;
 use cudarc::driver::sys;
 
 /// Pinned host memory for copies to the device, so that the calling thread does not wait.
