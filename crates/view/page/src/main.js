@@ -496,9 +496,9 @@ class App {
       try {
         const places = this.data.append(await this.predictor.predict(file.name, new Uint8Array(await file.arrayBuffer())));
         const seconds = (performance.now() - start) / 1000;
-        Object.assign(predictions, { status: `${file.name}: ${seconds.toFixed(1)} s`, seconds });
         Object.assign(this.state, { shown: new Set(places), compare: '', tab: 'meshes' });
         await this.loadShown();
+        predictions.status = `${file.name}: ${seconds.toFixed(2)} s`;
         this.chooseField();
         this.showReport();
         this.showTab();
