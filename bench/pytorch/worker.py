@@ -43,7 +43,8 @@ VARIANTS = {
 # Those that work as the published code does.
 PUBLISHED = ("direct", "eager")
 MESSAGES = ("attention_forward", "attention_backward", "messages_forward", "messages_backward")
-LABELLED = ("correspondence", "mnist", "diffusion")
+SPECTRAL = ("diffusion", "segmentation")
+LABELLED = ("correspondence", "mnist", *SPECTRAL)
 LEARNING_RATE = 1e-3
 # Gradients that are so much smaller than the largest one are measured by that.
 VANISHING = 1e-4
@@ -104,7 +105,7 @@ class NetworkWork:
         form, mode = VARIANTS[variant]
         if mode == "reduce-overhead" and device == "cpu":
             raise ValueError(f"{variant} needs a GPU")
-        if (form == "spectral") != (case.work == "diffusion") or (form == "sparse" and case.work in MESSAGES):
+        if (form == "spectral") != (case.work in SPECTRAL) or (form == "sparse" and case.work in MESSAGES):
             raise ValueError(f"{variant} is no variant of {case.work}")
         self.weights = diffusion.from_stored(case.weights)
         self.model = Model(case, form, device, dtype)
@@ -212,6 +213,7 @@ WORKS = {
     "correspondence": Training,
     "mnist": Training,
     "diffusion": Training,
+    "segmentation": Training,
 }
 
 
@@ -229,7 +231,7 @@ class Worker:
         if self.device == "cuda":
             precision = "highest" if message["matmul"] == "f32" else "high"
             torch.set_float32_matmul_precision(precision)
-            torch.set_autocast_enabled("cuda", message["matmul"] == "bf16")
+        torch.set_autocast_enabled(self.device, message["matmul"] == "bf16")
         start = time.perf_counter()
         read = case.read(message["case"])
         self.work = WORKS[read.work](read, message["variant"], self.device)

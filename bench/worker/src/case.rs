@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 /// Classes of the correspondence network: the vertices of a body.
 const BODY: usize = 6890;
+/// Classes of segmentation.
+const PARTS: usize = 8;
 /// Classes of digits.
 const DIGITS: usize = 10;
 /// Eigenvectors of the diffusion network.
@@ -44,6 +46,15 @@ pub enum Work {
     Mnist,
     /// A training step of DiffusionNet for correspondence.
     Diffusion,
+    /// A training step of DiffusionNet for segmentation.
+    Segmentation,
+}
+
+impl Work {
+    /// True if the network needs the eigenvectors of the meshes.
+    pub fn is_spectral(self) -> bool {
+        matches!(self, Self::Diffusion | Self::Segmentation)
+    }
 }
 
 /// A piece of work and its size.
@@ -77,7 +88,7 @@ impl Case {
             return Ok(archive);
         };
         store_graph(&mut archive, &graph, self.meshes)?;
-        if self.work == Work::Diffusion {
+        if self.work.is_spectral() {
             store_spectra(&mut archive, &self.mesh()?, &graph)?;
         }
         description.store(&mut archive)?;
@@ -194,7 +205,7 @@ impl Case {
                 layers.extend([Layer::MaxPool, Layer::Linear { outputs: DIGITS }]);
                 (scalars(1), layers)
             }
-            Work::Diffusion => {
+            Work::Diffusion | Work::Segmentation => {
                 let block = Layer::Diffusion {
                     features: scalars(128),
                     dropout: 0.5,
@@ -202,7 +213,11 @@ impl Case {
                 let map = Layer::Map {
                     output: scalars(128),
                 };
-                let head = Layer::Linear { outputs: BODY };
+                let outputs = match self.work {
+                    Work::Segmentation => PARTS,
+                    _ => BODY,
+                };
+                let head = Layer::Linear { outputs };
                 (
                     scalars(16),
                     [vec![map], vec![block; 4], vec![head]].concat(),
@@ -225,6 +240,7 @@ impl Case {
     pub fn labels(&self, batch: &GraphBatch<f32>) -> Option<(usize, usize)> {
         match self.work {
             Work::Correspondence | Work::Diffusion => Some((BODY, batch.vertex_count())),
+            Work::Segmentation => Some((PARTS, batch.vertex_count())),
             Work::Mnist => Some((DIGITS, batch.mesh_count())),
             _ => None,
         }

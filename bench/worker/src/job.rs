@@ -9,8 +9,8 @@ use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_mesh::Mesh;
 use gemcnn_nn::{
     Aggregation, Archive, Device, GraphBatch, HierarchyBatch, Method, Module, Network, Objective,
-    Optimiser, Parameters, Penalty, StepSettings, Stepper, Stream, Tape, Target, TrainingBatch,
-    Var, Workspace,
+    Optimiser, Parameters, Penalty, ProductMode, StepSettings, Stepper, Stream, Tape, Target,
+    TrainingBatch, Var, Workspace,
 };
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub trait Job {
 }
 
 /// Reads a case.
-pub fn load(path: &Path, device: &Device) -> Result<Box<dyn Job>, Failure> {
+pub fn load(path: &Path, device: &Device, mode: ProductMode) -> Result<Box<dyn Job>, Failure> {
     let archive = Archive::read(path)?;
     let case: Case = archive.json("case")?;
     Ok(match case.work {
@@ -42,9 +42,11 @@ pub fn load(path: &Path, device: &Device) -> Result<Box<dyn Job>, Failure> {
             Box::new(NetworkBackward::new(&archive, case, device)?)
         }
         Work::ConvolutionBackward => Box::new(ForwardBackward::new(&archive, case, device)?),
-        Work::Blocks | Work::Correspondence | Work::Mnist | Work::Diffusion => {
-            Box::new(Training::new(&archive, case, device, path)?)
-        }
+        Work::Blocks
+        | Work::Correspondence
+        | Work::Mnist
+        | Work::Diffusion
+        | Work::Segmentation => Box::new(Training::new(&archive, case, device, mode, path)?),
     })
 }
 
@@ -188,7 +190,13 @@ struct Training {
 }
 
 impl Training {
-    fn new(archive: &Archive, case: Case, device: &Device, path: &Path) -> Result<Self, Failure> {
+    fn new(
+        archive: &Archive,
+        case: Case,
+        device: &Device,
+        mode: ProductMode,
+        path: &Path,
+    ) -> Result<Self, Failure> {
         let (description, parameters) = Description::read(archive)?;
         let network = description.network(true)?;
         let graph = case.graphs()?;
@@ -209,16 +217,18 @@ impl Training {
         };
         let (kind, x) = (network.input().clone(), archive.tensor("x")?);
         let mut graphs = HierarchyBatch::from(graph);
-        if case.work == Work::Diffusion {
+        if case.work.is_spectral() {
             graphs = graphs.with_spectra(read_spectra(archive, case.meshes)?)?;
         }
         let batch = TrainingBatch::new(graphs, kind, x, objective, target)?;
+        let mut workspace = Workspace::new(device.clone());
+        workspace.set_product_mode(mode);
         Ok(Self {
             optimiser: Optimiser::new(Method::adam(), &parameters)?,
             description,
             network,
             parameters,
-            workspace: Workspace::new(device.clone()),
+            workspace,
             batch,
             stepper: Stepper::default(),
             step: 0,

@@ -136,14 +136,15 @@ impl Server {
             Request::Make { case, path } => case.archive()?.write(path)?,
             Request::Load { case, matmul } => {
                 self.loaded = None;
+                let mode = match matmul {
+                    Matmul::F32 => ProductMode::F32,
+                    Matmul::Tf32 => ProductMode::Tf32,
+                    Matmul::Bf16 => ProductMode::Bf16,
+                };
                 if let Device::Cuda(device) = &self.device {
-                    device.set_product_mode(match matmul {
-                        Matmul::F32 => ProductMode::F32,
-                        Matmul::Tf32 => ProductMode::Tf32,
-                        Matmul::Bf16 => ProductMode::Bf16,
-                    });
+                    device.set_product_mode(mode);
                 }
-                self.loaded = Some(job::load(&case, &self.device)?);
+                self.loaded = Some(job::load(&case, &self.device, mode)?);
                 self.memory = PeakMemory::watch(&self.device);
             }
             Request::Run { calls } => {

@@ -77,6 +77,7 @@ fn every_piece_of_work_is_done_and_has_a_result() {
         ("correspondence", &["loss", "gradient.linear7.weight"]),
         ("mnist", &["loss", "gradient.conv1.weight"]),
         ("diffusion", &["loss", "gradient.block2.diffusion.log_time"]),
+        ("segmentation", &["loss", "gradient.linear6.weight"]),
     ] {
         let result = worker.result(folder.path(), work);
         for name in wanted {

@@ -18,7 +18,8 @@ pub struct DeviceArgs {
     device: DeviceChoice,
 
     /// Precision of matrix products on a GPU: tf32 (tensor cores, 10 bits of mantissa), f32, or bf16 (as tf32, and
-    /// 7 bits in the last layer of a classifier in training) [default: tf32, or that of the run of a trained model]
+    /// 7 bits in the last layer of a classifier in training, also on CPUs with AVX512-BF16) [default: tf32, or that of the
+    /// run of a trained model]
     #[arg(long, value_enum, help_heading = "Device")]
     matmul: Option<Matmul>,
 }

@@ -9,6 +9,7 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use gemcnn_kernels::classifier::{Classifier, Gradients, Rows, evaluate, loss_and_gradients};
 use gemcnn_kernels::cross_entropy::Targets;
+use gemcnn_kernels::cuda::ProductMode;
 use gemcnn_kernels::{Destination, Matrix, MatrixMut, Scratch, product};
 use rayon::ThreadPool;
 
@@ -61,6 +62,15 @@ fn plain_product(bencher: Bencher) {
 
 #[divan::bench(args = thread_counts(), sample_count = 5, sample_size = 1)]
 fn training(bencher: Bencher, threads: usize) {
+    train(bencher, threads, ProductMode::F32);
+}
+
+#[divan::bench(args = thread_counts(), sample_count = 5, sample_size = 1)]
+fn training_bf16(bencher: Bencher, threads: usize) {
+    train(bencher, threads, ProductMode::Bf16);
+}
+
+fn train(bencher: Bencher, threads: usize, products: ProductMode) {
     let (h, w) = (
         numbers(VERTICES * CHANNELS, 7919),
         numbers(CLASSES * CHANNELS, 6007),
@@ -92,6 +102,7 @@ fn training(bencher: Bencher, threads: usize) {
                     1.0,
                     gradients,
                     rows,
+                    products,
                     &mut scratch,
                 )
             })

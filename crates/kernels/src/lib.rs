@@ -9,6 +9,7 @@ pub mod activation;
 pub mod aggregate;
 pub mod attention;
 pub mod batch_norm;
+mod bf16;
 pub mod classifier;
 pub mod cross_entropy;
 pub mod cuda;

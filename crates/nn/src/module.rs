@@ -66,6 +66,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
             input: self.input().clone(),
             output: self.output().clone(),
             parameters: 0,
+            level: 0,
         }]
     }
 
@@ -217,6 +218,8 @@ pub struct Part {
     pub output: FeatureType,
     /// Number of its trained parameters.
     pub parameters: usize,
+    /// Graph that it runs on, from 0, the finest. It is not printed.
+    pub level: usize,
 }
 
 impl<T: Real> fmt::Display for dyn Module<T> + '_ {

@@ -1,7 +1,7 @@
 //! Memory that training steps share.
 
 use crate::{Device, NnError, Pool};
-use gemcnn_kernels::cuda::CudaDevice;
+use gemcnn_kernels::cuda::{CudaDevice, ProductMode};
 use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{Executor, HostScratch, Real, Scratch};
@@ -14,6 +14,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Workspace<T> {
     device: Device,
+    /// Precision of matrix products on the CPU.
+    products: ProductMode,
     pub(crate) pool: Pool<T>,
     pub(crate) scratch: Scratch<T>,
     /// For statistics, which are summed in f64 in any precision.
@@ -31,12 +33,31 @@ impl<T: Real> Workspace<T> {
     pub fn new(device: Device) -> Self {
         Self {
             device,
+            products: ProductMode::F32,
             pool: Pool::new(),
             scratch: Scratch::new(),
             wide_scratch: Scratch::new(),
             random: None,
             has_edge_rows: false,
             has_fixed_data: false,
+        }
+    }
+
+    /// Sets the precision of matrix products on this device. On the CPU, [`ProductMode::Bf16`] rounds the factors of the
+    /// [classifier](crate::Tape::classifier) in training if the features are f32 and the CPU has AVX512-BF16. All other products there are
+    /// in the precision of the features.
+    pub fn set_product_mode(&mut self, mode: ProductMode) {
+        match &self.device {
+            Device::Cpu => self.products = mode,
+            Device::Cuda(device) => device.set_product_mode(mode),
+        }
+    }
+
+    /// Precision of matrix products on this device.
+    pub fn product_mode(&self) -> ProductMode {
+        match &self.device {
+            Device::Cpu => self.products,
+            Device::Cuda(device) => device.product_mode(),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::tensor::Place;
 use gemcnn_kernels::classifier::{self, Classifier, Gradients, RowResults};
 use gemcnn_kernels::cross_entropy::Targets;
 use gemcnn_kernels::cross_entropy::cuda::{DeviceTargetSlices, DeviceTargets};
+use gemcnn_kernels::cuda::ProductMode;
 use gemcnn_kernels::{Executor, Resolve};
 use pyo3::prelude::*;
 
@@ -57,7 +58,13 @@ fn linear_cross_entropy(
                     let (x, rows, scratch) = (x.host()?, RowResults::default(), scratch.narrow);
                     let found = match gradients.host()? {
                         Some(gradients) => classifier::loss_and_gradients(
-                            &map, x, 1.0, gradients, rows, scratch,
+                            &map,
+                            x,
+                            1.0,
+                            gradients,
+                            rows,
+                            ProductMode::F32,
+                            scratch,
                         )?,
                         None => classifier::evaluate(&map, x, rows, scratch)?,
                     };

@@ -1,25 +1,15 @@
 //! Tiles of rows by blocks of classes.
 
+use super::half::{BlockGradient, Factors, Weights};
+use super::plan::{CLASS_BLOCK, PARTS, Plan, ROW_BLOCK, class_block, split_rows};
 use super::{Classifier, Gradients, OPERATOR, Rows};
 use crate::cross_entropy::softmax::{exponentials, peak, sum_of_exponentials, sum_of_logits};
 use crate::cross_entropy::{IGNORE, Score, Tally};
-use crate::{Destination, KernelError, Matrix, MatrixMut, Real, Scratch, product};
+use crate::cuda::ProductMode;
+use crate::{Destination, KernelError, Matrix, MatrixMut, Real, Scratch, bf16, product};
 use pulp::Arch;
 use rayon::prelude::*;
 use std::ops::Range;
-
-/// Classes in a block.
-const CLASS_BLOCK: usize = 256;
-/// Largest number of rows of a tile: more do not speed up the products.
-const TILE_ROWS: usize = 512;
-/// Largest number of logits of a tile, unless it has fewer than [`ROW_BLOCK`] rows then.
-const TILE_LOGITS: usize = 1 << 22;
-/// Rows of `dh` of one task.
-const ROW_BLOCK: usize = 64;
-/// Target number of tasks: blocks of classes, or slabs of rows if there are too few blocks.
-const TASKS: usize = 16;
-/// Smallest number of rows of a slab.
-const SLAB_ROWS: usize = 128;
 
 /// What is known of one row from one class block.
 ///
@@ -32,21 +22,24 @@ const SUM: usize = 1;
 const PLACE: usize = 2;
 const LABEL: usize = 3;
 const LOGITS: usize = 4;
-const PARTS: usize = 5;
 
 /// Loss and gradients for the gradient `dloss` of the loss; see the [module](super).
+///
+/// [`ProductMode::Bf16`] applies to f32 on CPUs with AVX512-BF16. Everywhere else, and with the other modes, products are those of `T`.
 ///
 /// ```
 /// use gemcnn_kernels::Scratch;
 /// use gemcnn_kernels::classifier::{Classifier, Gradients, Rows, loss_and_gradients};
 /// use gemcnn_kernels::cross_entropy::Targets;
+/// use gemcnn_kernels::cuda::ProductMode;
 /// let targets = Targets::new(2, &[0, 1, 1]);
 /// let classifier = Classifier { channels: 1, weight: &[1.0, -1.0], bias: &[0.0, 0.0], targets };
 /// let (mut features, mut weight, mut bias) = ([0.0; 3], [0.0; 2], [0.0; 2]);
 /// let gradients = Gradients { features: &mut features[..], weight: &mut weight, bias: &mut bias };
 /// let h = [2.0, -2.0, 0.5];
 /// let mut scratch = Scratch::new();
-/// let score = loss_and_gradients(&classifier, &h, 1.0, gradients, Rows::default(), &mut scratch)?;
+/// let (rows, mode) = (Rows::default(), ProductMode::F32);
+/// let score = loss_and_gradients(&classifier, &h, 1.0, gradients, rows, mode, &mut scratch)?;
 /// assert_eq!((score.correct, score.counted), (2, 3));
 /// assert!(features[2] > 0.0, "the third row should move towards class 1");
 /// # Ok::<(), gemcnn_kernels::KernelError>(())
@@ -61,6 +54,7 @@ pub fn loss_and_gradients<T: Real>(
     dloss: f64,
     gradients: Gradients<&mut [T]>,
     rows: Rows<'_>,
+    products: ProductMode,
     scratch: &mut Scratch<T>,
 ) -> Result<Score, KernelError> {
     classifier.check(features)?;
@@ -72,16 +66,21 @@ pub fn loss_and_gradients<T: Real>(
             problem: "ranks are computed by `evaluate` only".into(),
         });
     }
-    let plan = Plan::new(classifier);
+    let plan = Plan {
+        half: products == ProductMode::Bf16 && T::NAME == f32::NAME && bf16::is_supported(),
+        ..Plan::new(classifier)
+    };
     if plan.is_empty() {
         gradients.features.fill(T::zero());
         return Ok(plan.empty_score(rows));
     }
     let normaliser = classifier.targets.normaliser();
     let (classes, channels) = (classifier.targets.classes, classifier.channels);
-    let scratch =
-        scratch.take(plan.slabs * plan.tile_numbers() + (plan.slabs - 1) * plan.parameters());
-    let (tiles, sums) = scratch.split_at_mut(plan.slabs * plan.tile_numbers());
+    let tiles = plan.slabs * plan.tile_numbers();
+    let scratch = scratch.take(plan.weights() + tiles + (plan.slabs - 1) * plan.parameters());
+    let (weights, rest) = scratch.split_at_mut(plan.weights());
+    let weights = plan.half.then(|| Weights::new(classifier, weights));
+    let (tiles, sums) = rest.split_at_mut(tiles);
     sums.fill(T::zero());
 
     // The first slab adds to the given gradients, the others to their own.
@@ -107,7 +106,13 @@ pub fn loss_and_gradients<T: Real>(
                 let slab = plan.slab(slab);
                 for start in slab.clone().step_by(plan.tile_rows) {
                     let range = start..slab.end.min(start + plan.tile_rows);
-                    let mut tile = Tile::new(classifier, features, range.clone(), memory);
+                    let mut tile = Tile::new(
+                        classifier,
+                        features,
+                        range.clone(),
+                        weights.as_ref(),
+                        memory,
+                    );
                     tile.multiply(Keep::Exponentials);
                     let local = start - slab.start..range.end - slab.start;
                     let predictions = predictions
@@ -161,7 +166,7 @@ pub fn evaluate<T: Real>(
             let slab = plan.slab(slab);
             for start in slab.clone().step_by(plan.tile_rows) {
                 let range = start..slab.end.min(start + plan.tile_rows);
-                let mut tile = Tile::new(classifier, features, range.clone(), memory);
+                let mut tile = Tile::new(classifier, features, range.clone(), None, memory);
                 tile.multiply(Keep::Logits);
                 let local = start - slab.start..range.end - slab.start;
                 let predictions = predictions
@@ -176,74 +181,6 @@ pub fn evaluate<T: Real>(
         })
         .collect();
     Ok(plan.score(&tallies, classifier.targets.normaliser()))
-}
-
-/// How rows are divided. Depends only on the sizes.
-struct Plan {
-    rows: usize,
-    classes: usize,
-    channels: usize,
-    slabs: usize,
-    slab_rows: usize,
-    tile_rows: usize,
-}
-
-impl Plan {
-    fn new<T>(classifier: &Classifier<'_, T>) -> Self {
-        let (rows, classes) = (classifier.targets.labels.len(), classifier.targets.classes);
-        let blocks = classes.div_ceil(CLASS_BLOCK).max(1);
-        let most_slabs = (TASKS / blocks).clamp(1, rows.div_ceil(SLAB_ROWS).max(1));
-        let slab_rows = rows.div_ceil(most_slabs).max(1);
-        let fitting = TILE_LOGITS / classes.max(1) / ROW_BLOCK * ROW_BLOCK;
-        Self {
-            rows,
-            classes,
-            channels: classifier.channels,
-            slabs: rows.div_ceil(slab_rows),
-            slab_rows,
-            tile_rows: fitting.clamp(ROW_BLOCK, TILE_ROWS).min(slab_rows),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.rows == 0 || self.classes == 0
-    }
-
-    /// The score without rows or classes: nothing is counted.
-    fn empty_score(&self, rows: Rows<'_>) -> Score {
-        for (values, nothing) in [(rows.predictions, 0), (rows.ranks, IGNORE)] {
-            values.unwrap_or_default().fill(nothing);
-        }
-        Score::default()
-    }
-
-    /// Scratch memory of a tile: its logits, and the parts of its rows.
-    fn tile_numbers(&self) -> usize {
-        self.tile_rows * (self.classes + PARTS * self.classes.div_ceil(CLASS_BLOCK))
-    }
-
-    /// Length of `dW` and `db` together.
-    fn parameters(&self) -> usize {
-        self.classes * (self.channels + 1)
-    }
-
-    fn slab(&self, index: usize) -> Range<usize> {
-        index * self.slab_rows..self.rows.min((index + 1) * self.slab_rows)
-    }
-
-    /// The values of each slab, or as many times nothing.
-    fn split<'a>(&self, values: Option<&'a mut [u32]>) -> Vec<Option<&'a mut [u32]>> {
-        match values {
-            Some(values) => values.chunks_mut(self.slab_rows).map(Some).collect(),
-            None => (0..self.slabs).map(|_| None).collect(),
-        }
-    }
-
-    fn score(&self, tallies: &[Tally], normaliser: f64) -> Score {
-        let mut sum = Tally::default();
-        tallies.iter().for_each(|tally| sum.add(tally));
-        sum.score(normaliser)
-    }
 }
 
 /// What a tile holds after the product.
@@ -264,6 +201,8 @@ struct Tile<'a, T> {
     numbers: &'a mut [T],
     /// Block after block of one part for each row.
     parts: &'a mut [Part<T>],
+    /// Factors in bf16, if products use them.
+    factors: Option<Factors<'a>>,
 }
 
 impl<'a, T: Real> Tile<'a, T> {
@@ -271,19 +210,22 @@ impl<'a, T: Real> Tile<'a, T> {
         classifier: &'a Classifier<'a, T>,
         features: &'a [T],
         range: Range<usize>,
+        weights: Option<&'a Weights<'a>>,
         memory: &'a mut [T],
     ) -> Self {
         let (rows, classes) = (range.len(), classifier.targets.classes);
         let channels = classifier.channels;
+        let features = &features[range.start * channels..range.end * channels];
         let (numbers, rest) = memory.split_at_mut(rows * classes);
-        let (parts, _) = rest.as_chunks_mut();
+        let (parts, rest) = rest.split_at_mut(PARTS * rows * classes.div_ceil(CLASS_BLOCK));
         Self {
             classifier,
-            features: &features[range.start * channels..range.end * channels],
+            features,
             labels: &classifier.targets.labels[range],
             rows,
             numbers,
-            parts: &mut parts[..rows * classes.div_ceil(CLASS_BLOCK)],
+            parts: parts.as_chunks_mut().0,
+            factors: weights.map(|weights| Factors::new(weights, features, rows, rest)),
         }
     }
 
@@ -293,6 +235,7 @@ impl<'a, T: Real> Tile<'a, T> {
         let channels = classifier.channels;
         let features = Matrix::new(self.features, rows, channels, channels);
         let smooths = classifier.targets.smoothing > 0.0;
+        let factors = self.factors.as_ref();
         self.numbers
             .par_chunks_mut(rows * CLASS_BLOCK)
             .zip(self.parts.par_chunks_mut(rows))
@@ -300,12 +243,15 @@ impl<'a, T: Real> Tile<'a, T> {
             .for_each(|(block, (numbers, parts))| {
                 let classes = class_block(block, classifier.targets.classes);
                 let width = classes.len();
-                product(
-                    &mut MatrixMut::new(numbers, rows, width, width),
-                    Destination::Set,
-                    features,
-                    weight_block(classifier, &classes).transposed(),
-                );
+                match factors {
+                    Some(factors) => factors.logits(block, width, numbers),
+                    None => product(
+                        &mut MatrixMut::new(numbers, rows, width, width),
+                        Destination::Set,
+                        features,
+                        weight_block(classifier, &classes).transposed(),
+                    ),
+                }
                 let bias = &classifier.bias[classes.clone()];
                 let label_place = |label: u32| (label as usize).wrapping_sub(classes.start);
                 Arch::new().dispatch(
@@ -383,37 +329,36 @@ impl<'a, T: Real> Tile<'a, T> {
         }
     }
 
-    /// Exponentials to `P`, and its sums over rows into `db`.
+    /// Exponentials to `P`, also as factor in bf16, and its sums over rows into `db`.
     fn finish_gradient(&mut self, dbias: &mut [T]) {
         let (rows, labels) = (self.rows, self.labels);
+        let blocks = dbias.len().div_ceil(CLASS_BLOCK);
+        let factors: Vec<Option<BlockGradient<'_>>> = match &mut self.factors {
+            Some(factors) => factors.gradients().map(Some).collect(),
+            None => (0..blocks).map(|_| None).collect(),
+        };
         self.numbers
             .par_chunks_mut(rows * CLASS_BLOCK)
             .zip(self.parts.par_chunks(rows))
             .zip(dbias.par_chunks_mut(CLASS_BLOCK))
+            .zip(factors)
             .enumerate()
-            .for_each(|(block, ((numbers, parts), dbias))| {
+            .for_each(|(block, (((numbers, parts), dbias), mut factors))| {
                 let label_place = |label: u32| (label as usize).wrapping_sub(block * CLASS_BLOCK);
                 Arch::new().dispatch(
                     #[inline(always)]
                     || {
                         let width = dbias.len();
-                        let each = numbers.chunks_exact_mut(width).zip(parts).zip(labels);
-                        for ((row, part), &label) in each {
-                            let factor = part[PEAK];
-                            if factor == T::zero() {
-                                row.fill(T::zero());
-                            } else {
-                                row.iter_mut().for_each(|p| *p *= factor);
+                        let two_rows = numbers.chunks_mut(2 * width).zip(parts.chunks(2));
+                        for ((first, (two, parts)), labels) in
+                            (0..).step_by(2).zip(two_rows).zip(labels.chunks(2))
+                        {
+                            let each = two.chunks_exact_mut(width).zip(parts).zip(labels);
+                            for ((row, part), &label) in each {
+                                finish_row(row, part, label_place(label), dbias);
                             }
-                            let even = part[LOGITS];
-                            if even != T::zero() {
-                                row.iter_mut().for_each(|p| *p -= even);
-                            }
-                            if let Some(own) = row.get_mut(label_place(label)) {
-                                *own -= part[LABEL];
-                            }
-                            for (sum, &p) in dbias.iter_mut().zip(&*row) {
-                                *sum += p;
+                            if let Some(factors) = &mut factors {
+                                factors.set(first, two, width);
                             }
                         }
                     },
@@ -428,8 +373,12 @@ impl<'a, T: Real> Tile<'a, T> {
         dweight
             .par_chunks_mut((CLASS_BLOCK * channels).max(1))
             .zip(self.numbers.par_chunks(rows * CLASS_BLOCK))
-            .for_each(|(dweight, numbers)| {
+            .enumerate()
+            .for_each(|(block, (dweight, numbers))| {
                 let width = numbers.len() / rows;
+                if let Some(factors) = &self.factors {
+                    return factors.weight_gradient(block, width, dweight);
+                }
                 product(
                     &mut MatrixMut::new(dweight, width, channels, channels),
                     Destination::Add,
@@ -447,6 +396,10 @@ impl<'a, T: Real> Tile<'a, T> {
             .enumerate()
             .for_each(|(index, dfeatures)| {
                 let count = dfeatures.len() / channels;
+                if let Some(factors) = &self.factors {
+                    let first = index * ROW_BLOCK;
+                    return factors.feature_gradient(first..first + count, dfeatures);
+                }
                 let mut dfeatures = MatrixMut::new(dfeatures, count, channels, channels);
                 let blocks = self.numbers.chunks(rows * CLASS_BLOCK).enumerate();
                 for (block, numbers) in blocks {
@@ -501,30 +454,31 @@ impl<'a, T: Real> Tile<'a, T> {
     }
 }
 
-fn class_block(index: usize, classes: usize) -> Range<usize> {
-    index * CLASS_BLOCK..classes.min((index + 1) * CLASS_BLOCK)
+/// Exponentials of one row to its part of `P`, added to the sums.
+#[inline(always)]
+fn finish_row<T: Real>(row: &mut [T], part: &Part<T>, label: usize, sums: &mut [T]) {
+    let factor = part[PEAK];
+    if factor == T::zero() {
+        row.fill(T::zero());
+    } else {
+        row.iter_mut().for_each(|p| *p *= factor);
+    }
+    let even = part[LOGITS];
+    if even != T::zero() {
+        row.iter_mut().for_each(|p| *p -= even);
+    }
+    if let Some(own) = row.get_mut(label) {
+        *own -= part[LABEL];
+    }
+    for (sum, &p) in sums.iter_mut().zip(&*row) {
+        *sum += p;
+    }
 }
 
 fn weight_block<'a, T>(classifier: &Classifier<'a, T>, classes: &Range<usize>) -> Matrix<'a, T> {
     let channels = classifier.channels;
     let weight = &classifier.weight[classes.start * channels..classes.end * channels];
     Matrix::new(weight, classes.len(), channels, channels)
-}
-
-/// `values` cut into the rows of each slab, also where rows have no channels.
-fn split_rows<T>(
-    values: &mut [T],
-    slab_rows: usize,
-    channels: usize,
-    slabs: usize,
-) -> Vec<&mut [T]> {
-    let mut rest = values;
-    (0..slabs)
-        .map(|_| {
-            let length = rest.len().min(slab_rows * channels);
-            rest.split_off_mut(..length).unwrap_or_default()
-        })
-        .collect()
 }
 
 fn add_to<T: Real>(sums: &mut [T], values: &[T]) {

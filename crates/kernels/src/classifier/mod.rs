@@ -18,9 +18,14 @@
 //! later the same rows of `dW`. The parts of a row are combined in between. With few classes there are few
 //! blocks; then tasks are slabs of rows, each with its own `dW`, added in order. Both numbers depend only
 //! on the sizes, so results do not depend on the number of threads.
+//!
+//! In training with [`ProductMode::Bf16`](crate::cuda::ProductMode) the factors of the three products are rounded to bf16:
+//! features, weights and `P`. Logits, softmax, sums and results stay in f32.
 
 pub mod cuda;
 mod fast;
+mod half;
+mod plan;
 pub mod reference;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
 use super::*;
-use crate::Scratch;
 use crate::cross_entropy::{IGNORE, Score};
+use crate::cuda::ProductMode;
 use crate::testing::{check_close, check_gradient, check_threads, random, wrong_length};
+use crate::{Scratch, bf16};
 
 /// Sizes with one and several class blocks, slabs and tiles, none of them a round number.
 const SIZES: [(usize, usize, usize); 9] = [
@@ -93,9 +94,22 @@ impl<T: Real> Problem<T> {
     }
 
     fn fast(&self) -> Answer<T> {
+        self.fast_in(ProductMode::F32)
+    }
+
+    fn fast_in(&self, products: ProductMode) -> Answer<T> {
         self.solve(|classifier, features, gradients, rows| {
             let scratch = &mut Scratch::new();
-            loss_and_gradients(classifier, features, 1.5, gradients, rows, scratch).unwrap()
+            loss_and_gradients(
+                classifier, features, 1.5, gradients, rows, products, scratch,
+            )
+            .unwrap()
+        })
+    }
+
+    fn exact(&self) -> Answer<T> {
+        self.solve(|classifier, features, gradients, rows| {
+            reference::loss_and_gradients(classifier, features, 1.5, gradients, rows).unwrap()
         })
     }
 }
@@ -109,10 +123,7 @@ fn compare<T: Real>(tolerance: f64) {
             smoothing,
             ..Problem::new(size)
         };
-        let expected = problem.solve(|classifier, features, gradients, rows| {
-            reference::loss_and_gradients(classifier, features, 1.5, gradients, rows).unwrap()
-        });
-        let found = problem.fast();
+        let (expected, found) = (problem.exact(), problem.fast());
         let what = format!("{size:?}, smoothing {smoothing}");
         let loss = (found.score.loss - expected.score.loss).abs();
         assert!(loss <= tolerance * (1.0 + expected.score.loss), "{what}");
@@ -129,6 +140,59 @@ fn compare<T: Real>(tolerance: f64) {
 fn fast_equals_reference() {
     compare::<f32>(3e-6);
     compare::<f64>(1e-13);
+}
+
+/// With features and weights that bf16 holds exactly, only the gradient of the logits is rounded.
+#[test]
+fn bf16_rounds_the_factors_and_nothing_else() {
+    let eighths = |values: &mut [f32]| {
+        values
+            .iter_mut()
+            .for_each(|v| *v = (*v * 8.0).round() / 8.0)
+    };
+    for (size, smoothing) in SIZES
+        .into_iter()
+        .flat_map(|size| [(size, 0.0), (size, 0.2)])
+    {
+        let mut problem = Problem::<f32> {
+            smoothing,
+            ..Problem::new(size)
+        };
+        eighths(&mut problem.features);
+        eighths(&mut problem.weight);
+        let (expected, found) = (problem.exact(), problem.fast_in(ProductMode::Bf16));
+        let what = format!("{size:?}, smoothing {smoothing}");
+        let loss = (found.score.loss - expected.score.loss).abs();
+        assert!(loss <= 3e-6 * (1.0 + expected.score.loss), "{what}");
+        assert_eq!(found.score.correct, expected.score.correct, "{what}");
+        assert_eq!(found.predictions, expected.predictions, "{what}");
+        check_close(&found.bias, &expected.bias, 3e-6, &what);
+        let both = [
+            (&found.features, &expected.features, 0.0),
+            (&found.weight, &expected.weight, 0.25),
+        ];
+        for (found, expected, start) in both {
+            let size = |most: f32, e: &f32| most.max((e - start).abs());
+            let largest = expected.iter().fold(0.0, size);
+            for (f, e) in found.iter().zip(expected) {
+                assert!(
+                    (f - e).abs() <= largest / 128.0 + 1e-7,
+                    "{what}: {f} is not {e}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn bf16_is_used_for_f32_where_the_cpu_has_it() {
+    let problem = Problem::<f32>::new((300, 300, 7));
+    let (half, single) = (problem.fast_in(ProductMode::Bf16), problem.fast());
+    assert_eq!(half != single, bf16::is_supported());
+    let scale = single.score.loss;
+    assert!((half.score.loss - scale).abs() < 0.01 * scale);
+    let double = Problem::<f64>::new((300, 300, 7));
+    assert_eq!(double.fast_in(ProductMode::Bf16), double.fast());
 }
 
 #[test]
@@ -185,7 +249,16 @@ fn check_gradients(smoothing: f64) {
         let (rows, scratch) = (Rows::default(), &mut Scratch::new());
         match gradients {
             Some(gradients) => {
-                loss_and_gradients(&classifier, features, 1.0, gradients, rows, scratch)
+                let products = ProductMode::F32;
+                loss_and_gradients(
+                    &classifier,
+                    features,
+                    1.0,
+                    gradients,
+                    rows,
+                    products,
+                    scratch,
+                )
             }
             None => evaluate(&classifier, features, rows, scratch),
         }
@@ -232,8 +305,17 @@ fn without_weight_or_upstream_gradient_all_gradients_are_zero() {
         let answer = problem.solve(|classifier, features, gradients, rows| {
             let mut classifier = *classifier;
             classifier.targets.class_weights = Some(&weights);
-            let scratch = &mut Scratch::new();
-            loss_and_gradients(&classifier, features, dloss, gradients, rows, scratch).unwrap()
+            let (products, scratch) = (ProductMode::F32, &mut Scratch::new());
+            loss_and_gradients(
+                &classifier,
+                features,
+                dloss,
+                gradients,
+                rows,
+                products,
+                scratch,
+            )
+            .unwrap()
         });
         assert!(answer.features.iter().all(|&d| d == 0.0));
         assert!(answer.weight.iter().chain(&answer.bias).all(|&d| d == 0.25));
@@ -255,6 +337,7 @@ fn threads_do_not_change_a_bit() {
             ..Problem::new(size)
         };
         check_threads(|| problem.fast());
+        check_threads(|| problem.fast_in(ProductMode::Bf16));
     }
 }
 

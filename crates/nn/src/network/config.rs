@@ -410,6 +410,7 @@ impl<T: Real> NetworkConfig<T> {
                 input,
                 output: stage.kind.clone(),
                 parameters: builder.trained_count() - before,
+                level: 0,
             });
             layers.push((name, layer));
         }

@@ -121,6 +121,7 @@ fn run<T: Real>(
 ) -> Result<LossValue, NnError> {
     let channels = features.kind().dimension();
     let ids = [Some(weights.weight), weights.bias];
+    let products = context.workspace.product_mode();
     let ([weight, bias], run) = context.values(ids)?;
     let gradients = gradients.map(|[features, weight, bias]| Gradients {
         features: features.view_mut(),
@@ -140,7 +141,9 @@ fn run<T: Real>(
                 None => classifier::evaluate(&map, values, rows, scratch)?,
                 Some(gradients) => {
                     let gradients = gradients.host()?;
-                    classifier::loss_and_gradients(&map, values, 1.0, gradients, rows, scratch)?
+                    classifier::loss_and_gradients(
+                        &map, values, 1.0, gradients, rows, products, scratch,
+                    )?
                 }
             };
             return Ok(LossValue::Score(score));

@@ -115,6 +115,7 @@ impl UNetModel {
                 input: input.clone(),
                 output,
                 parameters: builder.trained_count() - before,
+                level,
             });
             Ok::<_, NnError>(made)
         };
@@ -180,6 +181,7 @@ impl UNetModel {
         let tail = builder.within("tail", |builder| tail.build(builder))?;
         for mut part in tail.parts() {
             part.name = format!("tail.{}", part.name);
+            part.level = if is_pooled { down.len() - 1 } else { 0 };
             parts.push(part);
         }
         let (tail, head) = tail.into_body_and_head();

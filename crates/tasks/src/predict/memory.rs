@@ -1,9 +1,10 @@
 //! Memory that a prediction needs, known before it is made.
 
 use super::prediction::{TILE, UNDIVIDED};
-use crate::TaskError;
 use crate::train::TrainedModel;
+use crate::{Task, TaskError};
 use gemcnn_mesh::NeighbourWeights;
+use gemcnn_nn::Part;
 
 /// Bytes of the mesh and its gauge geometry for each vertex of a triangle mesh, while they are computed and while pictures
 /// are drawn.
@@ -33,10 +34,11 @@ impl TrainedModel {
         };
         let [scalars, vectors, tensors] = preparation.eigenvectors.map(|count| count as u64);
         let eigenvectors = 8 * COPIES * (scalars + 2 * vectors + 2 * tensors);
-        let parts = self.network.parts();
-        let types = parts.iter().flat_map(|part| [&part.input, &part.output]);
-        let widest = types.map(|kind| kind.dimension() as u64).max();
-        let features = 4 * LAYERS * widest.unwrap_or(0);
+        let ratios = (preparation.hierarchy.as_ref()).map_or(&[][..], |settings| &settings.ratios);
+        // The logits of a class for each vertex are never stored at once.
+        let is_stored = self.config.task != Task::Correspondence;
+        let widest = widest(&self.network.parts(), ratios, is_stored);
+        let features = 4 * LAYERS * widest.ceil() as u64;
         let vertices = vertices as u64;
         let seen = match self.reach() {
             Some(_) if vertices > UNDIVIDED as u64 => 2 * TILE as u64,
@@ -64,6 +66,20 @@ impl TrainedModel {
     }
 }
 
+/// The most numbers for each vertex of the mesh among the features before and after all parts of a network. A coarser graph
+/// has a share of the vertices, the product of the `ratios` up to it. The last output counts if it `is_stored`.
+fn widest(parts: &[Part], ratios: &[f64], is_stored: bool) -> f64 {
+    let numbers = parts.iter().enumerate().map(|(index, part)| {
+        let share: f64 = ratios.iter().take(part.level).product();
+        let output = match index + 1 < parts.len() || is_stored {
+            true => part.output.dimension(),
+            false => 0,
+        };
+        share * part.input.dimension().max(output) as f64
+    });
+    numbers.fold(0.0, f64::max)
+}
+
 /// Free memory in bytes: that of the machine, or of the control group if it is less. `None` where the tables of Linux are
 /// missing.
 fn free_memory() -> Option<u64> {
@@ -83,4 +99,37 @@ fn free_memory() -> Option<u64> {
     let group = number("memory.max").zip(number("memory.current"));
     let group = group.map(|(most, used)| most.saturating_sub(used));
     Some(group.map_or(machine, |group| group.min(machine)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::{Model, ModelSpec, UNetModel};
+    use crate::{Element, ModelConfig};
+    use gemcnn_nn::FeatureType;
+
+    #[test]
+    fn coarse_features_count_by_their_share_of_the_vertices() {
+        let spec = ModelSpec {
+            input: FeatureType::scalars(3),
+            task: Task::Correspondence,
+            per: Element::Vertex,
+            outputs: FeatureType::scalars(6890),
+        };
+        let parts = |head: usize| {
+            let model = UNetModel {
+                head,
+                ..UNetModel::default()
+            };
+            let (network, _) = ModelConfig::from(model).init(&spec, 1).unwrap();
+            network.parts()
+        };
+        let ratios = UNetModel::default().hierarchy().unwrap().ratios;
+        let levels: Vec<usize> = parts(256).iter().map(|part| part.level).collect();
+        assert_eq!(levels[..5], [0, 1, 2, 1, 0]);
+        assert_eq!(widest(&parts(256), &ratios, false), 256.0);
+        assert_eq!(widest(&parts(256), &ratios, true), 6890.0);
+        // The input of the last block: 16 and 32 channels of 5 numbers. Coarser ones have more, for a quarter of the vertices.
+        assert_eq!(widest(&parts(0), &ratios, false), 240.0);
+    }
 }

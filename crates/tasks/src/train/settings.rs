@@ -425,7 +425,7 @@ impl From<PenaltyChoice> for Penalty {
     }
 }
 
-/// Precision of matrix products on a GPU. A CPU always computes in f32.
+/// Precision of matrix products on a GPU. A CPU computes in f32, except for the last layer of a classifier with `bf16`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
@@ -433,7 +433,7 @@ pub enum Precision {
     Tf32,
     /// Single precision.
     F32,
-    /// As `tf32`, and bf16 for the products of the last layer of a classifier: 7 bits of mantissa.
+    /// As `tf32`, and bf16 for the products of the last layer of a classifier: 7 bits of mantissa. Also on CPUs with AVX512-BF16.
     Bf16,
 }
 

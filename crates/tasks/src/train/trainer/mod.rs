@@ -106,9 +106,8 @@ impl<'a> Trainer<'a> {
                 "the training part has no meshes",
             ));
         }
-        if let Device::Cuda(device) = device {
-            device.set_product_mode(config.precision.into());
-        }
+        let mut workspace = Workspace::new(device.clone());
+        workspace.set_product_mode(config.precision.into());
         let mut parameters = Parameters::new();
         let network = (problem.model)(&mut Builder::new(&mut parameters, config.seed))?;
         let output = problem.objective.output();
@@ -146,7 +145,7 @@ impl<'a> Trainer<'a> {
                 optimiser: Optimiser::with_average(config.method(), config.average, &parameters)?,
                 network,
                 parameters,
-                workspace: Workspace::new(device.clone()),
+                workspace,
                 stepper: Stepper::default(),
             },
             is_saved: false,
