@@ -133,6 +133,7 @@ impl Module<f32> for BranchesModel {
             input: self.body.output.clone(),
             output: self.output().clone(),
             parameters: (self.body.output.dimension() + 1) * self.output().dimension(),
+            level: 0,
         });
         parts
     }
