@@ -4,8 +4,10 @@
 import * as THREE from 'three';
 
 const WIDTH = 4096;
-/** Meshes with more triangles are drawn from shared vertices while they turn. */
+/** Meshes with more triangles are drawn roughly while they turn. */
 const MANY_TRIANGLES = 400000;
+/** Cells along the longest side of a mesh, for the rough drawing. */
+const CELLS = 128;
 /** Cosine of the angle between the normals of a corner and its face above which there is a crease. */
 const CREASE = 0.86;
 
@@ -56,7 +58,7 @@ void main() {
   gl_Position = projectionMatrix * p;
 }`;
 
-// The same from shared vertices: six times fewer, but without creases, edges and borders within triangles.
+// The same from shared vertices, for the rough drawing: without creases, edges and borders within triangles.
 const SHARED_VERTEX = `
 precision highp float;
 precision highp int;
@@ -244,6 +246,31 @@ export class SurfaceTextures {
   }
 }
 
+/** Corners of fewer triangles: all vertices in a cell of a lattice become the first of them. */
+export function roughCorners({ points, corners }) {
+  const low = [Infinity, Infinity, Infinity];
+  const high = [-Infinity, -Infinity, -Infinity];
+  for (let i = 0; i < points.length; i++) {
+    low[i % 3] = Math.min(low[i % 3], points[i]);
+    high[i % 3] = Math.max(high[i % 3], points[i]);
+  }
+  const scale = (CELLS - 1) / Math.max(high[0] - low[0], high[1] - low[1], high[2] - low[2], 1e-30);
+  const cell = (vertex, k) => Math.round((points[3 * vertex + k] - low[k]) * scale);
+  const firsts = new Int32Array(CELLS ** 3).fill(-1);
+  const first = new Uint32Array(points.length / 3);
+  for (let v = 0; v < first.length; v++) {
+    const place = (cell(v, 0) * CELLS + cell(v, 1)) * CELLS + cell(v, 2);
+    if (firsts[place] < 0) firsts[place] = v;
+    first[v] = firsts[place];
+  }
+  const kept = [];
+  for (let i = 0; i < corners.length; i += 3) {
+    const [a, b, c] = [first[corners[i]], first[corners[i + 1]], first[corners[i + 2]]];
+    if (a !== b && b !== c && c !== a) kept.push(a, b, c);
+  }
+  return Uint32Array.from(kept);
+}
+
 const NOTHING = numbers(new Float32Array(1));
 const MODES = { numbers: 1, vectors: 1, labels: 2, colours: 3 };
 
@@ -270,26 +297,26 @@ export class Surface {
     this.full.frustumCulled = false;
     this.object = new THREE.Group();
     this.object.add(this.full);
-    if (textures.model.triangleCount > MANY_TRIANGLES) this.addShared(textures.model);
+    if (textures.model.triangleCount > MANY_TRIANGLES) this.addRough(textures.model);
   }
 
-  addShared(model) {
+  addRough(model) {
     const geometry = new THREE.BufferGeometry();
-    geometry.setIndex(new THREE.Uint32BufferAttribute(new Uint32Array(model.corners.buffer), 1));
+    geometry.setIndex(new THREE.Uint32BufferAttribute(roughCorners(model), 1));
     const material = this.full.material.clone();
     material.uniforms = this.uniforms;
     material.vertexShader = SHARED_VERTEX;
-    this.shared = new THREE.Mesh(geometry, material);
-    this.shared.frustumCulled = false;
-    this.shared.visible = false;
-    this.object.add(this.shared);
+    this.rough = new THREE.Mesh(geometry, material);
+    this.rough.frustumCulled = false;
+    this.rough.visible = false;
+    this.object.add(this.rough);
   }
 
-  /** Chooses between the fast and the full picture; true if it is the fast one. */
+  /** Chooses between the rough and the full picture; true if it is the rough one. */
   hasten(moving) {
-    const fast = Boolean(moving && this.shared && !this.uniforms.onFace.value);
+    const fast = Boolean(moving && this.rough && !this.uniforms.onFace.value);
     this.full.visible = !fast;
-    if (this.shared) this.shared.visible = fast;
+    if (this.rough) this.rough.visible = fast;
     return fast;
   }
 
