@@ -117,6 +117,8 @@ def main():
                 torch.save(state, options.checkpoint + ".new")
                 os.replace(options.checkpoint + ".new", options.checkpoint)
     if several:
+        # gloo may abort where one process closes its connections while another still works.
+        distributed.barrier()
         distributed.destroy_process_group()
 
 
