@@ -33,7 +33,7 @@ const FIXED_BYTES: usize = 2 << 10;
 const INFLATED_BYTES_PER_BYTE: usize = 16 * 64;
 const INFLATED_FIXED_BYTES: usize = 16 << 20;
 /// Inputs for each format, unless the environment says otherwise.
-const DEFAULT_INPUTS: u64 = 30_000;
+const DEFAULT_INPUTS: u64 = 100_000;
 
 /// The system's allocator, with the bytes that each thread has in use and their peak.
 struct Counting;
@@ -383,6 +383,43 @@ fn check(name: &str, input: &[u8]) -> (bool, usize) {
     }
 }
 
+/// Reads the seeds of a format, and inputs made from them.
+fn read_inputs(format: &Format, all: &[Format], inputs: u64) {
+    for seed in &format.seeds {
+        let (is_valid, _) = check(&format!("seed.{}", format.extension), seed);
+        // Some seeds of these are wrong on purpose.
+        assert!(is_valid || ["obj", "off"].contains(&format.extension));
+    }
+    let mut meshes = 0;
+    let mut worst = 0.0_f64;
+    let mut inflated = 0;
+    for number in 0..inputs {
+        let (name, input) = make_input(format, all, number);
+        let checked = catch_unwind(AssertUnwindSafe(|| check(&name, &input)));
+        let Ok((is_mesh, peak)) = checked else {
+            panic!(
+                "{} input {number} ({name}) failed: {:?}",
+                format.extension,
+                String::from_utf8_lossy(&input)
+            );
+        };
+        meshes += u64::from(is_mesh);
+        if may_inflate(&input) {
+            inflated = inflated.max(peak);
+            continue;
+        }
+        let above = peak.saturating_sub(FIXED_BYTES) as f64;
+        worst = worst.max(above / input.len().max(1) as f64);
+    }
+    println!(
+        "{}: {inputs} inputs, {meshes} of them valid, at most {worst:.1} bytes per byte above {FIXED_BYTES}, \
+         with compressed arrays at most {inflated} bytes",
+        format.extension
+    );
+    // Mutations that break everything would test only the first check of each reader.
+    assert!(meshes > inputs / 100, "only {meshes} meshes");
+}
+
 #[test]
 fn no_input_makes_a_reader_panic_or_take_memory_out_of_proportion() {
     let inputs = std::env::var("GEMCNN_FUZZ_INPUTS")
@@ -392,41 +429,12 @@ fn no_input_makes_a_reader_panic_or_take_memory_out_of_proportion() {
     let formats = formats();
     let chosen = |format: &&Format| only.as_ref().is_none_or(|only| only == format.extension);
     assert!(formats.iter().any(|format| chosen(&format)), "no {only:?}");
-    for format in formats.iter().filter(chosen) {
-        for seed in &format.seeds {
-            let (is_valid, _) = check(&format!("seed.{}", format.extension), seed);
-            // Some seeds of these are wrong on purpose.
-            assert!(is_valid || ["obj", "off"].contains(&format.extension));
+    // Each thread counts its own memory.
+    std::thread::scope(|scope| {
+        for format in formats.iter().filter(chosen) {
+            scope.spawn(|| read_inputs(format, &formats, inputs));
         }
-        let mut meshes = 0;
-        let mut worst = 0.0_f64;
-        let mut inflated = 0;
-        for number in 0..inputs {
-            let (name, input) = make_input(format, &formats, number);
-            let checked = catch_unwind(AssertUnwindSafe(|| check(&name, &input)));
-            let Ok((is_mesh, peak)) = checked else {
-                panic!(
-                    "{} input {number} ({name}) failed: {:?}",
-                    format.extension,
-                    String::from_utf8_lossy(&input)
-                );
-            };
-            meshes += u64::from(is_mesh);
-            if may_inflate(&input) {
-                inflated = inflated.max(peak);
-                continue;
-            }
-            let above = peak.saturating_sub(FIXED_BYTES) as f64;
-            worst = worst.max(above / input.len().max(1) as f64);
-        }
-        println!(
-            "{}: {inputs} inputs, {meshes} of them valid, at most {worst:.1} bytes per byte above {FIXED_BYTES}, \
-             with compressed arrays at most {inflated} bytes",
-            format.extension
-        );
-        // Mutations that break everything would test only the first check of each reader.
-        assert!(meshes > inputs / 100, "only {meshes} meshes");
-    }
+    });
 }
 
 #[test]
