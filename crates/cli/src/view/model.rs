@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use gemcnn_mesh::read_file;
 use gemcnn_tasks::page::PredictionPage;
-use gemcnn_tasks::train::{MODEL, TEMPLATE, TrainedModel};
+use gemcnn_tasks::train::{TEMPLATE, TrainedModel};
 use gemcnn_view::page::{Page, PageModel};
 use std::path::Path;
 
@@ -13,10 +13,7 @@ const PROGRAM: &[u8] = include_bytes!("predict.wasm.deflate");
 /// Adds the model of a run directory or file, and the template of a correspondence if the page does not show it.
 pub(super) fn add(page: &mut Page, run: &Path) -> Result<(), Failure> {
     let model = TrainedModel::read(run).map_err(Failure::input)?;
-    let file = match run.is_dir() {
-        true => run.join(MODEL),
-        false => run.into(),
-    };
+    let file = TrainedModel::file_of(run);
     let read = |path: &Path| {
         read_file(path).map_err(|error| Failure::input(format!("{}: {error}", path.display())))
     };

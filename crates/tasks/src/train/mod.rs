@@ -43,7 +43,7 @@ pub use observer::{Event, Observer, Silent, StepReport};
 pub use problem::{BuildModel, Problem};
 pub(crate) use regression::RegressionSums;
 pub use regression::{ColumnScores, RegressionScores};
-pub use run_directory::{MODEL, RunDirectory, TEMPLATE};
+pub use run_directory::{RunDirectory, TEMPLATE};
 pub use scaled::Scaled;
 pub use seen::Seen;
 pub use settings::{OptimiserConfig, PenaltyChoice, Precision, ScheduleConfig, TrainingConfig};

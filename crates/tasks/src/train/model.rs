@@ -10,7 +10,7 @@ use crate::models::ModelSpec;
 use crate::{Element, FeatureScaling, Task, TaskError};
 use gemcnn_mesh::Mesh;
 use gemcnn_nn::{Archive, FeatureType, Module, NnError, Parameters};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Key of the output type.
 pub(super) const OUTPUT: &str = "output";
@@ -54,10 +54,7 @@ impl TrainedModel {
     /// A run without a model, or a file that is not a whole model: damaged, with weights that are not finite, or with
     /// settings that do not fit its weights.
     pub fn read(path: &Path) -> Result<Self, TaskError> {
-        let file = match path.is_dir() {
-            true => path.join(MODEL),
-            false => path.into(),
-        };
+        let file = Self::file_of(path);
         if path.is_dir() && !file.exists() {
             return Err(TaskError::setting(
                 path.display().to_string(),
@@ -77,6 +74,14 @@ impl TrainedModel {
                 source: Box::new(other),
             },
         })
+    }
+
+    /// The model file of a run directory, or the path itself if it is none.
+    pub fn file_of(path: &Path) -> PathBuf {
+        match path.is_dir() {
+            true => path.join(MODEL),
+            false => path.into(),
+        }
     }
 
     /// The model in the bytes of a model file, without the template of a correspondence.

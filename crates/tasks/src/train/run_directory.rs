@@ -239,8 +239,7 @@ impl RunDirectory {
 }
 
 const VERSIONS: &str = "versions.toml";
-/// File of the model in a run directory.
-pub const MODEL: &str = "model.safetensors";
+pub(super) const MODEL: &str = "model.safetensors";
 const BEST: &str = "best.safetensors";
 const PREDICTIONS: &str = "predictions";
 /// Empty file of a run that is finished.
