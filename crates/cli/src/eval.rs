@@ -230,6 +230,24 @@ fn in_words(evaluation: &Evaluation, task: Task, all: bool) -> String {
                 percent(away)
             );
         }
+        if let Some(soft) = segmentation.soft_by_area {
+            let _ = writeln!(
+                text,
+                "  soft       {} of the area, by soft labels",
+                percent(soft)
+            );
+        }
+        if let Some(faces) = segmentation.by_face {
+            let _ = writeln!(text, "  faces      {} of the faces", percent(faces));
+        }
+        if let (Some(hard), Some(soft)) = (segmentation.by_edge, segmentation.by_edge_soft) {
+            let _ = writeln!(
+                text,
+                "  edges      {} right at both ends, {} up to an exchange of the ends' classes",
+                percent(hard),
+                percent(soft)
+            );
+        }
     }
     if let Some(regression) = &evaluation.regression {
         let _ = writeln!(

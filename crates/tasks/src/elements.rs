@@ -119,7 +119,7 @@ fn numbers(edges: &[[u32; 2]]) -> HashMap<[u32; 2], u32> {
 }
 
 /// The sides of a face, without those of no length.
-fn sides(corners: &[u32]) -> impl Iterator<Item = [u32; 2]> {
+pub(crate) fn sides(corners: &[u32]) -> impl Iterator<Item = [u32; 2]> {
     let next = corners.iter().cycle().skip(1);
     let pairs = corners.iter().zip(next).filter(|(a, b)| a != b);
     pairs.map(|(&a, &b)| [a.min(b), a.max(b)])

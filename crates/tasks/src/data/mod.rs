@@ -61,5 +61,6 @@ pub use preparation::{
     Ball, GaugeChoice, GeometrySettings, HierarchySettings, Preparation, Prepared,
 };
 pub use prepared::PreparedPart;
+pub(crate) use prepared::Scoring;
 pub use table::csv_cell;
 pub(crate) use template::TemplateDistances;

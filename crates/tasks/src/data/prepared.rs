@@ -13,8 +13,8 @@ use super::target::Sources;
 use crate::elements::origins;
 use crate::features::Fields;
 use crate::{Sample, SampleSource, TaskError, Visit};
-use gemcnn_mesh::Mesh;
 use gemcnn_mesh::remesh::RemeshKind;
+use gemcnn_mesh::{Faces, Mesh};
 use gemcnn_nn::Target;
 use glam::DMat3;
 use rand::RngExt;
@@ -66,6 +66,14 @@ impl Dataset {
             cache.clone(),
         ))
     }
+}
+
+/// What the scores of a segmentation need besides a sample.
+pub(crate) struct Scoring {
+    /// The faces of the mesh.
+    pub faces: Faces,
+    /// For edges with soft labels, the classes that each may have.
+    pub soft: Option<Vec<Vec<u32>>>,
 }
 
 impl PreparedPart {
@@ -205,6 +213,34 @@ impl PreparedPart {
         let item = &self.dataset.items[item];
         self.checksums[index].get_or_init(|| checksum(item, content, &sample.target));
         Ok(sample)
+    }
+
+    /// What the scores of a segmentation need besides a sample.
+    ///
+    /// # Errors
+    /// As [`load`](SampleSource::load).
+    pub(crate) fn scoring(&self, index: usize) -> Result<Scoring, TaskError> {
+        let (item, version) = self.place(index);
+        let content = self.dataset.content(item)?;
+        let item = &self.dataset.items[item];
+        let change = self.change(item, &content, version as u64)?;
+        let mesh = content.mesh()?;
+        let remeshed = match &change {
+            Some(change) => change.remeshed(&item.name, mesh)?,
+            None => None,
+        };
+        let soft = match remeshed {
+            Some(_) => None,
+            None => {
+                let rows = self.preparation.per.count(mesh);
+                self.dataset.targets.soft_classes(item, rows)?
+            }
+        };
+        let mesh = remeshed.as_ref().map_or(mesh, |remeshed| &remeshed.mesh);
+        Ok(Scoring {
+            faces: mesh.faces().clone(),
+            soft,
+        })
     }
 
     /// Makes a version of a mesh, and returns the checksum of the content of the mesh.

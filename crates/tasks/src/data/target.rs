@@ -294,6 +294,48 @@ impl Targets {
         Ok(found)
     }
 
+    /// The classes that each edge may have by MeshCNN's soft labels: `NAME.seseg` next to `NAME.eseg`, or in the folder
+    /// `sseg` next to `seg`, with a line for each edge and a weight for each class. `None` without such a file.
+    pub fn soft_classes(
+        &self,
+        item: &Item,
+        rows: usize,
+    ) -> Result<Option<Vec<Vec<u32>>>, TaskError> {
+        let (Some(classes), Some(hard)) = (&self.classes, self.source.file(item)) else {
+            return Ok(None);
+        };
+        if self.per != Element::Edge || hard.extension().is_none_or(|e| e != "eseg") {
+            return Ok(None);
+        }
+        let beside = hard.with_extension("seseg");
+        let name = beside.file_name().unwrap_or_default();
+        let folder = hard.parent().filter(|folder| folder.ends_with("seg"));
+        let in_folder = folder.map(|folder| folder.with_file_name("sseg").join(name));
+        let ways = [Some(beside.clone()), in_folder];
+        let Some(path) = ways.into_iter().flatten().find(|path| path.exists()) else {
+            return Ok(None);
+        };
+        let bytes = gemcnn_mesh::read_file(&path).map_err(TaskError::file(&path))?;
+        let table = TextTable::parse(&path, &bytes)?.numbers(&path, &HashMap::new())?;
+        if table.rows() != rows {
+            let problem = format!("{} lines, but the mesh has {rows} edges", table.rows());
+            return Err(DataError::table(&path, None, problem).into());
+        }
+        // Columns are numbered from the first label, as labels are from 0 or 1.
+        let class = |column: usize| classes.class_of(classes.label(0) + column as i64);
+        let allowed = |row: &[f64]| {
+            let columns = row.iter().enumerate().filter(|(_, weight)| **weight > 0.0);
+            columns.filter_map(|(column, _)| class(column)).collect()
+        };
+        Ok(Some(
+            table
+                .values
+                .chunks(table.columns.max(1))
+                .map(allowed)
+                .collect(),
+        ))
+    }
+
     /// Values of the elements; NaN if unknown.
     pub fn values(
         &self,

@@ -11,7 +11,7 @@ pub use classes::{ClassScore, ClassScores};
 pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
 pub use segmentation::{BORDER, SegmentationScores};
 
-use crate::data::{Cache, Classes, Dataset, Part, csv_cell};
+use crate::data::{Cache, Classes, Dataset, Part, PreparedPart, csv_cell};
 use crate::train::{
     BatchPlan, BatchScores, BatchSource, Division, GraphCache, Prefetch, RegressionSums, Scaled,
     Scores, Tally, TrainedModel, names, unscaled,
@@ -430,7 +430,7 @@ fn by_name(classes: &Classes, name: &str) -> Option<u32> {
 
 /// Samples with labels of the model.
 struct Relabelled<'a> {
-    source: &'a dyn SampleSource,
+    source: &'a PreparedPart,
     classes: Option<Vec<u32>>,
     /// Segmentation: places of the rows of loaded samples, until they are scored.
     places: Option<Mutex<HashMap<usize, Places>>>,
@@ -455,21 +455,24 @@ impl SampleSource for Relabelled<'_> {
 
     fn load(&self, index: usize) -> Result<Sample, TaskError> {
         let mut sample = self.source.load(index)?;
-        if let Some(map) = &self.classes {
-            let relabel = |label: &mut u32| {
+        let relabel = |label: &mut u32| {
+            if let Some(map) = &self.classes {
                 // Unknown labels stay unknown.
                 *label = map.get(*label as usize).copied().unwrap_or(IGNORE);
-            };
-            match &mut sample.target {
-                Target::Labels(labels) => labels.iter_mut().for_each(relabel),
-                Target::Unknown | Target::Values(_) => {}
             }
+        };
+        match &mut sample.target {
+            Target::Labels(labels) => labels.iter_mut().for_each(relabel),
+            Target::Unknown | Target::Values(_) => {}
         }
-        if let Some(places) = &self.places
-            && let Some(found) = Places::new(&sample)
-        {
-            let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
-            places.insert(index, found);
+        if let Some(places) = &self.places {
+            let mut scoring = self.source.scoring(index)?;
+            let soft = scoring.soft.iter_mut().flatten().flatten();
+            soft.for_each(relabel);
+            if let Some(found) = Places::new(&sample, scoring) {
+                let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
+                places.insert(index, found);
+            }
         }
         Ok(sample)
     }

@@ -1,11 +1,14 @@
-//! Scores of a segmentation that weigh vertices by area, or leave out those next to a border of the true classes.
+//! Scores of a segmentation that weigh vertices by area, count faces and edges, or leave out vertices next to a border of
+//! the true classes.
 
 use crate::Sample;
-use gemcnn_mesh::GaugeGraph;
+use crate::data::Scoring;
+use crate::elements::sides;
+use gemcnn_mesh::{Faces, GaugeGraph};
 use gemcnn_nn::{IGNORE, Target};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 
 /// Vertices nearer than this to a border are left out of [`SegmentationScores::away_from_borders`], relative to the square root of the
 /// area of the mesh.
@@ -23,17 +26,35 @@ pub struct SegmentationScores {
     pub away_from_borders: Option<f64>,
     /// The number of these vertices.
     pub counted: u64,
+    /// Labels of vertices: fraction of the faces with the right class. The class of a face is that of most of its corners,
+    /// of the first one if several are as frequent. Faces and edges with an unlabelled vertex are not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_face: Option<f64>,
+    /// Fraction of the edges with the right class at both ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_edge: Option<f64>,
+    /// Fraction of the edges where the class predicted at each end is that of one of the two ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_edge_soft: Option<f64>,
+    /// Labels of edges with soft labels: fraction of the area of the edges whose predicted class is one of those that the edge may
+    /// have, the accuracy that MeshCNN reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft_by_area: Option<f64>,
 }
 
 /// Where the vertices, faces or edges of a mesh lie.
 pub(super) struct Places {
     areas: Vec<f32>,
     is_away: Vec<bool>,
+    /// The faces between the vertices; none if the rows are faces or edges.
+    faces: Faces,
+    /// The classes that each edge may have, if the rows are edges with soft labels.
+    soft: Vec<Vec<u32>>,
 }
 
 impl Places {
     /// `None` unless the sample has areas and a label for each row. Faces and edges are not told apart by borders.
-    pub fn new(sample: &Sample) -> Option<Self> {
+    pub fn new(sample: &Sample, scoring: Scoring) -> Option<Self> {
         let Target::Labels(labels) = &sample.target else {
             return None;
         };
@@ -41,6 +62,8 @@ impl Places {
             return (labels.len() == elements.areas.len()).then(|| Self {
                 areas: elements.areas.clone(),
                 is_away: vec![false; labels.len()],
+                faces: Faces::new(),
+                soft: scoring.soft.unwrap_or_default(),
             });
         }
         let vertices = sample.graph.vertex_count();
@@ -51,6 +74,8 @@ impl Places {
         Some(Self {
             is_away: away_from_borders(&sample.graph, labels, BORDER * area.sqrt()),
             areas: sample.areas.clone(),
+            faces: scoring.faces,
+            soft: Vec::new(),
         })
     }
 }
@@ -95,24 +120,85 @@ fn away_from_borders(graph: &GaugeGraph, labels: &[u32], width: f64) -> Vec<bool
 pub(super) struct SegmentationSums {
     area: f64,
     right_area: f64,
-    counted: u64,
+    soft_area: f64,
+    right_soft_area: f64,
+    away: Share,
+    faces: Share,
+    edges: Share,
+    soft_edges: Share,
+}
+
+/// How many of how many are right.
+#[derive(Default)]
+struct Share {
     right: u64,
+    counted: u64,
+}
+
+impl Share {
+    fn add(&mut self, is_right: bool) {
+        self.right += u64::from(is_right);
+        self.counted += 1;
+    }
+
+    fn fraction(&self) -> Option<f64> {
+        (self.counted > 0).then(|| self.right as f64 / self.counted as f64)
+    }
+}
+
+/// The most frequent label at the corners of a face, the first of those that are as frequent.
+fn majority(labels: &[u32], corners: &[u32]) -> Option<u32> {
+    let at = |&corner: &u32| labels[corner as usize];
+    let count = |label: u32| corners.iter().filter(|corner| at(corner) == label).count();
+    // Of equal ones, the last is taken.
+    corners
+        .iter()
+        .rev()
+        .map(at)
+        .max_by_key(|&label| count(label))
 }
 
 impl SegmentationSums {
     pub fn add(&mut self, places: &Places, labels: &[u32], predicted: &[u32]) {
-        let vertices = labels.iter().zip(predicted);
-        let places = places.areas.iter().zip(&places.is_away);
-        for ((label, predicted), (&area, &is_away)) in vertices.zip(places) {
+        let rows = labels.iter().zip(predicted);
+        let weights = places.areas.iter().zip(&places.is_away);
+        for ((label, predicted), (&area, &is_away)) in rows.zip(weights) {
             if *label == IGNORE {
                 continue;
             }
             let is_right = label == predicted;
             self.area += f64::from(area);
-            self.counted += u64::from(is_away);
             if is_right {
                 self.right_area += f64::from(area);
-                self.right += u64::from(is_away);
+            }
+            if is_away {
+                self.away.add(is_right);
+            }
+        }
+        for ((allowed, predicted), &area) in places.soft.iter().zip(predicted).zip(&places.areas) {
+            self.soft_area += f64::from(area);
+            if allowed.contains(predicted) {
+                self.right_soft_area += f64::from(area);
+            }
+        }
+        self.add_faces(&places.faces, labels, predicted);
+    }
+
+    fn add_faces(&mut self, faces: &Faces, labels: &[u32], predicted: &[u32]) {
+        let is_known = |corners: &[u32]| corners.iter().all(|&v| labels[v as usize] != IGNORE);
+        let mut met = HashSet::new();
+        for corners in faces.iter() {
+            if is_known(corners) {
+                self.faces
+                    .add(majority(labels, corners) == majority(predicted, corners));
+            }
+            for edge in sides(corners).filter(|edge| is_known(edge)) {
+                if met.insert(edge) {
+                    let [truth, found] = [labels, predicted].map(|l| edge.map(|v| l[v as usize]));
+                    self.edges.add(truth == found);
+                    self.soft_edges
+                        .add(found.iter().all(|label| truth.contains(label)));
+                }
             }
         }
     }
@@ -121,8 +207,12 @@ impl SegmentationSums {
     pub fn scores(&self) -> Option<SegmentationScores> {
         (self.area > 0.0).then(|| SegmentationScores {
             by_area: self.right_area / self.area,
-            away_from_borders: (self.counted > 0).then(|| self.right as f64 / self.counted as f64),
-            counted: self.counted,
+            away_from_borders: self.away.fraction(),
+            counted: self.away.counted,
+            by_face: self.faces.fraction(),
+            by_edge: self.edges.fraction(),
+            by_edge_soft: self.soft_edges.fraction(),
+            soft_by_area: (self.soft_area > 0.0).then(|| self.right_soft_area / self.soft_area),
         })
     }
 }
@@ -142,7 +232,11 @@ mod tests {
             target: Target::Labels(labels.clone()),
             ..Sample::bare(&mesh)
         };
-        let places = Places::new(&sample).unwrap();
+        let scoring = Scoring {
+            faces: mesh.faces().clone(),
+            soft: None,
+        };
+        let places = Places::new(&sample, scoring).unwrap();
         let width = BORDER * areas.iter().sum::<f64>().sqrt();
         let edge = 0.08;
         for (vertex, z) in heights.iter().enumerate() {
@@ -167,6 +261,19 @@ mod tests {
         let mut unknown = SegmentationSums::default();
         unknown.add(&places, &vec![IGNORE; labels.len()], &labels);
         assert_eq!(unknown.scores(), None);
+        // Two triangles of three classes: the first has a tie, whose first corner decides.
+        let mut faces = Faces::new();
+        faces.push(&[0, 1, 2]);
+        faces.push(&[2, 1, 3]);
+        let mut sums = SegmentationSums::default();
+        sums.add_faces(&faces, &[0, 1, 2, 1], &[0, 2, 1, 2]);
+        // All edges have a wrong end; at 12 and 23 the labels are exchanged.
+        assert_eq!((sums.faces.right, sums.faces.counted), (1, 2));
+        assert_eq!((sums.edges.right, sums.edges.counted), (0, 5));
+        assert_eq!(sums.soft_edges.right, 2);
+        sums.add_faces(&faces, &[0, 1, 2, IGNORE], &[0, 1, 2, 2]);
+        assert_eq!((sums.faces.right, sums.faces.counted), (2, 3));
+        assert_eq!((sums.edges.right, sums.edges.counted), (3, 8));
         // One class has no border.
         let whole = away_from_borders(&sample.graph, &vec![3; labels.len()], 10.0);
         assert!(whole.iter().all(|away| *away));

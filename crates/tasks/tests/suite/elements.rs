@@ -149,16 +149,36 @@ fn labels_of_faces_are_learned_at_faces() {
 #[test]
 fn labels_of_edges_are_learned_at_edges() {
     let folder = tempfile::tempdir().unwrap();
-    fs::create_dir(folder.path().join("seg")).unwrap();
+    for name in ["seg", "sseg"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+    }
     for number in 0..5 {
         let mesh = sphere(number);
         mesh.write(folder.path().join(format!("s{number}.obj")))
             .unwrap();
         let path = folder.path().join(format!("seg/s{number}.eseg"));
-        fs::write(path, lines(&labels(&mesh, Element::Edge))).unwrap();
+        let hard = labels(&mesh, Element::Edge);
+        fs::write(path, lines(&hard)).unwrap();
+        // Every fourth edge may have no class.
+        let soft = hard.iter().enumerate().map(|(edge, &label)| {
+            let weight = |class| {
+                if class == label && edge % 4 > 0 {
+                    "0.5"
+                } else {
+                    "0"
+                }
+            };
+            [1, 2].map(weight).join(" ") + "\n"
+        });
+        let path = folder.path().join(format!("sseg/s{number}.seseg"));
+        fs::write(path, soft.collect::<String>()).unwrap();
     }
     let (model, [scores, remeshed]) = trained(folder.path(), Task::Segmentation);
     assert_eq!((model.per, scores.scores.counted), (Element::Edge, 480));
+    let [found, of_remeshed] = [&scores, &remeshed].map(|s| s.segmentation.as_ref().unwrap());
+    let lost = found.by_area - found.soft_by_area.unwrap();
+    assert!((0.15..0.35).contains(&lost), "{found:?}");
+    assert_eq!(of_remeshed.soft_by_area, None);
     for scores in [&scores, &remeshed] {
         assert!(scores.scores.accuracy.unwrap() > 0.85, "{scores:?}");
     }
