@@ -280,7 +280,7 @@ impl Bench {
         for (mode, tiles) in [
             (ProductMode::Tf32, &[48, 256][..]),
             (ProductMode::F32, &[48][..]),
-            (ProductMode::Bf16, &[24, 48, 96, 256][..]),
+            (ProductMode::Bf16, &[48, 256][..]),
         ] {
             device.set_product_mode(mode);
             for &tile in tiles {

@@ -2,9 +2,9 @@
 
 use crate::cuda::{Define, KernelSource, graph, optimiser, reduce};
 use crate::{
-    activation, aggregate, attention, batch_norm, cross_entropy, diffusion, dropout, edges,
-    elementwise, implicit, incidence, irrep, mesh_product, messages, norm_gate, pool, regression,
-    regular, weighted_conv,
+    activation, aggregate, attention, batch_norm, classifier, cross_entropy, diffusion, dropout,
+    edges, elementwise, implicit, incidence, irrep, mesh_product, messages, norm_gate, pool,
+    regression, regular, weighted_conv,
 };
 
 /// Every kernel source of this crate, with sets of macros that stand for all that occur.
@@ -24,6 +24,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (dropout::cuda::SOURCE, plain()),
         (elementwise::cuda::SOURCE, plain()),
         (cross_entropy::cuda::SOURCE, cross_entropy::cuda::variants()),
+        (classifier::hopper::SOURCE, classifier::hopper::variants()),
         (regression::cuda::SOURCE, plain()),
         (pool::cuda::SOURCE, plain()),
         (irrep::cuda::SOURCE, plain()),

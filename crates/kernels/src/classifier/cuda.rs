@@ -8,7 +8,7 @@
 //! gradients of the logits. So are the logits, after they are summed in f32, which halves the memory that is moved. Softmax, loss,
 //! sums and results stay in f32.
 
-use super::{Gradients, Map, OPERATOR, RowResults};
+use super::{Gradients, Map, OPERATOR, RowResults, hopper};
 use crate::cross_entropy::cuda::{
     DeviceScore, DeviceTargets, ROW_BLOCKS, RowNumbers, RowScores, SoftmaxRows, empty_score,
     round_to_bf16, sums_bias,
@@ -178,6 +178,9 @@ pub fn loss_and_gradients(
     if count == 0 || classes == 0 {
         device.clear(gradients.features.reborrow())?;
         return empty_score(device);
+    }
+    if hopper::applies(device, classifier, features, &gradients) {
+        return hopper::loss_and_gradients(device, classifier, features, dloss, gradients, rows);
     }
     let stride = padded(classes);
     let fused_bias = sums_bias(classes);

@@ -25,6 +25,7 @@
 pub mod cuda;
 mod fast;
 mod half;
+pub(crate) mod hopper;
 mod plan;
 pub mod reference;
 #[cfg(test)]

@@ -160,6 +160,26 @@ impl DeviceTargets {
     pub fn rows(&self) -> usize {
         self.labels.len()
     }
+
+    pub(crate) fn smoothing(&self) -> f64 {
+        self.smoothing
+    }
+
+    /// Labels, weights of the classes (empty for 1), and normaliser.
+    pub(crate) fn slices(
+        &self,
+    ) -> (
+        DeviceSlice<'_, u32>,
+        DeviceSlice<'_, f32>,
+        DeviceSlice<'_, f64>,
+    ) {
+        let weights = self.class_weights.as_ref();
+        (
+            self.labels.view(),
+            weights.map_or(DeviceSlice::empty(), DeviceBuffer::view),
+            self.normaliser.view(),
+        )
+    }
 }
 
 /// A score in device memory.
@@ -301,6 +321,11 @@ impl RowScores {
             losses: device.buffer(rows)?,
             marks: device.buffer(rows)?,
         })
+    }
+
+    /// Where losses and marks of the rows go.
+    pub fn places(&self) -> (DeviceSlice<'_, f64>, DeviceSlice<'_, u32>) {
+        (self.losses.view(), self.marks.view())
     }
 
     /// Computes losses, predictions and gradients of some rows.

@@ -96,6 +96,7 @@ absent! {
     pub fn name() -> &str;
     pub fn capability() -> (i32, i32);
     pub fn driver_version() -> (i32, i32);
+    pub(crate) fn multiprocessors() -> usize;
     pub fn total_memory() -> usize;
     pub fn memory() -> MemoryUse;
     pub fn reset_peak_memory();

@@ -66,7 +66,9 @@ fn architecture(capability: i32) -> Result<String, CudaError> {
         })?;
     }
     if known.contains(&capability) {
-        return Ok(format!("--gpu-architecture=sm_{capability}"));
+        // With the instructions that only Hopper has.
+        let own = if capability == 90 { "a" } else { "" };
+        return Ok(format!("--gpu-architecture=sm_{capability}{own}"));
     }
     let nearest = known.into_iter().filter(|&arch| arch < capability).max();
     let nearest = nearest.unwrap_or(capability);

@@ -52,6 +52,7 @@ pub(super) struct Inner {
     pub capability: (i32, i32),
     pub driver: i32,
     total_memory: usize,
+    multiprocessors: usize,
     pub stream: Arc<Stream>,
     /// The stream of copies that run ahead.
     copies: Arc<Stream>,
@@ -163,6 +164,7 @@ impl CudaDevice {
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
+        let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         if capability < (7, 5) {
             return Err(CudaError::Capability { name, capability });
         }
@@ -198,6 +200,7 @@ impl CudaDevice {
                 capability,
                 driver: version,
                 total_memory,
+                multiprocessors: multiprocessors.max(1) as usize,
                 stream,
                 copies,
                 capturing: Mutex::default(),
@@ -232,6 +235,11 @@ impl CudaDevice {
     /// CUDA version that the driver supports: major and minor.
     pub fn driver_version(&self) -> (i32, i32) {
         (self.inner.driver / 1000, self.inner.driver % 1000 / 10)
+    }
+
+    /// Number of multiprocessors.
+    pub(crate) fn multiprocessors(&self) -> usize {
+        self.inner.multiprocessors
     }
 
     /// Bytes of memory on the GPU.

@@ -78,6 +78,10 @@ fn fused_classifier() {
         (40, 6890, 64, 0.0),
         (40, 6890, 64, 0.1),
         (3, 40_000, 8, 0.3),
+        (129, 1, 64, 0.0),
+        (700, 500, 256, 0.0),
+        (300, 130, 192, 0.1),
+        (100, 2000, 128, 0.0),
     ] {
         let (labels, class_weights) = targets(rows, classes);
         let h = random(rows * channels, 1);
@@ -194,6 +198,133 @@ fn fused_classifier() {
         });
     }
     checks.finish("classifier");
+}
+
+/// With factors that bf16 holds exactly: what is summed in f32 agrees closely, and gradients up to the rounding of the logits' gradients.
+#[test]
+fn classifier_in_bf16() {
+    let Some(device) = device() else { return };
+    if device.capability() != (9, 0) {
+        println!("skipped: other GPUs round the logits to bf16");
+        return;
+    }
+    device.set_product_mode(ProductMode::Bf16);
+    // Eighths, so that there are ties.
+    let eighths = |count, seed| -> Vec<f32> {
+        let rounded = |value: f32| (8.0 * value).round() / 8.0;
+        random(count, seed).into_iter().map(rounded).collect()
+    };
+    for (rows, classes, channels, dloss) in [
+        (1, 1, 64, 1.0),
+        (400, 97, 256, -3.0),
+        // More rows than one launch takes.
+        (61_700, 3, 64, 50.0),
+        (130, 1000, 192, 2.0),
+        (200, 300, 128, 0.0),
+    ] {
+        let (labels, _) = targets(rows, classes);
+        let mut h = eighths(rows * channels, 1);
+        let (weight, bias) = (eighths(classes * channels, 2), eighths(classes, 3));
+        let (wh, ww, wb) = (wide(&h), wide(&weight), wide(&bias));
+        let map = classifier::Classifier {
+            channels,
+            weight: &ww,
+            bias: &wb,
+            targets: cross_entropy::Targets::new(classes, &labels),
+        };
+        let mut expected = [&wh, &ww, &wb].map(|values| vec![0.25; values.len()]);
+        let [dh, dw, db] = &mut expected;
+        let mut predictions = vec![0; rows];
+        let score = classifier::reference::loss_and_gradients(
+            &map,
+            &wh,
+            dloss,
+            classifier::Gradients {
+                features: &mut dh[..],
+                weight: dw,
+                bias: db,
+            },
+            classifier::Rows {
+                predictions: Some(&mut predictions),
+                ranks: None,
+            },
+        )
+        .unwrap();
+        // Rows without label do not count, whatever they hold.
+        for (row, _) in (labels.iter().enumerate()).filter(|(_, l)| **l == cross_entropy::IGNORE) {
+            h[row * channels] = f32::INFINITY;
+            predictions[row] = 0;
+        }
+        let on_device = cross_entropy::cuda::DeviceTargets::new(
+            &device,
+            &cross_entropy::Targets::new(classes, &labels),
+        )
+        .unwrap();
+        let [h, weight, bias] = [&h, &weight, &bias].map(|values| device.upload(values).unwrap());
+        let map = classifier::cuda::Classifier {
+            channels,
+            weight: weight.view(),
+            bias: bias.view(),
+            targets: &on_device,
+        };
+        let mut dh = poisoned(&device, h.len());
+        let mut dw = device.upload(&vec![0.25; weight.len()]).unwrap();
+        let mut db = device.upload(&vec![0.25; bias.len()]).unwrap();
+        let mut found_predictions = device.upload(&vec![7u32; rows]).unwrap();
+        let gradients = classifier::Gradients {
+            features: dh.view_mut(),
+            weight: dw.view_mut(),
+            bias: db.view_mut(),
+        };
+        let wanted = classifier::cuda::Rows {
+            predictions: Some(found_predictions.view_mut()),
+            ranks: None,
+        };
+        let found =
+            classifier::cuda::loss_and_gradients(&device, &map, h.view(), dloss, gradients, wanted)
+                .unwrap()
+                .read(&device)
+                .unwrap();
+        let what = format!("{rows} x {classes}, {channels} channels");
+        assert!(
+            (found.loss - score.loss).abs() <= 1e-5 * score.loss.max(1.0),
+            "{what}: {found:?}, {score:?}"
+        );
+        assert_eq!(
+            (found.correct, found.counted),
+            (score.correct, score.counted),
+            "{what}"
+        );
+        let mut found_predictions = found_predictions.to_vec(&device).unwrap();
+        for (prediction, &label) in found_predictions.iter_mut().zip(&labels) {
+            if label == cross_entropy::IGNORE {
+                *prediction = 0;
+            }
+        }
+        assert_eq!(found_predictions, predictions, "{what}");
+        for (name, buffer, expected, tolerance) in [
+            ("dh", dh, &expected[0], 1.0 / 128.0),
+            ("dweight", dw, &expected[1], 1.0 / 128.0),
+            ("dbias", db, &expected[2], 1e-4),
+        ] {
+            let largest = expected
+                .iter()
+                .fold(1e-3, |top: f64, value| top.max(value.abs()));
+            for (place, (found, expected)) in buffer
+                .to_vec(&device)
+                .unwrap()
+                .iter()
+                .zip(expected)
+                .enumerate()
+            {
+                let error = (f64::from(*found) - expected).abs();
+                assert!(
+                    error <= tolerance * largest,
+                    "{what}, {name}[{place}]: {found}, {expected}, largest {largest}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,572 @@
+// The classifier in bf16 on Hopper (compute capability 9.0), without logits in memory.
+//
+// Two kernels multiply twice each, on tensor cores (wgmma), as attention does. `classify` holds BM rows of features and streams tiles of
+// BN classes: logits, their running maximum and sum of exponentials, and the sum of exponentials times weights. `weigh` holds BM classes
+// and streams tiles of BN rows: the logits again, now their gradients, and those times features. `finish_rows` and `add_weights` combine
+// partial results in a fixed order.
+//
+// Features and weights are packed in bf16, in the layout that wgmma reads from shared memory with swizzles of 128 bytes: eight rows
+// are GROUP bytes, in panels of 64 channels. So any tile of whole groups is one contiguous copy.
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+constexpr u32 BM = 128, BN = 96, STAGES = 3, PANELS = CHANNELS / 64, GROUP = PANELS * 1024;
+constexpr u32 HELD = BM / 8 * GROUP, TILE = BN / 8 * GROUP;
+constexpr float LOG2E = 1.4426950408889634f;
+#define INFINITE __int_as_float(0x7f800000)
+constexpr u32 IGNORE = 0xffffffffu;
+
+// Two numbers in bf16, the first in the lower half.
+__device__ inline u32 bf16_pair(float low, float high) {
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+// Place in bytes of eight packed channels of a row.
+__device__ inline u64 packed_place(u32 row, u32 eight) {
+    return (u64)(row / 8) * GROUP + eight / 8 * 1024 + row % 8 * 128 + (eight % 8 ^ row % 8) * 16;
+}
+
+// Packs rows of numbers, and zeros up to `padded` rows. A bias is copied, and padded with -infinity. One thread for each eight channels.
+extern "C" __global__ void pack_rows(const float *__restrict__ from, u32 rows, u32 padded, unsigned char *__restrict__ to,
+                                     const float *__restrict__ bias, float *__restrict__ padded_bias) {
+    u64 i = item();
+    if (bias && i < padded) padded_bias[i] = i < rows ? bias[i] : -INFINITE;
+    u32 row = i / (CHANNELS / 8), eight = i % (CHANNELS / 8);
+    if (row >= padded) return;
+    float4 a = {}, b = {};
+    if (row < rows) {
+        const float4 *numbers = (const float4 *)(from + i * 8);
+        a = numbers[0];
+        b = numbers[1];
+    }
+    uint4 packed = {bf16_pair(a.x, a.y), bf16_pair(a.z, a.w), bf16_pair(b.x, b.y), bf16_pair(b.z, b.w)};
+    *(uint4 *)(to + packed_place(row, eight)) = packed;
+}
+
+// Work is a list of units (held block, tile), of which each block of threads does a contiguous part. Its partial result of a held
+// block has the place `part + held block`: different for all, because at least one of the two grows from one to the next. There are
+// no more parts than units, so none is empty.
+__device__ inline u64 first_unit(u32 part, u64 units, u32 parts) { return part * units / parts; }
+__device__ inline u32 part_of(u64 unit, u64 units, u32 parts) { return ((unit + 1) * parts - 1) / units; }
+
+// Sum over the threads of a warp, in all of them.
+__device__ inline float sum_over_warp(float value) {
+    for (u32 step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+    return value;
+}
+
+// Eight channels of packed numbers.
+struct Eight {
+    float numbers[8];
+};
+
+__device__ inline Eight eight_of(const unsigned char *packed, u32 row, u32 eight) {
+    uint4 pairs = *(const uint4 *)(packed + packed_place(row, eight));
+    u32 words[4] = {pairs.x, pairs.y, pairs.z, pairs.w};
+    Eight result;
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) result.numbers[i] = __uint_as_float(i % 2 ? words[i / 2] & 0xffff0000u : words[i / 2] << 16);
+    return result;
+}
+
+// Combines the partial results of rows first_row..rows, one warp for each, into all that `softmax_rows` computes, gradients of the
+// features, and the columns of `weigh`, which are padded. Packed features of rows that do not count become zero, so that `weigh` meets no
+// NaN of theirs. weight_sums: sums of weights over the classes and that of the bias, for smoothing.
+extern "C" __global__ void __launch_bounds__(256)
+finish_rows(const float *__restrict__ partials, const float *__restrict__ row_partials, u32 blocks, u32 tiles, u32 parts, u32 first_row,
+            u32 rows, u32 padded, unsigned char *__restrict__ features, const unsigned char *__restrict__ weight,
+            const float *__restrict__ bias, u32 classes, const u32 *__restrict__ labels, const float *__restrict__ class_weights,
+            const double *__restrict__ normaliser, double dloss, double smoothing, const float *__restrict__ weight_sums,
+            double *__restrict__ losses, u32 *__restrict__ marks, u32 *__restrict__ predictions, float *__restrict__ dfeatures,
+            float *__restrict__ columns) {
+    u32 local = item() / 32, row = first_row + local, lane = threadIdx.x % 32;
+    if (row >= padded) return;
+    float *column = columns + row / BN * (3 * BN) + row % BN;
+    if (row >= rows) {
+        if (lane == 0) {
+            column[0] = INFINITE;
+            column[BN] = 0.0f;
+            column[2 * BN] = __uint_as_float(IGNORE);
+        }
+        return;
+    }
+    u32 block = local / BM;
+    u64 units = (u64)blocks * tiles;
+    u32 from = part_of((u64)block * tiles, units, parts), to = part_of((u64)(block + 1) * tiles - 1, units, parts);
+    float peak = -INFINITE, sum = 0.0f, dx[8] = {};
+    u32 place = IGNORE;
+    for (u32 part = from; part <= to; ++part) {
+        const float *numbers = row_partials + (u64)(part + block) * (3 * BM) + local % BM;
+        if (numbers[0] > peak) {
+            peak = numbers[0];
+            place = __float_as_uint(numbers[2 * BM]);
+        }
+    }
+    float shift = peak == -INFINITE ? 0.0f : peak * LOG2E;
+    bool inside = lane < CHANNELS / 8;
+    for (u32 part = from; part <= to; ++part) {
+        const float *numbers = row_partials + (u64)(part + block) * (3 * BM) + local % BM;
+        float factor = exp2f(numbers[0] == -INFINITE ? -INFINITE : numbers[0] * LOG2E - shift);
+        sum += numbers[BM] * factor;
+        if (inside) {
+            const float4 *sums = (const float4 *)(partials + ((u64)(part + block) * BM + local % BM) * CHANNELS + 8 * lane);
+            float4 a = sums[0], b = sums[1];
+            float terms[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+#pragma unroll
+            for (u32 i = 0; i < 8; ++i) dx[i] += terms[i] * factor;
+        }
+    }
+    u32 label = labels[row];
+    double class_weight = label == IGNORE ? 0.0 : class_weights ? (double)class_weights[label] : 1.0;
+    double share = dloss * *normaliser * class_weight;
+    Eight w = {}, even = {};
+    float at_label = 0.0f;
+#if SMOOTHED
+    float all = 0.0f;
+#endif
+    if (label != IGNORE) {
+        if (inside) {
+            Eight x = eight_of(features, row, lane);
+            w = eight_of(weight, label, lane);
+#pragma unroll
+            for (u32 i = 0; i < 8; ++i) {
+                at_label += x.numbers[i] * w.numbers[i];
+#if SMOOTHED
+                even.numbers[i] = weight_sums[8 * lane + i];
+                all += x.numbers[i] * even.numbers[i];
+#endif
+            }
+        }
+        at_label = sum_over_warp(at_label) + bias[label];
+#if SMOOTHED
+        all = sum_over_warp(all) + weight_sums[CHANNELS];
+#endif
+    }
+    if (inside) {
+        float factor = (float)share / sum, whole = (float)(share * (1.0 - smoothing)), part = (float)(share * smoothing / classes);
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) dx[i] = share == 0.0 ? 0.0f : dx[i] * factor - whole * w.numbers[i] - part * even.numbers[i];
+        float4 *to_row = (float4 *)(dfeatures + (u64)row * CHANNELS + 8 * lane);
+        to_row[0] = {dx[0], dx[1], dx[2], dx[3]};
+        to_row[1] = {dx[4], dx[5], dx[6], dx[7]};
+        if (share == 0.0) *(uint4 *)(features + packed_place(row, lane)) = {};
+    }
+    if (lane == 0) {
+        double loss = (double)logf(sum) + (0.6931471805599453 * (double)shift - (double)at_label);
+#if SMOOTHED
+        loss += smoothing * ((double)at_label - (double)all / classes);
+#endif
+        place = place == IGNORE ? 0 : place;
+        losses[row] = class_weight > 0.0 ? class_weight * loss : 0.0;
+        marks[row] = label == IGNORE ? 0 : place == label && loss == loss ? 3 : 1;
+        if (predictions) predictions[row] = place;
+        float size = fabsf((float)share);
+        column[0] = size == 0.0f ? INFINITE : shift + log2f(sum) - log2f(size);
+        column[BN] = size;
+        column[2 * BN] = __uint_as_float(label);
+    }
+}
+
+// Adds the partial gradients of weights and bias, times `sign`. One thread for each four channels.
+extern "C" __global__ void add_weights(const float *__restrict__ partials, const float *__restrict__ bias_partials, u32 blocks, u32 tiles,
+                                       u32 parts, u32 classes, float sign, float *__restrict__ dweight, float *__restrict__ dbias) {
+    u64 i = item();
+    u32 row = i / (CHANNELS / 4), four = i % (CHANNELS / 4), block = row / BM;
+    if (row >= classes) return;
+    u64 units = (u64)blocks * tiles;
+    u32 from = part_of((u64)block * tiles, units, parts), to = part_of((u64)(block + 1) * tiles - 1, units, parts);
+    float4 sum = {};
+    float bias = 0.0f;
+    for (u32 part = from; part <= to; ++part) {
+        u64 place = (u64)(part + block) * BM + row % BM;
+        float4 term = ((const float4 *)(partials + place * CHANNELS))[four];
+        sum = {sum.x + term.x, sum.y + term.y, sum.z + term.z, sum.w + term.w};
+        if (four == 0) bias += bias_partials[place];
+    }
+    float4 *to_row = (float4 *)dweight + i;
+    float4 old = *to_row;
+    *to_row = {old.x + sign * sum.x, old.y + sign * sum.y, old.z + sign * sum.z, old.w + sign * sum.w};
+    if (four == 0) dbias[row] += sign * bias;
+}
+
+__device__ inline void init_barrier(u32 barrier, u32 count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count));
+}
+
+__device__ inline void arrive(u32 barrier) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory"); }
+
+__device__ inline void wait(u32 barrier, u32 parity) {
+    u32 done = 0;
+    while (!done)
+        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                     : "=r"(done)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+}
+
+__device__ inline void expect(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+__device__ inline void load(u32 to, const void *from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from), "r"(bytes),
+                 "r"(barrier)
+                 : "memory");
+}
+
+// A matrix in shared memory with swizzles of 128 bytes: from one panel to the next and from one group of rows to the next.
+__device__ inline u64 matrix(u32 address) {
+    return (u64)((address & 0x3ffff) >> 4) | (u64)(1024 >> 4) << 16 | (u64)(GROUP >> 4) << 32 | 1ull << 62;
+}
+
+#define P8(a, b, c, d, e, f, g, h) "%" #a ",%" #b ",%" #c ",%" #d ",%" #e ",%" #f ",%" #g ",%" #h
+#define P32_0    \
+    P8(0, 1, 2, 3, 4, 5, 6, 7) "," P8(8, 9, 10, 11, 12, 13, 14, 15) "," \
+    P8(16, 17, 18, 19, 20, 21, 22, 23) "," P8(24, 25, 26, 27, 28, 29, 30, 31)
+#define P32_1    \
+    P8(32, 33, 34, 35, 36, 37, 38, 39) "," P8(40, 41, 42, 43, 44, 45, 46, 47) "," \
+    P8(48, 49, 50, 51, 52, 53, 54, 55) "," P8(56, 57, 58, 59, 60, 61, 62, 63)
+#define P32_2    \
+    P8(64, 65, 66, 67, 68, 69, 70, 71) "," P8(72, 73, 74, 75, 76, 77, 78, 79) "," \
+    P8(80, 81, 82, 83, 84, 85, 86, 87) "," P8(88, 89, 90, 91, 92, 93, 94, 95)
+#define P32_3    \
+    P8(96, 97, 98, 99, 100, 101, 102, 103) "," P8(104, 105, 106, 107, 108, 109, 110, 111) "," \
+    P8(112, 113, 114, 115, 116, 117, 118, 119) "," P8(120, 121, 122, 123, 124, 125, 126, 127)
+#define R8(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define R32(d, i) R8(d, i), R8(d, i + 8), R8(d, i + 16), R8(d, i + 24)
+
+// s = held tile^T, or s += .., for 16 channels.
+__device__ inline void multiply_scores(float (&s)[BN / 2], u64 held, u64 tile, u32 add) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %50, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {" P32_0 "," P8(32, 33, 34, 35, 36, 37, 38, 39) "," P8(
+                     40, 41, 42, 43, 44, 45, 46, 47) "}, %48, %49, p, 1, 1, 0, 0;\n}"
+                 : R32(s, 0), R8(s, 32), R8(s, 40)
+                 : "l"(held), "l"(tile), "r"(add));
+}
+
+// sums += p tile, for 16 rows of the tile.
+__device__ inline void multiply_sums(float (&sums)[CHANNELS / 2], const u32 *p, u64 tile) {
+#define SUMS(n, places, registers, a, b, c, d, e)                                                                                                   \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" places "}, {%" #a             \
+                 ",%" #b ",%" #c ",%" #d "}, %" #e ", p, 1, 1, 1;\n}"                                                                                \
+                 : registers                                                                                                                        \
+                 : "r"(p[0]), "r"(p[1]), "r"(p[2]), "r"(p[3]), "l"(tile))
+#define LIST(...) __VA_ARGS__
+#if CHANNELS == 64
+    SUMS(64, P32_0, R32(sums, 0), 32, 33, 34, 35, 36);
+#elif CHANNELS == 128
+    SUMS(128, P32_0 "," P32_1, LIST(R32(sums, 0), R32(sums, 32)), 64, 65, 66, 67, 68);
+#elif CHANNELS == 192
+    SUMS(192, P32_0 "," P32_1 "," P32_2, LIST(R32(sums, 0), R32(sums, 32), R32(sums, 64)), 96, 97, 98, 99, 100);
+#else
+    SUMS(256, P32_0 "," P32_1 "," P32_2 "," P32_3, LIST(R32(sums, 0), R32(sums, 32), R32(sums, 64), R32(sums, 96)), 128, 129, 130, 131, 132);
+#endif
+}
+
+__device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <u32 PENDING> __device__ inline void wait_for_products() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory"); }
+
+// Keeps the compiler from reading registers before the products that write them are done.
+template <u32 COUNT> __device__ inline void settle(float (&numbers)[COUNT]) {
+#pragma unroll
+    for (u32 i = 0; i < COUNT; ++i) asm volatile("" : "+f"(numbers[i])::"memory");
+}
+
+__device__ inline float exp2_of(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// What a thread knows of one of its rows of logits: its part of the sum of exponentials, relative to the largest logit.
+struct Row {
+    float peak, sum;
+    u32 place;
+};
+
+// The largest of a thread's logits of a row, which are s[i] with i % 4 / 2 == HALF.
+template <u32 HALF> __device__ inline float largest(const float (&s)[BN / 2]) {
+    float top = s[2 * HALF];
+#pragma unroll
+    for (u32 i = 1; i < BN / 4; ++i) top = fmaxf(top, s[i / 2 * 4 + i % 2 + 2 * HALF]);
+    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+    return fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+}
+
+// Replaces the logits of a row by their exponentials. Returns the factor of earlier sums.
+template <u32 HALF> __device__ inline float soften(float (&s)[BN / 2], Row &row, u32 first_class) {
+    float top = largest<HALF>(s);
+    bool higher = top > row.peak;
+    if (__any_sync(0xffffffffu, higher)) {
+        u32 place = BN;
+#pragma unroll
+        for (u32 i = BN / 4; i-- > 0;)
+            if (s[i / 2 * 4 + i % 2 + 2 * HALF] == top) place = i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
+        place = min(place, __shfl_xor_sync(0xffffffffu, place, 1));
+        place = min(place, __shfl_xor_sync(0xffffffffu, place, 2));
+        if (higher) row.place = first_class + place;
+    }
+    float before = row.peak == -INFINITE ? -INFINITE : row.peak * LOG2E;
+    row.peak = fmaxf(row.peak, top);
+    float shift = row.peak == -INFINITE ? 0.0f : row.peak * LOG2E;
+    float factor = exp2_of(before - shift), sum = 0.0f, other = 0.0f;
+#pragma unroll
+    for (u32 j = 0; j < BN / 8; ++j) {
+        float &a = s[4 * j + 2 * HALF], &b = s[4 * j + 2 * HALF + 1];
+        a = exp2_of(fmaf(a, LOG2E, -shift));
+        b = exp2_of(fmaf(b, LOG2E, -shift));
+        sum += a;
+        other += b;
+    }
+    row.sum = row.sum * factor + (sum + other);
+    return factor;
+}
+
+// Parts of the target of a row: of every class, and of the label beside.
+struct Smoothing {
+    float even, at_label;
+};
+
+struct Classify {
+    static constexpr u32 COLUMNS = 1;
+    Row rows[2];
+    float factors[2];
+
+    __device__ inline void begin(const float *, u32) { rows[0] = rows[1] = {-INFINITE, 0.0f, IGNORE}; }
+
+    // columns: bias.
+    __device__ inline void soften_all(float (&s)[BN / 2], const float *columns, u32 tile, Smoothing) {
+#pragma unroll
+        for (u32 j = 0; j < BN / 8; ++j) {
+            float2 bias = ((const float2 *)columns)[4 * j + threadIdx.x % 4];
+            s[4 * j] += bias.x;
+            s[4 * j + 1] += bias.y;
+            s[4 * j + 2] += bias.x;
+            s[4 * j + 3] += bias.y;
+        }
+        factors[0] = soften<0>(s, rows[0], tile * BN);
+        factors[1] = soften<1>(s, rows[1], tile * BN);
+    }
+
+    __device__ inline void rescale(float (&sums)[CHANNELS / 2]) {
+        if (__any_sync(0xffffffffu, factors[0] != 1.0f || factors[1] != 1.0f)) {
+#pragma unroll
+            for (u32 i = 0; i < CHANNELS / 2; ++i) sums[i] *= factors[i % 4 / 2];
+        }
+    }
+
+    // [3, BM]: largest logit, sum, place.
+    __device__ inline void store(float *to, u32 row) {
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            float sum = rows[half].sum;
+            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            if (threadIdx.x % 4 == 0) {
+                to[row + 8 * half] = rows[half].peak;
+                to[BM + row + 8 * half] = sum;
+                to[2 * BM + row + 8 * half] = __uint_as_float(rows[half].place);
+            }
+        }
+    }
+};
+
+struct Weigh {
+    static constexpr u32 COLUMNS = 3;
+    float bias[2], sums[2];
+    u32 first_class;
+
+    // `row`: this thread's first class.
+    __device__ inline void begin(const float *biases, u32 row) {
+        bias[0] = biases[row];
+        bias[1] = biases[row + 8];
+        sums[0] = sums[1] = 0.0f;
+        first_class = row - threadIdx.x % 32 / 4;
+    }
+
+    // columns: logarithm of the sum of exponentials less that of the share, share, label.
+    __device__ inline void soften_all(float (&s)[BN / 2], const float *columns, u32, Smoothing smoothing) {
+#pragma unroll
+        for (u32 j = 0; j < BN / 8; ++j) {
+            float2 shift = ((const float2 *)columns)[4 * j + threadIdx.x % 4];
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) s[4 * j + i] = exp2_of(fmaf(s[4 * j + i] + bias[i / 2], LOG2E, i % 2 ? -shift.y : -shift.x));
+#if SMOOTHED
+            float2 share = ((const float2 *)(columns + BN))[4 * j + threadIdx.x % 4];
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) s[4 * j + i] -= (i % 2 ? share.y : share.x) * smoothing.even;
+#endif
+        }
+        // Few labels are among the 16 classes of a warp.
+        const u32 *labels = (const u32 *)(columns + 2 * BN);
+        for (u32 start = 0; start < BN; start += 32) {
+            u32 mine = start + threadIdx.x % 32;
+            u32 found = __ballot_sync(0xffffffffu, mine < BN && labels[min(mine, BN - 1)] - first_class < 16);
+            for (; found; found &= found - 1) {
+                u32 column = start + __ffs(found) - 1, row = labels[column] - first_class;
+                if (threadIdx.x % 32 == row % 8 * 4 + column % 8 / 2) {
+                    float share = columns[BN + column] * smoothing.at_label;
+                    u32 own = column / 8 * 4 + row / 8 * 2 + column % 2;
+#pragma unroll
+                    for (u32 i = 0; i < BN / 2; ++i)
+                        if (i == own) s[i] -= share;
+                }
+            }
+        }
+        float sum[4] = {};
+#pragma unroll
+        for (u32 i = 0; i < BN / 2; ++i) sum[i % 4] += s[i];
+        sums[0] += sum[0] + sum[1];
+        sums[1] += sum[2] + sum[3];
+    }
+
+    __device__ inline void rescale(float (&)[CHANNELS / 2]) {}
+
+    // [BM]: gradients of the bias.
+    __device__ inline void store(float *to, u32 row) {
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            float sum = sums[half];
+            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            if (threadIdx.x % 4 == 0) to[row + 8 * half] = sum;
+        }
+    }
+};
+
+// One warpgroup loads, two multiply 64 held rows each.
+template <typename Pass>
+__device__ inline void run(const unsigned char *held, const unsigned char *streamed, const float *columns, const float *biases, u32 blocks,
+                           u32 tiles, Smoothing smoothing, float *partials, float *row_partials, u32 row_numbers) {
+    extern __shared__ unsigned char memory[];
+    __shared__ __align__(8) u64 barriers[2 + 2 * STAGES];
+    constexpr u32 COLUMN_BYTES = Pass::COLUMNS * BN * 4;
+    unsigned char *aligned = (unsigned char *)(((u64)memory + 1023) & ~1023ull);
+    float *columns_here = (float *)(aligned + HELD + STAGES * TILE);
+    u32 held_here = (u32)__cvta_generic_to_shared(aligned), tiles_here = held_here + HELD;
+    u32 held_full = (u32)__cvta_generic_to_shared(barriers), held_empty = held_full + 8;
+    u32 full = held_full + 16, empty = full + 8 * STAGES;
+    if (threadIdx.x == 0) {
+        init_barrier(held_full, 1);
+        init_barrier(held_empty, 8);
+        for (u32 stage = 0; stage < STAGES; ++stage) {
+            init_barrier(full + 8 * stage, 1);
+            init_barrier(empty + 8 * stage, 8);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    u64 units = (u64)blocks * tiles, unit = first_unit(blockIdx.x, units, gridDim.x), last = first_unit(blockIdx.x + 1, units, gridDim.x);
+    u32 stage = 0, round = 0, holds = 0;
+    if (threadIdx.x < 128) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        for (; threadIdx.x == 0 && unit < last; ++holds) {
+            u32 block = unit / tiles, tile = unit % tiles, end = min((u64)tiles, tile + last - unit);
+            wait(held_empty, holds % 2 ^ 1);
+            expect(held_full, HELD);
+            load(held_here, held + (u64)block * HELD, HELD, held_full);
+            for (; tile < end; ++tile, ++unit) {
+                wait(empty + 8 * stage, round % 2 ^ 1);
+                expect(full + 8 * stage, TILE + COLUMN_BYTES);
+                load(tiles_here + stage * TILE, streamed + (u64)tile * TILE, TILE, full + 8 * stage);
+                load((u32)__cvta_generic_to_shared(columns_here) + stage * COLUMN_BYTES, columns + (u64)tile * (COLUMN_BYTES / 4), COLUMN_BYTES,
+                     full + 8 * stage);
+                if (++stage == STAGES) stage = 0, ++round;
+            }
+        }
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+        u32 group = threadIdx.x / 128 - 1, lane = threadIdx.x % 32;
+        u32 row = group * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
+        u64 own = matrix(held_here + group * (HELD / 2));
+        float s[BN / 2], sums[CHANNELS / 2];
+        u32 p[BN / 4];
+        Pass pass;
+        auto scores = [&](u32 at) {
+            u64 tile = matrix(tiles_here + at * TILE);
+#pragma unroll
+            for (u32 k = 0; k < CHANNELS / 16; ++k)
+                multiply_scores(s, own + (k / 4 * 1024 + k % 4 * 32) / 16, tile + (k / 4 * 1024 + k % 4 * 32) / 16, k > 0);
+            commit_products();
+        };
+        auto products = [&](u32 at) {
+            u64 tile = matrix(tiles_here + at * TILE);
+#pragma unroll
+            for (u32 k = 0; k < BN / 16; ++k) multiply_sums(sums, p + 4 * k, tile + k * (2 * GROUP / 16));
+            commit_products();
+        };
+        auto round_scores = [&]() {
+#pragma unroll
+            for (u32 i = 0; i < BN / 4; ++i) p[i] = bf16_pair(s[2 * i], s[2 * i + 1]);
+        };
+        auto release = [&](u32 barrier) {
+            if (lane == 0) arrive(barrier);
+        };
+        for (; unit < last; ++holds) {
+            u32 block = unit / tiles, tile = unit % tiles, end = min((u64)tiles, tile + last - unit);
+            unit += end - tile;
+            pass.begin(biases, block * BM + row);
+#pragma unroll
+            for (u32 i = 0; i < CHANNELS / 2; ++i) sums[i] = 0.0f;
+            wait(held_full, holds % 2);
+            wait(full + 8 * stage, round % 2);
+            begin_products();
+            scores(stage);
+            wait_for_products<0>();
+            settle(s);
+            if (tile + 1 == end) release(held_empty);
+            pass.soften_all(s, columns_here + stage * (COLUMN_BYTES / 4), tile, smoothing);
+            round_scores();
+            u32 earlier = stage;
+            for (++tile; tile < end; ++tile) {
+                if (++stage == STAGES) stage = 0, ++round;
+                wait(full + 8 * stage, round % 2);
+                settle(sums);
+                begin_products();
+                scores(stage);
+                products(earlier);
+                wait_for_products<1>();
+                settle(s);
+                if (tile + 1 == end) release(held_empty);
+                pass.soften_all(s, columns_here + stage * (COLUMN_BYTES / 4), tile, smoothing);
+                wait_for_products<0>();
+                settle(sums);
+                release(empty + 8 * earlier);
+                pass.rescale(sums);
+                round_scores();
+                earlier = stage;
+            }
+            settle(sums);
+            begin_products();
+            products(earlier);
+            wait_for_products<0>();
+            settle(sums);
+            release(empty + 8 * earlier);
+            if (++stage == STAGES) stage = 0, ++round;
+            u64 slot = blockIdx.x + block;
+            float2 *to = (float2 *)(partials + (slot * BM + row) * CHANNELS) + lane % 4;
+#pragma unroll
+            for (u32 j = 0; j < CHANNELS / 8; ++j) {
+                to[4 * j] = {sums[4 * j], sums[4 * j + 1]};
+                to[4 * j + 4 * CHANNELS] = {sums[4 * j + 2], sums[4 * j + 3]};
+            }
+            pass.store(row_partials + slot * row_numbers, row);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+classify(const unsigned char *features, const unsigned char *weight, const float *bias, u32 blocks, u32 tiles, float *partials, float *row_partials) {
+    run<Classify>(features, weight, bias, nullptr, blocks, tiles, {}, partials, row_partials, 3 * BM);
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+weigh(const unsigned char *weight, const unsigned char *features, const float *columns, const float *bias, u32 blocks, u32 tiles, float even,
+      float at_label, float *partials, float *row_partials) {
+    run<Weigh>(weight, features, columns, bias, blocks, tiles, {even, at_label}, partials, row_partials, BM);
+}
+
+#endif

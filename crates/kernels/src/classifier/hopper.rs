@@ -1,0 +1,267 @@
+//! Training in bf16 on GPUs of compute capability 9.0, with no logits in memory.
+//!
+//! The logits of a tile stay in registers, as the scores of attention do. A first pass over the classes gives the statistics of a row
+//! and the gradient of its features; a second pass, over the rows, computes the logits again for the gradients of weights and bias.
+//! That is four products instead of three, but no logits are written or read.
+
+use super::cuda::{Classifier, Rows};
+use super::{Gradients, OPERATOR};
+use crate::cross_entropy::cuda::{DeviceScore, RowScores};
+use crate::cuda::reduce::add_column_sums;
+use crate::cuda::{
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
+    ProductMode, args, to_u32,
+};
+
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("classifier_hopper", include_str!("hopper.cu"));
+
+/// Rows or classes that a block of threads holds, those of a tile that it streams, and tiles in shared memory: BM, BN and STAGES there.
+const HELD: usize = 128;
+const TILE: usize = 96;
+const STAGES: usize = 3;
+/// A multiple of the first two.
+const ROUND: usize = 384;
+/// Rows of a launch of the first pass. Its partial results take as much memory as their features, and 17 MB.
+const CHUNK: usize = 160 * ROUND;
+
+fn defines(channels: usize, smoothed: bool) -> Vec<Define> {
+    vec![
+        ("CHANNELS", channels.to_string()),
+        ("SMOOTHED", u8::from(smoothed).to_string()),
+    ]
+}
+
+pub(crate) fn variants() -> Vec<Vec<Define>> {
+    vec![defines(64, true), defines(192, true), defines(256, false)]
+}
+
+/// True if these kernels can do the work.
+pub(super) fn applies(
+    device: &CudaDevice,
+    classifier: &Classifier<'_>,
+    features: DeviceSlice<'_, f32>,
+    gradients: &Gradients<DeviceSliceMut<'_, f32>>,
+) -> bool {
+    let aligned = [
+        features,
+        classifier.weight,
+        gradients.features.view(),
+        gradients.weight.view(),
+    ];
+    device.product_mode() == ProductMode::Bf16
+        && device.capability() == (9, 0)
+        && [64, 128, 192, 256].contains(&classifier.channels)
+        && aligned.iter().all(|numbers| numbers.is_aligned(4))
+}
+
+/// A matrix of `rows` rows in bf16, as the kernels read it.
+struct Packed {
+    bytes: DeviceBuffer<u8>,
+    rows: usize,
+    padded: usize,
+}
+
+impl Packed {
+    /// `bias`: one number for each row, and its padded copy.
+    fn new(
+        device: &CudaDevice,
+        defines: &[Define],
+        numbers: DeviceSlice<'_, f32>,
+        channels: usize,
+        bias: Option<(DeviceSlice<'_, f32>, &mut DeviceBuffer<f32>)>,
+    ) -> Result<Self, CudaError> {
+        let rows = numbers.len() / channels;
+        let padded = rows.next_multiple_of(ROUND);
+        let mut bytes = device.buffer(padded * channels * 2)?;
+        let (bias, to) = match bias {
+            Some((bias, to)) => {
+                *to = device.buffer(padded)?;
+                (bias, to.view())
+            }
+            None => (DeviceSlice::empty(), DeviceSlice::empty()),
+        };
+        let size = |n: usize| to_u32(OPERATOR, n);
+        let function = device.function(SOURCE, defines, "pack_rows")?;
+        // SAFETY: there are `rows` rows of numbers and as many of a bias, and room for `padded` ones.
+        unsafe {
+            function.over(
+                padded * channels / 8,
+                args![
+                    numbers,
+                    size(rows)?,
+                    size(padded)?,
+                    &bytes.view_mut(),
+                    bias,
+                    to
+                ],
+            )?;
+        }
+        Ok(Self {
+            bytes,
+            rows,
+            padded,
+        })
+    }
+}
+
+/// How a pass is split: into held blocks and tiles, whose pairs the blocks of threads share, and memory for their results.
+struct Pass {
+    blocks: u32,
+    tiles: u32,
+    parts: usize,
+    sums: DeviceBuffer<f32>,
+    row_sums: DeviceBuffer<f32>,
+    shared_bytes: usize,
+}
+
+impl Pass {
+    /// `numbers`: results of a held row beside its sums, and numbers of a streamed row beside its channels.
+    fn new(
+        device: &CudaDevice,
+        channels: usize,
+        (held, streamed): (usize, usize),
+        numbers: (usize, usize),
+    ) -> Result<Self, CudaError> {
+        let (blocks, tiles) = (held.div_ceil(HELD), streamed.div_ceil(TILE));
+        let parts = device.multiprocessors().min(blocks * tiles);
+        // One of the two grows from each partial result to the next.
+        let slots = blocks + parts - 1;
+        Ok(Self {
+            blocks: to_u32(OPERATOR, blocks)?,
+            tiles: to_u32(OPERATOR, tiles)?,
+            parts,
+            sums: device.buffer(slots * HELD * channels)?,
+            row_sums: device.buffer(slots * HELD * numbers.0)?,
+            shared_bytes: 1024
+                + HELD * channels * 2
+                + STAGES * TILE * (channels * 2 + numbers.1 * 4),
+        })
+    }
+}
+
+/// As [`super::cuda::loss_and_gradients`], for work to which this [`applies`] and that is not empty.
+pub(super) fn loss_and_gradients(
+    device: &CudaDevice,
+    classifier: &Classifier<'_>,
+    features: DeviceSlice<'_, f32>,
+    dloss: f64,
+    gradients: Gradients<DeviceSliceMut<'_, f32>>,
+    rows: Rows<'_>,
+) -> Result<DeviceScore, CudaError> {
+    let (channels, targets) = (classifier.channels, classifier.targets);
+    let (classes, smoothing) = (targets.classes(), targets.smoothing());
+    let size = |n: usize| to_u32(OPERATOR, n);
+    let defines = defines(channels, smoothing > 0.0);
+    let kernel = |name| device.function(SOURCE, &defines, name);
+    let mut bias = device.buffer(0)?;
+    let weight = Packed::new(
+        device,
+        &defines,
+        classifier.weight,
+        channels,
+        Some((classifier.bias, &mut bias)),
+    )?;
+    let features = Packed::new(device, &defines, features, channels, None)?;
+    let mut weight_sums = device.zeros(if smoothing > 0.0 { channels + 1 } else { 0 })?;
+    if smoothing > 0.0 {
+        let (sums, bias_sum) = weight_sums.view_mut().split_at(channels);
+        let shape = (classes, channels, channels);
+        add_column_sums(device, classifier.weight, shape, &sums)?;
+        add_column_sums(device, classifier.bias, (classes, 1, 1), &bias_sum)?;
+    }
+    let columns: DeviceBuffer<f32> = device.buffer(3 * features.padded)?;
+    let scores = RowScores::new(device, features.rows)?;
+    let (losses, marks) = scores.places();
+    let (labels, class_weights, normaliser) = targets.slices();
+    let predictions = rows.predictions.as_ref();
+    let predictions = predictions.map_or(DeviceSlice::empty(), DeviceSliceMut::view);
+    for first in (0..features.rows).step_by(CHUNK) {
+        let end = features.rows.min(first + CHUNK);
+        let padded = features.padded.min(first + CHUNK);
+        let pass = Pass::new(device, channels, (end - first, classes), (3, 1))?;
+        let classify =
+            device.function_with_shared(SOURCE, &defines, "classify", pass.shared_bytes)?;
+        // SAFETY: features and weights are padded to whole blocks and tiles, and there is a place for each partial result. The
+        // other buffers have one number for each row, class or channel, as the operator checked; the columns are padded.
+        unsafe {
+            classify.run(
+                (pass.parts, 1),
+                (384, 1),
+                args![
+                    features.bytes.view().from(first * channels * 2),
+                    &weight.bytes,
+                    &bias,
+                    pass.blocks,
+                    pass.tiles,
+                    &pass.sums,
+                    &pass.row_sums,
+                ],
+            )?;
+            kernel("finish_rows")?.over(
+                32 * (padded - first),
+                args![
+                    &pass.sums,
+                    &pass.row_sums,
+                    pass.blocks,
+                    pass.tiles,
+                    size(pass.parts)?,
+                    size(first)?,
+                    size(end)?,
+                    size(padded)?,
+                    &features.bytes,
+                    &weight.bytes,
+                    &bias,
+                    size(classes)?,
+                    labels,
+                    class_weights,
+                    normaliser,
+                    dloss,
+                    smoothing,
+                    &weight_sums,
+                    losses,
+                    marks,
+                    predictions,
+                    &gradients.features,
+                    &columns,
+                ],
+            )?;
+        }
+    }
+    let pass = Pass::new(device, channels, (classes, features.rows), (1, 3))?;
+    let weigh = device.function_with_shared(SOURCE, &defines, "weigh", pass.shared_bytes)?;
+    // SAFETY: as above.
+    unsafe {
+        weigh.run(
+            (pass.parts, 1),
+            (384, 1),
+            args![
+                &weight.bytes,
+                &features.bytes,
+                &columns,
+                &bias,
+                pass.blocks,
+                pass.tiles,
+                (smoothing / classes as f64) as f32,
+                (1.0 - smoothing) as f32,
+                &pass.sums,
+                &pass.row_sums,
+            ],
+        )?;
+        kernel("add_weights")?.over(
+            classes * channels / 4,
+            args![
+                &pass.sums,
+                &pass.row_sums,
+                pass.blocks,
+                pass.tiles,
+                size(pass.parts)?,
+                size(classes)?,
+                if dloss < 0.0 { -1.0f32 } else { 1.0 },
+                &gradients.weight,
+                &gradients.bias,
+            ],
+        )?;
+    }
+    scores.finish(device, targets)
+}
