@@ -10,7 +10,7 @@
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-constexpr u32 BM = 128, BN = 96, STAGES = 3, PANELS = CHANNELS / 64, GROUP = PANELS * 1024;
+constexpr u32 BM = 128, BN = 96, PANELS = CHANNELS / 64, GROUP = PANELS * 1024;
 constexpr u32 HELD = BM / 8 * GROUP, TILE = BN / 8 * GROUP;
 constexpr float LOG2E = 1.4426950408889634f;
 #define INFINITE __int_as_float(0x7f800000)
@@ -92,58 +92,58 @@ finish_rows(const float *__restrict__ partials, const float *__restrict__ row_pa
         }
         return;
     }
+    // Loads that depend on nothing else come first.
+    u32 label = labels[row];
+    bool inside = lane < CHANNELS / 8;
+    Eight x = {}, w = {}, even = {};
+    if (inside && label != IGNORE) {
+        x = eight_of(features, row, lane);
+        w = eight_of(weight, label, lane);
+#if SMOOTHED
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) even.numbers[i] = weight_sums[8 * lane + i];
+#endif
+    }
     u32 block = local / BM;
     u64 units = (u64)blocks * tiles;
     u32 from = part_of((u64)block * tiles, units, parts), to = part_of((u64)(block + 1) * tiles - 1, units, parts);
-    float peak = -INFINITE, sum = 0.0f, dx[8] = {};
+    // `shift` is the largest logit so far times LOG2E.
+    float peak = -INFINITE, shift = -INFINITE, sum = 0.0f, dx[8] = {};
     u32 place = IGNORE;
     for (u32 part = from; part <= to; ++part) {
-        const float *numbers = row_partials + (u64)(part + block) * (3 * BM) + local % BM;
-        if (numbers[0] > peak) {
-            peak = numbers[0];
-            place = __float_as_uint(numbers[2 * BM]);
-        }
-    }
-    float shift = peak == -INFINITE ? 0.0f : peak * LOG2E;
-    bool inside = lane < CHANNELS / 8;
-    for (u32 part = from; part <= to; ++part) {
-        const float *numbers = row_partials + (u64)(part + block) * (3 * BM) + local % BM;
-        float factor = exp2f(numbers[0] == -INFINITE ? -INFINITE : numbers[0] * LOG2E - shift);
-        sum += numbers[BM] * factor;
+        u64 slot = part + block;
+        const float *numbers = row_partials + slot * (3 * BM) + local % BM;
+        float4 terms[2] = {};
         if (inside) {
-            const float4 *sums = (const float4 *)(partials + ((u64)(part + block) * BM + local % BM) * CHANNELS + 8 * lane);
-            float4 a = sums[0], b = sums[1];
-            float terms[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-#pragma unroll
-            for (u32 i = 0; i < 8; ++i) dx[i] += terms[i] * factor;
+            const float4 *sums = (const float4 *)(partials + (slot * BM + local % BM) * CHANNELS) + 2 * lane;
+            terms[0] = sums[0];
+            terms[1] = sums[1];
         }
+        float its_peak = numbers[0], its_sum = numbers[BM], its_place = numbers[2 * BM];
+        if (its_peak > peak) {
+            peak = its_peak;
+            place = __float_as_uint(its_place);
+        }
+        float next = peak * LOG2E, base = peak == -INFINITE ? 0.0f : next;
+        float old_factor = exp2f(shift - base), factor = exp2f(its_peak * LOG2E - base);
+        shift = next;
+        sum = sum * old_factor + its_sum * factor;
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) dx[i] = dx[i] * old_factor + ((const float *)terms)[i] * factor;
     }
-    u32 label = labels[row];
+    shift = peak == -INFINITE ? 0.0f : shift;
     double class_weight = label == IGNORE ? 0.0 : class_weights ? (double)class_weights[label] : 1.0;
     double share = dloss * *normaliser * class_weight;
-    Eight w = {}, even = {};
     float at_label = 0.0f;
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) at_label += x.numbers[i] * w.numbers[i];
+    at_label = sum_over_warp(at_label) + (label == IGNORE ? 0.0f : bias[label]);
 #if SMOOTHED
     float all = 0.0f;
-#endif
-    if (label != IGNORE) {
-        if (inside) {
-            Eight x = eight_of(features, row, lane);
-            w = eight_of(weight, label, lane);
 #pragma unroll
-            for (u32 i = 0; i < 8; ++i) {
-                at_label += x.numbers[i] * w.numbers[i];
-#if SMOOTHED
-                even.numbers[i] = weight_sums[8 * lane + i];
-                all += x.numbers[i] * even.numbers[i];
+    for (u32 i = 0; i < 8; ++i) all += x.numbers[i] * even.numbers[i];
+    all = sum_over_warp(all) + weight_sums[CHANNELS];
 #endif
-            }
-        }
-        at_label = sum_over_warp(at_label) + bias[label];
-#if SMOOTHED
-        all = sum_over_warp(all) + weight_sums[CHANNELS];
-#endif
-    }
     if (inside) {
         float factor = (float)share / sum, whole = (float)(share * (1.0 - smoothing)), part = (float)(share * smoothing / classes);
 #pragma unroll
@@ -444,7 +444,7 @@ __device__ inline void run(const unsigned char *held, const unsigned char *strea
     extern __shared__ unsigned char memory[];
     __shared__ __align__(8) u64 barriers[2 + 2 * STAGES];
     constexpr u32 COLUMN_BYTES = Pass::COLUMNS * BN * 4;
-    unsigned char *aligned = (unsigned char *)(((u64)memory + 1023) & ~1023ull);
+    unsigned char *aligned = memory + (-(u32)__cvta_generic_to_shared(memory) & 1023);
     float *columns_here = (float *)(aligned + HELD + STAGES * TILE);
     u32 held_here = (u32)__cvta_generic_to_shared(aligned), tiles_here = held_here + HELD;
     u32 held_full = (u32)__cvta_generic_to_shared(barriers), held_empty = held_full + 8;

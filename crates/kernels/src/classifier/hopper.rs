@@ -16,18 +16,28 @@ use crate::cuda::{
 pub(crate) const SOURCE: KernelSource =
     KernelSource::new("classifier_hopper", include_str!("hopper.cu"));
 
-/// Rows or classes that a block of threads holds, those of a tile that it streams, and tiles in shared memory: BM, BN and STAGES there.
+/// Rows or classes that a block of threads holds, and those of a tile that it streams: BM and BN there.
 const HELD: usize = 128;
 const TILE: usize = 96;
-const STAGES: usize = 3;
-/// A multiple of the first two.
+/// A multiple of both.
 const ROUND: usize = 384;
 /// Rows of a launch of the first pass. Its partial results take as much memory as their features, and 17 MB.
 const CHUNK: usize = 160 * ROUND;
 
+/// Shared memory of a block of threads, for its held rows from a multiple of 1,024 bytes on and for tiles with up to three numbers more
+/// for each row.
+const SHARED_BYTES: usize = 226 << 10;
+
+/// Tiles in shared memory.
+fn stages(channels: usize) -> usize {
+    let left = SHARED_BYTES - 1024 - HELD * channels * 2;
+    (left / (TILE * (channels * 2 + 3 * 4))).min(8)
+}
+
 fn defines(channels: usize, smoothed: bool) -> Vec<Define> {
     vec![
         ("CHANNELS", channels.to_string()),
+        ("STAGES", stages(channels).to_string()),
         ("SMOOTHED", u8::from(smoothed).to_string()),
     ]
 }
@@ -112,16 +122,15 @@ struct Pass {
     parts: usize,
     sums: DeviceBuffer<f32>,
     row_sums: DeviceBuffer<f32>,
-    shared_bytes: usize,
 }
 
 impl Pass {
-    /// `numbers`: results of a held row beside its sums, and numbers of a streamed row beside its channels.
+    /// `row_numbers`: results of a held row beside its sums.
     fn new(
         device: &CudaDevice,
         channels: usize,
         (held, streamed): (usize, usize),
-        numbers: (usize, usize),
+        row_numbers: usize,
     ) -> Result<Self, CudaError> {
         let (blocks, tiles) = (held.div_ceil(HELD), streamed.div_ceil(TILE));
         let parts = device.multiprocessors().min(blocks * tiles);
@@ -132,10 +141,7 @@ impl Pass {
             tiles: to_u32(OPERATOR, tiles)?,
             parts,
             sums: device.buffer(slots * HELD * channels)?,
-            row_sums: device.buffer(slots * HELD * numbers.0)?,
-            shared_bytes: 1024
-                + HELD * channels * 2
-                + STAGES * TILE * (channels * 2 + numbers.1 * 4),
+            row_sums: device.buffer(slots * HELD * row_numbers)?,
         })
     }
 }
@@ -179,9 +185,8 @@ pub(super) fn loss_and_gradients(
     for first in (0..features.rows).step_by(CHUNK) {
         let end = features.rows.min(first + CHUNK);
         let padded = features.padded.min(first + CHUNK);
-        let pass = Pass::new(device, channels, (end - first, classes), (3, 1))?;
-        let classify =
-            device.function_with_shared(SOURCE, &defines, "classify", pass.shared_bytes)?;
+        let pass = Pass::new(device, channels, (end - first, classes), 3)?;
+        let classify = device.function_with_shared(SOURCE, &defines, "classify", SHARED_BYTES)?;
         // SAFETY: features and weights are padded to whole blocks and tiles, and there is a place for each partial result. The
         // other buffers have one number for each row, class or channel, as the operator checked; the columns are padded.
         unsafe {
@@ -228,8 +233,8 @@ pub(super) fn loss_and_gradients(
             )?;
         }
     }
-    let pass = Pass::new(device, channels, (classes, features.rows), (1, 3))?;
-    let weigh = device.function_with_shared(SOURCE, &defines, "weigh", pass.shared_bytes)?;
+    let pass = Pass::new(device, channels, (classes, features.rows), 1)?;
+    let weigh = device.function_with_shared(SOURCE, &defines, "weigh", SHARED_BYTES)?;
     // SAFETY: as above.
     unsafe {
         weigh.run(

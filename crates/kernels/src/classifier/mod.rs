@@ -20,7 +20,7 @@
 //! on the sizes, so results do not depend on the number of threads.
 //!
 //! In training with [`ProductMode::Bf16`](crate::cuda::ProductMode) the factors of the three products are rounded to bf16:
-//! features, weights and `P`. Softmax, sums and results stay in f32; so do the logits on a CPU, while a GPU stores them in bf16.
+//! features, weights and `P`. Softmax, sums and results stay in f32; so do the logits on a CPU and on Hopper, while other GPUs store them in bf16.
 
 pub mod cuda;
 mod fast;
