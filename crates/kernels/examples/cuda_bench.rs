@@ -47,9 +47,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         let graph = tori(&bench.device, meshes)?;
         bench.aggregate(&graph)?;
         bench.regular(graph.vertex_count())?;
-        bench.classifier(graph.vertex_count())?;
+        let modes = match profile {
+            true => &[(ProductMode::Tf32, 256)][..],
+            false => &[
+                (ProductMode::Tf32, 48),
+                (ProductMode::Tf32, 256),
+                (ProductMode::F32, 48),
+                (ProductMode::Bf16, 256),
+            ],
+        };
+        bench.classifier(graph.vertex_count(), (256, 6890), modes)?;
         if profile {
             break;
+        }
+        for sizes in [(128, 6890), (64, 6890), (256, 100), (128, 8)] {
+            bench.classifier(graph.vertex_count(), sizes, &[(ProductMode::Bf16, 256)])?;
         }
     }
     let memory = bench.device.memory();
@@ -258,12 +270,16 @@ impl Bench {
         Ok(())
     }
 
-    fn classifier(&mut self, vertices: usize) -> Result<(), Box<dyn Error>> {
-        let (classes, channels) = (6890, 256);
+    fn classifier(
+        &mut self,
+        vertices: usize,
+        (channels, classes): (usize, usize),
+        modes: &[(ProductMode, usize)],
+    ) -> Result<(), Box<dyn Error>> {
         let device = self.device.clone();
         let labels: Vec<u32> = (0..vertices).map(|v| (v % classes) as u32).collect();
         let targets = DeviceTargets::new(&device, &Targets::new(classes, &labels))?;
-        let h = noise(&device, vertices * channels, 1)?;
+        let h = noise(&device, vertices * channels + 1, 1)?;
         let weight = noise(&device, classes * channels, 2)?;
         let bias = noise(&device, classes, 3)?;
         let map = classifier::cuda::Classifier {
@@ -277,36 +293,27 @@ impl Bench {
         let mut dbias: DeviceBuffer<f32> = device.zeros(classes)?;
         let products = 6.0 * (vertices * classes * channels) as f64;
         let default_tile = device.tile_bytes();
-        for (mode, tiles) in [
-            (ProductMode::Tf32, &[48, 256][..]),
-            (ProductMode::F32, &[48][..]),
-            (ProductMode::Bf16, &[48, 256][..]),
-        ] {
+        for &(mode, tile) in modes {
             device.set_product_mode(mode);
-            for &tile in tiles {
-                if self.profile && (mode != ProductMode::Tf32 || tile != 256) {
-                    continue;
-                }
-                device.set_tile_bytes(tile << 20);
+            device.set_tile_bytes(tile << 20);
+            // On Hopper, features that are not aligned take the way with stored logits.
+            for shift in 0..if mode == ProductMode::Bf16 { 2 } else { 1 } {
                 let time = self.time(|_| {
                     let gradients = classifier::Gradients {
                         features: dh.view_mut(),
                         weight: dweight.view_mut(),
                         bias: dbias.view_mut(),
                     };
+                    let features = h.view().slice(shift..vertices * channels + shift);
                     let rows = classifier::cuda::Rows::default();
                     classifier::cuda::loss_and_gradients(
-                        &device,
-                        &map,
-                        h.view(),
-                        1.0,
-                        gradients,
-                        rows,
+                        &device, &map, features, 1.0, gradients, rows,
                     )
                     .map(drop)
                 })?;
                 let label = format!(
-                    "classifier 256 to 6890, {vertices} vertices, {mode:?}, {tile} MiB tiles"
+                    "classifier {channels} to {classes}, {vertices} vertices, {mode:?}, {tile} MiB tiles{}",
+                    if shift > 0 { ", not aligned" } else { "" }
                 );
                 let work = Work {
                     bytes: 8.0 * (vertices * channels) as f64,
