@@ -26,8 +26,9 @@ pub struct RemeshedCommand {
     #[arg(long, value_name = "DIR", requires = "data")]
     remeshed: Option<PathBuf>,
 
-    /// Rows of the table, comma-separated: gem, unet, diffusion, diffusion-all, surface; with a final + they are trained
-    /// with all augmentation, with +remeshed or +resampled with a part of it [default: gem,gem+,unet,unet+,diffusion,diffusion+,surface,surface+]
+    /// Rows of the table, comma-separated: gem, unet, diffusion, diffusion-all, surface, spiral, feast, edge, monet,
+    /// geodesic, acnn, zernike; with a final + they are trained with all augmentation, with +remeshed or +resampled with a
+    /// part of it [default: the first three and surface, with and without +, and the last seven without]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     rows: Option<Vec<Row>>,
 

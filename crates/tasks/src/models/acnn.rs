@@ -71,7 +71,7 @@ impl AcnnModel {
             bins: self.angles * self.steps.len(),
             outputs,
         };
-        (self.layers).network(Self::KIND, spec, Activation::Relu, conv)
+        (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
     }
 }
 

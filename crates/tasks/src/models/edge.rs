@@ -6,7 +6,7 @@ use crate::data::{PatchSettings, Patches};
 use crate::features::{FeatureError, Surface};
 use crate::{Settings, Task, TaskError};
 use gemcnn_mesh::PointIndex;
-use gemcnn_nn::layers::{Linear, LinearConfig};
+use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, Linear, LinearConfig};
 use gemcnn_nn::{
     Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real,
     SparseMap, Stage, Tape, Var,
@@ -48,7 +48,7 @@ impl EdgeModel {
             neighbours: self.neighbours,
             outputs,
         };
-        (self.layers).network(Self::KIND, spec, Activation::Relu, conv)
+        (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
     }
 }
 
@@ -93,8 +93,9 @@ impl Patches for Nearest {
     }
 }
 
-/// `y_i = max_j (A x_i + B (x_j - x_i) + b)`. ReLU follows; it commutes with the maximum. `A - B` and `B` are the
-/// parameters, so that each map is applied once to every vertex instead of once to every pair.
+/// `y_i = A x_i + norm(max_j B x_j - B x_i)`, which is `max_j (A x_i + B (x_j - x_i) + b)` with the scale of the batch
+/// normalisation in `B` and its offset as `b`. Each map is applied once to every vertex instead of once to every pair.
+/// ReLU follows; it commutes with the maximum.
 #[derive(Debug)]
 pub(super) struct EdgeConv {
     pub neighbours: usize,
@@ -107,6 +108,7 @@ struct EdgeLayer {
     input: FeatureType,
     own: Linear,
     other: Linear,
+    norm: EquivariantNorm,
 }
 
 impl<T: Real> LayerConfig<T> for EdgeConv {
@@ -122,20 +124,18 @@ impl<T: Real> LayerConfig<T> for EdgeConv {
     ) -> Result<Box<dyn Module<T>>, NnError> {
         let (inputs, input_moment) = begin(name, stage, self.outputs)?;
         builder.within(name, |builder| {
-            let own = LinearConfig {
-                // Two maps share the output.
-                input_moment: 2.0 * input_moment,
+            let map = LinearConfig {
+                bias: false,
+                input_moment,
                 ..LinearConfig::new(inputs, self.outputs)
             };
-            let other = LinearConfig {
-                bias: false,
-                ..own.clone()
-            };
+            let norm = EquivariantNormConfig::new(FeatureType::scalars(self.outputs));
             Ok(Box::new(EdgeLayer {
                 neighbours: self.neighbours,
                 input: FeatureType::scalars(inputs),
-                own: own.init("own", builder)?,
-                other: other.init("other", builder)?,
+                own: map.init("own", builder)?,
+                other: map.init("other", builder)?,
+                norm: norm.init("norm", builder)?,
             }) as Box<dyn Module<T>>)
         })
     }
@@ -158,8 +158,11 @@ impl<T: Real> Module<T> for EdgeLayer {
     ) -> Result<Var<T>, NnError> {
         let own = self.own.forward(tape, levels, x.clone())?;
         let other = self.other.forward(tape, levels, x)?;
-        let others = gathered(tape, levels, 0, other)?;
+        let others = gathered(tape, levels, 0, other.clone())?;
         let largest = block_maximum(tape, self.neighbours, others)?;
-        tape.add(own, largest)
+        let minus = tape.scale(-1.0, other)?;
+        let difference = tape.add(largest, minus)?;
+        let difference = self.norm.forward(tape, levels, difference)?;
+        tape.add(own, difference)
     }
 }

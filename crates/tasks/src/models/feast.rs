@@ -5,7 +5,7 @@ use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{PatchSettings, Patches};
 use crate::features::{FeatureError, Surface};
 use crate::{Settings, Task, TaskError};
-use gemcnn_nn::layers::{Linear, LinearConfig};
+use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, Linear, LinearConfig};
 use gemcnn_nn::{
     Activation, Aggregation, Builder, FeatureType, Grouping, LayerConfig, Levels, Module,
     NetworkConfig, NnError, Real, SparseMap, Stage, Tape, Var,
@@ -47,7 +47,7 @@ impl FeastModel {
             matrices: self.matrices,
             outputs,
         };
-        (self.layers).network(Self::KIND, spec, Activation::Relu, conv)
+        (self.layers).network(Self::KIND, spec, (false, Activation::Relu), conv)
     }
 }
 
@@ -65,7 +65,10 @@ impl Model for FeastModel {
     }
 
     fn recipe(&self, task: Task) -> Recipe {
-        Recipe::of_patches(task, Recipe::of_convolutions(task).features)
+        Recipe {
+            rate: 0.01,
+            ..Recipe::of_patches(task, Recipe::of_convolutions(task).features)
+        }
     }
 }
 
@@ -95,8 +98,9 @@ impl Patches for Neighbours {
     }
 }
 
-/// `y_i = b + sum_m W_m (1 / |N_i|) sum_j q_m(x_j - x_i) x_j` with `q = softmax(U (x_j - x_i) + c)`; `N_i` are the
-/// neighbours and the vertex itself.
+/// `y_i = b + sum_m W_m (1 / |N_i|) sum_j q_m(x_j - x_i) x_j` with `q = softmax(norm(U (x_j - x_i)))`; `N_i` are the
+/// neighbours and the vertex itself. The batch normalisation is a scale of each row of `U` and the offset `c`. Without it,
+/// differences along edges are so small that all matrices weigh the same, and `U` hardly learns.
 #[derive(Debug)]
 pub(super) struct FeastConv {
     pub matrices: usize,
@@ -108,6 +112,7 @@ struct FeastLayer {
     matrices: usize,
     input: FeatureType,
     assign: Linear,
+    norm: EquivariantNorm,
     linear: Linear,
 }
 
@@ -124,7 +129,11 @@ impl<T: Real> LayerConfig<T> for FeastConv {
     ) -> Result<Box<dyn Module<T>>, NnError> {
         let (inputs, input_moment) = begin(name, stage, self.outputs)?;
         builder.within(name, |builder| {
-            let assign = LinearConfig::new(inputs, self.matrices);
+            let assign = LinearConfig {
+                bias: false,
+                ..LinearConfig::new(inputs, self.matrices)
+            };
+            let norm = EquivariantNormConfig::new(FeatureType::scalars(self.matrices));
             let linear = LinearConfig {
                 // Each matrix sees its share of the features, which is about `1 / matrices`.
                 input_moment: input_moment / (self.matrices as f64).powi(2),
@@ -134,6 +143,7 @@ impl<T: Real> LayerConfig<T> for FeastConv {
                 matrices: self.matrices,
                 input: FeatureType::scalars(inputs),
                 assign: assign.init("assign", builder)?,
+                norm: norm.init("norm", builder)?,
                 linear: linear.init("map", builder)?,
             }) as Box<dyn Module<T>>)
         })
@@ -158,6 +168,7 @@ impl<T: Real> Module<T> for FeastLayer {
         let patches = levels.patches()?;
         let differences = tape.apply_incidence(Aggregation::Sum, patches.map(1)?, x.clone())?;
         let scores = self.assign.forward(tape, levels, differences)?;
+        let scores = self.norm.forward(tape, levels, scores)?;
         let shares = tape.softmax(scores)?;
         let values = tape.apply_incidence(Aggregation::Sum, patches.map(0)?, x)?;
         let means = mixture(

@@ -63,7 +63,7 @@ impl GeodesicModel {
             angles: self.angles,
             outputs,
         };
-        (self.layers).network(Self::KIND, spec, Activation::Relu, conv)
+        (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
     }
 }
 

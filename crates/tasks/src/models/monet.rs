@@ -57,7 +57,7 @@ impl MonetModel {
             kernels: self.kernels,
             outputs,
         };
-        (self.layers).network(Self::KIND, spec, Activation::Relu, conv)
+        (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
     }
 }
 

@@ -46,12 +46,13 @@ impl Recipe {
         }
     }
 
-    /// For networks that read patches: single meshes, whose patches then stay on the device.
+    /// For networks that read patches: single meshes, whose patches then stay on the device. docs/baselines.md has the runs
+    /// that the rate was chosen in.
     pub fn of_patches(task: Task, features: FeatureConfig) -> Self {
         Self {
             features,
             batch: 1,
-            rate: 1e-3,
+            rate: 3e-3,
             ..Self::of_convolutions(task)
         }
     }

@@ -49,7 +49,7 @@ impl SpiralModel {
             bins: self.length,
             outputs,
         };
-        (self.layers).network(Self::KIND, spec, Activation::Elu, conv)
+        (self.layers).network(Self::KIND, spec, (false, Activation::Elu), conv)
     }
 }
 

@@ -42,7 +42,8 @@ impl Default for Stack {
 }
 
 impl Stack {
-    /// The network with convolutions that `conv` makes from their number of output channels, each with an activation.
+    /// The network with convolutions that `conv` makes from their number of output channels, each with an activation, after
+    /// a batch normalisation if there is one.
     ///
     /// # Errors
     /// Input that is not scalar, settings out of range, or a task that scalars cannot solve.
@@ -50,7 +51,7 @@ impl Stack {
         &self,
         kind: &str,
         spec: &ModelSpec,
-        activation: Activation,
+        (batch_norm, activation): (bool, Activation),
         conv: impl Fn(usize) -> L,
     ) -> Result<NetworkConfig<T>, TaskError> {
         if !spec.input.is_scalar() {
@@ -66,12 +67,14 @@ impl Stack {
         for &channels in &self.channels {
             within("layers.channels", channels, WIDTHS)?;
         }
-        let mut network = Network::builder(spec.input.clone())
-            .weight_decay(self.decay)
-            .linear(first)
-            .activation(activation.clone());
+        let activated = |network: NetworkConfig<T>| match batch_norm {
+            true => network.norm().activation(activation.clone()),
+            false => network.activation(activation.clone()),
+        };
+        let network = Network::builder(spec.input.clone()).weight_decay(self.decay);
+        let mut network = activated(network.linear(first));
         for &channels in convolutions {
-            network = network.layer(conv(channels)).activation(activation.clone());
+            network = activated(network.layer(conv(channels)));
         }
         let head = Head {
             width: self.head,

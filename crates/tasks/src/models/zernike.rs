@@ -7,7 +7,7 @@ use crate::features::{FeatureError, Surface};
 use crate::{Settings, Task, TaskError};
 use gemcnn_mesh::patches::ZernikeFit;
 use gemcnn_mesh::vertex_areas;
-use gemcnn_nn::layers::{Linear, LinearConfig};
+use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, Linear, LinearConfig};
 use gemcnn_nn::{
     Activation, Aggregation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig,
     NnError, Real, SparseMap, Stage, Tape, Var,
@@ -61,7 +61,7 @@ impl ZernikeModel {
             rotations: self.rotations,
             outputs,
         };
-        (self.layers).network(Self::KIND, spec, Activation::Relu, conv)
+        (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
     }
 }
 
@@ -115,8 +115,9 @@ impl Patches for Coefficients {
     }
 }
 
-/// `y_i = b + max_k W R_k (Z x)_i`: `Z x` are Zernike coefficients, features of the angular orders, and `R_k` rotates
-/// them by `2 pi k / rotations`.
+/// `y_i = b + max_k W R_k norm(Z x)_i`: `Z x` are Zernike coefficients, features of the angular orders, and `R_k` rotates
+/// them by `2 pi k / rotations`. The batch normalisation is a scale of each column of `W`. Without it, the mean value over
+/// the disc hides the other coefficients, which are small where features are smooth.
 #[derive(Debug)]
 pub(super) struct ZernikeConv {
     /// Number of polynomials of each order.
@@ -130,6 +131,7 @@ struct ZernikeLayer {
     rotations: usize,
     input: FeatureType,
     coefficients: FeatureType,
+    norm: EquivariantNorm,
     linear: Linear,
 }
 
@@ -144,19 +146,20 @@ impl<T: Real> LayerConfig<T> for ZernikeConv {
         stage: &mut Stage,
         builder: &mut Builder<'_, T>,
     ) -> Result<Box<dyn Module<T>>, NnError> {
-        let (inputs, input_moment) = begin(name, stage, self.outputs)?;
+        let (inputs, _) = begin(name, stage, self.outputs)?;
         let channels: Vec<usize> = self.multiplicities.iter().map(|m| m * inputs).collect();
         let coefficients = FeatureType::new(&channels);
-        let config = LinearConfig {
-            input_moment,
-            ..LinearConfig::new(coefficients.dimension(), self.outputs)
-        };
-        Ok(Box::new(ZernikeLayer {
-            rotations: self.rotations,
-            input: FeatureType::scalars(inputs),
-            coefficients,
-            linear: config.init(name, builder)?,
-        }))
+        builder.within(name, |builder| {
+            let norm = EquivariantNormConfig::new(coefficients.clone());
+            let linear = LinearConfig::new(coefficients.dimension(), self.outputs);
+            Ok(Box::new(ZernikeLayer {
+                rotations: self.rotations,
+                input: FeatureType::scalars(inputs),
+                coefficients,
+                norm: norm.init("norm", builder)?,
+                linear: linear.init("map", builder)?,
+            }) as Box<dyn Module<T>>)
+        })
     }
 }
 
@@ -177,6 +180,7 @@ impl<T: Real> Module<T> for ZernikeLayer {
     ) -> Result<Var<T>, NnError> {
         let vertices = x.rows();
         let coefficients = gathered(tape, levels, 0, x)?.with_kind(self.coefficients.clone())?;
+        let coefficients = self.norm.forward(tape, levels, coefficients)?;
         let turns = levels.patches()?.map(1)?;
         let rotated = tape.apply_incidence(Aggregation::Sum, turns, coefficients)?;
         let responses = self.linear.forward(tape, levels, rotated.into_scalars())?;

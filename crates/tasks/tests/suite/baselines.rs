@@ -30,16 +30,20 @@ fn parameters_are_those_of_the_formulas() {
     let head = 128 * 256 + 256 + 256 * 6890 + 6890;
     let widths = [(16, 32), (32, 64), (64, 128)];
     let patches = |bins: usize| widths.map(|(i, o)| i * bins * o + o).iter().sum::<usize>();
-    let assignments: usize = widths.map(|(i, _)| 32 * i + 32).iter().sum();
-    let edges: usize = widths.map(|(i, o)| 2 * i * o + o).iter().sum();
+    // Scales and shifts of a batch normalisation are two numbers for each channel.
+    let norms = 2 * (16 + 32 + 64 + 128);
+    let assignments: usize = widths.map(|(i, _)| 32 * i + 2 * 32).iter().sum();
+    let edges: usize = widths.map(|(i, o)| 2 * i * o + 2 * o).iter().sum();
+    // Nine radial and angular functions, six of which have a cosine and a sine.
+    let coefficients: usize = widths.map(|(i, _)| 2 * 9 * i).iter().sum();
     for (kind, inputs, convolutions) in [
         ("spiral", 3, patches(10)),
         ("feast", 3, patches(32) + assignments),
-        ("edge", 3, edges),
-        ("monet", 352, patches(8) + 3 * 3 * 16),
-        ("geodesic", 352, patches(5 * 16)),
-        ("acnn", 352, patches(8 * 3)),
-        ("zernike", 3, patches(15)),
+        ("edge", 3, edges + norms),
+        ("monet", 352, patches(8) + 3 * 3 * 16 + norms),
+        ("geodesic", 352, patches(5 * 16) + norms),
+        ("acnn", 352, patches(8 * 3) + norms),
+        ("zernike", 3, patches(15) + coefficients + norms),
     ] {
         let model = ModelConfig::of_kind(kind).unwrap();
         let features = model.recipe(Task::Correspondence).features;

@@ -56,7 +56,11 @@ fn spirals_and_feast_equal_an_independent_script() {
             Layer::Feast,
             vec![
                 feast.assign.concat(),
+                // A normalisation that adds the bias: scale, shift, mean, and variance without its epsilon.
+                vec![1.0; MATRICES],
                 feast.assign_bias.clone(),
+                vec![0.0; MATRICES],
+                vec![1.0 - 1e-5; MATRICES],
                 feast_weight.copied().collect(),
                 feast.bias.clone(),
             ],
