@@ -1,6 +1,6 @@
 //! Events, and work captured once as a CUDA graph and replayed.
 
-use super::context::Context;
+use super::context::{CaptureGuard, Context};
 use super::device::{Lane, locked};
 use super::pool::KeptBlocks;
 use super::status::driver;
@@ -115,6 +115,7 @@ impl Drop for Graph {
 struct Capture<'a> {
     device: &'a CudaDevice,
     ended: bool,
+    _guard: Option<CaptureGuard>,
 }
 
 impl<'a> Capture<'a> {
@@ -130,6 +131,7 @@ impl<'a> Capture<'a> {
             });
         }
         device.bind()?;
+        let guard = CaptureGuard::new();
         let mut capturing = locked(&device.inner.capturing);
         if capturing.is_some() {
             return Err(CudaError::Capture {
@@ -145,6 +147,7 @@ impl<'a> Capture<'a> {
         let mut capture = Self {
             device,
             ended: true,
+            _guard: guard,
         };
         // SAFETY: the stream is alive and not being captured.
         let began = driver("cuStreamBeginCapture", unsafe {

@@ -3,7 +3,8 @@
 use super::CudaError;
 use super::status::driver;
 use cudarc::driver::sys;
-use std::sync::Arc;
+use std::cell::Cell;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The primary context of a device.
 #[derive(Debug)]
@@ -32,6 +33,42 @@ impl Drop for Context {
         // SAFETY: retained once, released once.
         unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }
+}
+
+/// Held for reading by captures, and for writing by calls that wait for the whole context: such a call, from any thread,
+/// invalidates every capture of the context. All devices that open one GPU share its context.
+static CAPTURES: RwLock<()> = RwLock::new(());
+
+thread_local! {
+    static IS_CAPTURING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, no other thread waits for a whole context.
+#[derive(Debug)]
+pub(super) struct CaptureGuard {
+    _shared: RwLockReadGuard<'static, ()>,
+}
+
+impl CaptureGuard {
+    /// `None` if this thread holds one already.
+    pub fn new() -> Option<Self> {
+        let free = !IS_CAPTURING.replace(true);
+        free.then(|| Self {
+            _shared: CAPTURES.read().unwrap_or_else(PoisonError::into_inner),
+        })
+    }
+}
+
+impl Drop for CaptureGuard {
+    fn drop(&mut self) {
+        IS_CAPTURING.set(false);
+    }
+}
+
+/// Waits for the captures of other threads, and delays new ones while the result lives. `None` in a thread that
+/// captures, which cannot wait for itself.
+pub(super) fn without_captures() -> Option<RwLockWriteGuard<'static, ()>> {
+    (!IS_CAPTURING.get()).then(|| CAPTURES.write().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A stream: a queue of work that runs in the order of the calls.

@@ -1,6 +1,6 @@
 //! A device: its context and stream, its memory, its kernels and its cuBLAS handle.
 
-use super::context::{Context, Stream};
+use super::context::{Context, Stream, without_captures};
 use super::guest::Guest;
 use super::launch::Modules;
 use super::pool::{Pool, PoolLane};
@@ -191,7 +191,10 @@ impl CudaDevice {
             copies: Arc::clone(&copies),
         };
         let ahead_pool = Arc::new(Pool::new(Arc::clone(&context), ahead));
+        // cuBLAS waits for the context.
+        let quiet = without_captures();
         let blas = super::blas::Handle::new(&pool, stream.handle())?;
+        drop(quiet);
         Ok(Self {
             lane: Lane::Compute,
             inner: Arc::new(Inner {
@@ -501,6 +504,8 @@ impl Drop for Inner {
             sys::cuStreamSynchronize(self.copies.handle());
             sys::cuStreamSynchronize(self.stream.handle());
         }
+        // What follows waits for the context.
+        let _quiet = without_captures();
         locked(&self.staging).release();
         for module in locked(&self.modules).values() {
             module.unload();
