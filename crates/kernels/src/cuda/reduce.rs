@@ -75,10 +75,25 @@ pub(crate) fn add_column_sums(
                 &partials.view_mut(),
             ],
         )?;
+    }
+    add_partial_sums(device, partials.view(), columns, result)
+}
+
+/// `result[c] += sum over parts of partials[part][c]`.
+pub(crate) fn add_partial_sums(
+    device: &CudaDevice,
+    partials: DeviceSlice<'_, f64>,
+    columns: usize,
+    result: &DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let size = |n: usize| to_u32("column sums", n);
+    let count = partials.len() / columns.max(1);
+    // SAFETY: there are as many partial sums of each column, and a result for each.
+    unsafe {
         device.function(SOURCE, &[], "add_column_sums")?.run(
             (columns, 1),
             (256, 1),
-            args![&partials, size(pieces.count)?, size(columns)?, result],
+            args![partials, size(count)?, size(columns)?, result],
         )
     }
 }
@@ -298,7 +313,7 @@ pub(crate) fn sum_partials(
 
 /// The largest divisor of `rows` from half of `wanted` to `wanted`, else `wanted`: so that no rows remain, if
 /// possible.
-fn divisor(rows: usize, wanted: usize) -> usize {
+pub(crate) fn divisor(rows: usize, wanted: usize) -> usize {
     let candidates = (wanted.div_ceil(2)..=wanted).rev();
     let mut exact = candidates.filter(|&n| rows.is_multiple_of(n));
     exact.next().unwrap_or(wanted).max(1)

@@ -1,17 +1,19 @@
-//! Diffusion on a GPU: one product for each term and mesh, and the filters between them.
+//! Diffusion on a GPU: one product for each term and run of meshes of one size, and the filters between them.
 
 use super::{Diffusion, Filter, Filters, Length, OPERATOR, Spectra, Term};
 use crate::KernelError;
+use crate::cuda::reduce::divisor;
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
     Product, args, to_u32,
 };
+use std::ops::Range;
 
 pub(crate) const SOURCE: KernelSource =
     KernelSource::new("diffusion", include_str!("diffusion.cu"));
 
 impl Spectra<DeviceSlice<'_, f32>> {
-    fn lengths(&self) -> Spectra<usize> {
+    pub(crate) fn lengths(&self) -> Spectra<usize> {
         Spectra {
             mass: self.mass.len(),
             bases: self.bases.len(),
@@ -29,89 +31,144 @@ impl Filters<DeviceSlice<'_, f32>> {
     }
 }
 
-/// A batch on a GPU.
-struct Batch<'a> {
+/// Least number of vertices of a slab.
+const SLAB_ROWS: usize = 128;
+/// Slabs of all meshes together that fill a GPU.
+const SLABS: usize = 128;
+/// Grid rows of the backward pass of a filter.
+const FILTER_ROWS: usize = 16;
+
+/// A batch on a GPU. The raw spectrum of a mesh is the sum of those of its slabs: a product over all vertices of
+/// few meshes would leave most of the GPU idle.
+pub(crate) struct Batch<'a> {
     device: &'a CudaDevice,
     mesh_offsets: &'a [u32],
     spectra: Spectra<DeviceSlice<'a, f32>>,
-    /// Raw numbers of the spectrum of a mesh, and numbers that are saved.
+    /// Raw numbers of the spectrum of a slab, and numbers of a mesh that are saved.
     raw: usize,
     saved: usize,
+    /// Slabs of each mesh.
+    slabs: usize,
 }
 
 impl<'a> Batch<'a> {
-    /// Calls `run(term, matrix of the basis, vertices, first number of the spectrum, meshes)` for each term of each run of
-    /// meshes with as many vertices: one product for all of them. The vertices are those of the first of them.
+    pub fn new(
+        device: &'a CudaDevice,
+        op: &Diffusion,
+        mesh_offsets: &'a [u32],
+        spectra: Spectra<DeviceSlice<'a, f32>>,
+    ) -> Self {
+        let (raw, saved) = op.sizes();
+        let sizes = || {
+            mesh_offsets
+                .windows(2)
+                .map(|pair| (pair[1] - pair[0]) as usize)
+        };
+        let largest = sizes().max().unwrap_or(0);
+        let wanted = SLABS.div_ceil(mesh_offsets.len().saturating_sub(1).max(1));
+        let slabs = divisor(largest, wanted.min(largest / SLAB_ROWS).max(1));
+        Self {
+            device,
+            mesh_offsets,
+            spectra,
+            raw,
+            saved,
+            slabs,
+        }
+    }
+
+    /// A buffer for the spectra of all slabs.
+    pub fn spectrum(&self) -> Result<DeviceBuffer<f32>, CudaError> {
+        self.device.buffer(self.meshes() * self.slabs * self.raw)
+    }
+
+    /// Calls `run(term, first number of the basis, vertices, mesh, meshes)` for each term of each run of
+    /// meshes with as many vertices. The vertices are those of the first of them.
     fn for_products(
         &self,
         terms: &[Term],
-        mut run: impl FnMut(
-            &Term,
-            Operand<'a>,
-            std::ops::Range<usize>,
-            usize,
-            usize,
-        ) -> Result<(), CudaError>,
+        mut run: impl FnMut(&Term, usize, Range<usize>, usize, usize) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
         let vertices = self.mesh_offsets.last().map_or(0, |&end| end as usize);
         let sizes: Vec<u32> = self.mesh_offsets.windows(2).map(|p| p[1] - p[0]).collect();
         let mut mesh = 0;
         for equal in sizes.chunk_by(PartialEq::eq) {
             let (first, size) = (self.mesh_offsets[mesh] as usize, equal[0] as usize);
-            let range = first..first + size;
             for term in terms.iter().filter(|_| size > 0) {
-                let start = vertices * term.block + range.start * term.stride + term.column;
-                let basis = Operand::new(self.spectra.bases.from(start), term.stride)
-                    .batched(size * term.stride);
-                let place = mesh * self.raw + term.spectrum;
-                run(term, basis, range.clone(), place, equal.len())?;
+                let start = vertices * term.block + first * term.stride + term.column;
+                run(term, start, first..first + size, mesh, equal.len())?;
             }
             mesh += equal.len();
         }
         Ok(())
     }
 
-    fn project(
+    pub fn project(
         &self,
         terms: &[Term],
         (x, width): (DeviceSlice<'_, f32>, usize),
         mut spectrum: DeviceSliceMut<'_, f32>,
     ) -> Result<(), CudaError> {
-        if self.mesh_offsets.windows(2).any(|pair| pair[0] == pair[1]) {
+        let slabs = self.slabs;
+        let mut sizes = self.mesh_offsets.windows(2).map(|pair| pair[1] - pair[0]);
+        if sizes.any(|size| (size as usize) < slabs) {
             self.device.clear(spectrum.reborrow())?;
         }
-        self.for_products(terms, |term, basis, range, place, batches| {
-            Product {
-                m: term.columns,
-                n: term.width,
-                k: range.len(),
-                a: basis.transposed(),
-                b: Operand::new(x.from(range.start * width + term.feature), width)
-                    .batched(range.len() * width),
-                add: term.add,
-                batches,
+        self.for_products(terms, |term, start, range, mesh, meshes| {
+            let of_slab = range.len() / slabs;
+            // `batches` slabs of `rows` vertices, from a vertex of the range on, into those from `slab` on.
+            let mut slab_products = |vertex: usize, rows, slab: usize, batches, add| {
+                let first = range.start + vertex;
+                let basis = self.spectra.bases.from(start + vertex * term.stride);
+                Product {
+                    m: term.columns,
+                    n: term.width,
+                    k: rows,
+                    a: Operand::new(basis, term.stride)
+                        .transposed()
+                        .batched(rows * term.stride),
+                    b: Operand::new(x.from(first * width + term.feature), width)
+                        .batched(rows * width),
+                    add,
+                    batches,
+                }
+                .run(
+                    self.device,
+                    &spectrum
+                        .reborrow()
+                        .slice(slab * self.raw + term.spectrum..usize::MAX),
+                    (term.spectrum_stride, self.raw),
+                )
+            };
+            if of_slab * slabs == range.len() {
+                return slab_products(0, of_slab, mesh * slabs, meshes * slabs, term.add);
             }
-            .run(
-                self.device,
-                &spectrum.reborrow().slice(place..usize::MAX),
-                (term.spectrum_stride, self.raw),
-            )
+            for at in 0..meshes {
+                let (vertex, slab) = (at * range.len(), (mesh + at) * slabs);
+                slab_products(vertex, of_slab, slab, slabs, term.add)?;
+                let rest = range.len() - of_slab * slabs;
+                slab_products(vertex + of_slab * slabs, rest, slab, 1, true)?;
+            }
+            Ok(())
         })
     }
 
-    fn expand(
+    pub fn expand(
         &self,
         terms: &[Term],
         spectrum: DeviceSlice<'_, f32>,
         (mut x, width): (DeviceSliceMut<'_, f32>, usize),
     ) -> Result<(), CudaError> {
-        self.for_products(terms, |term, basis, range, place, batches| {
+        let stride = self.slabs * self.raw;
+        self.for_products(terms, |term, start, range, mesh, batches| {
+            let basis = Operand::new(self.spectra.bases.from(start), term.stride);
+            let factor = spectrum.from(mesh * stride + term.spectrum);
             Product {
                 m: range.len(),
                 n: term.width,
                 k: term.columns,
-                a: basis,
-                b: Operand::new(spectrum.from(place), term.spectrum_stride).batched(self.raw),
+                a: basis.batched(range.len() * term.stride),
+                b: Operand::new(factor, term.spectrum_stride).batched(stride),
                 add: false,
                 batches,
             }
@@ -151,6 +208,93 @@ impl<'a> Batch<'a> {
             u32::from(filter.complex),
         ])
     }
+
+    /// Saves the spectrum and filters it.
+    pub fn filter(
+        &self,
+        op: &Diffusion,
+        filters: Filters<DeviceSlice<'_, f32>>,
+        spectrum: &mut DeviceBuffer<f32>,
+        mut saved: DeviceSliceMut<'_, f32>,
+    ) -> Result<(), CudaError> {
+        let slabs = to_u32(OPERATOR, self.slabs)?;
+        for one in op.filters(self.meshes()) {
+            let [meshes, columns, channels, complex] = self.sizes(&one)?;
+            let function = self.device.function(SOURCE, &[], "filter")?;
+            // SAFETY: every order has its part of the spectra, eigenvalues and parameters, whose lengths were checked.
+            unsafe {
+                function.over(
+                    self.meshes() * one.columns * one.channels,
+                    args![
+                        &spectrum.view_mut().slice(one.raw..usize::MAX),
+                        slabs,
+                        self.raw as u64,
+                        &saved.reborrow().slice(one.saved..usize::MAX),
+                        self.saved as u64,
+                        self.spectra.eigenvalues.from(one.eigenvalue),
+                        filters.log_times.from(one.parameter),
+                        filters.bands.from(one.parameter),
+                        meshes,
+                        columns,
+                        channels,
+                        complex,
+                    ],
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Filters the gradient of the filtered spectrum, and adds to the gradients of the filters.
+    pub fn filter_backward(
+        &self,
+        op: &Diffusion,
+        filters: Filters<DeviceSlice<'_, f32>>,
+        spectrum: &mut DeviceBuffer<f32>,
+        saved: DeviceSlice<'_, f32>,
+        gradients: &mut Filters<DeviceSliceMut<'_, f32>>,
+    ) -> Result<(), CudaError> {
+        let slabs = to_u32(OPERATOR, self.slabs)?;
+        for one in op.filters(self.meshes()) {
+            let [meshes, columns, channels, complex] = self.sizes(&one)?;
+            let rows = FILTER_ROWS.min(self.meshes() * one.columns).max(1);
+            let mut partials: DeviceBuffer<f32> = self.device.buffer(rows * 2 * one.channels)?;
+            let range = one.parameter..usize::MAX;
+            // SAFETY: as in `filter`; every grid row has its partial sums.
+            unsafe {
+                self.device.function(SOURCE, &[], "filter_backward")?.run(
+                    (one.channels.div_ceil(32), rows),
+                    (32, 8),
+                    args![
+                        &spectrum.view_mut().slice(one.raw..usize::MAX),
+                        slabs,
+                        self.raw as u64,
+                        saved.from(one.saved),
+                        self.saved as u64,
+                        self.spectra.eigenvalues.from(one.eigenvalue),
+                        filters.log_times.from(one.parameter),
+                        filters.bands.from(one.parameter),
+                        &partials.view_mut(),
+                        meshes,
+                        columns,
+                        channels,
+                        complex,
+                    ],
+                )?;
+                self.device.function(SOURCE, &[], "add_filter_sums")?.over(
+                    one.channels,
+                    args![
+                        &partials,
+                        rows as u32,
+                        channels,
+                        &gradients.log_times.reborrow().slice(range.clone()),
+                        &gradients.bands.reborrow().slice(range),
+                    ],
+                )?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Diffuses `x`, and saves the spectrum; see [`forward`](super::forward).
@@ -166,57 +310,28 @@ pub fn forward(
     filters: Filters<DeviceSlice<'_, f32>>,
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
-    mut saved: DeviceSliceMut<'_, f32>,
+    saved: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     let lengths = [
         ("x", x.len(), Length::Input),
         ("y", y.view().len(), Length::Output),
         ("spectrum", saved.view().len(), Length::Saved),
     ];
-    let meshes = op.check(mesh_offsets, spectra.lengths(), filters.lengths(), &lengths)?;
-    let (raw, size) = op.sizes();
-    if raw == 0 || x.is_empty() {
+    op.check(mesh_offsets, spectra.lengths(), filters.lengths(), &lengths)?;
+    let batch = Batch::new(device, op, mesh_offsets, spectra);
+    if batch.raw == 0 || x.is_empty() {
         return Ok(());
     }
-    let batch = Batch {
-        device,
-        mesh_offsets,
-        spectra,
-        raw,
-        saved: size,
-    };
     let width = op.features.dimension();
     let mut weighted: DeviceBuffer<f32> = device.buffer(x.len())?;
     batch.weigh(x, &weighted.view_mut(), width)?;
-    let mut spectrum: DeviceBuffer<f32> = device.buffer(meshes * raw)?;
+    let mut spectrum = batch.spectrum()?;
     batch.project(
         &op.input_terms(),
         (weighted.view(), width),
         spectrum.view_mut(),
     )?;
-    for one in op.filters(meshes) {
-        let [meshes, columns, channels, complex] = batch.sizes(&one)?;
-        let function = device.function(SOURCE, &[], "filter")?;
-        // SAFETY: every order has its part of the spectra, eigenvalues and parameters, whose lengths were checked.
-        unsafe {
-            function.over(
-                batch.meshes() * one.columns * one.channels,
-                args![
-                    &spectrum.view_mut().slice(one.raw..usize::MAX),
-                    batch.raw as u64,
-                    &saved.reborrow().slice(one.saved..usize::MAX),
-                    batch.saved as u64,
-                    spectra.eigenvalues.from(one.eigenvalue),
-                    filters.log_times.from(one.parameter),
-                    filters.bands.from(one.parameter),
-                    meshes,
-                    columns,
-                    channels,
-                    complex,
-                ],
-            )?;
-        }
-    }
+    batch.filter(op, filters, &mut spectrum, saved)?;
     let terms = op.output_terms();
     batch.expand(&terms, spectrum.view(), (y, op.output().dimension()))
 }
@@ -250,50 +365,15 @@ pub fn backward(
         ("dbands", gradients.bands.view().len(), Length::Parameters),
     ];
     let lengths: Vec<_> = lengths.into_iter().chain(dx_length).collect();
-    let meshes = op.check(mesh_offsets, spectra.lengths(), filters.lengths(), &lengths)?;
-    let (raw, size) = op.sizes();
-    if raw == 0 || dy.is_empty() {
+    op.check(mesh_offsets, spectra.lengths(), filters.lengths(), &lengths)?;
+    let batch = Batch::new(device, op, mesh_offsets, spectra);
+    if batch.raw == 0 || dy.is_empty() {
         return Ok(());
     }
-    let batch = Batch {
-        device,
-        mesh_offsets,
-        spectra,
-        raw,
-        saved: size,
-    };
-    let mut spectrum: DeviceBuffer<f32> = device.buffer(meshes * raw)?;
+    let mut spectrum = batch.spectrum()?;
     let width = op.output().dimension();
     batch.project(&op.output_terms(), (dy, width), spectrum.view_mut())?;
-    for one in op.filters(meshes) {
-        let [meshes, columns, channels, complex] = batch.sizes(&one)?;
-        let function = device.function(SOURCE, &[], "filter_backward")?;
-        // SAFETY: as in `forward`.
-        unsafe {
-            function.run(
-                (one.channels.div_ceil(32), 1),
-                (32, 32),
-                args![
-                    &spectrum.view_mut().slice(one.raw..usize::MAX),
-                    batch.raw as u64,
-                    saved.from(one.saved),
-                    batch.saved as u64,
-                    spectra.eigenvalues.from(one.eigenvalue),
-                    filters.log_times.from(one.parameter),
-                    filters.bands.from(one.parameter),
-                    &gradients
-                        .log_times
-                        .reborrow()
-                        .slice(one.parameter..usize::MAX),
-                    &gradients.bands.reborrow().slice(one.parameter..usize::MAX),
-                    meshes,
-                    columns,
-                    channels,
-                    complex,
-                ],
-            )?;
-        }
-    }
+    batch.filter_backward(op, filters, &mut spectrum, saved, &mut gradients)?;
     match dx {
         None => Ok(()),
         Some(mut dx) => {

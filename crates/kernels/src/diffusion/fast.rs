@@ -11,13 +11,26 @@ const COLUMNS: usize = 32;
 
 /// A batch: first vertex of each mesh, bases, and raw numbers of the spectrum of a mesh.
 #[derive(Clone, Copy)]
-struct Batch<'a, T> {
+pub(crate) struct Batch<'a, T> {
     mesh_offsets: &'a [u32],
-    bases: &'a [T],
+    spectra: Spectra<&'a [T]>,
     raw: usize,
 }
 
 impl<'a, T: Real> Batch<'a, T> {
+    pub fn new(op: &Diffusion, mesh_offsets: &'a [u32], spectra: Spectra<&'a [T]>) -> Self {
+        Self {
+            mesh_offsets,
+            spectra,
+            raw: op.sizes().0,
+        }
+    }
+
+    /// Numbers of the spectra of all meshes.
+    pub fn spectrum_length(&self) -> usize {
+        (self.mesh_offsets.len() - 1) * self.raw
+    }
+
     fn vertices(&self) -> usize {
         self.mesh_offsets.last().map_or(0, |&end| end as usize)
     }
@@ -36,7 +49,7 @@ impl<'a, T: Real> Batch<'a, T> {
     ) -> Matrix<'a, T> {
         let start = self.vertices() * term.block + vertex * term.stride + term.column + columns.0;
         Matrix::new(
-            &self.bases[start.min(self.bases.len())..],
+            &self.spectra.bases[start.min(self.spectra.bases.len())..],
             rows,
             columns.1,
             term.stride,
@@ -44,7 +57,7 @@ impl<'a, T: Real> Batch<'a, T> {
     }
 
     /// `B^T x` of all terms.
-    fn project(&self, terms: &[Term], (x, width): (&[T], usize), spectrum: &mut [T]) {
+    pub fn project(&self, terms: &[Term], (x, width): (&[T], usize), spectrum: &mut [T]) {
         let meshes = spectrum.par_chunks_mut(self.raw).enumerate();
         meshes.for_each(|(mesh, spectrum)| {
             let range = self.range(mesh);
@@ -74,41 +87,121 @@ impl<'a, T: Real> Batch<'a, T> {
         });
     }
 
-    /// `B s` of all terms, times the mass if there is one.
-    fn expand(
+    /// `B s` of all terms, for the vertices of a mesh from `first` on.
+    pub fn expand_rows(
         &self,
         terms: &[Term],
         spectrum: &[T],
-        mass: Option<&[T]>,
+        (mesh, first): (usize, usize),
+        (x, rows, width): (&mut [T], usize, usize),
+    ) {
+        let spectrum = &spectrum[mesh * self.raw..][..self.raw];
+        for term in terms {
+            let basis = self.basis(term, first, rows, (0, term.columns));
+            let rest = &spectrum[term.spectrum..];
+            let s = Matrix::new(rest, term.columns, term.width, term.spectrum_stride);
+            let mut to = MatrixMut::new(&mut x[term.feature..], rows, term.width, width);
+            product(&mut to, Destination::Set, basis, s);
+        }
+    }
+
+    /// `B s` of all terms, times the mass if `weighted`.
+    pub fn expand(
+        &self,
+        terms: &[Term],
+        spectrum: &[T],
+        weighted: bool,
         (x, width): (&mut [T], usize),
     ) {
         let mut rest = x;
         let mut blocks = Vec::new();
-        for mesh in 0..self.mesh_offsets.len() - 1 {
-            let range = self.range(mesh);
-            let rows = rest
-                .split_off_mut(..range.len() * width)
-                .unwrap_or_default();
-            let chunks = rows.chunks_mut(ROWS * width).enumerate();
-            blocks.extend(chunks.map(|(index, x)| (mesh, range.start + index * ROWS, x)));
+        for (mesh, first, rows) in self.tiles() {
+            let rows = rest.split_off_mut(..rows * width).unwrap_or_default();
+            blocks.push((mesh, first, rows));
         }
         blocks.into_par_iter().for_each(|(mesh, first, x)| {
             let rows = x.len() / width;
-            let spectrum = &spectrum[mesh * self.raw..][..self.raw];
-            for term in terms {
-                let basis = self.basis(term, first, rows, (0, term.columns));
-                let rest = &spectrum[term.spectrum..];
-                let s = Matrix::new(rest, term.columns, term.width, term.spectrum_stride);
-                let mut to = MatrixMut::new(&mut x[term.feature..], rows, term.width, width);
-                product(&mut to, Destination::Set, basis, s);
-            }
-            if let Some(mass) = mass {
-                for (x, &mass) in x.chunks_exact_mut(width).zip(&mass[first..]) {
+            self.expand_rows(terms, spectrum, (mesh, first), (x, rows, width));
+            if weighted {
+                let mass = &self.spectra.mass[first..];
+                for (x, &mass) in x.chunks_exact_mut(width).zip(mass) {
                     x.iter_mut().for_each(|x| *x *= mass);
                 }
             }
         });
     }
+
+    /// Blocks of rows: mesh, first vertex, and number of vertices.
+    pub fn tiles(&self) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
+        (0..self.mesh_offsets.len() - 1).flat_map(|mesh| {
+            let range = self.range(mesh);
+            let firsts = range.clone().step_by(ROWS);
+            firsts.map(move |first| (mesh, first, ROWS.min(range.end - first)))
+        })
+    }
+
+    /// The filtered spectrum of `x`; saves the spectrum. `massive` is working memory of the length of `x`.
+    pub fn filtered(
+        &self,
+        op: &Diffusion,
+        filters: Filters<&[T]>,
+        (x, massive): (&[T], &mut [T]),
+        spectrum: &mut [T],
+        saved: &mut [T],
+    ) {
+        let width = op.features.dimension();
+        weighted(width, Some(self.spectra.mass), x, massive);
+        self.project(&op.input_terms(), (massive, width), spectrum);
+        let (raw, size) = op.sizes();
+        for one in op.filters(self.mesh_offsets.len() - 1) {
+            let eigenvalues = &self.spectra.eigenvalues[one.eigenvalue..];
+            let times = one.times(filters.log_times);
+            one.apply(spectrum, raw, |row, channel, s| {
+                let (place, next) = one.place(size, row, channel);
+                saved[place] = s[0];
+                if one.complex {
+                    saved[place + next] = s[1];
+                }
+                let u = eigenvalues[row] * times[channel];
+                let [f, ..] = filter(u, decay(u), filters.bands[one.parameter + channel]);
+                s.map(|s| f * s)
+            });
+        }
+    }
+
+    /// Filters the gradient of the filtered spectrum, and adds to the gradients of the filters.
+    pub fn filter_backward(
+        &self,
+        op: &Diffusion,
+        filters: Filters<&[T]>,
+        spectrum: &mut [T],
+        saved: &[T],
+        gradients: Filters<&mut [T]>,
+    ) {
+        let (raw, size) = op.sizes();
+        for one in op.filters(self.mesh_offsets.len() - 1) {
+            let eigenvalues = &self.spectra.eigenvalues[one.eigenvalue..];
+            let times = one.times(filters.log_times);
+            one.apply(spectrum, raw, |row, channel, ds| {
+                let (place, next) = one.place(size, row, channel);
+                let mut product = ds[0] * saved[place];
+                if one.complex {
+                    product += ds[1] * saved[place + next];
+                }
+                let at = one.parameter + channel;
+                let u = eigenvalues[row] * times[channel];
+                let [f, by_time, by_band] = filter(u, decay(u), filters.bands[at]);
+                gradients.log_times[at] += by_time * product;
+                gradients.bands[at] += by_band * product;
+                ds.map(|ds| f * ds)
+            });
+        }
+    }
+}
+
+/// `exp(-u)`. Eigenvalues are not negative but for rounding.
+fn decay<T: Real>(u: T) -> T {
+    (-u).min(T::zero()).exp_of_negative()
 }
 
 impl Filter {
@@ -144,6 +237,12 @@ impl Filter {
         }
     }
 
+    /// The times of its channels.
+    fn times<T: Real>(&self, log_times: &[T]) -> Vec<T> {
+        let all = &log_times[self.parameter..self.parameter + self.channels];
+        all.iter().map(|time| time.exp()).collect()
+    }
+
     /// Place of a coefficient in the saved spectrum of all meshes, and distance to its second component.
     fn place(&self, size: usize, row: usize, channel: usize) -> (usize, usize) {
         let (mesh, row) = (row / self.columns, row % self.columns);
@@ -166,34 +265,15 @@ pub(super) fn forward<T: Real>(
     saved: &mut [T],
     scratch: &mut Scratch<T>,
 ) {
-    let (width, meshes) = (op.features.dimension(), mesh_offsets.len() - 1);
-    let (raw, size) = op.sizes();
-    if raw == 0 {
+    let batch = Batch::new(op, mesh_offsets, spectra);
+    if batch.raw == 0 {
         return;
     }
-    let batch = Batch {
-        mesh_offsets,
-        bases: spectra.bases,
-        raw,
-    };
-    let (massive, spectrum) = scratch.take(x.len() + meshes * raw).split_at_mut(x.len());
-    weighted(width, Some(spectra.mass), x, massive);
-    batch.project(&op.input_terms(), (massive, width), spectrum);
-    for one in op.filters(meshes) {
-        let eigenvalues = &spectra.eigenvalues[one.eigenvalue..];
-        one.apply(spectrum, raw, |row, channel, s| {
-            let (place, next) = one.place(size, row, channel);
-            saved[place] = s[0];
-            if one.complex {
-                saved[place + next] = s[1];
-            }
-            let at = one.parameter + channel;
-            let [f, ..] = filter(eigenvalues[row], filters.log_times[at], filters.bands[at]);
-            s.map(|s| f * s)
-        });
-    }
+    let memory = scratch.take(x.len() + batch.spectrum_length());
+    let (massive, spectrum) = memory.split_at_mut(x.len());
+    batch.filtered(op, filters, (x, massive), spectrum, saved);
     let terms = op.output_terms();
-    batch.expand(&terms, spectrum, None, (y, op.output().dimension()));
+    batch.expand(&terms, spectrum, false, (y, op.output().dimension()));
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -208,38 +288,16 @@ pub(super) fn backward<T: Real>(
     gradients: Filters<&mut [T]>,
     scratch: &mut Scratch<T>,
 ) {
-    let meshes = mesh_offsets.len() - 1;
-    let (raw, size) = op.sizes();
-    if raw == 0 {
+    let batch = Batch::new(op, mesh_offsets, spectra);
+    if batch.raw == 0 {
         return;
     }
-    let batch = Batch {
-        mesh_offsets,
-        bases: spectra.bases,
-        raw,
-    };
-    let spectrum = scratch.take(meshes * raw);
+    let spectrum = scratch.take(batch.spectrum_length());
     let width = op.output().dimension();
     batch.project(&op.output_terms(), (dy, width), spectrum);
-    for one in op.filters(meshes) {
-        let eigenvalues = &spectra.eigenvalues[one.eigenvalue..];
-        one.apply(spectrum, raw, |row, channel, ds| {
-            let (place, next) = one.place(size, row, channel);
-            let mut product = ds[0] * saved[place];
-            if one.complex {
-                product += ds[1] * saved[place + next];
-            }
-            let at = one.parameter + channel;
-            let (log_time, band) = (filters.log_times[at], filters.bands[at]);
-            let [f, by_time, by_band] = filter(eigenvalues[row], log_time, band);
-            gradients.log_times[at] += by_time * product;
-            gradients.bands[at] += by_band * product;
-            ds.map(|ds| f * ds)
-        });
-    }
+    batch.filter_backward(op, filters, spectrum, saved, gradients);
     if let Some(dx) = dx {
         let width = op.features.dimension();
-        let terms = op.input_terms();
-        batch.expand(&terms, spectrum, Some(spectra.mass), (dx, width));
+        batch.expand(&op.input_terms(), spectrum, true, (dx, width));
     }
 }

@@ -20,7 +20,7 @@
 //! `[meshes, K_m]`. `x` is `[vertices, features]`, `y` is `[vertices, output]`.
 
 pub mod cuda;
-mod fast;
+pub(crate) mod fast;
 pub mod reference;
 #[cfg(test)]
 mod tests;
@@ -74,7 +74,7 @@ resolve_fields!(Filters { log_times, bands });
 
 /// A product of columns of a basis with channels of the features of a mesh.
 #[derive(Debug, Clone, Copy)]
-struct Term {
+pub(crate) struct Term {
     /// Where the block of the basis begins, counted in numbers for each vertex.
     block: usize,
     /// Numbers of a row of the block.
@@ -167,7 +167,7 @@ impl Diffusion {
     }
 
     /// The products that lead from the input to the raw spectrum.
-    fn input_terms(&self) -> Vec<Term> {
+    pub(crate) fn input_terms(&self) -> Vec<Term> {
         let filters = self.filters(0);
         let orders = self.features.orders().zip(filters);
         orders
@@ -179,7 +179,7 @@ impl Diffusion {
     }
 
     /// The products that lead from the raw spectrum to the output.
-    fn output_terms(&self) -> Vec<Term> {
+    pub(crate) fn output_terms(&self) -> Vec<Term> {
         let (output, filters) = (self.output(), self.filters(0));
         let mut terms = Vec::new();
         for ((order, channels), filter) in self.features.orders().zip(&filters) {
@@ -292,7 +292,7 @@ enum Length {
 }
 
 impl<T> Spectra<&[T]> {
-    fn lengths(&self) -> Spectra<usize> {
+    pub(crate) fn lengths(&self) -> Spectra<usize> {
         Spectra {
             mass: self.mass.len(),
             bases: self.bases.len(),
@@ -310,10 +310,8 @@ impl<T> Filters<&[T]> {
     }
 }
 
-/// The filter and its derivatives by the logarithm of the time and by the band.
-fn filter<T: Real>(eigenvalue: T, log_time: T, band: T) -> [T; 3] {
-    let u = eigenvalue * log_time.exp();
-    let decay = (-u).exp();
+/// The filter and its derivatives by the logarithm of the time and by the band, from `u` and `exp(-u)`.
+fn filter<T: Real>(u: T, decay: T, band: T) -> [T; 3] {
     [
         decay * (T::one() + band * u),
         u * decay * (band - T::one() - band * u),

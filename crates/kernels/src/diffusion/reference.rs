@@ -49,7 +49,8 @@ pub fn forward<T: Real>(
                         imaginary += a * sine - b * cosine;
                     }
                     let lambda = number(spectra.eigenvalues, eigenvalue + mesh * k + column);
-                    let [f, ..] = filter(lambda, log_time, band);
+                    let u = lambda * log_time.exp();
+                    let [f, ..] = filter(u, (-u).exp(), band);
                     let (real, imaginary) = (f * real, f * imaginary);
                     let mut add = |at: usize, value: f64| y[at] += T::of(value);
                     for vertex in range.clone() {
