@@ -14,6 +14,7 @@ pub mod classifier;
 pub mod cross_entropy;
 pub mod cuda;
 pub mod diffusion;
+pub mod diffusion_net;
 pub mod dropout;
 pub mod edges;
 pub mod elementwise;

@@ -2,9 +2,9 @@
 
 use crate::cuda::{Define, KernelSource, graph, optimiser, reduce};
 use crate::{
-    activation, aggregate, attention, batch_norm, classifier, cross_entropy, diffusion, dropout,
-    edges, elementwise, implicit, incidence, irrep, mesh_product, messages, norm_gate, pool,
-    regression, regular, weighted_conv,
+    activation, aggregate, attention, batch_norm, classifier, cross_entropy, diffusion,
+    diffusion_net, dropout, edges, elementwise, implicit, incidence, irrep, mesh_product, messages,
+    norm_gate, pool, regression, regular, weighted_conv,
 };
 
 /// Every kernel source of this crate, with sets of macros that stand for all that occur.
@@ -32,6 +32,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (incidence::cuda::SOURCE, plain()),
         (mesh_product::cuda::SOURCE, plain()),
         (diffusion::cuda::SOURCE, plain()),
+        (diffusion_net::cuda::SOURCE, plain()),
         (implicit::cuda::SOURCE, plain()),
         (weighted_conv::cuda::SOURCE, plain()),
         (messages::cuda::SOURCE, plain()),

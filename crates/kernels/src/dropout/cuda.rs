@@ -7,7 +7,10 @@ use crate::cuda::{
 };
 use crate::random::Stream;
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new("dropout", include_str!("dropout.cu"));
+pub(crate) const SOURCE: KernelSource = KernelSource::new(
+    "dropout",
+    concat!(include_str!("philox.cu"), include_str!("dropout.cu")),
+);
 
 /// A [`Stream`] in device memory, so that a captured step can be replayed with another stream.
 #[derive(Debug)]
@@ -29,6 +32,11 @@ impl DeviceStream {
     /// Address in device memory.
     pub fn address(&self) -> u64 {
         self.seed_and_step.view().address()
+    }
+
+    /// Seed and step.
+    pub(crate) fn view(&self) -> DeviceSlice<'_, u64> {
+        self.seed_and_step.view()
     }
 
     /// Replaces the stream for all work that follows.

@@ -100,12 +100,12 @@ fn check_probability(probability: f64) -> Result<(), KernelError> {
 }
 
 /// A unit is kept if its word is at least this.
-fn threshold(probability: f64) -> u64 {
+pub(crate) fn threshold(probability: f64) -> u64 {
     (probability * 2f64.powi(32)).round() as u64
 }
 
 /// Factor of the kept units.
-fn scale(probability: f64) -> f64 {
+pub(crate) fn scale(probability: f64) -> f64 {
     1.0 / (1.0 - probability)
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The full matrices `[in, out]` of all orders, concatenated.
 #[derive(Debug)]
-struct Plan {
+pub(crate) struct Plan {
     blocks: Vec<(Block, usize)>,
     numbers: usize,
     fill: SignedTable,
@@ -20,7 +20,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(device: &CudaDevice, op: &SelfMap) -> Result<Arc<Self>, CudaError> {
+    pub fn new(device: &CudaDevice, op: &SelfMap) -> Result<Arc<Self>, CudaError> {
         device.table("self_map", key(&[&op.input, &op.output]), || {
             let mut numbers = 0;
             let (mut placed, mut parts) = (Vec::new(), Vec::new());
@@ -48,7 +48,7 @@ impl Plan {
         })
     }
 
-    fn matrices(
+    pub fn matrices(
         &self,
         device: &CudaDevice,
         weight: DeviceSlice<'_, f32>,
@@ -63,6 +63,18 @@ impl Plan {
             false,
         )?;
         Ok(matrices)
+    }
+
+    /// Adds gradients of the matrices to those of the weights.
+    pub fn add_gradients(
+        &self,
+        device: &CudaDevice,
+        matrices: DeviceSlice<'_, f32>,
+        dweight: &DeviceSliceMut<'_, f32>,
+    ) -> Result<(), CudaError> {
+        let nothing = DeviceSliceMut::empty();
+        let from = [matrices, DeviceSlice::empty()];
+        self.fold.apply(device, from, [dweight, &nothing], true)
     }
 }
 
@@ -192,10 +204,5 @@ pub fn backward(
     sums.add(device, vertices, &products)?;
     let mut total: DeviceBuffer<f32> = device.buffer(plan.numbers)?;
     sums.finish(device, &total.view_mut(), false)?;
-    plan.fold.apply(
-        device,
-        [total.view(), DeviceSlice::empty()],
-        [&dweight, &DeviceSliceMut::empty()],
-        true,
-    )
+    plan.add_gradients(device, total.view(), &dweight)
 }

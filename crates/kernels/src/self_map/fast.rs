@@ -133,7 +133,12 @@ fn strips(blocks: &[Block], transposed: bool) -> Vec<Strip> {
 }
 
 /// The full matrices, `[from, to]`.
-fn fill_matrices<T: Real>(blocks: &[Block], transposed: bool, weight: &[T], full: &mut [T]) {
+pub(crate) fn fill_matrices<T: Real>(
+    blocks: &[Block],
+    transposed: bool,
+    weight: &[T],
+    full: &mut [T],
+) {
     let mut full = full.iter_mut();
     for block in blocks {
         let (from, to) = if transposed {

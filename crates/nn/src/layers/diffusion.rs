@@ -71,6 +71,13 @@ pub struct Diffusion {
     output: FeatureType,
 }
 
+impl Diffusion {
+    /// Ids of its parameters.
+    pub fn weights(&self) -> DiffusionWeights {
+        self.weights
+    }
+}
+
 impl<T: Real> Module<T> for Diffusion {
     fn input(&self) -> &FeatureType {
         &self.input

@@ -4,7 +4,9 @@ use super::{
     Diffusion, DiffusionConfig, EquivariantLinear, EquivariantLinearConfig, ImplicitDiffusion,
     ImplicitDiffusionConfig, Linear, LinearConfig,
 };
-use crate::{Builder, Levels, Module, NnError, Tape, Var};
+use crate::operators::DiffusionWeights;
+use crate::{Builder, Levels, Module, NnError, ParameterId, Tape, Var};
+use gemcnn_kernels::diffusion_net::Weights;
 use gemcnn_kernels::dropout::{Dropout, DropoutUnit};
 use gemcnn_kernels::elementwise::Slice;
 use gemcnn_kernels::irrep::Grouping;
@@ -211,6 +213,37 @@ fn dropped<T: Real>(
     }
 }
 
+impl DiffusionBlock {
+    /// The parameters of a block of scalars that drops neither gradients nor meshes: DiffusionNet in its published form.
+    fn scalar_weights(&self) -> Option<Weights<ParameterId>> {
+        let (Diffuser::Spectral(diffusion), Lift::Gradients(_)) = (&self.diffusion, &self.lift)
+        else {
+            return None;
+        };
+        if self.irrep_dropout.is_some() || self.stochastic_depth > 0.0 {
+            return None;
+        }
+        let DiffusionWeights { log_times, bands } = diffusion.weights();
+        let [scalars, hidden, update] = [
+            self.scalars.weights(),
+            self.hidden.weights(),
+            self.update.weights(),
+        ];
+        Some(Weights {
+            log_times,
+            bands,
+            product: self.product.weights().weight,
+            scalars: scalars.weight,
+            scalars_bias: scalars.bias?,
+            invariants: self.invariants.weights().weight,
+            hidden: hidden.weight,
+            hidden_bias: hidden.bias?,
+            update: update.weight,
+            update_bias: update.bias?,
+        })
+    }
+}
+
 impl<T: Real> Module<T> for DiffusionBlock {
     fn input(&self) -> &FeatureType {
         &self.features
@@ -226,6 +259,17 @@ impl<T: Real> Module<T> for DiffusionBlock {
         levels: Levels<'a, T>,
         x: Var<T>,
     ) -> Result<Var<T>, NnError> {
+        if let Some(weights) = self.scalar_weights() {
+            let dropout = self
+                .dropout
+                .as_ref()
+                .map_or(0.0, |dropout| dropout.probability);
+            x.expect_kind("input of a diffusion block", &self.features)?;
+            let y = tape.diffusion_net_block(levels.spectra()?, weights, dropout, x.clone())?;
+            if let Some(y) = y {
+                return Ok(y);
+            }
+        }
         let diffusion = self.diffusion.module();
         let diffused = diffusion.forward(tape, levels, x.clone())?;
         let both = tape.concatenate(x.clone(), diffused)?;

@@ -9,8 +9,8 @@ use gemcnn_nn::equivariance::assert_surface_equivariant;
 use gemcnn_nn::layers::{DiffusionBlockConfig, DiffusionConfig};
 use gemcnn_nn::{
     Builder, CellPoints, Device, FeatureType, GraphBatch, HierarchyBatch, Levels, Method, Module,
-    Network, NnError, Objective, Optimiser, Parameters, Real, SpectraBatch, StepSettings, Stepper,
-    Stream, Tape, Target, TrainingBatch, Workspace,
+    Network, NnError, Objective, Optimiser, Parameters, ProductMode, Real, SpectraBatch,
+    StepSettings, Stepper, Stream, Tape, Target, TrainingBatch, Workspace,
 };
 use glam::DQuat;
 
@@ -242,12 +242,15 @@ fn meshes_with_few_vertices_have_columns_of_zeros() {
 }
 
 /// Losses of a few training steps on two batches of the same shape in turn, and the averaged weights.
-fn losses(device: &Device, stepper: &mut Stepper<f32>) -> (Vec<f64>, Vec<f32>) {
-    let features = kind(FEATURES);
+fn losses(
+    device: &Device,
+    stepper: &mut Stepper<f32>,
+    blocks: &[DiffusionBlockConfig; 2],
+) -> (Vec<f64>, Vec<f32>) {
     let (network, mut parameters) = Network::builder(kind("2x0 + 1x1"))
-        .equivariant_linear(&features)
-        .diffusion_block(DiffusionBlockConfig::new(features.clone()))
-        .diffusion_block(regularised(FEATURES))
+        .equivariant_linear(&blocks[0].features)
+        .diffusion_block(blocks[0].clone())
+        .diffusion_block(blocks[1].clone())
         .equivariant_linear(&FeatureType::scalars(4))
         .linear(5)
         .init(1)
@@ -295,22 +298,93 @@ fn losses(device: &Device, stepper: &mut Stepper<f32>) -> (Vec<f64>, Vec<f32>) {
 
 #[test]
 fn captured_steps_on_other_surfaces_equal_plain_ones() {
-    let (expected, weights) = losses(&Device::Cpu, &mut Stepper::plain());
-    assert!(expected[6] < expected[0] && expected[7] < expected[1]);
-    let Some(device) = gpu("captured steps on surfaces") else {
+    let plain = DiffusionBlockConfig::new(kind(FEATURES));
+    for blocks in [
+        [plain, regularised(FEATURES)],
+        [scalar_block(0.0), scalar_block(0.3)],
+    ] {
+        let (expected, weights) = losses(&Device::Cpu, &mut Stepper::plain(), &blocks);
+        assert!(expected[6] < expected[0] && expected[7] < expected[1]);
+        let Some(device) = gpu("captured steps on surfaces") else {
+            return;
+        };
+        let plain = losses(&device, &mut Stepper::plain(), &blocks);
+        let mut stepper = Stepper::default();
+        let captured = losses(&device, &mut stepper, &blocks);
+        assert!(stepper.is_recorded());
+        assert_eq!(captured, plain);
+        for (found, expected) in plain.0.iter().zip(&expected) {
+            assert!((found - expected).abs() < 1e-3 * expected, "{plain:?}");
+        }
+        let weights: Vec<f64> = weights.into_iter().map(f64::from).collect();
+        let error = relative_error(&plain.1, &weights);
+        assert!(error < 1e-3, "averages differ by {error}");
+    }
+}
+
+/// A block that is one operator on a GPU.
+fn scalar_block(dropout: f64) -> DiffusionBlockConfig {
+    DiffusionBlockConfig {
+        dropout,
+        ..DiffusionBlockConfig::new(kind("8x0"))
+    }
+}
+
+/// Output, gradient of the input, and gradients of the parameters of a block on meshes of different sizes.
+fn block_results(device: &Device, config: &DiffusionBlockConfig) -> Vec<(String, Vec<f32>)> {
+    let batch = surfaces::<f32>();
+    let mut parameters = Parameters::new();
+    let block = config.init("block", &mut Builder::new(&mut parameters, 1));
+    let block = block.unwrap();
+    // Biases and bands of zero would hide mistakes.
+    for (seed, parameter) in parameters.iter_mut().enumerate() {
+        let noise: Vec<f32> = random(parameter.value().len(), 10 + seed as u64);
+        let values = parameter.value_mut().iter_mut().zip(noise);
+        values.for_each(|(value, noise)| *value += 0.1 * noise);
+    }
+    let rows = batch.levels()[0].vertex_count();
+    let target = random(rows * 8, 2);
+    let mut workspace = Workspace::new(device.clone());
+    let stream = Stream { seed: 1, step: 3 };
+    let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
+    let x = tape
+        .tracked_input(kind("8x0"), &random(rows * 8, 1))
+        .unwrap();
+    let y = block
+        .forward(&mut tape, (&batch).into(), x.clone())
+        .unwrap();
+    let output = y.values().unwrap().into_owned();
+    let loss = tape.mean_square(y, &target).unwrap();
+    let dx = tape.backward_to(&loss, &[&x]).unwrap().remove(0).to_vec();
+    parameters.move_to_host().unwrap();
+    let gradients = parameters
+        .iter()
+        .map(|p| (p.name().into(), p.gradient().to_vec()));
+    let mut results = vec![("y".into(), output), ("dx".into(), dx)];
+    results.extend(gradients);
+    results
+}
+
+#[test]
+fn a_block_of_scalars_in_one_operator_equals_the_composition() {
+    let Some(device) = gpu("a block of scalars") else {
         return;
     };
-    let plain = losses(&device, &mut Stepper::plain());
-    let mut stepper = Stepper::default();
-    let captured = losses(&device, &mut stepper);
-    assert!(stepper.is_recorded());
-    assert_eq!(captured, plain);
-    for (found, expected) in plain.0.iter().zip(&expected) {
-        assert!((found - expected).abs() < 1e-3 * expected, "{plain:?}");
+    let Device::Cuda(cuda) = &device else { return };
+    for (mode, tolerance) in [(ProductMode::F32, 2e-5), (ProductMode::Tf32, 5e-2)] {
+        cuda.set_product_mode(mode);
+        for dropout in [0.0, 0.4] {
+            let expected = block_results(&Device::Cpu, &scalar_block(dropout));
+            let found = block_results(&device, &scalar_block(dropout));
+            for ((name, found), (_, expected)) in found.iter().zip(&expected) {
+                let expected: Vec<f64> = expected.iter().map(|&v| f64::from(v)).collect();
+                let error = relative_error(found, &expected);
+                assert!(error < tolerance, "{name}, {mode:?}, {dropout}: {error:e}");
+            }
+            assert_eq!(found.len(), 12);
+            assert_eq!(found, block_results(&device, &scalar_block(dropout)));
+        }
     }
-    let weights: Vec<f64> = weights.into_iter().map(f64::from).collect();
-    let error = relative_error(&plain.1, &weights);
-    assert!(error < 1e-3, "averages differ by {error}");
 }
 
 /// Points in cells that do not depend on the frames.

@@ -1,0 +1,464 @@
+//! The block on a GPU.
+
+use super::{DiffusionNet, OPERATOR, Saved, Weights};
+use crate::cuda::reduce::{Pieces, RowProduct, RowProducts, add_column_sums, add_partial_sums};
+use crate::cuda::{
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
+    Product, args, to_u32,
+};
+use crate::diffusion::cuda::Batch;
+use crate::diffusion::{Filters, Spectra};
+use crate::dropout::cuda::DeviceStream;
+use crate::dropout::{scale, threshold};
+use crate::self_map::SelfMap;
+use crate::self_map::cuda::Plan;
+use crate::{FeatureType, KernelError};
+use std::sync::Arc;
+
+pub(crate) const SOURCE: KernelSource = KernelSource::new(
+    OPERATOR,
+    concat!(
+        include_str!("../dropout/philox.cu"),
+        include_str!("diffusion_net.cu")
+    ),
+);
+
+/// True for numbers of channels that the passes support: multiples of four.
+pub fn supports(op: &DiffusionNet) -> bool {
+    op.channels > 0 && op.channels.is_multiple_of(4)
+}
+
+/// Random streams of the two dropouts: seed and step, and what the seed is mixed with.
+pub type Streams<'a> = Option<[(&'a DeviceStream, u64); 2]>;
+
+/// A block on a batch.
+struct Block<'a> {
+    device: &'a CudaDevice,
+    op: &'a DiffusionNet,
+    batch: Batch<'a>,
+    mass: DeviceSlice<'a, f32>,
+    rows: usize,
+    /// The matrix `A`.
+    plan: Arc<Plan>,
+}
+
+impl<'a> Block<'a> {
+    fn new(
+        device: &'a CudaDevice,
+        op: &'a DiffusionNet,
+        mesh_offsets: &'a [u32],
+        spectra: Spectra<DeviceSlice<'a, f32>>,
+        weights: &Weights<DeviceSlice<'_, f32>>,
+        saved: Saved<usize>,
+        others: &[(&'static str, usize)],
+    ) -> Result<Self, CudaError> {
+        if !supports(op) {
+            return Err(CudaError::Kernel(KernelError::Setting {
+                operator: OPERATOR,
+                problem: format!("{} channels are not a multiple of four", op.channels),
+            }));
+        }
+        let lengths = weights.map(|weight| weight.len());
+        let rows = op.check(mesh_offsets, spectra.lengths(), lengths, saved, others)?;
+        let vectors = FeatureType::new(&[0, op.channels]);
+        let map = SelfMap {
+            input: vectors.clone(),
+            output: vectors,
+            bias: false,
+        };
+        Ok(Self {
+            device,
+            op,
+            batch: Batch::new(device, &op.diffusion(), mesh_offsets, spectra),
+            mass: spectra.mass,
+            rows,
+            plan: Plan::new(device, &map)?,
+        })
+    }
+
+    /// Launches a pass over four numbers of a row of channels for each thread.
+    ///
+    /// # Safety
+    /// The arguments are those of the kernel before `quads` and `count`, and their buffers have a place for each row.
+    unsafe fn pass(&self, name: &'static str, arguments: &[Arg]) -> Result<(), CudaError> {
+        let quads = self.op.channels / 4;
+        let count = self.rows * quads;
+        let sizes: &[Arg] = args![to_u32(OPERATOR, quads)?, count as u64];
+        let function = self.device.function(SOURCE, &[], name)?;
+        // SAFETY: the caller vouches for it.
+        unsafe { function.over(count, &[arguments, sizes].concat()) }
+    }
+
+    /// `y = x W^T` with rows of `x` of some stride, for a matrix `W` `[out, in]`.
+    fn map(
+        &self,
+        (x, stride): (DeviceSlice<'_, f32>, usize),
+        weight: DeviceSlice<'_, f32>,
+        y: &DeviceSliceMut<'_, f32>,
+    ) -> Result<(), CudaError> {
+        let c = self.op.channels;
+        let inputs = weight.len() / c;
+        Product {
+            m: self.rows,
+            n: c,
+            k: inputs,
+            a: Operand::new(x, stride),
+            b: Operand::new(weight, inputs).transposed(),
+            add: false,
+            batches: 1,
+        }
+        .run(self.device, y, (c, 0))
+    }
+
+    /// The backward pass of `map`: `dx = dy W` into rows of some stride, and adds `dy^T x` to `dweight`.
+    fn map_backward(
+        &self,
+        (x, dx): (DeviceSlice<'_, f32>, &DeviceSliceMut<'_, f32>),
+        stride: usize,
+        weight: DeviceSlice<'_, f32>,
+        dy: DeviceSlice<'_, f32>,
+        dweight: &DeviceSliceMut<'_, f32>,
+    ) -> Result<(), CudaError> {
+        let c = self.op.channels;
+        let inputs = weight.len() / c;
+        Product {
+            m: self.rows,
+            n: inputs,
+            k: c,
+            a: Operand::new(dy, c),
+            b: Operand::new(weight, inputs),
+            add: false,
+            batches: 1,
+        }
+        .run(self.device, dx, (stride, 0))?;
+        self.row_product((dy, c, c), (x, stride, inputs), dweight, true)
+    }
+
+    /// `result = a^T b`, or `result += a^T b`; factors are numbers, stride and width of rows.
+    fn row_product(
+        &self,
+        (a, a_stride, m): (DeviceSlice<'_, f32>, usize, usize),
+        (b, b_stride, n): (DeviceSlice<'_, f32>, usize, usize),
+        result: &DeviceSliceMut<'_, f32>,
+        add: bool,
+    ) -> Result<(), CudaError> {
+        let mut sums = RowProducts::new(self.device, self.rows, m * n)?;
+        let product = RowProduct {
+            a: (a, a_stride),
+            b: (b, b_stride),
+            m,
+            n,
+            place: 0,
+        };
+        sums.add(self.device, self.rows, &[product])?;
+        sums.finish(self.device, result, add)
+    }
+
+    /// `y = drop(relu(y + bias))`.
+    fn activate(
+        &self,
+        y: &DeviceSliceMut<'_, f32>,
+        bias: DeviceSlice<'_, f32>,
+        stream: Option<(&DeviceStream, u64)>,
+    ) -> Result<(), CudaError> {
+        let (stream, salt) = match stream {
+            Some((stream, salt)) => (stream.view(), salt),
+            None => (DeviceSlice::empty(), 0),
+        };
+        let p = self.op.dropout;
+        let (limit, factor) = (threshold(p), scale(p) as f32);
+        // SAFETY: `y` has a row for each vertex, and there is a bias for each channel. An empty stream is a null
+        // pointer, which the kernel does not read.
+        unsafe { self.pass("activate", args![y, bias, stream, salt, limit, factor]) }
+    }
+
+    /// The gradient before `activate` from that behind it, in place, and adds its sum to `dbias`.
+    fn activate_backward(
+        &self,
+        activated: DeviceSlice<'_, f32>,
+        factor: f32,
+        d: &DeviceSliceMut<'_, f32>,
+        dbias: &DeviceSliceMut<'_, f32>,
+    ) -> Result<(), CudaError> {
+        let c = self.op.channels;
+        let pieces = Pieces::new(self.rows, c);
+        let mut partials: DeviceBuffer<f64> = self.device.buffer(pieces.count * c)?;
+        let size = |n: usize| to_u32(OPERATOR, n);
+        let function = self.device.function(SOURCE, &[], "activate_backward")?;
+        // SAFETY: both have a row for each vertex, and there is a partial sum for each block and column.
+        unsafe {
+            function.run(
+                pieces.blocks,
+                pieces.threads,
+                args![
+                    activated,
+                    factor,
+                    d,
+                    size(self.rows)?,
+                    size(c)?,
+                    size(pieces.rows_of_block)?,
+                    &partials.view_mut(),
+                ],
+            )?;
+        }
+        add_partial_sums(self.device, partials.view(), c, dbias)
+    }
+
+    /// `W1` from its two parts, or adds its gradient to theirs.
+    fn first_weights(
+        &self,
+        all: &DeviceSliceMut<'_, f32>,
+        [invariants, scalars]: [u64; 2],
+        add: bool,
+    ) -> Result<(), CudaError> {
+        let c = to_u32(OPERATOR, self.op.channels)?;
+        let function = self.device.function(SOURCE, &[], "first_weights")?;
+        // SAFETY: the addresses are those of parameters or gradients whose lengths were checked; parameters are only
+        // read.
+        unsafe {
+            function.over(
+                all.len(),
+                args![all, invariants, scalars, c, u32::from(add)],
+            )
+        }
+    }
+
+    /// `W1` `[out, in]`, of `[p | x | d]`.
+    fn first_layer(
+        &self,
+        weights: &Weights<DeviceSlice<'_, f32>>,
+    ) -> Result<DeviceBuffer<f32>, CudaError> {
+        let c = self.op.channels;
+        let mut all = self.device.buffer(3 * c * c)?;
+        let parts = [weights.invariants, weights.scalars].map(|part| part.address());
+        self.first_weights(&all.view_mut(), parts, false)?;
+        Ok(all)
+    }
+}
+
+/// `x` to `y`, and what the backward pass needs.
+///
+/// # Errors
+/// Settings or lengths that do not fit, or a failed call.
+#[allow(clippy::too_many_arguments)]
+pub fn forward(
+    device: &CudaDevice,
+    op: &DiffusionNet,
+    mesh_offsets: &[u32],
+    spectra: Spectra<DeviceSlice<'_, f32>>,
+    weights: Weights<DeviceSlice<'_, f32>>,
+    streams: Streams<'_>,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+    mut saved: Saved<DeviceSliceMut<'_, f32>>,
+) -> Result<(), CudaError> {
+    let others = [("x", x.len()), ("y", y.len())];
+    let lengths = saved.lengths(|values| values.len());
+    let block = Block::new(
+        device,
+        op,
+        mesh_offsets,
+        spectra,
+        &weights,
+        lengths,
+        &others,
+    )?;
+    let (c, diffusion) = (op.channels, op.diffusion());
+    if x.is_empty() {
+        return Ok(());
+    }
+    // Memory of other libraries may begin anywhere.
+    let mut aligned: DeviceBuffer<f32> =
+        device.buffer(if x.is_aligned(4) { 0 } else { x.len() })?;
+    let x = match aligned.is_empty() {
+        true => x,
+        false => {
+            device.copy(x, aligned.view_mut())?;
+            aligned.view()
+        }
+    };
+    let mut weighted: DeviceBuffer<f32> = device.buffer(x.len())?;
+    // SAFETY: all have a row for each vertex, of the widths that the kernel expects.
+    unsafe {
+        let arguments = args![x, block.mass, &saved.features, &weighted.view_mut()];
+        block.pass("enter", arguments)?;
+    }
+    let mut spectrum = block.batch.spectrum()?;
+    let filters = weights.filters();
+    block.batch.project(
+        &diffusion.input_terms(),
+        (weighted.view(), c),
+        spectrum.view_mut(),
+    )?;
+    drop(weighted);
+    block
+        .batch
+        .filter(&diffusion, filters, &mut spectrum, saved.spectrum)?;
+    let diffused = saved.features.reborrow().slice(2 * c..usize::MAX);
+    block.batch.expand(
+        &diffusion.output_terms(),
+        spectrum.view(),
+        (diffused, 5 * c),
+    )?;
+    let features = saved.features.view();
+    Product {
+        m: block.rows,
+        n: 2 * c,
+        k: 2 * c,
+        a: Operand::new(features.from(3 * c), 5 * c),
+        b: Operand::new(block.plan.matrices(device, weights.product)?.view(), 2 * c),
+        add: false,
+        batches: 1,
+    }
+    .run(device, &saved.mapped, (2 * c, 0))?;
+    // SAFETY: as above.
+    unsafe { block.pass("invariants", args![&saved.features, &saved.mapped])? };
+    let [one, two] = match streams {
+        Some(streams) => streams.map(Some),
+        None => [None; 2],
+    };
+    let all = block.first_layer(&weights)?;
+    block.map((features, 5 * c), all.view(), &saved.first)?;
+    block.activate(&saved.first, weights.scalars_bias, one)?;
+    let first = saved.first.view();
+    block.map((first, c), weights.hidden, &saved.second)?;
+    block.activate(&saved.second, weights.hidden_bias, two)?;
+    block.map((saved.second.view(), c), weights.update, &y)?;
+    // SAFETY: as above.
+    unsafe { block.pass("leave", args![&y, x, weights.update_bias]) }
+}
+
+/// Overwrites `dx`, if it is wanted, and adds to the gradients of the parameters. `dropped` says whether the forward pass had
+/// random streams.
+///
+/// # Errors
+/// Settings or lengths that do not fit, or a failed call.
+#[allow(clippy::too_many_arguments)]
+pub fn backward(
+    device: &CudaDevice,
+    op: &DiffusionNet,
+    mesh_offsets: &[u32],
+    dropped: bool,
+    spectra: Spectra<DeviceSlice<'_, f32>>,
+    weights: Weights<DeviceSlice<'_, f32>>,
+    saved: Saved<DeviceSliceMut<'_, f32>>,
+    dy: DeviceSlice<'_, f32>,
+    dx: Option<DeviceSliceMut<'_, f32>>,
+    gradients: Weights<DeviceSliceMut<'_, f32>>,
+) -> Result<(), CudaError> {
+    let others = [
+        ("dy", dy.len()),
+        ("dx", dx.as_ref().map_or(dy.len(), |dx| dx.len())),
+    ];
+    let lengths = saved.lengths(|values| values.len());
+    let block = Block::new(
+        device,
+        op,
+        mesh_offsets,
+        spectra,
+        &weights,
+        lengths,
+        &others,
+    )?;
+    op.check_gradients(gradients.each_ref().map(|values| values.len()))?;
+    let (c, diffusion) = (op.channels, op.diffusion());
+    if dy.is_empty() {
+        return Ok(());
+    }
+    let factor = if dropped {
+        scale(op.dropout) as f32
+    } else {
+        1.0
+    };
+    let (first, second) = (saved.first.view(), saved.second.view());
+    let (features, mapped) = (saved.features.view(), &saved.mapped);
+    add_column_sums(device, dy, (block.rows, c, c), &gradients.update_bias)?;
+    let mut dsecond: DeviceBuffer<f32> = device.buffer(dy.len())?;
+    block.map_backward(
+        (second, &dsecond.view_mut()),
+        c,
+        weights.update,
+        dy,
+        &gradients.update,
+    )?;
+    block.activate_backward(second, factor, &dsecond.view_mut(), &gradients.hidden_bias)?;
+    let mut dfirst: DeviceBuffer<f32> = device.buffer(dy.len())?;
+    block.map_backward(
+        (first, &dfirst.view_mut()),
+        c,
+        weights.hidden,
+        dsecond.view(),
+        &gradients.hidden,
+    )?;
+    drop(dsecond);
+    block.activate_backward(first, factor, &dfirst.view_mut(), &gradients.scalars_bias)?;
+    let mut dfeatures: DeviceBuffer<f32> = device.buffer(5 * dy.len())?;
+    let all = block.first_layer(&weights)?;
+    let mut dall = device.zeros(all.len())?;
+    block.map_backward(
+        (features, &dfeatures.view_mut()),
+        5 * c,
+        all.view(),
+        dfirst.view(),
+        &dall.view_mut(),
+    )?;
+    drop(dfirst);
+    let parts = [&gradients.invariants, &gradients.scalars].map(|part| part.view().address());
+    block.first_weights(&dall.view_mut(), parts, true)?;
+    // SAFETY: all have a row for each vertex, of the widths that the kernel expects.
+    unsafe {
+        let arguments = args![features, mapped, &dfeatures.view_mut()];
+        block.pass("invariants_backward", arguments)?;
+    }
+    let vectors = features.from(3 * c);
+    Product {
+        m: block.rows,
+        n: 2 * c,
+        k: 2 * c,
+        a: Operand::new(mapped.view(), 2 * c),
+        b: Operand::new(block.plan.matrices(device, weights.product)?.view(), 2 * c).transposed(),
+        add: true,
+        batches: 1,
+    }
+    .run(
+        device,
+        &dfeatures.view_mut().slice(3 * c..usize::MAX),
+        (5 * c, 0),
+    )?;
+    let mut matrix: DeviceBuffer<f32> = device.buffer(4 * c * c)?;
+    block.row_product(
+        (vectors, 5 * c, 2 * c),
+        (mapped.view(), 2 * c, 2 * c),
+        &matrix.view_mut(),
+        false,
+    )?;
+    block
+        .plan
+        .add_gradients(device, matrix.view(), &gradients.product)?;
+    let mut spectrum = block.batch.spectrum()?;
+    block.batch.project(
+        &diffusion.output_terms(),
+        (dfeatures.view().from(2 * c), 5 * c),
+        spectrum.view_mut(),
+    )?;
+    let filters = weights.filters();
+    let mut dfilters = Filters {
+        log_times: gradients.log_times,
+        bands: gradients.bands,
+    };
+    block.batch.filter_backward(
+        &diffusion,
+        filters,
+        &mut spectrum,
+        saved.spectrum.view(),
+        &mut dfilters,
+    )?;
+    let Some(mut dx) = dx else { return Ok(()) };
+    block.batch.expand(
+        &diffusion.input_terms(),
+        spectrum.view(),
+        (dx.reborrow(), c),
+    )?;
+    // SAFETY: as above.
+    unsafe { block.pass("enter_backward", args![&dx, block.mass, dy, &dfeatures]) }
+}

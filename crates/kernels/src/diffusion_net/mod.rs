@@ -1,0 +1,405 @@
+//! The block of DiffusionNet as one operator.
+//!
+//! With the diffused scalars `d` and their gradients `g` (see [`diffusion`](crate::diffusion)),
+//!
+//! ```text
+//! p  = tanh(<g, A g>)                      A: complex matrix, one product for each channel
+//! h1 = drop(relu(W1 [p | x | d] + b1))
+//! h2 = drop(relu(W2 h1 + b2))
+//! y  = x + W3 h2 + b3
+//! ```
+//!
+//! The rows `[p | x | d | g]` lie side by side in one buffer. The diffusion writes into it, the first layer is one product over
+//! three of its parts, and so are their gradients: nothing is concatenated, sliced or added up. Biases, ReLU, dropout
+//! and the skip connection are passes behind the products; on the CPU a tile of rows stays in the cache for all of them. Saved for the backward pass: these rows, `A g`, `h1`, `h2` and the
+//! spectrum. A number of `h1` or `h2` above zero says that it was neither clipped nor dropped, so no mask is stored or drawn again.
+//!
+//! The result is that of the composition of the operators, with the same dropout.
+
+pub mod cuda;
+mod fast;
+#[cfg(test)]
+mod tests;
+
+use crate::diffusion::{Diffusion, Filters, Spectra};
+use crate::error::{check_count, check_mesh_offsets};
+use crate::random::Stream;
+use crate::real::compiled;
+use crate::view::resolve_fields;
+use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
+
+const OPERATOR: &str = "diffusion_net";
+
+/// Settings of a block.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiffusionNet {
+    /// Number of scalars.
+    pub channels: usize,
+    /// Number of eigenvectors of each order from 0.
+    pub columns: Vec<usize>,
+    /// Dropout probability, in [0, 1).
+    pub dropout: f64,
+}
+
+/// Parameters of a block, or their gradients. Matrices are `[out, in]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Weights<S> {
+    /// Logarithms of the diffusion times.
+    pub log_times: S,
+    /// Bands of the filters.
+    pub bands: S,
+    /// `A`, as the weights of a [`SelfMap`](crate::self_map::SelfMap) of order 1.
+    pub product: S,
+    /// Columns of `W1` for `[x | d]`.
+    pub scalars: S,
+    /// `b1`.
+    pub scalars_bias: S,
+    /// Columns of `W1` for `p`.
+    pub invariants: S,
+    /// `W2`.
+    pub hidden: S,
+    /// `b2`.
+    pub hidden_bias: S,
+    /// `W3`.
+    pub update: S,
+    /// `b3`.
+    pub update_bias: S,
+}
+
+resolve_fields!(Weights {
+    log_times,
+    bands,
+    product,
+    scalars,
+    scalars_bias,
+    invariants,
+    hidden,
+    hidden_bias,
+    update,
+    update_bias
+});
+
+/// What the backward pass needs beside the parameters.
+#[derive(Debug, Clone, Copy)]
+pub struct Saved<S> {
+    /// `[p | x | d | g]`.
+    pub features: S,
+    /// `A g`. The backward pass overwrites it.
+    pub mapped: S,
+    /// `h1`.
+    pub first: S,
+    /// `h2`.
+    pub second: S,
+    /// The spectrum.
+    pub spectrum: S,
+}
+
+resolve_fields!(Saved {
+    features,
+    mapped,
+    first,
+    second,
+    spectrum
+});
+
+impl<S> Saved<S> {
+    /// The length of each field.
+    fn lengths(&self, length: impl Fn(&S) -> usize) -> Saved<usize> {
+        Saved {
+            features: length(&self.features),
+            mapped: length(&self.mapped),
+            first: length(&self.first),
+            second: length(&self.second),
+            spectrum: length(&self.spectrum),
+        }
+    }
+
+    /// Applies `each` to all fields.
+    ///
+    /// # Errors
+    /// The first error of `each`.
+    pub fn try_map<R, E>(self, mut each: impl FnMut(S) -> Result<R, E>) -> Result<Saved<R>, E> {
+        Ok(Saved {
+            features: each(self.features)?,
+            mapped: each(self.mapped)?,
+            first: each(self.first)?,
+            second: each(self.second)?,
+            spectrum: each(self.spectrum)?,
+        })
+    }
+}
+
+impl DiffusionNet {
+    /// Lengths of what is saved.
+    pub fn saved(&self, vertices: usize, meshes: usize) -> Saved<usize> {
+        let numbers = vertices * self.channels;
+        Saved {
+            features: 5 * numbers,
+            mapped: 2 * numbers,
+            first: numbers,
+            second: numbers,
+            spectrum: self.diffusion().saved_count(meshes),
+        }
+    }
+
+    /// Checks the settings and all lengths; the number of vertices.
+    fn check(
+        &self,
+        mesh_offsets: &[u32],
+        spectra: Spectra<usize>,
+        weights: Weights<usize>,
+        saved: Saved<usize>,
+        others: &[(&'static str, usize)],
+    ) -> Result<usize, KernelError> {
+        let (vertices, diffusion) = (check_mesh_offsets(mesh_offsets)?, self.diffusion());
+        diffusion.check_columns()?;
+        if !(0.0..1.0).contains(&self.dropout) || self.channels == 0 {
+            return Err(KernelError::Setting {
+                operator: OPERATOR,
+                problem: format!(
+                    "{} channels with dropout {}; there must be some, and a probability of at least 0 and below 1",
+                    self.channels, self.dropout
+                ),
+            });
+        }
+        let meshes = mesh_offsets.len() - 1;
+        let count = |name, found, expected| check_count(OPERATOR, name, found, expected);
+        count("mass", spectra.mass, vertices)?;
+        count("bases", spectra.bases, vertices * diffusion.basis_width())?;
+        let eigenvalues = meshes * self.columns.iter().sum::<usize>();
+        count("eigenvalues", spectra.eigenvalues, eigenvalues)?;
+        let lengths = self.lengths().into_array();
+        for ((name, length), found) in lengths.into_iter().zip(weights.into_array()) {
+            count(name, found, length)?;
+        }
+        let expected = self.saved(vertices, meshes);
+        count("features", saved.features, expected.features)?;
+        count("mapped", saved.mapped, expected.mapped)?;
+        count("first", saved.first, expected.first)?;
+        count("second", saved.second, expected.second)?;
+        count("spectrum", saved.spectrum, expected.spectrum)?;
+        for &(name, found) in others {
+            count(name, found, vertices * self.channels)?;
+        }
+        Ok(vertices)
+    }
+
+    /// Checks the lengths of the gradients.
+    fn check_gradients(&self, gradients: Weights<usize>) -> Result<(), KernelError> {
+        let lengths = self.lengths().into_array();
+        for ((name, length), found) in lengths.into_iter().zip(gradients.into_array()) {
+            check_count(OPERATOR, name, found, length)?;
+        }
+        Ok(())
+    }
+
+    fn diffusion(&self) -> Diffusion {
+        Diffusion {
+            features: FeatureType::scalars(self.channels),
+            columns: self.columns.clone(),
+            gradients: true,
+        }
+    }
+
+    /// Lengths of the parameters, with names.
+    fn lengths(&self) -> Weights<(&'static str, usize)> {
+        let (c, square) = (self.channels, self.channels * self.channels);
+        Weights {
+            log_times: ("log times", c),
+            bands: ("bands", c),
+            product: ("product", irrep_dimension(1) * square),
+            scalars: ("scalars", 2 * square),
+            scalars_bias: ("bias of scalars", c),
+            invariants: ("invariants", square),
+            hidden: ("hidden", square),
+            hidden_bias: ("bias of hidden", c),
+            update: ("update", square),
+            update_bias: ("bias of update", c),
+        }
+    }
+}
+
+impl<S> Weights<S> {
+    /// The fields in order.
+    pub fn into_array(self) -> [S; 10] {
+        [
+            self.log_times,
+            self.bands,
+            self.product,
+            self.scalars,
+            self.scalars_bias,
+            self.invariants,
+            self.hidden,
+            self.hidden_bias,
+            self.update,
+            self.update_bias,
+        ]
+    }
+
+    /// The inverse of [`into_array`](Self::into_array).
+    pub fn from_array(fields: [S; 10]) -> Self {
+        let [
+            log_times,
+            bands,
+            product,
+            scalars,
+            scalars_bias,
+            invariants,
+            hidden,
+            hidden_bias,
+            update,
+            update_bias,
+        ] = fields;
+        Self {
+            log_times,
+            bands,
+            product,
+            scalars,
+            scalars_bias,
+            invariants,
+            hidden,
+            hidden_bias,
+            update,
+            update_bias,
+        }
+    }
+
+    /// A view of all fields.
+    pub fn each_ref(&self) -> Weights<&S> {
+        Weights {
+            log_times: &self.log_times,
+            bands: &self.bands,
+            product: &self.product,
+            scalars: &self.scalars,
+            scalars_bias: &self.scalars_bias,
+            invariants: &self.invariants,
+            hidden: &self.hidden,
+            hidden_bias: &self.hidden_bias,
+            update: &self.update,
+            update_bias: &self.update_bias,
+        }
+    }
+
+    /// Applies `each` to all fields.
+    pub fn map<R>(self, each: impl FnMut(S) -> R) -> Weights<R> {
+        Weights::from_array(self.into_array().map(each))
+    }
+}
+
+impl<S: Copy> Weights<S> {
+    fn filters(&self) -> Filters<S> {
+        Filters {
+            log_times: self.log_times,
+            bands: self.bands,
+        }
+    }
+}
+
+/// `x` to `y`, and what the backward pass needs. Streams are those of the two dropouts.
+///
+/// # Errors
+/// Settings or lengths that do not fit.
+#[allow(clippy::too_many_arguments)]
+pub fn forward<T: Real>(
+    op: &DiffusionNet,
+    mesh_offsets: &[u32],
+    spectra: Spectra<&[T]>,
+    weights: Weights<&[T]>,
+    streams: Option<[Stream; 2]>,
+    x: &[T],
+    y: &mut [T],
+    saved: Saved<&mut [T]>,
+    scratch: &mut Scratch<T>,
+) -> Result<(), KernelError> {
+    op.check(
+        mesh_offsets,
+        spectra.lengths(),
+        weights.map(<[T]>::len),
+        saved.lengths(|values| values.len()),
+        &[("x", x.len()), ("y", y.len())],
+    )?;
+    compiled!(
+        fast::forward
+            as fn(
+                &DiffusionNet,
+                &[u32],
+                Spectra<&[T]>,
+                Weights<&[T]>,
+                Option<[Stream; 2]>,
+                &[T],
+                &mut [T],
+                Saved<&mut [T]>,
+                &mut Scratch<T>,
+            )
+    )(
+        op,
+        mesh_offsets,
+        spectra,
+        weights,
+        streams,
+        x,
+        y,
+        saved,
+        scratch,
+    );
+    Ok(())
+}
+
+/// Overwrites `dx`, if it is wanted, and adds to the gradients of the parameters. `dropped` says whether the forward pass had
+/// random streams.
+///
+/// # Errors
+/// Settings or lengths that do not fit.
+#[allow(clippy::too_many_arguments)]
+pub fn backward<T: Real>(
+    op: &DiffusionNet,
+    mesh_offsets: &[u32],
+    dropped: bool,
+    spectra: Spectra<&[T]>,
+    weights: Weights<&[T]>,
+    saved: Saved<&mut [T]>,
+    dy: &[T],
+    dx: Option<&mut [T]>,
+    gradients: Weights<&mut [T]>,
+    scratch: &mut Scratch<T>,
+) -> Result<(), KernelError> {
+    let others = [
+        ("dy", dy.len()),
+        ("dx", dx.as_ref().map_or(dy.len(), |dx| dx.len())),
+    ];
+    op.check(
+        mesh_offsets,
+        spectra.lengths(),
+        weights.map(<[T]>::len),
+        saved.lengths(|values| values.len()),
+        &others,
+    )?;
+    op.check_gradients(gradients.each_ref().map(|values| values.len()))?;
+    compiled!(
+        fast::backward
+            as fn(
+                &DiffusionNet,
+                &[u32],
+                bool,
+                Spectra<&[T]>,
+                Weights<&[T]>,
+                Saved<&mut [T]>,
+                &[T],
+                Option<&mut [T]>,
+                Weights<&mut [T]>,
+                &mut Scratch<T>,
+            )
+    )(
+        op,
+        mesh_offsets,
+        dropped,
+        spectra,
+        weights,
+        saved,
+        dy,
+        dx,
+        gradients,
+        scratch,
+    );
+    Ok(())
+}
