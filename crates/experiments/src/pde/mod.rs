@@ -91,7 +91,7 @@ impl Settings {
             training: TrainingConfig {
                 epochs: self.epochs,
                 batch: BatchSize::Meshes(1),
-                rate: row.rate(),
+                rate: row.rate(order),
                 weight_decay: 1e-5,
                 clip: 1.0,
                 calibrate: true,

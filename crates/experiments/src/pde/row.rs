@@ -20,8 +20,8 @@ struct Network {
     name: &'static str,
     /// True if it reads and predicts tangent vectors. Others read the coordinates of vectors in space.
     has_vectors: bool,
-    /// Base learning rate.
-    rate: f64,
+    /// Base learning rate, for scalars and for vectors.
+    rates: [f64; 2],
     /// The model of a width.
     model: fn(usize) -> ModelConfig,
 }
@@ -30,13 +30,13 @@ impl Network {
     const fn new(
         name: &'static str,
         has_vectors: bool,
-        rate: f64,
+        rates: [f64; 2],
         model: fn(usize) -> ModelConfig,
     ) -> Self {
         Self {
             name,
             has_vectors,
-            rate,
+            rates,
             model,
         }
     }
@@ -44,7 +44,7 @@ impl Network {
 
 /// One entry for each row. The size of the first one is the size of all.
 static NETWORKS: [Network; 6] = [
-    Network::new("gem", true, 5e-3, |channels| {
+    Network::new("gem", true, [5e-3; 2], |channels| {
         GemModel {
             channels,
             batch_norm: false,
@@ -54,7 +54,7 @@ static NETWORKS: [Network; 6] = [
         }
         .into()
     }),
-    Network::new("attention", true, 5e-3, |channels| {
+    Network::new("attention", true, [5e-3, 2e-3], |channels| {
         AttentionModel {
             channels,
             heads: 1,
@@ -65,7 +65,7 @@ static NETWORKS: [Network; 6] = [
         }
         .into()
     }),
-    Network::new("hermes", true, 5e-3, |channels| {
+    Network::new("hermes", true, [5e-3; 2], |channels| {
         HermesModel {
             channels,
             batch_norm: false,
@@ -75,7 +75,7 @@ static NETWORKS: [Network; 6] = [
         }
         .into()
     }),
-    Network::new("diffusion", false, 2e-3, |channels| {
+    Network::new("diffusion", false, [2e-3; 2], |channels| {
         DiffusionModel {
             channels,
             dropout: 0.0,
@@ -83,7 +83,7 @@ static NETWORKS: [Network; 6] = [
         }
         .into()
     }),
-    Network::new("surface", true, 2e-3, |width| {
+    Network::new("surface", true, [2e-3; 2], |width| {
         let channels = [width, width.div_ceil(4), width.div_ceil(8)];
         SurfaceModel {
             channels,
@@ -91,7 +91,7 @@ static NETWORKS: [Network; 6] = [
         }
         .into()
     }),
-    Network::new("graph", false, 5e-3, |width| {
+    Network::new("graph", false, [5e-3; 2], |width| {
         GraphModel {
             width: Some(width),
             batch_norm: false,
@@ -118,9 +118,9 @@ impl Row {
         }
     }
 
-    /// Base learning rate.
-    pub(super) fn rate(self) -> f64 {
-        self.0.rate
+    /// Base learning rate for states of an order.
+    pub(super) fn rate(self, order: usize) -> f64 {
+        self.0.rates[usize::from(order > 0)]
     }
 
     /// The model for an equation: of the width for which its number of parameters is closest to that of the first row.
