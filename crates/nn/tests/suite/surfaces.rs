@@ -366,7 +366,7 @@ fn block_results(device: &Device, config: &DiffusionBlockConfig) -> Vec<(String,
 }
 
 #[test]
-fn a_block_of_scalars_in_one_operator_equals_the_composition() {
+fn a_block_of_scalars_on_a_gpu_equals_that_on_the_cpu() {
     let Some(device) = gpu("a block of scalars") else {
         return;
     };
