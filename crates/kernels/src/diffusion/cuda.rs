@@ -36,7 +36,7 @@ const SLAB_ROWS: usize = 128;
 /// Slabs of all meshes together that fill a GPU.
 const SLABS: usize = 128;
 /// Grid rows of the backward pass of a filter.
-const FILTER_ROWS: usize = 16;
+const FILTER_ROWS: usize = 64;
 
 /// A batch on a GPU. The raw spectrum of a mesh is the sum of those of its slabs: a product over all vertices of
 /// few meshes would leave most of the GPU idle.

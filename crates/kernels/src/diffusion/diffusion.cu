@@ -100,6 +100,7 @@ extern "C" __global__ void add_filter_sums(const float *__restrict__ partials, u
     u64 channel = item();
     if (channel >= channels) return;
     float by_time = 0.0f, by_band = 0.0f;
+#pragma unroll 8
     for (u32 part = 0; part < count; ++part) {
         by_time += partials[part * 2 * channels + channel];
         by_band += partials[(part * 2 + 1) * channels + channel];

@@ -1,7 +1,9 @@
 //! The block on a GPU.
 
 use super::{DiffusionNet, OPERATOR, Saved, Weights};
-use crate::cuda::reduce::{Pieces, RowProduct, RowProducts, add_column_sums, add_partial_sums};
+use crate::cuda::reduce::{
+    RowProduct, RowProducts, add_column_sums, add_partial_sums, column_threads,
+};
 use crate::cuda::{
     Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
     Product, args, to_u32,
@@ -22,6 +24,9 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new(
         include_str!("diffusion_net.cu")
     ),
 );
+
+/// Rows of a partial sum of the gradients of biases.
+const SUM_ROWS: usize = 32;
 
 /// True for numbers of channels that the passes support: multiples of four.
 pub fn supports(op: &DiffusionNet) -> bool {
@@ -89,12 +94,13 @@ impl<'a> Block<'a> {
         unsafe { function.over(count, &[arguments, sizes].concat()) }
     }
 
-    /// `y = x W^T` with rows of `x` of some stride, for a matrix `W` `[out, in]`.
+    /// `y = x W^T`, or `y += x W^T`, with rows of `x` of some stride, for a matrix `W` `[out, in]`.
     fn map(
         &self,
         (x, stride): (DeviceSlice<'_, f32>, usize),
         weight: DeviceSlice<'_, f32>,
         y: &DeviceSliceMut<'_, f32>,
+        add: bool,
     ) -> Result<(), CudaError> {
         let c = self.op.channels;
         let inputs = weight.len() / c;
@@ -104,7 +110,7 @@ impl<'a> Block<'a> {
             k: inputs,
             a: Operand::new(x, stride),
             b: Operand::new(weight, inputs).transposed(),
-            add: false,
+            add,
             batches: 1,
         }
         .run(self.device, y, (c, 0))
@@ -180,23 +186,24 @@ impl<'a> Block<'a> {
         d: &DeviceSliceMut<'_, f32>,
         dbias: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), CudaError> {
-        let c = self.op.channels;
-        let pieces = Pieces::new(self.rows, c);
-        let mut partials: DeviceBuffer<f64> = self.device.buffer(pieces.count * c)?;
+        let (c, quads) = (self.op.channels, self.op.channels / 4);
+        let count = self.rows.div_ceil(SUM_ROWS);
+        let threads = column_threads(quads);
+        let mut partials: DeviceBuffer<f64> = self.device.buffer(count * c)?;
         let size = |n: usize| to_u32(OPERATOR, n);
         let function = self.device.function(SOURCE, &[], "activate_backward")?;
         // SAFETY: both have a row for each vertex, and there is a partial sum for each block and column.
         unsafe {
             function.run(
-                pieces.blocks,
-                pieces.threads,
+                (count, quads.div_ceil(threads.0)),
+                threads,
                 args![
                     activated,
                     factor,
                     d,
                     size(self.rows)?,
-                    size(c)?,
-                    size(pieces.rows_of_block)?,
+                    size(quads)?,
+                    size(SUM_ROWS)?,
                     &partials.view_mut(),
                 ],
             )?;
@@ -280,7 +287,14 @@ pub fn forward(
     let mut weighted: DeviceBuffer<f32> = device.buffer(x.len())?;
     // SAFETY: all have a row for each vertex, of the widths that the kernel expects.
     unsafe {
-        let arguments = args![x, block.mass, &saved.features, &weighted.view_mut()];
+        let arguments = args![
+            x,
+            block.mass,
+            weights.update_bias,
+            &saved.features,
+            &weighted.view_mut(),
+            &y,
+        ];
         block.pass("enter", arguments)?;
     }
     let mut spectrum = block.batch.spectrum()?;
@@ -318,14 +332,12 @@ pub fn forward(
         None => [None; 2],
     };
     let all = block.first_layer(&weights)?;
-    block.map((features, 5 * c), all.view(), &saved.first)?;
+    block.map((features, 5 * c), all.view(), &saved.first, false)?;
     block.activate(&saved.first, weights.scalars_bias, one)?;
     let first = saved.first.view();
-    block.map((first, c), weights.hidden, &saved.second)?;
+    block.map((first, c), weights.hidden, &saved.second, false)?;
     block.activate(&saved.second, weights.hidden_bias, two)?;
-    block.map((saved.second.view(), c), weights.update, &y)?;
-    // SAFETY: as above.
-    unsafe { block.pass("leave", args![&y, x, weights.update_bias]) }
+    block.map((saved.second.view(), c), weights.update, &y, true)
 }
 
 /// Overwrites `dx`, if it is wanted, and adds to the gradients of the parameters. `dropped` says whether the forward pass had

@@ -20,13 +20,15 @@ template <typename Run> __device__ inline void in_quads(u32 quads, u64 count, Ru
     run(i, row * 5 * quads + quads + quad, row, quad);
 }
 
-// Copies x to the features; weighted = m x.
+// Copies x to the features; weighted = m x; y = x + bias, to which the last product is added.
 extern "C" __global__ void enter(const float4 *__restrict__ x, const float *__restrict__ mass,
-                                 float4 *__restrict__ features, float4 *__restrict__ weighted, u32 quads, u64 count) {
-    in_quads(quads, count, [&](u64 i, u64 place, u64 row, u32) {
+                                 const float *__restrict__ bias, float4 *__restrict__ features,
+                                 float4 *__restrict__ weighted, float4 *__restrict__ y, u32 quads, u64 count) {
+    in_quads(quads, count, [&](u64 i, u64 place, u64 row, u32 quad) {
         float4 value = x[i];
         features[place] = value;
         weighted[i] = mass[row] * value;
+        y[i] = value + four(bias, quad);
     });
 }
 
@@ -70,37 +72,38 @@ extern "C" __global__ void activate(float4 *__restrict__ y, const float *__restr
     });
 }
 
-// d = scale d where the activated number is above zero, else 0; and partial sums of its columns. Blocks as those of
-// `column_partials` in `reduce.cu`.
-extern "C" __global__ void activate_backward(const float *__restrict__ activated, float scale, float *__restrict__ d,
-                                             u32 rows, u32 columns, u32 rows_of_block, double *__restrict__ partials) {
-    __shared__ double parts[BLOCK];
-    u32 column = blockIdx.y * blockDim.x + threadIdx.x;
+// d = scale d where the activated number is above zero, else 0; and partial sums of its columns for each block of
+// `rows_of_block` rows. Blocks of quads and rows.
+extern "C" __global__ void activate_backward(const float4 *__restrict__ activated, float scale, float4 *__restrict__ d,
+                                             u32 rows, u32 quads, u32 rows_of_block, double *__restrict__ partials) {
+    __shared__ double parts[4 * BLOCK];
+    u32 quad = blockIdx.y * blockDim.x + threadIdx.x;
     u32 first = blockIdx.x * rows_of_block, end = min(rows, first + rows_of_block);
-    double sum = 0.0;
-    if (column < columns) {
-        in_batches<8>(
+    double sums[4] = {};
+    if (quad < quads) {
+        in_batches<4>(
             first + threadIdx.y, end, blockDim.y,
             [&](u32 row) {
-                u64 place = (u64)row * columns + column;
-                return activated[place] > 0.0f ? scale * d[place] : 0.0f;
+                u64 place = (u64)row * quads + quad;
+                float4 a = activated[place], v = d[place];
+                auto masked = [&](float a, float v) { return a > 0.0f ? scale * v : 0.0f; };
+                return make_float4(masked(a.x, v.x), masked(a.y, v.y), masked(a.z, v.z), masked(a.w, v.w));
             },
-            [&](u32 row, float value) {
-                if (row < end) d[(u64)row * columns + column] = value;
-                sum += value;
+            [&](u32 row, float4 v) {
+                if (row < end) d[(u64)row * quads + quad] = v;
+                sums[0] += v.x, sums[1] += v.y, sums[2] += v.z, sums[3] += v.w;
             });
     }
-    parts[threadIdx.y * blockDim.x + threadIdx.x] = sum;
+    u32 thread = threadIdx.y * blockDim.x + threadIdx.x;
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k) parts[k * BLOCK + thread] = sums[k];
     __syncthreads();
-    if (threadIdx.y > 0 || column >= columns) return;
-    for (u32 y = 1; y < blockDim.y; ++y) sum += parts[y * blockDim.x + threadIdx.x];
-    partials[(u64)blockIdx.x * columns + column] = sum;
-}
-
-// y += x + bias.
-extern "C" __global__ void leave(float4 *__restrict__ y, const float4 *__restrict__ x, const float *__restrict__ bias,
-                                 u32 quads, u64 count) {
-    in_quads(quads, count, [&](u64 i, u64, u64, u32 quad) { y[i] = y[i] + x[i] + four(bias, quad); });
+    if (threadIdx.y > 0 || quad >= quads) return;
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k) {
+        for (u32 y = 1; y < blockDim.y; ++y) sums[k] += parts[k * BLOCK + y * blockDim.x + threadIdx.x];
+        partials[((u64)blockIdx.x * quads + quad) * 4 + k] = sums[k];
+    }
 }
 
 // dx = m dx + dy + the part of x in dfeatures.

@@ -10,9 +10,10 @@
 //! ```
 //!
 //! The rows `[p | x | d | g]` lie side by side in one buffer. The diffusion writes into it, the first layer is one product over
-//! three of its parts, and so are their gradients: nothing is concatenated, sliced or added up. Biases, ReLU, dropout
-//! and the skip connection are passes behind the products; on the CPU a tile of rows stays in the cache for all of them. Saved for the backward pass: these rows, `A g`, `h1`, `h2` and the
-//! spectrum. A number of `h1` or `h2` above zero says that it was neither clipped nor dropped, so no mask is stored or drawn again.
+//! three of its parts, and so are their gradients: nothing is concatenated, sliced or added up. The last product is added to
+//! `x + b3`. What is left are passes for the invariants, and for biases, ReLU and dropout; on the CPU a tile of rows stays in the cache
+//! for all of them. Saved for the backward pass: these rows, `A g`, `h1`, `h2` and the spectrum. A number of `h1` or `h2` above
+//! zero says that it was neither clipped nor dropped, so no mask is stored or drawn again.
 //!
 //! The result is that of the composition of the operators, with the same dropout.
 
