@@ -158,3 +158,19 @@ fn sizes_that_do_not_fit_are_refused() {
         CudaError::Kernel(KernelError::Length { .. })
     ));
 }
+
+#[test]
+fn captures_survive_devices_that_come_and_go() {
+    let Some(device) = device() else { return };
+    let x = device.upload(&[1.0f32; 100]).unwrap();
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| (0..4).for_each(|_| drop(CudaDevice::new(0).unwrap())));
+        let mut captures = 0;
+        while captures < 20 || !others.is_finished() {
+            let captured = device.capture(|| x.duplicate(&device)).unwrap();
+            captured.replay().unwrap();
+            assert_eq!(captured.output().to_vec(&device).unwrap(), [1.0; 100]);
+            captures += 1;
+        }
+    });
+}
