@@ -64,6 +64,7 @@ fn a_quick_bench_of_the_cpu_gives_a_whole_report() {
             "messages_forward_backward",
             "inference",
             "training_step",
+            "correspondence_inference",
             "unet_training_step",
         ]
     );

@@ -89,6 +89,8 @@ pub enum Case {
     MessagesForward,
     /// The same with its backward pass.
     MessagesForwardBackward,
+    /// The forward pass of the correspondence network.
+    CorrespondenceInference,
     /// A training step of the correspondence network: forward, backward and Adam.
     TrainingStep,
     /// The same on a GPU, captured once as a CUDA graph and replayed.
@@ -111,6 +113,7 @@ impl fmt::Display for Case {
             Self::AttentionForwardBackward => "attention, forward + backward",
             Self::MessagesForward => "messages, forward",
             Self::MessagesForwardBackward => "messages, forward + backward",
+            Self::CorrespondenceInference => "correspondence, inference",
             Self::TrainingStep => "training step",
             Self::ReplayedTrainingStep => "training step, replayed",
             Self::UnetTrainingStep => "U-net training step",
@@ -236,7 +239,8 @@ pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
         rows.extend(convolution::rows(&bench, &graphs)?);
         rows.extend(passes::rows(&bench, &graphs)?);
         rows.push(network::inference(&bench, &graphs)?);
-        rows.extend(network::correspondence_steps(&bench, graphs)?);
+        rows.extend(network::correspondence_steps(&bench, Arc::clone(&graphs))?);
+        rows.push(network::correspondence_inference(&bench, &graphs)?);
         let hierarchies = HierarchyBatch::new(vec![&*hierarchy; meshes])?;
         rows.extend(network::unet_steps(&bench, hierarchies.into())?);
     }

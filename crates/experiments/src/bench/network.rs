@@ -54,17 +54,22 @@ pub(super) fn unet_steps(
     steps(bench, &step, hierarchies)
 }
 
+/// Three scalars for each vertex to the classes of the template.
+fn correspondence() -> ModelSpec {
+    ModelSpec {
+        input: FeatureType::scalars(3),
+        task: Task::Correspondence,
+        per: Element::Vertex,
+        outputs: FeatureType::scalars(CLASSES),
+    }
+}
+
 fn steps(
     bench: &Bench,
     step: &Step,
     graphs: Arc<HierarchyBatch<f32>>,
 ) -> Result<Vec<Row>, TaskError> {
-    let spec = ModelSpec {
-        input: FeatureType::scalars(3),
-        task: Task::Correspondence,
-        per: Element::Vertex,
-        outputs: FeatureType::scalars(CLASSES),
-    };
+    let spec = correspondence();
     let vertices = Levels::from(&*graphs).graph()?.vertex_count();
     let objective = Objective::classes(CLASSES);
     let labels = (0..CLASSES as u32).cycle().take(vertices).collect();
@@ -133,4 +138,26 @@ pub(super) fn inference(bench: &Bench, graphs: &HierarchyBatch<f32>) -> Result<R
         network.forward(&mut tape, graphs.into(), x.clone())?;
         Ok(())
     })
+}
+
+/// A forward pass of the correspondence network, to logits on the device.
+pub(super) fn correspondence_inference(
+    bench: &Bench,
+    graphs: &HierarchyBatch<f32>,
+) -> Result<Row, TaskError> {
+    let (model, spec) = (GemModel::default(), correspondence());
+    let batch = Levels::from(graphs).graph()?;
+    let (vertices, size) = (batch.vertex_count(), graph_size(batch));
+    let layers = work::correspondence_layers(&model, &spec.input, CLASSES);
+    let work = layers.iter().map(|layer| layer.forward(size)).sum();
+    let (network, parameters) = ModelConfig::from(model).init(&spec, 1)?;
+    let mut workspace = Workspace::new(bench.device.clone());
+    let mut tape = Tape::inference(&mut workspace, &parameters);
+    let x = numbers(vertices * spec.input.dimension());
+    let x = tape.input(spec.input, &x)?;
+    let row = bench.row(Case::CorrespondenceInference, vertices, work, |_| {
+        network.forward(&mut tape, graphs.into(), x.clone())?;
+        Ok(())
+    })?;
+    Ok(row)
 }
