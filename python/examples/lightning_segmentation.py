@@ -1,29 +1,31 @@
-"""Segmentation of synthetic bodies with Lightning, in one process or several.
+"""Segmentation of meshes in a folder with Lightning, in one process or several.
 
     python python/examples/lightning_segmentation.py                        # one process
     python python/examples/lightning_segmentation.py --devices 2            # two: gloo on CPUs, NCCL on GPUs
     python python/examples/lightning_segmentation.py --resume runs/last.ckpt --epochs 20
 
-A checkpoint holds the same weights and states for any number of processes, so a run may continue with another number.
+Without own meshes (`--data`), the folder is filled with synthetic bodies. A checkpoint holds the same weights and states for any
+number of processes, so a run may continue with another number.
 """
 
 import argparse
+import os
+from pathlib import Path
 
 import lightning
 import torch
 from torch.utils.data import DataLoader
 
-import gemcnn.torch as gt
-from segmentation import Bodies, collate
+from segmentation import data, network, write_bodies
 
 
 class Segmentation(lightning.LightningModule):
-    """The network of the paper with 14 classes. The loss is computed without storing the logits."""
+    """The network of the paper. The loss is computed without storing the logits."""
 
-    def __init__(self, rate=0.01):
+    def __init__(self, meshes, rate=0.01):
         super().__init__()
-        self.save_hyperparameters()
-        self.network = gt.GemNetwork("7x(0,1,2)", 14, blocks=2, channels=8, scalars=32, head=64, dropout=0.0)
+        self.rate = rate
+        self.network = network(meshes)
 
     def training_step(self, batch, index):
         features, graph, labels = batch
@@ -38,11 +40,12 @@ class Segmentation(lightning.LightningModule):
         self.log("accuracy", accuracy, prog_bar=True, batch_size=graph.mesh_count, sync_dist=True)
 
     def configure_optimizers(self):
-        return torch.optim.Adam(self.parameters(), self.hparams.rate)
+        return torch.optim.Adam(self.parameters(), self.rate)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--data", type=Path, default="bodies", help="folder; filled with bodies if it does not exist")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--bodies", type=int, default=16)
     parser.add_argument("--vertices", type=int, default=1000)
@@ -53,9 +56,15 @@ def main():
     parser.add_argument("--resume", help="checkpoint to continue from")
     options = parser.parse_args()
 
-    def loader(indices, shuffle):
-        return DataLoader(Bodies(indices, options.vertices), options.batch, shuffle=shuffle, collate_fn=collate)
+    # Lightning starts the other processes of this one when it trains.
+    if "LOCAL_RANK" not in os.environ and not options.data.exists():
+        write_bodies(options.data, options.bodies, options.vertices)
 
+    def loader(part):
+        meshes = data(options.data, part)
+        return DataLoader(meshes, options.batch, shuffle=part == "train", collate_fn=meshes.collate)
+
+    training = loader("train")
     lightning.seed_everything(0)
     trainer = lightning.Trainer(
         max_epochs=options.epochs,
@@ -66,14 +75,14 @@ def main():
         logger=False,
     )
     trainer.fit(
-        Segmentation(),
-        loader(range(options.bodies), True),
-        loader(range(1000, 1004), False),
+        Segmentation(training.dataset.meshes),
+        training,
+        loader("test"),
         ckpt_path=options.resume,
     )
     if trainer.is_global_zero:
         accuracy = trainer.callback_metrics["accuracy"].item()
-        print(f"step {trainer.global_step}  accuracy on other bodies {accuracy:.3f}", flush=True)
+        print(f"step {trainer.global_step}  accuracy on other meshes {accuracy:.3f}", flush=True)
 
 
 if __name__ == "__main__":

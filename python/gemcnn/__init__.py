@@ -8,6 +8,7 @@ be changed.
 """
 
 from ._gemcnn import __version__, get_num_threads, set_num_threads
+from .data import DataSet, Sample
 from .errors import (
     CudaError,
     FileError,
@@ -26,6 +27,7 @@ from . import shapes
 __all__ = [
     "Clusters",
     "CudaError",
+    "DataSet",
     "Features",
     "FileError",
     "GaugeGraph",
@@ -40,6 +42,7 @@ __all__ = [
     "Prediction",
     "Remeshed",
     "Repaired",
+    "Sample",
     "TaskError",
     "TrainedModel",
     "View",

@@ -1,7 +1,7 @@
 """The native part. Use the classes and functions of the package, which document it."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,6 +119,23 @@ def train(
     on_epoch: Callable[[str], object] | None,
 ) -> str: ...
 
+_Prepared: TypeAlias = tuple[
+    NDArray[np.float32],
+    GaugeGraph,
+    tuple[list[int], list[NDArray[np.float32]]] | None,
+    list[tuple[GaugeGraph, Clusters]],
+]
+
+class DataSet:
+    classes: list[str]
+    types: tuple[str, str]
+    def __new__(cls, text: str | None, file: str | None, part: str, use_cache: bool) -> DataSet: ...
+    def __len__(self) -> int: ...
+    def kind(self) -> str: ...
+    def sample(
+        self, index: int
+    ) -> tuple[str, _Prepared, NDArray[np.int64] | None, NDArray[np.float32] | None]: ...
+
 class TrainedModel:
     def __new__(cls, path: str, device: str) -> TrainedModel: ...
     def config(self) -> str: ...
@@ -127,14 +144,9 @@ class TrainedModel:
     def per(self) -> str: ...
     def describe(self) -> str: ...
     def weights(self) -> list[tuple[str, list[int], NDArray[np.float32]]]: ...
-    def prepare(
-        self, mesh: Mesh
-    ) -> tuple[
-        NDArray[np.float32],
-        GaugeGraph,
-        tuple[list[int], list[NDArray[np.float32]]] | None,
-        list[tuple[GaugeGraph, Clusters]],
-    ]: ...
+    def prepare(self, mesh: Mesh) -> _Prepared: ...
+    @staticmethod
+    def rewrite(source: str, file: str, weights: list[tuple[str, NDArray[np.float32]]]) -> None: ...
     def target_scaling(self) -> str: ...
     def predict(self, mesh: Mesh) -> dict[str, Any]: ...
     def evaluate(

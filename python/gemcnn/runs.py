@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from . import _gemcnn
 from ._cuda import load_cuda_libraries
+from .data import given
 from .errors import TaskError
-from .geometry import Clusters, GaugeGraph
+from .geometry import GaugeGraph
 from .mesh import Mesh, read
 
 __all__ = ["Prediction", "TrainedModel", "load", "print_epoch", "train"]
@@ -60,11 +61,9 @@ def train(
     """
     if device != "cpu":
         load_cuda_libraries()
-    given = isinstance(config, Mapping)
     call = on_epoch
     path = _gemcnn.train(
-        json.dumps(dict(config), default=os.fspath) if isinstance(config, Mapping) else None,
-        None if given else os.fspath(config),  # type: ignore[arg-type]
+        *given(config),
         None if run_dir is None else os.fspath(run_dir),
         resume,
         device,
@@ -189,21 +188,30 @@ class TrainedModel:
     def torch_inputs(self, mesh: Mesh | str | os.PathLike[str]) -> tuple[Any, Any]:
         """The input of the module of `to_torch` for a mesh: scaled features `[V, D]`, and a `gemcnn.torch.Graph`,
         `gemcnn.torch.Spectra` for models with eigenvectors, or `gemcnn.torch.Levels` for models of the kind `unet`."""
-        import torch
-
-        from .torch import Clusters as ClusterTensors
-        from .torch import Graph, Levels, Spectra
+        from .torch.data import tensors
 
         used = mesh if isinstance(mesh, Mesh) else read(mesh)
-        features, finest, spectra, coarser = self._native.prepare(used._native)
-        graph = Graph.of(GaugeGraph._of(finest))
-        geometry: Any = graph if spectra is None else Spectra.of_arrays(*spectra)
-        if self.config["model"]["kind"] == "unet":
-            geometry = Levels(
-                (graph, *(Graph.of(GaugeGraph._of(level)) for level, _ in coarser)),
-                tuple(ClusterTensors.of(Clusters._of(clusters)) for _, clusters in coarser),
-            )
-        return torch.from_numpy(features), geometry
+        return tensors(self.config["model"]["kind"], self._native.prepare(used._native))
+
+    def save(self, path: str | os.PathLike[str], network: Any = None) -> TrainedModel:
+        """Writes the model to a file, and gives that model. With a module of `to_torch`, it has the weights of the module: what PyTorch
+        has trained further, `gemcnn.load` and the command use as any other model.
+
+        Args:
+            path: the file, such as `tuned.safetensors`.
+            network: a module that `to_torch` of this model made (default: the weights stay).
+
+        Raises:
+            TaskError: a module of another model, or weights that are not finite.
+        """
+        weights = self.weights()
+        if network is not None:
+            from .torch.models import stored
+
+            weights = stored(network, weights)
+        flat = [(name, values.ravel()) for name, values in weights.items()]
+        _gemcnn.TrainedModel.rewrite(os.fspath(self.path), os.fspath(path), flat)
+        return TrainedModel(path, self.device)
 
     def predict(self, mesh: Mesh | str | os.PathLike[str]) -> Prediction:
         """The prediction for a mesh or a file."""

@@ -61,20 +61,22 @@ def run(*command):
 SMALL = ["--bodies", "4", "--vertices", "500"]
 
 
-def test_a_run_continues_with_another_number_of_processes(tmp_path):
+def test_a_run_continues_with_another_number_of_processes(tmp_path, monkeypatch):
     pytest.importorskip("torch")
+    monkeypatch.setenv("GEMCNN_CACHE", str(tmp_path / "cache"))
     script, checkpoint = PYTHON / "examples" / "segmentation.py", tmp_path / "run.pt"
-    arguments = [script, *SMALL, "--checkpoint", checkpoint, "--epochs"]
+    arguments = [script, *SMALL, "--data", tmp_path / "bodies", "--checkpoint", checkpoint, "--epochs"]
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     assert re.findall(r"epoch (\d+)", run(*launch, *arguments, 1)) == ["1"]
     assert re.findall(r"epoch (\d+)", run(*arguments, 3)) == ["2", "3"]
     assert re.findall(r"epoch (\d+)", run(*launch, *arguments, 4)) == ["4"]
 
 
-def test_lightning_in_two_processes_and_one(tmp_path):
+def test_lightning_in_two_processes_and_one(tmp_path, monkeypatch):
     pytest.importorskip("lightning")
+    monkeypatch.setenv("GEMCNN_CACHE", str(tmp_path / "cache"))
     script = PYTHON / "examples" / "lightning_segmentation.py"
-    arguments = [script, *SMALL, "--batch", "1", "--runs", tmp_path]
+    arguments = [script, *SMALL, "--data", tmp_path / "bodies", "--batch", "1", "--runs", tmp_path]
     # Two steps of two processes, then four more of one.
     first = run(*arguments, "--devices", 2, "--epochs", 1)
     assert re.findall(r"step (\d+)", first) == ["2"]

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,6 +80,40 @@ def test_models_are_loaded_and_used(trained):
         model.evaluate(part="best")
     with pytest.raises(gemcnn.TaskError):
         gemcnn.load(folder / "data")
+
+
+def test_data_sets_are_those_of_training(trained, tmp_path):
+    folder, model, _ = trained
+    config = config_of(folder / "data")
+    parts = {part: gemcnn.DataSet(config, part, cache=False) for part in ("train", "validation", "test")}
+    train, test = parts["train"], parts["test"]
+    assert [len(parts[part]) for part in parts] == [5, 0, 1]
+    names = {sample.name for sample in train} | {sample.name for sample in test}
+    assert len(names) == 6 and (train.input, train.output, train.classes) == ("3x0", "2x0", model.classes)
+    sample = train[-1]
+    mesh = gemcnn.read(folder / "data" / f"{Path(sample.name).stem}.ply")
+    assert np.array_equal(sample.labels, np.load(folder / "data" / f"{Path(sample.name).stem}.npy"))
+    assert np.array_equal(sample.graph.neighbours, mesh.gauge_graph().neighbours)
+    assert sample.features.shape == (42, 3) and sample.values is None
+    copied = pickle.loads(pickle.dumps(train))
+    assert [s.name for s in copied[1:3]] == [s.name for s in train][1:3]
+    for wrong in (5, -6):
+        with pytest.raises(IndexError):
+            train[wrong]
+    with pytest.raises(gemcnn.TaskError):
+        gemcnn.DataSet(config, "best")
+    with pytest.raises(gemcnn.TaskError):
+        gemcnn.DataSet(config_of(tmp_path / "none"))
+    # The second reader finds what the first one has prepared.
+    environment = os.environ | {"GEMCNN_CACHE": str(tmp_path / "cache")}
+    program = "import gemcnn, sys; print(len(list(gemcnn.DataSet(sys.argv[1]))))"
+    (tmp_path / "config.toml").write_text((folder / "run" / "config.toml").read_text())
+    seen = []
+    for _ in range(2):
+        command = [sys.executable, "-c", program, str(tmp_path / "config.toml")]
+        assert subprocess.run(command, env=environment, capture_output=True, check=True).stdout.strip() == b"5"
+        seen.append({path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.prepared")})
+    assert len(seen[0]) == 5 and seen[0] == seen[1]
 
 
 def test_bad_configurations_are_refused(tmp_path):

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 import gemcnn  # noqa: E402
 import gemcnn.torch as gt  # noqa: E402
+from gemcnn.torch.models import Head  # noqa: E402
 from test_runs import config_of, write_data  # noqa: E402
 from test_torch import random, rotation, rough  # noqa: E402
 
@@ -134,13 +135,24 @@ def test_models_of_the_command_are_modules(task, model, tmp_path):
     network = trained.to_torch()
     kinds = {"surface": gt.SurfaceNetwork, "diffusion": gt.SurfaceNetwork, "hermes": gt.HermesNetwork, "unet": gt.UNet}
     assert type(network) is kinds.get(model["kind"], gt.GemNetwork) and not network.training
-    found = network(*trained.torch_inputs(mesh)).detach()
-    predicted = trained.predict(mesh)
-    if predicted.values is not None:
-        assert np.allclose(found, predicted.values, atol=1e-4) and found.std() > 0
-    else:
-        probabilities = found.softmax(-1).view(predicted.probabilities.shape)
-        assert np.allclose(probabilities, predicted.probabilities, atol=1e-5) and found.std() > 0
+    inputs = trained.torch_inputs(mesh)
+
+    def check(model):
+        found, predicted = network(*inputs).detach(), model.predict(mesh)
+        if predicted.values is not None:
+            assert np.allclose(found, predicted.values, atol=1e-4) and found.std() > 0
+        else:
+            probabilities = found.softmax(-1).view(predicted.probabilities.shape)
+            assert np.allclose(probabilities, predicted.probabilities, atol=1e-5) and found.std() > 0
+        return found
+
+    before = check(trained)
+    # Weights and statistics that change in PyTorch go back to the command.
+    with torch.no_grad():
+        for value in network.state_dict().values():
+            value.mul_(1.1)
+    after = check(trained.save(tmp_path / "tuned.safetensors", network))
+    assert (after - before).abs().max() > 1e-3
 
 
 def test_other_models_are_refused(tmp_path):
@@ -163,6 +175,59 @@ def test_other_models_are_refused(tmp_path):
     assert trained.predict(mesh).classes.shape == (len(mesh.faces),)
     with pytest.raises(gemcnn.TaskError):
         trained.to_torch()
+
+
+def test_modules_of_other_models_are_not_saved(tmp_path):
+    write_data(tmp_path / "data", 3)
+    config = config_of(tmp_path / "data", epochs=1)
+    trained = gemcnn.train(config, run_dir=tmp_path / "run", device="cpu", cache=False, on_epoch=None)
+    network = trained.to_torch()
+    file = tmp_path / "new.safetensors"
+    wrong = [torch.nn.Linear(2, 2), gt.GemNetwork("3x0", 2, blocks=1), gt.GemNetwork("3x0", 2), gt.SurfaceNetwork("3x0", 2)]
+    for other in wrong:
+        with pytest.raises(gemcnn.TaskError):
+            trained.save(file, other)
+    torch.nn.init.constant_(network.blocks[0].conv1.bias, torch.nan)
+    with pytest.raises(gemcnn.TaskError):
+        trained.save(file, network)
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("kind, geometry", [("gem", gt.Graph), ("unet", gt.Levels), ("surface", gt.Spectra)])
+def test_data_sets_for_loaders(kind, geometry, tmp_path):
+    write_data(tmp_path / "data", 5)
+    sizes = {"surface": {"eigenvectors": [8, 4, 4]}}.get(kind, {})
+    config = config_of(tmp_path / "data") | {"model": {"kind": kind} | sizes}
+    data = gt.DataSet(config, cache=False)
+    assert len(data) == 4 and data.meshes.classes == ["0", "1"] and data.meshes.input == "3x0"
+    loader = torch.utils.data.DataLoader(
+        data, 2, num_workers=2, collate_fn=data.collate, multiprocessing_context="fork", timeout=120
+    )
+    network = {"gem": gt.GemNetwork, "unet": gt.UNet, "surface": gt.SurfaceNetwork}[kind]("3x0", 2)
+    batches = list(loader)
+    assert len(batches) == 2
+    for features, place, labels in batches:
+        assert type(place) is geometry and labels.dtype == torch.int64
+        assert torch.isfinite(network(features, place, labels))
+    alone = torch.cat([data[index][0] for index in range(4)])
+    assert torch.equal(torch.cat([features for features, _, _ in batches]), alone)
+
+
+def test_the_last_linear_layer_is_that_of_pytorch():
+    torch.manual_seed(0)
+    head = Head(6, 5, 8, 0.0).double()
+    x, dy = random(20, 6, requires_grad=True), random(20, 5)
+    first, second = head[0], head[-1]
+    plain = torch.nn.functional.linear(
+        torch.nn.functional.linear(x, first.weight, first.bias).relu(), second.weight, second.bias
+    )
+    values = [x, *head.parameters()]
+    found, expected = (torch.autograd.grad(y, values, dy) for y in (head(x), plain))
+    assert torch.allclose(head(x), plain) and all(map(torch.allclose, found, expected))
+    # A result of many pages.
+    wide = Head(4, 3000, 0, 0.0)
+    x = torch.randn(3000, 4)
+    assert torch.allclose(wide(x), torch.nn.functional.linear(x, wide[-1].weight, wide[-1].bias), atol=1e-5)
 
 
 def classifier(rows=50, channels=5, classes=7):

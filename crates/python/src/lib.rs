@@ -7,6 +7,7 @@ mod arrays;
 mod classifier;
 mod convolution;
 mod cuda;
+mod data;
 mod edges;
 mod errors;
 mod geometry;
@@ -39,5 +40,6 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     operators::add_to(module)?;
     classifier::add_to(module)?;
     view::add_to(module)?;
+    data::add_to(module)?;
     runs::add_to(module)
 }

@@ -1,24 +1,22 @@
 //! Training, and the use of trained models.
 
-use crate::arrays::owned;
+use crate::arrays::{owned, values};
+use crate::data::{PreparedMesh, cache, configuration, prepared};
 use crate::errors;
-use crate::geometry::GaugeGraph;
-use crate::hierarchy::Clusters;
 use crate::mesh::Mesh;
 use crate::threads::work;
-use gemcnn_kernels::diffusion::Spectra;
 use gemcnn_nn::{Device, DeviceChoice, Workspace};
-use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part};
+use gemcnn_tasks::data::{DataConfig, Dataset, Part};
 use gemcnn_tasks::evaluation::{EvaluationOptions, evaluate};
 use gemcnn_tasks::predict::Prediction;
 use gemcnn_tasks::train::{Event, Observer, Outcome, RunConfig, RunDirectory, StopFlag};
 use gemcnn_tasks::{Task, TaskError};
-use numpy::{PyArray1, PyArray2, PyArray3, PyArrayMethods};
+use numpy::{PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Time between two looks for Ctrl-C.
@@ -47,13 +45,6 @@ fn open(device: &str, config: &RunConfig) -> PyResult<Device> {
         cuda.set_product_mode(config.training.precision.into());
     }
     Ok(device)
-}
-
-fn cache(use_cache: bool) -> Cache {
-    match use_cache {
-        true => Cache::of_user(),
-        false => Cache::none(),
-    }
 }
 
 /// Calls Python at the end of each epoch, and stops the run if it raises.
@@ -93,17 +84,7 @@ fn train(
     on_epoch: Option<Py<PyAny>>,
 ) -> PyResult<PathBuf> {
     expect_first_process()?;
-    let config = match (text, &file) {
-        (Some(text), _) => {
-            let value: serde_json::Value = serde_json::from_str(text).map_err(errors::task)?;
-            let text = toml::to_string(&value).map_err(errors::task)?;
-            RunConfig::parse(&text)
-        }
-        (None, Some(file)) => RunConfig::read(file),
-        (None, None) => return Err(errors::task("there is no configuration")),
-    };
-    let config = config.and_then(RunConfig::anchored).map_err(errors::task)?;
-    config.check().map_err(errors::task)?;
+    let config = configuration(text, file.as_ref())?;
     let device = open(device, &config)?;
     let run = match (&directory, resume) {
         (Some(path), true) => RunDirectory::open(path),
@@ -238,45 +219,28 @@ impl TrainedModel {
         weights.collect()
     }
 
-    /// The scaled input features `[V, D]` and the gauge graph of a mesh. For models with eigenvectors also their numbers
-    /// by order, the masses, the bases and the eigenvalues. For models that pool also the graphs of the coarser levels with
-    /// the clusters of the level before.
-    #[expect(clippy::type_complexity, reason = "a tuple for Python")]
+    /// The input of the network for a mesh, with scaled features.
     fn prepare<'py>(
         &self,
         py: Python<'py>,
         mesh: &Bound<'py, Mesh>,
-    ) -> PyResult<(
-        Bound<'py, PyArray2<f32>>,
-        GaugeGraph,
-        Option<(Vec<usize>, [Bound<'py, PyArray1<f32>>; 3])>,
-        Vec<(GaugeGraph, Clusters)>,
-    )> {
+    ) -> PyResult<PreparedMesh<'py>> {
         let mesh = &mesh.get().0;
         let sample = work(py, || self.model.sample("the mesh", mesh))?.map_err(errors::task)?;
-        let shape = (mesh.vertex_count(), sample.kind.dimension());
-        let normals = self.model.config.geometry.normals;
-        let levels = sample.hierarchy.iter().flat_map(|found| found.levels());
-        let levels = levels.filter_map(|level| {
-            let graph = level.graph.clone();
-            let clusters = Clusters(level.clusters.clone()?);
-            Some((GaugeGraph { graph, normals }, clusters))
-        });
-        let levels = levels.collect();
-        let graph = GaugeGraph {
-            graph: Arc::unwrap_or_clone(sample.graph),
-            normals,
-        };
-        let spectra = sample.spectra.map(|spectra| {
-            let Spectra {
-                mass,
-                bases,
-                eigenvalues,
-            } = spectra.arrays();
-            let arrays = [mass, bases, eigenvalues].map(|values| PyArray1::from_slice(py, values));
-            (spectra.columns().to_vec(), arrays)
-        });
-        Ok((owned(py, sample.features, shape)?, graph, spectra, levels))
+        prepared(py, sample, self.model.config.geometry.normals)
+    }
+
+    /// Writes the model of a run directory or file to another file, with other weights.
+    #[staticmethod]
+    fn rewrite(
+        source: PathBuf,
+        file: PathBuf,
+        weights: Vec<(String, PyReadonlyArray1<'_, f32>)>,
+    ) -> PyResult<()> {
+        let weights: Vec<(&str, &[f32])> = (weights.iter())
+            .map(|(name, array)| Ok((name.as_str(), values(name, array)?)))
+            .collect::<PyResult<_>>()?;
+        gemcnn_tasks::train::TrainedModel::rewrite(&source, &file, &weights).map_err(errors::task)
     }
 
     /// Scaling of the targets as JSON: `null`, or `shift` and `scale` of each component.

@@ -8,6 +8,7 @@ float32 runs on the CPU and on CUDA, float64 on the CPU. On CUDA, work is queued
 the allocator of PyTorch, and products follow `torch.get_float32_matmul_precision()`.
 """
 
+from .data import DataSet
 from .diffusion import Diffusion, Spectra
 from .edges import GaugeAttention, GaugeMessages, MessageBlock
 from .graph import Clusters, Graph, Levels
@@ -35,6 +36,7 @@ from .unet import UNet
 __all__ = [
     "BatchNorm",
     "Clusters",
+    "DataSet",
     "Diffusion",
     "DiffusionBlock",
     "EquivariantLinear",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -208,8 +208,9 @@ class SurfaceNetwork(nn.Module):
             del model[unused]
         return trained(cls, model, types, weights, scaling, per)
 
-    def _renamed(self, weights: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
-        """Weights of the command under the names of this module."""
+    def _names(self, weights: Iterable[str]) -> dict[str, str]:
+        """The name in this module of each weight of the command."""
+        weights = list(weights)
         layers = list(dict.fromkeys(name.split(".")[0] for name in weights))
         maps = [layer for layer in layers if layer.startswith("map")]
         names = dict(zip(maps, ["first", "last"], strict=False))
@@ -219,7 +220,7 @@ class SurfaceNetwork(nn.Module):
         if self.head is not None:
             names |= dict(zip(linear, self.head.names, strict=True))
         found = {}
-        for name, values in weights.items():
+        for name in weights:
             layer, _, rest = name.partition(".")
-            found[f"{names[layer]}.{rest}"] = torch.tensor(values)
+            found[name] = f"{names[layer]}.{rest}"
         return found

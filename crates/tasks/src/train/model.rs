@@ -3,12 +3,12 @@
 use super::checkpoint::WEIGHTS;
 use super::config::RunConfig;
 use super::run_directory::{MODEL, TEMPLATE};
-use super::seal::{read_sealed, unsealed};
+use super::seal::{not_finite, read_sealed, sealed, unsealed};
 use super::seen::Seen;
 use crate::data::{Classes, Preparation};
 use crate::models::ModelSpec;
 use crate::{Element, FeatureScaling, Task, TaskError};
-use gemcnn_mesh::Mesh;
+use gemcnn_mesh::{Mesh, write_atomically};
 use gemcnn_nn::{Archive, FeatureType, Module, NnError, Parameters};
 use std::path::{Path, PathBuf};
 
@@ -90,6 +90,28 @@ impl TrainedModel {
     /// Bytes that are not a whole model, as in [`read`](Self::read).
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TaskError> {
         Self::without_template(&unsealed(Archive::from_bytes(bytes)?, Path::new(MODEL))?)
+    }
+
+    /// Writes the model of a run directory or file to another file, with other weights by name. All else stays: settings,
+    /// classes, scaling, and the weights that are not given.
+    ///
+    /// # Errors
+    /// A model that cannot be read, weights that it does not have, of another size or not finite, or a file that cannot be
+    /// written.
+    pub fn rewrite(path: &Path, file: &Path, weights: &[(&str, &[f32])]) -> Result<(), TaskError> {
+        let mut archive = read_sealed(&Self::file_of(path))?;
+        for &(name, values) in weights {
+            let stored = format!("{WEIGHTS}/{name}");
+            let Some(shape) = archive.shape(&stored).map(<[usize]>::to_vec) else {
+                return Err(TaskError::setting(name, "is no weight of the model"));
+            };
+            archive.set_tensor(stored, &shape, values)?;
+        }
+        if let Some(name) = not_finite(&archive)? {
+            return Err(TaskError::setting(name, "has values that are not finite"));
+        }
+        let bytes = sealed(archive)?;
+        write_atomically(file, |out| out.write_all(&bytes)).map_err(TaskError::file(file))
     }
 
     /// Settings of the preparation of meshes for the model.
