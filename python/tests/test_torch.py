@@ -135,6 +135,10 @@ def operators(graph):
     yield ops.norm_backward.default, (random(7, 3), random(7, 3), random(1), "1x0 + 1x1", "relu", 1e-8)
     yield ops.gated.default, (x(7, 4), "1x0 + 1x1", "relu")
     yield ops.gated_backward.default, (random(7, 3), random(7, 4), "1x0 + 1x1", "relu")
+    norm = ("2x0 + 1x1", "irrep", 1e-5)
+    yield ops.batch_norm.default, (x(7, 4), x(3), x(3), None, None, *norm)
+    yield ops.batch_norm.default, (x(7, 4), x(3), x(3), random(3), random(3).abs(), *norm)
+    yield ops.batch_norm_backward.default, (random(7, 4), random(7, 4), random(3), random(3), None, None, *norm)
     yield ops.pool.default, (x(30, 3), *clusters, "1x(0,1)")
     yield ops.pool_backward.default, (random(12, 3), *clusters, "1x(0,1)")
     yield ops.unpool.default, (x(12, 3), *clusters, "1x(0,1)")
@@ -152,7 +156,7 @@ def test_every_operator_keeps_its_contract(graph):
     for operator, arguments in operators(graph):
         torch.library.opcheck(operator, arguments)
         checked.add(operator.name())
-    assert len(checked) == 24
+    assert len(checked) == 26
 
 
 def test_second_derivatives_are_refused(graph):

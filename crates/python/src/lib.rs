@@ -4,6 +4,7 @@
 //! release the GIL while they work, and run on a pool of threads that belongs to the process.
 
 mod arrays;
+mod batch_norm;
 mod classifier;
 mod convolution;
 mod cuda;
@@ -38,6 +39,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     convolution::add_to(module)?;
     edges::add_to(module)?;
     operators::add_to(module)?;
+    batch_norm::add_to(module)?;
     classifier::add_to(module)?;
     view::add_to(module)?;
     data::add_to(module)?;

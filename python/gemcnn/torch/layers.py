@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from .. import _gemcnn
 from ..errors import OperatorError
+from . import batch_norm as _batch_norm  # noqa: F401  (registers the operator)
 from . import ops as _ops  # noqa: F401  (registers the operators)
 from .graph import Clusters, Graph
 from .types import FeatureType
@@ -314,8 +315,8 @@ class BatchNorm(Layer):
     """Equivariant batch normalisation: only scalars are shifted, and the components of an irrep share one scale.
 
     With `per="channel"`, all orders of a channel share mean, variance, scale and shift, which is batch normalisation of the
-    samples of a regular nonlinearity. It is made of operators of PyTorch. In training with several processes
-    (`torch.distributed`), statistics are those of all of them if `synchronised` is true.
+    samples of a regular nonlinearity. In training with several processes (`torch.distributed`), statistics are those of all of
+    them if `synchronised` is true; it is then made of operators of PyTorch.
 
     Args:
         type: type of input and output.
@@ -366,34 +367,40 @@ class BatchNorm(Layer):
         self.register_buffer("running_mean", torch.zeros(self.scalars, **options))
         self.register_buffer("running_variance", torch.ones(self.slots, **options))
 
-    def _sum(self, values: Tensor) -> Tensor:
-        """The sum over all processes, through which gradients flow."""
+    def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
+        self._check(x)
         distributed = torch.distributed
-        if self.synchronised and distributed.is_available() and distributed.is_initialized():
-            return cast(Tensor, _SumOfProcesses.apply(values))
-        return values
+        several = self.synchronised and distributed.is_available() and distributed.is_initialized()
+        if self.training and several:
+            return self._of_all_processes(x)
+        rest = (0, self.slots - self.scalars)
+        beta = nn.functional.pad(self.beta, rest) if rest[1] else self.beta
+        running: tuple[Tensor | None, Tensor | None] = (None, None)
+        if not self.training:
+            mean = nn.functional.pad(self.running_mean, rest) if rest[1] else self.running_mean
+            running = (mean, self.running_variance)
+        settings = (self._types[0], self.per, self.epsilon)
+        y, statistics = torch.ops.gemcnn.batch_norm(x, self.gamma, beta, *running, *settings)
+        if self.training:
+            self._follow(statistics[0, : self.scalars], statistics[1])
+        return cast(Tensor, y)
 
-    def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean of the scalars and variance of the slots, over vertices and processes."""
+    def _follow(self, mean: Tensor, variance: Tensor) -> None:
+        """Updates the running statistics."""
+        with torch.no_grad():
+            self.running_mean.lerp_(mean.detach().to(self.running_mean.dtype), self.momentum)
+            self.running_variance.lerp_(variance.detach().to(self.running_variance.dtype), self.momentum)
+
+    def _of_all_processes(self, x: Tensor) -> Tensor:
+        """The normalisation with the statistics of all processes, through which gradients flow."""
         scalars = x[:, : self.scalars]
-        totals = self._sum(torch.cat([scalars.sum(0), x.new_full((1,), x.shape[0])]))
+        totals = _SumOfProcesses.apply(torch.cat([scalars.sum(0), x.new_full((1,), x.shape[0])]))
         count = totals[-1].clamp(min=1)
         mean = totals[:-1] / count
         squares = torch.cat([(scalars - mean).square().sum(0), x[:, self.scalars :].square().sum(0)])
-        shared = self.share.to(x.dtype) * self._sum(squares) / count
-        return mean, x.new_zeros(self.slots).index_add(0, self.slot, shared)
-
-    def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
-        self._check(x)
-        if self.training:
-            mean, variance = self._statistics(x)
-            with torch.no_grad():
-                self.running_mean.lerp_(mean.detach().to(self.running_mean.dtype), self.momentum)
-                self.running_variance.lerp_(
-                    variance.detach().to(self.running_variance.dtype), self.momentum
-                )
-        else:
-            mean, variance = self.running_mean, self.running_variance
+        shared = self.share.to(x.dtype) * _SumOfProcesses.apply(squares) / count
+        variance = x.new_zeros(self.slots).index_add(0, self.slot, shared)
+        self._follow(mean, variance)
         scale = (self.gamma * torch.rsqrt(variance + self.epsilon))[self.slot]
         shift = self.beta - mean * scale[: self.scalars]
         rest = self._widths[0] - self.scalars
