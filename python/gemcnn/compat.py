@@ -195,7 +195,7 @@ class GemConv(nn.Module):
             kernel,
             None,
             None,
-            *messages.graph[:9],
+            *messages.graph._for_operators(),
             str(self._with_one),
             str(self._output),
             1.0,

@@ -84,7 +84,7 @@ class GaugeAttention(Layer):
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         self._check(x)
-        ops, fields = torch.ops.gemcnn, graph[:9]
+        ops, fields = torch.ops.gemcnn, graph._for_operators()
         results = []
         for index in range(self.heads):
             head = cast(nn.ModuleDict, getattr(self, f"head{index + 1}"))
@@ -154,7 +154,7 @@ class GaugeMessages(Layer):
         weight = torch.cat([layer.weight.flatten() for layer in layers])
         bias = torch.cat([layer.bias for layer in layers])
         settings = (*self._types, self.samples, self.activation)
-        return cast(Tensor, torch.ops.gemcnn.messages(x, weight, bias, *graph[:9], *settings))
+        return cast(Tensor, torch.ops.gemcnn.messages(x, weight, bias, *graph._for_operators(), *settings))
 
     def extra_repr(self) -> str:
         return f"{self.input} -> {self.output}, layers={self.layers}, samples={self.samples}"

@@ -163,6 +163,20 @@ class Graph(_Fields, _GraphFields):
             shifted("mesh_offsets", vertices, 1),
         )
 
+    def _for_operators(self) -> tuple[Tensor, ...]:
+        """The fields that operators take. A slice of the tuple would not compile in PyTorch 2.6."""
+        return (
+            self.offsets,
+            self.neighbours,
+            self.reverse,
+            self.phases,
+            self.radius,
+            self.coefficients,
+            self.reversed_phases,
+            self.reversed_radius,
+            self.reversed_coefficients,
+        )
+
     @property
     def vertex_count(self) -> int:
         """Number of vertices `V`."""

@@ -138,7 +138,7 @@ class GaugeConv(Layer):
         self._check(x)
         settings = (*self._types, self.max_radius, self.aggregation)
         result = torch.ops.gemcnn.gauge_conv(
-            x, self.weight, self.self_weight, self.bias, *graph[:9], *settings
+            x, self.weight, self.self_weight, self.bias, *graph._for_operators(), *settings
         )
         return cast(Tensor, result)
 

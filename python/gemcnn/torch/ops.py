@@ -83,8 +83,27 @@ def _differentiable(
 
     _library.impl(name, differentiable, "Autograd")
     torch.library.register_autograd(f"gemcnn::{gradient}", refuse, lib=_library)
-    for device in ("cpu", "cuda"):
-        torch.library.register_autocast(f"gemcnn::{name}", device, torch.float32, lib=_library)
+    for device, key in (("cpu", "AutocastCPU"), ("cuda", "AutocastCUDA")):
+        _library.impl(name, _in_single_precision(operator, device), key)
+
+
+_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet(
+    torch._C.DispatchKey.AutocastCUDA
+)
+
+
+def _in_single_precision(operator: Any, device: str) -> Callable[..., Any]:
+    """As `torch.library.register_autocast` does, which PyTorch 2.6 does not have."""
+
+    def cast(value: Any) -> Any:
+        narrow = isinstance(value, Tensor) and value.is_floating_point() and value.dtype != torch.float64
+        return value.to(torch.float32) if narrow and value.device.type == device else value
+
+    def run(*inputs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
+            return operator(*map(cast, inputs))
+
+    return run
 
 
 # Gauge convolution.
