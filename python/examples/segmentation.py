@@ -11,6 +11,7 @@ not depend on the number of processes, so a run may continue with another number
 """
 
 import argparse
+import gc
 import os
 from pathlib import Path
 
@@ -74,8 +75,15 @@ def main():
     parser.add_argument("--batch", type=int, default=2, help="meshes of each process in a step")
     parser.add_argument("--workers", type=int, default=0, help="processes that read meshes for each process")
     parser.add_argument("--checkpoint", help="file that is written after each epoch, and continued from")
-    options = parser.parse_args()
+    train(parser.parse_args())
+    if distributed.is_initialized():
+        # The model is gone before the threads of gloo end: those abort if they free tensors of Python after it has ended.
+        gc.collect()
+        distributed.barrier()
+        distributed.destroy_process_group()
 
+
+def train(options):
     several = "RANK" in os.environ
     first_process = os.environ.get("RANK", "0") == "0"
     cuda = torch.cuda.is_available()
@@ -127,10 +135,6 @@ def main():
                 state = {"network": plain.state_dict(), "optimiser": optimiser.state_dict(), "epoch": epoch + 1}
                 torch.save(state, options.checkpoint + ".new")
                 os.replace(options.checkpoint + ".new", options.checkpoint)
-    if several:
-        # gloo may abort where one process closes its connections while another still works.
-        distributed.barrier()
-        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -179,6 +179,36 @@ fn mutated_cache_entries_are_computed_again() {
     );
 }
 
+#[test]
+fn models_take_other_weights() {
+    let finished = Finished::new();
+    let file = finished.folder.path().join("tuned.safetensors");
+    let model = TrainedModel::read(&finished.run()).unwrap();
+    let weights = || model.parameters.iter();
+    let doubled = |value: &[f32]| -> Vec<f32> { value.iter().map(|w| 2.0 * w).collect() };
+    let first = weights().next().unwrap();
+    let (name, new) = (first.name(), doubled(first.value()));
+    TrainedModel::rewrite(&finished.run(), &file, &[(name, &new)]).unwrap();
+    let tuned = TrainedModel::read(&file).unwrap();
+    assert_eq!(tuned.config, model.config);
+    for (old, new) in weights().zip(tuned.parameters.iter()) {
+        let expected = match new.name() == name {
+            true => doubled(old.value()),
+            false => old.value().to_vec(),
+        };
+        assert_eq!(new.value(), expected, "{}", new.name());
+    }
+    let written = fs::read(&file).unwrap();
+    for (name, values) in [
+        ("block9.conv1.weight", &new[..]),
+        (name, &new[1..]),
+        (name, &vec![f32::NAN; new.len()][..]),
+    ] {
+        assert!(TrainedModel::rewrite(&finished.run(), &file, &[(name, values)]).is_err());
+    }
+    assert!(fs::read(&file).unwrap() == written);
+}
+
 /// A model file with other settings or weights, and a seal that fits.
 fn altered(whole: &Path, alter: impl FnOnce(&mut Archive)) -> Result<TrainedModel, TaskError> {
     let mut archive = Archive::read(whole).unwrap();
