@@ -247,7 +247,7 @@ export class SurfaceTextures {
 }
 
 /** Corners of fewer triangles: all vertices in a cell of a lattice become the first of them. */
-export function roughCorners({ points, corners }) {
+function roughCorners({ points, corners }) {
   const low = [Infinity, Infinity, Infinity];
   const high = [-Infinity, -Infinity, -Infinity];
   for (let i = 0; i < points.length; i++) {
