@@ -95,13 +95,6 @@ impl<T: Real> Pool<T> {
         store.usage.peak_bytes = store.usage.live_bytes;
     }
 
-    /// Frees all idle buffers.
-    pub fn release_idle(&self) {
-        let mut store = self.lock();
-        store.idle.clear();
-        store.usage.idle_bytes = 0;
-    }
-
     /// The state is consistent after a panic of another thread, so a poisoned lock is ignored.
     fn lock(&self) -> MutexGuard<'_, Store<T>> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
@@ -231,8 +224,6 @@ mod tests {
             let highest = 8 * 2 * (1000 + 37 * 99) * 5 / 4;
             assert!(usage.live_bytes + usage.idle_bytes <= highest * 3 / 2);
         }
-        pool.release_idle();
-        assert_eq!(pool.usage().idle_bytes, 0);
     }
 
     #[test]

@@ -156,18 +156,6 @@ impl Plateau {
         })
     }
 
-    /// Halves the factor after 10 observations without progress, with the threshold 1e-4.
-    pub fn halving() -> Self {
-        Self {
-            decrease: 0.5,
-            patience: 10,
-            threshold: 1e-4,
-            best: None,
-            waited: 0,
-            factor: 1.0,
-        }
-    }
-
     /// Observes one value of the metric and returns the current factor. NaN counts as no progress.
     pub fn observe(&mut self, metric: f64) -> f64 {
         let progress = match self.best {

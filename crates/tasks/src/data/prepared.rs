@@ -148,36 +148,10 @@ impl PreparedPart {
         self
     }
 
-    /// Loads every sample once, in parallel, to detect problems before training and to fill the cache. `go_on` is
-    /// called before each sample, from any thread; the rest is skipped once it returns false. `loaded` is called
-    /// after each sample.
-    ///
-    /// # Errors
-    /// The first problem of a sample.
-    pub fn load_all(
-        &self,
-        go_on: &(dyn Fn() -> bool + Sync),
-        loaded: &(dyn Fn() + Sync),
-    ) -> Result<(), TaskError> {
-        self.load_each(go_on, loaded).into_iter().collect()
-    }
-
-    fn load_each(
-        &self,
-        go_on: &(dyn Fn() -> bool + Sync),
-        loaded: &(dyn Fn() + Sync),
-    ) -> Vec<Result<(), TaskError>> {
-        (0..self.len())
-            .into_par_iter()
-            .map(|index| match go_on() {
-                true => self.load(index).map(|_| loaded()),
-                false => Ok(()),
-            })
-            .collect()
-    }
-
-    /// Loads every sample once, as [`load_all`](Self::load_all), and leaves out the meshes that cannot be used. Returns
-    /// their numbers in the data set and the problem of each.
+    /// Loads every sample once, in parallel, to detect problems before training and to fill the cache, and leaves out
+    /// the meshes that cannot be used. `go_on` is called before each sample, from any thread; the rest is skipped once
+    /// it returns false. `loaded` is called after each sample. Returns the numbers of unusable meshes in the data set
+    /// and the problem of each.
     ///
     /// # Errors
     /// The first problem that is not of a single mesh.
@@ -186,8 +160,15 @@ impl PreparedPart {
         go_on: &(dyn Fn() -> bool + Sync),
         loaded: &(dyn Fn() + Sync),
     ) -> Result<Vec<(usize, TaskError)>, TaskError> {
+        let results: Vec<Result<(), TaskError>> = (0..self.len())
+            .into_par_iter()
+            .map(|index| match go_on() {
+                true => self.load(index).map(|_| loaded()),
+                false => Ok(()),
+            })
+            .collect();
         let mut unusable: Vec<(usize, TaskError)> = Vec::new();
-        for (index, result) in self.load_each(go_on, loaded).into_iter().enumerate() {
+        for (index, result) in results.into_iter().enumerate() {
             let (item, _) = self.place(index);
             match result {
                 Ok(()) => {}
