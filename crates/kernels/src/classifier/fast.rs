@@ -6,6 +6,7 @@ use super::{Classifier, Gradients, OPERATOR, Rows};
 use crate::cross_entropy::softmax::{exponentials, peak, sum_of_exponentials, sum_of_logits};
 use crate::cross_entropy::{IGNORE, Score, Tally};
 use crate::cuda::ProductMode;
+use crate::real::compiled;
 use crate::{Destination, KernelError, Matrix, MatrixMut, Real, Scratch, bf16, product};
 use pulp::Arch;
 use rayon::prelude::*;
@@ -49,6 +50,31 @@ const LOGITS: usize = 4;
 /// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not
 /// finite. Ranks are only computed by [`evaluate`]; to request them here is an error.
 pub fn loss_and_gradients<T: Real>(
+    classifier: &Classifier<'_, T>,
+    features: &[T],
+    dloss: f64,
+    gradients: Gradients<&mut [T]>,
+    rows: Rows<'_>,
+    products: ProductMode,
+    scratch: &mut Scratch<T>,
+) -> Result<Score, KernelError> {
+    compiled!(
+        train_rows
+            as fn(
+                &Classifier<'_, T>,
+                &[T],
+                f64,
+                Gradients<&mut [T]>,
+                Rows<'_>,
+                ProductMode,
+                &mut Scratch<T>,
+            ) -> Result<Score, KernelError>
+    )(
+        classifier, features, dloss, gradients, rows, products, scratch,
+    )
+}
+
+fn train_rows<T: Real>(
     classifier: &Classifier<'_, T>,
     features: &[T],
     dloss: f64,
@@ -144,6 +170,23 @@ pub fn loss_and_gradients<T: Real>(
 /// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not
 /// finite.
 pub fn evaluate<T: Real>(
+    classifier: &Classifier<'_, T>,
+    features: &[T],
+    rows: Rows<'_>,
+    scratch: &mut Scratch<T>,
+) -> Result<Score, KernelError> {
+    compiled!(
+        evaluate_rows
+            as fn(
+                &Classifier<'_, T>,
+                &[T],
+                Rows<'_>,
+                &mut Scratch<T>,
+            ) -> Result<Score, KernelError>
+    )(classifier, features, rows, scratch)
+}
+
+fn evaluate_rows<T: Real>(
     classifier: &Classifier<'_, T>,
     features: &[T],
     rows: Rows<'_>,

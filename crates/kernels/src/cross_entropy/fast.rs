@@ -4,6 +4,7 @@ use super::softmax::{exponentials, peak, sum_of_exponentials, sum_of_logits};
 use super::{IGNORE, Score, Tally, Targets, check};
 use crate::error::check_length;
 use crate::parallel::piece_length;
+use crate::real::compiled;
 use crate::{KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;
@@ -26,6 +27,12 @@ const LEAST_WORK: usize = 1 << 13;
 /// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not
 /// finite.
 pub fn forward<T: Real>(targets: &Targets<'_, T>, logits: &[T]) -> Result<Score, KernelError> {
+    compiled!(forward_rows as fn(&Targets<'_, T>, &[T]) -> Result<Score, KernelError>)(
+        targets, logits,
+    )
+}
+
+fn forward_rows<T: Real>(targets: &Targets<'_, T>, logits: &[T]) -> Result<Score, KernelError> {
     check(targets, logits)?;
     if targets.classes == 0 {
         return Ok(Score::default());
@@ -57,6 +64,17 @@ pub fn backward<T: Real>(
     dloss: f64,
     dlogits: &mut [T],
 ) -> Result<(), KernelError> {
+    compiled!(backward_rows as fn(&Targets<'_, T>, &[T], f64, &mut [T]) -> Result<(), KernelError>)(
+        targets, logits, dloss, dlogits,
+    )
+}
+
+fn backward_rows<T: Real>(
+    targets: &Targets<'_, T>,
+    logits: &[T],
+    dloss: f64,
+    dlogits: &mut [T],
+) -> Result<(), KernelError> {
     check(targets, logits)?;
     check_length("cross-entropy", "dlogits", dlogits, logits.len())?;
     if targets.classes == 0 {
@@ -83,6 +101,18 @@ pub fn backward<T: Real>(
 /// # Errors
 /// Buffers of the wrong length.
 pub fn predict<T: Real>(
+    classes: usize,
+    logits: &[T],
+    predictions: &mut [u32],
+) -> Result<(), KernelError> {
+    compiled!(predict_rows as fn(usize, &[T], &mut [u32]) -> Result<(), KernelError>)(
+        classes,
+        logits,
+        predictions,
+    )
+}
+
+fn predict_rows<T: Real>(
     classes: usize,
     logits: &[T],
     predictions: &mut [u32],

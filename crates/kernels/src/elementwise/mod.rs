@@ -14,6 +14,7 @@ mod tests;
 
 use crate::error::{check_length, check_rows};
 use crate::parallel::for_rows;
+use crate::real::compiled;
 use crate::{FeatureType, KernelError, Real, irrep_dimension};
 use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
@@ -31,6 +32,11 @@ const TASK_ROWS: usize = 64;
 pub fn add<T: Real>(a: &[T], b: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_length("add", "b", b, a.len())?;
     check_length("add", "y", y, a.len())?;
+    compiled!(add_blocks as fn(&[T], &[T], &mut [T]))(a, b, y);
+    Ok(())
+}
+
+fn add_blocks<T: Real>(a: &[T], b: &[T], y: &mut [T]) {
     y.par_chunks_mut(BLOCK)
         .zip(a.par_chunks(BLOCK).zip(b.par_chunks(BLOCK)))
         .for_each(|(y, (a, b))| {
@@ -38,7 +44,6 @@ pub fn add<T: Real>(a: &[T], b: &[T], y: &mut [T]) -> Result<(), KernelError> {
                 *y = a + b;
             }
         });
-    Ok(())
 }
 
 /// `y += a`.
@@ -47,6 +52,11 @@ pub fn add<T: Real>(a: &[T], b: &[T], y: &mut [T]) -> Result<(), KernelError> {
 /// Slices of different length.
 pub fn accumulate<T: Real>(a: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_length("accumulate", "y", y, a.len())?;
+    compiled!(accumulate_blocks as fn(&[T], &mut [T]))(a, y);
+    Ok(())
+}
+
+fn accumulate_blocks<T: Real>(a: &[T], y: &mut [T]) {
     y.par_chunks_mut(BLOCK)
         .zip(a.par_chunks(BLOCK))
         .for_each(|(y, a)| {
@@ -54,7 +64,6 @@ pub fn accumulate<T: Real>(a: &[T], y: &mut [T]) -> Result<(), KernelError> {
                 *y += a;
             }
         });
-    Ok(())
 }
 
 /// `y = factor x`. The backward pass is the same map of `dy`.
@@ -63,7 +72,11 @@ pub fn accumulate<T: Real>(a: &[T], y: &mut [T]) -> Result<(), KernelError> {
 /// Slices of different length.
 pub fn scale<T: Real>(factor: f64, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_length("scale", "y", y, x.len())?;
-    let factor = T::of(factor);
+    compiled!(scale_blocks as fn(T, &[T], &mut [T]))(T::of(factor), x, y);
+    Ok(())
+}
+
+fn scale_blocks<T: Real>(factor: T, x: &[T], y: &mut [T]) {
     y.par_chunks_mut(BLOCK)
         .zip(x.par_chunks(BLOCK))
         .for_each(|(y, x)| {
@@ -71,7 +84,6 @@ pub fn scale<T: Real>(factor: f64, x: &[T], y: &mut [T]) -> Result<(), KernelErr
                 *y = factor * x;
             }
         });
-    Ok(())
 }
 
 /// `y` = the softmax of each row of `width` values.

@@ -17,6 +17,7 @@
 use crate::error::check_length;
 use crate::graph::check_offsets;
 use crate::parallel::piece_length;
+use crate::real::compiled;
 use crate::rotated_sum::{Term, add_rotated};
 use crate::{FeatureType, KernelError, Real};
 use pulp::Arch;
@@ -293,7 +294,13 @@ pub fn pool<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     clusters.check(features, ("x", x), ("y", y))?;
-    gather(clusters, features, Weight::Mean, x, y);
+    compiled!(gather as fn(ClusterView<'_, T>, &FeatureType, Weight, &[T], &mut [T]))(
+        clusters,
+        features,
+        Weight::Mean,
+        x,
+        y,
+    );
     Ok(())
 }
 
@@ -308,7 +315,13 @@ pub fn pool_backward<T: Real>(
     dx: &mut [T],
 ) -> Result<(), KernelError> {
     clusters.check(features, ("dx", dx), ("dy", dy))?;
-    spread(clusters, features, Weight::Mean, dy, dx);
+    compiled!(spread as fn(ClusterView<'_, T>, &FeatureType, Weight, &[T], &mut [T]))(
+        clusters,
+        features,
+        Weight::Mean,
+        dy,
+        dx,
+    );
     Ok(())
 }
 
@@ -324,7 +337,13 @@ pub fn unpool<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     clusters.check(features, ("y", y), ("x", x))?;
-    spread(clusters, features, Weight::One, x, y);
+    compiled!(spread as fn(ClusterView<'_, T>, &FeatureType, Weight, &[T], &mut [T]))(
+        clusters,
+        features,
+        Weight::One,
+        x,
+        y,
+    );
     Ok(())
 }
 
@@ -339,7 +358,13 @@ pub fn unpool_backward<T: Real>(
     dx: &mut [T],
 ) -> Result<(), KernelError> {
     clusters.check(features, ("dy", dy), ("dx", dx))?;
-    gather(clusters, features, Weight::One, dy, dx);
+    compiled!(gather as fn(ClusterView<'_, T>, &FeatureType, Weight, &[T], &mut [T]))(
+        clusters,
+        features,
+        Weight::One,
+        dy,
+        dx,
+    );
     Ok(())
 }
 
