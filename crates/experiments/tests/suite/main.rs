@@ -3,4 +3,3 @@
 mod equivariance;
 mod mnist;
 mod nonlinearity_cost;
-mod operators;
