@@ -14,7 +14,8 @@ pub enum Preset {
     /// The defaults.
     #[default]
     Default,
-    /// Twice the channels, four changed versions of each mesh where there are two, and twice the epochs.
+    /// Twice the channels, four changed versions of each mesh where there are two, twice the epochs, and clipped gradients
+    /// except for correspondence.
     Large,
 }
 

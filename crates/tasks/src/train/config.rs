@@ -86,6 +86,10 @@ impl RunConfig {
         config.training.epochs = preset.scaled(config.training.epochs);
         let versions = config.augmentation.versions as u64;
         config.augmentation.versions = preset.scaled(versions) as usize;
+        // Now and then the gradient of a single mesh is so large that a wide network on surfaces hardly recovers from it.
+        if preset == Preset::Large && task != Task::Correspondence {
+            config.training.clip = 1.0;
+        }
         config
     }
 
@@ -236,6 +240,37 @@ impl RunConfig {
             per: Element::Vertex,
             patches: self.model.patches(),
             rotation: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_scale_the_defaults() {
+        let numbers = |task: &str, preset: &str| {
+            let text = format!("task = '{task}'\npreset = '{preset}'");
+            let config = RunConfig::parse(&text).unwrap();
+            let model = serde_json::to_value(&config.model).unwrap();
+            let training = config.training;
+            let versions = config.augmentation.versions as u64;
+            let counts = [training.epochs, versions];
+            (counts, model["channels"].clone(), training.clip)
+        };
+        for task in ["segmentation", "correspondence"] {
+            let [small, default, large] =
+                ["small", "default", "large"].map(|preset| numbers(task, preset));
+            let of = |text: &str| RunConfig::parse(text).unwrap();
+            let plain = of(&format!("task = '{task}'"));
+            assert_eq!(default.0[0], plain.training.epochs);
+            assert_eq!(small.0.map(|count| 2 * count), default.0);
+            assert_eq!(large.0, default.0.map(|count| 2 * count));
+            assert_ne!(small.1, default.1);
+            assert_ne!(large.1, default.1);
+            let clips = if task == "segmentation" { 1.0 } else { 0.0 };
+            assert_eq!([small.2, default.2, large.2], [0.0, 0.0, clips]);
         }
     }
 }
