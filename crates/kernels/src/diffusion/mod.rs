@@ -244,6 +244,23 @@ impl Diffusion {
         Ok(())
     }
 
+    /// Checks the settings and the lengths of the spectra for an operator that diffuses; the number of vertices.
+    pub(crate) fn check_spectra(
+        &self,
+        operator: &'static str,
+        mesh_offsets: &[u32],
+        spectra: Spectra<usize>,
+    ) -> Result<usize, KernelError> {
+        self.check_columns()?;
+        let vertices = check_mesh_offsets(mesh_offsets)?;
+        let count = |name, found, expected| check_count(operator, name, found, expected);
+        count("mass", spectra.mass, vertices)?;
+        count("bases", spectra.bases, vertices * self.basis_width())?;
+        let eigenvalues = (mesh_offsets.len() - 1) * self.columns.iter().sum::<usize>();
+        count("eigenvalues", spectra.eigenvalues, eigenvalues)?;
+        Ok(vertices)
+    }
+
     /// Checks the settings and all lengths; the number of meshes.
     fn check(
         &self,
@@ -252,14 +269,9 @@ impl Diffusion {
         filters: Filters<usize>,
         lengths: &[(&'static str, usize, Length)],
     ) -> Result<usize, KernelError> {
-        self.check_columns()?;
-        let vertices = check_mesh_offsets(mesh_offsets)?;
+        let vertices = self.check_spectra(OPERATOR, mesh_offsets, spectra)?;
         let meshes = mesh_offsets.len() - 1;
         let count = |name, found, expected| check_count(OPERATOR, name, found, expected);
-        count("mass", spectra.mass, vertices)?;
-        count("bases", spectra.bases, vertices * self.basis_width())?;
-        let eigenvalues = meshes * self.columns.iter().sum::<usize>();
-        count("eigenvalues", spectra.eigenvalues, eigenvalues)?;
         count("log times", filters.log_times, self.parameter_count())?;
         count("bands", filters.bands, self.parameter_count())?;
         for &(name, found, length) in lengths {

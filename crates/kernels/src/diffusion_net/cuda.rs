@@ -372,7 +372,7 @@ pub fn backward(
         lengths,
         &others,
     )?;
-    op.check_gradients(gradients.each_ref().map(|values| values.len()))?;
+    op.check_weights(gradients.each_ref().map(|values| values.len()))?;
     let (c, diffusion) = (op.channels, op.diffusion());
     if dy.is_empty() {
         return Ok(());

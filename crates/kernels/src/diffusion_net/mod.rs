@@ -23,7 +23,7 @@ mod fast;
 mod tests;
 
 use crate::diffusion::{Diffusion, Filters, Spectra};
-use crate::error::{check_count, check_mesh_offsets};
+use crate::error::check_count;
 use crate::random::Stream;
 use crate::real::compiled;
 use crate::view::resolve_fields;
@@ -152,8 +152,8 @@ impl DiffusionNet {
         saved: Saved<usize>,
         others: &[(&'static str, usize)],
     ) -> Result<usize, KernelError> {
-        let (vertices, diffusion) = (check_mesh_offsets(mesh_offsets)?, self.diffusion());
-        diffusion.check_columns()?;
+        let diffusion = self.diffusion();
+        let vertices = diffusion.check_spectra(OPERATOR, mesh_offsets, spectra)?;
         if !(0.0..1.0).contains(&self.dropout) || self.channels == 0 {
             return Err(KernelError::Setting {
                 operator: OPERATOR,
@@ -163,17 +163,9 @@ impl DiffusionNet {
                 ),
             });
         }
-        let meshes = mesh_offsets.len() - 1;
+        self.check_weights(weights)?;
         let count = |name, found, expected| check_count(OPERATOR, name, found, expected);
-        count("mass", spectra.mass, vertices)?;
-        count("bases", spectra.bases, vertices * diffusion.basis_width())?;
-        let eigenvalues = meshes * self.columns.iter().sum::<usize>();
-        count("eigenvalues", spectra.eigenvalues, eigenvalues)?;
-        let lengths = self.lengths().into_array();
-        for ((name, length), found) in lengths.into_iter().zip(weights.into_array()) {
-            count(name, found, length)?;
-        }
-        let expected = self.saved(vertices, meshes);
+        let expected = self.saved(vertices, mesh_offsets.len() - 1);
         count("features", saved.features, expected.features)?;
         count("mapped", saved.mapped, expected.mapped)?;
         count("first", saved.first, expected.first)?;
@@ -185,10 +177,10 @@ impl DiffusionNet {
         Ok(vertices)
     }
 
-    /// Checks the lengths of the gradients.
-    fn check_gradients(&self, gradients: Weights<usize>) -> Result<(), KernelError> {
+    /// Checks the lengths of the parameters, or of their gradients.
+    fn check_weights(&self, weights: Weights<usize>) -> Result<(), KernelError> {
         let lengths = self.lengths().into_array();
-        for ((name, length), found) in lengths.into_iter().zip(gradients.into_array()) {
+        for ((name, length), found) in lengths.into_iter().zip(weights.into_array()) {
             check_count(OPERATOR, name, found, length)?;
         }
         Ok(())
@@ -375,7 +367,7 @@ pub fn backward<T: Real>(
         saved.lengths(|values| values.len()),
         &others,
     )?;
-    op.check_gradients(gradients.each_ref().map(|values| values.len()))?;
+    op.check_weights(gradients.each_ref().map(|values| values.len()))?;
     compiled!(
         fast::backward
             as fn(

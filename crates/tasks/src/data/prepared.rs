@@ -196,11 +196,11 @@ impl PreparedPart {
         Ok(sample)
     }
 
-    /// What the scores of a segmentation need besides a sample.
+    /// A sample with what the scores of a segmentation need besides.
     ///
     /// # Errors
     /// As [`load`](SampleSource::load).
-    pub(crate) fn scoring(&self, index: usize) -> Result<Scoring, TaskError> {
+    pub(crate) fn load_scored(&self, index: usize) -> Result<(Sample, Scoring), TaskError> {
         let (item, version) = self.place(index);
         let content = self.dataset.content(item)?;
         let item = &self.dataset.items[item];
@@ -218,10 +218,13 @@ impl PreparedPart {
             }
         };
         let mesh = remeshed.as_ref().map_or(mesh, |remeshed| &remeshed.mesh);
-        Ok(Scoring {
+        let scoring = Scoring {
             faces: mesh.faces().clone(),
             soft,
-        })
+        };
+        let mut sample = self.make_from(item, &content, change, &self.cache)?;
+        sample.name = self.name(index);
+        Ok((sample, scoring))
     }
 
     /// Makes a version of a mesh, and returns the checksum of the content of the mesh.
@@ -234,13 +237,25 @@ impl PreparedPart {
         let content = self.dataset.content(item)?;
         let item = &self.dataset.items[item];
         let change = self.change(item, &content, version)?;
+        let sample = self.make_from(item, &content, change, cache)?;
+        Ok((sample, content.hash()))
+    }
+
+    /// A mesh after a change, as a sample.
+    fn make_from(
+        &self,
+        item: &Item,
+        content: &Content<'_>,
+        change: Option<Change>,
+        cache: &Cache,
+    ) -> Result<Sample, TaskError> {
         let fields = content.fields(&self.preparation.features.fields())?;
         let key = self.key(&item.name, content.hash(), &fields, change.as_ref());
         let stored = cache
             .get(key)
             .and_then(|bytes| entry::decode(&bytes, &self.preparation));
         let entry = match stored {
-            Some(entry) if self.lies_on(&entry, &content)? => entry,
+            Some(entry) if self.lies_on(&entry, content)? => entry,
             _ => {
                 let entry = self.prepare(item, content.mesh()?, &fields, change.as_ref())?;
                 if cache.folder().is_some()
@@ -267,7 +282,7 @@ impl PreparedPart {
         let target = self
             .dataset
             .targets
-            .read(item, &content, frames, (motion, sources))?;
+            .read(item, content, frames, (motion, sources))?;
         let target = match change.is_some_and(|change| change.is_mirrored()) {
             true => swapped(target, &self.swaps),
             false => target,
@@ -282,7 +297,7 @@ impl PreparedPart {
             areas,
             features,
         } = prepared;
-        let sample = Sample {
+        Ok(Sample {
             name: item.name.clone(),
             graph,
             hierarchy,
@@ -294,8 +309,7 @@ impl PreparedPart {
             kind: self.preparation.features.kind(),
             features,
             target,
-        };
-        Ok((sample, content.hash()))
+        })
     }
 
     /// Changes and prepares a mesh.

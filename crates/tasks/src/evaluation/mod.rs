@@ -454,7 +454,13 @@ impl SampleSource for Relabelled<'_> {
     }
 
     fn load(&self, index: usize) -> Result<Sample, TaskError> {
-        let mut sample = self.source.load(index)?;
+        let (mut sample, scoring) = match &self.places {
+            Some(_) => {
+                let (sample, scoring) = self.source.load_scored(index)?;
+                (sample, Some(scoring))
+            }
+            None => (self.source.load(index)?, None),
+        };
         let relabel = |label: &mut u32| {
             if let Some(map) = &self.classes {
                 // Unknown labels stay unknown.
@@ -465,8 +471,7 @@ impl SampleSource for Relabelled<'_> {
             Target::Labels(labels) => labels.iter_mut().for_each(relabel),
             Target::Unknown | Target::Values(_) => {}
         }
-        if let Some(places) = &self.places {
-            let mut scoring = self.source.scoring(index)?;
+        if let (Some(places), Some(mut scoring)) = (&self.places, scoring) {
             let soft = scoring.soft.iter_mut().flatten().flatten();
             soft.for_each(relabel);
             if let Some(found) = Places::new(&sample, scoring) {
