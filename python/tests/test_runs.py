@@ -190,7 +190,7 @@ def test_threads_share_a_model(trained, tmp_path):
 
             def work(index):
                 together.wait()
-                for turn in range(50):
+                for turn in range(10):
                     at = (index + turn) % 4
                     found = model.predict(meshes[at]).probabilities
                     if not np.array_equal(found, expected[at]):

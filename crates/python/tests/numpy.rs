@@ -1,0 +1,66 @@
+//! The package as Python runs it: its tests that need nothing but NumPy and pytest, on the library that Cargo just built.
+//!
+//! `GEMCNN_PYTHON` chooses the interpreter, which must then have both. Without it this is `python3`, and the test is skipped,
+//! and says so, where it lacks one of them.
+#![cfg(unix)]
+
+use std::env;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+/// Those that take seconds: the others of `python/tests` need PyTorch, or train for longer (docs/python.md).
+const TESTS: [&str; 3] = ["test_mesh.py", "test_pages.py", "test_runs.py"];
+
+#[test]
+fn tests_in_numpy() {
+    let chosen = env::var_os("GEMCNN_PYTHON");
+    let python = chosen.clone().unwrap_or_else(|| "python3".into());
+    let import = ["-c", "import numpy, pytest"];
+    let found = Command::new(&python).args(import).output();
+    if chosen.is_none() && !found.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: python3 has no NumPy or no pytest; set GEMCNN_PYTHON");
+        return;
+    }
+
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let site = tempfile::tempdir().unwrap();
+    let package = site.path().join("gemcnn");
+    std::fs::create_dir(&package).unwrap();
+    let native = "_gemcnn.abi3.so";
+    for entry in root
+        .join("gemcnn")
+        .canonicalize()
+        .unwrap()
+        .read_dir()
+        .unwrap()
+    {
+        let entry = entry.unwrap();
+        if entry.file_name() != native {
+            symlink(entry.path(), package.join(entry.file_name())).unwrap();
+        }
+    }
+    let library = format!(
+        "{}_gemcnn{}",
+        env::consts::DLL_PREFIX,
+        env::consts::DLL_SUFFIX
+    );
+    let library = env::current_exe().unwrap().with_file_name(library);
+    symlink(library, package.join(native)).unwrap();
+
+    let status = Command::new(&python)
+        .args([
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--durations=5",
+        ])
+        .args(TESTS.map(|name| root.join("tests").join(name)))
+        .env("PYTHONPATH", site.path())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .current_dir(site.path())
+        .status();
+    assert!(status.unwrap().success());
+}
