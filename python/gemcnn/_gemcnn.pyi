@@ -23,10 +23,12 @@ def get_num_threads() -> int:
 
 def follow_num_threads(function: Callable[[], int]) -> None: ...
 def use_torch(
+    prepare: Callable[[], None],
     stream: Callable[[int], int],
     allocate: Callable[[int, int, int], int],
     free: Callable[[int], None],
     precision: Callable[[], str],
+    native: tuple[int, int] | None,
 ) -> None: ...
 
 class Mesh:

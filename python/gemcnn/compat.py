@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from . import _gemcnn
 from .geometry import GaugeGraph
 from .mesh import Mesh
-from .torch import ops as _ops  # noqa: F401  (registers the operators)
 from .torch.graph import Graph
+from .torch.ops import operators
 from .torch.types import FeatureType
 
 __all__ = [
@@ -189,7 +189,6 @@ class GemConv(nn.Module):
         kernel = self.weight.permute(0, 4, 3, 2, 1).reshape(self.n_rings, self._output.dimension, -1)
         bias = self.bias.T.reshape(1, -1, 1).expand(self.n_rings, -1, 1)
         kernel = torch.cat([kernel[..., :channels], bias, kernel[..., channels:]], dim=2)
-        operators = torch.ops.gemcnn
         y = operators.gauge_conv(
             extended,
             kernel,
@@ -250,7 +249,7 @@ class RegularNonlinearity(nn.Module):
         scale[0] = 1
         kind = FeatureType.uniform(channels, components // 2)
         rows = (x.transpose(1, 2) * scale).reshape(vertices, -1)
-        y = torch.ops.gemcnn.regular(rows, str(kind), components // 2, self.num_samples, "relu")
+        y = operators.regular(rows, str(kind), components // 2, self.num_samples, "relu")
         return cast(Tensor, (y.view(vertices, components, channels) / scale).transpose(1, 2))
 
     def extra_repr(self) -> str:

@@ -167,6 +167,42 @@ def test_second_derivatives_are_refused(graph):
         first.sum().backward()
 
 
+def test_modes_profilers_and_transforms_see_the_operators(graph):
+    """Plain calls pass by the dispatcher of PyTorch; nothing that listens to it may miss them."""
+
+    class Names(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+            names.add(function.name())
+            return function(*arguments, **(keywords or {}))
+
+    layer = gt.GaugeConv("2x0", "1x(0,1)", dtype=torch.float64)
+    x, dy = random(graph.vertex_count, 2, requires_grad=True), random(graph.vertex_count, 3)
+
+    def run():
+        layer.zero_grad()
+        x.grad = None
+        y = layer(x, graph)
+        y.backward(dy)
+        return [y.detach(), x.grad, *(p.grad for p in layer.parameters())]
+
+    expected, names = run(), set()
+    with Names():
+        listened = run()
+    with torch.profiler.profile() as profile:
+        profiled = run()
+    both = {"gemcnn::gauge_conv", "gemcnn::gauge_conv_backward"}
+    assert both <= names and both <= {event.key for event in profile.key_averages()}
+    for found in (listened, profiled):
+        assert all(torch.equal(one, two) for one, two in zip(found, expected, strict=True))
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+        assert layer(mode.from_tensor(x), graph).shape == (graph.vertex_count, 3)
+    with pytest.raises(RuntimeError):
+        torch.func.grad(lambda x: layer(x, graph).sum())(x.detach())
+    # PyTorch calls the operator for each of the two.
+    several = torch.func.vmap(lambda x: layer(x, graph))(torch.stack([x.detach(), 2 * x.detach()]))
+    assert torch.equal(several[1], layer(2 * x, graph))
+
+
 def rotation(kind, angles):
     """Matrices `[V, D, D]` that take features to frames rotated by angles."""
     kind = gt.FeatureType(kind)

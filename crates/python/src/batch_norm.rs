@@ -54,7 +54,7 @@ fn batch_norm_forward(
         };
         let y = place.view_mut::<T>("y", y)?;
         let [mean, variance] = &found;
-        let [mean, variance] = [place.view_mut::<T>("found mean", mean)?, place.view_mut("found variance", variance)?];
+        let [mean, variance] = [place.zeros::<T>("found mean", mean)?, place.zeros("found variance", variance)?];
         place.run::<T>(py, |run| {
             match run {
                 Executor::Host(scratch) => {
@@ -112,8 +112,8 @@ fn batch_norm_backward(
         let [dx, dgamma, dbeta] = &gradients;
         let dx = place.view_mut::<T>("dx", dx)?;
         let gradients = NormGradients {
-            gamma: place.view_mut::<T>("dgamma", dgamma)?,
-            beta: place.view_mut::<T>("dbeta", dbeta)?,
+            gamma: place.zeros::<T>("dgamma", dgamma)?,
+            beta: place.zeros::<T>("dbeta", dbeta)?,
         };
         place.run::<T>(py, |run| {
             match run {

@@ -112,9 +112,9 @@ fn gauge_conv_backward(
         let dy = place.view::<T>("dy", dy)?;
         let dx = dx.map(|dx| place.view_mut::<T>("dx", dx)).transpose()?;
         let gradients = Weights {
-            neighbour: place.view_mut::<T>("dweight", &gradients.0)?,
-            self_term: place.optional_mut::<T>("dself_weight", gradients.1.as_ref())?,
-            bias: place.optional_mut::<T>("dbias", gradients.2.as_ref())?,
+            neighbour: place.zeros::<T>("dweight", &gradients.0)?,
+            self_term: place.optional_zeros::<T>("dself_weight", gradients.1.as_ref())?,
+            bias: place.optional_zeros::<T>("dbias", gradients.2.as_ref())?,
         };
         place.run::<T>(py, |run| {
             let graph = checked(graph)?;

@@ -1,14 +1,18 @@
 //! GPUs as PyTorch uses them: its current stream and its memory.
 
 use crate::errors;
+use crate::exchange;
 use gemcnn_kernels::cuda::{CudaDevice, DeviceMemory, ProductMode};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Functions of PyTorch.
 struct Torch {
+    /// `()`, before the first GPU is opened
+    prepare: Py<PyAny>,
     /// `(ordinal) -> stream`
     stream: Py<PyAny>,
     /// `(bytes, ordinal, stream) -> address`
@@ -17,7 +21,18 @@ struct Torch {
     free: Py<PyAny>,
     /// `() -> "highest"`, `"high"` or `"medium"`
     precision: Py<PyAny>,
+    native: Option<Allocator>,
 }
+
+/// The same as `allocate` for the current device and stream, and as `free`, as functions in C. Both return 0 if they succeed.
+#[derive(Debug, Clone, Copy)]
+struct Allocator {
+    allocate: AllocateFunction,
+    free: FreeFunction,
+}
+
+type AllocateFunction = unsafe extern "C" fn(u64, *mut *mut c_void) -> i32;
+type FreeFunction = unsafe extern "C" fn(*mut c_void) -> i32;
 
 static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
 
@@ -34,12 +49,21 @@ struct Devices {
 #[derive(Debug)]
 struct TorchMemory {
     ordinal: usize,
+    native: Option<Allocator>,
 }
 
 // SAFETY: the allocator returns memory of the device, aligned to 512 bytes, and keeps it until it is freed. It reuses
 // freed memory for the same stream only.
 unsafe impl DeviceMemory for TorchMemory {
-    fn allocate(&self, bytes: usize, stream: *mut std::ffi::c_void) -> Result<u64, String> {
+    fn allocate(&self, bytes: usize, stream: *mut c_void) -> Result<u64, String> {
+        if let Some(native) = self.native {
+            let mut address = std::ptr::null_mut();
+            // SAFETY: a function of PyTorch with this signature. The device is current here, and so is the stream in the
+            // thread of the call that allocates.
+            if unsafe { (native.allocate)(bytes as u64, &mut address) } == 0 {
+                return Ok(address as u64);
+            }
+        }
         Python::attach(|py| {
             let torch = TORCH.get(py).ok_or("gemcnn.torch is not imported")?;
             let arguments = (bytes, self.ordinal, stream as usize);
@@ -50,6 +74,11 @@ unsafe impl DeviceMemory for TorchMemory {
     }
 
     fn free(&self, address: u64) {
+        if let Some(native) = self.native {
+            // SAFETY: as above. What it returns says nothing about memory of the other function, which it takes as well.
+            unsafe { (native.free)(address as *mut c_void) };
+            return;
+        }
         // Nothing is freed while Python ends.
         let freed = Python::try_attach(|py| match TORCH.get(py) {
             Some(torch) => torch.free.call1(py, (address,)).map(|_| ()),
@@ -65,7 +94,12 @@ unsafe impl DeviceMemory for TorchMemory {
 pub fn device(py: Python<'_>, ordinal: usize) -> PyResult<CudaDevice> {
     let missing = || errors::cuda("gemcnn.torch is not imported");
     let torch = TORCH.get(py).ok_or_else(missing)?;
-    let stream: usize = torch.stream.call1(py, (ordinal,))?.extract(py)?;
+    static PREPARED: PyOnceLock<()> = PyOnceLock::new();
+    PREPARED.get_or_try_init(py, || torch.prepare.call0(py).map(|_| ()))?;
+    let stream = match exchange::stream(py, ordinal) {
+        Some(stream) => stream,
+        None => torch.stream.call1(py, (ordinal,))?.extract(py)?,
+    };
     let precision = torch.precision.call0(py)?;
     let mode = match precision.extract::<&str>(py)? {
         "highest" => ProductMode::F32,
@@ -86,7 +120,8 @@ pub fn device(py: Python<'_>, ordinal: usize) -> PyResult<CudaDevice> {
                 owner
             }
         };
-        let memory = Arc::new(TorchMemory { ordinal });
+        let native = torch.native;
+        let memory = Arc::new(TorchMemory { ordinal, native });
         // SAFETY: the stream is one of PyTorch, which keeps its streams and uses the primary context.
         let guest = unsafe { owner.guest(stream as *mut _, memory) };
         devices.guests.insert((ordinal, stream), guest.clone());
@@ -101,16 +136,26 @@ pub fn device(py: Python<'_>, ordinal: usize) -> PyResult<CudaDevice> {
 #[pyfunction]
 pub fn use_torch(
     py: Python<'_>,
+    prepare: Py<PyAny>,
     stream: Py<PyAny>,
     allocate: Py<PyAny>,
     free: Py<PyAny>,
     precision: Py<PyAny>,
+    native: Option<(usize, usize)>,
 ) {
     let torch = Torch {
+        prepare,
         stream,
         allocate,
         free,
         precision,
+        // SAFETY: the addresses are those of these functions of PyTorch.
+        native: native.map(|(allocate, free)| unsafe {
+            Allocator {
+                allocate: std::mem::transmute::<*const (), AllocateFunction>(allocate as *const ()),
+                free: std::mem::transmute::<*const (), FreeFunction>(free as *const ()),
+            }
+        }),
     };
     // A second import of `gemcnn.torch` changes nothing.
     let _ = TORCH.set(py, torch);

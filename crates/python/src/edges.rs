@@ -80,9 +80,9 @@ fn weighted_conv_backward(
         let dy = place.view::<T>("dy", dy)?;
         let dx = dx.map(|dx| place.view_mut::<T>("dx", dx)).transpose()?;
         let gradients = Weights {
-            neighbour: place.view_mut::<T>("dweight", dweight)?,
-            self_term: place.optional_mut::<T>("dself_weight", None)?,
-            bias: place.optional_mut::<T>("dbias", dbias)?,
+            neighbour: place.zeros::<T>("dweight", dweight)?,
+            self_term: place.optional_zeros::<T>("dself_weight", None)?,
+            bias: place.optional_zeros::<T>("dbias", dbias)?,
         };
         place.run::<T>(py, |run| {
             let graph = checked(graph)?;

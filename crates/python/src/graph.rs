@@ -1,6 +1,6 @@
 //! Graphs in tensors of PyTorch.
 
-use crate::tensor::{Failure, Place, Scalar};
+use crate::tensor::{Failure, Place, Scalar, count};
 use gemcnn_kernels::cuda::{DeviceGraphSlices, DeviceGraphView, ReversedSlices};
 use gemcnn_kernels::{EdgePhases, GraphSlices, GraphView, KernelError, OnDevice, Resolve};
 use pyo3::intern;
@@ -21,7 +21,7 @@ pub struct Sizes {
 impl Sizes {
     pub fn of(tensors: &GraphTensors<'_>) -> PyResult<Self> {
         let py = tensors[0].py();
-        let offsets: usize = tensors[0].call_method0(intern!(py, "numel"))?.extract()?;
+        let offsets = count(&tensors[0])?;
         let columns = tensors[5].call_method1(intern!(py, "size"), (1,));
         Ok(Self {
             ends: [0, offsets.saturating_sub(1) as u32],

@@ -11,6 +11,7 @@ mod cuda;
 mod data;
 mod edges;
 mod errors;
+mod exchange;
 mod geometry;
 mod graph;
 mod hierarchy;

@@ -66,8 +66,8 @@ fn linear_backward(
         let (x, weight) = (place.view::<T>("x", x)?, place.view::<T>("weight", weight)?);
         let dy = place.view::<T>("dy", dy)?;
         let dx = dx.map(|dx| place.view_mut::<T>("dx", dx)).transpose()?;
-        let dweight = place.view_mut::<T>("dweight", dweight)?;
-        let dbias = place.optional_mut::<T>("dbias", dbias)?;
+        let dweight = place.zeros::<T>("dweight", dweight)?;
+        let dbias = place.optional_zeros::<T>("dbias", dbias)?;
         place.run::<T>(py, |run| {
             dispatch!(run, self_map::backward(op; rows, x, weight, dy, dx, dweight, dbias; scratch));
             Ok(())
@@ -205,7 +205,7 @@ fn norm_backward(
         let (x, bias) = (place.view::<T>("x", x)?, place.view::<T>("bias", bias)?);
         let dy = place.view::<T>("dy", dy)?;
         let dx = place.view_mut::<T>("dx", dx)?;
-        let dbias = place.view_mut::<T>("dbias", dbias)?;
+        let dbias = place.zeros::<T>("dbias", dbias)?;
         place.run::<T>(py, |run| {
             dispatch!(run, norm_gate::norm_backward(op; rows, x, bias, dy, dx, dbias; wide_scratch));
             Ok(())

@@ -27,7 +27,7 @@ pub fn activation(word: &str) -> PyResult<Activation> {
 /// Calls `$body` with `$T` the type of a tensor.
 macro_rules! by_type {
     ($tensor:expr, $T:ident => $body:expr) => {
-        match $crate::tensor::dtype($tensor)?.as_str() {
+        match &*$crate::tensor::dtype($tensor)? {
             "torch.float32" => {
                 type $T = f32;
                 $body

@@ -5,10 +5,12 @@
 
 use crate::cuda;
 use crate::errors;
+use crate::exchange::{Facts, facts};
 use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceSlice, DeviceSliceMut};
 use gemcnn_kernels::{Executor, HostScratch, KernelError, OnDevice, Real, Scratch, View, ViewMut};
 use pyo3::intern;
 use pyo3::prelude::*;
+use std::borrow::Cow;
 use std::cell::RefCell;
 
 /// A number type of tensors and operators.
@@ -92,16 +94,31 @@ impl From<Failure> for PyErr {
 }
 
 /// The name of the type of a tensor.
-pub fn dtype(tensor: &Bound<'_, PyAny>) -> PyResult<String> {
-    Ok(tensor
-        .getattr(intern!(tensor.py(), "dtype"))?
-        .str()?
-        .to_string())
+pub fn dtype(tensor: &Bound<'_, PyAny>) -> PyResult<Cow<'static, str>> {
+    if let Some(facts) = facts(tensor) {
+        return Ok(facts.dtype.into());
+    }
+    let name = tensor.getattr(intern!(tensor.py(), "dtype"))?.str()?;
+    Ok(name.to_string().into())
 }
 
+/// The ordinal of the GPU of a tensor, or -1.
 fn ordinal(tensor: &Bound<'_, PyAny>) -> PyResult<i64> {
+    if let Some(facts) = facts(tensor) {
+        return Ok(facts.ordinal);
+    }
     tensor
         .call_method0(intern!(tensor.py(), "get_device"))?
+        .extract()
+}
+
+/// The number of elements of a tensor.
+pub fn count(tensor: &Bound<'_, PyAny>) -> PyResult<usize> {
+    if let Some(facts) = facts(tensor) {
+        return Ok(facts.count);
+    }
+    tensor
+        .call_method0(intern!(tensor.py(), "numel"))?
         .extract()
 }
 
@@ -148,6 +165,23 @@ impl Place {
         Ok(())
     }
 
+    /// The ordinal of the GPU, or -1.
+    fn ordinal(&self) -> i64 {
+        match self {
+            Self::Host => -1,
+            Self::Cuda(device) => device.ordinal() as i64,
+        }
+    }
+
+    /// True if nothing is wrong with a tensor.
+    fn takes(&self, facts: &Facts, kind: &str, alignment: usize) -> bool {
+        facts.dtype == kind
+            && facts.ordinal == self.ordinal()
+            && facts.is_contiguous
+            && (facts.address != 0 || facts.count == 0)
+            && facts.address.is_multiple_of(alignment)
+    }
+
     /// Checks a tensor, and gives its address and number of elements.
     fn check(
         &self,
@@ -156,17 +190,18 @@ impl Place {
         tensor: &Bound<'_, PyAny>,
         alignment: usize,
     ) -> PyResult<(usize, usize)> {
+        if let Some(facts) = facts(tensor)
+            && self.takes(&facts, kind, alignment)
+        {
+            return Ok((facts.address, facts.count));
+        }
         let py = tensor.py();
         let refuse = |problem: String| Err(errors::operator(format!("`{name}` {problem}")));
         let found = dtype(tensor)?;
         if found != kind {
             return refuse(format!("is {found}, but must be {kind}"));
         }
-        let found = ordinal(tensor)?;
-        let wanted = match self {
-            Self::Host => -1,
-            Self::Cuda(device) => device.ordinal() as i64,
-        };
+        let (found, wanted) = (ordinal(tensor)?, self.ordinal());
         if found != wanted {
             let word = |ordinal: i64| match ordinal {
                 -1 => "the CPU".to_owned(),
@@ -183,7 +218,7 @@ impl Place {
             return refuse("is not contiguous: call .contiguous()".into());
         }
         let address: usize = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
-        let count: usize = tensor.call_method0(intern!(py, "numel"))?.extract()?;
+        let count = count(tensor)?;
         if address == 0 && count > 0 {
             return refuse("has no memory: its device is not supported".into());
         }
@@ -281,9 +316,7 @@ impl Place {
         tensor: &Bound<'a, PyAny>,
     ) -> PyResult<OnDevice<&'a [H], DeviceSlice<'a, C>>> {
         let parts = size_of::<H>() / size_of::<T>();
-        let count: usize = tensor
-            .call_method0(intern!(tensor.py(), "numel"))?
-            .extract()?;
+        let count = count(tensor)?;
         if !count.is_multiple_of(parts) {
             return Err(errors::operator(format!(
                 "`{name}` has {count} numbers, which are no groups of {parts}"
@@ -327,14 +360,33 @@ impl Place {
         }
     }
 
-    /// A tensor to be written; no numbers for `None`.
-    pub fn optional_mut<'a, T: Scalar>(
+    /// A tensor that an operator adds to, which the caller just made. It is set to zero.
+    pub fn zeros<'a, T: Scalar>(
+        &self,
+        name: &str,
+        tensor: &Bound<'a, PyAny>,
+    ) -> PyResult<ViewMut<'a, T>> {
+        let mut values = self.view_mut::<T>(name, tensor)?;
+        match (&mut values, self) {
+            (OnDevice::Host(values), _) => values.fill(T::zero()),
+            (OnDevice::Cuda(values), Self::Cuda(device)) => {
+                device.clear(values.reborrow()).map_err(Failure::from)?;
+            }
+            (OnDevice::Cuda(_), Self::Host) => {
+                return Err(Failure::Kernel(KernelError::OtherDevice).into());
+            }
+        }
+        Ok(values)
+    }
+
+    /// As [`zeros`](Self::zeros); no numbers for `None`.
+    pub fn optional_zeros<'a, T: Scalar>(
         &self,
         name: &str,
         tensor: Option<&Bound<'a, PyAny>>,
     ) -> PyResult<ViewMut<'a, T>> {
         match (tensor, self) {
-            (Some(tensor), _) => self.view_mut(name, tensor),
+            (Some(tensor), _) => self.zeros(name, tensor),
             (None, Self::Host) => Ok(OnDevice::Host(&mut [])),
             (None, Self::Cuda(_)) => Ok(OnDevice::Cuda(DeviceSliceMut::empty())),
         }

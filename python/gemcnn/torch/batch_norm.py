@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import _gemcnn
-from .ops import _differentiable, _operator
+from .ops import _differentiable, _operator, _wanted, operators
 
 _SETTINGS = "Tensor? mean, Tensor? variance, str type, str per, float epsilon"
 
@@ -22,7 +22,7 @@ def _run(
     x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor | None, variance: Tensor | None, *settings: Any
 ) -> tuple[Tensor, Tensor]:
     y = x.new_empty(x.shape)
-    found = x.new_zeros(2, gamma.shape[0] if mean is None else 0)
+    found = x.new_empty(2, gamma.shape[0] if mean is None else 0)
     _gemcnn.batch_norm_forward(
         settings, x.shape[0], _parts(x, gamma, beta), _parts(mean, variance), y, list(found.unbind())
     )
@@ -44,7 +44,7 @@ def _backward_run(
     variance: Tensor | None,
     *settings: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    gradients = (x.new_empty(x.shape), torch.zeros_like(gamma), torch.zeros_like(beta))
+    gradients = (x.new_empty(x.shape), torch.empty_like(gamma), torch.empty_like(beta))
     _gemcnn.batch_norm_backward(
         settings, x.shape[0], _parts(x, gamma, beta, dy), _parts(mean, variance), list(gradients)
     )
@@ -64,10 +64,9 @@ def _saved(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
 
 def _gradient(ctx: Any, dy: Tensor | None, *others: Any) -> tuple[Any, ...]:
     if dy is None:
-        return (None,) * 8
-    found = torch.ops.gemcnn.batch_norm_backward(dy, *ctx.saved_tensors, *ctx.settings)
-    used = [g if need else None for g, need in zip(found, ctx.needs_input_grad[:3], strict=True)]
-    return (*used, None, None, None, None, None)
+        return (None,) * 3
+    found = operators.batch_norm_backward(dy, *ctx.saved_tensors, *ctx.settings)
+    return _wanted(found, ctx.needs_input_grad)
 
 
 _operator(f"batch_norm(Tensor x, Tensor gamma, Tensor beta, {_SETTINGS}) -> (Tensor, Tensor)", _run, _fake)
@@ -76,4 +75,4 @@ _operator(
     _backward_run,
     _backward_fake,
 )
-_differentiable("batch_norm", _saved, _gradient, "batch_norm_backward")
+_differentiable("batch_norm", 3, _saved, _gradient, "batch_norm_backward")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from .. import _gemcnn
-from .ops import _GRAPH, _differentiable, _operator
+from .ops import _GRAPH, _differentiable, _operator, _wanted, operators
 from .types import FeatureType, dimension
 
 _TYPES = "str input, str output"
@@ -20,7 +20,7 @@ _TYPES = "str input, str output"
 def _product_run(query: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     products = _product_fake(query, x, weight, *rest)
     parts = (query.contiguous(), x.contiguous(), weight.contiguous())
-    _gemcnn.edge_product(rest[9:], list(rest[:9]), *parts, products)
+    _gemcnn.edge_product(rest[9:], rest[:9], *parts, products)
     return products
 
 
@@ -31,9 +31,9 @@ def _product_fake(query: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> Tenso
 def _product_backward_run(
     dy: Tensor, query: Tensor, x: Tensor, weight: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    graph, types = list(rest[:9]), rest[9:]
+    graph, types = rest[:9], rest[9:]
     dy, query, x, weight = (part.contiguous() for part in (dy, query, x, weight))
-    dquery, dx, dweight = torch.empty_like(query), torch.empty_like(x), torch.zeros_like(weight)
+    dquery, dx, dweight = torch.empty_like(query), torch.empty_like(x), torch.empty_like(weight)
     # With the gradient as weights of the edges, both are weighted convolutions.
     _gemcnn.weighted_conv(types, graph, dy, x, weight, None, dquery)
     _gemcnn.weighted_conv_backward(types, graph, dy, x, weight, None, query, dx, dweight, None)
@@ -45,13 +45,12 @@ def _like_parts(dy: Tensor, *rest: Any) -> tuple[Tensor, ...]:
 
 
 def _product_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:12])
-    ctx.types = inputs[12:]
+    ctx.save_for_backward(*inputs[:3])
+    ctx.rest = inputs[3:]
 
 
 def _product_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-    found = torch.ops.gemcnn.edge_product_backward(dy, *ctx.saved_tensors, *ctx.types)
-    return (*found, *([None] * 11))
+    return cast(tuple[Any, ...], operators.edge_product_backward(dy, *ctx.saved_tensors, *ctx.rest))
 
 
 _operator(
@@ -65,7 +64,7 @@ _operator(
     _product_backward_run,
     _like_parts,
 )
-_differentiable("edge_product", _product_saved, _product_gradient, "edge_product_backward")
+_differentiable("edge_product", 3, _product_saved, _product_gradient, "edge_product_backward")
 
 
 # Softmax over the edges of each vertex.
@@ -74,7 +73,7 @@ _differentiable("edge_product", _product_saved, _product_gradient, "edge_product
 def _softmax_run(x: Tensor, *graph: Tensor) -> Tensor:
     x = x.contiguous()
     y = torch.empty_like(x)
-    _gemcnn.edge_softmax(list(graph), x, y)
+    _gemcnn.edge_softmax(graph, x, y)
     return y
 
 
@@ -85,16 +84,17 @@ def _softmax_fake(x: Tensor, *graph: Tensor) -> Tensor:
 def _softmax_backward_run(dy: Tensor, y: Tensor, *graph: Tensor) -> Tensor:
     y = y.contiguous()
     dx = torch.empty_like(y)
-    _gemcnn.edge_softmax_backward(list(graph), y, dy.contiguous(), dx)
+    _gemcnn.edge_softmax_backward(graph, y, dy.contiguous(), dx)
     return dx
 
 
 def _softmax_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(output, *inputs[1:])
+    ctx.save_for_backward(output)
+    ctx.graph = inputs[1:]
 
 
 def _softmax_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-    return (torch.ops.gemcnn.edge_softmax_backward(dy, *ctx.saved_tensors), *([None] * 9))
+    return (operators.edge_softmax_backward(dy, *ctx.saved_tensors, *ctx.graph),)
 
 
 _operator(f"edge_softmax(Tensor x, {_GRAPH}) -> Tensor", _softmax_run, _softmax_fake)
@@ -103,7 +103,7 @@ _operator(
     _softmax_backward_run,
     _softmax_fake,
 )
-_differentiable("edge_softmax", _softmax_saved, _softmax_gradient, "edge_softmax_backward")
+_differentiable("edge_softmax", 1, _softmax_saved, _softmax_gradient, "edge_softmax_backward")
 
 
 # Gauge convolution with a weight for each edge.
@@ -113,7 +113,7 @@ def _weighted_run(x: Tensor, factors: Tensor, weight: Tensor, bias: Tensor | Non
     y = _weighted_fake(x, factors, weight, bias, *rest)
     used = None if bias is None else bias.contiguous()
     parts = (factors.contiguous(), x.contiguous(), weight.contiguous())
-    _gemcnn.weighted_conv(rest[9:], list(rest[:9]), *parts, used, y)
+    _gemcnn.weighted_conv(rest[9:], rest[:9], *parts, used, y)
     return y
 
 
@@ -124,11 +124,11 @@ def _weighted_fake(x: Tensor, factors: Tensor, weight: Tensor, bias: Tensor | No
 def _weighted_backward_run(
     dy: Tensor, x: Tensor, factors: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    graph, types = list(rest[:9]), rest[9:]
+    graph, types = rest[:9], rest[9:]
     dy, x, factors, weight = (part.contiguous() for part in (dy, x, factors, weight))
-    dx, dfactors, dweight = torch.empty_like(x), torch.empty_like(factors), torch.zeros_like(weight)
+    dx, dfactors, dweight = torch.empty_like(x), torch.empty_like(factors), torch.empty_like(weight)
     used = None if bias is None else bias.contiguous()
-    dbias = None if used is None else torch.zeros_like(used)
+    dbias = None if used is None else torch.empty_like(used)
     _gemcnn.weighted_conv_backward(types, graph, factors, x, weight, used, dy, dx, dweight, dbias)
     _gemcnn.edge_product(types, graph, dy, x, weight, dfactors)
     return dx, dfactors, dweight, x.new_empty(0) if dbias is None else dbias
@@ -142,13 +142,13 @@ def _weighted_backward_fake(
 
 
 def _weighted_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:13])
-    ctx.types = inputs[13:]
+    ctx.save_for_backward(*inputs[:4])
+    ctx.rest = inputs[4:]
 
 
 def _weighted_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-    *found, dbias = torch.ops.gemcnn.weighted_conv_backward(dy, *ctx.saved_tensors, *ctx.types)
-    return (*found, dbias if ctx.needs_input_grad[3] else None, *([None] * 11))
+    found = operators.weighted_conv_backward(dy, *ctx.saved_tensors, *ctx.rest)
+    return _wanted(found, ctx.needs_input_grad)
 
 
 _operator(
@@ -162,7 +162,7 @@ _operator(
     _weighted_backward_run,
     _weighted_backward_fake,
 )
-_differentiable("weighted_conv", _weighted_saved, _weighted_gradient, "weighted_conv_backward")
+_differentiable("weighted_conv", 4, _weighted_saved, _weighted_gradient, "weighted_conv_backward")
 
 
 # Mean of nonlinear messages. Edges are computed in pieces, and again in the backward pass.
@@ -175,7 +175,7 @@ class _Messages:
     """The layers of a message function on a graph; `weight` and `bias` list those of all layers."""
 
     def __init__(self, x: Tensor, weight: Tensor, bias: Tensor, *rest: Any) -> None:
-        self.graph = list(rest[:9])
+        self.graph = rest[:9]
         self.input, self.output, self.samples, self.activation = rest[9:]
         self.x = x.contiguous()
         self.maps, self.biases = self.layers(weight.contiguous(), bias.contiguous())
@@ -247,13 +247,12 @@ def _messages_backward_run(
 
 
 def _messages_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:12])
-    ctx.settings = inputs[12:]
+    ctx.save_for_backward(*inputs[:3])
+    ctx.rest = inputs[3:]
 
 
 def _messages_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-    found = torch.ops.gemcnn.messages_backward(dy, *ctx.saved_tensors, *ctx.settings)
-    return (*found, *([None] * 13))
+    return cast(tuple[Any, ...], operators.messages_backward(dy, *ctx.saved_tensors, *ctx.rest))
 
 
 _FUNCTION = f"{_GRAPH}, {_TYPES}, int samples, str activation"
@@ -266,4 +265,4 @@ _operator(
     _messages_backward_run,
     _like_parts,
 )
-_differentiable("messages", _messages_saved, _messages_gradient, "messages_backward")
+_differentiable("messages", 3, _messages_saved, _messages_gradient, "messages_backward")

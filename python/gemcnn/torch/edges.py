@@ -13,6 +13,7 @@ from ..errors import OperatorError
 from . import edge_ops as _edge_ops  # noqa: F401  (registers the operators)
 from .graph import Graph
 from .layers import EquivariantLinear, GaugeConv, Layer, RegularNonlinearity, normalisation
+from .ops import operators
 from .types import FeatureType
 
 __all__ = ["GaugeAttention", "GaugeMessages", "MessageBlock"]
@@ -84,14 +85,14 @@ class GaugeAttention(Layer):
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         self._check(x)
-        ops, fields = torch.ops.gemcnn, graph._for_operators()
+        fields = graph._for_operators()
         results = []
         for index in range(self.heads):
             head = cast(nn.ModuleDict, getattr(self, f"head{index + 1}"))
             key, value = head["key"], head["value"]
-            logits = ops.edge_product(head["query"](x) * self.scale, x, key.weight, *fields, *self._part)
-            factors = ops.edge_softmax(logits, *fields)
-            results.append(ops.weighted_conv(x, factors, value.weight, value.bias, *fields, *self._part))
+            logits = operators.edge_product(head["query"](x) * self.scale, x, key.weight, *fields, *self._part)
+            factors = operators.edge_softmax(logits, *fields)
+            results.append(operators.weighted_conv(x, factors, value.weight, value.bias, *fields, *self._part))
         if self.heads == 1:
             return cast(Tensor, results[0])
         return torch.cat(results, dim=1).index_select(1, self.columns)
@@ -154,7 +155,7 @@ class GaugeMessages(Layer):
         weight = torch.cat([layer.weight.flatten() for layer in layers])
         bias = torch.cat([layer.bias for layer in layers])
         settings = (*self._types, self.samples, self.activation)
-        return cast(Tensor, torch.ops.gemcnn.messages(x, weight, bias, *graph._for_operators(), *settings))
+        return cast(Tensor, operators.messages(x, weight, bias, *graph._for_operators(), *settings))
 
     def extra_repr(self) -> str:
         return f"{self.input} -> {self.output}, layers={self.layers}, samples={self.samples}"

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from .. import _gemcnn
 from ..errors import OperatorError
 from . import batch_norm as _batch_norm  # noqa: F401  (registers the operator)
-from . import ops as _ops  # noqa: F401  (registers the operators)
 from .graph import Clusters, Graph
+from .ops import operators
 from .types import FeatureType
 
 __all__ = [
@@ -137,7 +137,7 @@ class GaugeConv(Layer):
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         self._check(x)
         settings = (*self._types, self.max_radius, self.aggregation)
-        result = torch.ops.gemcnn.gauge_conv(
+        result = operators.gauge_conv(
             x, self.weight, self.self_weight, self.bias, *graph._for_operators(), *settings
         )
         return cast(Tensor, result)
@@ -193,7 +193,7 @@ class EquivariantLinear(Layer):
 
     def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
         self._check(x)
-        result = torch.ops.gemcnn.linear(x, self.weight, self.bias, *self._types)
+        result = operators.linear(x, self.weight, self.bias, *self._types)
         return cast(Tensor, result)
 
     def extra_repr(self) -> str:
@@ -230,7 +230,7 @@ class RegularNonlinearity(Layer):
 
     def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
         self._check(x)
-        result = torch.ops.gemcnn.regular(
+        result = operators.regular(
             x, self._types[0], self.band_limit, self.samples, self.activation
         )
         return cast(Tensor, result)
@@ -266,7 +266,7 @@ class NormNonlinearity(Layer):
     def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
         self._check(x)
         settings = (self._types[0], self.activation, self.epsilon)
-        return cast(Tensor, torch.ops.gemcnn.norm(x, self.bias, *settings))
+        return cast(Tensor, operators.norm(x, self.bias, *settings))
 
     def extra_repr(self) -> str:
         return f"{self.input}, activation={self.activation}"
@@ -289,7 +289,7 @@ class GatedNonlinearity(Layer):
 
     def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
         self._check(x)
-        return cast(Tensor, torch.ops.gemcnn.gated(x, self._types[1], self.activation))
+        return cast(Tensor, operators.gated(x, self._types[1], self.activation))
 
     def extra_repr(self) -> str:
         return f"{self.input} -> {self.output}, activation={self.activation}"
@@ -380,7 +380,7 @@ class BatchNorm(Layer):
             mean = nn.functional.pad(self.running_mean, rest) if rest[1] else self.running_mean
             running = (mean, self.running_variance)
         settings = (self._types[0], self.per, self.epsilon)
-        y, statistics = torch.ops.gemcnn.batch_norm(x, self.gamma, beta, *running, *settings)
+        y, statistics = operators.batch_norm(x, self.gamma, beta, *running, *settings)
         if self.training:
             self._follow(statistics[0, : self.scalars], statistics[1])
         return cast(Tensor, y)
@@ -425,7 +425,7 @@ class TransportPool(Layer):
 
     def forward(self, x: Tensor, clusters: Clusters) -> Tensor:
         self._check(x)
-        operator = getattr(torch.ops.gemcnn, self._operator)
+        operator = getattr(operators, self._operator)
         return cast(Tensor, operator(x, *clusters, self._types[0]))
 
     def extra_repr(self) -> str:

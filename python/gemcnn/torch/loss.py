@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import _gemcnn
 from ..errors import OperatorError
-from .ops import _differentiable, _operator
+from .ops import _differentiable, _operator, _wanted, operators
 
 __all__ = ["linear_cross_entropy"]
 
@@ -44,7 +44,7 @@ def _run(
     if x.is_cuda:
         labels, normaliser = _on_device(labels, class_weights, weight.shape[0])
     gradients = (
-        (torch.empty_like(x), torch.zeros_like(weight), torch.zeros_like(bias))
+        (torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias))
         if wanted
         else (x.new_empty(0), x.new_empty(0), x.new_empty(0))
     )
@@ -84,10 +84,9 @@ def _saved(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
 
 def _gradient(ctx: Any, dloss: Tensor | None, *others: Any) -> tuple[Any, ...]:
     if dloss is None:
-        return (None,) * 7
-    found = torch.ops.gemcnn.linear_cross_entropy_backward(dloss, *ctx.saved_tensors)
-    used = [g if need else None for g, need in zip(found, ctx.needs_input_grad[:3], strict=True)]
-    return (*used, None, None, None, None)
+        return (None,) * 3
+    found = operators.linear_cross_entropy_backward(dloss, *ctx.saved_tensors)
+    return _wanted(found, ctx.needs_input_grad)
 
 
 _operator(
@@ -102,7 +101,7 @@ _operator(
     _backward_run,
     _backward_fake,
 )
-_differentiable("linear_cross_entropy", _saved, _gradient, "linear_cross_entropy_backward")
+_differentiable("linear_cross_entropy", 3, _saved, _gradient, "linear_cross_entropy_backward")
 
 
 def linear_cross_entropy(
@@ -141,7 +140,7 @@ def linear_cross_entropy(
         )
     wanted = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad or bias.requires_grad)
     marked = torch.where(labels == ignore_index, -1, labels).to(torch.int32)
-    found = torch.ops.gemcnn.linear_cross_entropy(
+    found = operators.linear_cross_entropy(
         x, weight, bias, marked, class_weights, label_smoothing, wanted
     )
     return cast(Tensor, found[0])

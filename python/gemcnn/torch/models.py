@@ -24,6 +24,7 @@ from .layers import (
     global_mean,
 )
 from .loss import linear_cross_entropy
+from .ops import operators
 from .types import FeatureType
 
 __all__ = ["GemNetwork", "HermesNetwork"]
@@ -37,7 +38,7 @@ class Linear(nn.Linear):
         if input.device.type != "cpu":
             return super().forward(input)
         types = (f"{self.in_features}x0", f"{self.out_features}x0")
-        return cast(Tensor, torch.ops.gemcnn.linear(input, self.weight, self.bias, *types))
+        return cast(Tensor, operators.linear(input, self.weight, self.bias, *types))
 
 
 class Head(nn.Sequential):

@@ -2,12 +2,19 @@
 
 Each is defined once for the CPU and for CUDA, with its shapes for tracing (`register_fake`) and its gradient. Gradients
 are operators of their own, without gradients: a second derivative is refused. Under autocast all of them run in float32.
+
+Layers call the functions in `operators`. Eager calls go from there straight to the kernels: the dispatcher of PyTorch, which
+would call back into Python twice, takes longer than the kernels do on a GPU.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -31,56 +38,119 @@ def _allocate(size: int, ordinal: int, stream: int) -> int:
         return torch._C._cuda_cudaCachingAllocator_raw_alloc(size, stream)  # type: ignore[attr-defined,no-any-return]
 
 
-def _stream(ordinal: int) -> int:
-    load_cuda_libraries()
-    return torch._C._cuda_getCurrentRawStream(ordinal)  # type: ignore[attr-defined,no-any-return]
+def _allocator() -> tuple[int, int] | None:
+    """Addresses of two functions in C, as `_allocate` and its counterpart, where PyTorch has them. They always cache, so not
+    if that is switched off."""
+    if "PYTORCH_NO_CUDA_MEMORY_CACHING" in os.environ:
+        return None
+    prefix = "aoti_torch_cuda_caching_allocator_raw_"
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cuda.so"))
+        functions = [library[prefix + name] for name in ("alloc", "delete")]
+    except (OSError, AttributeError):
+        return None
+    allocate, free = (ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
+    return allocate, free
 
 
 _gemcnn.follow_num_threads(torch.get_num_threads)
 _gemcnn.use_torch(
-    _stream,
+    load_cuda_libraries,
+    lambda ordinal: torch._C._cuda_getCurrentRawStream(ordinal),  # type: ignore[attr-defined]
     _allocate,
     lambda address: torch._C._cuda_cudaCachingAllocator_raw_delete(address),  # type: ignore[attr-defined]
-    torch.get_float32_matmul_precision,
+    torch._C._get_float32_matmul_precision,
+    _allocator(),
 )
 
+# A function for each operator, by its name.
+operators: Any = SimpleNamespace()
+_runs: dict[str, Callable[..., Any]] = {}
 
-def _operator(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> str:
-    """Defines an operator, and gives its name."""
+
+def _is_plain(x: Tensor) -> bool:
+    """True if only the kernels have to see a call on a tensor: it has its own memory, and no mode, transform, tracer or
+    profiler is active."""
+    return (
+        type(x) in (Tensor, torch.nn.Parameter)
+        and not torch._C._len_torch_dispatch_stack()  # type: ignore[attr-defined]
+        and not torch._C._is_any_autocast_enabled()
+        and not torch._C._are_functorch_transforms_active()  # type: ignore[attr-defined]
+        and not torch._C._is_torch_function_mode_enabled()  # type: ignore[attr-defined]
+        and not torch._C._autograd._profiler_enabled()  # type: ignore[attr-defined]
+        and torch._C._get_tracing_state() is None
+    )
+
+
+def _operator(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    """Defines an operator."""
     name = schema[: schema.index("(")]
     _library.define(schema)
     _library.impl(name, run, "CPU")
     _library.impl(name, run, "CUDA")
     torch.library.register_fake(f"gemcnn::{name}", fake, lib=_library)
-    return name
+    operator = getattr(torch.ops.gemcnn, name)
+
+    def call(*inputs: Any) -> Any:
+        if torch.compiler.is_compiling() or torch.is_grad_enabled() or not _is_plain(inputs[0]):
+            return operator(*inputs)
+        return run(*inputs)
+
+    _runs[name] = run
+    setattr(operators, name, call)
 
 
 def _differentiable(
-    name: str, saved: Callable[..., None], backward: Callable[..., Any], gradient: str
+    name: str, count: int, saved: Callable[..., None], backward: Callable[..., Any], gradient: str
 ) -> None:
-    """Gives an operator its gradient, which is another operator without one."""
+    """Gives an operator its gradient, which is another operator without one.
+
+    Args:
+        name: the operator.
+        count: number of its first inputs that have gradients.
+        saved: keeps what `backward` needs, of the inputs and the output.
+        backward: gives the gradients of those inputs.
+        gradient: the other operator.
+    """
 
     def refuse(ctx: Any, *gradients: Any) -> Any:
         raise RuntimeError(f"gemcnn::{name} has no second derivative: compute it without create_graph")
 
-    operator = getattr(torch.ops.gemcnn, name)
+    operator, run = getattr(torch.ops.gemcnn, name), _runs[name]
 
     def below(*inputs: Any) -> Any:
         with torch._C._AutoDispatchBelowAutograd():
             return operator(*inputs)
 
-    def forward(ctx: Any, *inputs: Any) -> Any:
-        output = below(*inputs)
+    # The other inputs come as one, which autograd does not look at.
+    def forward(ctx: Any, *grouped: Any) -> Any:
+        inputs = (*grouped[:-1], *grouped[-1])
+        output = run(*inputs) if _is_plain(inputs[0]) else below(*inputs)
         saved(ctx, inputs, output)
         return output
 
+    def gradients(ctx: Any, *outputs: Any) -> Any:
+        return (*backward(ctx, *outputs), None)
+
     # As `torch.library.register_autograd` does, at a fraction of its cost for each call.
-    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(gradients)}
     node: Any = type(name, (torch.autograd.Function,), methods)
+    # That of `torch.autograd.Function` looks for transforms, which plain tensors are not part of.
+    apply = super(torch.autograd.Function, node).apply
 
     def differentiable(*inputs: Any) -> Any:
-        return node.apply(*inputs) if torch.is_grad_enabled() else below(*inputs)
+        if torch.is_grad_enabled():
+            return node.apply(*inputs[:count], inputs[count:])
+        return below(*inputs)
 
+    def call(*inputs: Any) -> Any:
+        if torch.compiler.is_compiling() or not _is_plain(inputs[0]):
+            return operator(*inputs)
+        if torch.is_grad_enabled():
+            return apply(*inputs[:count], inputs[count:])
+        return run(*inputs)
+
+    setattr(operators, name, call)
     _library.impl(name, differentiable, "Autograd")
     torch.library.register_autograd(f"gemcnn::{gradient}", refuse, lib=_library)
     for device, key in (("cpu", "AutocastCPU"), ("cuda", "AutocastCUDA")):
@@ -106,6 +176,11 @@ def _in_single_precision(operator: Any, device: str) -> Callable[..., Any]:
     return run
 
 
+def _wanted(gradients: tuple[Any, ...], needed: tuple[bool, ...]) -> tuple[Any, ...]:
+    """Those of the gradients that are needed."""
+    return tuple(value if need else None for value, need in zip(gradients, needed, strict=False))
+
+
 # Gauge convolution.
 
 
@@ -116,7 +191,7 @@ def _conv_run(
     y = x.new_empty((graph[0].shape[0] - 1, dimension(output)))
     settings = (input, output, weight.shape[0], max_radius, aggregation)
     weights = tuple(None if w is None else w.contiguous() for w in (weight, self_weight, bias))
-    _gemcnn.gauge_conv(settings, list(graph), x.contiguous(), weights, y)
+    _gemcnn.gauge_conv(settings, graph, x.contiguous(), weights, y)
     return y
 
 
@@ -134,9 +209,9 @@ def _conv_backward_run(
     dx = torch.empty_like(x) if wanted else x.new_empty(0)
     settings = (input, output, weight.shape[0], max_radius, aggregation)
     weights = tuple(None if w is None else w.contiguous() for w in (weight, self_weight, bias))
-    gradients = tuple(None if w is None else torch.zeros_like(w) for w in weights)
+    gradients = tuple(None if w is None else torch.empty_like(w) for w in weights)
     _gemcnn.gauge_conv_backward(
-        settings, list(graph), x, weights, dy.contiguous(), dx if wanted else None, gradients
+        settings, graph, x, weights, dy.contiguous(), dx if wanted else None, gradients
     )
     none = [x.new_empty(0) if g is None else g for g in gradients]
     return dx, none[0], none[1], none[2]
@@ -154,15 +229,14 @@ def _conv_backward_fake(
 
 
 def _conv_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:13])
-    ctx.settings = inputs[13:]
+    ctx.save_for_backward(*inputs[:4])
+    ctx.rest = inputs[4:]
 
 
 def _conv_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     wanted = ctx.needs_input_grad
-    found = torch.ops.gemcnn.gauge_conv_backward(dy, *ctx.saved_tensors, *ctx.settings, wanted[0])
-    used = [gradient if need else None for gradient, need in zip(found, wanted[:4], strict=True)]
-    return (*used, *([None] * 13))
+    found = operators.gauge_conv_backward(dy, *ctx.saved_tensors, *ctx.rest, wanted[0])
+    return _wanted(found, wanted)
 
 
 _SETTINGS = "str input, str output, float max_radius, str aggregation"
@@ -178,7 +252,7 @@ _operator(
     _conv_backward_run,
     _conv_backward_fake,
 )
-_differentiable("gauge_conv", _conv_saved, _conv_gradient, "gauge_conv_backward")
+_differentiable("gauge_conv", 4, _conv_saved, _conv_gradient, "gauge_conv_backward")
 
 
 # Equivariant linear map of each row.
@@ -202,7 +276,7 @@ def _linear_backward_run(
 ) -> tuple[Tensor, Tensor, Tensor]:
     x, weight = x.contiguous(), weight.contiguous()
     dx = torch.empty_like(x) if wanted else x.new_empty(0)
-    dweight, dbias = torch.zeros_like(weight), weight.new_zeros(biases)
+    dweight, dbias = torch.empty_like(weight), weight.new_empty(biases)
     _gemcnn.linear_backward(
         (input, output),
         x.shape[0],
@@ -231,10 +305,10 @@ def _linear_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _linear_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     wanted = ctx.needs_input_grad
-    dx, dweight, dbias = torch.ops.gemcnn.linear_backward(
+    dx, dweight, dbias = operators.linear_backward(
         dy, *ctx.saved_tensors, ctx.biases, *ctx.types, wanted[0]
     )
-    return dx if wanted[0] else None, dweight, dbias if wanted[2] else None, None, None
+    return _wanted((dx, dweight, dbias), wanted)
 
 
 _operator(
@@ -248,7 +322,7 @@ _operator(
     _linear_backward_run,
     _linear_backward_fake,
 )
-_differentiable("linear", _linear_saved, _linear_gradient, "linear_backward")
+_differentiable("linear", 3, _linear_saved, _linear_gradient, "linear_backward")
 
 
 # Nonlinearities without parameters: regular and gated.
@@ -288,8 +362,7 @@ def _like_input(dy: Tensor, x: Tensor, *settings: Any) -> Tensor:
 
 
 def _regular_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-    dx = torch.ops.gemcnn.regular_backward(dy, *ctx.saved_tensors, *ctx.settings)
-    return dx, None, None, None, None
+    return (operators.regular_backward(dy, *ctx.saved_tensors, *ctx.settings),)
 
 
 _REGULAR = "str type, int band_limit, int samples, str activation"
@@ -299,7 +372,7 @@ _operator(
     _regular_backward_run,
     _like_input,
 )
-_differentiable("regular", _saved_input, _regular_gradient, "regular_backward")
+_differentiable("regular", 1, _saved_input, _regular_gradient, "regular_backward")
 
 
 def _gated_run(x: Tensor, type: str, activation: str) -> Tensor:
@@ -320,7 +393,7 @@ def _gated_backward_run(dy: Tensor, x: Tensor, type: str, activation: str) -> Te
 
 
 def _gated_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-    return torch.ops.gemcnn.gated_backward(dy, *ctx.saved_tensors, *ctx.settings), None, None
+    return (operators.gated_backward(dy, *ctx.saved_tensors, *ctx.settings),)
 
 
 _operator("gated(Tensor x, str type, str activation) -> Tensor", _gated_run, _gated_fake)
@@ -329,7 +402,7 @@ _operator(
     _gated_backward_run,
     _like_input,
 )
-_differentiable("gated", _saved_input, _gated_gradient, "gated_backward")
+_differentiable("gated", 1, _saved_input, _gated_gradient, "gated_backward")
 
 
 # Norm nonlinearity.
@@ -351,7 +424,7 @@ def _norm_backward_run(
     dy: Tensor, x: Tensor, bias: Tensor, type: str, activation: str, epsilon: float
 ) -> tuple[Tensor, Tensor]:
     x, bias = x.contiguous(), bias.contiguous()
-    dx, dbias = torch.empty_like(x), torch.zeros_like(bias)
+    dx, dbias = torch.empty_like(x), torch.empty_like(bias)
     settings = (type, activation, epsilon)
     _gemcnn.norm_backward(settings, x.shape[0], x, bias, dy.contiguous(), dx, dbias)
     return dx, dbias
@@ -369,8 +442,7 @@ def _norm_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _norm_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-    found = torch.ops.gemcnn.norm_backward(dy, *ctx.saved_tensors, *ctx.settings)
-    return (*found, None, None, None)
+    return cast(tuple[Any, ...], operators.norm_backward(dy, *ctx.saved_tensors, *ctx.settings))
 
 
 _NORM = "str type, str activation, float epsilon"
@@ -380,7 +452,7 @@ _operator(
     _norm_backward_run,
     _norm_backward_fake,
 )
-_differentiable("norm", _norm_saved, _norm_gradient, "norm_backward")
+_differentiable("norm", 2, _norm_saved, _norm_gradient, "norm_backward")
 
 
 # Pooling with transport, and back.
@@ -407,14 +479,12 @@ def _transport(which: str, coarse: bool) -> tuple[Callable[..., Tensor], Callabl
 
 
 def _transport_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[1:5])
-    ctx.type = inputs[5]
+    ctx.clusters, ctx.type = inputs[1:5], inputs[5]
 
 
 def _transport_gradient(backward: str) -> Callable[..., Any]:
     def gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-        operator = getattr(torch.ops.gemcnn, backward)
-        return operator(dy, *ctx.saved_tensors, ctx.type), None, None, None, None, None
+        return (getattr(operators, backward)(dy, *ctx.clusters, ctx.type),)
 
     return gradient
 
@@ -427,4 +497,4 @@ for _which, _coarse in (("pool", True), ("unpool", False)):
     _backward = f"{_which}_backward"
     _operator(f"{_which}{_arguments}", *_transport(_which, _coarse))
     _operator(f"{_backward}{_arguments}", *_transport(_backward, not _coarse))
-    _differentiable(_which, _transport_saved, _transport_gradient(_backward), _backward)
+    _differentiable(_which, 1, _transport_saved, _transport_gradient(_backward), _backward)
