@@ -211,6 +211,9 @@ def test_shapes():
     assert gemcnn.shapes.torus((12, 6)).report()["genus"] == 1
     assert gemcnn.shapes.capsule().report()["closed"]
     assert gemcnn.shapes.rough_grid(6, 6, 1.0, seed=3) == gemcnn.shapes.rough_grid(6, 6, 1.0, seed=3)
+
+
+def test_bodies():
     bodies, parts = gemcnn.shapes.bodies([0, 3], vertices=500)
     assert len(bodies) == 2 and len(bodies[1].vertices) == len(parts) == 500 and parts.max() > 5
     assert np.array_equal(bodies[0].faces, bodies[1].faces)

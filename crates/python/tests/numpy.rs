@@ -9,15 +9,18 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-/// Those that take seconds: the others of `python/tests` need PyTorch, or train for longer (docs/python.md).
+/// Those that need no other library.
 const TESTS: [&str; 3] = ["test_mesh.py", "test_pages.py", "test_runs.py"];
+/// These take longest, and tests of other crates cover most of what they run.
+const BUT: &str = "not bodies and not browser";
 
 #[test]
 fn tests_in_numpy() {
     let chosen = env::var_os("GEMCNN_PYTHON");
     let python = chosen.clone().unwrap_or_else(|| "python3".into());
-    let import = ["-c", "import numpy, pytest"];
-    let found = Command::new(&python).args(import).output();
+    let found = Command::new(&python)
+        .args(["-c", "import numpy, pytest"])
+        .output();
     if chosen.is_none() && !found.is_ok_and(|output| output.status.success()) {
         eprintln!("SKIPPED: python3 has no NumPy or no pytest; set GEMCNN_PYTHON");
         return;
@@ -28,35 +31,20 @@ fn tests_in_numpy() {
     let package = site.path().join("gemcnn");
     std::fs::create_dir(&package).unwrap();
     let native = "_gemcnn.abi3.so";
-    for entry in root
-        .join("gemcnn")
-        .canonicalize()
-        .unwrap()
-        .read_dir()
-        .unwrap()
-    {
+    let sources = root.join("gemcnn").canonicalize().unwrap();
+    for entry in sources.read_dir().unwrap() {
         let entry = entry.unwrap();
         if entry.file_name() != native {
             symlink(entry.path(), package.join(entry.file_name())).unwrap();
         }
     }
-    let library = format!(
-        "{}_gemcnn{}",
-        env::consts::DLL_PREFIX,
-        env::consts::DLL_SUFFIX
-    );
+    let (prefix, suffix) = (env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
+    let library = format!("{prefix}_gemcnn{suffix}");
     let library = env::current_exe().unwrap().with_file_name(library);
     symlink(library, package.join(native)).unwrap();
 
     let status = Command::new(&python)
-        .args([
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--durations=5",
-        ])
+        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", BUT])
         .args(TESTS.map(|name| root.join("tests").join(name)))
         .env("PYTHONPATH", site.path())
         .env("PYTHONDONTWRITEBYTECODE", "1")
