@@ -31,9 +31,10 @@ fn settings((text, per, epsilon): NormSettings<'_>) -> PyResult<BatchNorm> {
     })
 }
 
-/// The normalised rows. `tensors` are x, gamma and beta. Without running statistics it uses those of the rows, and adds them to
-/// `found`.
+/// The normalised rows. `tensors` are x, gamma and beta. Without running statistics it uses those of the rows, which `found` follows:
+/// they get this weight there, the values before them the rest.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "one for each group of tensors")]
 fn batch_norm_forward(
     py: Python<'_>,
     norm: NormSettings<'_>,
@@ -42,6 +43,7 @@ fn batch_norm_forward(
     running: Option<Moments<'_>>,
     y: &Bound<'_, PyAny>,
     found: Moments<'_>,
+    weight: f64,
 ) -> PyResult<()> {
     let config = &settings(norm)?;
     let [x, gamma, beta] = &tensors;
@@ -54,7 +56,11 @@ fn batch_norm_forward(
         };
         let y = place.view_mut::<T>("y", y)?;
         let [mean, variance] = &found;
-        let [mean, variance] = [place.zeros::<T>("found mean", mean)?, place.zeros("found variance", variance)?];
+        let [mean, variance] = match weight {
+            // They may be new, without values.
+            1.0 => [place.zeros::<T>("found mean", mean)?, place.zeros("found variance", variance)?],
+            _ => [place.view_mut::<T>("found mean", mean)?, place.view_mut("found variance", variance)?],
+        };
         place.run::<T>(py, |run| {
             match run {
                 Executor::Host(scratch) => {
@@ -66,7 +72,7 @@ fn batch_norm_forward(
                     };
                     batch_norm::forward(Normalisation { config, statistics, gamma, beta }, rows, x, y.host()?)?;
                     if of_rows {
-                        statistics.update_running(1.0, mean.host()?, variance.host()?)?;
+                        statistics.update_running(weight, mean.host()?, variance.host()?)?;
                     }
                 }
                 Executor::Cuda(device) => {
@@ -79,7 +85,7 @@ fn batch_norm_forward(
                     let norm = Normalisation { config, statistics, gamma, beta };
                     batch_norm::cuda::forward(device, norm, rows, x, y.cuda()?)?;
                     if of_rows {
-                        statistics.update_running(device, 1.0, mean.cuda()?, variance.cuda()?)?;
+                        statistics.update_running(device, weight, mean.cuda()?, variance.cuda()?)?;
                     }
                 }
             }

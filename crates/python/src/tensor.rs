@@ -325,7 +325,7 @@ impl Place {
         self.slice(name, T::DTYPE, tensor, parts)
     }
 
-    /// A tensor to be written, which the caller just made.
+    /// A tensor to be written, which nothing else uses during the call.
     pub fn view_mut<'a, T: Scalar>(
         &self,
         name: &str,
@@ -347,7 +347,7 @@ impl Place {
                     return Ok(OnDevice::Host(&mut []));
                 }
                 prefer_huge_pages(address, count * size_of::<T>());
-                // SAFETY: as in `slice`; results are new tensors that nothing else refers to.
+                // SAFETY: as in `slice`; results are new tensors, or running statistics, which nothing else refers to.
                 let values = unsafe { std::slice::from_raw_parts_mut(address as *mut T, count) };
                 Ok(OnDevice::Host(values))
             }

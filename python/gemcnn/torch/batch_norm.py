@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from .. import _gemcnn
-from .ops import _differentiable, _operator, _wanted, operators
+from .ops import _differentiable, _is_plain, _operator, _wanted, operators
 
 _SETTINGS = "Tensor? mean, Tensor? variance, str type, str per, float epsilon"
 
@@ -21,11 +22,12 @@ def _parts(*tensors: Tensor | None) -> list[Tensor] | None:
 def _run(
     x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor | None, variance: Tensor | None, *settings: Any
 ) -> tuple[Tensor, Tensor]:
-    y = x.new_empty(x.shape)
-    found = x.new_empty(2, gamma.shape[0] if mean is None else 0)
-    _gemcnn.batch_norm_forward(
-        settings, x.shape[0], _parts(x, gamma, beta), _parts(mean, variance), y, list(found.unbind())
-    )
+    *config, followers = settings if len(settings) == 4 else (*settings, None)
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    found = x.new_empty(2, gamma.shape[0] if mean is None and followers is None else 0)
+    moments, weight = (found.unbind(), 1.0) if followers is None else followers
+    parts = _parts(x, gamma, beta)
+    _gemcnn.batch_norm_forward(tuple(config), x.shape[0], parts, _parts(mean, variance), y, moments, weight)
     return y, found
 
 
@@ -44,7 +46,7 @@ def _backward_run(
     variance: Tensor | None,
     *settings: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    gradients = (x.new_empty(x.shape), torch.empty_like(gamma), torch.empty_like(beta))
+    gradients = (torch.empty_like(x, memory_format=torch.contiguous_format), torch.empty_like(gamma), torch.empty_like(beta))
     _gemcnn.batch_norm_backward(
         settings, x.shape[0], _parts(x, gamma, beta, dy), _parts(mean, variance), list(gradients)
     )
@@ -59,7 +61,7 @@ def _saved(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*inputs[:5])
-    ctx.settings = inputs[5:]
+    ctx.settings = inputs[5:8]
 
 
 def _gradient(ctx: Any, dy: Tensor | None, *others: Any) -> tuple[Any, ...]:
@@ -76,3 +78,34 @@ _operator(
     _backward_fake,
 )
 _differentiable("batch_norm", 3, _saved, _gradient, "batch_norm_backward")
+
+
+def normalise(
+    x: Tensor, gamma: Tensor, beta: Tensor, running: tuple[Tensor, Tensor], momentum: float, *settings: Any
+) -> Tensor:
+    """Normalises with mean and variance of the rows. The running ones follow them; those of slots without scalars have no mean.
+
+    Args:
+        x: `[V, D]`.
+        gamma, beta: scale and shift of each slot.
+        running: running mean and variance.
+        momentum: weight of those of the rows.
+        settings: type, kind of slots, and what is added to variances.
+    """
+    mean, variance = running
+    fits = mean.shape == variance.shape and mean.dtype == variance.dtype == x.dtype
+    if fits and not torch.compiler.is_compiling() and _is_plain(x):
+        y, _ = operators.batch_norm(x, gamma, beta, None, None, *settings, (running, momentum))
+        increment_version(mean)
+        increment_version(variance)
+    else:
+        y, found = operators.batch_norm(x, gamma, beta, None, None, *settings)
+        follow(running, found[0, : mean.shape[0]], found[1], momentum)
+    return cast(Tensor, y)
+
+
+def follow(running: tuple[Tensor, Tensor], mean: Tensor, variance: Tensor, momentum: float) -> None:
+    """Moves the running statistics towards those of a batch."""
+    with torch.no_grad():
+        for old, new in zip(running, (mean, variance), strict=True):
+            old.lerp_(new.detach().to(old.dtype), momentum)

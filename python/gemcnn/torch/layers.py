@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .. import _gemcnn
 from ..errors import OperatorError
-from . import batch_norm as _batch_norm  # noqa: F401  (registers the operator)
+from .batch_norm import follow, normalise
 from .graph import Clusters, Graph
 from .ops import operators
 from .types import FeatureType
@@ -375,21 +375,13 @@ class BatchNorm(Layer):
             return self._of_all_processes(x)
         rest = (0, self.slots - self.scalars)
         beta = nn.functional.pad(self.beta, rest) if rest[1] else self.beta
-        running: tuple[Tensor | None, Tensor | None] = (None, None)
-        if not self.training:
-            mean = nn.functional.pad(self.running_mean, rest) if rest[1] else self.running_mean
-            running = (mean, self.running_variance)
         settings = (self._types[0], self.per, self.epsilon)
-        y, statistics = operators.batch_norm(x, self.gamma, beta, *running, *settings)
         if self.training:
-            self._follow(statistics[0, : self.scalars], statistics[1])
+            running = (self.running_mean, self.running_variance)
+            return normalise(x, self.gamma, beta, running, self.momentum, *settings)
+        mean = nn.functional.pad(self.running_mean, rest) if rest[1] else self.running_mean
+        y, _ = operators.batch_norm(x, self.gamma, beta, mean, self.running_variance, *settings)
         return cast(Tensor, y)
-
-    def _follow(self, mean: Tensor, variance: Tensor) -> None:
-        """Updates the running statistics."""
-        with torch.no_grad():
-            self.running_mean.lerp_(mean.detach().to(self.running_mean.dtype), self.momentum)
-            self.running_variance.lerp_(variance.detach().to(self.running_variance.dtype), self.momentum)
 
     def _of_all_processes(self, x: Tensor) -> Tensor:
         """The normalisation with the statistics of all processes, through which gradients flow."""
@@ -400,7 +392,7 @@ class BatchNorm(Layer):
         squares = torch.cat([(scalars - mean).square().sum(0), x[:, self.scalars :].square().sum(0)])
         shared = self.share.to(x.dtype) * _SumOfProcesses.apply(squares) / count
         variance = x.new_zeros(self.slots).index_add(0, self.slot, shared)
-        self._follow(mean, variance)
+        follow((self.running_mean, self.running_variance), mean, variance, self.momentum)
         scale = (self.gamma * torch.rsqrt(variance + self.epsilon))[self.slot]
         shift = self.beta - mean * scale[: self.scalars]
         rest = self._widths[0] - self.scalars

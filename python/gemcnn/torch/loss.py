@@ -15,16 +15,16 @@ __all__ = ["linear_cross_entropy"]
 
 
 def _on_device(labels: Tensor, class_weights: Tensor | None, classes: int) -> tuple[Tensor, Tensor]:
-    """Labels on a GPU with all that are no class marked as not counted, and the reciprocal of their total weight. A
-    label that is neither fails on the device, as in PyTorch."""
-    counted = (labels >= 0) & (labels < classes)
-    torch._assert_async((counted | (labels == -1)).all())
-    labels = labels.where(counted, -1)
-    weights = counted.double()
-    if class_weights is not None:
-        weights = weights * class_weights[labels.clamp(min=0).long()].double()
-    total = weights.sum(0, keepdim=True)
-    return labels, total.reciprocal().where(total > 0, 0.0)
+    """Labels on a GPU that are classes, or -1 for rows that are not counted, and the reciprocal of their total weight. Another
+    label fails on the device, as in PyTorch."""
+    inside = labels.clamp(-1, classes - 1)
+    torch._assert_async((inside == labels).all())
+    counted = inside >= 0
+    if class_weights is None:
+        # Without rows any number does.
+        return inside, counted.sum(0, keepdim=True, dtype=torch.float64).clamp_(min=1).reciprocal_()
+    total = (counted * class_weights[inside.clamp(min=0).long()].double()).sum(0, keepdim=True)
+    return inside, total.reciprocal().where(total > 0, 0.0)
 
 
 def _run(
