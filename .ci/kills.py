@@ -4,7 +4,7 @@ Kills train, predict, experiment, data make and data prepare in turn, most often
 After a few kills a command is left to finish, and its files are compared with those of an undisturbed run: the same
 names, so that nothing is left over, and the same content apart from measured times. Fails on the first difference.
 
-    cargo build --release && python3 .ci/kills.py --kills 1000 target/release/gemcnn
+    cargo build --release -p gemcnn && python3 .ci/kills.py --kills 1000 target/release/gemcnn
 """
 
 import argparse

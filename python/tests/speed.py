@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "pytorch"
 
 HIDDEN = "16x(0,1,2)"
 CLASSES = 6890
-PUBLISHED, BEST = "PyTorch, as the published code", "PyTorch, gathers, compiled"
+OURS, PUBLISHED, BEST = "gemcnn", "PyTorch, as the published code", "PyTorch, gathers, compiled"
 LAYER = ("convolution_forward", "convolution_forward_backward")
 NETWORK = ("correspondence_inference", "training_step")
 
@@ -73,6 +73,16 @@ def captured(call):
     with torch.cuda.graph(graph):
         call()
     return graph.replay
+
+
+def in_one_thread(call):
+    """The call with its backward pass in the thread of the caller."""
+
+    def run():
+        with torch.autograd.set_multithreading_enabled(False):
+            return call()
+
+    return run
 
 
 class Rust:
@@ -172,7 +182,7 @@ def layer_rows(graphs, device):
     dy = torch.randn(graph.vertex_count, 80, device=device)
     expected = layer(x, graph).detach()
     rows = []
-    for name, call in {"gemcnn": lambda x: layer(x, graph), **plain_layers(graphs, layer, device)}.items():
+    for name, call in {OURS: lambda x: layer(x, graph), **plain_layers(graphs, layer, device)}.items():
 
         def forward(call=call):
             with torch.no_grad():
@@ -186,6 +196,8 @@ def layer_rows(graphs, device):
         error = relative(forward(), expected)
         assert error < 3e-3, f"{name} differs by {error:.1e}"
         rows.append((name, 50, (forward, both)))
+        if cuda and name == OURS:
+            rows.append((f"{name}, one thread", 50, (forward, in_one_thread(both))))
         if cuda and name != PUBLISHED:
             rows.append((f"{name}, CUDA graph", 50, (forward, both)))
     return rows
@@ -235,7 +247,11 @@ def network_rows(graphs, device, beside):
 
     ours = gt.GemNetwork("3x0", CLASSES).to(device)
     both = calls(ours, lambda x: ours(x, graph), lambda x: ours(x, graph, labels), True)
-    rows = [("gemcnn", 10, both), ("gemcnn, CUDA graph" if cuda else "gemcnn, processor time", 10, both)]
+    rows = [(OURS, 10, both)]
+    if cuda:
+        rows += [(f"{OURS}, one thread", 10, (both[0], in_one_thread(both[1]))), (f"{OURS}, CUDA graph", 10, both)]
+    else:
+        rows.append((f"{OURS}, processor time", 10, both))
     for name, form in beside.items():
         network, run = plain_network(graphs, form, device)
 
