@@ -12,6 +12,7 @@ Prints one line for each check, then a table of times. The exit status is 1 if a
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ import traceback
 from pathlib import Path
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 import gemcnn
 import gemcnn.torch as gt
@@ -169,6 +171,28 @@ def check_networks():
             failed.append(f"{name}: {error!r}")
     assert not failed, "; ".join(failed)
     return "6 networks, forward and backward"
+
+
+def check_batch_norm():
+    """Rows, gradients and running statistics against float64 on the CPU, by plain calls and by those that a mode sees."""
+    torch.manual_seed(0)
+    x, dy = 3 * torch.randn(1001, 80, dtype=torch.float64) + 2, torch.randn(1001, 80, dtype=torch.float64)
+    worst = 0.0
+    for per in ("irrep", "channel"):
+        results = []
+        for device, dtype, mode in [
+            ("cpu", torch.float64, contextlib.nullcontext()),
+            (CUDA, torch.float32, contextlib.nullcontext()),
+            (CUDA, torch.float32, FlopCounterMode(display=False)),
+        ]:
+            layer = gt.BatchNorm(HIDDEN, per).to(device, dtype)
+            with mode:
+                found = run(layer, x.to(device, dtype), None, dy.to(device, dtype))
+            results.append([*found, layer.running_mean, layer.running_variance])
+        for found in results[1:]:
+            worst = max(worst, *(relative(one, two) for one, two in zip(found, results[0], strict=True)))
+        assert worst < F32, f"per {per}: {worst:.2e}"
+    return f"largest relative error {worst:.1e}"
 
 
 def check_fused_classifier():
@@ -370,7 +394,7 @@ def check_errors():
 
 
 # With memory that is not cached there are no CUDA graphs, and no peaks of memory. The others are slow or say no more.
-SANITIZED = ("single_precision", "networks", "fused_classifier", "delayed_producer", "two_streams", "errors")
+SANITIZED = ("single_precision", "networks", "batch_norm", "fused_classifier", "delayed_producer", "two_streams", "errors")
 
 
 def without_cache():

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 import gemcnn  # noqa: E402
 import gemcnn.torch as gt  # noqa: E402
+from gemcnn.torch.loss import _on_device  # noqa: E402
 from gemcnn.torch.models import Head  # noqa: E402
 from test_runs import config_of, write_data  # noqa: E402
 from test_torch import random, rotation, rough  # noqa: E402
@@ -274,6 +275,20 @@ def test_fused_loss_keeps_the_contract_of_operators():
     found = torch.autograd.grad(compiled(*parts, labels), parts)
     for gradient, expected in zip(found, torch.autograd.grad(loss, parts)):
         assert torch.equal(gradient, expected)
+
+
+def test_labels_for_a_gpu_are_counted_there():
+    """What is computed with operators of PyTorch on a GPU, where the host does not see the labels."""
+    labels = torch.tensor([2, -1, 0, 2], dtype=torch.int32)
+    marked, normaliser = _on_device(labels, None, 3)
+    assert torch.equal(marked, labels) and normaliser.tolist() == [1 / 3] and normaliser.dtype == torch.float64
+    weights = torch.tensor([0.25, 9.0, 0.5])
+    assert _on_device(labels, weights, 3)[1].tolist() == [1 / 1.25]
+    nothing = torch.full((4,), -1, dtype=torch.int32)
+    assert _on_device(nothing, None, 3)[1].isfinite().all() and _on_device(nothing, weights, 3)[1].tolist() == [0]
+    for wrong in (3, -2):
+        with pytest.raises(RuntimeError):
+            _on_device(torch.tensor([0, wrong], dtype=torch.int32), None, 3)
 
 
 def test_bad_arguments_of_the_fused_loss():

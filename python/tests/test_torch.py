@@ -1,5 +1,6 @@
 """Layers under PyTorch on the CPU."""
 
+import contextlib
 import copy
 import io
 import pickle
@@ -404,6 +405,28 @@ def test_batch_normalisation_has_unit_variance():
     samples = y[:, 0, :, None] + y[:, 1, :, None] * angles.cos() + y[:, 2, :, None] * angles.sin()
     assert torch.allclose(samples.mean((0, 2)), 0 * one, atol=1e-9)
     assert torch.allclose(samples.square().mean((0, 2)), one, atol=1e-4)
+
+
+def test_running_statistics_follow_the_batch():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    torch.manual_seed(0)
+    x, dy = 3 * random(500, 6) + 2, random(500, 6)
+    mean = x[:, :2].mean(0)
+    variance = (x[:, :2] - mean).square().mean(0) + x[:, 2:].square().mean(0).view(2, 2).sum(0) / 2
+    results = []
+    # Plain calls update them in the kernel, others by operators of PyTorch.
+    for mode in (contextlib.nullcontext(), FlopCounterMode(display=False)):
+        layer = gt.BatchNorm("2x(0,1)", "channel", dtype=torch.float64)
+        layer.gamma.data[:] = torch.tensor([0.5, 2.0])
+        there = x.clone().requires_grad_()
+        with mode:
+            layer(there).backward(dy)
+        assert torch.allclose(layer.running_mean, 0.1 * mean, rtol=1e-12)
+        assert torch.allclose(layer.running_variance, 0.9 + 0.1 * variance, rtol=1e-12)
+        assert layer.running_mean._version > 0
+        results.append([there.grad, layer.gamma.grad, layer.beta.grad])
+    assert all(torch.allclose(one, two, rtol=1e-12) for one, two in zip(*results, strict=True))
 
 
 def test_strided_features_and_gradients(graph):
