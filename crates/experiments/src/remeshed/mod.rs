@@ -63,8 +63,8 @@ impl Settings {
                 epochs: self.epochs,
                 seed,
                 precision: self.precision,
-                // Five points are enough for a learning curve.
-                evaluate_every: self.epochs.div_ceil(5),
+                // As in the table of bodies, whose runs can be tested here.
+                evaluate_every: self.epochs.div_ceil(10),
                 ..config.training
             },
             ..config

@@ -1,6 +1,6 @@
 //! Element-wise operators, concatenation, slices and gauge transformations on a GPU.
 
-use super::{Run, Slice, concatenation};
+use super::{Run, Slice, check_block_count, concatenation};
 use crate::FeatureType;
 use crate::cuda::reduce::column_threads;
 use crate::cuda::{
@@ -97,6 +97,64 @@ pub fn softmax_backward(
     let width = to_u32("softmax", width)?;
     // SAFETY: all have `rows * width` values.
     unsafe { function.over(rows, args![y, dy, &dx, width, rows as u64]) }
+}
+
+fn check_blocks(
+    blocks: usize,
+    width: usize,
+    x: (&'static str, DeviceSlice<'_, f32>),
+    y: (&'static str, DeviceSlice<'_, f32>),
+) -> Result<usize, CudaError> {
+    check_block_count(blocks)?;
+    let rows = y.1.len() / width.max(1);
+    check_length("block maximum", y.0, y.1, rows * width)?;
+    check_length("block maximum", x.0, x.1, rows * blocks * width)?;
+    Ok(rows * width)
+}
+
+/// `y` = the largest of the blocks of each row; see [`block_maximum`](super::block_maximum).
+///
+/// # Errors
+/// Buffers of the wrong length, or a failed call.
+pub fn block_maximum(
+    device: &CudaDevice,
+    blocks: usize,
+    width: usize,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let count = check_blocks(blocks, width, ("x", x), ("y", y.view()))?;
+    let [blocks, width] = [
+        to_u32("block maximum", blocks)?,
+        to_u32("block maximum", width)?,
+    ];
+    let function = device.function(SOURCE, &[], "block_maximum")?;
+    // SAFETY: lengths were checked.
+    unsafe { function.over(count, args![x, &y, blocks, width, count as u64]) }
+}
+
+/// Overwrites `dx` with the gradient of [`block_maximum`], from its input and output.
+///
+/// # Errors
+/// As [`block_maximum`].
+pub fn block_maximum_backward(
+    device: &CudaDevice,
+    blocks: usize,
+    width: usize,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSlice<'_, f32>,
+    dy: DeviceSlice<'_, f32>,
+    dx: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    check_blocks(blocks, width, ("x", x), ("y", y))?;
+    let count = check_blocks(blocks, width, ("dx", dx.view()), ("dy", dy))?;
+    let [blocks, width] = [
+        to_u32("block maximum", blocks)?,
+        to_u32("block maximum", width)?,
+    ];
+    let function = device.function(SOURCE, &[], "block_maximum_backward")?;
+    // SAFETY: lengths were checked.
+    unsafe { function.over(count, args![x, y, dy, &dx, blocks, width, count as u64]) }
 }
 
 /// The source of every column of a row.

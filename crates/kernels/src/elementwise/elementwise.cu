@@ -32,6 +32,34 @@ extern "C" __global__ void softmax_backward(const float *__restrict__ y, const f
     for (u32 at = 0; at < width; at++) dx[at] = y[at] * (dy[at] - mean);
 }
 
+// One thread for each number of the result.
+extern "C" __global__ void block_maximum(const float *__restrict__ x, float *__restrict__ y, u32 blocks, u32 width,
+                                         u64 count) {
+    u64 i = item();
+    if (i >= count) return;
+    x += i / width * blocks * width + i % width;
+    float largest = x[0];
+    for (u64 block = 1; block < blocks; ++block) {
+        float value = x[block * width];
+        if (value > largest) largest = value;
+    }
+    y[i] = largest;
+}
+
+extern "C" __global__ void block_maximum_backward(const float *__restrict__ x, const float *__restrict__ y,
+                                                  const float *__restrict__ dy, float *__restrict__ dx, u32 blocks,
+                                                  u32 width, u64 count) {
+    u64 i = item();
+    if (i >= count) return;
+    u64 place = i / width * blocks * width + i % width;
+    float rest = dy[i], largest = y[i];
+    for (u32 block = 0; block < blocks; ++block, place += width) {
+        bool found = x[place] == largest;
+        dx[place] = found ? rest : 0.0f;
+        if (found) rest = 0.0f;
+    }
+}
+
 // y[row][column] = the number of a (or of b, where the top bit is set) that the table names, 0 for none. Block (columns, rows);
 // each thread takes 4 rows.
 extern "C" __global__ void select_columns(const float *__restrict__ a, u32 a_width, const float *__restrict__ b,

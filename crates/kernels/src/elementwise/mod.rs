@@ -5,7 +5,8 @@
 //! first map, then those of the second. [`split`] is its inverse and its adjoint, hence its backward pass.
 //! [`Slice`] selects a range of channels of each order; [`unslice`] is its adjoint, with zeros in the other
 //! channels. [`rotate`] changes the gauge: `y_p = rho(angle_p) x_p`; its adjoint is the rotation by the
-//! negative angles. [`softmax`] normalises the exponentials of each row. Nothing is saved but its result.
+//! negative angles. [`softmax`] normalises the exponentials of each row. Nothing is saved but its result. [`block_maximum`] takes
+//! the largest of several blocks of each row.
 
 pub mod cuda;
 pub mod reference;
@@ -124,6 +125,78 @@ pub fn softmax_backward<T: Real>(
         let mean: T = y.iter().zip(dy).map(|(&y, &dy)| y * dy).sum();
         for (dx, (&y, &dy)) in dx.iter_mut().zip(y.iter().zip(dy)) {
             *dx = y * (dy - mean);
+        }
+    });
+    Ok(())
+}
+
+fn check_block_count(blocks: usize) -> Result<(), KernelError> {
+    match blocks {
+        0 => Err(KernelError::Setting {
+            operator: "block maximum",
+            problem: "there are no blocks, but a maximum needs one".into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn check_blocks<T>(
+    blocks: usize,
+    width: usize,
+    x: (&'static str, &[T]),
+    y: (&'static str, &[T]),
+) -> Result<(), KernelError> {
+    check_block_count(blocks)?;
+    let rows = y.1.len() / width.max(1);
+    check_rows("block maximum", y.0, y.1, rows, width)?;
+    check_rows("block maximum", x.0, x.1, rows, blocks * width)
+}
+
+/// `y` = the largest of the `blocks` blocks of `width` values of each row.
+///
+/// # Errors
+/// No blocks, or buffers of the wrong length.
+pub fn block_maximum<T: Real>(
+    blocks: usize,
+    width: usize,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
+    check_blocks(blocks, width, ("x", x), ("y", y))?;
+    for_rows(y, width, |row, y| {
+        let (first, others) = x[row * blocks * width..][..blocks * width].split_at(width);
+        y.copy_from_slice(first);
+        for block in others.chunks_exact(width) {
+            let pairs = y.iter_mut().zip(block);
+            pairs.for_each(|(y, &x)| *y = if x > *y { x } else { *y });
+        }
+    });
+    Ok(())
+}
+
+/// Overwrites `dx` with the gradient of [`block_maximum`], from its input and output: that of the first block with the largest
+/// value, 0 in the others.
+///
+/// # Errors
+/// As [`block_maximum`].
+pub fn block_maximum_backward<T: Real>(
+    blocks: usize,
+    width: usize,
+    x: &[T],
+    y: &[T],
+    dy: &[T],
+    dx: &mut [T],
+) -> Result<(), KernelError> {
+    check_blocks(blocks, width, ("x", x), ("y", y))?;
+    check_blocks(blocks, width, ("dx", dx), ("dy", dy))?;
+    for_rows(dx, blocks * width, |row, dx| {
+        dx.fill(T::zero());
+        let x = &x[row * blocks * width..][..blocks * width];
+        for at in 0..width {
+            let mut places = (at..blocks * width).step_by(width);
+            if let Some(place) = places.find(|&place| x[place] == y[row * width + at]) {
+                dx[place] = dy[row * width + at];
+            }
         }
     });
     Ok(())

@@ -141,3 +141,21 @@ fn softmax_is_that_of_each_row_and_its_gradient_is_right() {
     assert!(softmax(0, &x, &mut x.clone()).is_err());
     assert!(softmax(7, &x, &mut [0.0; 6]).is_err());
 }
+
+#[test]
+fn maxima_of_blocks_and_their_gradient() {
+    // Two rows of three blocks; the last column has a tie, and a largest value that is negative.
+    let x = [1.0, 5.0, -2.0, 3.0, 4.0, -2.0, 2.0, 6.0, -3.0];
+    let x: Vec<f64> = x.iter().copied().chain(x.iter().map(|x| -x)).collect();
+    let mut y = vec![f64::NAN; 6];
+    block_maximum(3, 3, &x, &mut y).unwrap();
+    assert_eq!(y, [3.0, 6.0, -2.0, -1.0, -4.0, 3.0]);
+    let dy = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+    let mut dx = vec![f64::NAN; x.len()];
+    block_maximum_backward(3, 3, &x, &y, &dy, &mut dx).unwrap();
+    let first = [0.0, 0.0, 3.0, 1.0, 0.0, 0.0, 0.0, 2.0, 0.0];
+    let second = [4.0, 0.0, 0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 6.0];
+    assert_eq!(dx, [first, second].concat());
+    assert!(block_maximum(0, 3, &[0.0f32; 0], &mut [0.0; 3]).is_err());
+    assert!(block_maximum(2, 3, &[0.0f32; 7], &mut [0.0; 3]).is_err());
+}

@@ -1,10 +1,11 @@
 //! Sparse incidences with transport on a GPU.
 
-use super::{IncidenceArrays, Normalise, OPERATOR, Target};
+use super::mixture::check_plain;
+use super::{IncidenceArrays, Mixture, Normalise, OPERATOR, Target};
 use crate::aggregate::cuda::number;
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Share, args,
-    check_length, over_irreps,
+    check_length, over_irreps, to_u32,
 };
 use crate::{Aggregation, FeatureType, KernelError};
 
@@ -210,4 +211,95 @@ pub fn apply_transposed_backward(
     incidence.check(features, ("dx", dx.view()), ("dy", dy))?;
     let (target, normalise) = (Target::Rows, Normalise::Source);
     incidence.sum(device, features, aggregation, target, normalise, dy, &dx)
+}
+
+impl DeviceIncidence {
+    fn check_mixture(
+        &self,
+        op: &Mixture,
+        at_rows: [(&'static str, DeviceSlice<'_, f32>, usize); 2],
+        (name, at_columns): (&'static str, DeviceSlice<'_, f32>),
+    ) -> Result<(), KernelError> {
+        check_plain(self.phases.is_empty() && self.weights.is_empty())?;
+        for (name, values, width) in at_rows {
+            check_length(OPERATOR, name, values, self.row_count() * width)?;
+        }
+        let length = self.column_count() * op.outputs();
+        check_length(OPERATOR, name, at_columns, length)
+    }
+}
+
+/// Sums with several weights for every row; see [`mix`](super::mix()).
+///
+/// # Errors
+/// Lengths that do not fit, an incidence with angles or weights, or a failed call.
+pub fn mix(
+    device: &CudaDevice,
+    op: &Mixture,
+    incidence: &DeviceIncidence,
+    x: DeviceSlice<'_, f32>,
+    w: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let at_rows = [("x", x, op.channels), ("w", w, op.weights)];
+    incidence.check_mixture(op, at_rows, ("y", y.view()))?;
+    let arguments = args![
+        incidence.column_offsets.view(),
+        incidence.rows.view(),
+        number(op.aggregation),
+        x,
+        to_u32(OPERATOR, op.channels)?,
+        w,
+        to_u32(OPERATOR, op.weights)?,
+        &y,
+    ];
+    let function = device.function(SOURCE, &[], "incidence_mix")?;
+    let threads = op.outputs().div_ceil(4).next_multiple_of(32).clamp(32, 256);
+    // SAFETY: lengths were checked, and the arrays when they were made.
+    unsafe { function.run((incidence.column_count(), 1), (threads, 1), arguments) }
+}
+
+/// Overwrites `dx` and `dw` with the gradients of [`mix`].
+///
+/// # Errors
+/// As [`mix`].
+#[allow(clippy::too_many_arguments)]
+pub fn mix_backward(
+    device: &CudaDevice,
+    op: &Mixture,
+    incidence: &DeviceIncidence,
+    x: DeviceSlice<'_, f32>,
+    w: DeviceSlice<'_, f32>,
+    dy: DeviceSlice<'_, f32>,
+    dx: DeviceSliceMut<'_, f32>,
+    mut dw: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let at_rows = [("x", x, op.channels), ("w", w, op.weights)];
+    incidence.check_mixture(op, at_rows, ("dy", dy))?;
+    let gradients = [
+        ("dx", dx.view(), op.channels),
+        ("dw", dw.view(), op.weights),
+    ];
+    incidence.check_mixture(op, gradients, ("dy", dy))?;
+    if op.channels == 0 {
+        return device.clear(dw.reborrow());
+    }
+    let rows = incidence.row_count();
+    let arguments = args![
+        incidence.row_offsets.view(),
+        incidence.columns.view(),
+        incidence.column_offsets.view(),
+        number(op.aggregation),
+        x,
+        to_u32(OPERATOR, op.channels)?,
+        w,
+        to_u32(OPERATOR, op.weights)?,
+        dy,
+        &dx,
+        &dw,
+        to_u32(OPERATOR, rows)?,
+    ];
+    let function = device.function(SOURCE, &[], "incidence_mix_backward")?;
+    // SAFETY: lengths were checked, and the arrays when they were made.
+    unsafe { function.over(32 * rows, arguments) }
 }

@@ -11,12 +11,16 @@
 //!
 //! `w_rc` are optional weights of the entries, 1 by default. `s` is that of an [`Aggregation`]. Each map has its own normalisation, so that a mean is a mean in both
 //! directions. All four are gathers over one of two lists of the entries, without atomics. A row or column
-//! without entries gets zeros. Nothing is saved for the backward pass.
+//! without entries gets zeros. Nothing is saved for the backward pass. [`mix`] is `apply_transposed` with several weights for
+//! every row.
 
 pub mod cuda;
+mod mixture;
 pub mod reference;
 #[cfg(test)]
 mod tests;
+
+pub use mixture::{Mixture, mix, mix_backward};
 
 use crate::error::check_rows;
 use crate::rotated_sum::{Term, rotated_sum};

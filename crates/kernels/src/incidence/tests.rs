@@ -207,3 +207,72 @@ fn parts_and_lengths_are_checked_and_threads_do_not_matter() {
         (y, dx)
     });
 }
+
+/// A mixture is the transposed map of the outer products of weights and values, in both directions.
+#[test]
+fn mixtures_are_sums_of_outer_products() {
+    for (name, incidence) in incidences::<f64>().into_iter().take(3) {
+        let (rows, columns) = (incidence.row_count(), incidence.column_count());
+        for (weights, channels) in [(5, 3), (1, 4), (3, 0), (0, 2)] {
+            let (x, w): (Vec<f64>, Vec<f64>) =
+                (random(rows * channels, 1), random(rows * weights, 2));
+            let dy: Vec<f64> = random(columns * weights * channels, 3);
+            for aggregation in AGGREGATIONS {
+                let op = Mixture {
+                    aggregation,
+                    weights,
+                    channels,
+                };
+                let place = |row: usize, at: usize| {
+                    let channel = at % channels;
+                    (row * weights + at / channels, row * channels + channel)
+                };
+                let all = FeatureType::scalars(op.outputs());
+                let products: Vec<f64> = (0..rows)
+                    .flat_map(|row| (0..op.outputs()).map(move |at| place(row, at)))
+                    .map(|(weight, value)| w[weight] * x[value])
+                    .collect();
+                let (mut y, mut expected) = (vec![f64::NAN; dy.len()], vec![0.0; dy.len()]);
+                mix(&op, &incidence, &x, &w, &mut y).unwrap();
+                reference::apply_transposed(
+                    &all,
+                    aggregation,
+                    &incidence,
+                    &products,
+                    &mut expected,
+                    false,
+                );
+                check_close(&y, &expected, 1e-13, name);
+                let mut gradient = vec![0.0; products.len()];
+                reference::apply_transposed(
+                    &all,
+                    aggregation,
+                    &incidence,
+                    &dy,
+                    &mut gradient,
+                    true,
+                );
+                let (mut wanted_dx, mut wanted_dw) = (vec![0.0; x.len()], vec![0.0; w.len()]);
+                for (at, gradient) in gradient.iter().enumerate() {
+                    let (weight, value) = place(at / op.outputs(), at % op.outputs());
+                    wanted_dx[value] += w[weight] * gradient;
+                    wanted_dw[weight] += x[value] * gradient;
+                }
+                let (mut dx, mut dw) = (vec![f64::NAN; x.len()], vec![f64::NAN; w.len()]);
+                mix_backward(&op, &incidence, &x, &w, &dy, &mut dx, &mut dw).unwrap();
+                check_close(&dx, &wanted_dx, 1e-12, name);
+                check_close(&dw, &wanted_dw, 1e-12, name);
+            }
+        }
+    }
+    let (_, rotating) = incidences::<f64>().swap_remove(3);
+    let op = Mixture {
+        aggregation: Aggregation::Sum,
+        weights: 1,
+        channels: 1,
+    };
+    let ones = vec![1.0; rotating.row_count()];
+    let mut y = vec![0.0; rotating.column_count()];
+    let refused = mix(&op, &rotating, &ones, &ones, &mut y);
+    assert!(matches!(refused, Err(KernelError::Setting { .. })));
+}

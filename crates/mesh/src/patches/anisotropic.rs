@@ -1,6 +1,6 @@
 //! Anisotropic heat kernels along principal directions of curvature.
 
-use super::{DenseFactor, Discs, PatchRow};
+use super::{Discs, Envelope, PatchRow};
 use crate::features::Curvature;
 use crate::surface::{Jets, SurfaceError, SurfaceLaplacian};
 use crate::{GaugeGraph, Mesh};
@@ -58,31 +58,22 @@ impl AnisotropicHeat {
         let rows = (0..mesh.vertex_count()).into_par_iter().map_init(
             || vec![u32::MAX; mass.len()],
             |place, centre| {
-                // Distinct nodes of the disc, the centre first.
-                let mut members: Vec<(u32, usize)> = Vec::new();
-                for &vertex in &discs.vertices[discs.row(centre)] {
-                    let node = nodes[vertex as usize] as usize;
-                    if place[node] == u32::MAX {
-                        place[node] = members.len() as u32;
-                        members.push((vertex, node));
-                    }
-                }
+                let disc = Disc::new(&discs, centre, nodes, place);
                 let kernels = (0..self.angles).flat_map(|angle| {
-                    let size = members.len();
-                    let mut matrix = vec![0.0; size * size];
-                    for (row, &(_, node)) in members.iter().enumerate() {
+                    let mut matrix = Envelope::new(disc.members.len());
+                    for (row, &(_, node)) in disc.members.iter().enumerate() {
                         for &(other, ref values) in &stiffness[node] {
                             let column = place[other as usize] as usize;
-                            if column < size {
-                                matrix[row * size + column] += step * values[angle];
-                            }
+                            matrix.add(row, column, step * values[angle]);
                         }
-                        matrix[row * size + row] += mass[node];
+                        matrix.add(row, row, mass[node]);
                     }
-                    self.spread(&members, &mass, DenseFactor::new(size, matrix))
+                    matrix.factor();
+                    self.spread(&disc, &mass, &matrix)
                 });
                 let kernels: Vec<PatchRow> = kernels.collect();
-                members.iter().for_each(|&(_, node)| place[node] = u32::MAX);
+                let nodes = disc.members.iter().map(|&(_, node)| node);
+                nodes.for_each(|node| place[node] = u32::MAX);
                 kernels
             },
         );
@@ -90,9 +81,10 @@ impl AnisotropicHeat {
     }
 
     /// The kernels of one direction on a disc.
-    fn spread(&self, members: &[(u32, usize)], mass: &[f64], factor: DenseFactor) -> Vec<PatchRow> {
+    fn spread(&self, disc: &Disc, mass: &[f64], factor: &Envelope) -> Vec<PatchRow> {
+        let members = &disc.members;
         let mut heat = vec![0.0; members.len()];
-        heat[0] = 1.0;
+        heat[disc.centre] = 1.0;
         let mut done = 0;
         let mut kernels = Vec::with_capacity(self.steps.len());
         for &steps in &self.steps {
@@ -166,5 +158,39 @@ impl AnisotropicHeat {
             }
         }
         rows
+    }
+}
+
+/// The distinct nodes of a disc.
+struct Disc {
+    /// A vertex and its node, along the first axis of the disc, so that the entries of matrices lie near the diagonal.
+    members: Vec<(u32, usize)>,
+    /// The member in the centre.
+    centre: usize,
+}
+
+impl Disc {
+    /// Writes the places of the members to `place`, which holds `u32::MAX` for all nodes.
+    fn new(discs: &Discs, centre: usize, nodes: &[u32], place: &mut [u32]) -> Self {
+        let entries = discs.row(centre);
+        let mut found: Vec<(f64, u32, usize)> = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let vertex = discs.vertices[entry];
+            let node = nodes[vertex as usize] as usize;
+            if place[node] == u32::MAX {
+                place[node] = 0;
+                found.push((discs.coordinates[entry][0], vertex, node));
+            }
+        }
+        // The centre is the first entry, so its node is met first.
+        let centre = found.first().map(|first| first.2);
+        found.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        for (at, &(_, _, node)) in found.iter().enumerate() {
+            place[node] = at as u32;
+        }
+        Self {
+            centre: centre.map_or(0, |node| place[node] as usize),
+            members: found.into_iter().map(|(_, v, node)| (v, node)).collect(),
+        }
     }
 }

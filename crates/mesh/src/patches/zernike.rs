@@ -1,6 +1,6 @@
 //! Zernike polynomials on geodesic discs.
 
-use super::{DenseFactor, Discs, PatchRow};
+use super::{Discs, Envelope, PatchRow};
 use rayon::prelude::*;
 
 /// Ridge of the fit, relative to the mean square of a polynomial: discs of few vertices have finite coefficients.
@@ -19,8 +19,12 @@ pub struct ZernikeFit {
     pub rows: Vec<PatchRow>,
 }
 
-/// A polynomial: degree, angular order, and whether it is the sine.
-type Polynomial = (usize, usize, bool);
+/// A polynomial: its angular order, whether it is the sine, and the coefficients of `r^m`, `r^(m + 2)`, ...
+struct Polynomial {
+    order: usize,
+    is_sine: bool,
+    radial: Vec<f64>,
+}
 
 impl ZernikeFit {
     /// Polynomials up to a degree, by least squares over discs of a radius. `areas` weight the vertices.
@@ -30,12 +34,11 @@ impl ZernikeFit {
             let entries = discs.row(centre);
             let vertices = &discs.vertices[entries.clone()];
             let weights = shares(vertices, areas);
-            let values: Vec<Vec<f64>> = (discs.coordinates[entries].iter())
-                .map(|&[x, y]| {
-                    let (r, theta) = (x.hypot(y) / radius, y.atan2(x));
-                    polynomials.iter().map(|&p| value(p, r, theta)).collect()
-                })
-                .collect();
+            let mut values = Vec::with_capacity(vertices.len() * polynomials.len());
+            for &[x, y] in &discs.coordinates[entries] {
+                let [x, y] = [x / radius, y / radius];
+                values.extend(polynomials.iter().map(|p| p.value(x, y)));
+            }
             coefficients(vertices, &weights, &values, polynomials.len())
         });
         Self {
@@ -55,28 +58,25 @@ fn shares(vertices: &[u32], areas: &[f64]) -> Vec<f64> {
     }
 }
 
-/// The rows `(Z^T W Z + ridge)^-1 Z^T W`.
-fn coefficients(
-    vertices: &[u32],
-    weights: &[f64],
-    values: &[Vec<f64>],
-    count: usize,
-) -> Vec<PatchRow> {
-    let mut matrix = vec![0.0; count * count];
-    for (weight, values) in weights.iter().zip(values) {
-        for i in 0..count {
-            for j in 0..=i {
-                matrix[i * count + j] += weight * values[i] * values[j];
-            }
+/// The rows `(Z^T W Z + ridge)^-1 Z^T W`. `values` are the `count` polynomials at each vertex.
+fn coefficients(vertices: &[u32], weights: &[f64], values: &[f64], count: usize) -> Vec<PatchRow> {
+    let mut factor = Envelope::new(count);
+    for (weight, values) in weights.iter().zip(values.chunks_exact(count)) {
+        for (i, value) in values.iter().enumerate() {
+            let each = values[..=i].iter().enumerate();
+            each.for_each(|(j, other)| factor.add(i, j, weight * value * other));
         }
     }
-    (0..count).for_each(|i| matrix[i * count + i] += RIDGE);
-    let factor = DenseFactor::new(count, matrix);
+    (0..count).for_each(|i| factor.add(i, i, RIDGE));
+    factor.factor();
     let mut rows = vec![Vec::with_capacity(vertices.len()); count];
-    for ((&vertex, weight), values) in vertices.iter().zip(weights).zip(values) {
-        let mut column: Vec<f64> = values.iter().map(|value| weight * value).collect();
+    let mut column = vec![0.0; count];
+    let points = vertices.iter().zip(weights);
+    for ((&vertex, weight), values) in points.zip(values.chunks_exact(count)) {
+        let each = column.iter_mut().zip(values);
+        each.for_each(|(entry, value)| *entry = weight * value);
         factor.solve(&mut column);
-        for (row, value) in rows.iter_mut().zip(column) {
+        for (row, &value) in rows.iter_mut().zip(&column) {
             row.push((vertex, value));
         }
     }
@@ -89,22 +89,37 @@ fn polynomials(degree: usize) -> Vec<Polynomial> {
     orders
         .flat_map(|m| {
             let parts = if m == 0 { 1 } else { 2 };
-            (0..parts).flat_map(move |part| (m..=degree).step_by(2).map(move |n| (n, m, part == 1)))
+            (0..parts).flat_map(move |part| {
+                let degrees = (m..=degree).step_by(2);
+                degrees.map(move |n| Polynomial::new(n, m, part == 1))
+            })
         })
         .collect()
 }
 
-/// The polynomial at a point of the unit disc.
-fn value((n, m, is_sine): Polynomial, r: f64, theta: f64) -> f64 {
-    let factorial = |k: usize| (1..=k).map(|i| i as f64).product::<f64>();
-    let radial: f64 = (0..=(n - m) / 2)
-        .map(|k| {
+impl Polynomial {
+    /// The polynomial of a degree.
+    fn new(n: usize, m: usize, is_sine: bool) -> Self {
+        let factorial = |k: usize| (1..=k).map(|i| i as f64).product::<f64>();
+        let norm = ((n + 1) as f64 * if m == 0 { 1.0 } else { 2.0 }).sqrt();
+        let coefficient = |k: usize| {
             let below = factorial(k) * factorial((n + m) / 2 - k) * factorial((n - m) / 2 - k);
             let sign = if k % 2 == 0 { 1.0 } else { -1.0 };
-            sign * factorial(n - k) / below * r.powi((n - 2 * k) as i32)
-        })
-        .sum();
-    let norm = ((n + 1) as f64 * if m == 0 { 1.0 } else { 2.0 }).sqrt();
-    let angle = m as f64 * theta;
-    norm * radial * if is_sine { angle.sin() } else { angle.cos() }
+            norm * sign * factorial(n - k) / below
+        };
+        Self {
+            order: m,
+            is_sine,
+            radial: (0..=(n - m) / 2).rev().map(coefficient).collect(),
+        }
+    }
+
+    /// The value at a point of the unit disc. `r^m` times the cosine and sine of `m theta` are the parts of `(x + i y)^m`.
+    fn value(&self, x: f64, y: f64) -> f64 {
+        let square = x * x + y * y;
+        let radial = (self.radial.iter().rev()).fold(0.0, |sum, c| sum * square + c);
+        let power = |[re, im]: [f64; 2], _| [re * x - im * y, re * y + im * x];
+        let [re, im] = (0..self.order).fold([1.0, 0.0], power);
+        radial * if self.is_sine { im } else { re }
+    }
 }

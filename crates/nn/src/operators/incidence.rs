@@ -1,6 +1,7 @@
 //! Sums and means over a sparse incidence, such as faces and their vertices, in both directions.
 
 use crate::{Context, IncidenceBatch, NnError, Operator, Storage, Tape, Var};
+use gemcnn_kernels::incidence::Mixture;
 use gemcnn_kernels::{Aggregation, FeatureType, Real, dispatch, incidence};
 
 /// Sum or mean of the features of the columns in each row of an incidence, transported to the row. Saves the
@@ -29,6 +30,90 @@ pub struct ApplyIncidenceTransposed<'a, T> {
     pub aggregation: Aggregation,
     /// The incidence.
     pub incidence: &'a IncidenceBatch<T>,
+}
+
+/// Sums of the scalars of the rows in each column of an incidence, with several weights for every row. Saves both inputs.
+///
+/// # Shapes
+/// `x` and `w`: scalars of each row of the incidence; `y`: for each column the scalars of `x` with the first weight, then with
+/// the second, and so on. The incidence has no angles and no weights of its own.
+#[derive(Debug, Clone, Copy)]
+pub struct MixIncidence<'a, T> {
+    /// Scale of the sums.
+    pub aggregation: Aggregation,
+    /// The incidence.
+    pub incidence: &'a IncidenceBatch<T>,
+}
+
+impl<T: Real> MixIncidence<'_, T> {
+    fn mixture(&self, x: &Var<T>, w: &Var<T>) -> Mixture {
+        Mixture {
+            aggregation: self.aggregation,
+            weights: w.kind().dimension(),
+            channels: x.kind().dimension(),
+        }
+    }
+}
+
+impl<T: Real> Operator<T, 2> for MixIncidence<'_, T> {
+    type Saved = [Var<T>; 2];
+
+    fn name(&self) -> &'static str {
+        "mixture"
+    }
+
+    fn forward(
+        &self,
+        context: &mut Context<'_, T>,
+        [x, w]: [Var<T>; 2],
+    ) -> Result<(Var<T>, Self::Saved), NnError> {
+        context.reads_fixed_data();
+        for (what, input) in [
+            ("the values of a mixture", &x),
+            ("the weights of a mixture", &w),
+        ] {
+            input.expect_scalars(what)?;
+            input.expect_rows(what, self.incidence.row_count())?;
+        }
+        let mixture = self.mixture(&x, &w);
+        let rows = self.incidence.column_count();
+        let mut y = context.buffer(rows * mixture.outputs())?;
+        let arrays = self.incidence.on(context.device())?;
+        dispatch!(
+            context.executor(),
+            incidence::mix(&mixture; arrays.view(), x.view(), w.view(), y.view_mut())
+        );
+        let y = Var::new(FeatureType::scalars(mixture.outputs()), rows, y);
+        Ok((y, [x, w]))
+    }
+
+    fn backward(
+        &self,
+        context: &mut Context<'_, T>,
+        [x, w]: Self::Saved,
+        dy: Storage<T>,
+        _: [bool; 2],
+    ) -> Result<[Option<Storage<T>>; 2], NnError> {
+        let mixture = self.mixture(&x, &w);
+        let (mut dx, mut dw) = (
+            context.buffer(x.values_len())?,
+            context.buffer(w.values_len())?,
+        );
+        let arrays = self.incidence.on(context.device())?;
+        dispatch!(
+            context.executor(),
+            incidence::mix_backward(
+                &mixture;
+                arrays.view(),
+                x.view(),
+                w.view(),
+                dy.view(),
+                dx.view_mut(),
+                dw.view_mut()
+            )
+        );
+        Ok([Some(dx), Some(dw)])
+    }
 }
 
 /// The two directions differ in their counts and in their kernels.
@@ -129,5 +214,23 @@ impl<'a, T: Real> Tape<'a, T> {
             incidence,
         };
         self.apply(operator, [x])
+    }
+
+    /// Applies [`MixIncidence`] to values and weights.
+    ///
+    /// # Errors
+    /// Another number of rows, features that are not scalars, or an incidence with angles or weights.
+    pub fn mix_incidence(
+        &mut self,
+        aggregation: Aggregation,
+        incidence: &'a IncidenceBatch<T>,
+        x: Var<T>,
+        w: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        let operator = MixIncidence {
+            aggregation,
+            incidence,
+        };
+        self.apply(operator, [x, w])
     }
 }

@@ -1,6 +1,6 @@
 //! EdgeConv, the layer of DGCNN (Wang, Sun, Liu, Sarma, Bronstein and Solomon 2019), on fixed nearest neighbours.
 
-use super::stack::{begin, block_maximum, gathered};
+use super::stack::{begin, gathered};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{PatchSettings, Patches};
 use crate::features::{FeatureError, Surface};
@@ -159,7 +159,7 @@ impl<T: Real> Module<T> for EdgeLayer {
         let own = self.own.forward(tape, levels, x.clone())?;
         let other = self.other.forward(tape, levels, x)?;
         let others = gathered(tape, levels, 0, other.clone())?;
-        let largest = block_maximum(tape, self.neighbours, others)?;
+        let largest = tape.block_maximum(self.neighbours, others)?;
         let minus = tape.scale(-1.0, other)?;
         let difference = tape.add(largest, minus)?;
         let difference = self.norm.forward(tape, levels, difference)?;

@@ -1,14 +1,14 @@
 //! FeaStNet (Verma, Boyer and Verbeek 2018).
 
-use super::stack::{begin, columns, concatenated};
+use super::stack::begin;
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{PatchSettings, Patches};
 use crate::features::{FeatureError, Surface};
 use crate::{Settings, Task, TaskError};
 use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, Linear, LinearConfig};
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, Grouping, LayerConfig, Levels, Module,
-    NetworkConfig, NnError, Real, SparseMap, Stage, Tape, Var,
+    Activation, Aggregation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig,
+    NnError, Real, SparseMap, Stage, Tape, Var,
 };
 use serde::{Deserialize, Serialize};
 
@@ -109,7 +109,6 @@ pub(super) struct FeastConv {
 
 #[derive(Debug)]
 struct FeastLayer {
-    matrices: usize,
     input: FeatureType,
     assign: Linear,
     norm: EquivariantNorm,
@@ -140,7 +139,6 @@ impl<T: Real> LayerConfig<T> for FeastConv {
                 ..LinearConfig::new(inputs * self.matrices, self.outputs)
             };
             Ok(Box::new(FeastLayer {
-                matrices: self.matrices,
                 input: FeatureType::scalars(inputs),
                 assign: assign.init("assign", builder)?,
                 norm: norm.init("norm", builder)?,
@@ -171,34 +169,7 @@ impl<T: Real> Module<T> for FeastLayer {
         let scores = self.norm.forward(tape, levels, scores)?;
         let shares = tape.softmax(scores)?;
         let values = tape.apply_incidence(Aggregation::Sum, patches.map(0)?, x)?;
-        let means = mixture(
-            tape,
-            levels,
-            Aggregation::Mean,
-            self.matrices,
-            values,
-            shares,
-        )?;
+        let means = tape.mix_incidence(Aggregation::Mean, patches.map(2)?, values, shares)?;
         self.linear.forward(tape, levels, means)
     }
-}
-
-/// For each of `count` weights of every pair, the weighted sum or mean of the values over the pairs of each vertex, which
-/// the third map names: `[vertices, count channels]`.
-pub(super) fn mixture<'a, T: Real>(
-    tape: &mut Tape<'a, T>,
-    levels: Levels<'a, T>,
-    aggregation: Aggregation,
-    count: usize,
-    values: Var<T>,
-    weights: Var<T>,
-) -> Result<Var<T>, NnError> {
-    let own = levels.patches()?.map(2)?;
-    let mut sums = Vec::with_capacity(count);
-    for at in 0..count {
-        let weight = columns(tape, &weights, at, at + 1)?;
-        let weighted = tape.irrep_scale(Grouping::Heads(1), values.clone(), weight)?;
-        sums.push(tape.apply_incidence_transposed(aggregation, own, weighted)?);
-    }
-    concatenated(tape, sums)
 }

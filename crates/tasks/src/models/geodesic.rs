@@ -1,20 +1,20 @@
 //! Geodesic CNN (Masci, Boscaini, Bronstein and Vandergheynst 2015).
 
-use super::stack::{begin, check_radius, columns, discs, gathered, maximum};
+use super::stack::{RotatedMaximum, begin, check_radius, discs, gathered};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{PatchSettings, Patches};
 use crate::features::{FeatureError, Shot, Surface};
 use crate::{Settings, Task, TaskError};
 use gemcnn_mesh::patches::{Discs, PatchRow};
 use gemcnn_mesh::vertex_areas;
-use gemcnn_nn::layers::{Linear, LinearConfig};
+use gemcnn_nn::layers::LinearConfig;
 use gemcnn_nn::{
     Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real,
     SparseMap, Stage, Tape, Var,
 };
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use std::f64::consts::{PI, TAU};
+use std::f64::consts::TAU;
 
 /// Number of vertices that a bin reads: those with the largest weights.
 const ENTRIES: usize = 4;
@@ -105,54 +105,63 @@ impl Patches for PolarBins {
         let rows: Vec<PatchRow> = (0..discs.len())
             .into_par_iter()
             .flat_map_iter(|vertex| {
-                let bins = (0..self.angles * self.rings).map(|bin| {
-                    self.bin(
-                        bin / self.rings,
-                        bin % self.rings,
-                        radius,
-                        &discs,
-                        vertex,
-                        &areas,
-                    )
-                });
-                bins.collect::<Vec<PatchRow>>()
+                let points = self.points(radius, &discs, vertex, &areas);
+                (0..self.angles * self.rings)
+                    .map(|bin| self.bin(bin / self.rings, bin % self.rings, &points))
+                    .collect::<Vec<PatchRow>>()
             })
             .collect();
         Ok(vec![SparseMap::weighted(rows)])
     }
 }
 
+/// A vertex of a disc, in rings and in angles between two bins, with the logarithm of its area.
+struct Point {
+    vertex: u32,
+    ring: f64,
+    /// `None` for the centre, which lies at all angles.
+    angle: Option<f64>,
+    area: f64,
+}
+
 impl PolarBins {
-    /// Weights of a bin: areas times Gaussian windows of the radius and the angle, one bin wide, that sum to 1. The
-    /// centre lies at all angles.
-    fn bin(
-        &self,
-        angle: usize,
-        ring: usize,
-        radius: f64,
-        discs: &Discs,
-        vertex: usize,
-        areas: &[f64],
-    ) -> PatchRow {
+    fn points(&self, radius: f64, discs: &Discs, vertex: usize, areas: &[f64]) -> Vec<Point> {
         let (width, turn) = (radius / self.rings as f64, TAU / self.angles as f64);
-        let (middle, direction) = ((ring as f64 + 0.5) * width, angle as f64 * turn);
         let entries = discs.row(vertex);
-        let mut row: PatchRow = (discs.vertices[entries.clone()].iter())
+        (discs.vertices[entries.clone()].iter())
             .zip(&discs.coordinates[entries])
-            .map(|(&other, &[x, y])| {
+            .map(|(&vertex, &[x, y])| {
                 let r = x.hypot(y);
-                let off = match r > 0.0 {
-                    true => (y.atan2(x) - direction + PI).rem_euclid(TAU) - PI,
-                    false => 0.0,
-                };
-                let exponent = ((r - middle) / width).powi(2) + (off / turn).powi(2);
-                let area = areas[other as usize].max(f64::MIN_POSITIVE);
-                // A sum of logarithms, so that far bins of small discs do not vanish.
-                (other, area.ln() - 0.5 * exponent)
+                Point {
+                    vertex,
+                    ring: r / width,
+                    angle: (r > 0.0).then(|| y.atan2(x) / turn),
+                    area: areas[vertex as usize].max(f64::MIN_POSITIVE).ln(),
+                }
             })
-            .collect();
-        row.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        row.truncate(ENTRIES);
+            .collect()
+    }
+
+    /// Weights of a bin: areas times Gaussian windows of the radius and the angle, one bin wide, that sum to 1.
+    fn bin(&self, angle: usize, ring: usize, points: &[Point]) -> PatchRow {
+        let (middle, half) = (ring as f64 + 0.5, 0.5 * self.angles as f64);
+        // The largest weights so far, in descending order.
+        let mut row: PatchRow = Vec::with_capacity(ENTRIES + 1);
+        for point in points {
+            let off = point.angle.map_or(0.0, |at| {
+                (at - angle as f64 + half).rem_euclid(2.0 * half) - half
+            });
+            // A sum of logarithms, so that far bins of small discs do not vanish.
+            let weight = point.area - 0.5 * ((point.ring - middle).powi(2) + off * off);
+            let comes_before =
+                |&(other, least): &(u32, f64)| (weight, other) > (least, point.vertex);
+            if row.len() == ENTRIES && !row.last().is_some_and(comes_before) {
+                continue;
+            }
+            let place = row.iter().position(comes_before).unwrap_or(row.len());
+            row.insert(place, (point.vertex, weight));
+            row.truncate(ENTRIES);
+        }
         let largest = row.first().map_or(0.0, |entry| entry.1);
         row.iter_mut()
             .for_each(|entry| entry.1 = (entry.1 - largest).exp());
@@ -162,7 +171,7 @@ impl PolarBins {
     }
 }
 
-/// `y_i = b + max_k sum W_(angle - k, ring) (D_(angle, ring) x)_i` over all rotations `k`.
+/// `y_i = max_k sum W_(angle - k, ring) (D_(angle, ring) x)_i` over all rotations `k`.
 #[derive(Debug)]
 pub(super) struct GeodesicConv {
     pub rings: usize,
@@ -171,10 +180,9 @@ pub(super) struct GeodesicConv {
 }
 
 #[derive(Debug)]
-struct GeodesicLayer {
-    angles: usize,
+struct GeodesicLayer<T> {
     input: FeatureType,
-    linear: Linear,
+    kernel: RotatedMaximum<T>,
 }
 
 impl<T: Real> LayerConfig<T> for GeodesicConv {
@@ -189,25 +197,33 @@ impl<T: Real> LayerConfig<T> for GeodesicConv {
         builder: &mut Builder<'_, T>,
     ) -> Result<Box<dyn Module<T>>, NnError> {
         let (inputs, input_moment) = begin(name, stage, self.outputs)?;
+        let (angles, ring) = (self.angles, self.rings * inputs);
         let config = LinearConfig {
+            bias: false,
             input_moment,
-            ..LinearConfig::new(inputs * self.rings * self.angles, self.outputs)
+            ..LinearConfig::new(angles * ring, self.outputs)
         };
+        // The weights of an output and an angle are a row. A rotation moves them on by some angles.
+        let all = (0..angles * self.outputs * angles).map(|row| {
+            let (rotation, output) = (row / angles / self.outputs, row / angles % self.outputs);
+            let angle = (row % angles + angles - rotation) % angles;
+            ((output * angles + angle) as u32, 0.0)
+        });
+        let kind = FeatureType::scalars(ring);
         Ok(Box::new(GeodesicLayer {
-            angles: self.angles,
             input: FeatureType::scalars(inputs),
-            linear: config.init(name, builder)?,
+            kernel: RotatedMaximum::new((name, config), kind, angles, all, builder)?,
         }))
     }
 }
 
-impl<T: Real> Module<T> for GeodesicLayer {
+impl<T: Real> Module<T> for GeodesicLayer<T> {
     fn input(&self) -> &FeatureType {
         &self.input
     }
 
     fn output(&self) -> &FeatureType {
-        Module::<T>::output(&self.linear)
+        self.kernel.output()
     }
 
     fn forward<'a>(
@@ -217,19 +233,6 @@ impl<T: Real> Module<T> for GeodesicLayer {
         x: Var<T>,
     ) -> Result<Var<T>, NnError> {
         let patches = gathered(tape, levels, 0, x)?;
-        let width = patches.kind().dimension();
-        // All angles twice, so that each rotation is a range of columns.
-        let twice = tape.concatenate(patches.clone(), patches)?;
-        let mut largest: Option<Var<T>> = None;
-        for rotation in 0..self.angles {
-            let first = rotation * (width / self.angles);
-            let rotated = columns(tape, &twice, first, first + width)?;
-            let response = self.linear.forward(tape, levels, rotated)?;
-            largest = Some(match largest {
-                None => response,
-                Some(largest) => maximum(tape, largest, response)?,
-            });
-        }
-        largest.ok_or_else(|| NnError::setting("layer", "there are no angles"))
+        self.kernel.forward(tape, patches)
     }
 }

@@ -326,12 +326,12 @@ fn expected(layer: Layer, mesh: &Mesh, maps: &[SparseMap], x: &[f64], i: usize) 
                     let (angle, ring) = (at / RINGS, at % RINGS);
                     bins[(angle + k) % ANGLES * RINGS + ring].clone()
                 });
-                affine(values[0], values[1], &turned.collect::<Vec<_>>().concat())
+                affine(values[0], &[], &turned.collect::<Vec<_>>().concat())
             };
             (0..ANGLES).map(rotated).reduce(largest).unwrap()
         }
         Layer::Zernike => {
-            let [ref norm @ .., w, b] = values[..] else {
+            let [ref norm @ .., w] = values[..] else {
                 panic!()
             };
             let mut bins = bins(10);
@@ -357,7 +357,7 @@ fn expected(layer: Layer, mesh: &Mesh, maps: &[SparseMap], x: &[f64], i: usize) 
                         turned[sine][channel] = s * a + c * b;
                     }
                 }
-                affine(w, b, &turned.concat())
+                affine(w, &[], &turned.concat())
             };
             (0..ANGLES).map(rotated).reduce(largest).unwrap()
         }

@@ -1,6 +1,5 @@
 //! MoNet (Monti, Boscaini, Masci, Rodola, Svoboda and Bronstein 2017).
 
-use super::feast::mixture;
 use super::stack::{begin, check_radius, discs};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{GaugeChoice, PatchSettings, Patches};
@@ -189,14 +188,7 @@ impl<T: Real> Module<T> for MonetLayer {
         let weights = tape.activation(&Activation::Elu, exponents)?;
         let weights = tape.activation(&Activation::Polynomial(vec![1.0, 1.0]), weights)?;
         let values = tape.apply_incidence(Aggregation::Sum, patches.map(0)?, x)?;
-        let means = mixture(
-            tape,
-            levels,
-            Aggregation::Mean,
-            self.kernels,
-            values,
-            weights,
-        )?;
+        let means = tape.mix_incidence(Aggregation::Mean, patches.map(2)?, values, weights)?;
         self.linear.forward(tape, levels, means)
     }
 }

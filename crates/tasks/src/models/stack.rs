@@ -6,9 +6,10 @@ use crate::features::{FeatureError, Surface};
 use gemcnn_mesh::patches::Discs;
 use gemcnn_mesh::vertex_areas;
 use gemcnn_nn::layers::{GlobalPool, Linear, LinearConfig};
+use gemcnn_nn::operators::RotatedMap;
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, LayerConfig, Levels, Module, Network,
-    NetworkConfig, NnError, Real, Slice, Stage, Tape, Var, WeightDecay,
+    Activation, Aggregation, Builder, FeatureType, IncidenceBatch, IncidenceParts, LayerConfig,
+    Levels, Module, Network, NetworkConfig, NnError, Real, Stage, Tape, Var, WeightDecay,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -175,78 +176,62 @@ pub(super) fn gathered<'a, T: Real>(
     rows.with_rows(vertices)
 }
 
-/// `max(a, b)` of each value, as `b + ReLU(a - b)`.
-pub(super) fn maximum<T: Real>(
-    tape: &mut Tape<'_, T>,
-    a: Var<T>,
-    b: Var<T>,
-) -> Result<Var<T>, NnError> {
-    let minus = tape.scale(-1.0, b.clone())?;
-    let over = tape.add(a, minus)?;
-    let over = tape.activation(&Activation::Relu, over)?;
-    tape.add(b, over)
+/// The largest response of each output of a linear map in several rotations: `max_k W_k x`.
+#[derive(Debug)]
+pub(super) struct RotatedMaximum<T> {
+    map: RotatedMap<T>,
+    rotations: usize,
+    output: FeatureType,
 }
 
-/// The largest value of each channel over `blocks` blocks of a row.
-pub(super) fn block_maximum<T: Real>(
-    tape: &mut Tape<'_, T>,
-    mut blocks: usize,
-    mut x: Var<T>,
-) -> Result<Var<T>, NnError> {
-    let channels = x.kind().dimension() / blocks.max(1);
-    while blocks > 1 {
-        let half = blocks / 2;
-        let part = |tape: &mut Tape<'_, T>, first: usize, end: usize| {
-            columns(tape, &x, first * channels, end * channels)
+impl<T: Real> RotatedMaximum<T> {
+    /// Adds the weights of `config`, which has no bias, under a name. As rows of `kind` they are those of the first matrix; `rows` names
+    /// the row that each row of the rotated matrices is made of, and the angle that it is rotated by.
+    ///
+    /// # Errors
+    /// A name that is taken, or rows that do not exist.
+    pub fn new(
+        (name, config): (&str, LinearConfig),
+        kind: FeatureType,
+        rotations: usize,
+        rows: impl Iterator<Item = (u32, f64)>,
+        builder: &mut Builder<'_, T>,
+    ) -> Result<Self, NnError> {
+        let (sources, angles): (Vec<u32>, Vec<f64>) = rows.unzip();
+        let parts = IncidenceParts {
+            columns: config.inputs * config.outputs / kind.dimension().max(1),
+            offsets: &(0..=sources.len() as u32).collect::<Vec<u32>>(),
+            indices: &sources,
+            angles: (!kind.is_scalar()).then_some(&angles[..]),
+            weights: None,
         };
-        let (a, b) = (part(tape, 0, half)?, part(tape, half, 2 * half)?);
-        let rest = match blocks % 2 {
-            0 => None,
-            _ => Some(part(tape, 2 * half, blocks)?),
-        };
-        x = maximum(tape, a, b)?;
-        if let Some(rest) = rest {
-            x = tape.concatenate(x, rest)?;
-        }
-        blocks = half + blocks % 2;
+        let rotated = Arc::new(IncidenceBatch::new(&[parts])?);
+        let linear = config.init(name, builder)?;
+        Ok(Self {
+            map: RotatedMap {
+                weight: linear.weights().weight,
+                kind,
+                rotations: rotated,
+                inputs: config.inputs,
+            },
+            rotations,
+            output: FeatureType::scalars(config.outputs),
+        })
     }
-    Ok(x)
-}
 
-/// The channels of all parts, one part after the other. Neighbours are joined in pairs, so that each number is copied a few times
-/// only, however many parts there are.
-pub(super) fn concatenated<T: Real>(
-    tape: &mut Tape<'_, T>,
-    mut parts: Vec<Var<T>>,
-) -> Result<Var<T>, NnError> {
-    while parts.len() > 1 {
-        let mut pairs = Vec::with_capacity(parts.len().div_ceil(2));
-        let mut left = parts.into_iter();
-        while let Some(first) = left.next() {
-            pairs.push(match left.next() {
-                Some(second) => tape.concatenate(first, second)?,
-                None => first,
-            });
-        }
-        parts = pairs;
+    /// Type of the responses.
+    pub fn output(&self) -> &FeatureType {
+        &self.output
     }
-    let whole = parts.pop();
-    whole.ok_or_else(|| NnError::setting("layer", "there is nothing to concatenate"))
-}
 
-/// The scalars `first..end` of each row.
-pub(super) fn columns<T: Real>(
-    tape: &mut Tape<'_, T>,
-    x: &Var<T>,
-    first: usize,
-    end: usize,
-) -> Result<Var<T>, NnError> {
-    let range = first..end;
-    let slice = Slice {
-        kind: x.kind().clone(),
-        channels: vec![range],
-    };
-    tape.slice(&Arc::new(slice), x.clone())
+    /// The largest responses.
+    ///
+    /// # Errors
+    /// Input of another type.
+    pub fn forward(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+        let responses = tape.rotated_map(self.map.clone(), x)?;
+        tape.block_maximum(self.rotations, responses)
+    }
 }
 
 /// Largest number of vertices of a geodesic disc.

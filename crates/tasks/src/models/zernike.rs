@@ -1,19 +1,19 @@
 //! ZerNet (Sun, Rooke, Charton, He, Lu and Baek 2020).
 
-use super::stack::{begin, block_maximum, check_radius, discs, gathered};
+use super::stack::{RotatedMaximum, begin, check_radius, discs, gathered};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{PatchSettings, Patches};
 use crate::features::{FeatureError, Surface};
 use crate::{Settings, Task, TaskError};
 use gemcnn_mesh::patches::ZernikeFit;
 use gemcnn_mesh::vertex_areas;
-use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, Linear, LinearConfig};
+use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, LinearConfig};
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig,
-    NnError, Real, SparseMap, Stage, Tape, Var,
+    Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real,
+    SparseMap, Stage, Tape, Var,
 };
 use serde::{Deserialize, Serialize};
-use std::f32::consts::TAU;
+use std::f64::consts::TAU;
 
 /// Settings of the model `zernike`: Zernike coefficients of the features on geodesic discs, kernels that are coefficients
 /// too, applied in several rotations, and the largest response.
@@ -77,7 +77,6 @@ impl Model for ZernikeModel {
     fn patches(&self) -> Option<PatchSettings> {
         let coefficients = Coefficients {
             degree: self.degree,
-            rotations: self.rotations,
             radius: self.radius,
         };
         Some(PatchSettings::new(Self::KIND, coefficients))
@@ -88,11 +87,10 @@ impl Model for ZernikeModel {
     }
 }
 
-/// Two maps: a row for each polynomial of each vertex, and `rotations` rows for each vertex that copy it, rotated.
+/// One map: a row for each polynomial of each vertex.
 #[derive(Debug, Serialize)]
 struct Coefficients {
     degree: usize,
-    rotations: usize,
     radius: f64,
 }
 
@@ -101,21 +99,11 @@ impl Patches for Coefficients {
         let (discs, radius) = discs(surface, self.radius)?;
         let areas = vertex_areas(surface.mesh);
         let fit = ZernikeFit::new(&discs, radius, self.degree, &areas);
-        let vertices = 0..discs.len() as u32;
-        let own = vertices.flat_map(|vertex| (0..self.rotations).map(move |_| vertex));
-        let rotated = SparseMap::copies(own.collect());
-        let angle = |row: usize| TAU * (row % self.rotations) as f32 / self.rotations as f32;
-        Ok(vec![
-            SparseMap::weighted(fit.rows),
-            SparseMap {
-                angles: (0..rotated.columns.len()).map(angle).collect(),
-                ..rotated
-            },
-        ])
+        Ok(vec![SparseMap::weighted(fit.rows)])
     }
 }
 
-/// `y_i = b + max_k W R_k norm(Z x)_i`: `Z x` are Zernike coefficients, features of the angular orders, and `R_k` rotates
+/// `y_i = max_k W R_k norm(Z x)_i`: `Z x` are Zernike coefficients, features of the angular orders, and `R_k` rotates
 /// them by `2 pi k / rotations`. The batch normalisation is a scale of each column of `W`. Without it, the mean value over
 /// the disc hides the other coefficients, which are small where features are smooth.
 #[derive(Debug)]
@@ -127,12 +115,11 @@ pub(super) struct ZernikeConv {
 }
 
 #[derive(Debug)]
-struct ZernikeLayer {
-    rotations: usize,
+struct ZernikeLayer<T> {
     input: FeatureType,
     coefficients: FeatureType,
     norm: EquivariantNorm,
-    linear: Linear,
+    kernel: RotatedMaximum<T>,
 }
 
 impl<T: Real> LayerConfig<T> for ZernikeConv {
@@ -151,25 +138,34 @@ impl<T: Real> LayerConfig<T> for ZernikeConv {
         let coefficients = FeatureType::new(&channels);
         builder.within(name, |builder| {
             let norm = EquivariantNormConfig::new(coefficients.clone());
-            let linear = LinearConfig::new(coefficients.dimension(), self.outputs);
+            let map = LinearConfig {
+                bias: false,
+                ..LinearConfig::new(coefficients.dimension(), self.outputs)
+            };
+            let kind = coefficients.clone();
+            // Weights that rotate back respond as coefficients that rotate.
+            let (count, rotations) = (self.outputs, self.rotations);
+            let all = (0..rotations * count).map(|row| {
+                let angle = TAU * (row / count) as f64 / rotations as f64;
+                ((row % count) as u32, -angle)
+            });
             Ok(Box::new(ZernikeLayer {
-                rotations: self.rotations,
                 input: FeatureType::scalars(inputs),
                 coefficients,
                 norm: norm.init("norm", builder)?,
-                linear: linear.init("map", builder)?,
+                kernel: RotatedMaximum::new(("map", map), kind, rotations, all, builder)?,
             }) as Box<dyn Module<T>>)
         })
     }
 }
 
-impl<T: Real> Module<T> for ZernikeLayer {
+impl<T: Real> Module<T> for ZernikeLayer<T> {
     fn input(&self) -> &FeatureType {
         &self.input
     }
 
     fn output(&self) -> &FeatureType {
-        Module::<T>::output(&self.linear)
+        self.kernel.output()
     }
 
     fn forward<'a>(
@@ -178,12 +174,8 @@ impl<T: Real> Module<T> for ZernikeLayer {
         levels: Levels<'a, T>,
         x: Var<T>,
     ) -> Result<Var<T>, NnError> {
-        let vertices = x.rows();
         let coefficients = gathered(tape, levels, 0, x)?.with_kind(self.coefficients.clone())?;
         let coefficients = self.norm.forward(tape, levels, coefficients)?;
-        let turns = levels.patches()?.map(1)?;
-        let rotated = tape.apply_incidence(Aggregation::Sum, turns, coefficients)?;
-        let responses = self.linear.forward(tape, levels, rotated.into_scalars())?;
-        block_maximum(tape, self.rotations, responses.with_rows(vertices)?)
+        self.kernel.forward(tape, coefficients.into_scalars())
     }
 }

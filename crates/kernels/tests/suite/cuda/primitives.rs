@@ -2,7 +2,7 @@
 
 use super::*;
 use gemcnn_kernels::diffusion::{self, Diffusion, Filters, Spectra};
-use gemcnn_kernels::{Scratch, edges, incidence, irrep, mesh_product};
+use gemcnn_kernels::{Scratch, edges, elementwise, incidence, irrep, mesh_product};
 
 #[test]
 fn invariants_of_irreps() {
@@ -470,4 +470,86 @@ fn incidences_with_transport() {
         }
     }
     checks.finish("incidences with transport");
+}
+
+#[test]
+fn mixtures_and_maxima_of_blocks() {
+    use incidence::{IncidenceArrays, IncidenceParts, Mixture};
+    let Some(device) = device() else { return };
+    let mut checks = Checks::new(device.clone());
+    // Rows of 0 to 2 entries, and columns without any.
+    let (mut offsets, mut indices) = (vec![0], Vec::new());
+    for row in 0..533u32 {
+        indices.extend((0..row % 3).map(|i| (row * 5 + i * 3) % 150));
+        offsets.push(indices.len() as u32);
+    }
+    let parts = IncidenceParts::faces(152, &offsets, &indices);
+    let wide_arrays = IncidenceArrays::<f64>::union(&[parts]).unwrap();
+    let narrow = IncidenceArrays::<f32>::union(&[parts]).unwrap();
+    let on_device = incidence::cuda::DeviceIncidence::new(&device, &narrow).unwrap();
+    for (case, (weights, channels)) in [(32, 64), (5, 3), (37, 130), (1, 1)]
+        .into_iter()
+        .enumerate()
+    {
+        let op = Mixture {
+            aggregation: AGGREGATIONS[case % 3],
+            weights,
+            channels,
+        };
+        let (x, w) = (random(533 * channels, 1), random(533 * weights, 2));
+        let dy = random(152 * op.outputs(), 3);
+        let (wx, ww, wdy) = (wide(&x), wide(&w), wide(&dy));
+        let mut expected = [&dy, &x, &w].map(|like| vec![0.0; like.len()]);
+        let [y, dx, dw] = &mut expected;
+        incidence::mix(&op, &wide_arrays, &wx, &ww, y).unwrap();
+        incidence::mix_backward(&op, &wide_arrays, &wx, &ww, &wdy, dx, dw).unwrap();
+        let expected = [
+            ("y", &expected[0][..]),
+            ("dx", &expected[1]),
+            ("dw", &expected[2]),
+        ];
+        checks.check(
+            &format!("{weights} weights, {channels} channels"),
+            expected,
+            |device| {
+                use incidence::cuda;
+                let up = |values: &[f32]| device.upload(values).unwrap();
+                let (x, w, dy) = (up(&x), up(&w), up(&dy));
+                let nan = |count: usize| poisoned(device, count);
+                let (mut y, mut dx, mut dw) = (nan(dy.len()), nan(x.len()), nan(w.len()));
+                let g = &on_device;
+                cuda::mix(device, &op, g, x.view(), w.view(), y.view_mut()).unwrap();
+                let (dx_view, dw_view) = (dx.view_mut(), dw.view_mut());
+                let (x, w, dy) = (x.view(), w.view(), dy.view());
+                cuda::mix_backward(device, &op, g, x, w, dy, dx_view, dw_view).unwrap();
+                [y, dx, dw]
+            },
+        );
+        // The same numbers as blocks.
+        let (mut y, mut dx) = (
+            vec![0.0; 533 * channels],
+            vec![0.0; 533 * channels * weights],
+        );
+        let (x, dy) = (random(dx.len(), 4), random(y.len(), 5));
+        let (wx, wdy) = (wide(&x), wide(&dy));
+        elementwise::block_maximum(weights, channels, &wx, &mut y).unwrap();
+        elementwise::block_maximum_backward(weights, channels, &wx, &y, &wdy, &mut dx).unwrap();
+        let expected = [("maximum", &y[..]), ("maximum dx", &dx)];
+        checks.check(
+            &format!("{weights} blocks of {channels}"),
+            expected,
+            |device| {
+                use elementwise::cuda;
+                let up = |values: &[f32]| device.upload(values).unwrap();
+                let (x, dy) = (up(&x), up(&dy));
+                let (mut y, mut dx) = (poisoned(device, dy.len()), poisoned(device, x.len()));
+                cuda::block_maximum(device, weights, channels, x.view(), y.view_mut()).unwrap();
+                let (x, y_view, dy, dx_view) = (x.view(), y.view(), dy.view(), dx.view_mut());
+                cuda::block_maximum_backward(device, weights, channels, x, y_view, dy, dx_view)
+                    .unwrap();
+                [y, dx]
+            },
+        );
+    }
+    checks.finish("mixtures and maxima of blocks");
 }

@@ -1,0 +1,125 @@
+//! One linear map in several rotations.
+
+use crate::{Context, IncidenceBatch, NnError, Operator, ParameterId, Storage, Tape, Var};
+use gemcnn_kernels::linear::{self, Linear};
+use gemcnn_kernels::{Aggregation, FeatureType, Real, dispatch, elementwise, incidence};
+use std::sync::Arc;
+
+/// Linear map of each row of scalars with several rotations of one matrix, `y = (x W_1^T, ..., x W_n^T)`. The rotated matrices
+/// are computed in each pass; they are small beside rotated features. Saves `x`.
+///
+/// # Shapes
+/// The incidence maps the weights, as rows of `kind`, to those of the rotated matrices, one after the other. `x`: rows of `inputs`
+/// scalars, as many as a row of a matrix; `y`: as many rows of the outputs of all rotations.
+#[derive(Debug, Clone)]
+pub struct RotatedMap<T> {
+    /// The parameter `[outputs, inputs]`.
+    pub weight: ParameterId,
+    /// The rows that are rotated.
+    pub kind: FeatureType,
+    /// The rotations.
+    pub rotations: Arc<IncidenceBatch<T>>,
+    /// Number of scalars of a row of `x`.
+    pub inputs: usize,
+}
+
+impl<T: Real> RotatedMap<T> {
+    fn linear(&self) -> Linear {
+        let count = self.rotations.row_count() * self.kind.dimension();
+        Linear {
+            inputs: self.inputs,
+            outputs: count / self.inputs.max(1),
+            bias: false,
+        }
+    }
+
+    fn rotated(&self, context: &mut Context<'_, T>) -> Result<Storage<T>, NnError> {
+        let mut rotated = context.buffer(self.linear().weight_count())?;
+        let arrays = self.rotations.on(context.device())?;
+        let ([weight], run) = context.values([Some(self.weight)])?;
+        dispatch!(
+            run,
+            incidence::apply(&self.kind, Aggregation::Sum; arrays.view(), weight, rotated.view_mut())
+        );
+        Ok(rotated)
+    }
+}
+
+impl<T: Real> Operator<T> for RotatedMap<T> {
+    type Saved = Var<T>;
+
+    fn name(&self) -> &'static str {
+        "rotated linear map"
+    }
+
+    fn has_parameters(&self) -> bool {
+        true
+    }
+
+    fn forward(
+        &self,
+        context: &mut Context<'_, T>,
+        [x]: [Var<T>; 1],
+    ) -> Result<(Var<T>, Self::Saved), NnError> {
+        let linear = self.linear();
+        let input = FeatureType::scalars(linear.inputs);
+        x.expect_kind("input of a rotated linear map", &input)?;
+        let rotated = self.rotated(context)?;
+        let mut y = context.buffer(x.rows() * linear.outputs)?;
+        let ([bias], run) = context.values([None])?;
+        dispatch!(
+            run,
+            linear::forward(&linear, x.rows(); x.view(), rotated.view(), bias, y.view_mut())
+        );
+        let y = Var::new(FeatureType::scalars(linear.outputs), x.rows(), y);
+        Ok((y, x))
+    }
+
+    fn backward(
+        &self,
+        context: &mut Context<'_, T>,
+        x: Self::Saved,
+        dy: Storage<T>,
+        [wanted]: [bool; 1],
+    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+        let linear = self.linear();
+        let rotated = self.rotated(context)?;
+        let mut dx = context.buffer_if(wanted, x.values_len())?;
+        let mut drotated = context.zeros(rotated.len())?;
+        let (_, [dbias], run) = context.gradients([None])?;
+        dispatch!(
+            run,
+            linear::backward(
+                &linear, x.rows();
+                x.view(),
+                rotated.view(),
+                dy.view(),
+                dx.as_mut().map(Storage::view_mut),
+                drotated.view_mut(),
+                dbias;
+                scratch
+            )
+        );
+        let mut sums = context.buffer(self.rotations.column_count() * self.kind.dimension())?;
+        let arrays = self.rotations.on(context.device())?;
+        dispatch!(
+            context.executor(),
+            incidence::apply_backward(
+                &self.kind, Aggregation::Sum; arrays.view(), drotated.view(), sums.view_mut()
+            )
+        );
+        let (_, [dweight], run) = context.gradients([Some(self.weight)])?;
+        dispatch!(run, elementwise::accumulate(; sums.view(), dweight));
+        Ok([dx])
+    }
+}
+
+impl<'a, T: Real> Tape<'a, T> {
+    /// Applies [`RotatedMap`].
+    ///
+    /// # Errors
+    /// Input of another type.
+    pub fn rotated_map(&mut self, map: RotatedMap<T>, x: Var<T>) -> Result<Var<T>, NnError> {
+        self.apply(map, [x])
+    }
+}
