@@ -104,7 +104,7 @@ impl Polynomial {
         let norm = ((n + 1) as f64 * if m == 0 { 1.0 } else { 2.0 }).sqrt();
         let coefficient = |k: usize| {
             let below = factorial(k) * factorial((n + m) / 2 - k) * factorial((n - m) / 2 - k);
-            let sign = if k % 2 == 0 { 1.0 } else { -1.0 };
+            let sign = if k.is_multiple_of(2) { 1.0 } else { -1.0 };
             norm * sign * factorial(n - k) / below
         };
         Self {

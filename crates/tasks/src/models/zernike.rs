@@ -24,7 +24,7 @@ pub struct ZernikeModel {
     pub degree: usize,
     /// Number of rotations (default 8).
     pub rotations: usize,
-    /// Radius of the discs, in square roots of the area (default 0.04).
+    /// Radius of the discs, in square roots of the area (default 0.06).
     pub radius: f64,
     /// The layers.
     pub layers: Stack,
@@ -35,7 +35,7 @@ impl Default for ZernikeModel {
         Self {
             degree: 4,
             rotations: 8,
-            radius: 0.04,
+            radius: 0.06,
             layers: Stack::default(),
         }
     }
