@@ -30,6 +30,8 @@ fn parameters_are_those_of_the_formulas() {
     let head = 128 * 256 + 256 + 256 * 6890 + 6890;
     let widths = [(16, 32), (32, 64), (64, 128)];
     let patches = |bins: usize| widths.map(|(i, o)| i * bins * o + o).iter().sum::<usize>();
+    // Without the bias of each convolution.
+    let rotated = |bins: usize| patches(bins) - (32 + 64 + 128);
     // Scales and shifts of a batch normalisation are two numbers for each channel.
     let norms = 2 * (16 + 32 + 64 + 128);
     let assignments: usize = widths.map(|(i, _)| 32 * i + 2 * 32).iter().sum();
@@ -41,9 +43,9 @@ fn parameters_are_those_of_the_formulas() {
         ("feast", 3, patches(32) + assignments),
         ("edge", 3, edges + norms),
         ("monet", 352, patches(8) + 3 * 3 * 16 + norms),
-        ("geodesic", 352, patches(5 * 16) + norms),
+        ("geodesic", 352, rotated(5 * 16) + norms),
         ("acnn", 352, patches(8 * 3) + norms),
-        ("zernike", 3, patches(15) + coefficients + norms),
+        ("zernike", 3, rotated(15) + coefficients + norms),
     ] {
         let model = ModelConfig::of_kind(kind).unwrap();
         let features = model.recipe(Task::Correspondence).features;
