@@ -24,9 +24,25 @@ pub fn vertex_normals(
     mesh: &Mesh,
     weighting: NormalWeighting,
 ) -> Result<Vec<DVec3>, GeometryError> {
+    normals(mesh, weighting, false)
+}
+
+/// As [`vertex_normals`], with the mean normal of the neighbours where the faces of a vertex have none.
+pub(crate) fn estimated_normals(
+    mesh: &Mesh,
+    weighting: NormalWeighting,
+) -> Result<Vec<DVec3>, GeometryError> {
+    normals(mesh, weighting, true)
+}
+
+fn normals(
+    mesh: &Mesh,
+    weighting: NormalWeighting,
+    estimates: bool,
+) -> Result<Vec<DVec3>, GeometryError> {
     let moderate = of_moderate_size(mesh);
     let mesh = moderate.as_ref().map_or(mesh, |(mesh, _)| mesh);
-    normals_from_corners(mesh, &CornerTable::new(mesh), weighting, false)
+    normals_from_corners(mesh, &CornerTable::new(mesh), weighting, estimates)
 }
 
 /// A copy of the mesh scaled by a power of two, and that scale, if areas or squared lengths would

@@ -260,3 +260,21 @@ fn degenerate_input_gives_zeros_or_an_error_never_nan() {
         assert!(error.fold(0.0, f64::max) < 1e-9);
     }
 }
+
+/// Marching on a lattice makes such vertices.
+#[test]
+fn vertices_whose_faces_have_no_area_are_described_by_what_surrounds_them() {
+    let (mut vertices, faces) = bumpy_body().into_parts();
+    let mut faces: Vec<Vec<u32>> = faces.iter().map(<[u32]>::to_vec).collect();
+    let [first, second] = [faces[0][0], faces[0][1]];
+    let twin = vertices.len() as u32;
+    vertices.push(vertices[first as usize]);
+    faces.push(vec![first, second, twin]);
+    let mesh = Mesh::new(vertices, faces.into_iter().collect()).unwrap();
+    let values = (shot::descriptors(&mesh, &ShotOptions::default()).unwrap()).values;
+    assert!(values.iter().all(|value| value.is_finite()));
+    let of = |vertex: u32| &values[vertex as usize * 352..][..352];
+    assert!(of(twin).iter().any(|&value| value > 0.0));
+    assert_eq!(of(twin), of(first));
+    assert!(shot::gauge(&mesh, &ShotOptions::default()).is_ok());
+}

@@ -5,7 +5,7 @@
 //! frame ([`frames`]) and, in that frame, a histogram of normals ([`descriptors`], 352 scalars).
 //! Both are equivariant under rigid motion if the frame is unambiguous. If the surface around a
 //! vertex is symmetric, as on an icosahedron, no frame is unique and the result depends on
-//! rounding; [`ShotFrame::reliability`] measures this.
+//! rounding; [`ShotFrame::reliability`] measures this. A vertex whose faces have no area takes the mean normal of its neighbours.
 
 mod frame;
 mod histogram;
@@ -15,10 +15,8 @@ pub use histogram::DESCRIPTOR_LENGTH;
 
 use super::FeatureField;
 use crate::defects::degeneracy_and_area;
-use crate::geometry::of_moderate_size;
-use crate::{
-    DVec3, Found, Gauge, GeometryError, Mesh, NormalWeighting, PointIndex, vertex_normals,
-};
+use crate::geometry::{estimated_normals, of_moderate_size};
+use crate::{DVec3, Found, Gauge, GeometryError, Mesh, NormalWeighting, PointIndex};
 use histogram::histogram;
 use rayon::prelude::*;
 
@@ -78,7 +76,7 @@ pub fn default_radius(mesh: &Mesh) -> f64 {
 /// ```
 ///
 /// # Errors
-/// The radius is negative or not finite, or a vertex has no normal.
+/// The radius is negative or not finite.
 pub fn frames(mesh: &Mesh, options: &ShotOptions) -> Result<Vec<ShotFrame>, GeometryError> {
     let surroundings = Surroundings::new(mesh, options)?;
     Ok((0..mesh.vertex_count())
@@ -141,7 +139,7 @@ pub fn descriptors(mesh: &Mesh, options: &ShotOptions) -> Result<FeatureField, G
 /// # Errors
 /// As [`frames`].
 pub fn gauge(mesh: &Mesh, options: &ShotOptions) -> Result<Gauge, GeometryError> {
-    let normals = vertex_normals(mesh, options.normals)?;
+    let normals = estimated_normals(mesh, options.normals)?;
     let direction = |(frame, normal): (ShotFrame, DVec3)| {
         let is_steep = frame.x.reject_from_normalized(normal).length() < STEEP;
         if is_steep { frame.y } else { frame.x }
@@ -185,7 +183,7 @@ impl Surroundings {
         if !(radius.is_finite() && radius >= 0.0) {
             return Err(GeometryError::BadRadius { radius });
         }
-        let normals = vertex_normals(mesh, options.normals)?;
+        let normals = estimated_normals(mesh, options.normals)?;
         let (points, radius) = match of_moderate_size(mesh) {
             Some((moderate, scale)) => (moderate.into_parts().0, radius * scale),
             None => (mesh.vertices().to_vec(), radius),
