@@ -3,8 +3,8 @@
 use crate::cuda::{Define, KernelSource, graph, optimiser, reduce};
 use crate::{
     activation, aggregate, attention, batch_norm, classifier, cross_entropy, diffusion,
-    diffusion_net, dropout, edges, elementwise, implicit, incidence, irrep, mesh_product, messages,
-    norm_gate, pool, regression, regular, weighted_conv,
+    diffusion_net, dropout, edges, elementwise, gauge_conv, implicit, incidence, irrep,
+    mesh_product, messages, norm_gate, pool, regression, regular, weighted_conv,
 };
 
 /// Every kernel source of this crate, with sets of macros that stand for all that occur.
@@ -16,6 +16,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (optimiser::SOURCE, plain()),
         (aggregate::cuda::GATHER, aggregate::cuda::variants()),
         (aggregate::cuda::ADJOINT, plain()),
+        (gauge_conv::warps::SOURCE, gauge_conv::warps::variants()),
         (attention::cuda::SOURCE, attention::cuda::variants()),
         (regular::cuda::SOURCE, regular::cuda::variants()),
         (batch_norm::cuda::SOURCE, plain()),

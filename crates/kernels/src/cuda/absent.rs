@@ -97,6 +97,7 @@ absent! {
     pub fn capability() -> (i32, i32);
     pub fn driver_version() -> (i32, i32);
     pub(crate) fn multiprocessors() -> usize;
+    pub(crate) fn shared_bytes() -> usize;
     pub fn total_memory() -> usize;
     pub fn memory() -> MemoryUse;
     pub fn reset_peak_memory();

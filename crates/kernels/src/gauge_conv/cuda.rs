@@ -3,6 +3,7 @@
 
 use super::fragments::{Fragments, row_stride};
 use super::stacked::{Order, Stack};
+use super::warps::Warps;
 use super::{GaugeConv, OPERATOR, Weights};
 use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, GatherRun, TensorProduct};
@@ -29,6 +30,8 @@ struct Plan {
     stack: SignedTable,
     /// The product on tensor cores, if rows and weights are small enough.
     fused: Option<Fused>,
+    /// The convolution with sums in registers, if the types allow it.
+    warps: Option<Warps>,
     /// Gradients of the weights from those of the stacked ones.
     fold: SignedTable,
 }
@@ -152,7 +155,12 @@ impl Plan {
                 &own,
                 stack.row,
             )?;
+            let warps = match heads {
+                1 => Warps::new(device, op, &stack, (direction, columns), &parts)?,
+                _ => None,
+            };
             Ok(Self {
+                warps,
                 fused: Fused::new(device, &stack, &gather, &parts)?,
                 gather,
                 stack: SignedTable::new(device, stack.weights, 1, parts.iter().copied())?,
@@ -177,9 +185,18 @@ impl Plan {
 
     /// The product on tensor cores, if it is possible and the device uses tf32.
     fn fused(&self, device: &CudaDevice) -> Option<&Fused> {
-        self.fused
-            .as_ref()
-            .filter(|_| device.product_mode() != ProductMode::F32 && device.capability() >= (8, 0))
+        self.fused.as_ref().filter(|_| uses_tf32(device))
+    }
+
+    /// The convolution with sums in registers, if it is possible for a run and the device uses tf32.
+    fn warps(
+        &self,
+        device: &CudaDevice,
+        run: &GatherRun<'_>,
+        x: DeviceSlice<'_, f32>,
+    ) -> Option<&Warps> {
+        let warps = self.warps.as_ref().filter(|_| uses_tf32(device))?;
+        warps.reads(run, x).then_some(warps)
     }
 
     fn stacked(
@@ -233,6 +250,10 @@ impl Plan {
     }
 }
 
+fn uses_tf32(device: &CudaDevice) -> bool {
+    device.product_mode() != ProductMode::F32 && device.capability() >= (8, 0)
+}
+
 impl GaugeConv {
     fn check_device(
         &self,
@@ -283,22 +304,24 @@ pub fn forward(
     }
     let kind = (graph.columns(), graph.heads());
     let plan = Plan::new(device, op, kind, Direction::Forward)?;
+    let nothing = DeviceSliceMut::empty();
+    let whole = GatherRun {
+        edges: graph.edges(),
+        reversed: false,
+        aggregation: op.aggregation,
+        x,
+        own: x,
+        vertices: (0, vertices),
+        out: &nothing,
+        bias: (weights.bias, &y, plan.result),
+    };
+    if let Some(warps) = plan.warps(device, &whole, x) {
+        return warps.convolve(device, &whole, [weights.neighbour, weights.self_term]);
+    }
     let stacked = plan.stacked(device, weights)?;
     if let Some(fused) = plan.fused(device) {
-        return plan.gather.convolve(
-            device,
-            &GatherRun {
-                edges: graph.edges(),
-                reversed: false,
-                aggregation: op.aggregation,
-                x,
-                own: x,
-                vertices: (0, vertices),
-                out: &DeviceSliceMut::empty(),
-                bias: (weights.bias, &y, plan.result),
-            },
-            &fused.product(stacked.view(), false),
-        );
+        let product = fused.product(stacked.view(), false);
+        return plan.gather.convolve(device, &whole, &product);
     }
     let chunk = plan.chunk(device, vertices);
     let mut rows = device.buffer(chunk.min(vertices) * plan.row)?;
@@ -344,11 +367,8 @@ pub fn backward(
     dx: Option<DeviceSliceMut<'_, f32>>,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
-    let vertices = graph.vertex_count();
-    let (outputs, biases) = (op.output.dimension(), op.bias_count());
-    check_length(OPERATOR, "dy", dy, vertices * outputs)?;
-    check_length(OPERATOR, "bias gradients", gradients.bias.view(), biases)?;
-    add_column_sums(device, dy, (vertices, outputs, biases), &gradients.bias)?;
+    let (bias, biases) = (gradients.bias.view(), op.bias_count());
+    check_length(OPERATOR, "bias gradients", bias, biases)?;
     transposed(
         device,
         op,
@@ -362,8 +382,8 @@ pub fn backward(
     )
 }
 
-/// [`backward`] without the gradient of the bias, for gradients `dy` that reach the neighbours and `own` that reach the vertex
-/// itself, and with `add` to add to `dx`.
+/// [`backward`] for gradients `dy` that reach the neighbours and `own` that reach the vertex itself, and with `add` to add to
+/// `dx`. The gradient of the bias is left out if it is empty.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn transposed(
     device: &CudaDevice,
@@ -400,22 +420,51 @@ pub(crate) fn transposed(
     {
         device.clear(dx.reborrow())?;
     }
+    let outputs = op.output.dimension();
+    let add_to_bias = || {
+        let sizes = (vertices, outputs, gradients.bias.len());
+        add_column_sums(device, own, sizes, &gradients.bias)
+    };
     if x.is_empty() || dy.is_empty() {
-        return Ok(());
+        return add_to_bias();
     }
     let kind = (graph.columns(), graph.heads());
     let plan = Plan::new(device, op, kind, Direction::Backward)?;
+    let reversed = graph.reversed_edges(device)?;
+    let nothing = DeviceSliceMut::empty();
+    let whole = GatherRun {
+        edges: reversed,
+        reversed: true,
+        aggregation: op.aggregation,
+        x: dy,
+        own,
+        vertices: (0, vertices),
+        out: &nothing,
+        bias: (
+            DeviceSlice::empty(),
+            dx.as_ref().unwrap_or(&nothing),
+            plan.result,
+        ),
+    };
+    if let Some(warps) = plan.warps(device, &whole, x) {
+        let factors = [weights.neighbour, weights.self_term];
+        let (partials, count) = warps.differentiate(device, &whole, factors, x, add)?;
+        let sizes = (count, partials.len() / count);
+        let to = [&gradients.neighbour, &gradients.self_term];
+        let bias = (&gradients.bias, plan.weights);
+        let partials = partials.view();
+        return plan.fold.fold_partials(device, partials, sizes, to, bias);
+    }
+    add_to_bias()?;
     let stacked = match &dx {
         Some(_) => Some(plan.stacked(device, weights)?),
         None => None,
     };
-    let reversed = graph.reversed_edges(device)?;
     let chunk = plan.chunk(device, vertices);
     let mut rows: DeviceBuffer<f32> = device.buffer(chunk.min(vertices) * plan.row)?;
     let mut sums = RowProducts::new(device, chunk.min(vertices), plan.weights)?;
     for first in (0..vertices).step_by(chunk) {
         let count = chunk.min(vertices - first);
-        let nothing = DeviceSliceMut::empty();
         let run = GatherRun {
             edges: reversed,
             reversed: true,

@@ -49,6 +49,7 @@ pub mod reference;
 mod stacked;
 #[cfg(test)]
 mod tests;
+pub(crate) mod warps;
 
 pub(crate) use fragments::{Fragments, row_stride};
 pub(crate) use stacked::{Order, Stack};

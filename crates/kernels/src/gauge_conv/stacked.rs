@@ -370,7 +370,7 @@ impl<'a> Stack<'a> {
 }
 
 /// Types of the features that are gathered and of the result.
-fn types(op: &GaugeConv, direction: Direction) -> (&FeatureType, &FeatureType) {
+pub(super) fn types(op: &GaugeConv, direction: Direction) -> (&FeatureType, &FeatureType) {
     match direction {
         Direction::Forward => (&op.input, &op.output),
         Direction::Backward => (&op.output, &op.input),

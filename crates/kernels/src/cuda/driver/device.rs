@@ -53,6 +53,7 @@ pub(super) struct Inner {
     pub driver: i32,
     total_memory: usize,
     multiprocessors: usize,
+    shared_bytes: usize,
     pub stream: Arc<Stream>,
     /// The stream of copies that run ahead.
     copies: Arc<Stream>,
@@ -165,6 +166,8 @@ impl CudaDevice {
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
         let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let shared_bytes =
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         if capability < (7, 5) {
             return Err(CudaError::Capability { name, capability });
         }
@@ -204,6 +207,7 @@ impl CudaDevice {
                 driver: version,
                 total_memory,
                 multiprocessors: multiprocessors.max(1) as usize,
+                shared_bytes: shared_bytes.max(0) as usize,
                 stream,
                 copies,
                 capturing: Mutex::default(),
@@ -243,6 +247,11 @@ impl CudaDevice {
     /// Number of multiprocessors.
     pub(crate) fn multiprocessors(&self) -> usize {
         self.inner.multiprocessors
+    }
+
+    /// Most shared memory of a block, in bytes.
+    pub(crate) fn shared_bytes(&self) -> usize {
+        self.inner.shared_bytes
     }
 
     /// Bytes of memory on the GPU.

@@ -56,26 +56,36 @@ fn gauge_convolution() {
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device.clone());
     let types = [
-        ("16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2"),
-        ("3x0", "16x0 + 16x1 + 16x2"),
-        ("16x0 + 16x1 + 16x2", "64x0"),
-        ("2x0 + 3x1 + 1x3", "5x0 + 1x2"),
-        ("1x1", "2x1 + 2x0"),
-        ("7x0", "1x0"),
+        ("16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2", 1),
+        ("3x0", "16x0 + 16x1 + 16x2", 3),
+        ("16x0 + 16x1 + 16x2", "64x0", 1),
+        ("2x0 + 3x1 + 1x3", "5x0 + 1x2", 3),
+        ("1x1", "2x1 + 2x0", 1),
+        ("7x0", "1x0", 3),
+        // Channels in runs of 16: sums in registers, with all aggregations, without a self term, and unaligned.
+        ("16x0 + 16x1", "16x0 + 16x1 + 16x2", 1),
+        ("16x0 + 16x1 + 16x2", "16x0", 1),
+        ("32x0 + 16x2", "5x0 + 3x2", 1),
+        ("16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2", 1),
+        ("16x0 + 16x1", "16x0 + 16x1", 1),
+        ("16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2", 1),
+        ("16x0 + 16x1", "16x0 + 16x1", 1),
     ];
+    const WITHOUT_SELF: [usize; 2] = [4, 9];
+    const UNALIGNED: usize = 12;
     let weights = [NeighbourWeights::Area, NeighbourWeights::Jets];
     let weighted = weights.into_iter().flat_map(weighted_graphs);
     for graph in graphs().into_iter().chain(weighted) {
         let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
-        for (case, (input, output)) in types.into_iter().enumerate() {
+        for (case, (input, output, rings)) in types.into_iter().enumerate() {
             if graph.name == "large" && case > 0 {
                 continue;
             }
             let op = gauge_conv::GaugeConv {
-                rings: 1 + 2 * (case % 2),
+                rings,
                 max_radius: 0.3,
                 aggregation: AGGREGATIONS[case % 3],
-                self_term: case != 4,
+                self_term: !WITHOUT_SELF.contains(&case),
                 bias: case != 3,
                 ..gauge_conv::GaugeConv::new(kind(input), kind(output))
             };
@@ -125,7 +135,10 @@ fn gauge_convolution() {
             ];
             checks.check(&what, expected, |device| {
                 let up = |values: &[f32]| device.upload(values).unwrap();
-                let (x, dy) = (up(&x), up(&dy));
+                // One number before the features, so that they are not aligned for wide loads.
+                let shift = usize::from(case == UNALIGNED);
+                let [x, dy] = [&x, &dy].map(|values| up(&[&[0.0][..shift], values].concat()));
+                let [x, dy] = [&x, &dy].map(|values| values.view().slice(shift..usize::MAX));
                 let (neighbour, own, bias) = (up(&neighbour), up(&own), up(&bias));
                 let weights = gauge_conv::Weights {
                     neighbour: neighbour.view(),
@@ -135,15 +148,8 @@ fn gauge_convolution() {
                 let mut y = poisoned(device, dy.len());
                 let mut dx = poisoned(device, x.len());
                 let [mut dn, mut ds, mut db] = before.clone().map(|values| up(&values));
-                gauge_conv::cuda::forward(
-                    device,
-                    &op,
-                    on_device.view(),
-                    x.view(),
-                    weights,
-                    y.view_mut(),
-                )
-                .unwrap();
+                gauge_conv::cuda::forward(device, &op, on_device.view(), x, weights, y.view_mut())
+                    .unwrap();
                 let gradients = gauge_conv::Weights {
                     neighbour: dn.view_mut(),
                     self_term: ds.view_mut(),
@@ -153,9 +159,9 @@ fn gauge_convolution() {
                     device,
                     &op,
                     on_device.view(),
-                    x.view(),
+                    x,
                     weights,
-                    dy.view(),
+                    dy,
                     Some(dx.view_mut()),
                     gradients,
                 )

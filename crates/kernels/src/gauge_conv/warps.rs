@@ -1,0 +1,372 @@
+//! The convolution with sums in registers, for features whose channels come in runs of 16.
+//!
+//! A warp gathers 8 vertices. Four lanes share a vertex, and each of them sums 4 channels of every run: these are the registers
+//! in which tensor cores expect a factor, so the sums are multiplied as they are, with weights in shared memory. No row is ever
+//! stored, and warps do not wait for each other. A block takes a run of vertices and finds most neighbours in the cache of its
+//! multiprocessor.
+//!
+//! The gradients of the weights are sums over vertices of the gathered rows of `dy` times `x`. Vertices have to be the terms of
+//! these products, so rows have to change lanes. Some warps of a block convolve (`dx`) and pass their sums through shared memory
+//! to the others, one for each harmonic, which hold the gradients in registers until the end. The sums of the blocks are then
+//! added in order.
+
+use super::stacked::{Stack, types};
+use super::{GaugeConv, OPERATOR};
+use crate::aggregate::Direction;
+use crate::aggregate::cuda::{GatherRun, number};
+use crate::cuda::reduce::SignedTable;
+use crate::cuda::{
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
+    args, irrep_rows, to_u32,
+};
+use crate::{Aggregation, FeatureType, irrep_dimension};
+
+pub(crate) const SOURCE: KernelSource = KernelSource::new(
+    "warps",
+    concat!(include_str!("../cuda/tensor.cu"), include_str!("warps.cu")),
+);
+
+/// Channels of a unit.
+const RUN: usize = 16;
+/// Vertices of a warp.
+const VERTICES: usize = 8;
+/// Most numbers that a lane holds for sums and results.
+const MOST_NUMBERS: usize = 140;
+/// Most numbers that a lane holds for gradients of weights.
+const MOST_GRADIENTS: usize = 120;
+/// Warps of a block. More of them would have too few registers.
+const WARPS: usize = 12;
+
+/// One direction of a convolution, prepared for the kernels.
+#[derive(Debug)]
+pub(super) struct Warps {
+    layout: Layout,
+    /// Weights in the order in which lanes take them.
+    stack: SignedTable,
+}
+
+/// The sizes that the kernels are compiled for.
+#[derive(Debug)]
+struct Layout {
+    defines: Vec<Define>,
+    /// Length of the weights in the order in which lanes take them.
+    weights: usize,
+    /// `(place in the order of lanes, place in the layout of [`Stack`])`.
+    places: Vec<(usize, usize)>,
+    /// Length of the gradients of the weights, in the layout of [`Stack`].
+    gradients: usize,
+    /// Shared memory of a block, in bytes.
+    shared: usize,
+    /// True if the edges of the graph have factors.
+    factors: bool,
+}
+
+impl Layout {
+    /// `None` for types that do not fit. Backward, the gradients of the weights have to fit too.
+    fn new(
+        op: &GaugeConv,
+        stack: &Stack<'_>,
+        direction: Direction,
+        columns: usize,
+    ) -> Option<Self> {
+        let (source, target) = types(op, direction);
+        let dimension = source.dimension();
+        let regular = source.multiplicities().iter().all(|m| m % RUN == 0);
+        let highest = stack.orders.last()?.order;
+        if !regular || dimension == 0 || columns > 1 || op.rings > 1 {
+            return None;
+        }
+        let units = irrep_rows(source, RUN);
+        let harmonics = 2 * highest + 1;
+        // Width, first number, first weight and self term of each order of the result.
+        let mut orders = vec![[0; 4]; highest + 1];
+        // Order and first number of every 16 numbers of the result.
+        let mut tiles = Vec::new();
+        for order in &stack.orders {
+            let own = usize::from(order.terms > irrep_dimension(order.order) * dimension);
+            orders[order.order] = [order.width, order.result, order.weights, own];
+            tiles.extend((0..order.width).step_by(RUN).map(|n| (order.order, n)));
+        }
+        let fitting = |&count: &usize| {
+            let numbers = 8 * harmonics * count + 4 * tiles.len();
+            units.len().is_multiple_of(count) && numbers <= MOST_NUMBERS
+        };
+        let pass_units = (1..=units.len()).rev().find(fitting)?;
+        let mut places = Vec::new();
+        let mut weights = 0;
+        // The weights of 8 of 16 channels and all numbers of an order, 16 numbers at a time: lane 4 g + t takes the
+        // channels 4 t + half and the next for the numbers g and g + 8.
+        let mut multiply = |order: usize, term: usize, half: usize| {
+            let [width, _, start, _] = orders[order];
+            for &(_, first) in tiles.iter().filter(|tile| tile.0 == order) {
+                for (place, (lane, entry)) in (weights..).zip(lanes()) {
+                    let number = first + lane / 4 + entry % 2 * 8;
+                    let channel = term + lane % 4 * 4 + half + entry / 2;
+                    if number < width {
+                        places.push((place, start + channel * width + number));
+                    }
+                }
+                weights += 4 * 32;
+            }
+        };
+        for &[cosine, sine, order, _] in &units {
+            let order = order as usize;
+            for place in [cosine, sine].into_iter().take(irrep_dimension(order)) {
+                let place = place as usize;
+                for half in [0, 2] {
+                    // All cosines, then all sines.
+                    (0..=highest).for_each(|to| multiply(to, place, half));
+                    (1..=highest).for_each(|to| multiply(to, dimension + place, half));
+                }
+                if orders.get(order).is_some_and(|of| of[3] > 0) {
+                    let gathered = irrep_dimension(order) * dimension;
+                    let term = gathered + place - source.range(order).start;
+                    [0, 2]
+                        .into_iter()
+                        .for_each(|half| multiply(order, term, half));
+                }
+            }
+        }
+        let mut shared = 4 * weights;
+        let (consumers, kinds) = (2 * highest, 2 * units.len() - 1);
+        let backward = direction == Direction::Backward;
+        if backward {
+            let uniform = |kind: &FeatureType| kind.uniform_multiplicity() == Some(RUN);
+            if !uniform(source) || !uniform(target) || highest == 0 {
+                return None;
+            }
+            if 4 * (4 * kinds + kinds.div_ceil(highest) + 5) > MOST_GRADIENTS {
+                return None;
+            }
+            let numbers = 32 * harmonics + 8 + stack.result + 8;
+            shared += (WARPS - consumers) * (4 * VERTICES * numbers + 16);
+        }
+        let list = |values: &mut dyn Iterator<Item = usize>| -> String {
+            let texts: Vec<String> = values.map(|value| value.to_string()).collect();
+            texts.join(",")
+        };
+        let one = |value: usize| value.to_string();
+        let of_units = |entry: usize| list(&mut units.iter().map(|unit| unit[entry] as usize));
+        let of_orders = |entry: usize| list(&mut orders.iter().map(|order| order[entry]));
+        let defines = vec![
+            ("TENSOR", one(1)),
+            ("THREADS", one(32 * WARPS)),
+            ("BACKWARD", one(usize::from(backward))),
+            ("UNITS", one(units.len())),
+            ("PASS_UNITS", one(pass_units)),
+            ("UNIT_COSINES", of_units(0)),
+            ("UNIT_SINES", of_units(1)),
+            ("UNIT_ORDERS", of_units(2)),
+            ("MOST_ORDER", one(source.highest_order())),
+            ("DIMENSION", one(dimension)),
+            ("RESULT", one(stack.result)),
+            ("OUT_ORDERS", one(highest + 1)),
+            ("OUT_WIDTHS", of_orders(0)),
+            ("OUT_STARTS", of_orders(1)),
+            ("STACK_STARTS", of_orders(2)),
+            ("OWN", of_orders(3)),
+            ("OUT_TILES", one(tiles.len())),
+            ("TILE_ORDERS", list(&mut tiles.iter().map(|tile| tile.0))),
+            ("TILE_FIRSTS", list(&mut tiles.iter().map(|tile| tile.1))),
+            ("COLUMNS", one(columns)),
+        ];
+        Some(Self {
+            defines,
+            weights,
+            places,
+            gradients: stack.weights,
+            shared,
+            factors: columns > 0,
+        })
+    }
+}
+
+/// The lanes of a warp, and the entries of the factor that each of them holds.
+fn lanes() -> impl Iterator<Item = (usize, usize)> {
+    (0..4 * 32).map(|place| (place / 4, place % 4))
+}
+
+impl Warps {
+    /// For a layout with these parts of the stacked weights: `(place, weight, negative)`. `None` if it does not fit.
+    pub fn new(
+        device: &CudaDevice,
+        op: &GaugeConv,
+        stack: &Stack<'_>,
+        (direction, columns): (Direction, usize),
+        parts: &[(usize, usize, bool)],
+    ) -> Result<Option<Self>, CudaError> {
+        let layout = Layout::new(op, stack, direction, columns);
+        let Some(layout) = layout.filter(|layout| layout.shared <= device.shared_bytes()) else {
+            return Ok(None);
+        };
+        let mut entries = vec![None; stack.weights];
+        for &(place, weight, negative) in parts {
+            entries[place] = Some((weight, negative));
+        }
+        let placed = layout.places.iter().filter_map(|&(place, from)| {
+            entries[from].map(|(weight, negative)| (place, weight, negative))
+        });
+        let stack = SignedTable::new(device, layout.weights, 1, placed)?;
+        Ok(Some(Self { layout, stack }))
+    }
+
+    /// The convolution of a run, whose rows are not stored.
+    pub fn convolve(
+        &self,
+        device: &CudaDevice,
+        run: &GatherRun<'_>,
+        weights: [DeviceSlice<'_, f32>; 2],
+    ) -> Result<(), CudaError> {
+        let (bias, y, _) = run.bias;
+        let count = to_u32(OPERATOR, bias.len())?;
+        let blocks = self.blocks(device, run);
+        self.launch(
+            device,
+            "convolve",
+            run,
+            (weights, blocks),
+            args![bias, count, y],
+        )
+    }
+
+    /// The convolution of a run of the transposed operator, or its sum with what is in the result. Returns partial sums over
+    /// vertices, and their number: gradients of the stacked weights, which are gathered rows times `x`, then the scalars of
+    /// `run.own`.
+    pub fn differentiate(
+        &self,
+        device: &CudaDevice,
+        run: &GatherRun<'_>,
+        weights: [DeviceSlice<'_, f32>; 2],
+        x: DeviceSlice<'_, f32>,
+        add: bool,
+    ) -> Result<(DeviceBuffer<f32>, usize), CudaError> {
+        let blocks = self.blocks(device, run);
+        let mut partials = device.buffer(blocks * (self.layout.gradients + RUN))?;
+        let (_, dx, _) = run.bias;
+        let count = to_u32(OPERATOR, self.layout.gradients)?;
+        let last = args![dx, u32::from(add), x, count, &partials.view_mut()];
+        self.launch(device, "differentiate", run, (weights, blocks), last)?;
+        Ok((partials, blocks))
+    }
+
+    fn launch(
+        &self,
+        device: &CudaDevice,
+        name: &'static str,
+        run: &GatherRun<'_>,
+        (weights, blocks): ([DeviceSlice<'_, f32>; 2], usize),
+        last: &[Arg],
+    ) -> Result<(), CudaError> {
+        let layout = &self.layout;
+        let mut stacked: DeviceBuffer<f32> = device.buffer(layout.weights)?;
+        let nothing = DeviceSliceMut::empty();
+        self.stack
+            .apply(device, weights, [&stacked.view_mut(), &nothing], false)?;
+        // Factors of edges take the place of the scale.
+        let aggregation = match layout.factors {
+            true => Aggregation::Sum,
+            false => run.aggregation,
+        };
+        let size = |n: usize| to_u32(OPERATOR, n);
+        let first: &[Arg] = args![
+            run.edges.offsets,
+            run.edges.neighbours,
+            run.edges.phases,
+            run.edges.coefficients,
+            number(aggregation),
+            size(run.vertices.1)?,
+            run.x,
+            run.own,
+            stacked.view(),
+            size(layout.weights / 4)?,
+        ];
+        let function = device.function_with_shared(SOURCE, &layout.defines, name, layout.shared)?;
+        // SAFETY: the operators checked the lengths of features and results against the graph, whose arrays were checked
+        // when it was made; features are aligned (`reads`), and every block has its part of the partial gradients.
+        unsafe { function.run((blocks, 1), (32 * WARPS, 1), &[first, last].concat()) }
+    }
+
+    /// True if the features of a run, and others, are aligned as the kernels need them.
+    pub fn reads(&self, run: &GatherRun<'_>, x: DeviceSlice<'_, f32>) -> bool {
+        [run.x, run.own, x]
+            .iter()
+            .all(|features| features.is_aligned(4))
+    }
+
+    /// Blocks of a launch: one on each multiprocessor, as long as each has a warp with vertices.
+    fn blocks(&self, device: &CudaDevice, run: &GatherRun<'_>) -> usize {
+        let (_, count) = run.vertices;
+        device.multiprocessors().min(count.div_ceil(VERTICES))
+    }
+}
+
+/// Macros for types that stand for all that occur.
+pub(crate) fn variants() -> Vec<Vec<Define>> {
+    let types = [
+        ("16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2", 0),
+        ("16x0 + 16x1", "16x0 + 16x1 + 16x2", 1),
+        ("64x0", "5x0 + 3x2", 0),
+        ("16x1 + 16x4", "7x0", 0),
+    ];
+    let directions = [Direction::Forward, Direction::Backward];
+    let layouts = types.into_iter().flat_map(|(input, output, columns)| {
+        let op = match (input.parse(), output.parse()) {
+            (Ok(input), Ok(output)) => Some(GaugeConv::new(input, output)),
+            _ => None,
+        };
+        directions.map(|direction| {
+            let op = op.as_ref()?;
+            let stack = Stack::new(op, columns, direction);
+            Layout::new(op, &stack, direction, columns)
+        })
+    });
+    layouts.flatten().map(|layout| layout.defines).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Direction::{Backward, Forward};
+
+    fn layout(input: &str, output: &str, direction: Direction, columns: usize) -> Option<Layout> {
+        let op = GaugeConv::new(input.parse().unwrap(), output.parse().unwrap());
+        let stack = Stack::new(&op, columns, direction);
+        Layout::new(&op, &stack, direction, columns)
+    }
+
+    #[test]
+    fn every_weight_has_one_place() {
+        let wide = "16x0 + 16x1 + 16x2";
+        for (input, output, direction, weights) in [
+            (wide, wide, Forward, 13_824),
+            (wide, wide, Backward, 13_824),
+            (wide, "16x0", Backward, 2560),
+            ("64x0", "5x0 + 3x2", Forward, 4096),
+            ("16x1 + 16x4", "7x0", Forward, 1024),
+        ] {
+            let layout = layout(input, output, direction, 0).unwrap();
+            assert_eq!(layout.weights, weights, "{input} to {output}");
+            let mut places: Vec<usize> = layout.places.iter().map(|place| place.0).collect();
+            places.dedup();
+            assert_eq!(places.len(), layout.places.len());
+            let mut stacked: Vec<usize> = layout.places.iter().map(|place| place.1).collect();
+            stacked.sort_unstable();
+            assert_eq!(stacked, (0..layout.gradients).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn other_types_take_the_general_path() {
+        for (input, output, direction, columns) in [
+            ("3x0", "16x0 + 16x1 + 16x2", Forward, 0),
+            ("16x0 + 8x1", "16x0", Forward, 0),
+            ("16x0", "16x0", Forward, 3),
+            ("16x0", "16x0", Backward, 0),
+            ("3x0 + 16x1", "16x0 + 16x1 + 16x2", Backward, 0),
+            ("32x0 + 32x1 + 32x2", "16x0 + 16x1 + 16x2", Backward, 0),
+        ] {
+            assert!(layout(input, output, direction, columns).is_none());
+        }
+        assert_eq!(variants().len(), 6);
+    }
+}
