@@ -81,20 +81,18 @@ extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 part
     }
 }
 
-// result[i] += the sum over partials of the terms +-partials[k][place] of a table, as in `signed_terms`. plain: further results
-// are the sums of the numbers from `plain_from` on. Block (32, 8): the partials are shared out over y.
+// result[i] += the sum over partials of the terms +-partials[k][place] of a table, as in `signed_terms`. Block (32, 8): the
+// partials are shared out over y.
 extern "C" __global__ void fold_partials(const int *__restrict__ table, u32 terms, u32 count,
                                          const float *__restrict__ from, u32 partials, u32 size,
-                                         float *__restrict__ result, float *__restrict__ result_second, u32 split_to,
-                                         float *__restrict__ plain, u32 plain_count, u32 plain_from) {
+                                         float *__restrict__ result, float *__restrict__ result_second, u32 split_to) {
     __shared__ float parts[8][32];
     u32 i = blockIdx.x * 32 + threadIdx.x;
-    bool of_table = i < count, used = i < count + plain_count;
     float sum = 0.0f;
-    for (u32 term = 0; used && term < (of_table ? terms : 1); ++term) {
-        int entry = of_table ? table[(u64)i * terms + term] : plain_from + i - count + 1;
+    for (u32 term = 0; i < count && term < terms; ++term) {
+        int entry = table[(u64)i * terms + term];
         if (entry == 0) continue;
-        const float *place = from + ((entry > 0 ? entry : -entry) - 1);
+        const float *place = from + (entry > 0 ? entry : -entry) - 1;
         float sign = entry > 0 ? 1.0f : -1.0f;
         in_batches<16>(
             threadIdx.y, partials, 8, [&](u32 k) { return place[(u64)k * size]; },
@@ -102,9 +100,9 @@ extern "C" __global__ void fold_partials(const int *__restrict__ table, u32 term
     }
     parts[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.y == 0 && used) {
+    if (threadIdx.y == 0 && i < count) {
         for (u32 y = 1; y < 8; ++y) sum += parts[y][threadIdx.x];
-        float *to = !of_table ? plain + (i - count) : i < split_to ? result + i : result_second + (i - split_to);
+        float *to = i < split_to ? result + i : result_second + (i - split_to);
         *to += sum;
     }
 }

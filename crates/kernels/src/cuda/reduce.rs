@@ -189,26 +189,22 @@ impl SignedTable {
 
 impl SignedTable {
     /// Adds the terms of every result, summed over `count` partial sums of `size` numbers each. Results may be split over two
-    /// slices. `plain` adds the sums of the numbers from a place on to further results.
+    /// slices.
     pub fn fold_partials(
         &self,
         device: &CudaDevice,
         partials: DeviceSlice<'_, f32>,
         (count, size): (usize, usize),
         to: [&DeviceSliceMut<'_, f32>; 2],
-        (plain, plain_from): (&DeviceSliceMut<'_, f32>, usize),
     ) -> Result<(), CudaError> {
-        assert!(
-            count * size <= partials.len() && plain_from + plain.len() <= size,
-            "too few partial sums"
-        );
+        assert!(count * size <= partials.len(), "too few partial sums");
         let number = |n: usize| to_u32("weights", n);
         let function = device.function(SOURCE, &[], "fold_partials")?;
         // SAFETY: the table was made for sources of `size` numbers and results of these lengths, which the operators
         // check; there are as many partial sums as the assertion says.
         unsafe {
             function.run(
-                ((self.count + plain.len()).div_ceil(32), 1),
+                (self.count.div_ceil(32), 1),
                 (32, 8),
                 args![
                     &self.entries,
@@ -220,9 +216,6 @@ impl SignedTable {
                     to[0],
                     to[1],
                     number(to[0].len())?,
-                    plain,
-                    number(plain.len())?,
-                    number(plain_from)?,
                 ],
             )
         }

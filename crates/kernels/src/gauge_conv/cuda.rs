@@ -367,8 +367,11 @@ pub fn backward(
     dx: Option<DeviceSliceMut<'_, f32>>,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
-    let (bias, biases) = (gradients.bias.view(), op.bias_count());
-    check_length(OPERATOR, "bias gradients", bias, biases)?;
+    let vertices = graph.vertex_count();
+    let (outputs, biases) = (op.output.dimension(), op.bias_count());
+    check_length(OPERATOR, "dy", dy, vertices * outputs)?;
+    check_length(OPERATOR, "bias gradients", gradients.bias.view(), biases)?;
+    add_column_sums(device, dy, (vertices, outputs, biases), &gradients.bias)?;
     transposed(
         device,
         op,
@@ -382,8 +385,8 @@ pub fn backward(
     )
 }
 
-/// [`backward`] for gradients `dy` that reach the neighbours and `own` that reach the vertex itself, and with `add` to add to
-/// `dx`. The gradient of the bias is left out if it is empty.
+/// [`backward`] without the gradient of the bias, for gradients `dy` that reach the neighbours and `own` that reach the vertex
+/// itself, and with `add` to add to `dx`.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn transposed(
     device: &CudaDevice,
@@ -420,13 +423,8 @@ pub(crate) fn transposed(
     {
         device.clear(dx.reborrow())?;
     }
-    let outputs = op.output.dimension();
-    let add_to_bias = || {
-        let sizes = (vertices, outputs, gradients.bias.len());
-        add_column_sums(device, own, sizes, &gradients.bias)
-    };
     if x.is_empty() || dy.is_empty() {
-        return add_to_bias();
+        return Ok(());
     }
     let kind = (graph.columns(), graph.heads());
     let plan = Plan::new(device, op, kind, Direction::Backward)?;
@@ -449,13 +447,10 @@ pub(crate) fn transposed(
     if let Some(warps) = plan.warps(device, &whole, x) {
         let factors = [weights.neighbour, weights.self_term];
         let (partials, count) = warps.differentiate(device, &whole, factors, x, add)?;
-        let sizes = (count, partials.len() / count);
         let to = [&gradients.neighbour, &gradients.self_term];
-        let bias = (&gradients.bias, plan.weights);
-        let partials = partials.view();
-        return plan.fold.fold_partials(device, partials, sizes, to, bias);
+        let sizes = (count, plan.weights);
+        return plan.fold.fold_partials(device, partials.view(), sizes, to);
     }
-    add_to_bias()?;
     let stacked = match &dx {
         Some(_) => Some(plan.stacked(device, weights)?),
         None => None,

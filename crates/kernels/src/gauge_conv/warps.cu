@@ -418,8 +418,7 @@ __device__ inline void pair(const float *from, u32 stride, float (&to)[4]) {
 // Gradients of the weights of a harmonic and of its part of harmonic 0: the sum over vertices of gathered rows of `dy` times
 // features. Lane 4 g + t takes channels 2 g and 2 g + 1 of vertices t and t + 4.
 __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count, const float *__restrict__ own,
-                               const float *slots, u32 barriers, u32 harmonic, float *__restrict__ gradients,
-                               float *__restrict__ bias_gradients) {
+                               const float *slots, u32 barriers, u32 harmonic, float *__restrict__ gradients) {
     u32 lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, order = order_of(harmonic);
     // Half of the numbers of order 0, and component of the own features; and the share of the components of all units.
     u32 half = (harmonic - 1) % 2, share = (harmonic - 1) / 2;
@@ -428,7 +427,7 @@ __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count
     for (u32 m = 1; m < OUT_ORDERS; ++m)
         if (m == order) has_own_of_order = has_own(m);
     float totals[KINDS][4][4] = {}, own_totals[4][4] = {}, zero_totals[(KINDS + SHARES - 1) / SHARES][4] = {},
-          own_zero_totals[4] = {}, bias_totals[2] = {};
+          own_zero_totals[4] = {};
     for (u32 tile = tiles.first; tile < tiles.last; ++tile) {
         u32 warp = (tile - tiles.first) % PRODUCERS, uses = (tile - tiles.first) / PRODUCERS * UNITS;
         const float *rows = slots + warp * SLOT_SIZE + t * SLOT + 2 * g;
@@ -441,8 +440,7 @@ __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count
             if (vertex >= count) continue;
             const float *from = own + (u64)vertex * DIMENSION + 2 * g;
             float2 zero = {}, of_order = {};
-            if (share == 0) zero = *reinterpret_cast<const float2 *>(from);
-            bias_totals[0] += zero.x, bias_totals[1] += zero.y;
+            if (has_own(0) && share == 0) zero = *reinterpret_cast<const float2 *>(from);
             if (has_own_of_order) of_order = *reinterpret_cast<const float2 *>(from + place_of(order, half));
             float scale = 1.0f;
             if (graph.aggregation == MEAN_WITH_SELF) scale = own_scale(graph, row_of(graph, vertex, true));
@@ -504,18 +502,10 @@ __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count
     for (u32 n = 0; n < 4; ++n)
         if (has_own_of_order) write(order, 2 * DIMENSION + 16 * half, 8 * n, own_totals[n]);
     if (has_own(0) && share == 0) write(0, DIMENSION, 8 * half, own_zero_totals);
-    if (harmonic > 1) return;
-#pragma unroll
-    for (u32 i = 0; i < 2; ++i) {
-        float total = bias_totals[i];
-        total += __shfl_xor_sync(0xffffffffu, total, 1);
-        total += __shfl_xor_sync(0xffffffffu, total, 2);
-        if (t == 0) bias_gradients[2 * g + i] = total;
-    }
 }
 
 // Convolution of the gradients `dy` with the transposed weights, and gradients of the weights: each block writes the sum over
-// its vertices, in the layout of `stacked.rs`, and that of the 16 scalars of `own`. The first PRODUCERS warps convolve and pass their sums to the others.
+// its vertices, in the layout of `stacked.rs`. The first PRODUCERS warps convolve and pass their sums to the others.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 differentiate(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const float4 *__restrict__ phases,
               const float *__restrict__ factors, u32 aggregation, u32 count, const float *__restrict__ dy,
@@ -535,9 +525,8 @@ differentiate(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbour
     Graph graph = {offsets, neighbours, phases, factors, aggregation};
     Tiles tiles = tiles_of_block(count);
     if (warp >= PRODUCERS) {
-        float *gradients = partials + (u64)blockIdx.x * (gradient_count + 16);
-        return consume(graph, tiles, count, own, slots, barriers, warp - PRODUCERS + 1, gradients,
-                       gradients + gradient_count);
+        float *gradients = partials + (u64)blockIdx.x * gradient_count;
+        return consume(graph, tiles, count, own, slots, barriers, warp - PRODUCERS + 1, gradients);
     }
     Slot slot = {slots + warp * SLOT_SIZE, barriers + 16 * warp, barriers + 16 * warp + 8, 0};
     for (u32 tile = tiles.first + warp; tile < tiles.last; tile += PRODUCERS) {
