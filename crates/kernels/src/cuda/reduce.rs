@@ -185,9 +185,7 @@ impl SignedTable {
             )
         }
     }
-}
 
-impl SignedTable {
     /// Adds the terms of every result, summed over `count` partial sums of `size` numbers each. Results may be split over two
     /// slices.
     pub fn fold_partials(

@@ -1,5 +1,6 @@
 //! The gauge convolution on a GPU: neighbours are gathered into rows that hold all terms of the result, for
 //! as many vertices as fit in a tile, and every order of the result is one matrix product.
+//! Between types with 16 channels of each order, `warps.rs` does both in registers.
 
 use super::fragments::{Fragments, row_stride};
 use super::stacked::{Order, Stack};

@@ -51,7 +51,7 @@ struct Layout {
     defines: Vec<Define>,
     /// Length of the weights in the order in which lanes take them.
     weights: usize,
-    /// `(place in the order of lanes, place in the layout of [`Stack`])`.
+    /// Place in the order of lanes, and place in the layout of [`Stack`].
     places: Vec<(usize, usize)>,
     /// Length of the gradients of the weights, in the layout of [`Stack`].
     gradients: usize,
