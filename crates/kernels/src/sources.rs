@@ -37,6 +37,6 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (implicit::cuda::SOURCE, plain()),
         (weighted_conv::cuda::SOURCE, plain()),
         (messages::cuda::SOURCE, plain()),
-        (messages::send::SOURCE, messages::send::variants()),
+        (messages::chain::SOURCE, messages::chain::variants()),
     ]
 }

@@ -27,6 +27,7 @@ mod products;
 pub(crate) mod reduce;
 mod sources;
 mod tables;
+pub(crate) mod tiles;
 
 pub use arguments::Arg;
 pub use driver::{CudaDevice, CudaGraph, Event, Launch, Timer, compile_for, nvrtc_version};

@@ -2,8 +2,8 @@
 
 use super::{OPERATOR, check_range};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, Share, args,
-    check_length, over_irreps, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut,
+    KernelSource, Share, args, check_length, over_irreps, to_u32,
 };
 use crate::{FeatureType, KernelError};
 use std::ops::Range;
@@ -153,4 +153,27 @@ pub fn reduce_backward(
             arguments,
         )
     }
+}
+
+/// Overwrites rows of `to`, as wide as `table`, with columns of `rows`, as `table` numbers them; `u32::MAX` is a zero.
+pub(super) fn place_columns(
+    device: &CudaDevice,
+    table: &DeviceBuffer<u32>,
+    (rows, width): (DeviceSlice<'_, f32>, usize),
+    to: &DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let count = rows.len() / width.max(1) * table.len();
+    check_length(OPERATOR, "columns", to.view(), count)?;
+    let size = |n: usize| to_u32(OPERATOR, n);
+    let function = device.function(SOURCE, &[], "place_columns")?;
+    let arguments = args![
+        table,
+        size(table.len())?,
+        rows,
+        size(width)?,
+        to,
+        count as u64
+    ];
+    // SAFETY: lengths were checked, and the table numbers columns of rows of this width.
+    unsafe { function.over(count, arguments) }
 }

@@ -91,3 +91,13 @@ extern "C" __global__ void reduce_backward(const u32 *__restrict__ offsets, cons
     float2 value = turned({phase.x, -phase.y}, irrep, dy + (u64)p * width);
     put(make_float2(scale * value.x, scale * value.y), irrep, dvalues + (u64)row * width);
 }
+
+// Columns of rows in another order: to[row][i] = from[row][table[i]], or 0 where the table has the largest number. One thread
+// for each number of the result.
+extern "C" __global__ void place_columns(const u32 *__restrict__ table, u32 width, const float *__restrict__ from,
+                                         u32 from_width, float *__restrict__ to, u64 count) {
+    u64 i = item();
+    if (i >= count) return;
+    u32 column = table[i % width];
+    to[i] = column == 0xffffffffu ? 0.0f : from[i / width * from_width + column];
+}

@@ -75,11 +75,6 @@ impl DevicePlan {
         &self.defines
     }
 
-    /// Channels of each component.
-    pub(crate) fn channels(&self) -> usize {
-        self.channels
-    }
-
     /// Length of a row of the input.
     pub(crate) fn width(&self) -> usize {
         self.channels * self.inputs

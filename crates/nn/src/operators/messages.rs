@@ -3,7 +3,7 @@
 use super::LinearWeights;
 use crate::{Context, Device, GraphBatch, NnError, Operator, Storage, Tape, Var};
 use gemcnn_kernels::linear::{self, Linear};
-use gemcnn_kernels::messages::send::{self, SendLayer};
+use gemcnn_kernels::messages::chain::{self, Chain, SendLayer};
 use gemcnn_kernels::regular::{self, Plan};
 use gemcnn_kernels::{FeatureType, Real, Resolve, dispatch, messages};
 use std::ops::Range;
@@ -97,9 +97,9 @@ impl<T: Real> SendMessages<'_, T> {
             })
         });
         let layers = layers.collect::<Result<Vec<_>, NnError>>()?;
-        if !send::supports(&device, &function.input, &layers) {
+        let Some(chain) = Chain::messages(&device, &function.input, &layers)? else {
             return Ok(None);
-        }
+        };
         let maps = || function.layers.iter().map(|layer| &layer.map);
         let matrices: usize = maps().map(Linear::weight_count).sum();
         let biases: usize = maps().map(Linear::bias_count).sum();
@@ -116,10 +116,9 @@ impl<T: Real> SendMessages<'_, T> {
         }
         let mut y = context.buffer(x.rows() * function.output().dimension())?;
         let graph = self.batch.on(context.device())?;
-        send::send(
+        chain::send(
             &device,
-            &function.input,
-            &layers,
+            &chain,
             graph.view().cuda()?,
             x.view().cuda()?,
             weights.view(),

@@ -7,6 +7,7 @@
 //! written is found.
 
 mod attention;
+mod chain;
 mod compile;
 mod dense;
 mod device;
