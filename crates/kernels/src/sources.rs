@@ -34,6 +34,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (mesh_product::cuda::SOURCE, plain()),
         (diffusion::cuda::SOURCE, plain()),
         (diffusion_net::cuda::SOURCE, plain()),
+        (diffusion_net::hopper::SOURCE, plain()),
         (implicit::cuda::SOURCE, plain()),
         (weighted_conv::cuda::SOURCE, plain()),
         (messages::cuda::SOURCE, plain()),

@@ -13,8 +13,10 @@ use crate::cuda::{
     ProductMode, args, to_u32,
 };
 
-pub(crate) const SOURCE: KernelSource =
-    KernelSource::new("classifier_hopper", include_str!("hopper.cu"));
+pub(crate) const SOURCE: KernelSource = KernelSource::new(
+    "classifier_hopper",
+    concat!(include_str!("../cuda/hopper.cu"), include_str!("hopper.cu")),
+);
 
 /// Rows or classes that a block of threads holds, and those of a tile that it streams: BM and BN there.
 const HELD: usize = 128;

@@ -40,6 +40,7 @@ const FILTER_ROWS: usize = 64;
 
 /// A batch on a GPU. The raw spectrum of a mesh is the sum of those of its slabs: a product over all vertices of
 /// few meshes would leave most of the GPU idle.
+#[derive(Clone, Copy)]
 pub(crate) struct Batch<'a> {
     device: &'a CudaDevice,
     mesh_offsets: &'a [u32],
@@ -59,22 +60,46 @@ impl<'a> Batch<'a> {
         spectra: Spectra<DeviceSlice<'a, f32>>,
     ) -> Self {
         let (raw, saved) = op.sizes();
-        let sizes = || {
-            mesh_offsets
-                .windows(2)
-                .map(|pair| (pair[1] - pair[0]) as usize)
-        };
-        let largest = sizes().max().unwrap_or(0);
-        let wanted = SLABS.div_ceil(mesh_offsets.len().saturating_sub(1).max(1));
-        let slabs = divisor(largest, wanted.min(largest / SLAB_ROWS).max(1));
-        Self {
+        let batch = Self {
             device,
             mesh_offsets,
             spectra,
             raw,
             saved,
-            slabs,
+            slabs: 1,
+        };
+        batch.with_slabs(raw, SLABS)
+    }
+
+    /// The same batch with spectra of `raw` numbers, for about `slabs` slabs of all meshes together.
+    pub fn with_slabs(&self, raw: usize, slabs: usize) -> Self {
+        let largest = self.runs().map(|(range, ..)| range.len()).max();
+        let largest = largest.unwrap_or(0);
+        let wanted = slabs.div_ceil(self.meshes().max(1));
+        Self {
+            raw,
+            slabs: divisor(largest, wanted.min(largest / SLAB_ROWS).max(1)),
+            ..*self
         }
+    }
+
+    /// Number of slabs of each mesh.
+    pub fn slabs(&self) -> usize {
+        self.slabs
+    }
+
+    /// Runs of meshes with as many vertices, if there are some: vertices of the first mesh, its number, and number of meshes.
+    pub fn runs(&self) -> impl Iterator<Item = (Range<usize>, usize, usize)> {
+        let meshes: Vec<_> = self.mesh_offsets.windows(2).enumerate().collect();
+        let size = |pair: &[u32]| pair[1] - pair[0];
+        let runs: Vec<_> = meshes
+            .chunk_by(|(_, one), (_, two)| size(one) == size(two))
+            .map(|run| {
+                let (mesh, pair) = run[0];
+                (pair[0] as usize..pair[1] as usize, mesh, run.len())
+            })
+            .collect();
+        runs.into_iter().filter(|(range, ..)| !range.is_empty())
     }
 
     /// A buffer for the spectra of all slabs.
@@ -90,15 +115,11 @@ impl<'a> Batch<'a> {
         mut run: impl FnMut(&Term, usize, Range<usize>, usize, usize) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
         let vertices = self.mesh_offsets.last().map_or(0, |&end| end as usize);
-        let sizes: Vec<u32> = self.mesh_offsets.windows(2).map(|p| p[1] - p[0]).collect();
-        let mut mesh = 0;
-        for equal in sizes.chunk_by(PartialEq::eq) {
-            let (first, size) = (self.mesh_offsets[mesh] as usize, equal[0] as usize);
-            for term in terms.iter().filter(|_| size > 0) {
-                let start = vertices * term.block + first * term.stride + term.column;
-                run(term, start, first..first + size, mesh, equal.len())?;
+        for (range, mesh, meshes) in self.runs() {
+            for term in terms {
+                let start = vertices * term.block + range.start * term.stride + term.column;
+                run(term, start, range.clone(), mesh, meshes)?;
             }
-            mesh += equal.len();
         }
         Ok(())
     }
@@ -194,7 +215,7 @@ impl<'a> Batch<'a> {
         unsafe { function.over_fours(count, args![self.spectra.mass, x, to, width, count as u64]) }
     }
 
-    fn meshes(&self) -> usize {
+    pub fn meshes(&self) -> usize {
         self.mesh_offsets.len() - 1
     }
 

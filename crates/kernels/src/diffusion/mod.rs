@@ -192,11 +192,10 @@ impl Diffusion {
         if self.gradients
             && let Some(filter) = filters.first().filter(|filter| !filter.complex)
         {
-            let gradients = self.basis_width() - 2 * filter.columns;
             let first = output.range(1).start + self.features.multiplicity(1);
             for part in 0..2 {
                 terms.push(Term {
-                    block: gradients,
+                    block: self.gradient_block(),
                     stride: 2 * filter.columns,
                     column: part * filter.columns,
                     columns: filter.columns,
@@ -207,6 +206,29 @@ impl Diffusion {
             }
         }
         terms
+    }
+
+    /// The products of both components of the gradients of scalar eigenvectors with `width` numbers of a row: the first
+    /// component with those from 0 on, the second with those from `channels` on. One result lies behind the other.
+    pub(crate) fn gradient_terms(&self, width: usize) -> Vec<Term> {
+        let (columns, channels) = (self.columns[0], self.features.multiplicity(0));
+        let terms = (0..2).map(|part| Term {
+            block: self.gradient_block(),
+            stride: 2 * columns,
+            column: part * columns,
+            columns,
+            feature: part * channels,
+            width,
+            spectrum: part * columns * width,
+            spectrum_stride: width,
+            add: false,
+        });
+        terms.collect()
+    }
+
+    /// Where the gradients of scalar eigenvectors begin in the bases, counted in numbers for each vertex.
+    pub(crate) fn gradient_block(&self) -> usize {
+        self.basis_width() - 2 * self.columns[0]
     }
 
     /// The product of the whole basis of an order with features from `feature` on, which are the columns `within`

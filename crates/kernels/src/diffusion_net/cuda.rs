@@ -1,6 +1,6 @@
 //! The block on a GPU.
 
-use super::{DiffusionNet, OPERATOR, Saved, Weights};
+use super::{DiffusionNet, OPERATOR, Saved, Weights, hopper};
 use crate::cuda::reduce::{
     RowProduct, RowProducts, add_column_sums, add_partial_sums, column_threads,
 };
@@ -31,6 +31,19 @@ const SUM_ROWS: usize = 32;
 /// True for numbers of channels that the passes support: multiples of four.
 pub fn supports(op: &DiffusionNet) -> bool {
     op.channels > 0 && op.channels.is_multiple_of(4)
+}
+
+/// Lengths of what is saved on a device, in its present mode of products.
+pub fn saved(
+    device: &CudaDevice,
+    op: &DiffusionNet,
+    vertices: usize,
+    meshes: usize,
+) -> Saved<usize> {
+    match hopper::applies(device, op) {
+        true => hopper::saved(op, vertices, meshes),
+        false => op.saved(vertices, meshes),
+    }
 }
 
 /// Random streams of the two dropouts: seed and step, and what the seed is mixed with.
@@ -64,6 +77,7 @@ impl<'a> Block<'a> {
             }));
         }
         let lengths = weights.map(|weight| weight.len());
+        let saved = (saved, |n, m| self::saved(device, op, n, m));
         let rows = op.check(mesh_offsets, spectra.lengths(), lengths, saved, others)?;
         let vectors = FeatureType::new(&[0, op.channels]);
         let map = SelfMap {
@@ -284,6 +298,19 @@ pub fn forward(
             aligned.view()
         }
     };
+    if hopper::applies(device, op) {
+        return hopper::forward(
+            device,
+            op,
+            mesh_offsets,
+            spectra,
+            weights,
+            streams,
+            x,
+            y,
+            saved,
+        );
+    }
     let mut weighted: DeviceBuffer<f32> = device.buffer(x.len())?;
     // SAFETY: all have a row for each vertex, of the widths that the kernel expects.
     unsafe {
@@ -382,6 +409,20 @@ pub fn backward(
     } else {
         1.0
     };
+    if hopper::applies(device, op) {
+        return hopper::backward(
+            device,
+            op,
+            mesh_offsets,
+            factor,
+            spectra,
+            weights,
+            saved,
+            dy,
+            dx,
+            gradients,
+        );
+    }
     let (first, second) = (saved.first.view(), saved.second.view());
     let (features, mapped) = (saved.features.view(), &saved.mapped);
     add_column_sums(device, dy, (block.rows, c, c), &gradients.update_bias)?;

@@ -8,8 +8,8 @@ use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{FeatureType, KernelError, Real, Resolve, ViewMut, dispatch};
 
-/// A whole block of DiffusionNet ([`diffusion_net`]). Saves nine numbers for each scalar of the input, and
-/// the spectrum.
+/// A whole block of DiffusionNet ([`diffusion_net`]). Saves nine numbers for each scalar of the input, or four on GPUs with a kernel
+/// of its own for the block, and the spectrum.
 ///
 /// # Shapes
 /// `x` and `y`: one row of scalars for each vertex.
@@ -103,7 +103,11 @@ impl<T: Real> Operator<T> for DiffusionNetBlock<'_, T> {
             false => [None, None],
         };
         let mut y = context.buffer(x.values_len())?;
-        let lengths = config.saved(x.rows(), offsets.len() - 1);
+        let meshes = offsets.len() - 1;
+        let lengths = match context.device() {
+            Device::Cuda(device) => diffusion_net::cuda::saved(device, &config, x.rows(), meshes),
+            Device::Cpu => config.saved(x.rows(), meshes),
+        };
         let mut saved = lengths.try_map(|length| context.buffer(length))?;
         let spectra = self.spectra.on(context.device())?;
         let (values, run) = context.values(self.weights.map(Some).into_array())?;

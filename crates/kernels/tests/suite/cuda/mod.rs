@@ -11,6 +11,7 @@ mod chain;
 mod compile;
 mod dense;
 mod device;
+mod diffusion_net;
 #[cfg(feature = "cuda")]
 mod foreign;
 mod graphs;

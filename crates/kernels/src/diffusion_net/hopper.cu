@@ -1,0 +1,592 @@
+// The block in tf32 on Hopper (compute capability 9.0), for 128 channels and 128 eigenvectors: products on tensor cores (wgmma), and all
+// that is done with a row while it is in registers; see the page of `diffusion_net`.
+//
+// A tile is TILE_ROWS rows of one mesh. Two warpgroups multiply 64 of them each; a third one loads. It copies rows of matrices over all
+// vertices into two slots for each of the others, and streams the right factors, which are 128 x 128, in halves of 64 rows. Those are packed:
+// B^T, in the layout that wgmma reads from shared memory with swizzles of 128 bytes. `philox.cu` stands before this text.
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+constexpr u32 C = 128, TILE_ROWS = 128, STAGES = 3, FACTOR = C * C, HALF_BYTES = FACTOR * 2, SLOT_BYTES = 64 * C * 4;
+// Factors of all rows, and of each mesh: S, S a^T, S b^T and S W1d^T.
+constexpr u32 SHARED_FACTORS = 8, MESH_FACTORS = 4;
+
+__device__ inline float to_tf32(float x) {
+    u32 y;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+    return __uint_as_float(y);
+}
+
+// Place of B[k, n] in a packed factor. A left factor from registers, which are the result of another product, has its columns in
+// another order.
+__device__ inline u32 packed_place(u32 n, u32 k, bool from_registers) {
+    if (from_registers) k = k / 8 * 8 + k % 2 * 4 + k % 8 / 2;
+    return k / 64 * (FACTOR / 2) + n / 8 * 512 + k % 64 / 32 * 256 + n % 8 * 32 + (k % 32 / 4 ^ n % 8) * 4 + k % 4;
+}
+
+// Packs all factors of a block, and copies the spectra S behind them. One thread for each number; grid rows are factors. `maps`: for
+// each mesh S a^T, S b^T and S W1d^T, transposed. `stride`: numbers from the spectrum of one mesh to the next.
+extern "C" __global__ void pack(const float *__restrict__ scalars, const float *__restrict__ invariants, const float *__restrict__ hidden,
+                                const float *__restrict__ update, const float *__restrict__ spectra, u64 stride,
+                                const float *__restrict__ maps, float *__restrict__ packed) {
+    u32 i = (u32)item(), n = i / C, k = i % C, factor = blockIdx.y;
+    float *to = packed + (u64)factor * FACTOR;
+    if (factor >= SHARED_FACTORS) {
+        u32 mesh = (factor - SHARED_FACTORS) / MESH_FACTORS, one = (factor - SHARED_FACTORS) % MESH_FACTORS;
+        if (one == 0) n = i % C, k = i / C;
+        float value = one == 0 ? spectra[mesh * stride + i] : maps[(u64)(mesh * 3 + one - 1) * FACTOR + i];
+        if (one == 0) packed[(u64)(gridDim.y + mesh) * FACTOR + i] = value;
+        to[packed_place(n, k, false)] = to_tf32(value);
+        return;
+    }
+    // 0 to 3: W1x, W1p, W2, W3 transposed, for products with them; then W3, W2, W1x, W1p, for those of the backward pass.
+    u32 which = factor < 4 ? factor : factor < 6 ? 7 - factor : factor - 6;
+    float value = which == 0   ? scalars[n * 2 * C + k]
+                  : which == 1 ? invariants[i]
+                  : which == 2 ? hidden[i]
+                               : update[i];
+    if (factor >= 4) n = i % C, k = i / C;
+    to[packed_place(n, k, factor != 0 && factor != 4)] = to_tf32(value);
+}
+
+// Packs one factor for each mesh.
+extern "C" __global__ void pack_spectra(const float *__restrict__ spectra, float *__restrict__ packed) {
+    u32 i = (u32)item();
+    packed[(u64)blockIdx.y * FACTOR + packed_place(i % C, i / C, false)] = to_tf32(spectra[(u64)blockIdx.y * FACTOR + i]);
+}
+
+// Copies x to the features [p | x]; weighted = m x. One thread for each four numbers.
+extern "C" __global__ void enter(const float4 *__restrict__ x, const float *__restrict__ mass, float4 *__restrict__ features,
+                                 float4 *__restrict__ weighted, u64 count) {
+    u64 i = item(), row = i / (C / 4);
+    if (i >= count) return;
+    float4 value = x[i];
+    float m = mass[row];
+    features[i + (row + 1) * (C / 4)] = value;
+    weighted[i] = {m * value.x, m * value.y, m * value.z, m * value.w};
+}
+
+// Gradients of the spectra, from sums over slabs of Phi^T dh, G1^T [dg1 | dm1 | dm2] and G2^T [dm1 | dm2 | dg2]: those of S but for its
+// maps, and of the maps as rows [S a^T | S b^T | S W1d^T]. One thread for each number of a spectrum; grid rows are meshes.
+extern "C" __global__ void combine(const float *__restrict__ scalars, u32 scalar_slabs, const float *__restrict__ vectors, u32 vector_slabs,
+                                   float *__restrict__ dspectra, float *__restrict__ dmaps) {
+    u32 i = (u32)item(), mesh = blockIdx.y;
+    u64 row = (u64)mesh * C + i / C, place = row * 3 * C + i % C;
+    auto sum = [&](const float *from, u32 slabs, u32 size) {
+        from += (u64)mesh * slabs * size;
+        float total = 0.0f;
+#pragma unroll 4
+        for (u32 slab = 0; slab < slabs; ++slab) total += from[(u64)slab * size];
+        return total;
+    };
+    const float *first = vectors + i / C * (3 * C) + i % C, *second = first + 3 * FACTOR;
+    auto of_vectors = [&](const float *from) { return sum(from, vector_slabs, 6 * FACTOR); };
+    dspectra[(u64)mesh * FACTOR + i] = of_vectors(first) + of_vectors(second + 2 * C);
+    dmaps[place] = of_vectors(first + C) + of_vectors(second + C);
+    dmaps[place + C] = of_vectors(second) - of_vectors(first + 2 * C);
+    dmaps[place + 2 * C] = sum(scalars + i, scalar_slabs, FACTOR);
+}
+
+// Adds rows [p | x] of the gradient of W1 to those of its parts. One thread for each number.
+extern "C" __global__ void add_first(const float *__restrict__ all, float *__restrict__ invariants, float *__restrict__ scalars) {
+    u32 i = (u32)item(), row = i / (2 * C), column = i % (2 * C);
+    float *to = column < C ? invariants + row * C + column : scalars + row * 2 * C + (column - C);
+    *to += all[i];
+}
+
+// d = a B, or d += a B, for eight columns of a; with SIGN -1, a is negated.
+template <int SIGN> __device__ inline void multiply(float (&d)[64], u64 a, u64 b, u32 add) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" P32_0 "," P32_1
+                 "}, %64, %65, p, %67, 1;\n}"
+                 : R32(d, 0), R32(d, 32)
+                 : "l"(a), "l"(b), "r"(add), "n"(SIGN));
+}
+
+__device__ inline void multiply_registers(float (&d)[64], const float *a, u64 b, u32 add) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" P32_0 "," P32_1
+                 "}, {%64,%65,%66,%67}, %68, p, 1, 1;\n}"
+                 : R32(d, 0), R32(d, 32)
+                 : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[3])), "l"(b),
+                   "r"(add));
+}
+
+// Meshes of equal size: the first row, rows of a mesh, tiles of a mesh, tiles of all.
+struct Meshes {
+    u32 first_row, size, tiles_of_mesh, tiles;
+};
+
+// Rows first..end of a mesh, at most TILE_ROWS of which are the tile.
+struct Tile {
+    u32 mesh, first, end;
+    __device__ inline Tile(const Meshes &meshes, u32 tile) {
+        mesh = tile / meshes.tiles_of_mesh;
+        first = meshes.first_row + mesh * meshes.size + tile % meshes.tiles_of_mesh * TILE_ROWS;
+        end = meshes.first_row + (mesh + 1) * meshes.size;
+    }
+};
+
+// Rows of a matrix over all vertices.
+struct Rows {
+    const float *numbers;
+    u32 stride;
+};
+
+// Addresses of barriers and buffers in shared memory.
+struct Shared {
+    u32 slots, stages, full, empty, slot_full, slot_empty;
+};
+
+// What a warpgroup that multiplies knows of the streams.
+struct Streams {
+    Shared shared;
+    u32 group, stage = 0, round = 0, taken = 0, last = 0;
+    bool pending = false;
+
+    __device__ inline Streams(const Shared &shared, u32 group) : shared(shared), group(group) {}
+
+    // The next left factor, which stays until it is given back.
+    __device__ __forceinline__ u64 take() {
+        u32 slot = taken % 2;
+        wait(shared.slot_full + 8 * (slot * 2 + group), taken / 2 % 2);
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        ++taken;
+        return matrix(shared.slots + (slot * 2 + group) * SLOT_BYTES, 4096);
+    }
+
+    // Gives back the factor that was taken `ago` before the last one.
+    __device__ __forceinline__ void give(u32 ago) {
+        if (threadIdx.x % 32 == 0) arrive(shared.slot_empty + 8 * ((taken - 1 - ago) % 2 * 2 + group));
+    }
+
+    // Multiplies with the next half of a right factor.
+    template <typename Multiply> __device__ __forceinline__ void half(Multiply multiply) {
+        wait(shared.full + 8 * stage, round % 2);
+        begin_products();
+        multiply(matrix(shared.stages + stage * HALF_BYTES, 2048));
+        commit_products();
+        wait_for_products<1>();
+        release();
+        last = stage;
+        pending = true;
+        if (++stage == STAGES) stage = 0, ++round;
+    }
+
+    __device__ __forceinline__ void release() {
+        if (pending && threadIdx.x % 32 == 0) arrive(shared.empty + 8 * last);
+    }
+
+    // d = a B or d += a B with the next right factor.
+    template <int SIGN> __device__ __forceinline__ void product(float (&d)[64], u64 a, bool add) {
+#pragma unroll
+        for (u32 h = 0; h < 2; ++h)
+            half([&](u64 b) {
+#pragma unroll
+                for (u32 k = 0; k < 8; ++k)
+                    multiply<SIGN>(d, a + ((2 * h + k / 4) * 1024 + k % 4 * 32) / 16, b + (k / 4 * 1024 + k % 4 * 32) / 16, add || h + k > 0);
+            });
+    }
+
+    __device__ __forceinline__ void product(float (&d)[64], const float (&a)[64], bool add) {
+#pragma unroll
+        for (u32 h = 0; h < 2; ++h)
+            half([&](u64 b) {
+#pragma unroll
+                for (u32 k = 0; k < 8; ++k) multiply_registers(d, a + 4 * (8 * h + k), b + (k / 4 * 1024 + k % 4 * 32) / 16, add || h + k > 0);
+            });
+    }
+
+    // Waits for all products.
+    __device__ __forceinline__ void finish() {
+        wait_for_products<0>();
+        release();
+        pending = false;
+    }
+};
+
+// Copies the rows of a warpgroup to its slot; missing ones are zero. Threads 32 to 127 take a row for each warp.
+__device__ inline void load_rows(u32 slot, Rows rows, u32 first, u32 end, u32 barrier) {
+    u32 lane = threadIdx.x % 32;
+    for (u32 row = threadIdx.x / 32 - 1; row < 64; row += 3) {
+        bool inside = first + row < end;
+        const float *from = rows.numbers + (u64)(inside ? first + row : end - 1) * rows.stride + 4 * lane;
+        u32 to = slot + row / 8 * 4096 + lane / 8 * 1024 + row % 8 * 128 + (lane % 8 ^ row % 8) * 16;
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
+    }
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+// Runs a pass over all tiles. Pass: FACTORS right factors and LOADS left factors of a tile, and what is done with a tile.
+template <typename Pass> __device__ inline void run(const Meshes &meshes, const Pass &pass) {
+    extern __shared__ unsigned char memory[];
+    __shared__ __align__(8) u64 barriers[2 * STAGES + 8];
+    u32 base = (u32)__cvta_generic_to_shared(memory);
+    Shared shared;
+    shared.slots = base + (-base & 1023);
+    shared.stages = shared.slots + 4 * SLOT_BYTES;
+    shared.full = (u32)__cvta_generic_to_shared(barriers);
+    shared.empty = shared.full + 8 * STAGES;
+    shared.slot_full = shared.empty + 8 * STAGES;
+    shared.slot_empty = shared.slot_full + 32;
+    if (threadIdx.x == 0) {
+        for (u32 stage = 0; stage < STAGES; ++stage) {
+            init_barrier(shared.full + 8 * stage, 1);
+            init_barrier(shared.empty + 8 * stage, 8);
+        }
+        for (u32 slot = 0; slot < 4; ++slot) {
+            init_barrier(shared.slot_full + 8 * slot, 96);
+            init_barrier(shared.slot_empty + 8 * slot, 4);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (threadIdx.x == 0) {
+            u32 stage = 0, round = 0;
+            for (u32 at = blockIdx.x; at < meshes.tiles; at += gridDim.x) {
+                u32 mesh = Tile(meshes, at).mesh;
+                for (u32 half = 0; half < 2 * Pass::FACTORS; ++half) {
+                    wait(shared.empty + 8 * stage, round % 2 ^ 1);
+                    expect(shared.full + 8 * stage, HALF_BYTES);
+                    const float *from = pass.factor(half / 2, mesh) + half % 2 * (FACTOR / 2);
+                    load(shared.stages + stage * HALF_BYTES, from, HALF_BYTES, shared.full + 8 * stage);
+                    if (++stage == STAGES) stage = 0, ++round;
+                }
+            }
+        } else if (threadIdx.x >= 32) {
+            u32 loaded = 0;
+            for (u32 at = blockIdx.x; at < meshes.tiles; at += gridDim.x) {
+                Tile tile(meshes, at);
+                for (u32 one = 0; one < Pass::LOADS; ++one, ++loaded) {
+                    Rows rows = pass.rows(one);
+                    for (u32 group = 0; group < 2; ++group) {
+                        u32 slot = loaded % 2 * 2 + group;
+                        wait(shared.slot_empty + 8 * slot, loaded / 2 % 2 ^ 1);
+                        load_rows(shared.slots + slot * SLOT_BYTES, rows, tile.first + 64 * group, tile.end, shared.slot_full + 8 * slot);
+                    }
+                }
+            }
+        }
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        u32 group = threadIdx.x / 128 - 1;
+        Streams streams(shared, group);
+        typename Pass::Sums sums;
+        for (u32 at = blockIdx.x; at < meshes.tiles; at += gridDim.x) {
+            Tile tile(meshes, at);
+            u32 row = tile.first + 64 * group + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+            pass.tile(streams, tile, row, sums);
+        }
+        pass.end(sums);
+    }
+}
+
+// A thread holds numbers of two rows, `row` and `row` + 8: d[4 j + 2 h + i] is that of row h and column 8 j + 2 (thread % 4) + i.
+// Calls `run(place in d, row, column)` for every pair of neighbours in rows before `end`.
+template <typename Run> __device__ __forceinline__ void in_pairs(u32 row, u32 end, Run run) {
+#pragma unroll
+    for (u32 h = 0; h < 2; ++h) {
+        if (row + 8 * h >= end) continue;
+#pragma unroll
+        for (u32 j = 0; j < 16; ++j) run(4 * j + 2 * h, row + 8 * h, 8 * j + threadIdx.x % 4 * 2);
+    }
+}
+
+__device__ __forceinline__ void store(const float (&d)[64], float *to, u32 stride, u32 row, u32 end) {
+    in_pairs(row, end, [&](u32 i, u32 r, u32 column) { *(float2 *)(to + (u64)r * stride + column) = {d[i], d[i + 1]}; });
+}
+
+// Rows from `end` on become zero.
+__device__ __forceinline__ void fetch(float (&d)[64], const float *from, u32 stride, u32 row, u32 end) {
+#pragma unroll
+    for (u32 i = 0; i < 64; ++i) d[i] = 0.0f;
+    in_pairs(row, end, [&](u32 i, u32 r, u32 column) {
+        float2 pair = *(const float2 *)(from + (u64)r * stride + column);
+        d[i] = pair.x, d[i + 1] = pair.y;
+    });
+}
+
+__device__ __forceinline__ void round_all(float (&d)[64]) {
+#pragma unroll
+    for (u32 i = 0; i < 64; ++i) d[i] = to_tf32(d[i]);
+}
+
+// Dropout: a null stream drops nothing.
+struct Drop {
+    const u64 *stream;
+    u64 salt, threshold;
+    float scale;
+};
+
+// d = drop(relu(d + bias)). Two neighbouring threads share a block of random words: each draws every other one.
+__device__ __forceinline__ void activate(float (&d)[64], const float *bias, const Drop &drop, u32 row) {
+    u32 quarter = threadIdx.x % 4;
+    bool odd = quarter % 2;
+    u64 seed = drop.stream ? drop.stream[0] ^ drop.salt : 0, step = drop.stream ? drop.stream[1] : 0;
+#pragma unroll
+    for (u32 j = 0; j < 16; j += 2) {
+#pragma unroll
+        for (u32 h = 0; h < 2; ++h) {
+            u32 words[4];
+            if (drop.stream) {
+                uint4 own = block_of((u64)(row + 8 * h) * (C / 4) + 2 * (j + odd) + quarter / 2, seed, step);
+                u32 one = __shfl_xor_sync(0xffffffffu, odd ? own.x : own.z, 1), two = __shfl_xor_sync(0xffffffffu, odd ? own.y : own.w, 1);
+                words[0] = odd ? one : own.x, words[1] = odd ? two : own.y;
+                words[2] = odd ? own.z : one, words[3] = odd ? own.w : two;
+            }
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) {
+                float &number = d[4 * (j + i / 2) + 2 * h + i % 2];
+                float value = number + bias[8 * (j + i / 2) + 2 * quarter + i % 2];
+                value = value < 0.0f ? 0.0f : value;
+                number = drop.stream ? value * (words[i] >= drop.threshold ? drop.scale : 0.0f) : value;
+            }
+        }
+    }
+}
+
+__device__ inline float tanh_of(float x) { return 1.0f - __fdividef(2.0f, 1.0f + __expf(2.0f * fminf(x, 15.0f))); }
+
+struct Nothing {};
+
+struct Forward {
+    static constexpr u32 FACTORS = 11, LOADS = 4;
+    using Sums = Nothing;
+    const float *basis, *gradients, *packed, *first_bias, *hidden_bias, *update_bias;
+    u32 first_mesh;
+    Drop one, two;
+    float *features, *first, *second, *y;
+
+    __device__ inline const float *factor(u32 i, u32 mesh) const {
+        const float *of_mesh = packed + (u64)(SHARED_FACTORS + (first_mesh + mesh) * MESH_FACTORS) * FACTOR;
+        if (i < 6) return of_mesh + i % 3 * FACTOR;
+        return i == 7 ? of_mesh + 3 * FACTOR : packed + (i == 6 ? 0 : i - 7) * FACTOR;
+    }
+
+    __device__ inline Rows rows(u32 i) const {
+        return i < 2 ? Rows{gradients + i * C, 2 * C} : i == 2 ? Rows{features + C, 2 * C} : Rows{basis, C};
+    }
+
+    __device__ __forceinline__ void tile(Streams &streams, const Tile &tile, u32 row, Nothing &) const {
+        float a[64], b[64], c[64];
+        u64 g1 = streams.take(), g2 = streams.take();
+        streams.product<1>(a, g1, false);
+        streams.product<1>(b, g1, false);
+        streams.product<1>(b, g2, true);
+        streams.finish();
+        settle(a), settle(b);
+#pragma unroll
+        for (u32 i = 0; i < 64; ++i) a[i] *= b[i];
+        streams.product<1>(b, g2, false);
+        streams.product<1>(c, g2, false);
+        streams.product<-1>(c, g1, true);
+        streams.finish();
+        settle(b), settle(c);
+        streams.give(1), streams.give(0);
+#pragma unroll
+        for (u32 i = 0; i < 64; ++i) a[i] = tanh_of(a[i] + b[i] * c[i]);
+        store(a, features, 2 * C, row, tile.end);
+        round_all(a);
+        u64 own = streams.take();
+        streams.product<1>(b, own, false);
+        u64 diffused = streams.take();
+        streams.product<1>(b, diffused, true);
+        streams.product(b, a, true);
+        streams.finish();
+        settle(b);
+        streams.give(1), streams.give(0);
+        activate(b, first_bias, one, row);
+        store(b, first, C, row, tile.end);
+        round_all(b);
+        streams.product(c, b, false);
+        streams.finish();
+        settle(c);
+        activate(c, hidden_bias, two, row);
+        store(c, second, C, row, tile.end);
+        round_all(c);
+        streams.product(b, c, false);
+        fetch(a, features + C, 2 * C, row, tile.end);
+        streams.finish();
+        settle(b);
+        in_pairs(row, tile.end, [&](u32 i, u32 r, u32 column) {
+            *(float2 *)(y + (u64)r * C + column) = {a[i] + b[i] + update_bias[column], a[i + 1] + b[i + 1] + update_bias[column + 1]};
+        });
+    }
+
+    __device__ inline void end(Nothing &) const {}
+};
+
+// From x to the result. features: [p | x] for each row, of which p is written.
+extern "C" __global__ void __launch_bounds__(384, 1)
+block_forward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_mesh, const float *basis, const float *gradients,
+              const float *packed, const float *first_bias, const float *hidden_bias, const float *update_bias, const u64 *one, u64 one_salt,
+              const u64 *two, u64 two_salt, u64 threshold, float scale, float *features, float *first, float *second, float *y) {
+    Meshes meshes = {first_row, size, tiles_of_mesh, tiles};
+    run(meshes, Forward{basis, gradients, packed, first_bias, hidden_bias, update_bias, first_mesh, {one, one_salt, threshold, scale},
+                        {two, two_salt, threshold, scale}, features, first, second, y});
+}
+
+// Sums of columns over the rows of a warp: four columns for each thread, from `column()` on, of which the last two are eight further.
+struct ColumnSums {
+    float sums[4] = {};
+
+    // Keeps one half of the sums, and adds those of the thread that keeps the other.
+    template <u32 COUNT> __device__ __forceinline__ void exchange(float (&v)[32]) {
+        bool upper = threadIdx.x & COUNT;
+#pragma unroll
+        for (u32 i = 0; i < COUNT; ++i) {
+            float sent = upper ? v[i] : v[i + COUNT], kept = upper ? v[i + COUNT] : v[i];
+            v[i] = kept + __shfl_xor_sync(0xffffffffu, sent, COUNT);
+        }
+    }
+
+    __device__ __forceinline__ void add(const float (&d)[64]) {
+        float v[32];
+#pragma unroll
+        for (u32 i = 0; i < 32; ++i) v[i] = d[i / 2 * 4 + i % 2] + d[i / 2 * 4 + 2 + i % 2];
+        exchange<16>(v), exchange<8>(v), exchange<4>(v);
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) sums[i] += v[i];
+    }
+
+    __device__ inline void store(double *to) const {
+        u32 lane = threadIdx.x % 32, column = lane / 4;
+        column = 8 * ((column & 4) * 2 + (column & 2) * 2 + (column & 1) * 2) + lane % 4 * 2;
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) to[column + i / 2 * 8 + i % 2] = sums[i];
+    }
+};
+
+struct Backward {
+    static constexpr u32 FACTORS = 10, LOADS = 3;
+    struct Sums {
+        ColumnSums first, second;
+    };
+    const float *gradients, *dy, *packed, *features, *first, *second;
+    u32 first_mesh;
+    float scale;
+    float *dfirst, *dsecond, *dx, *dvectors;
+    double *first_sums, *second_sums;
+
+    __device__ inline const float *factor(u32 i, u32 mesh) const {
+        if (i < 4) return packed + (4 + i) * FACTOR;
+        return packed + (u64)(SHARED_FACTORS + (first_mesh + mesh) * MESH_FACTORS + (i - 4) % 3) * FACTOR;
+    }
+
+    __device__ inline Rows rows(u32 i) const { return i == 0 ? Rows{dy, C} : Rows{gradients + (i - 1) * C, 2 * C}; }
+
+    __device__ __forceinline__ void tile(Streams &streams, const Tile &tile, u32 row, Sums &sums) const {
+        float a[64], b[64], c[64];
+        auto mask = [&](float (&d)[64], const float (&activated)[64]) {
+#pragma unroll
+            for (u32 i = 0; i < 64; ++i) d[i] = activated[i] > 0.0f ? scale * d[i] : 0.0f;
+        };
+        auto times = [&](const float (&u)[64], float (&v)[64]) {
+#pragma unroll
+            for (u32 i = 0; i < 64; ++i) v[i] *= u[i];
+        };
+        u64 last = streams.take();
+        streams.product<1>(a, last, false);
+        fetch(b, second, C, row, tile.end);
+        streams.finish();
+        settle(a);
+        streams.give(0);
+        mask(a, b);
+        store(a, dsecond, C, row, tile.end);
+        sums.second.add(a);
+        round_all(a);
+        streams.product(c, a, false);
+        fetch(b, first, C, row, tile.end);
+        streams.finish();
+        settle(c);
+        mask(c, b);
+        store(c, dfirst, C, row, tile.end);
+        sums.first.add(c);
+        round_all(c);
+        streams.product(a, c, false);
+        fetch(b, dy, C, row, tile.end);
+        streams.finish();
+        settle(a);
+#pragma unroll
+        for (u32 i = 0; i < 64; ++i) a[i] += b[i];
+        if (dx) store(a, dx, C, row, tile.end);
+        streams.product(a, c, false);
+        fetch(b, features, 2 * C, row, tile.end);
+        streams.finish();
+        settle(a);
+#pragma unroll
+        for (u32 i = 0; i < 64; ++i) a[i] *= 1.0f - b[i] * b[i];
+        // Gradients of g from its product with A g, and of A g: [g1 | A g 1 | A g 2 | g2].
+        u64 g1 = streams.take(), g2 = streams.take();
+        streams.product<1>(b, g1, false);
+        streams.product<1>(c, g1, false);
+        streams.product<1>(c, g2, true);
+        streams.finish();
+        settle(b), settle(c);
+        times(a, b), times(a, c);
+        store(c, dvectors, 4 * C, row, tile.end);
+        store(b, dvectors + C, 4 * C, row, tile.end);
+        streams.product<1>(b, g2, false);
+        streams.product<1>(c, g2, false);
+        streams.product<-1>(c, g1, true);
+        streams.finish();
+        settle(b), settle(c);
+        streams.give(1), streams.give(0);
+        times(a, b), times(a, c);
+        store(b, dvectors + 2 * C, 4 * C, row, tile.end);
+        store(c, dvectors + 3 * C, 4 * C, row, tile.end);
+    }
+
+    __device__ inline void end(const Sums &sums) const {
+        u64 warp = blockIdx.x * 8 + threadIdx.x / 32 - 4;
+        sums.first.store(first_sums + warp * C);
+        sums.second.store(second_sums + warp * C);
+    }
+};
+
+// From the gradient of the result: those before both activations with their sums for each warp, that of x but for its diffusion, and those of
+// the vectors.
+extern "C" __global__ void __launch_bounds__(384, 1)
+block_backward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_mesh, const float *gradients, const float *dy, const float *packed,
+               const float *features, const float *first, const float *second, float scale, float *dfirst, float *dsecond, float *dx,
+               float *dvectors, double *first_sums, double *second_sums) {
+    Meshes meshes = {first_row, size, tiles_of_mesh, tiles};
+    run(meshes, Backward{gradients, dy, packed, features, first, second, first_mesh, scale, dfirst, dsecond, dx, dvectors, first_sums, second_sums});
+}
+
+struct EnterBackward {
+    static constexpr u32 FACTORS = 1, LOADS = 1;
+    using Sums = Nothing;
+    const float *basis, *packed, *mass;
+    u32 first_mesh;
+    float *dx;
+
+    __device__ inline const float *factor(u32, u32 mesh) const { return packed + (u64)(first_mesh + mesh) * FACTOR; }
+    __device__ inline Rows rows(u32) const { return {basis, C}; }
+
+    __device__ __forceinline__ void tile(Streams &streams, const Tile &tile, u32 row, Nothing &) const {
+        float a[64], b[64];
+        u64 rows = streams.take();
+        streams.product<1>(a, rows, false);
+        fetch(b, dx, C, row, tile.end);
+        float masses[2] = {row < tile.end ? mass[row] : 0.0f, row + 8 < tile.end ? mass[row + 8] : 0.0f};
+        streams.finish();
+        settle(a);
+        streams.give(0);
+#pragma unroll
+        for (u32 i = 0; i < 64; ++i) a[i] = masses[i / 2 % 2] * a[i] + b[i];
+        store(a, dx, C, row, tile.end);
+    }
+
+    __device__ inline void end(Nothing &) const {}
+};
+
+// dx += m basis S, with one packed S for each mesh.
+extern "C" __global__ void __launch_bounds__(384, 1)
+enter_backward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_mesh, const float *basis, const float *packed, const float *mass,
+               float *dx) {
+    Meshes meshes = {first_row, size, tiles_of_mesh, tiles};
+    run(meshes, EnterBackward{basis, packed, mass, first_mesh, dx});
+}
+
+#endif
