@@ -2,8 +2,7 @@
 // that is done with a row while it is in registers; see the page of `diffusion_net`.
 //
 // A tile is TILE_ROWS rows of one mesh. Two warpgroups multiply 64 of them each; a third one loads. It copies rows of matrices over all
-// vertices into two slots for each of the others, and streams the right factors, which are 128 x 128, in halves of 64 rows. Those are packed:
-// B^T, in the layout that wgmma reads from shared memory with swizzles of 128 bytes. `philox.cu` stands before this text.
+// vertices into two slots for each of the others, and streams the right factors, which are 128 x 128, in halves. Those are packed: B^T, in the layout that wgmma reads from shared memory with swizzles of 128 bytes. `philox.cu` stands before this text.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -17,11 +16,16 @@ __device__ inline float to_tf32(float x) {
     return __uint_as_float(y);
 }
 
-// Place of B[k, n] in a packed factor. A left factor from registers, which are the result of another product, has its columns in
+// Place of B[k, n] in a packed factor of two halves of its rows. A left factor from registers, which are the result of another product, has its columns in
 // another order.
 __device__ inline u32 packed_place(u32 n, u32 k, bool from_registers) {
     if (from_registers) k = k / 8 * 8 + k % 2 * 4 + k % 8 / 2;
     return k / 64 * (FACTOR / 2) + n / 8 * 512 + k % 64 / 32 * 256 + n % 8 * 32 + (k % 32 / 4 ^ n % 8) * 4 + k % 4;
+}
+
+// The same for two halves of its columns.
+__device__ inline u32 packed_place_of_columns(u32 n, u32 k) {
+    return n / 8 * 1024 + k / 32 * 256 + n % 8 * 32 + (k % 32 / 4 ^ n % 8) * 4 + k % 4;
 }
 
 // Packs all factors of a block, and copies the spectra S behind them. One thread for each number; grid rows are factors. `maps`: for
@@ -36,7 +40,7 @@ extern "C" __global__ void pack(const float *__restrict__ scalars, const float *
         if (one == 0) n = i % C, k = i / C;
         float value = one == 0 ? spectra[mesh * stride + i] : maps[(u64)(mesh * 3 + one - 1) * FACTOR + i];
         if (one == 0) packed[(u64)(gridDim.y + mesh) * FACTOR + i] = value;
-        to[packed_place(n, k, false)] = to_tf32(value);
+        to[one < 3 ? packed_place_of_columns(n, k) : packed_place(n, k, false)] = to_tf32(value);
         return;
     }
     // 0 to 3: W1x, W1p, W2, W3 transposed, for products with them; then W3, W2, W1x, W1p, for those of the backward pass.
@@ -102,6 +106,14 @@ template <int SIGN> __device__ inline void multiply(float (&d)[64], u64 a, u64 b
                  : "l"(a), "l"(b), "r"(add), "n"(SIGN));
 }
 
+// The same for half of the columns of B.
+template <int SIGN> __device__ inline void multiply(float (&d)[32], u64 a, u64 b, u32 add) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {" P32_0
+                 "}, %32, %33, p, %35, 1;\n}"
+                 : R32(d, 0)
+                 : "l"(a), "l"(b), "r"(add), "n"(SIGN));
+}
+
 __device__ inline void multiply_registers(float (&d)[64], const float *a, u64 b, u32 add) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" P32_0 "," P32_1
                  "}, {%64,%65,%66,%67}, %68, p, 1, 1;\n}"
@@ -162,7 +174,7 @@ struct Streams {
     template <typename Multiply> __device__ __forceinline__ void half(Multiply multiply) {
         wait(shared.full + 8 * stage, round % 2);
         begin_products();
-        multiply(matrix(shared.stages + stage * HALF_BYTES, 2048));
+        multiply(shared.stages + stage * HALF_BYTES);
         commit_products();
         wait_for_products<1>();
         release();
@@ -176,23 +188,47 @@ struct Streams {
     }
 
     // d = a B or d += a B with the next right factor.
-    template <int SIGN> __device__ __forceinline__ void product(float (&d)[64], u64 a, bool add) {
+    __device__ __forceinline__ void product(float (&d)[64], u64 a, bool add) {
 #pragma unroll
         for (u32 h = 0; h < 2; ++h)
-            half([&](u64 b) {
+            half([&](u32 address) {
+                u64 b = matrix(address, 2048);
 #pragma unroll
                 for (u32 k = 0; k < 8; ++k)
-                    multiply<SIGN>(d, a + ((2 * h + k / 4) * 1024 + k % 4 * 32) / 16, b + (k / 4 * 1024 + k % 4 * 32) / 16, add || h + k > 0);
+                    multiply<1>(d, a + ((2 * h + k / 4) * 1024 + k % 4 * 32) / 16, b + (k / 4 * 1024 + k % 4 * 32) / 16, add || h + k > 0);
             });
     }
 
     __device__ __forceinline__ void product(float (&d)[64], const float (&a)[64], bool add) {
 #pragma unroll
         for (u32 h = 0; h < 2; ++h)
-            half([&](u64 b) {
+            half([&](u32 address) {
+                u64 b = matrix(address, 2048);
 #pragma unroll
                 for (u32 k = 0; k < 8; ++k) multiply_registers(d, a + 4 * (8 * h + k), b + (k / 4 * 1024 + k % 4 * 32) / 16, add || h + k > 0);
             });
+    }
+
+    // d1 = a1 B and d2 = a2 B with the next half of the columns of a right factor, or d1 += and d2 +=; with SIGN -1, d2 -= a2 B.
+    template <int SIGN> __device__ __forceinline__ void products(float (&d1)[32], u64 a1, float (&d2)[32], u64 a2, bool add) {
+        half([&](u32 address) {
+            u64 b = matrix(address, 4096);
+#pragma unroll
+            for (u32 k = 0; k < 16; ++k) {
+                u32 place = (k / 4 * 1024 + k % 4 * 32) / 16;
+                multiply<1>(d1, a1 + place, b + place, add || k > 0);
+                multiply<SIGN>(d2, a2 + place, b + place, add || k > 0);
+            }
+        });
+    }
+
+    // Half of the columns of g1, g2, and of both components of A g.
+    __device__ __forceinline__ void vectors(float (&g)[2][32], float (&mapped)[2][32], u64 g1, u64 g2) {
+        products<1>(g[0], g1, g[1], g2, false);
+        products<1>(mapped[0], g1, mapped[1], g2, false);
+        products<-1>(mapped[0], g2, mapped[1], g1, true);
+        finish();
+        settle(g[0]), settle(g[1]), settle(mapped[0]), settle(mapped[1]);
     }
 
     // Waits for all products.
@@ -215,7 +251,7 @@ __device__ inline void load_rows(u32 slot, Rows rows, u32 first, u32 end, u32 ba
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-// Runs a pass over all tiles. Pass: FACTORS right factors and LOADS left factors of a tile, and what is done with a tile.
+// Runs a pass over all tiles. Pass: HALVES halves of right factors and LOADS left factors of a tile, and what is done with a tile.
 template <typename Pass> __device__ inline void run(const Meshes &meshes, const Pass &pass) {
     extern __shared__ unsigned char memory[];
     __shared__ __align__(8) u64 barriers[2 * STAGES + 8];
@@ -245,11 +281,10 @@ template <typename Pass> __device__ inline void run(const Meshes &meshes, const 
             u32 stage = 0, round = 0;
             for (u32 at = blockIdx.x; at < meshes.tiles; at += gridDim.x) {
                 u32 mesh = Tile(meshes, at).mesh;
-                for (u32 half = 0; half < 2 * Pass::FACTORS; ++half) {
+                for (u32 half = 0; half < Pass::HALVES; ++half) {
                     wait(shared.empty + 8 * stage, round % 2 ^ 1);
                     expect(shared.full + 8 * stage, HALF_BYTES);
-                    const float *from = pass.factor(half / 2, mesh) + half % 2 * (FACTOR / 2);
-                    load(shared.stages + stage * HALF_BYTES, from, HALF_BYTES, shared.full + 8 * stage);
+                    load(shared.stages + stage * HALF_BYTES, pass.half(half, mesh), HALF_BYTES, shared.full + 8 * stage);
                     if (++stage == STAGES) stage = 0, ++round;
                 }
             }
@@ -282,13 +317,13 @@ template <typename Pass> __device__ inline void run(const Meshes &meshes, const 
 }
 
 // A thread holds numbers of two rows, `row` and `row` + 8: d[4 j + 2 h + i] is that of row h and column 8 j + 2 (thread % 4) + i.
-// Calls `run(place in d, row, column)` for every pair of neighbours in rows before `end`.
-template <typename Run> __device__ __forceinline__ void in_pairs(u32 row, u32 end, Run run) {
+// Calls `run(place in d, row, column)` for every pair of neighbours in rows before `end`, of 8 EIGHTS columns.
+template <u32 EIGHTS = 16, typename Run> __device__ __forceinline__ void in_pairs(u32 row, u32 end, Run run) {
 #pragma unroll
     for (u32 h = 0; h < 2; ++h) {
         if (row + 8 * h >= end) continue;
 #pragma unroll
-        for (u32 j = 0; j < 16; ++j) run(4 * j + 2 * h, row + 8 * h, 8 * j + threadIdx.x % 4 * 2);
+        for (u32 j = 0; j < EIGHTS; ++j) run(4 * j + 2 * h, row + 8 * h, 8 * j + threadIdx.x % 4 * 2);
     }
 }
 
@@ -350,17 +385,18 @@ __device__ inline float tanh_of(float x) { return 1.0f - __fdividef(2.0f, 1.0f +
 struct Nothing {};
 
 struct Forward {
-    static constexpr u32 FACTORS = 11, LOADS = 4;
+    static constexpr u32 HALVES = 16, LOADS = 4;
     using Sums = Nothing;
     const float *basis, *gradients, *packed, *first_bias, *hidden_bias, *update_bias;
     u32 first_mesh;
     Drop one, two;
     float *features, *first, *second, *y;
 
-    __device__ inline const float *factor(u32 i, u32 mesh) const {
+    __device__ inline const float *half(u32 i, u32 mesh) const {
         const float *of_mesh = packed + (u64)(SHARED_FACTORS + (first_mesh + mesh) * MESH_FACTORS) * FACTOR;
-        if (i < 6) return of_mesh + i % 3 * FACTOR;
-        return i == 7 ? of_mesh + 3 * FACTOR : packed + (i == 6 ? 0 : i - 7) * FACTOR;
+        if (i < 6) return of_mesh + i % 3 * FACTOR + i / 3 * (FACTOR / 2);
+        const float *whole = i / 2 == 4 ? of_mesh + 3 * FACTOR : packed + (i / 2 == 3 ? 0 : i / 2 - 4) * FACTOR;
+        return whole + i % 2 * (FACTOR / 2);
     }
 
     __device__ inline Rows rows(u32 i) const {
@@ -368,29 +404,23 @@ struct Forward {
     }
 
     __device__ __forceinline__ void tile(Streams &streams, const Tile &tile, u32 row, Nothing &) const {
-        float a[64], b[64], c[64];
+        float a[64];
         u64 g1 = streams.take(), g2 = streams.take();
-        streams.product<1>(a, g1, false);
-        streams.product<1>(b, g1, false);
-        streams.product<1>(b, g2, true);
-        streams.finish();
-        settle(a), settle(b);
 #pragma unroll
-        for (u32 i = 0; i < 64; ++i) a[i] *= b[i];
-        streams.product<1>(b, g2, false);
-        streams.product<1>(c, g2, false);
-        streams.product<-1>(c, g1, true);
-        streams.finish();
-        settle(b), settle(c);
+        for (u32 half = 0; half < 2; ++half) {
+            float g[2][32], mapped[2][32];
+            streams.vectors(g, mapped, g1, g2);
+#pragma unroll
+            for (u32 i = 0; i < 32; ++i) a[32 * half + i] = tanh_of(g[0][i] * mapped[0][i] + g[1][i] * mapped[1][i]);
+        }
         streams.give(1), streams.give(0);
-#pragma unroll
-        for (u32 i = 0; i < 64; ++i) a[i] = tanh_of(a[i] + b[i] * c[i]);
+        float b[64], c[64];
         store(a, features, 2 * C, row, tile.end);
         round_all(a);
         u64 own = streams.take();
-        streams.product<1>(b, own, false);
+        streams.product(b, own, false);
         u64 diffused = streams.take();
-        streams.product<1>(b, diffused, true);
+        streams.product(b, diffused, true);
         streams.product(b, a, true);
         streams.finish();
         settle(b);
@@ -458,7 +488,7 @@ struct ColumnSums {
 };
 
 struct Backward {
-    static constexpr u32 FACTORS = 10, LOADS = 3;
+    static constexpr u32 HALVES = 14, LOADS = 3;
     struct Sums {
         ColumnSums first, second;
     };
@@ -468,9 +498,9 @@ struct Backward {
     float *dfirst, *dsecond, *dx, *dvectors;
     double *first_sums, *second_sums;
 
-    __device__ inline const float *factor(u32 i, u32 mesh) const {
-        if (i < 4) return packed + (4 + i) * FACTOR;
-        return packed + (u64)(SHARED_FACTORS + (first_mesh + mesh) * MESH_FACTORS + (i - 4) % 3) * FACTOR;
+    __device__ inline const float *half(u32 i, u32 mesh) const {
+        if (i < 8) return packed + (8 + i) * (FACTOR / 2);
+        return packed + (u64)(SHARED_FACTORS + (first_mesh + mesh) * MESH_FACTORS + (i - 8) % 3) * FACTOR + (i - 8) / 3 * (FACTOR / 2);
     }
 
     __device__ inline Rows rows(u32 i) const { return i == 0 ? Rows{dy, C} : Rows{gradients + (i - 1) * C, 2 * C}; }
@@ -481,12 +511,8 @@ struct Backward {
 #pragma unroll
             for (u32 i = 0; i < 64; ++i) d[i] = activated[i] > 0.0f ? scale * d[i] : 0.0f;
         };
-        auto times = [&](const float (&u)[64], float (&v)[64]) {
-#pragma unroll
-            for (u32 i = 0; i < 64; ++i) v[i] *= u[i];
-        };
         u64 last = streams.take();
-        streams.product<1>(a, last, false);
+        streams.product(a, last, false);
         fetch(b, second, C, row, tile.end);
         streams.finish();
         settle(a);
@@ -518,23 +544,19 @@ struct Backward {
         for (u32 i = 0; i < 64; ++i) a[i] *= 1.0f - b[i] * b[i];
         // Gradients of g from its product with A g, and of A g: [g1 | A g 1 | A g 2 | g2].
         u64 g1 = streams.take(), g2 = streams.take();
-        streams.product<1>(b, g1, false);
-        streams.product<1>(c, g1, false);
-        streams.product<1>(c, g2, true);
-        streams.finish();
-        settle(b), settle(c);
-        times(a, b), times(a, c);
-        store(c, dvectors, 4 * C, row, tile.end);
-        store(b, dvectors + C, 4 * C, row, tile.end);
-        streams.product<1>(b, g2, false);
-        streams.product<1>(c, g2, false);
-        streams.product<-1>(c, g1, true);
-        streams.finish();
-        settle(b), settle(c);
-        streams.give(1), streams.give(0);
-        times(a, b), times(a, c);
-        store(b, dvectors + 2 * C, 4 * C, row, tile.end);
-        store(c, dvectors + 3 * C, 4 * C, row, tile.end);
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            float g[2][32], mapped[2][32];
+            streams.vectors(g, mapped, g1, g2);
+            if (half == 1) streams.give(1), streams.give(0);
+            auto put = [&](const float (&d)[32], u32 column) {
+                in_pairs<8>(row, tile.end, [&](u32 i, u32 r, u32 at) {
+                    float *to = dvectors + (u64)r * 4 * C + column + 64 * half + at;
+                    *(float2 *)to = {a[32 * half + i] * d[i], a[32 * half + i + 1] * d[i + 1]};
+                });
+            };
+            put(mapped[0], 0), put(g[0], C), put(g[1], 2 * C), put(mapped[1], 3 * C);
+        }
     }
 
     __device__ inline void end(const Sums &sums) const {
@@ -555,19 +577,19 @@ block_backward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_
 }
 
 struct EnterBackward {
-    static constexpr u32 FACTORS = 1, LOADS = 1;
+    static constexpr u32 HALVES = 2, LOADS = 1;
     using Sums = Nothing;
     const float *basis, *packed, *mass;
     u32 first_mesh;
     float *dx;
 
-    __device__ inline const float *factor(u32, u32 mesh) const { return packed + (u64)(first_mesh + mesh) * FACTOR; }
+    __device__ inline const float *half(u32 i, u32 mesh) const { return packed + ((u64)(first_mesh + mesh) * 2 + i) * (FACTOR / 2); }
     __device__ inline Rows rows(u32) const { return {basis, C}; }
 
     __device__ __forceinline__ void tile(Streams &streams, const Tile &tile, u32 row, Nothing &) const {
         float a[64], b[64];
         u64 rows = streams.take();
-        streams.product<1>(a, rows, false);
+        streams.product(a, rows, false);
         fetch(b, dx, C, row, tile.end);
         float masses[2] = {row < tile.end ? mass[row] : 0.0f, row + 8 < tile.end ? mass[row + 8] : 0.0f};
         streams.finish();
