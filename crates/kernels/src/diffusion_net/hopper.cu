@@ -8,6 +8,9 @@
 
 constexpr u32 C = 128, TILE_ROWS = 128, STAGES = 3, FACTOR = C * C, HALF_BYTES = FACTOR * 2, SLOT_BYTES = 64 * C * 4;
 // Factors of all rows, and of each mesh: S, S a^T, S b^T and S W1d^T.
+#ifndef SKEW
+#define SKEW 2000
+#endif
 constexpr u32 SHARED_FACTORS = 8, MESH_FACTORS = 4;
 
 __device__ inline float to_tf32(float x) {
@@ -28,12 +31,17 @@ __device__ inline u32 packed_place_of_columns(u32 n, u32 k) {
     return n / 8 * 1024 + k / 32 * 256 + n % 8 * 32 + (k % 32 / 4 ^ n % 8) * 4 + k % 4;
 }
 
-// Packs all factors of a block, and copies the spectra S behind them. One thread for each number; grid rows are factors. `maps`: for
+// Packs all factors of a block, and copies the spectra S and the three biases behind them. One thread for each number; grid rows are factors. `maps`: for
 // each mesh S a^T, S b^T and S W1d^T, transposed. `stride`: numbers from the spectrum of one mesh to the next.
 extern "C" __global__ void pack(const float *__restrict__ scalars, const float *__restrict__ invariants, const float *__restrict__ hidden,
-                                const float *__restrict__ update, const float *__restrict__ spectra, u64 stride,
-                                const float *__restrict__ maps, float *__restrict__ packed) {
+                                const float *__restrict__ update, const float *__restrict__ first_bias, const float *__restrict__ hidden_bias,
+                                const float *__restrict__ update_bias, const float *__restrict__ spectra, u64 stride,
+                                const float *__restrict__ maps, float *__restrict__ packed, float *__restrict__ biases) {
     u32 i = (u32)item(), n = i / C, k = i % C, factor = blockIdx.y;
+    if (factor < 3 && i < C) {
+        const float *bias = factor == 0 ? first_bias : factor == 1 ? hidden_bias : update_bias;
+        biases[factor * C + i] = bias[i % 32 / 2 * 8 + i / 32 * 2 + i % 2];
+    }
     float *to = packed + (u64)factor * FACTOR;
     if (factor >= SHARED_FACTORS) {
         u32 mesh = (factor - SHARED_FACTORS) / MESH_FACTORS, one = (factor - SHARED_FACTORS) % MESH_FACTORS;
@@ -122,15 +130,16 @@ __device__ inline void multiply_registers(float (&d)[64], const float *a, u64 b,
                    "r"(add));
 }
 
-// Meshes of equal size: the first row, rows of a mesh, tiles of a mesh, tiles of all.
+// Meshes of equal size: the first row, rows of a mesh, tiles of a mesh, tiles of all, and tiles of other meshes before them.
 struct Meshes {
-    u32 first_row, size, tiles_of_mesh, tiles;
+    u32 first_row, size, tiles_of_mesh, tiles, first_tile;
 };
 
 // Rows first..end of a mesh, at most TILE_ROWS of which are the tile.
 struct Tile {
-    u32 mesh, first, end;
+    u32 mesh, first, end, number;
     __device__ inline Tile(const Meshes &meshes, u32 tile) {
+        number = meshes.first_tile + tile;
         mesh = tile / meshes.tiles_of_mesh;
         first = meshes.first_row + mesh * meshes.size + tile % meshes.tiles_of_mesh * TILE_ROWS;
         end = meshes.first_row + (mesh + 1) * meshes.size;
@@ -275,6 +284,9 @@ template <typename Pass> __device__ inline void run(const Meshes &meshes, const 
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
+    // Blocks of threads that have a tile less than others begin later, at different times: all would store and load at once.
+    u32 longest = (meshes.tiles - 1) % gridDim.x + 1;
+    if (meshes.tiles > gridDim.x && blockIdx.x >= longest) __nanosleep((blockIdx.x - longest) % 8 * SKEW);
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 0) {
@@ -353,30 +365,46 @@ struct Drop {
     float scale;
 };
 
-// d = drop(relu(d + bias)). Two neighbouring threads share a block of random words: each draws every other one.
-__device__ __forceinline__ void activate(float (&d)[64], const float *bias, const Drop &drop, u32 row) {
+// Bits of the numbers of a thread that are kept. Two neighbouring threads share a block of random words: each draws every other one.
+__device__ __forceinline__ void draw(u32 (&kept)[2], const Drop &drop, u32 row) {
+    kept[0] = kept[1] = drop.stream ? 0 : 0xffffffffu;
+    if (!drop.stream) return;
     u32 quarter = threadIdx.x % 4;
     bool odd = quarter % 2;
-    u64 seed = drop.stream ? drop.stream[0] ^ drop.salt : 0, step = drop.stream ? drop.stream[1] : 0;
+    u64 seed = drop.stream[0] ^ drop.salt, step = drop.stream[1];
 #pragma unroll
     for (u32 j = 0; j < 16; j += 2) {
 #pragma unroll
         for (u32 h = 0; h < 2; ++h) {
-            u32 words[4];
-            if (drop.stream) {
-                uint4 own = block_of((u64)(row + 8 * h) * (C / 4) + 2 * (j + odd) + quarter / 2, seed, step);
-                u32 one = __shfl_xor_sync(0xffffffffu, odd ? own.x : own.z, 1), two = __shfl_xor_sync(0xffffffffu, odd ? own.y : own.w, 1);
-                words[0] = odd ? one : own.x, words[1] = odd ? two : own.y;
-                words[2] = odd ? own.z : one, words[3] = odd ? own.w : two;
-            }
-#pragma unroll
-            for (u32 i = 0; i < 4; ++i) {
-                float &number = d[4 * (j + i / 2) + 2 * h + i % 2];
-                float value = number + bias[8 * (j + i / 2) + 2 * quarter + i % 2];
-                value = value < 0.0f ? 0.0f : value;
-                number = drop.stream ? value * (words[i] >= drop.threshold ? drop.scale : 0.0f) : value;
-            }
+            uint4 own = block_of((u64)(row + 8 * h) * (C / 4) + 2 * (j + odd) + quarter / 2, seed, step);
+            u32 bits = (own.x >= drop.threshold) | (own.y >= drop.threshold) << 1 | (own.z >= drop.threshold) << 2 | (own.w >= drop.threshold) << 3;
+            u32 other = __shfl_xor_sync(0xffffffffu, bits, 1);
+            u32 one = odd ? other >> 2 : bits & 3, two = odd ? bits >> 2 : other & 3;
+            kept[j / 8] |= (one | two << 4) << (4 * j % 32 + 2 * h);
         }
+    }
+}
+
+// d = drop(relu(d)). `kept` becomes the bits of numbers above zero.
+__device__ __forceinline__ void activate(float (&d)[64], u32 (&kept)[2], const Drop &drop) {
+    float scale = drop.stream ? drop.scale : 1.0f;
+    u32 above[2] = {};
+#pragma unroll
+    for (u32 i = 0; i < 64; ++i) {
+        d[i] = (d[i] < 0.0f ? 0.0f : d[i]) * (kept[i / 32] >> i % 32 & 1 ? scale : 0.0f);
+        above[i / 32] |= (d[i] > 0.0f) << i % 32;
+    }
+    kept[0] = above[0], kept[1] = above[1];
+}
+
+// d = a bias, which is ordered by threads.
+__device__ __forceinline__ void begin(float (&d)[64], const float *bias) {
+    const float4 *from = (const float4 *)(bias + threadIdx.x % 4 * 32);
+#pragma unroll
+    for (u32 j = 0; j < 8; ++j) {
+        float4 four = from[j];
+        d[8 * j] = d[8 * j + 2] = four.x, d[8 * j + 1] = d[8 * j + 3] = four.y;
+        d[8 * j + 4] = d[8 * j + 6] = four.z, d[8 * j + 5] = d[8 * j + 7] = four.w;
     }
 }
 
@@ -387,10 +415,11 @@ struct Nothing {};
 struct Forward {
     static constexpr u32 HALVES = 16, LOADS = 4;
     using Sums = Nothing;
-    const float *basis, *gradients, *packed, *first_bias, *hidden_bias, *update_bias;
+    const float *basis, *gradients, *packed, *biases;
     u32 first_mesh;
     Drop one, two;
     float *features, *first, *second, *y;
+    uint4 *masks;
 
     __device__ inline const float *half(u32 i, u32 mesh) const {
         const float *of_mesh = packed + (u64)(SHARED_FACTORS + (first_mesh + mesh) * MESH_FACTORS) * FACTOR;
@@ -414,46 +443,54 @@ struct Forward {
             for (u32 i = 0; i < 32; ++i) a[32 * half + i] = tanh_of(g[0][i] * mapped[0][i] + g[1][i] * mapped[1][i]);
         }
         streams.give(1), streams.give(0);
-        float b[64], c[64];
         store(a, features, 2 * C, row, tile.end);
         round_all(a);
+        float b[64], c[64];
+        u32 first_kept[2], second_kept[2];
+        begin(b, biases);
         u64 own = streams.take();
-        streams.product(b, own, false);
+        streams.product(b, own, true);
         u64 diffused = streams.take();
         streams.product(b, diffused, true);
         streams.product(b, a, true);
+        draw(first_kept, one, row);
         streams.finish();
         settle(b);
         streams.give(1), streams.give(0);
-        activate(b, first_bias, one, row);
+        activate(b, first_kept, one);
         store(b, first, C, row, tile.end);
         round_all(b);
-        streams.product(c, b, false);
+        begin(c, biases + C);
+        streams.product(c, b, true);
+        draw(second_kept, two, row);
         streams.finish();
         settle(c);
-        activate(c, hidden_bias, two, row);
+        activate(c, second_kept, two);
+        masks[tile.number * 256 + threadIdx.x - 128] = {first_kept[0], first_kept[1], second_kept[0], second_kept[1]};
         store(c, second, C, row, tile.end);
         round_all(c);
-        streams.product(b, c, false);
-        fetch(a, features + C, 2 * C, row, tile.end);
+        begin(a, biases + 2 * C);
+        fetch(b, features + C, 2 * C, row, tile.end);
+#pragma unroll
+        for (u32 i = 0; i < 64; ++i) a[i] += b[i];
+        streams.product(a, c, true);
         streams.finish();
-        settle(b);
-        in_pairs(row, tile.end, [&](u32 i, u32 r, u32 column) {
-            *(float2 *)(y + (u64)r * C + column) = {a[i] + b[i] + update_bias[column], a[i + 1] + b[i + 1] + update_bias[column + 1]};
-        });
+        settle(a);
+        store(a, y, C, row, tile.end);
     }
 
     __device__ inline void end(Nothing &) const {}
 };
 
-// From x to the result. features: [p | x] for each row, of which p is written.
+// From x to the result. features: [p | x] for each row, of which p is written. masks: bits of the numbers of both activations above zero,
+// for each thread of a tile.
 extern "C" __global__ void __launch_bounds__(384, 1)
-block_forward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_mesh, const float *basis, const float *gradients,
-              const float *packed, const float *first_bias, const float *hidden_bias, const float *update_bias, const u64 *one, u64 one_salt,
-              const u64 *two, u64 two_salt, u64 threshold, float scale, float *features, float *first, float *second, float *y) {
-    Meshes meshes = {first_row, size, tiles_of_mesh, tiles};
-    run(meshes, Forward{basis, gradients, packed, first_bias, hidden_bias, update_bias, first_mesh, {one, one_salt, threshold, scale},
-                        {two, two_salt, threshold, scale}, features, first, second, y});
+block_forward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const float *basis, const float *gradients,
+              const float *packed, const float *biases, const u64 *one, u64 one_salt,
+              const u64 *two, u64 two_salt, u64 threshold, float scale, float *features, float *first, float *second, float *y, uint4 *masks) {
+    Meshes meshes = {first_row, size, tiles_of_mesh, tiles, first_tile};
+    run(meshes, Forward{basis, gradients, packed, biases, first_mesh, {one, one_salt, threshold, scale},
+                        {two, two_salt, threshold, scale}, features, first, second, y, masks});
 }
 
 // Sums of columns over the rows of a warp: four columns for each thread, from `column()` on, of which the last two are eight further.
@@ -492,7 +529,8 @@ struct Backward {
     struct Sums {
         ColumnSums first, second;
     };
-    const float *gradients, *dy, *packed, *features, *first, *second;
+    const float *gradients, *dy, *packed, *features;
+    const uint4 *masks;
     u32 first_mesh;
     float scale;
     float *dfirst, *dsecond, *dx, *dvectors;
@@ -507,37 +545,35 @@ struct Backward {
 
     __device__ __forceinline__ void tile(Streams &streams, const Tile &tile, u32 row, Sums &sums) const {
         float a[64], b[64], c[64];
-        auto mask = [&](float (&d)[64], const float (&activated)[64]) {
+        uint4 kept = masks[tile.number * 256 + threadIdx.x - 128];
+        bool inside[2] = {row < tile.end, row + 8 < tile.end};
+        auto mask = [&](float (&d)[64], u32 low, u32 high) {
 #pragma unroll
-            for (u32 i = 0; i < 64; ++i) d[i] = activated[i] > 0.0f ? scale * d[i] : 0.0f;
+            for (u32 i = 0; i < 64; ++i) d[i] = inside[i / 2 % 2] && (i < 32 ? low : high) >> i % 32 & 1 ? scale * d[i] : 0.0f;
         };
         u64 last = streams.take();
         streams.product(a, last, false);
-        fetch(b, second, C, row, tile.end);
         streams.finish();
         settle(a);
         streams.give(0);
-        mask(a, b);
+        mask(a, kept.z, kept.w);
         store(a, dsecond, C, row, tile.end);
         sums.second.add(a);
         round_all(a);
         streams.product(c, a, false);
-        fetch(b, first, C, row, tile.end);
         streams.finish();
         settle(c);
-        mask(c, b);
+        mask(c, kept.x, kept.y);
         store(c, dfirst, C, row, tile.end);
         sums.first.add(c);
         round_all(c);
-        streams.product(a, c, false);
-        fetch(b, dy, C, row, tile.end);
+        fetch(a, dy, C, row, tile.end);
+        streams.product(a, c, true);
+        fetch(b, features, 2 * C, row, tile.end);
         streams.finish();
         settle(a);
-#pragma unroll
-        for (u32 i = 0; i < 64; ++i) a[i] += b[i];
         if (dx) store(a, dx, C, row, tile.end);
         streams.product(a, c, false);
-        fetch(b, features, 2 * C, row, tile.end);
         streams.finish();
         settle(a);
 #pragma unroll
@@ -569,11 +605,11 @@ struct Backward {
 // From the gradient of the result: those before both activations with their sums for each warp, that of x but for its diffusion, and those of
 // the vectors.
 extern "C" __global__ void __launch_bounds__(384, 1)
-block_backward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_mesh, const float *gradients, const float *dy, const float *packed,
-               const float *features, const float *first, const float *second, float scale, float *dfirst, float *dsecond, float *dx,
+block_backward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const float *gradients, const float *dy, const float *packed,
+               const float *features, const uint4 *masks, float scale, float *dfirst, float *dsecond, float *dx,
                float *dvectors, double *first_sums, double *second_sums) {
-    Meshes meshes = {first_row, size, tiles_of_mesh, tiles};
-    run(meshes, Backward{gradients, dy, packed, features, first, second, first_mesh, scale, dfirst, dsecond, dx, dvectors, first_sums, second_sums});
+    Meshes meshes = {first_row, size, tiles_of_mesh, tiles, first_tile};
+    run(meshes, Backward{gradients, dy, packed, features, masks, first_mesh, scale, dfirst, dsecond, dx, dvectors, first_sums, second_sums});
 }
 
 struct EnterBackward {
@@ -588,9 +624,9 @@ struct EnterBackward {
 
     __device__ __forceinline__ void tile(Streams &streams, const Tile &tile, u32 row, Nothing &) const {
         float a[64], b[64];
+        fetch(b, dx, C, row, tile.end);
         u64 rows = streams.take();
         streams.product(a, rows, false);
-        fetch(b, dx, C, row, tile.end);
         float masses[2] = {row < tile.end ? mass[row] : 0.0f, row + 8 < tile.end ? mass[row + 8] : 0.0f};
         streams.finish();
         settle(a);
@@ -605,9 +641,9 @@ struct EnterBackward {
 
 // dx += m basis S, with one packed S for each mesh.
 extern "C" __global__ void __launch_bounds__(384, 1)
-enter_backward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_mesh, const float *basis, const float *packed, const float *mass,
+enter_backward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const float *basis, const float *packed, const float *mass,
                float *dx) {
-    Meshes meshes = {first_row, size, tiles_of_mesh, tiles};
+    Meshes meshes = {first_row, size, tiles_of_mesh, tiles, first_tile};
     run(meshes, EnterBackward{basis, packed, mass, first_mesh, dx});
 }
 

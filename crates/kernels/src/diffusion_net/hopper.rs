@@ -52,14 +52,38 @@ pub(super) fn applies(device: &CudaDevice, op: &DiffusionNet) -> bool {
         && op.diffusion().gradient_block().is_multiple_of(4)
 }
 
-/// Lengths of what is saved. The factors take the place of `A g`.
+/// Numbers of the masks of a tile.
+const TILE_MASKS: usize = 2 * TILE * C / 32;
+
+/// Lengths of what is saved. In the place of `A g`: packed factors, spectra, biases, and masks of both activations.
 pub(super) fn saved(op: &DiffusionNet, vertices: usize, meshes: usize) -> Saved<usize> {
+    let tiles = vertices / TILE + meshes;
     Saved {
         features: 2 * vertices * C,
-        mapped: (SHARED_FACTORS + (MESH_FACTORS + 1) * meshes) * FACTOR,
+        mapped: Places::new(meshes).masks + tiles * TILE_MASKS,
         first: vertices * C,
         second: vertices * C,
         spectrum: op.diffusion().saved_count(meshes),
+    }
+}
+
+/// Where the parts of that begin.
+struct Places {
+    spectra: usize,
+    biases: usize,
+    masks: usize,
+}
+
+impl Places {
+    fn new(meshes: usize) -> Self {
+        let spectra = (SHARED_FACTORS + MESH_FACTORS * meshes) * FACTOR;
+        let biases = spectra + meshes * FACTOR;
+        let masks = biases + 3 * C;
+        Self {
+            spectra,
+            biases,
+            masks,
+        }
     }
 }
 
@@ -129,7 +153,7 @@ impl<'a> Block<'a> {
         last: impl Fn(usize) -> [Arg; N],
     ) -> Result<(), CudaError> {
         let size = |n: usize| to_u32(OPERATOR, n);
-        let mut before = 0;
+        let (mut before, mut tiles_before) = (0, 0);
         for (range, mesh, meshes) in self.batch.runs() {
             let tiles = range.len().div_ceil(TILE);
             let blocks = self.blocks(range.len(), meshes);
@@ -138,6 +162,7 @@ impl<'a> Block<'a> {
                 size(range.len())?,
                 size(tiles)?,
                 size(tiles * meshes)?,
+                size(tiles_before)?,
                 size(mesh)?
             ];
             let all = [first, arguments, &last(before)].concat();
@@ -147,6 +172,7 @@ impl<'a> Block<'a> {
             // SAFETY: the caller vouches for it.
             unsafe { function.run((blocks, 1), (384, 1), &all)? };
             before += blocks;
+            tiles_before += tiles * meshes;
         }
         Ok(())
     }
@@ -241,7 +267,7 @@ pub(super) fn forward<'a>(
         )?;
         place += m;
     }
-    let factors = saved.mapped;
+    let (factors, places) = (saved.mapped.view(), Places::new(meshes));
     // SAFETY: there are as many factors, and room for the spectra behind them; the weights were checked.
     unsafe {
         let arguments = args![
@@ -249,10 +275,14 @@ pub(super) fn forward<'a>(
             weights.invariants,
             weights.hidden,
             weights.update,
+            weights.scalars_bias,
+            weights.hidden_bias,
+            weights.update_bias,
             &spectrum,
             stride as u64,
             &mapped,
-            &factors
+            factors,
+            factors.from(places.biases)
         ];
         block.over_factors("pack", SHARED_FACTORS + MESH_FACTORS * meshes, arguments)?;
     }
@@ -264,10 +294,8 @@ pub(super) fn forward<'a>(
     let arguments = args![
         spectra.bases,
         block.gradients(),
-        &factors,
-        weights.scalars_bias,
-        weights.hidden_bias,
-        weights.update_bias,
+        factors,
+        factors.from(places.biases),
         one,
         one_salt,
         two,
@@ -277,7 +305,8 @@ pub(super) fn forward<'a>(
         &saved.features,
         &saved.first,
         &saved.second,
-        &y
+        &y,
+        factors.from(places.masks)
     ];
     // SAFETY: all have a row for each vertex. An empty stream is a null pointer, which the kernel does not read.
     unsafe { block.pass("block_forward", arguments, |_| []) }
@@ -301,6 +330,7 @@ pub(super) fn backward<'a>(
     let (batch, meshes) = (&block.batch, block.batch.meshes());
     let (features, factors) = (saved.features.view(), saved.mapped.view());
     let (first, second) = (saved.first.view(), saved.second.view());
+    let places = Places::new(meshes);
     let blocks = batch
         .runs()
         .map(|(range, _, n)| block.blocks(range.len(), n));
@@ -316,8 +346,7 @@ pub(super) fn backward<'a>(
         dy,
         factors,
         features,
-        first,
-        second,
+        factors.from(places.masks),
         factor,
         &dfirst,
         &dsecond,
@@ -371,7 +400,7 @@ pub(super) fn backward<'a>(
         block.over_factors("combine", meshes, arguments)?;
     }
     drop((scalar_sums, vector_sums));
-    let plain = factors.from((SHARED_FACTORS + MESH_FACTORS * meshes) * FACTOR);
+    let plain = factors.from(places.spectra);
     let mut place = 0;
     let dweights = [gradients.product, gradients.scalars.slice(C..usize::MAX)];
     for ((map, stride, width), dweight) in maps(&weights).into_iter().zip(dweights) {
