@@ -26,6 +26,11 @@ impl<'a, T: Real> Batch<'a, T> {
         }
     }
 
+    /// The same batch with spectra of `raw` numbers.
+    pub fn with_raw(self, raw: usize) -> Self {
+        Self { raw, ..self }
+    }
+
     /// Numbers of the spectra of all meshes.
     pub fn spectrum_length(&self) -> usize {
         (self.mesh_offsets.len() - 1) * self.raw
@@ -40,20 +45,28 @@ impl<'a, T: Real> Batch<'a, T> {
     }
 
     /// `rows` rows of a basis from a vertex on, from one of its columns on.
-    fn basis(
+    pub fn basis(
         &self,
         term: &Term,
         vertex: usize,
         rows: usize,
         columns: (usize, usize),
     ) -> Matrix<'a, T> {
-        let start = self.vertices() * term.block + vertex * term.stride + term.column + columns.0;
+        let start = term.column + columns.0;
+        let numbers = self.basis_rows(term, vertex);
         Matrix::new(
-            &self.spectra.bases[start.min(self.spectra.bases.len())..],
+            &numbers[start.min(numbers.len())..],
             rows,
             columns.1,
             term.stride,
         )
+    }
+
+    /// The numbers of the block of a basis from a vertex on.
+    pub fn basis_rows(&self, term: &Term, vertex: usize) -> &'a [T] {
+        let bases = self.spectra.bases;
+        let start = self.vertices() * term.block + vertex * term.stride;
+        &bases[start.min(bases.len())..]
     }
 
     /// `B^T x` of all terms.
@@ -152,20 +165,47 @@ impl<'a, T: Real> Batch<'a, T> {
         let width = op.features.dimension();
         weighted(width, Some(self.spectra.mass), x, massive);
         self.project(&op.input_terms(), (massive, width), spectrum);
-        let (raw, size) = op.sizes();
+        let (_, size) = op.sizes();
         for one in op.filters(self.mesh_offsets.len() - 1) {
-            let eigenvalues = &self.spectra.eigenvalues[one.eigenvalue..];
-            let times = one.times(filters.log_times);
-            one.apply(spectrum, raw, |row, channel, s| {
+            self.apply_filter(&one, filters, spectrum, |(row, channel), s| {
                 let (place, next) = one.place(size, row, channel);
                 saved[place] = s[0];
                 if one.complex {
                     saved[place + next] = s[1];
                 }
-                let u = eigenvalues[row] * times[channel];
-                let [f, ..] = filter(u, decay(u), filters.bands[one.parameter + channel]);
-                s.map(|s| f * s)
             });
+        }
+    }
+
+    /// Filters one order of the spectrum, after `see((row of all meshes, channel), coefficient)`.
+    fn apply_filter(
+        &self,
+        one: &Filter,
+        filters: Filters<&[T]>,
+        spectrum: &mut [T],
+        mut see: impl FnMut((usize, usize), [T; 2]),
+    ) {
+        let eigenvalues = &self.spectra.eigenvalues[one.eigenvalue..];
+        let times = one.times(filters.log_times);
+        one.apply(spectrum, self.raw, |row, channel, s| {
+            see((row, channel), s);
+            let u = eigenvalues[row] * times[channel];
+            let [f, ..] = filter(u, decay(u), filters.bands[one.parameter + channel]);
+            s.map(|s| f * s)
+        });
+    }
+
+    /// The filtered spectrum, from the saved one of scalars.
+    pub fn filter_saved(
+        &self,
+        op: &Diffusion,
+        filters: Filters<&[T]>,
+        saved: &[T],
+        spectrum: &mut [T],
+    ) {
+        spectrum.copy_from_slice(saved);
+        for one in op.filters(self.mesh_offsets.len() - 1) {
+            self.apply_filter(&one, filters, spectrum, |_, _| {});
         }
     }
 

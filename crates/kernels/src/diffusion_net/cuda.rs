@@ -42,7 +42,11 @@ pub fn saved(
 ) -> Saved<usize> {
     match hopper::applies(device, op) {
         true => hopper::saved(op, vertices, meshes),
-        false => op.saved(vertices, meshes),
+        false => Saved {
+            features: 5 * vertices * op.channels,
+            mapped: 2 * vertices * op.channels,
+            ..op.saved(vertices, meshes)
+        },
     }
 }
 

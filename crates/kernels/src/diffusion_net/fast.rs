@@ -6,8 +6,7 @@ use crate::diffusion::{Filters, Spectra};
 use crate::dropout::{scale, threshold};
 use crate::parallel::sum_partials;
 use crate::random::Stream;
-use crate::self_map::{blocks, fill_matrices, signed};
-use crate::{Destination, FeatureType, Matrix, MatrixMut, Real, Scratch, product};
+use crate::{Destination, Matrix, MatrixMut, Real, Scratch, product};
 use pulp::Arch;
 use rayon::prelude::*;
 
@@ -15,25 +14,49 @@ use rayon::prelude::*;
 const MOST_PARTS: usize = 16;
 const PART_ROWS: usize = 256;
 
-/// Matrices that are laid out anew: `A` `[in, out]`, and `W1` `[out, in]` of `[p | x | d]`.
+/// Matrices that are laid out anew.
 struct Matrices<T> {
-    product: Vec<T>,
+    /// Columns of `W1` for `[p | x]`, `[out, in]`.
     first: Vec<T>,
+    /// What applies to spectra: `a`, `b`, and the columns of `W1` for `d`, each `[out, in]`.
+    maps: Vec<T>,
 }
 
 impl<T: Real> Matrices<T> {
     fn new(c: usize, weights: &Weights<&[T]>) -> Self {
-        let vectors = FeatureType::new(&[0, c]);
-        let blocks: Vec<_> = blocks(&vectors, &vectors).collect();
-        let mut product = vec![T::zero(); 4 * c * c];
-        fill_matrices(&blocks, false, weights.product, &mut product);
-        let rows = weights.invariants.chunks_exact(c);
-        let rows = rows.zip(weights.scalars.chunks_exact(2 * c));
-        let first = rows.flat_map(|(p, xd)| p.iter().chain(xd)).copied();
+        let scalars = weights.scalars.chunks_exact(2 * c);
+        let rows = weights.invariants.chunks_exact(c).zip(scalars.clone());
+        let first = rows.flat_map(|(p, scalars)| p.iter().chain(&scalars[..c]));
+        let diffused = scalars.flat_map(|scalars| &scalars[c..]);
         Self {
-            product,
-            first: first.collect(),
+            first: first.copied().collect(),
+            maps: weights.product.iter().chain(diffused).copied().collect(),
         }
+    }
+
+    /// Right factors of all meshes, each in rows `[S | S (a + b)^T | S (b - a)^T | S | S a^T | S W1d^T]`: three products instead of four
+    /// for both components of `A g`.
+    fn factors(&self, c: usize, spectra: &[T]) -> Vec<T> {
+        let square = c * c;
+        let (a, b) = (&self.maps[..square], &self.maps[square..2 * square]);
+        let pairs = || a.iter().zip(b);
+        let sums = pairs().map(|(&a, &b)| a + b);
+        let sums = sums.chain(pairs().map(|(&a, &b)| b - a));
+        let middle: Vec<T> = sums.collect();
+        let last = [a, &self.maps[2 * square..]].concat();
+        let rows = spectra.len() / c;
+        let mut factors = vec![T::zero(); 6 * spectra.len()];
+        for (row, s) in factors.chunks_exact_mut(6 * c).zip(spectra.chunks_exact(c)) {
+            row[..c].copy_from_slice(s);
+            row[3 * c..4 * c].copy_from_slice(s);
+        }
+        for (place, map) in [(c, middle), (4 * c, last)] {
+            let mut to = MatrixMut::new(&mut factors[place..], rows, 2 * c, 6 * c);
+            let map = Matrix::new(&map, 2 * c, c, c).transposed();
+            let s = Matrix::new(spectra, rows, c, c);
+            product(&mut to, Destination::Set, s, map);
+        }
+        factors
     }
 }
 
@@ -126,8 +149,12 @@ pub(super) fn forward<T: Real>(
     let (massive, spectrum) = memory.split_at_mut(x.len());
     let filters = weights.filters();
     batch.filtered(&diffusion, filters, (x, massive), spectrum, saved.spectrum);
-    let (spectrum, terms) = (&*spectrum, diffusion.output_terms());
     let matrices = Matrices::new(c, &weights);
+    let factors = matrices.factors(c, spectrum);
+    let columns = op.columns[0];
+    let factor_size = 6 * columns * c;
+    let scalars = &diffusion.input_terms()[0];
+    let gradients = diffusion.gradient_terms(c);
     let (mut features, mut mapped, mut y) = (saved.features, saved.mapped, y);
     let (mut one, mut two) = (saved.first, saved.second);
     let mut tiles = Vec::new();
@@ -139,8 +166,8 @@ pub(super) fn forward<T: Real>(
             mesh,
             first,
             x: &x[first * c..(first + rows) * c],
-            features: rows_of(&mut features, 5 * rows * c),
-            mapped: rows_of(&mut mapped, 2 * rows * c),
+            features: rows_of(&mut features, 2 * rows * c),
+            mapped: rows_of(&mut mapped, 4 * rows * c),
             hidden: [rows_of(&mut one, rows * c), rows_of(&mut two, rows * c)],
             y: rows_of(&mut y, rows * c),
         });
@@ -157,32 +184,45 @@ pub(super) fn forward<T: Real>(
             y,
         } = tile;
         let rows = x.len() / c;
-        let diffused = (&mut features[2 * c..], rows, 5 * c);
-        batch.expand_rows(&terms, spectrum, (mesh, first), diffused);
-        let vectors = part(features, 3 * c, rows, 2 * c, 5 * c);
-        let mut result = MatrixMut::new(mapped, rows, 2 * c, 2 * c);
-        let right = Matrix::new(&matrices.product, 2 * c, 2 * c, 2 * c);
-        product(&mut result, Destination::Set, vectors, right);
+        let of_mesh = &factors[mesh * factor_size..][..factor_size];
+        let factor = |place: usize, width| part(&of_mesh[place * c..], 0, columns, width, 6 * c);
+        let basis = |term| batch.basis(term, first, rows, (0, columns));
+        for (place, term) in gradients.iter().enumerate() {
+            let right = factor(2 * place, 2 * c);
+            let mut to = MatrixMut::new(&mut mapped[2 * place * c..], rows, 2 * c, 4 * c);
+            product(&mut to, Destination::Set, basis(term), right);
+        }
+        let both = batch.basis_rows(&gradients[0], first);
+        let mut memory = vec![T::zero(); rows * (columns + c)];
+        let (sums, shared) = memory.split_at_mut(rows * columns);
+        let pairs = sums
+            .chunks_exact_mut(columns)
+            .zip(both.chunks_exact(2 * columns));
+        for (sums, both) in pairs {
+            let (one, two) = both.split_at(columns);
+            for ((sum, &one), &two) in sums.iter_mut().zip(one).zip(two) {
+                *sum = one + two;
+            }
+        }
+        let mut to = MatrixMut::new(shared, rows, c, c);
+        product(
+            &mut to,
+            Destination::Set,
+            part(sums, 0, rows, columns, columns),
+            factor(4, c),
+        );
         Arch::new().dispatch(
             #[inline(always)]
-            || {
-                let inputs = x.chunks_exact(c).zip(mapped.chunks_exact(2 * c));
-                for (row, (x, mapped)) in features.chunks_exact_mut(5 * c).zip(inputs) {
-                    let (scalars, g) = row.split_at_mut(3 * c);
-                    scalars[c..2 * c].copy_from_slice(x);
-                    let ((g1, g2), (m1, m2)) = (g.split_at(c), mapped.split_at(c));
-                    let pairs = g1.iter().zip(g2).zip(m1.iter().zip(m2));
-                    for (p, ((&g1, &g2), (&m1, &m2))) in scalars.iter_mut().zip(pairs) {
-                        *p = (g1 * m1 + g2 * m2).fast_tanh();
-                    }
-                }
-            },
+            || invariants(c, x, shared, mapped, features),
         );
-        map(
-            part(features, 0, rows, 3 * c, 5 * c),
-            &matrices.first,
-            one,
-            c,
+        let mut to = MatrixMut::new(one, rows, c, c);
+        product(&mut to, Destination::Set, basis(scalars), factor(5, c));
+        let weight = Matrix::new(&matrices.first, c, 2 * c, 2 * c).transposed();
+        product(
+            &mut to,
+            Destination::Add,
+            part(features, 0, rows, 2 * c, 2 * c),
+            weight,
         );
         let bias = weights.scalars_bias;
         Arch::new().dispatch(
@@ -230,19 +270,25 @@ pub(super) fn backward<T: Real>(
     };
     let matrices = Matrices::new(c, &weights);
     let part_rows = rows.div_ceil(MOST_PARTS).max(PART_ROWS);
-    // Partial sums of the gradients: update, hidden, W1, A, and their biases.
-    let sizes = [c * c, c * c, 3 * c * c, 4 * c * c, 3 * c];
+    // Partial sums of the gradients: update, hidden, W1 for [p | x], and biases.
+    let sizes = [c * c, c * c, 2 * c * c, 3 * c];
     let each: usize = sizes.iter().sum();
     let count = rows.div_ceil(part_rows);
-    let memory = scratch.take(5 * dy.len() + count * each + batch.spectrum_length());
-    let (dfeatures, memory) = memory.split_at_mut(5 * dy.len());
-    let (partials, spectrum) = memory.split_at_mut(count * each);
-    let parts = (dfeatures.par_chunks_mut(5 * part_rows * c))
-        .zip(saved.mapped.par_chunks_mut(2 * part_rows * c))
+    let vectors = batch.with_raw(6 * op.columns[0] * c);
+    let spectra = [2 * batch.spectrum_length(), vectors.spectrum_length()];
+    let memory = scratch.take(3 * dy.len() + count * each + spectra.iter().sum::<usize>());
+    let (dfirst, memory) = memory.split_at_mut(dy.len());
+    let (dfeatures, memory) = memory.split_at_mut(2 * dy.len());
+    let (partials, memory) = memory.split_at_mut(count * each);
+    let (dscalars, dvectors) = memory.split_at_mut(spectra[0]);
+    let (dscalars, filtered) = dscalars.split_at_mut(spectra[0] / 2);
+    let parts = (dfeatures.par_chunks_mut(2 * part_rows * c))
+        .zip(dfirst.par_chunks_mut(part_rows * c))
+        .zip(saved.mapped.par_chunks_mut(4 * part_rows * c))
         .zip(partials.par_chunks_exact_mut(each))
         .enumerate();
-    parts.for_each(|(index, ((dfeatures, mapped), sums))| {
-        let rows = dfeatures.len() / (5 * c);
+    parts.for_each(|(index, (((dfeatures, done), mapped), sums))| {
+        let rows = done.len() / c;
         let of_width = |values: &'_ [T], width: usize| -> std::ops::Range<usize> {
             let first = index * part_rows * width;
             first..(first + rows * width).min(values.len())
@@ -252,16 +298,16 @@ pub(super) fn backward<T: Real>(
             &saved.first[of_width(saved.first, c)],
             &saved.second[of_width(saved.second, c)],
         );
-        let features = &saved.features[of_width(saved.features, 5 * c)];
+        let features = &saved.features[of_width(saved.features, 2 * c)];
         let mut rest = sums;
-        let [update, hidden, first, product_sums, biases] =
+        let [update, hidden, first, biases] =
             sizes.map(|size| rest.split_off_mut(..size).unwrap_or_default());
         let (bias_sums, update_bias) = biases.split_at_mut(2 * c);
         let (first_bias, hidden_bias) = bias_sums.split_at_mut(c);
         // `sums = a^T b`.
-        let over_rows = |sums: &mut [T], a: Matrix<'_, T>, b: Matrix<'_, T>, m: usize, n: usize| {
+        let over_rows = |sums: &mut [T], a: Matrix<'_, T>, b: Matrix<'_, T>, n: usize| {
             product(
-                &mut MatrixMut::new(sums, m, n, n),
+                &mut MatrixMut::new(sums, c, n, n),
                 Destination::Set,
                 a.transposed(),
                 b,
@@ -270,7 +316,6 @@ pub(super) fn backward<T: Real>(
         let square = |weight| Matrix::new(weight, c, c, c);
         let narrow = |values| Matrix::new(values, rows, c, c);
         let mut dtwo = vec![T::zero(); rows * c];
-        let mut done = vec![T::zero(); rows * c];
         update_bias.fill(T::zero());
         for row in dy.chunks_exact(c) {
             update_bias
@@ -278,7 +323,7 @@ pub(super) fn backward<T: Real>(
                 .zip(row)
                 .for_each(|(sum, &dy)| *sum += dy);
         }
-        over_rows(update, narrow(dy), narrow(two), c, c);
+        over_rows(update, narrow(dy), narrow(two), c);
         let mut to = MatrixMut::new(&mut dtwo, rows, c, c);
         product(
             &mut to,
@@ -290,8 +335,8 @@ pub(super) fn backward<T: Real>(
             #[inline(always)]
             || activate_backward(two, factor, &mut dtwo, hidden_bias),
         );
-        over_rows(hidden, narrow(&dtwo), narrow(one), c, c);
-        let mut to = MatrixMut::new(&mut done, rows, c, c);
+        over_rows(hidden, narrow(&dtwo), narrow(one), c);
+        let mut to = MatrixMut::new(done, rows, c, c);
         product(
             &mut to,
             Destination::Set,
@@ -300,44 +345,58 @@ pub(super) fn backward<T: Real>(
         );
         Arch::new().dispatch(
             #[inline(always)]
-            || activate_backward(one, factor, &mut done, first_bias),
+            || activate_backward(one, factor, done, first_bias),
         );
-        let scalars = part(features, 0, rows, 3 * c, 5 * c);
-        over_rows(first, narrow(&done), scalars, c, 3 * c);
-        let mut to = MatrixMut::new(dfeatures, rows, 3 * c, 5 * c);
-        let weight = Matrix::new(&matrices.first, c, 3 * c, 3 * c);
-        product(&mut to, Destination::Set, narrow(&done), weight);
+        let wide = Matrix::new(features, rows, 2 * c, 2 * c);
+        over_rows(first, narrow(done), wide, 2 * c);
+        let mut to = MatrixMut::new(dfeatures, rows, 2 * c, 2 * c);
+        let weight = Matrix::new(&matrices.first, c, 2 * c, 2 * c);
+        product(&mut to, Destination::Set, narrow(done), weight);
         Arch::new().dispatch(
             #[inline(always)]
-            || invariants_backward(c, features, mapped, dfeatures),
+            || invariants_backward(c, features, dfeatures, mapped),
         );
-        let mapped = Matrix::new(mapped, rows, 2 * c, 2 * c);
-        let mut to = MatrixMut::new(&mut dfeatures[3 * c..], rows, 2 * c, 5 * c);
-        let right = Matrix::new(&matrices.product, 2 * c, 2 * c, 2 * c).transposed();
-        product(&mut to, Destination::Add, mapped, right);
-        let vectors = part(features, 3 * c, rows, 2 * c, 5 * c);
-        over_rows(product_sums, vectors, mapped, 2 * c, 2 * c);
     });
-    add_gradients(
-        c,
-        sizes,
-        sum_partials(partials, each),
-        &mut [
-            gradients.update,
-            gradients.hidden,
-            gradients.invariants,
-            gradients.scalars,
-            gradients.product,
-            gradients.scalars_bias,
-            gradients.hidden_bias,
-            gradients.update_bias,
-        ],
-    );
-    batch.project(
-        &diffusion.output_terms(),
-        (&dfeatures[2 * c..], 5 * c),
-        spectrum,
-    );
+    let total = sum_partials(partials, each);
+    batch.project(&diffusion.input_terms(), (dfirst, c), dscalars);
+    let terms = diffusion.gradient_terms(3 * c);
+    vectors.project(&terms, (saved.mapped, 4 * c), dvectors);
+    // Gradients of what applies to spectra, in rows [S a^T | S b^T | S W1d^T], and of S.
+    let mut dmaps = vec![T::zero(); 3 * dscalars.len()];
+    combine(c, op.columns[0], dvectors, dscalars, &mut dmaps);
+    let spectral = dscalars.len() / c;
+    let dmaps = Matrix::new(&dmaps, spectral, 3 * c, 3 * c);
+    let maps = Matrix::new(&matrices.maps, 3 * c, c, c);
+    let mut to = MatrixMut::new(dscalars, spectral, c, c);
+    product(&mut to, Destination::Add, dmaps, maps);
+    batch.filter_saved(&diffusion, weights.filters(), saved.spectrum, filtered);
+    let mut dweights = vec![T::zero(); 3 * c * c];
+    let mut to = MatrixMut::new(&mut dweights, 3 * c, c, c);
+    let filtered = Matrix::new(filtered, spectral, c, c);
+    product(&mut to, Destination::Set, dmaps.transposed(), filtered);
+    let mut rest = &*total;
+    let [update, hidden, first, biases] =
+        sizes.map(|size| rest.split_off(..size).unwrap_or_default());
+    add(gradients.update, update);
+    add(gradients.hidden, hidden);
+    add(gradients.product, &dweights[..2 * c * c]);
+    let rows_of_first = first.chunks_exact(2 * c);
+    let rows_of_first = rows_of_first.zip(dweights[2 * c * c..].chunks_exact(c));
+    for (row, (first, diffused)) in rows_of_first.enumerate() {
+        let (p, x) = first.split_at(c);
+        add(&mut gradients.invariants[row * c..], p);
+        let scalars = &mut gradients.scalars[row * 2 * c..];
+        add(scalars, x);
+        add(&mut scalars[c..], diffused);
+    }
+    let dbiases = [
+        gradients.scalars_bias,
+        gradients.hidden_bias,
+        gradients.update_bias,
+    ];
+    for (gradient, sums) in dbiases.into_iter().zip(biases.chunks_exact(c)) {
+        add(gradient, sums);
+    }
     let dfilters = Filters {
         log_times: gradients.log_times,
         bands: gradients.bands,
@@ -345,71 +404,87 @@ pub(super) fn backward<T: Real>(
     batch.filter_backward(
         &diffusion,
         weights.filters(),
-        spectrum,
+        dscalars,
         saved.spectrum,
         dfilters,
     );
     let Some(dx) = dx else { return };
-    batch.expand(&diffusion.input_terms(), spectrum, true, (dx, c));
-    let others = dy.par_chunks(c).zip(dfeatures.par_chunks(5 * c));
+    batch.expand(&diffusion.input_terms(), dscalars, true, (dx, c));
+    let others = dy.par_chunks(c).zip(dfeatures.par_chunks(2 * c));
     dx.par_chunks_mut(c)
         .with_min_len(64)
         .zip(others)
         .for_each(|(dx, (dy, dfeatures))| {
-            for ((dx, &dy), &d) in dx.iter_mut().zip(dy).zip(&dfeatures[c..2 * c]) {
+            for ((dx, &dy), &d) in dx.iter_mut().zip(dy).zip(&dfeatures[c..]) {
                 *dx += dy + d;
             }
         });
 }
 
-/// From the gradient of `p`: that of `g`, of which the part through `A` is missing, and that of `mapped` in its place.
+fn add<T: Real>(to: &mut [T], sums: &[T]) {
+    to.iter_mut().zip(sums).for_each(|(to, &sum)| *to += sum);
+}
+
+/// `[p | x]` of rows, and `A g` from three products: `mapped` has rows `[g1 | g1 (a + b) | g2 (b - a) | g2]`, which become
+/// `[g1 | (A g)2 | (A g)1 | g2]`, and `shared` rows `(g1 + g2) a`.
 #[inline(always)]
-fn invariants_backward<T: Real>(c: usize, features: &[T], mapped: &mut [T], dfeatures: &mut [T]) {
-    let rows = features
-        .chunks_exact(5 * c)
-        .zip(mapped.chunks_exact_mut(2 * c));
-    for (dfeatures, (features, mapped)) in dfeatures.chunks_exact_mut(5 * c).zip(rows) {
-        let (dscalars, dg) = dfeatures.split_at_mut(3 * c);
-        let (p, g) = (&features[..c], &features[3 * c..]);
-        for component in 0..2 {
-            let range = component * c..(component + 1) * c;
-            let pairs = g[range.clone()].iter().zip(&mut mapped[range.clone()]);
-            let scalars = p.iter().zip(&*dscalars);
-            for ((dg, (&g, mapped)), (&p, &dp)) in dg[range].iter_mut().zip(pairs).zip(scalars) {
-                let d = dp * (T::one() - p * p);
-                *dg = d * *mapped;
-                *mapped = d * g;
-            }
+fn invariants<T: Real>(c: usize, x: &[T], shared: &[T], mapped: &mut [T], features: &mut [T]) {
+    let rows = mapped.chunks_exact_mut(4 * c).zip(shared.chunks_exact(c));
+    let rows = rows.zip(x.chunks_exact(c).zip(features.chunks_exact_mut(2 * c)));
+    for ((mapped, shared), (x, features)) in rows {
+        let (p, to) = features.split_at_mut(c);
+        to.copy_from_slice(x);
+        let (first, second) = mapped.split_at_mut(2 * c);
+        let ((g1, m2), (m1, g2)) = (first.split_at_mut(c), second.split_at_mut(c));
+        let vectors = g1.iter().zip(&*g2).zip(m1.iter_mut().zip(m2));
+        for ((p, &shared), ((&g1, &g2), (m1, m2))) in p.iter_mut().zip(shared).zip(vectors) {
+            *m1 += shared;
+            *m2 = shared - *m2;
+            *p = (g1 * *m1 + g2 * *m2).fast_tanh();
         }
     }
 }
 
-/// Adds the sums over all rows, in the order of `sizes`, to the gradients: update, hidden, invariants, scalars, product and
-/// the biases of scalars, hidden and update.
-fn add_gradients<T: Real>(c: usize, sizes: [usize; 5], total: &[T], gradients: &mut [&mut [T]; 8]) {
-    let mut rest = total;
-    let [update, hidden, first, product, biases] =
-        sizes.map(|size| rest.split_off(..size).unwrap_or_default());
-    let add = |to: &mut [T], sums: &[T]| {
-        to.iter_mut().zip(sums).for_each(|(to, &sum)| *to += sum);
-    };
-    add(gradients[0], update);
-    add(gradients[1], hidden);
-    for (row, sums) in first.chunks_exact(3 * c).enumerate() {
-        let (p, xd) = sums.split_at(c);
-        add(&mut gradients[2][row * c..], p);
-        add(&mut gradients[3][row * 2 * c..], xd);
-    }
-    let vectors = FeatureType::new(&[0, c]);
-    for block in blocks(&vectors, &vectors) {
-        for (row, sums) in product.chunks_exact(2 * c).enumerate() {
-            for (column, &sum) in sums.iter().enumerate() {
-                let part = block.part(column, row);
-                gradients[4][part.weight] += signed(sum, part);
-            }
+/// From the gradient of `p`, the first half of a row of `dfeatures`: in the place of `[g1 | (A g)2 | (A g)1 | g2]`, those of
+/// `[g1 | (A g)1 | (A g)2 | g2]`, of which the part of `g` through `A` is missing.
+#[inline(always)]
+fn invariants_backward<T: Real>(c: usize, features: &[T], dfeatures: &[T], mapped: &mut [T]) {
+    let rows = features
+        .chunks_exact(2 * c)
+        .zip(dfeatures.chunks_exact(2 * c));
+    for (mapped, (p, dp)) in mapped.chunks_exact_mut(4 * c).zip(rows) {
+        let (first, second) = mapped.split_at_mut(2 * c);
+        let ((one, two), (three, four)) = (first.split_at_mut(c), second.split_at_mut(c));
+        let vectors = one.iter_mut().zip(two).zip(three.iter_mut().zip(four));
+        for ((&p, &dp), ((one, two), (three, four))) in p.iter().zip(dp).zip(vectors) {
+            let d = dp * (T::one() - p * p);
+            let [g1, m2, m1, g2] = [*one, *two, *three, *four];
+            [*one, *two, *three, *four] = [d * m1, d * g1, d * g2, d * m2];
         }
     }
-    for (gradient, sums) in gradients[5..].iter_mut().zip(biases.chunks_exact(c)) {
-        add(gradient, sums);
+}
+
+/// From `G1^T [dg1 | dm1 | dm2]` and `G2^T [dm1 | dm2 | dg2]` of all meshes, and the gradient of `S W1d^T` in `dspectra`: that of `S` but for
+/// what applies to it, in its place, and rows `[S a^T | S b^T | S W1d^T]` of gradients.
+fn combine<T: Real>(c: usize, columns: usize, vectors: &[T], dspectra: &mut [T], dmaps: &mut [T]) {
+    let size = 3 * columns * c;
+    let meshes = vectors
+        .chunks_exact(2 * size)
+        .zip(dspectra.chunks_exact_mut(columns * c))
+        .zip(dmaps.chunks_exact_mut(size));
+    for ((vectors, dspectra), dmaps) in meshes {
+        let (one, two) = vectors.split_at(size);
+        let rows = one.chunks_exact(3 * c).zip(two.chunks_exact(3 * c));
+        let to = dspectra
+            .chunks_exact_mut(c)
+            .zip(dmaps.chunks_exact_mut(3 * c));
+        for ((one, two), (dspectra, dmaps)) in rows.zip(to) {
+            for at in 0..c {
+                dmaps[at] = one[at + c] + two[at + c];
+                dmaps[at + c] = two[at] - one[at + 2 * c];
+                dmaps[at + 2 * c] = dspectra[at];
+                dspectra[at] = one[at] + two[at + 2 * c];
+            }
+        }
     }
 }

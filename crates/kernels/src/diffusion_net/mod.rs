@@ -9,14 +9,17 @@
 //! y  = x + W3 h2 + b3
 //! ```
 //!
-//! The rows `[p | x | d | g]` lie side by side in one buffer. The diffusion writes into it, the first layer is one product over
-//! three of its parts, and so are their gradients: nothing is concatenated, sliced or added up. The last product is added to
-//! `x + b3`. What is left are passes for the invariants, and for biases, ReLU and dropout; on the CPU a tile of rows stays in the cache
-//! for all of them. Saved for the backward pass: these rows, `A g`, `h1`, `h2` and the spectrum. A number of `h1` or `h2` above
-//! zero says that it was neither clipped nor dropped, so no mask is stored or drawn again.
+//! What is linear in the spectrum `S` of a mesh is applied there. The part of `W1` that reads `d` applies to eigenvectors and `S W1d^T`, so `d` is
+//! never computed, and `A g` comes from gradients of eigenvectors and `S a^T`, `S b^T` for `A = (a, b)`. The gradients of these maps are products of
+//! spectra: 27 products of the size of `W2` for each vertex in both passes, instead of 35. The CPU takes three real products for a complex one in
+//! the forward pass.
 //!
-//! On GPUs of compute capability 9.0, with 128 channels and eigenvectors and products in tf32, the rows of a tile stay in registers for the
-//! whole block; what is saved there is different ([`cuda::saved`]).
+//! On the CPU a tile of rows stays in the cache for the whole forward pass. On GPUs of compute capability 9.0, with 128 channels and eigenvectors
+//! and products in tf32, it stays in registers; the backward pass computes `g` and `A g` again. Other GPUs take the products
+//! as they are written above, over rows `[p | x | d | g]`.
+//!
+//! Saved for the backward pass are `[p | x]`, `h1`, `h2`, the spectrum, and what [`Saved`] says. A number of `h1` or `h2` above zero says that
+//! it was neither clipped nor dropped, so no mask is stored or drawn again.
 //!
 //! The result is that of the composition of the operators, with the same dropout.
 
@@ -87,9 +90,10 @@ resolve_fields!(Weights {
 /// What the backward pass needs beside the parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct Saved<S> {
-    /// `[p | x | d | g]`, or `[p | x]`.
+    /// `[p | x]`. With products as they are written: `[p | x | d | g]`.
     pub features: S,
-    /// `A g`, which the backward pass overwrites, or factors.
+    /// `g` and `A g`, which the backward pass overwrites. With products as they are written: `A g`. On GPUs of compute capability
+    /// 9.0: factors of products, and bits of `h1` and `h2` above zero.
     pub mapped: S,
     /// `h1`.
     pub first: S,
@@ -135,12 +139,12 @@ impl<S> Saved<S> {
 }
 
 impl DiffusionNet {
-    /// Lengths of what is saved.
+    /// Lengths of what is saved on the CPU.
     pub fn saved(&self, vertices: usize, meshes: usize) -> Saved<usize> {
         let numbers = vertices * self.channels;
         Saved {
-            features: 5 * numbers,
-            mapped: 2 * numbers,
+            features: 2 * numbers,
+            mapped: 4 * numbers,
             first: numbers,
             second: numbers,
             spectrum: self.diffusion().saved_count(meshes),
