@@ -8,10 +8,9 @@
 
 constexpr u32 C = 128, TILE_ROWS = 128, STAGES = 3, FACTOR = C * C, HALF_BYTES = FACTOR * 2, SLOT_BYTES = 64 * C * 4;
 // Factors of all rows, and of each mesh: S, S a^T, S b^T and S W1d^T.
-#ifndef SKEW
-#define SKEW 2000
-#endif
 constexpr u32 SHARED_FACTORS = 8, MESH_FACTORS = 4;
+// Nanoseconds between the starts of blocks of threads that begin later.
+constexpr u32 SKEW = 2000;
 
 __device__ inline float to_tf32(float x) {
     u32 y;
