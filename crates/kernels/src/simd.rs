@@ -1,7 +1,22 @@
 //! SIMD vectors of f32 or f64, as wide as the CPU supports, for loops generic over both.
 
 use bytemuck::Pod;
-use pulp::Simd;
+use pulp::{Arch, Simd, WithSimd};
+
+/// Runs an `#[inline(always)]` closure, compiled for the instruction set of the CPU. [`Arch::dispatch`] alone calls a closure through
+/// `FnOnce::call_once`, which the compiler does not always inline: then its loops stay scalar.
+pub(crate) fn vectorised(work: impl FnMut()) {
+    struct Work<F>(F);
+    impl<F: FnMut()> WithSimd for Work<F> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(mut self, _: S) {
+            (self.0)();
+        }
+    }
+    Arch::new().dispatch(Work(work));
+}
 
 /// The vector operations that the operators use, for one number type.
 pub trait Lanes: Pod {

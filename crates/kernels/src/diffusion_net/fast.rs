@@ -6,8 +6,8 @@ use crate::diffusion::{Filters, Spectra};
 use crate::dropout::{scale, threshold};
 use crate::parallel::sum_partials;
 use crate::random::Stream;
+use crate::simd::vectorised;
 use crate::{Destination, Matrix, MatrixMut, Real, Scratch, product};
-use pulp::Arch;
 use rayon::prelude::*;
 
 /// Most partial sums of the gradients of the weights, and fewest rows of one.
@@ -78,6 +78,7 @@ fn map<T: Real>(x: Matrix<'_, T>, weight: &[T], y: &mut [T], c: usize) {
 }
 
 /// `y = drop(relu(y + bias))`, for rows from `first` on.
+#[inline(always)]
 fn activate<T: Real>(y: &mut [T], bias: &[T], first: usize, dropout: Option<(Stream, f64)>) {
     let relu = |y: T, bias: T| (y + bias).max(T::zero());
     let c = bias.len();
@@ -105,6 +106,7 @@ fn activate<T: Real>(y: &mut [T], bias: &[T], first: usize, dropout: Option<(Str
 }
 
 /// The gradient before `activate` from that behind it, in place, and the sum of its rows.
+#[inline(always)]
 fn activate_backward<T: Real>(activated: &[T], factor: T, d: &mut [T], sums: &mut [T]) {
     let c = sums.len();
     sums.fill(T::zero());
@@ -211,7 +213,7 @@ pub(super) fn forward<T: Real>(
             part(sums, 0, rows, columns, columns),
             factor(4, c),
         );
-        Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || invariants(c, x, shared, mapped, features),
         );
@@ -225,22 +227,27 @@ pub(super) fn forward<T: Real>(
             weight,
         );
         let bias = weights.scalars_bias;
-        Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || activate(one, bias, first, dropout(0)),
         );
         map(part(one, 0, rows, c, c), weights.hidden, two, c);
         let bias = weights.hidden_bias;
-        Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || activate(two, bias, first, dropout(1)),
         );
         map(part(two, 0, rows, c, c), weights.update, y, c);
-        for (y, x) in y.chunks_exact_mut(c).zip(x.chunks_exact(c)) {
-            for ((y, &x), &bias) in y.iter_mut().zip(x).zip(weights.update_bias) {
-                *y += x + bias;
-            }
-        }
+        vectorised(
+            #[inline(always)]
+            || {
+                for (y, x) in y.chunks_exact_mut(c).zip(x.chunks_exact(c)) {
+                    for ((y, &x), &bias) in y.iter_mut().zip(x).zip(weights.update_bias) {
+                        *y += x + bias;
+                    }
+                }
+            },
+        );
     });
 }
 
@@ -331,7 +338,7 @@ pub(super) fn backward<T: Real>(
             narrow(dy),
             square(weights.update),
         );
-        Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || activate_backward(two, factor, &mut dtwo, hidden_bias),
         );
@@ -343,7 +350,7 @@ pub(super) fn backward<T: Real>(
             narrow(&dtwo),
             square(weights.hidden),
         );
-        Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || activate_backward(one, factor, done, first_bias),
         );
@@ -352,7 +359,7 @@ pub(super) fn backward<T: Real>(
         let mut to = MatrixMut::new(dfeatures, rows, 2 * c, 2 * c);
         let weight = Matrix::new(&matrices.first, c, 2 * c, 2 * c);
         product(&mut to, Destination::Set, narrow(done), weight);
-        Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || invariants_backward(c, features, dfeatures, mapped),
         );
@@ -374,7 +381,7 @@ pub(super) fn backward<T: Real>(
     let mut to = MatrixMut::new(&mut dweights, 3 * c, c, c);
     let filtered = Matrix::new(filtered, spectral, c, c);
     product(&mut to, Destination::Set, dmaps.transposed(), filtered);
-    let mut rest = &*total;
+    let mut rest = total;
     let [update, hidden, first, biases] =
         sizes.map(|size| rest.split_off(..size).unwrap_or_default());
     add(gradients.update, update);
@@ -421,6 +428,7 @@ pub(super) fn backward<T: Real>(
         });
 }
 
+#[inline(always)]
 fn add<T: Real>(to: &mut [T], sums: &[T]) {
     to.iter_mut().zip(sums).for_each(|(to, &sum)| *to += sum);
 }
@@ -436,12 +444,16 @@ fn invariants<T: Real>(c: usize, x: &[T], shared: &[T], mapped: &mut [T], featur
         to.copy_from_slice(x);
         let (first, second) = mapped.split_at_mut(2 * c);
         let ((g1, m2), (m1, g2)) = (first.split_at_mut(c), second.split_at_mut(c));
-        let vectors = g1.iter().zip(&*g2).zip(m1.iter_mut().zip(m2));
-        for ((p, &shared), ((&g1, &g2), (m1, m2))) in p.iter_mut().zip(shared).zip(vectors) {
-            *m1 += shared;
+        // Loops over few slices each: the compiler makes no vectors of those over many.
+        add(m1, shared);
+        for (m2, &shared) in m2.iter_mut().zip(shared) {
             *m2 = shared - *m2;
-            *p = (g1 * *m1 + g2 * *m2).fast_tanh();
         }
+        let vectors = g1.iter().zip(&*m1).zip(g2.iter().zip(&*m2));
+        for (p, ((&g1, &m1), (&g2, &m2))) in p.iter_mut().zip(vectors) {
+            *p = g1 * m1 + g2 * m2;
+        }
+        p.iter_mut().for_each(|p| *p = p.fast_tanh());
     }
 }
 
@@ -452,14 +464,19 @@ fn invariants_backward<T: Real>(c: usize, features: &[T], dfeatures: &[T], mappe
     let rows = features
         .chunks_exact(2 * c)
         .zip(dfeatures.chunks_exact(2 * c));
+    let mut d = vec![T::zero(); c];
     for (mapped, (p, dp)) in mapped.chunks_exact_mut(4 * c).zip(rows) {
+        for (d, (&p, &dp)) in d.iter_mut().zip(p.iter().zip(dp)) {
+            *d = dp * (T::one() - p * p);
+        }
         let (first, second) = mapped.split_at_mut(2 * c);
-        let ((one, two), (three, four)) = (first.split_at_mut(c), second.split_at_mut(c));
-        let vectors = one.iter_mut().zip(two).zip(three.iter_mut().zip(four));
-        for ((&p, &dp), ((one, two), (three, four))) in p.iter().zip(dp).zip(vectors) {
-            let d = dp * (T::one() - p * p);
-            let [g1, m2, m1, g2] = [*one, *two, *three, *four];
-            [*one, *two, *three, *four] = [d * m1, d * g1, d * g2, d * m2];
+        let (one, two) = first.split_at_mut(c);
+        let (three, four) = second.split_at_mut(c);
+        one.swap_with_slice(three);
+        two.swap_with_slice(three);
+        three.swap_with_slice(four);
+        for part in [one, two, three, four] {
+            part.iter_mut().zip(&d).for_each(|(part, &d)| *part *= d);
         }
     }
 }

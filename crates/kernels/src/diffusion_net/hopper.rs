@@ -23,6 +23,7 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new(
     concat!(
         include_str!("../cuda/hopper.cu"),
         include_str!("../dropout/philox.cu"),
+        include_str!("factors.cu"),
         include_str!("hopper.cu")
     ),
 );

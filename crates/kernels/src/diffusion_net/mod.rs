@@ -11,8 +11,8 @@
 //!
 //! What is linear in the spectrum `S` of a mesh is applied there. The part of `W1` that reads `d` applies to eigenvectors and `S W1d^T`, so `d` is
 //! never computed, and `A g` comes from gradients of eigenvectors and `S a^T`, `S b^T` for `A = (a, b)`. The gradients of these maps are products of
-//! spectra: 27 products of the size of `W2` for each vertex in both passes, instead of 35. The CPU takes three real products for a complex one in
-//! the forward pass.
+//! spectra: 28 products of the size of `W2` for each vertex in both passes, instead of 35. The CPU has 27: it takes three real products for a
+//! complex one in the forward pass.
 //!
 //! On the CPU a tile of rows stays in the cache for the whole forward pass. On GPUs of compute capability 9.0, with 128 channels and eigenvectors
 //! and products in tf32, it stays in registers; the backward pass computes `g` and `A g` again. Other GPUs take the products

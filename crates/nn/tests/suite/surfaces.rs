@@ -371,7 +371,8 @@ fn a_block_of_scalars_on_a_gpu_equals_that_on_the_cpu() {
         return;
     };
     let Device::Cuda(cuda) = &device else { return };
-    // Rounding to tf32 flips some ReLUs, which a small gradient such as that of the times feels.
+    // Rounding to tf32 flips some ReLUs, which a small gradient such as that of the times feels: where no number is near the kink, in
+    // the tests of the kernels, the same gradients agree to 1.3e-3.
     for (mode, tolerance) in [(ProductMode::F32, 2e-5), (ProductMode::Tf32, 0.2)] {
         cuda.set_product_mode(mode);
         for dropout in [0.0, 0.4] {
