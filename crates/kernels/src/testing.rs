@@ -1,8 +1,8 @@
 //! What the tests of several operators share.
 
 use crate::{FeatureType, GraphArrays, GraphParts, KernelError, Real};
-use gemcnn_mesh::shapes::{self, Cells};
-use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh, NeighbourWeights, Neighbourhood};
+pub(crate) use gemcnn_fixtures::gauge_graphs as weighted_graphs;
+use gemcnn_mesh::{GaugeGraph, NeighbourWeights};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -29,53 +29,6 @@ pub(crate) fn parts(graph: &GaugeGraph) -> GraphParts<'_> {
 /// Graphs of every kind that an operator must get right.
 pub(crate) fn gauge_graphs() -> Vec<(&'static str, GaugeGraph)> {
     weighted_graphs(NeighbourWeights::Count)
-}
-
-/// The same with weights of the neighbours; on larger neighbourhoods, if they do not count the same.
-pub(crate) fn weighted_graphs(weights: NeighbourWeights) -> Vec<(&'static str, GaugeGraph)> {
-    let options = GeometryOptions {
-        neighbourhood: match weights {
-            NeighbourWeights::Count => Neighbourhood::OneRing,
-            _ => Neighbourhood::Patch {
-                radius: 0.3,
-                limit: 20,
-            },
-        },
-        weights,
-        ..Default::default()
-    };
-    let points = |count: usize| {
-        let at = |i: usize| DVec3::new(i as f64, 0.5, 0.0);
-        Mesh::new((0..count).map(at).collect(), Default::default()).unwrap()
-    };
-    let shaken = |mesh: Mesh, seed: u64| {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut draw = || 0.05 * (rng.random::<f64>() - 0.5);
-        mesh.map_vertices(|v| v + DVec3::new(draw(), draw(), draw()))
-            .unwrap()
-    };
-    // A fan with a hub of high degree, and vertices that no face uses.
-    let hub = {
-        let rim = |i: usize| {
-            let angle = 0.3 * i as f64;
-            DVec3::new(angle.cos(), angle.sin(), 0.0)
-        };
-        let vertices = std::iter::once(DVec3::Z).chain((0..24).map(rim)).collect();
-        let faces = (1..20u32).map(|i| [0, i, i + 1]).collect::<Vec<_>>();
-        Mesh::new(vertices, faces.iter().collect()).unwrap()
-    };
-    [
-        ("closed", shaken(shapes::icosphere(2).unwrap(), 1)),
-        (
-            "open",
-            shaken(shapes::grid(9, 11, Cells::Triangles).unwrap(), 2),
-        ),
-        ("hub and isolated vertices", hub),
-        ("one vertex", points(1)),
-        ("no vertex", points(0)),
-    ]
-    .map(|(name, mesh)| (name, GaugeGraph::new(&mesh, &options).unwrap()))
-    .into()
 }
 
 /// The same graphs as arrays.

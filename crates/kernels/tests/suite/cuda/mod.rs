@@ -22,6 +22,7 @@ mod missing;
 mod pointwise;
 mod primitives;
 
+use gemcnn_fixtures::{shaken, weighted};
 use gemcnn_kernels::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceGraph, DeviceSlice, DeviceSliceMut, ProductMode,
 };
@@ -32,7 +33,7 @@ use gemcnn_kernels::{
     norm_gate, pool, regression, regular, self_map,
 };
 use gemcnn_mesh::shapes::{self, Cells};
-use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh, NeighbourWeights, Neighbourhood};
+use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh, NeighbourWeights};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -164,54 +165,13 @@ fn poisoned(device: &CudaDevice, count: usize) -> DeviceBuffer<f32> {
     device.upload(&vec![f32::NAN; count]).unwrap()
 }
 
+/// With one that has many blocks.
 fn gauge_graphs(weights: NeighbourWeights) -> Vec<(&'static str, GaugeGraph)> {
-    let options = GeometryOptions {
-        neighbourhood: match weights {
-            NeighbourWeights::Count => Neighbourhood::OneRing,
-            _ => Neighbourhood::Patch {
-                radius: 0.3,
-                limit: 20,
-            },
-        },
-        weights,
-        ..Default::default()
-    };
-    let points = |count: usize| {
-        let at = |i: usize| DVec3::new(i as f64, 0.5, 0.0);
-        Mesh::new((0..count).map(at).collect(), Default::default()).unwrap()
-    };
-    let shaken = |mesh: Mesh, seed: u64| {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut draw = || 0.05 * (rng.random::<f64>() - 0.5);
-        mesh.map_vertices(|v| v + DVec3::new(draw(), draw(), draw()))
-            .unwrap()
-    };
-    // A fan with a hub of high degree, and vertices that no face uses.
-    let hub = {
-        let rim = |i: usize| {
-            let angle = 0.3 * i as f64;
-            DVec3::new(angle.cos(), angle.sin(), 0.0)
-        };
-        let vertices = std::iter::once(DVec3::Z).chain((0..24).map(rim)).collect();
-        let faces = (1..20u32).map(|i| [0, i, i + 1]).collect::<Vec<_>>();
-        Mesh::new(vertices, faces.iter().collect()).unwrap()
-    };
-    [
-        ("closed", shaken(shapes::icosphere(2).unwrap(), 1)),
-        (
-            "open",
-            shaken(shapes::grid(9, 11, Cells::Triangles).unwrap(), 2),
-        ),
-        ("hub and isolated vertices", hub),
-        ("one vertex", points(1)),
-        ("no vertex", points(0)),
-        (
-            "large",
-            shaken(shapes::grid(47, 53, Cells::Triangles).unwrap(), 3),
-        ),
-    ]
-    .map(|(name, mesh)| (name, GaugeGraph::new(&mesh, &options).unwrap()))
-    .into()
+    let large = shaken(shapes::grid(47, 53, Cells::Triangles).unwrap(), 3);
+    let large = GaugeGraph::new(&large, &weighted(weights)).unwrap();
+    let mut graphs = gemcnn_fixtures::gauge_graphs(weights);
+    graphs.push(("large", large));
+    graphs
 }
 
 fn parts(graph: &GaugeGraph) -> GraphParts<'_> {
