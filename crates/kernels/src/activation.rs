@@ -6,6 +6,7 @@
 pub mod cuda;
 
 use crate::error::check_length;
+use crate::parallel::Loop;
 use crate::{KernelError, Real};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -223,7 +224,7 @@ pub fn forward<T: Real>(activation: &Activation, x: &[T], y: &mut [T]) -> Result
     check_length("activation forward", "y", y, x.len())?;
     y.par_chunks_mut(BLOCK)
         .zip(x.par_chunks(BLOCK))
-        .for_each(|(y, x)| Arch::new().dispatch(Values { activation, x, y }));
+        .run(|(y, x)| Arch::new().dispatch(Values { activation, x, y }));
     Ok(())
 }
 
@@ -242,7 +243,7 @@ pub fn backward<T: Real>(
     dx.par_chunks_mut(BLOCK)
         .zip(dy.par_chunks(BLOCK))
         .zip(x.par_chunks(BLOCK))
-        .for_each(|((dx, dy), x)| {
+        .run(|((dx, dy), x)| {
             Arch::new().dispatch(Slopes {
                 activation,
                 x,

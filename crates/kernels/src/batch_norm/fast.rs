@@ -3,6 +3,7 @@
 use super::{
     BatchNorm, HostNormalisation, NormGradients, Normalisation, Origin, Statistics, moment_weight,
 };
+use crate::parallel::Loop;
 use crate::partials::{fold_partials, partial_rows, partials_length};
 use crate::{Real, Scratch};
 use pulp::{Arch, NullaryFnOnce};
@@ -86,7 +87,7 @@ pub(super) fn statistics<T: Real>(
     partials.fill(0.0);
     (partials.par_chunks_mut((2 * width).max(1)))
         .zip(x.par_chunks((rows * width).max(1)))
-        .for_each(|(partial, x)| {
+        .run(|(partial, x)| {
             let (sums, squares) = partial.split_at_mut(width);
             Arch::new().dispatch(Moments {
                 x,
@@ -190,7 +191,7 @@ pub(super) fn forward<T: Real>(normalisation: &HostNormalisation<'_, T>, x: &[T]
     let block = (TASK_ROWS * affine.centre.len()).max(1);
     y.par_chunks_mut(block)
         .zip(x.par_chunks(block))
-        .for_each(|(y, x)| Arch::new().dispatch(Apply { affine, x, y }));
+        .run(|(y, x)| Arch::new().dispatch(Apply { affine, x, y }));
 }
 
 /// The whole backward pass, in place: `fill` writes the gradient of the normalised rows into `dx`,
@@ -229,7 +230,7 @@ pub(crate) fn backward_with<T: Real>(
     partials.fill(0.0);
     (partials.par_chunks_mut(2 * width).enumerate())
         .zip(dx.par_chunks_mut(rows * width))
-        .for_each(|((partial, sums), dx)| {
+        .run(|((partial, sums), dx)| {
             let (sums, products) = sums.split_at_mut(width);
             for (block, dy) in dx.chunks_mut(CACHED_ROWS * width).enumerate() {
                 let start = partial * rows + block * CACHED_ROWS;
@@ -282,7 +283,7 @@ pub(crate) fn backward_with<T: Real>(
     let block = TASK_ROWS * width;
     dx.par_chunks_mut(block)
         .zip(x.par_chunks(block))
-        .for_each(|(dx, x)| {
+        .run(|(dx, x)| {
             Arch::new().dispatch(CombineRows {
                 combine: &combine,
                 x,

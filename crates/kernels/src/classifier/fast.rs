@@ -6,6 +6,7 @@ use super::{Classifier, Gradients, OPERATOR, Rows};
 use crate::cross_entropy::softmax::{exponentials, peak, sum_of_exponentials, sum_of_logits};
 use crate::cross_entropy::{IGNORE, Score, Tally};
 use crate::cuda::ProductMode;
+use crate::parallel::Loop;
 use crate::real::compiled;
 use crate::{Destination, KernelError, Matrix, MatrixMut, Real, Scratch, bf16, product};
 use pulp::Arch;
@@ -283,7 +284,7 @@ impl<'a, T: Real> Tile<'a, T> {
             .par_chunks_mut(rows * CLASS_BLOCK)
             .zip(self.parts.par_chunks_mut(rows))
             .enumerate()
-            .for_each(|(block, (numbers, parts))| {
+            .run(|(block, (numbers, parts))| {
                 let classes = class_block(block, classifier.targets.classes);
                 let width = classes.len();
                 match factors {
@@ -386,7 +387,7 @@ impl<'a, T: Real> Tile<'a, T> {
             .zip(dbias.par_chunks_mut(CLASS_BLOCK))
             .zip(factors)
             .enumerate()
-            .for_each(|(block, (((numbers, parts), dbias), mut factors))| {
+            .run(|(block, (((numbers, parts), dbias), mut factors))| {
                 let label_place = |label: u32| (label as usize).wrapping_sub(block * CLASS_BLOCK);
                 Arch::new().dispatch(
                     #[inline(always)]
@@ -417,7 +418,7 @@ impl<'a, T: Real> Tile<'a, T> {
             .par_chunks_mut((CLASS_BLOCK * channels).max(1))
             .zip(self.numbers.par_chunks(rows * CLASS_BLOCK))
             .enumerate()
-            .for_each(|(block, (dweight, numbers))| {
+            .run(|(block, (dweight, numbers))| {
                 let width = numbers.len() / rows;
                 if let Some(factors) = &self.factors {
                     return factors.weight_gradient(block, width, dweight);
@@ -437,7 +438,7 @@ impl<'a, T: Real> Tile<'a, T> {
         dfeatures
             .par_chunks_mut((ROW_BLOCK * channels).max(1))
             .enumerate()
-            .for_each(|(index, dfeatures)| {
+            .run(|(index, dfeatures)| {
                 let count = dfeatures.len() / channels;
                 if let Some(factors) = &self.factors {
                     let first = index * ROW_BLOCK;
@@ -477,7 +478,7 @@ impl<'a, T: Real> Tile<'a, T> {
             .par_chunks(rows * CLASS_BLOCK)
             .zip(self.parts.par_chunks_mut(rows))
             .enumerate()
-            .for_each(|(block, (numbers, parts))| {
+            .run(|(block, (numbers, parts))| {
                 let width = numbers.len() / rows;
                 for ((row, part), &label) in numbers.chunks_exact(width).zip(parts).zip(labels) {
                     let own = part[LABEL];

@@ -10,6 +10,7 @@ use crate::bf16::{
     GROUP, Left, Sizes, pack_group_rows, pack_right, pack_right_transposed, pack_row, pack_rows,
     product, right_length,
 };
+use crate::parallel::Loop;
 use crate::{Destination, Real};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -47,7 +48,7 @@ impl<'a> Weights<'a> {
             .par_chunks((CLASS_BLOCK * channels).max(1))
             .zip(for_logits.par_chunks_mut(logits_stride(channels).max(1)))
             .zip(for_features.par_chunks_mut(features_stride(channels).max(1)))
-            .for_each(|((weight, for_logits), for_features)| {
+            .run(|((weight, for_logits), for_features)| {
                 pack_right_transposed(weight, channels, for_logits);
                 pack_right(weight, channels, for_features);
             });

@@ -3,7 +3,7 @@
 use super::softmax::{exponentials, peak, sum_of_exponentials, sum_of_logits};
 use super::{IGNORE, Score, Tally, Targets, check};
 use crate::error::check_length;
-use crate::parallel::piece_length;
+use crate::parallel::{Loop, piece_length};
 use crate::real::compiled;
 use crate::{KernelError, Real};
 use pulp::Arch;
@@ -87,7 +87,7 @@ fn backward_rows<T: Real>(
         .par_chunks(rows)
         .zip(logits.par_chunks(rows * targets.classes))
         .zip(dlogits.par_chunks_mut(rows * targets.classes))
-        .for_each(|((labels, logits), dlogits)| {
+        .run(|((labels, logits), dlogits)| {
             Arch::new().dispatch(
                 #[inline(always)]
                 || gradient(targets, labels, logits, scale, dlogits),

@@ -2,6 +2,7 @@
 
 use super::{Diffusion, Filter, Filters, Spectra, Term, filter};
 use crate::mesh_product::weighted;
+use crate::parallel::Loop;
 use crate::{Destination, Matrix, MatrixMut, Real, Scratch, product};
 use rayon::prelude::*;
 
@@ -72,7 +73,7 @@ impl<'a, T: Real> Batch<'a, T> {
     /// `B^T x` of all terms.
     pub fn project(&self, terms: &[Term], (x, width): (&[T], usize), spectrum: &mut [T]) {
         let meshes = spectrum.par_chunks_mut(self.raw).enumerate();
-        meshes.for_each(|(mesh, spectrum)| {
+        meshes.run(|(mesh, spectrum)| {
             let range = self.range(mesh);
             if range.is_empty() {
                 return spectrum.fill(T::zero());
@@ -84,7 +85,7 @@ impl<'a, T: Real> Batch<'a, T> {
                 let blocks = rows
                     .par_chunks_mut(COLUMNS * term.spectrum_stride)
                     .enumerate();
-                blocks.for_each(|(block, rows)| {
+                blocks.run(|(block, rows)| {
                     let first = block * COLUMNS;
                     let columns = COLUMNS.min(term.columns - first);
                     let basis = self.basis(term, range.start, range.len(), (first, columns));
@@ -132,7 +133,7 @@ impl<'a, T: Real> Batch<'a, T> {
             let rows = rest.split_off_mut(..rows * width).unwrap_or_default();
             blocks.push((mesh, first, rows));
         }
-        blocks.into_par_iter().for_each(|(mesh, first, x)| {
+        blocks.into_par_iter().run(|(mesh, first, x)| {
             let rows = x.len() / width;
             self.expand_rows(terms, spectrum, (mesh, first), (x, rows, width));
             if weighted {

@@ -2,6 +2,7 @@
 
 use super::{Dropout, Run, scale, threshold};
 use crate::Real;
+use crate::parallel::Loop;
 use crate::random::Stream;
 use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
@@ -68,7 +69,7 @@ pub(super) fn forward<T: Real>(
     y.par_chunks_mut(task)
         .zip(x.par_chunks(task))
         .enumerate()
-        .for_each(|(at, (y, x))| {
+        .run(|(at, (y, x))| {
             Arch::new().dispatch(DropRows {
                 runs,
                 units,

@@ -2,6 +2,7 @@
 
 use super::{check_probability, scale, threshold};
 use crate::error::{check_mesh_offsets, check_rows};
+use crate::parallel::Loop;
 use crate::random::Stream;
 use crate::{KernelError, Real};
 use rayon::prelude::*;
@@ -32,13 +33,11 @@ pub fn drop_meshes<T: Real>(
         let factor = T::of(if kept { scale(probability) } else { 0.0 });
         let range = bounds[0] as usize * width..bounds[1] as usize * width;
         let pieces = x[range.clone()].par_chunks(TASK);
-        pieces
-            .zip(y[range].par_chunks_mut(TASK))
-            .for_each(|(x, y)| {
-                for (y, &x) in y.iter_mut().zip(x) {
-                    *y = x * factor;
-                }
-            });
+        pieces.zip(y[range].par_chunks_mut(TASK)).run(|(x, y)| {
+            for (y, &x) in y.iter_mut().zip(x) {
+                *y = x * factor;
+            }
+        });
     }
     Ok(())
 }

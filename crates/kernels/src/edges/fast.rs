@@ -1,7 +1,7 @@
 //! The same maps as gathers, rows in parallel.
 
 use super::{EdgeFrame, Reduce};
-use crate::parallel::{for_rows, piece_length};
+use crate::parallel::{Loop, for_rows, piece_length};
 use crate::rotated_sum::{Term, rotated_sum};
 use crate::{FeatureType, GraphView, Real, irrep_dimension};
 use rayon::prelude::*;
@@ -165,7 +165,7 @@ fn for_vertices<T: Real>(
             (range, part.unwrap_or_default())
         })
         .collect();
-    pieces.into_par_iter().for_each(|(range, mut part)| {
+    pieces.into_par_iter().run(|(range, mut part)| {
         for vertex in range {
             let row = graph.row(vertex);
             let y = part.split_off_mut(..row.len() * width);

@@ -14,7 +14,7 @@ pub mod reference;
 mod tests;
 
 use crate::error::{check_length, check_rows};
-use crate::parallel::for_rows;
+use crate::parallel::{Loop, for_rows};
 use crate::real::compiled;
 use crate::{FeatureType, KernelError, Real, irrep_dimension};
 use pulp::{Arch, NullaryFnOnce};
@@ -40,7 +40,7 @@ pub fn add<T: Real>(a: &[T], b: &[T], y: &mut [T]) -> Result<(), KernelError> {
 fn add_blocks<T: Real>(a: &[T], b: &[T], y: &mut [T]) {
     y.par_chunks_mut(BLOCK)
         .zip(a.par_chunks(BLOCK).zip(b.par_chunks(BLOCK)))
-        .for_each(|(y, (a, b))| {
+        .run(|(y, (a, b))| {
             for (y, (&a, &b)) in y.iter_mut().zip(a.iter().zip(b)) {
                 *y = a + b;
             }
@@ -60,7 +60,7 @@ pub fn accumulate<T: Real>(a: &[T], y: &mut [T]) -> Result<(), KernelError> {
 fn accumulate_blocks<T: Real>(a: &[T], y: &mut [T]) {
     y.par_chunks_mut(BLOCK)
         .zip(a.par_chunks(BLOCK))
-        .for_each(|(y, a)| {
+        .run(|(y, a)| {
             for (y, &a) in y.iter_mut().zip(a) {
                 *y += a;
             }
@@ -80,7 +80,7 @@ pub fn scale<T: Real>(factor: f64, x: &[T], y: &mut [T]) -> Result<(), KernelErr
 fn scale_blocks<T: Real>(factor: T, x: &[T], y: &mut [T]) {
     y.par_chunks_mut(BLOCK)
         .zip(x.par_chunks(BLOCK))
-        .for_each(|(y, x)| {
+        .run(|(y, x)| {
             for (y, &x) in y.iter_mut().zip(x) {
                 *y = factor * x;
             }
@@ -269,7 +269,7 @@ pub fn concatenate<T: Real>(
     let (first_runs, second_runs) = concatenation(first, second);
     y.par_chunks_mut((TASK_ROWS * both).max(1))
         .enumerate()
-        .for_each(|(task, y)| {
+        .run(|(task, y)| {
             for (row, y) in y.chunks_exact_mut(both).enumerate() {
                 let vertex = task * TASK_ROWS + row;
                 for (runs, from, width) in [(&first_runs, a, widths.0), (&second_runs, b, widths.1)]
@@ -312,7 +312,7 @@ pub fn split<T: Real>(
 fn take<T: Real>(runs: &[Run], wide: usize, narrow: usize, x: &[T], y: &mut [T]) {
     y.par_chunks_mut((TASK_ROWS * narrow).max(1))
         .zip(row_blocks(x, wide))
-        .for_each(|(y, x)| {
+        .run(|(y, x)| {
             for (y, x) in y.chunks_exact_mut(narrow).zip(x.chunks_exact(wide)) {
                 for run in runs {
                     y[run.narrow..run.narrow + run.length]
@@ -406,7 +406,7 @@ pub fn unslice<T: Real>(
     }
     dx.par_chunks_mut((TASK_ROWS * wide).max(1))
         .zip(row_blocks(dy, narrow))
-        .for_each(|(dx, dy)| {
+        .run(|(dx, dy)| {
             dx.fill(T::zero());
             for (dx, dy) in dx.chunks_exact_mut(wide).zip(dy.chunks_exact(narrow)) {
                 for run in &runs {
@@ -437,7 +437,7 @@ pub fn rotate<T: Real>(
     y.par_chunks_mut(TASK_ROWS * width)
         .zip(row_blocks(x, width))
         .zip(angles.par_chunks(TASK_ROWS))
-        .for_each(|((y, x), angles)| {
+        .run(|((y, x), angles)| {
             Arch::new().dispatch(RotateRows { kind, angles, x, y });
         });
     Ok(())

@@ -1,7 +1,7 @@
 //! The linear map by blocks of rows, each a general matrix product.
 
 use super::Linear;
-use crate::parallel::{reduction_block, sum_partials};
+use crate::parallel::{Loop, reduction_block, sum_partials};
 use crate::{Destination, Matrix, MatrixMut, Real, Scratch, product};
 use rayon::prelude::*;
 
@@ -22,7 +22,7 @@ pub(super) fn forward<T: Real>(op: &Linear, x: &[T], weight: &[T], bias: &[T], y
     }
     let weights = Matrix::new(weight, outputs, inputs, inputs).transposed();
     let blocks = y.par_chunks_mut(ROWS * outputs).enumerate();
-    blocks.for_each(|(block, y)| {
+    blocks.run(|(block, y)| {
         let rows = y.len() / outputs;
         let x = Matrix::new(&x[block * ROWS * inputs..], rows, inputs, inputs);
         let destination = if bias.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn backward<T: Real>(
     if let Some(dx) = dx.filter(|dx| !dx.is_empty()) {
         let weights = Matrix::new(weight, outputs, inputs, inputs);
         let blocks = dx.par_chunks_mut(ROWS * inputs).enumerate();
-        blocks.for_each(|(block, dx)| {
+        blocks.run(|(block, dx)| {
             let rows = dx.len() / inputs;
             let dy = Matrix::new(&dy[block * ROWS * outputs..], rows, outputs, outputs);
             let mut result = MatrixMut::new(dx, rows, inputs, inputs);
@@ -75,14 +75,14 @@ pub(super) fn backward<T: Real>(
     let each = outputs * (inputs + 1);
     let partials = scratch.take(rows.div_ceil(part_rows) * each);
     let parts = partials.par_chunks_exact_mut(each).enumerate();
-    parts.for_each(|(part, sums)| {
+    parts.run(|(part, sums)| {
         let first = part * part_rows;
         let rows = part_rows.min(rows - first);
         let (x, dy) = (&x[first * inputs..], &dy[first * outputs..]);
         let (weight_sums, bias_sums) = sums.split_at_mut(outputs * inputs);
         if inputs > 0 {
             let blocks = weight_sums.par_chunks_mut(OUTPUTS * inputs).enumerate();
-            blocks.for_each(|(block, sums)| {
+            blocks.run(|(block, sums)| {
                 let width = sums.len() / inputs;
                 let dy = Matrix::new(&dy[block * OUTPUTS..], rows, width, outputs).transposed();
                 let mut result = MatrixMut::new(sums, width, inputs, inputs);

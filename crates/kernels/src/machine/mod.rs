@@ -8,6 +8,7 @@ pub mod cuda;
 
 use crate::KernelError;
 use crate::linear::{self, Linear};
+use crate::parallel::Loop;
 use rayon::prelude::*;
 use std::convert::Infallible;
 use std::time::Instant;
@@ -26,7 +27,7 @@ pub fn copy_rate() -> f64 {
     let Ok(seconds) = fastest(|| {
         let start = Instant::now();
         (to.par_chunks_mut(piece).zip(from.par_chunks(piece)))
-            .for_each(|(to, from)| to.copy_from_slice(from));
+            .run(|(to, from)| to.copy_from_slice(from));
         std::hint::black_box(&to);
         Ok::<_, Infallible>(start.elapsed().as_secs_f64())
     });

@@ -2,7 +2,7 @@
 //! `B^H x = Re(B)^T x + Im(B)^T (-i x)` and `B y = Re(B) y + Im(B) (i y)`.
 
 use super::{MeshProduct, meshes};
-use crate::parallel::for_rows;
+use crate::parallel::{Loop, for_rows};
 use crate::{Destination, Matrix, MatrixMut, Real, Scratch, product};
 use rayon::prelude::*;
 
@@ -55,7 +55,7 @@ pub(super) fn project<T: Real>(
     let turned = &*turned;
     let ranges: Vec<_> = meshes(mesh_offsets).collect();
     let parts = y.par_chunks_mut(k * width).zip(ranges);
-    parts.for_each(|(y, range)| {
+    parts.run(|(y, range)| {
         if range.is_empty() {
             y.fill(T::zero());
             return;
@@ -63,7 +63,7 @@ pub(super) fn project<T: Real>(
         let rows = range.len();
         let basis = &basis[range.start * stride..range.end * stride];
         let blocks = y.par_chunks_mut(COLUMNS * width).enumerate();
-        blocks.for_each(|(block, y)| {
+        blocks.run(|(block, y)| {
             let columns = y.len() / width;
             let mut y = MatrixMut::new(y, columns, width, width);
             let mut add = |destination, place: usize, x: &[T]| {
@@ -105,7 +105,7 @@ pub(super) fn expand<T: Real>(
         let chunks = rows.chunks_mut(ROWS * width).enumerate();
         blocks.extend(chunks.map(|(index, x)| (mesh, range.start + index * ROWS, x)));
     }
-    blocks.into_par_iter().for_each(|(mesh, first, x)| {
+    blocks.into_par_iter().run(|(mesh, first, x)| {
         let rows = x.len() / width;
         let mut result = MatrixMut::new(x, rows, width, width);
         let mut add = |destination, place: usize, y: &[T]| {

@@ -2,6 +2,7 @@
 
 use super::{Block, GatedNonlinearity, NormNonlinearity, blocks, sigmoid};
 use crate::activation::{Slopes, Values};
+use crate::parallel::Loop;
 use crate::partials::{fold_partials, partial_rows, partials_length};
 use crate::{Real, Scratch};
 use pulp::{Arch, Simd, WithSimd};
@@ -121,7 +122,7 @@ pub(super) fn norm_forward<T: Real>(config: &NormNonlinearity, x: &[T], bias: &[
     let task = (TASK_ROWS * config.kind.dimension()).max(1);
     y.par_chunks_mut(task)
         .zip(x.par_chunks(task))
-        .for_each(|(y, x)| {
+        .run(|(y, x)| {
             Arch::new().dispatch(NormForward {
                 config,
                 blocks,
@@ -232,7 +233,7 @@ pub(super) fn norm_backward<T: Real>(
     (partials.par_chunks_mut(sums))
         .zip(dx.par_chunks_mut(task))
         .zip(x.par_chunks(task).zip(dy.par_chunks(task)))
-        .for_each(|((dbias, dx), (x, dy))| {
+        .run(|((dbias, dx), (x, dy))| {
             Arch::new().dispatch(NormBackward {
                 config,
                 blocks,
@@ -315,7 +316,7 @@ pub(super) fn gated_forward<T: Real>(config: &GatedNonlinearity, x: &[T], y: &mu
     let task = |width: usize| (TASK_ROWS * width).max(1);
     y.par_chunks_mut(task(output))
         .zip(x.par_chunks(task(output + gates)))
-        .for_each(|(y, x)| {
+        .run(|(y, x)| {
             Arch::new().dispatch(GatedForward {
                 config,
                 blocks,
@@ -384,7 +385,7 @@ pub(super) fn gated_backward<T: Real>(config: &GatedNonlinearity, x: &[T], dy: &
     dx.par_chunks_mut(task(output + gates))
         .zip(x.par_chunks(task(output + gates)))
         .zip(dy.par_chunks(task(output)))
-        .for_each(|((dx, x), dy)| {
+        .run(|((dx, x), dy)| {
             Arch::new().dispatch(GatedBackward {
                 config,
                 blocks,

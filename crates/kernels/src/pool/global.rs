@@ -13,7 +13,7 @@
 //! one in ties. NaN counts as larger than any number.
 
 use crate::error::{check_length, check_mesh_offsets};
-use crate::parallel::piece_length;
+use crate::parallel::{Loop, piece_length};
 use crate::{FeatureType, KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;
@@ -50,25 +50,23 @@ pub fn mean<T: Real>(
     if channels == 0 {
         return Ok(());
     }
-    y.par_chunks_mut(channels)
-        .enumerate()
-        .for_each(|(mesh, y)| {
-            let range = vertices(mesh_offsets, mesh);
-            let rows = &x[range.start * channels..range.end * channels];
-            let partial: Vec<Vec<f64>> = rows
-                .par_chunks(piece_length(range.len(), LEAST_VERTICES) * channels)
-                .map(|rows| {
-                    Arch::new().dispatch(
-                        #[inline(always)]
-                        || sum_of_rows(rows, channels),
-                    )
-                })
-                .collect();
-            for (channel, y) in y.iter_mut().enumerate() {
-                let sum: f64 = partial.iter().map(|sums| sums[channel]).sum();
-                *y = T::of(sum / range.len().max(1) as f64);
-            }
-        });
+    y.par_chunks_mut(channels).enumerate().run(|(mesh, y)| {
+        let range = vertices(mesh_offsets, mesh);
+        let rows = &x[range.start * channels..range.end * channels];
+        let partial: Vec<Vec<f64>> = rows
+            .par_chunks(piece_length(range.len(), LEAST_VERTICES) * channels)
+            .map(|rows| {
+                Arch::new().dispatch(
+                    #[inline(always)]
+                    || sum_of_rows(rows, channels),
+                )
+            })
+            .collect();
+        for (channel, y) in y.iter_mut().enumerate() {
+            let sum: f64 = partial.iter().map(|sums| sums[channel]).sum();
+            *y = T::of(sum / range.len().max(1) as f64);
+        }
+    });
     Ok(())
 }
 
@@ -92,7 +90,7 @@ pub fn mean_backward<T: Real>(
         let rows = rest.split_off_mut(..count * channels).unwrap_or_default();
         let share = T::of((count.max(1) as f64).recip());
         let piece = piece_length(count, LEAST_VERTICES) * channels;
-        rows.par_chunks_mut(piece).for_each(|rows| {
+        rows.par_chunks_mut(piece).run(|rows| {
             for row in rows.chunks_exact_mut(channels) {
                 for (dx, &dy) in row.iter_mut().zip(dy) {
                     *dx = dy * share;
@@ -122,7 +120,7 @@ pub fn max<T: Real>(
     y.par_chunks_mut(channels)
         .zip(arguments.par_chunks_mut(channels))
         .enumerate()
-        .for_each(|(mesh, (y, arguments))| {
+        .run(|(mesh, (y, arguments))| {
             let range = vertices(mesh_offsets, mesh);
             let piece = piece_length(range.len(), LEAST_VERTICES);
             let partial: Vec<Vec<(T, u32)>> = x[range.start * channels..range.end * channels]

@@ -16,7 +16,7 @@
 
 use crate::error::check_length;
 use crate::graph::check_offsets;
-use crate::parallel::piece_length;
+use crate::parallel::{Loop, piece_length};
 use crate::real::compiled;
 use crate::rotated_sum::{Term, add_rotated};
 use crate::{FeatureType, KernelError, Real};
@@ -399,7 +399,7 @@ fn gather<T: Real>(
     }
     let piece = piece_length(clusters.coarse_count(), LEAST_VERTICES / 4);
     let chunks = y.par_chunks_mut(piece * dimension).enumerate();
-    chunks.for_each(|(index, rows)| {
+    chunks.run(|(index, rows)| {
         Arch::new().dispatch(
             #[inline(always)]
             || {
@@ -438,7 +438,7 @@ fn spread<T: Real>(
     }
     let piece = piece_length(clusters.fine_count(), LEAST_VERTICES);
     let chunks = y.par_chunks_mut(piece * dimension).enumerate();
-    chunks.for_each(|(index, rows)| {
+    chunks.run(|(index, rows)| {
         Arch::new().dispatch(
             #[inline(always)]
             || {

@@ -2,7 +2,7 @@
 
 use super::{OPERATOR, Penalty, Regression};
 use crate::error::check_length;
-use crate::parallel::piece_length;
+use crate::parallel::{Loop, piece_length};
 use crate::{KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;
@@ -73,7 +73,7 @@ pub fn backward<T: Real>(
         .zip(target.par_chunks(piece * dimension))
         .zip(dprediction.par_chunks_mut(piece * dimension))
         .enumerate()
-        .for_each(|(index, ((prediction, target), dprediction))| {
+        .run(|(index, ((prediction, target), dprediction))| {
             Arch::new().dispatch(
                 #[inline(always)]
                 || {

@@ -27,6 +27,7 @@ mod tests;
 
 use crate::batch_norm::{Affine, HostNormalisation, NormGradients, backward_with};
 use crate::error::check_rows;
+use crate::parallel::Loop;
 use crate::{Activation, FeatureType, KernelError, Real, Resolve, Scratch};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -231,7 +232,7 @@ pub fn backward<T: Real>(
     dx.par_chunks_mut(input)
         .zip(x.par_chunks(input))
         .zip(dy.par_chunks(output))
-        .for_each(|((dx, x), dy)| plan.backward_rows(None, x, dy, dx));
+        .run(|((dx, x), dy)| plan.backward_rows(None, x, dy, dx));
     Ok(())
 }
 
@@ -308,7 +309,7 @@ fn run_forward<T: Real>(
     );
     y.par_chunks_mut(output)
         .zip(x.par_chunks(input))
-        .for_each(|(y, x)| plan.forward_rows(affine, x, y));
+        .run(|(y, x)| plan.forward_rows(affine, x, y));
     Ok(())
 }
 
