@@ -86,7 +86,13 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         targets: Targets<'a, T>,
         rows: Rows<'_>,
     ) -> Result<Loss, NnError> {
-        classify_any(self, tape, levels, x, OnDevice::Host(targets).into(), rows)
+        Passes::of(self, &|tape, levels, x| self.forward(tape, levels, x)).classify(
+            tape,
+            levels,
+            x,
+            OnDevice::Host(targets).into(),
+            rows,
+        )
     }
 
     /// The loss on a batch: cross-entropy of classes, or the penalty on values.
@@ -98,34 +104,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         tape: &mut Tape<'a, T>,
         batch: &'a TrainingBatch<T>,
     ) -> Result<Loss, NnError> {
-        let levels = batch.levels();
-        let Device::Cuda(device) = tape.device().clone() else {
-            let x = tape.input(batch.kind().clone(), batch.features())?;
-            return match (batch.objective(), batch.target()) {
-                (objective, Target::Labels(labels)) => {
-                    let targets = objective.targets(labels).ok_or_else(no_target)?;
-                    self.classify(tape, levels, x, targets, Rows::default())
-                }
-                (Objective::Values { penalty, .. }, Target::Values(values)) => {
-                    let prediction = self.forward(tape, levels, x)?;
-                    tape.regression(*penalty, prediction, values, batch.known())
-                }
-                _ => Err(no_target()),
-            };
-        };
-        let sent = batch.on(&device)?;
-        let x = tape.shared_input(batch.kind().clone(), sent.features());
-        match sent.target() {
-            SentTarget::Classes(targets) => {
-                let targets = OnDevice::Cuda(targets.clone()).into();
-                classify_any(self, tape, levels, x, targets, Rows::default())
-            }
-            SentTarget::Values(values) => {
-                let prediction = self.forward(tape, levels, x)?;
-                let values = OnDevice::Cuda(values.clone());
-                tape.apply_loss(RegressionLoss { values }, [prediction])
-            }
-        }
+        Passes::of(self, &|tape, levels, x| self.forward(tape, levels, x)).loss(tape, batch)
     }
 
     /// The class with the largest output for each row; ties go to the lower class. As in
@@ -142,28 +121,8 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         levels: Levels<'a, T>,
         x: Var<T>,
     ) -> Result<Vec<u32>, NnError> {
-        let Some((body, head)) = self.split_head() else {
-            let outputs = self.forward(tape, levels, x)?;
-            let mut classes = vec![0; outputs.rows()];
-            let (width, values) = (outputs.kind().dimension(), outputs.values()?);
-            finite_outputs(values.iter().all(|value| value.is_finite()))?;
-            cross_entropy::predict(width, &values, &mut classes)?;
-            return Ok(classes);
-        };
-        let features = body.forward(tape, levels, x)?;
-        // With any label the loss is finite if the outputs are.
-        let labels = vec![0; features.rows()];
-        let targets = Targets::new(self.output().dimension(), &labels);
-        let mut classes = vec![0; features.rows()];
-        let rows = Rows {
-            predictions: Some(&mut classes),
-            ranks: None,
-        };
-        let loss = tape
-            .classifier(head.weights, features, targets, rows)
-            .map_err(|error| error.in_layer(head.name))?;
-        finite_outputs(loss.value()?.is_finite())?;
-        Ok(classes)
+        Passes::of(self, &|tape, levels, x| self.forward(tape, levels, x))
+            .predict_classes(tape, levels, x)
     }
 
     /// Rescales gauge convolutions on data before training, so that features have unit scale in every
@@ -178,15 +137,8 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         levels: Levels<'a, T>,
         features: &[T],
     ) -> Result<(), NnError> {
-        parameters.move_to_host()?;
-        let mut on_host = Workspace::default();
-        let workspace = match workspace.device() {
-            Device::Cpu => workspace,
-            Device::Cuda(_) => &mut on_host,
-        };
-        let mut tape = Tape::calibrating(workspace, parameters);
-        let x = tape.input(self.input().clone(), features)?;
-        self.forward(&mut tape, levels, x).map(drop)
+        Passes::of(self, &|tape, levels, x| self.forward(tape, levels, x))
+            .calibrate(workspace, parameters, levels, features)
     }
 }
 
@@ -254,31 +206,142 @@ impl fmt::Display for Parts<'_> {
     }
 }
 
-/// Cross-entropy with labels that may be on the GPU already.
-fn classify_any<'a, T: Real>(
-    module: &(impl Module<T> + ?Sized),
-    tape: &mut Tape<'a, T>,
-    levels: Levels<'a, T>,
-    x: Var<T>,
-    targets: AnyTargets<'a, T>,
-    rows: Rows<'_>,
-) -> Result<Loss, NnError> {
-    if let Some((body, head)) = module.split_head() {
+type Forward<'m, T> =
+    dyn for<'a> Fn(&mut Tape<'a, T>, Levels<'a, T>, Var<T>) -> Result<Var<T>, NnError> + 'm;
+
+/// What the passes of every module have in common, compiled once for all modules.
+struct Passes<'m, T: Real> {
+    input: &'m FeatureType,
+    output: &'m FeatureType,
+    head: Option<(&'m dyn Module<T>, Head<'m>)>,
+    forward: &'m Forward<'m, T>,
+}
+
+impl<'m, T: Real> Passes<'m, T> {
+    fn of(module: &'m (impl Module<T> + ?Sized), forward: &'m Forward<'m, T>) -> Self {
+        Self {
+            input: module.input(),
+            output: module.output(),
+            head: module.split_head(),
+            forward,
+        }
+    }
+
+    /// Cross-entropy with labels that may be on the GPU already.
+    fn classify<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+        targets: AnyTargets<'a, T>,
+        rows: Rows<'_>,
+    ) -> Result<Loss, NnError> {
+        if let Some((body, head)) = self.head {
+            let features = body.forward(tape, levels, x)?;
+            return tape
+                .any_classifier(head.weights, features, &targets, rows)
+                .map_err(|error| error.in_layer(head.name));
+        }
+        let logits = (self.forward)(tape, levels, x)?;
+        if rows.ranks.is_some() {
+            return Err(NnError::setting(
+                "ranks",
+                "only a model that ends with a linear layer can compute them",
+            ));
+        }
+        if let Some(predictions) = rows.predictions {
+            let classes = logits.kind().dimension();
+            cross_entropy::predict(classes, &logits.values()?, predictions)?;
+        }
+        tape.apply_loss(CrossEntropy { targets }, [logits])
+    }
+
+    fn loss<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        batch: &'a TrainingBatch<T>,
+    ) -> Result<Loss, NnError> {
+        let levels = batch.levels();
+        let Device::Cuda(device) = tape.device().clone() else {
+            let x = tape.input(batch.kind().clone(), batch.features())?;
+            return match (batch.objective(), batch.target()) {
+                (objective, Target::Labels(labels)) => {
+                    let targets = objective.targets(labels).ok_or_else(no_target)?;
+                    self.classify(
+                        tape,
+                        levels,
+                        x,
+                        OnDevice::Host(targets).into(),
+                        Rows::default(),
+                    )
+                }
+                (Objective::Values { penalty, .. }, Target::Values(values)) => {
+                    let prediction = (self.forward)(tape, levels, x)?;
+                    tape.regression(*penalty, prediction, values, batch.known())
+                }
+                _ => Err(no_target()),
+            };
+        };
+        let sent = batch.on(&device)?;
+        let x = tape.shared_input(batch.kind().clone(), sent.features());
+        match sent.target() {
+            SentTarget::Classes(targets) => {
+                let targets = OnDevice::Cuda(targets.clone()).into();
+                self.classify(tape, levels, x, targets, Rows::default())
+            }
+            SentTarget::Values(values) => {
+                let prediction = (self.forward)(tape, levels, x)?;
+                let values = OnDevice::Cuda(values.clone());
+                tape.apply_loss(RegressionLoss { values }, [prediction])
+            }
+        }
+    }
+
+    fn predict_classes<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+    ) -> Result<Vec<u32>, NnError> {
+        let Some((body, head)) = self.head else {
+            let outputs = (self.forward)(tape, levels, x)?;
+            let mut classes = vec![0; outputs.rows()];
+            let (width, values) = (outputs.kind().dimension(), outputs.values()?);
+            finite_outputs(values.iter().all(|value| value.is_finite()))?;
+            cross_entropy::predict(width, &values, &mut classes)?;
+            return Ok(classes);
+        };
         let features = body.forward(tape, levels, x)?;
-        return tape
-            .any_classifier(head.weights, features, &targets, rows)
-            .map_err(|error| error.in_layer(head.name));
+        // With any label the loss is finite if the outputs are.
+        let labels = vec![0; features.rows()];
+        let targets = Targets::new(self.output.dimension(), &labels);
+        let mut classes = vec![0; features.rows()];
+        let rows = Rows {
+            predictions: Some(&mut classes),
+            ranks: None,
+        };
+        let loss = tape
+            .classifier(head.weights, features, targets, rows)
+            .map_err(|error| error.in_layer(head.name))?;
+        finite_outputs(loss.value()?.is_finite())?;
+        Ok(classes)
     }
-    let logits = module.forward(tape, levels, x)?;
-    if rows.ranks.is_some() {
-        return Err(NnError::setting(
-            "ranks",
-            "only a model that ends with a linear layer can compute them",
-        ));
+
+    fn calibrate<'a>(
+        &self,
+        workspace: &mut Workspace<T>,
+        parameters: &mut Parameters<T>,
+        levels: Levels<'a, T>,
+        features: &[T],
+    ) -> Result<(), NnError> {
+        parameters.move_to_host()?;
+        let mut on_host = Workspace::default();
+        let workspace = match workspace.device() {
+            Device::Cpu => workspace,
+            Device::Cuda(_) => &mut on_host,
+        };
+        let mut tape = Tape::calibrating(workspace, parameters);
+        let x = tape.input(self.input.clone(), features)?;
+        (self.forward)(&mut tape, levels, x).map(drop)
     }
-    if let Some(predictions) = rows.predictions {
-        let classes = logits.kind().dimension();
-        cross_entropy::predict(classes, &logits.values()?, predictions)?;
-    }
-    tape.apply_loss(CrossEntropy { targets }, [logits])
 }
