@@ -29,10 +29,26 @@ extern "C" __global__ void moments(const float *__restrict__ x, u32 rows, u32 wi
     }
 }
 
-// Mean and variance of each slot; one block for each.
+// (scale, shift, centre, 1/deviation) of a column.
+__device__ inline float4 affine_of(bool scalar, double mean, double variance, double gamma, double beta, double epsilon) {
+    double inverse = 1.0 / sqrt(variance + epsilon), scale = gamma * inverse;
+    double centre = scalar ? mean : 0.0, shift = scalar ? beta - scale * centre : 0.0;
+    return make_float4((float)scale, (float)shift, (float)centre, (float)inverse);
+}
+
+// r = (1 - momentum) r + momentum s.
+__device__ inline void average(float &running, double momentum, double value) {
+    running = (float)((1.0 - momentum) * running + momentum * value);
+}
+
+// Mean and variance of each slot; one block for each. If there is an `affine`, also the map of each column, and the new running
+// averages unless there are no vertices.
 extern "C" __global__ void finish_moments(const double2 *__restrict__ partials, u32 count, u32 width,
                                           const uint4 *__restrict__ slots, u32 scalars, double vertices,
-                                          double *__restrict__ mean, double *__restrict__ variance) {
+                                          double *__restrict__ mean, double *__restrict__ variance,
+                                          const float *__restrict__ gamma, const float *__restrict__ beta,
+                                          double epsilon, double momentum, float *__restrict__ running_mean,
+                                          float *__restrict__ running_variance, float4 *__restrict__ affine) {
     uint4 slot = slots[blockIdx.x];
     double first = 0.0, second = 0.0;
     auto column_of = [&](u32 i) { return slot.x + i % slot.z * slot.y; };
@@ -47,20 +63,30 @@ extern "C" __global__ void finish_moments(const double2 *__restrict__ partials, 
     first = block_sum(first);
     second = block_sum(second);
     if (threadIdx.x == 0) {
+        u32 i = blockIdx.x;
         double centre = vertices > 0.0 ? first / vertices : 0.0;
-        mean[blockIdx.x] = centre;
-        variance[blockIdx.x] = vertices > 0.0 ? fmax(second / vertices - centre * centre, 0.0) : 0.0;
+        double spread = vertices > 0.0 ? fmax(second / vertices - centre * centre, 0.0) : 0.0;
+        mean[i] = centre;
+        variance[i] = spread;
+        if (!affine) return;
+        if (vertices > 0.0) {
+            average(running_mean[i], momentum, centre);
+            average(running_variance[i], momentum, spread);
+        }
+        for (u32 member = 0; member < slot.z; ++member) {
+            u32 column = slot.x + member * slot.y;
+            affine[column] = affine_of(column < scalars, centre, spread, gamma[i], beta[i], epsilon);
+        }
     }
 }
 
-// r = (1 - momentum) r + momentum s.
 extern "C" __global__ void update_running(const double *__restrict__ mean, const double *__restrict__ variance,
                                           double momentum, float *__restrict__ running_mean,
                                           float *__restrict__ running_variance, u32 slots) {
     u64 i = item();
     if (i >= slots) return;
-    running_mean[i] = (float)((1.0 - momentum) * running_mean[i] + momentum * mean[i]);
-    running_variance[i] = (float)((1.0 - momentum) * running_variance[i] + momentum * variance[i]);
+    average(running_mean[i], momentum, mean[i]);
+    average(running_variance[i], momentum, variance[i]);
 }
 
 // Running averages as statistics.
@@ -69,7 +95,6 @@ extern "C" __global__ void widen(const float *__restrict__ from, double *__restr
     if (i < count) to[i] = from[i];
 }
 
-// affine[column] = (scale, shift, centre, 1/deviation).
 extern "C" __global__ void make_affine(const double *__restrict__ mean, const double *__restrict__ variance,
                                        const float *__restrict__ gamma, const float *__restrict__ beta,
                                        const u32 *__restrict__ slot_of, u32 scalars, double epsilon, u32 width,
@@ -77,12 +102,7 @@ extern "C" __global__ void make_affine(const double *__restrict__ mean, const do
     u64 column = item();
     if (column >= width) return;
     u32 slot = slot_of[column];
-    double inverse = 1.0 / sqrt(variance[slot] + epsilon);
-    double scale = gamma[slot] * inverse;
-    bool scalar = column < scalars;
-    double centre = scalar ? mean[slot] : 0.0;
-    double shift = scalar ? beta[slot] - scale * centre : 0.0;
-    affine[column] = make_float4((float)scale, (float)shift, (float)centre, (float)inverse);
+    affine[column] = affine_of(column < scalars, mean[slot], variance[slot], gamma[slot], beta[slot], epsilon);
 }
 
 extern "C" __global__ void norm_forward(const float *__restrict__ x, float *__restrict__ y,

@@ -17,6 +17,8 @@ pub struct DeviceStatistics {
     mean: DeviceBuffer<f64>,
     variance: DeviceBuffer<f64>,
     origin: Origin,
+    /// The map of every column with the gamma and beta of a training step.
+    affine: Option<Arc<Affine>>,
 }
 
 impl DeviceStatistics {
@@ -42,6 +44,7 @@ impl DeviceStatistics {
             mean: widened(mean)?,
             variance: widened(variance)?,
             origin: Origin::Running,
+            affine: None,
         })
     }
 
@@ -147,7 +150,10 @@ impl DeviceNormalisation<'_> {
         Ok(check_length(operator, "beta", self.beta, slots)?)
     }
 
-    pub(crate) fn affine(&self, device: &CudaDevice) -> Result<Affine, CudaError> {
+    pub(crate) fn affine(&self, device: &CudaDevice) -> Result<Arc<Affine>, CudaError> {
+        if let Some(affine) = &self.statistics.affine {
+            return Ok(affine.clone());
+        }
         let slots = Slots::new(device, self.config)?;
         let width = self.config.kind.dimension();
         let mut affine: Affine = device.buffer(width)?;
@@ -170,7 +176,7 @@ impl DeviceNormalisation<'_> {
                 ],
             )?;
         }
-        Ok(affine)
+        Ok(Arc::new(affine))
     }
 
     /// Adds to the gradients, from partial sums of `dy z` of all columns and of `dy` of the columns of
@@ -225,6 +231,19 @@ impl NormGradients<DeviceSliceMut<'_, f32>> {
     }
 }
 
+/// What a training step changes and uses with the statistics of a batch, one number for each slot.
+#[derive(Debug)]
+pub struct TrainingSlots<'a> {
+    /// Scale.
+    pub gamma: DeviceSlice<'a, f32>,
+    /// Shift.
+    pub beta: DeviceSlice<'a, f32>,
+    /// Running mean, which is updated as by [`DeviceStatistics::update_running`].
+    pub mean: DeviceSliceMut<'a, f32>,
+    /// Running variance, likewise.
+    pub variance: DeviceSliceMut<'a, f32>,
+}
+
 /// Mean and variance of a batch: `x` is `vertices` rows of the type.
 ///
 /// # Errors
@@ -234,6 +253,40 @@ pub fn statistics(
     config: &BatchNorm,
     vertices: usize,
     x: DeviceSlice<'_, f32>,
+) -> Result<DeviceStatistics, CudaError> {
+    moments(device, config, vertices, x, None)
+}
+
+/// [`statistics`] for a training step: also updates the running averages, in the same launch. The result is for normalisations with
+/// this gamma and beta.
+///
+/// # Errors
+/// Invalid settings, buffers of the wrong length, or a failed call.
+pub fn training_statistics(
+    device: &CudaDevice,
+    config: &BatchNorm,
+    vertices: usize,
+    x: DeviceSlice<'_, f32>,
+    slots: TrainingSlots<'_>,
+) -> Result<DeviceStatistics, CudaError> {
+    let count = config.slots()?;
+    for (name, values) in [
+        ("gamma", slots.gamma),
+        ("beta", slots.beta),
+        ("running mean", slots.mean.view()),
+        ("running variance", slots.variance.view()),
+    ] {
+        check_length("batch norm statistics", name, values, count)?;
+    }
+    moments(device, config, vertices, x, Some(slots))
+}
+
+fn moments(
+    device: &CudaDevice,
+    config: &BatchNorm,
+    vertices: usize,
+    x: DeviceSlice<'_, f32>,
+    training: Option<TrainingSlots<'_>>,
 ) -> Result<DeviceStatistics, CudaError> {
     let count = config.slots()?;
     let width = config.kind.dimension();
@@ -245,10 +298,19 @@ pub fn statistics(
         mean: device.buffer(count)?,
         variance: device.buffer(count)?,
         origin: Origin::Batch { vertices },
+        affine: None,
     };
+    let mut affine: Affine = device.buffer(if training.is_some() { width } else { 0 })?;
+    let is_training = training.is_some();
+    let training = training.unwrap_or_else(|| TrainingSlots {
+        gamma: DeviceSlice::empty(),
+        beta: DeviceSlice::empty(),
+        mean: DeviceSliceMut::empty(),
+        variance: DeviceSliceMut::empty(),
+    });
     let size = |n: usize| to_u32("batch norm", n);
-    // SAFETY: `x` was checked; there is a partial sum for each block and column, and a mean and a
-    // variance for each slot.
+    // SAFETY: `x` was checked; there is a partial sum for each block and column, a mean and a
+    // variance for each slot, and in training a map for each column, and parameters, which were checked.
     unsafe {
         if width > 0 {
             device.function(SOURCE, &[], "moments")?.run(
@@ -275,9 +337,17 @@ pub fn statistics(
                 vertices as f64,
                 &statistics.mean.view_mut(),
                 &statistics.variance.view_mut(),
+                training.gamma,
+                training.beta,
+                config.epsilon,
+                config.momentum,
+                &training.mean,
+                &training.variance,
+                &affine.view_mut(),
             ],
         )?;
     }
+    statistics.affine = is_training.then(|| Arc::new(affine));
     Ok(statistics)
 }
 
@@ -304,7 +374,7 @@ pub fn forward(
     unsafe {
         function.over(
             x.len(),
-            args![x, &y, &affine, to_u32(operator, width)?, count],
+            args![x, &y, &*affine, to_u32(operator, width)?, count],
         )
     }
 }
@@ -345,7 +415,7 @@ pub fn backward(
             args![
                 x,
                 dy,
-                &affine,
+                &*affine,
                 size(vertices)?,
                 size(width)?,
                 size(scalars)?,
@@ -361,7 +431,7 @@ pub fn backward(
     unsafe {
         function.over(
             x.len(),
-            args![x, dy, &dx, &affine, &through, size(width)?, count],
+            args![x, dy, &dx, &*affine, &through, size(width)?, count],
         )
     }
 }

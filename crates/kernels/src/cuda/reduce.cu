@@ -31,14 +31,14 @@ extern "C" __global__ void add_column_sums(const double *__restrict__ partials, 
     if (threadIdx.x == 0) result[blockIdx.x] += (float)sum;
 }
 
-// y[row][i] = bias[i] for the first `count` numbers of each row.
-extern "C" __global__ void fill_rows(float *__restrict__ y, u32 width, u32 rows, const float *__restrict__ bias,
-                                     u32 count) {
-    u64 i = item();
-    if (i < (u64)rows * count) {
-        u32 row = i / count, column = i % count;
-        y[(u64)row * width + column] = bias[column];
-    }
+// y[row][i] = bias[i] for the first `count` numbers of each row. Block (columns, rows), a run of rows for each block.
+extern "C" __global__ void fill_rows(float *__restrict__ y, u32 width, u32 rows, const float *__restrict__ bias, u32 count,
+                                     u32 rows_of_block) {
+    u32 column = blockIdx.y * blockDim.x + threadIdx.x, first = blockIdx.x * rows_of_block;
+    if (column >= count) return;
+    float value = bias[column];
+    u32 end = min(rows, first + rows_of_block);
+    for (u32 row = first + threadIdx.y; row < end; row += blockDim.y) y[(u64)row * width + column] = value;
 }
 
 // result[i] = the sum of terms +-from[place] (or result[i] += it). An entry of the table is place + 1, negative for a
@@ -85,7 +85,8 @@ extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 part
 // partials are shared out over y.
 extern "C" __global__ void fold_partials(const int *__restrict__ table, u32 terms, u32 count,
                                          const float *__restrict__ from, u32 partials, u32 size,
-                                         float *__restrict__ result, float *__restrict__ result_second, u32 split_to) {
+                                         float *__restrict__ first, u32 first_count, float *__restrict__ second,
+                                         u32 second_count, float *__restrict__ third) {
     __shared__ float parts[8][32];
     u32 i = blockIdx.x * 32 + threadIdx.x;
     float sum = 0.0f;
@@ -102,7 +103,8 @@ extern "C" __global__ void fold_partials(const int *__restrict__ table, u32 term
     __syncthreads();
     if (threadIdx.y == 0 && i < count) {
         for (u32 y = 1; y < 8; ++y) sum += parts[y][threadIdx.x];
-        float *to = i < split_to ? result + i : result_second + (i - split_to);
+        u32 j = i - first_count;
+        float *to = i < first_count ? first + i : j < second_count ? second + j : third + (j - second_count);
         *to += sum;
     }
 }

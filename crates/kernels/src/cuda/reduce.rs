@@ -105,17 +105,28 @@ pub(crate) fn fill_rows(
     (rows, width): (usize, usize),
     bias: DeviceSlice<'_, f32>,
 ) -> Result<(), CudaError> {
-    if bias.is_empty() {
+    if bias.is_empty() || rows == 0 {
         return Ok(());
     }
     let size = |n: usize| to_u32("bias", n);
+    let threads = column_threads(bias.len());
+    let rows_of_block = 16 * threads.1;
+    let blocks = (rows.div_ceil(rows_of_block), bias.len().div_ceil(threads.0));
     let function = device.function(SOURCE, &[], "fill_rows")?;
     // SAFETY: `y` has `rows` rows of `width` numbers, and a bias is no longer than a row, as the operator
     // checked.
     unsafe {
-        function.over(
-            rows * bias.len(),
-            args![y, size(width)?, size(rows)?, bias, size(bias.len())?],
+        function.run(
+            blocks,
+            threads,
+            args![
+                y,
+                size(width)?,
+                size(rows)?,
+                bias,
+                size(bias.len())?,
+                size(rows_of_block)?,
+            ],
         )
     }
 }
@@ -186,34 +197,42 @@ impl SignedTable {
         }
     }
 
-    /// Adds the terms of every result, summed over `count` partial sums of `size` numbers each. Results may be split over two
-    /// slices.
+    /// The table: for each result its terms, 1 + the place of a source, negative for its negative, or 0 for none.
+    pub fn entries(&self) -> &DeviceBuffer<i32> {
+        &self.entries
+    }
+
+    /// Adds the terms of every result, summed over `count` partial sums of `size` numbers each. Results are split over three
+    /// slices; those beyond the last are left out.
     pub fn fold_partials(
         &self,
         device: &CudaDevice,
         partials: DeviceSlice<'_, f32>,
         (count, size): (usize, usize),
-        to: [&DeviceSliceMut<'_, f32>; 2],
+        to: [&DeviceSliceMut<'_, f32>; 3],
     ) -> Result<(), CudaError> {
         assert!(count * size <= partials.len(), "too few partial sums");
         let number = |n: usize| to_u32("weights", n);
         let function = device.function(SOURCE, &[], "fold_partials")?;
-        // SAFETY: the table was made for sources of `size` numbers and results of these lengths, which the operators
-        // check; there are as many partial sums as the assertion says.
+        let results = self.count.min(to.iter().map(|to| to.len()).sum());
+        // SAFETY: the table was made for sources of `size` numbers and at least so many results; there are as many partial
+        // sums as the assertion says.
         unsafe {
             function.run(
-                (self.count.div_ceil(32), 1),
+                (results.div_ceil(32), 1),
                 (32, 8),
                 args![
                     &self.entries,
                     number(self.terms)?,
-                    number(self.count)?,
+                    number(results)?,
                     partials,
                     number(count)?,
                     number(size)?,
                     to[0],
-                    to[1],
                     number(to[0].len())?,
+                    to[1],
+                    number(to[1].len())?,
+                    to[2],
                 ],
             )
         }

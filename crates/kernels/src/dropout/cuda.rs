@@ -70,16 +70,34 @@ pub fn forward(
         threshold(config.probability),
         scale(config.probability) as f32,
     );
-    let is_aligned = x.is_aligned(4) && y.view().is_aligned(4) && x.len().is_multiple_of(4);
-    if config.kind.multiplicity(0) == width && units == width && is_aligned {
-        let (function, count) = (
-            device.function(SOURCE, &[], "dropout_scalars")?,
-            x.len() / 4,
-        );
-        let stream = &stream.seed_and_step;
-        let arguments = args![x, &y, stream, salt, limit, scale, count as u64];
+    let size = |n: usize| to_u32("dropout", n);
+    let irreps: usize = config.kind.orders().map(|(_, channels)| channels).sum();
+    let by_fours =
+        units == irreps && (config.kind.orders()).all(|(_, channels)| channels.is_multiple_of(4));
+    if by_fours && x.is_aligned(4) && y.view().is_aligned(4) {
+        let runs = device.table("dropout runs", key(&[&config.kind]), || {
+            device.upload(&irrep_rows(&config.kind, 4))
+        })?;
+        let count = vertices * runs.len();
+        let function = device.function(SOURCE, &[], "dropout_fours")?;
         // SAFETY: lengths and alignment were checked.
-        return unsafe { function.over(count, arguments) };
+        return unsafe {
+            function.over(
+                count,
+                args![
+                    x,
+                    &y,
+                    &*runs,
+                    size(runs.len())?,
+                    size(width)?,
+                    &stream.seed_and_step,
+                    salt,
+                    limit,
+                    scale,
+                    count as u64,
+                ],
+            )
+        };
     }
     let mut settings = key(&[&config.kind]);
     settings.push(usize::from(config.unit == DropoutUnit::Channel));
@@ -92,7 +110,6 @@ pub fn forward(
         }
         device.upload(&rows)
     })?;
-    let size = |n: usize| to_u32("dropout", n);
     let function = device.function(SOURCE, &[], "dropout")?;
     // SAFETY: lengths were checked.
     unsafe {

@@ -25,16 +25,25 @@ extern "C" __global__ void dropout(const float *__restrict__ x, float *__restric
     if (irrep.z > 0) y[row + irrep.y] = x[row + irrep.y] * factor;
 }
 
-// Dropout of scalars, one thread for each four of them, whose words are one block.
-extern "C" __global__ void dropout_scalars(const float4 *__restrict__ x, float4 *__restrict__ y,
-                                           const u64 *__restrict__ stream, u64 salt, u64 threshold, float scale,
-                                           u64 count) {
+// Dropout of irreps, one thread for each four channels of an order, whose words are one block. runs: (place of the first a,
+// place of the first b, order, unit), all multiples of 4.
+extern "C" __global__ void dropout_fours(const float4 *__restrict__ x, float4 *__restrict__ y,
+                                         const uint4 *__restrict__ runs, u32 run_count, u32 width,
+                                         const u64 *__restrict__ stream, u64 salt, u64 threshold, float scale,
+                                         u64 count) {
     u64 i = item();
     if (i >= count) return;
-    float4 v = x[i];
-    uint4 words = block_of(i, stream[0] ^ salt, stream[1]);
-    auto kept = [&](float value, u32 word) { return value * (word >= threshold ? scale : 0.0f); };
-    y[i] = make_float4(kept(v.x, words.x), kept(v.y, words.y), kept(v.z, words.z), kept(v.w, words.w));
+    u64 vertex = i / run_count;
+    uint4 run = runs[i % run_count];
+    uint4 words = block_of(vertex * run_count + run.w / 4, stream[0] ^ salt, stream[1]);
+    auto factor = [&](u32 word) { return word >= threshold ? scale : 0.0f; };
+    float4 kept = make_float4(factor(words.x), factor(words.y), factor(words.z), factor(words.w));
+    u64 row = vertex * width;
+    for (u32 component = 0; component < (run.z > 0 ? 2 : 1); ++component) {
+        u64 place = (row + (component > 0 ? run.y : run.x)) / 4;
+        float4 v = x[place];
+        y[place] = make_float4(v.x * kept.x, v.y * kept.y, v.z * kept.z, v.w * kept.w);
+    }
 }
 
 // Grid (pieces, meshes): the rows of a mesh times the factor of the mesh; stream: seed and step.

@@ -5,7 +5,7 @@
 // the features (DIMENSION numbers): UNIT_ORDERS, UNIT_COSINES and UNIT_SINES are their orders and places, MOST_ORDER is the
 // highest of these orders. PASS_UNITS of them are summed at a time. OUT_WIDTHS and OUT_STARTS: numbers of each of the OUT_ORDERS
 // orders of the result (RESULT numbers), and where they start. OUT_TILES, TILE_ORDERS, TILE_FIRSTS: runs of 16 numbers of an
-// order. OWN: 1 for orders with a self term. COLUMNS: 1 if every edge has a factor. BACKWARD: 1 for the transposed operator.
+// order. WEIGHTS: a quarter of the number of weights. OWN: 1 for orders with a self term. COLUMNS: 1 if every edge has a factor. BACKWARD: 1 for the transposed operator.
 
 __device__ constexpr u32 unit_order(u32 unit) {
     constexpr u32 of[] = {UNIT_ORDERS};
@@ -327,11 +327,30 @@ __device__ inline void convolve_units(const Graph &graph, const Row &row, const 
     }
 }
 
-// Weights in shared memory.
-__device__ inline void load_weights(const float4 *__restrict__ stacked, u32 count, float4 *weights) {
-    for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-        float4 of = stacked[i];
-        weights[i] = {factor(of.x), factor(of.y), factor(of.z), factor(of.w)};
+// The weights of the neighbours and of the vertices themselves. The table has an entry for each of the WEIGHTS fours that lanes
+// take: 1 + the place of a weight, negative for its negative, or 0 for none.
+struct Parameters {
+    const int4 *__restrict__ table;
+    const float *__restrict__ neighbour;
+    u32 neighbour_count;
+    const float *__restrict__ self;
+
+    __device__ inline float at(int entry) const {
+        if (entry == 0) return 0.0f;
+        u32 place = (u32)abs(entry) - 1;
+        float value = place < neighbour_count ? neighbour[place] : self[place - neighbour_count];
+        return factor(entry > 0 ? value : -value);
+    }
+};
+
+// Weights in shared memory. All entries of a thread are read at once.
+__device__ inline void load_weights(const Parameters &parameters, float4 *weights) {
+#pragma unroll
+    for (u32 first = 0; first < WEIGHTS; first += THREADS) {
+        u32 i = first + threadIdx.x;
+        if (i >= WEIGHTS) continue;
+        int4 of = parameters.table[i];
+        weights[i] = {parameters.at(of.x), parameters.at(of.y), parameters.at(of.z), parameters.at(of.w)};
     }
 }
 
@@ -382,14 +401,14 @@ __device__ inline void convolve_tile(const Graph &graph, u32 tile, u32 count, co
         }
 }
 
-// Convolution, with the weights in the order in which lanes take them.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 convolve(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const float4 *__restrict__ phases,
          const float *__restrict__ factors, u32 aggregation, u32 count, const float *__restrict__ x,
-         const float *__restrict__ own, const float4 *__restrict__ stacked, u32 weight_count,
-         const float *__restrict__ bias, u32 bias_count, float *__restrict__ y) {
+         const float *__restrict__ own, const int4 *__restrict__ table, const float *__restrict__ neighbour_weights,
+         u32 neighbour_count, const float *__restrict__ self_weights, const float *__restrict__ bias, u32 bias_count,
+         float *__restrict__ y) {
     extern __shared__ float4 weights[];
-    load_weights(stacked, weight_count, weights);
+    load_weights({table, neighbour_weights, neighbour_count, self_weights}, weights);
     __syncthreads();
     Graph graph = {offsets, neighbours, phases, factors, aggregation};
     Tiles tiles = tiles_of_block(count);
@@ -416,7 +435,8 @@ __device__ inline void pair(const float *from, u32 stride, float (&to)[4]) {
 }
 
 // Gradients of the weights of a harmonic and of its part of harmonic 0: the sum over vertices of gathered rows of `dy` times
-// features. Lane 4 g + t takes channels 2 g and 2 g + 1 of vertices t and t + 4.
+// features. Lane 4 g + t takes channels 2 g and 2 g + 1 of vertices t and t + 4. Harmonic 1 also sums the own scalars, which are
+// the gradients of the bias.
 __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count, const float *__restrict__ own,
                                const float *slots, u32 barriers, u32 harmonic, float *__restrict__ gradients) {
     u32 lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, order = order_of(harmonic);
@@ -428,6 +448,7 @@ __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count
         if (m == order) has_own_of_order = has_own(m);
     float totals[KINDS][4][4] = {}, own_totals[4][4] = {}, zero_totals[(KINDS + SHARES - 1) / SHARES][4] = {},
           own_zero_totals[4] = {};
+    float2 bias_totals = {};
     for (u32 tile = tiles.first; tile < tiles.last; ++tile) {
         u32 warp = (tile - tiles.first) % PRODUCERS, uses = (tile - tiles.first) / PRODUCERS * UNITS;
         const float *rows = slots + warp * SLOT_SIZE + t * SLOT + 2 * g;
@@ -440,7 +461,8 @@ __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count
             if (vertex >= count) continue;
             const float *from = own + (u64)vertex * DIMENSION + 2 * g;
             float2 zero = {}, of_order = {};
-            if (has_own(0) && share == 0) zero = *reinterpret_cast<const float2 *>(from);
+            if (share == 0) zero = *reinterpret_cast<const float2 *>(from);
+            bias_totals.x += zero.x, bias_totals.y += zero.y;
             if (has_own_of_order) of_order = *reinterpret_cast<const float2 *>(from + place_of(order, half));
             float scale = 1.0f;
             if (graph.aggregation == MEAN_WITH_SELF) scale = own_scale(graph, row_of(graph, vertex, true));
@@ -502,21 +524,29 @@ __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count
     for (u32 n = 0; n < 4; ++n)
         if (has_own_of_order) write(order, 2 * DIMENSION + 16 * half, 8 * n, own_totals[n]);
     if (has_own(0) && share == 0) write(0, DIMENSION, 8 * half, own_zero_totals);
+    if (harmonic == 1) {
+#pragma unroll
+        for (u32 lanes = 1; lanes < 4; lanes *= 2) {
+            bias_totals.x += __shfl_xor_sync(~0u, bias_totals.x, lanes);
+            bias_totals.y += __shfl_xor_sync(~0u, bias_totals.y, lanes);
+        }
+        if (t == 0) *reinterpret_cast<float2 *>(gradients + 4 * WEIGHTS + 2 * g) = bias_totals;
+    }
 }
 
-// Convolution of the gradients `dy` with the transposed weights, and gradients of the weights: each block writes the sum over
-// its vertices, in the layout of `stacked.rs`. The first PRODUCERS warps convolve and pass their sums to the others.
+// Convolution of the gradients `dy` with the transposed weights, and gradients of the weights and of 16 biases: each block writes
+// the sum over its vertices, in the layout of `stacked.rs`. The first PRODUCERS warps convolve and pass their sums to the others.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 differentiate(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const float4 *__restrict__ phases,
               const float *__restrict__ factors, u32 aggregation, u32 count, const float *__restrict__ dy,
-              const float *__restrict__ own, const float4 *__restrict__ stacked, u32 weight_count,
-              float *__restrict__ dx, u32 add, const float *__restrict__ x, u32 gradient_count,
-              float *__restrict__ partials) {
+              const float *__restrict__ own, const int4 *__restrict__ table,
+              const float *__restrict__ neighbour_weights, u32 neighbour_count, const float *__restrict__ self_weights,
+              float *__restrict__ dx, u32 add, const float *__restrict__ x, float *__restrict__ partials) {
     extern __shared__ float4 weights[];
-    float *slots = reinterpret_cast<float *>(weights + weight_count);
+    float *slots = reinterpret_cast<float *>(weights + WEIGHTS);
     // For each producer, a barrier for a slot that is full and one for a slot that is empty.
     u32 barriers = (u32)__cvta_generic_to_shared(slots + PRODUCERS * SLOT_SIZE), warp = threadIdx.x / 32;
-    load_weights(stacked, weight_count, weights);
+    load_weights({table, neighbour_weights, neighbour_count, self_weights}, weights);
     if (threadIdx.x < PRODUCERS) {
         init_barrier(barriers + 16 * threadIdx.x, 1);
         init_barrier(barriers + 16 * threadIdx.x + 8, CONSUMERS);
@@ -525,7 +555,7 @@ differentiate(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbour
     Graph graph = {offsets, neighbours, phases, factors, aggregation};
     Tiles tiles = tiles_of_block(count);
     if (warp >= PRODUCERS) {
-        float *gradients = partials + (u64)blockIdx.x * gradient_count;
+        float *gradients = partials + (u64)blockIdx.x * (4 * WEIGHTS + 16);
         return consume(graph, tiles, count, own, slots, barriers, warp - PRODUCERS + 1, gradients);
     }
     Slot slot = {slots + warp * SLOT_SIZE, barriers + 16 * warp, barriers + 16 * warp + 8, 0};

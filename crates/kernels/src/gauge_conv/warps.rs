@@ -8,16 +8,16 @@
 //! The gradients of the weights are sums over vertices of the gathered rows of `dy` times `x`. Vertices have to be the terms of
 //! these products, so rows have to change lanes. Some warps of a block convolve (`dx`) and pass their sums through shared memory
 //! to the others, one for each harmonic, which hold the gradients in registers until the end. The sums of the blocks are then
-//! added in order.
+//! added in order, and with them those of the bias.
 
 use super::stacked::{Stack, types};
-use super::{GaugeConv, OPERATOR};
+use super::{GaugeConv, OPERATOR, Weights};
 use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherRun, number};
 use crate::cuda::reduce::SignedTable;
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
-    args, irrep_rows, to_u32,
+    Arg, CudaDevice, CudaError, Define, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    irrep_rows, to_u32,
 };
 use crate::{Aggregation, FeatureType, irrep_dimension};
 
@@ -43,6 +43,8 @@ pub(super) struct Warps {
     layout: Layout,
     /// Weights in the order in which lanes take them.
     stack: SignedTable,
+    /// Gradients of weights and biases from those in the layout of [`Stack`], after which those of the biases stand.
+    fold: SignedTable,
 }
 
 /// The sizes that the kernels are compiled for.
@@ -53,8 +55,6 @@ struct Layout {
     weights: usize,
     /// Place in the order of lanes, and place in the layout of [`Stack`].
     places: Vec<(usize, usize)>,
-    /// Length of the gradients of the weights, in the layout of [`Stack`].
-    gradients: usize,
     /// Shared memory of a block, in bytes.
     shared: usize,
     /// True if the edges of the graph have factors.
@@ -151,6 +151,7 @@ impl Layout {
             ("MOST_ORDER", one(source.highest_order())),
             ("DIMENSION", one(dimension)),
             ("RESULT", one(stack.result)),
+            ("WEIGHTS", one(weights / 4)),
             ("OUT_ORDERS", one(highest + 1)),
             ("OUT_WIDTHS", of_orders(0)),
             ("OUT_STARTS", of_orders(1)),
@@ -165,7 +166,6 @@ impl Layout {
             defines,
             weights,
             places,
-            gradients: stack.weights,
             shared,
             factors: columns > 0,
         })
@@ -197,8 +197,14 @@ impl Warps {
         let placed = layout.places.iter().filter_map(|&(place, from)| {
             entries[from].map(|(weight, negative)| (place, weight, negative))
         });
-        let stack = SignedTable::new(device, layout.weights, 1, placed)?;
-        Ok(Some(Self { layout, stack }))
+        let parameters = op.neighbour_count() + op.self_count();
+        let biases = (0..RUN).map(|i| (parameters + i, stack.weights + i, false));
+        let folded = (parts.iter()).map(|&(place, weight, negative)| (weight, place, negative));
+        Ok(Some(Self {
+            stack: SignedTable::new(device, layout.weights, 1, placed)?,
+            fold: SignedTable::new(device, parameters + RUN, 2, folded.chain(biases))?,
+            layout,
+        }))
     }
 
     /// The convolution of a run, whose rows are not stored.
@@ -220,23 +226,31 @@ impl Warps {
         )
     }
 
-    /// The convolution of a run of the transposed operator, or its sum with what is in the result. Returns partial gradients of
-    /// the stacked weights, sums over vertices of the gathered rows times `x`, and their number.
+    /// The convolution of a run of the transposed operator, or with `add` its sum with what is in the result. Adds to the gradients
+    /// of the weights, sums over vertices of the gathered rows times `x`, and, if it is not empty, to that of the bias, the sum
+    /// of the own scalars.
     pub fn differentiate(
         &self,
         device: &CudaDevice,
         run: &GatherRun<'_>,
         weights: [DeviceSlice<'_, f32>; 2],
-        x: DeviceSlice<'_, f32>,
-        add: bool,
-    ) -> Result<(DeviceBuffer<f32>, usize), CudaError> {
+        (x, add): (DeviceSlice<'_, f32>, bool),
+        gradients: Weights<DeviceSliceMut<'_, f32>>,
+    ) -> Result<(), CudaError> {
         let blocks = self.blocks(device, run);
-        let mut partials = device.buffer(blocks * self.layout.gradients)?;
+        let size = self.layout.weights + RUN;
+        let mut partials = device.buffer(blocks * size)?;
         let (_, dx, _) = run.bias;
-        let count = to_u32(OPERATOR, self.layout.gradients)?;
-        let last = args![dx, u32::from(add), x, count, &partials.view_mut()];
+        let last = args![dx, u32::from(add), x, &partials.view_mut()];
         self.launch(device, "differentiate", run, (weights, blocks), last)?;
-        Ok((partials, blocks))
+        let Weights {
+            neighbour,
+            self_term,
+            bias,
+        } = gradients;
+        let to = [&neighbour, &self_term, &bias];
+        self.fold
+            .fold_partials(device, partials.view(), (blocks, size), to)
     }
 
     fn launch(
@@ -248,10 +262,6 @@ impl Warps {
         last: &[Arg],
     ) -> Result<(), CudaError> {
         let layout = &self.layout;
-        let mut stacked: DeviceBuffer<f32> = device.buffer(layout.weights)?;
-        let nothing = DeviceSliceMut::empty();
-        self.stack
-            .apply(device, weights, [&stacked.view_mut(), &nothing], false)?;
         // Factors of edges take the place of the scale.
         let aggregation = match layout.factors {
             true => Aggregation::Sum,
@@ -267,12 +277,14 @@ impl Warps {
             size(run.vertices.1)?,
             run.x,
             run.own,
-            stacked.view(),
-            size(layout.weights / 4)?,
+            self.stack.entries(),
+            weights[0],
+            size(weights[0].len())?,
+            weights[1],
         ];
         let function = device.function_with_shared(SOURCE, &layout.defines, name, layout.shared)?;
-        // SAFETY: the operators checked the lengths of features and results against the graph, whose arrays were checked
-        // when it was made; features are aligned (`reads`), and every block has its part of the partial gradients.
+        // SAFETY: the operators checked the lengths of features, weights and results against the graph, whose arrays were
+        // checked when it was made; features are aligned (`reads`), and every block has its part of the partial gradients.
         unsafe { function.run((blocks, 1), (32 * WARPS, 1), &[first, last].concat()) }
     }
 
@@ -333,7 +345,6 @@ mod tests {
             for direction in [Forward, Backward] {
                 let layout = layout(input, output, direction, 0).unwrap();
                 let count = layout.weights;
-                assert_eq!(layout.gradients, count);
                 if direction == Forward {
                     assert_eq!(count, weights, "{input} to {output}");
                 }

@@ -285,7 +285,7 @@ pub fn backward_normalised(
             args![
                 x,
                 dy,
-                &affine,
+                &*affine,
                 size(plan.channels)?,
                 size(vertices)?,
                 size(pieces.rows_of_block)?,

@@ -1,7 +1,7 @@
 //! Batch normalisation.
 
 use crate::{Context, Device, NnError, Operator, ParameterId, Storage, Tape, Var};
-use gemcnn_kernels::batch_norm::cuda::DeviceStatistics;
+use gemcnn_kernels::batch_norm::cuda::{DeviceStatistics, TrainingSlots};
 use gemcnn_kernels::batch_norm::{self, BatchNorm, NormGradients, Normalisation, Statistics};
 use gemcnn_kernels::{OnDevice, Real, Resolve, View, dispatch};
 use std::sync::Arc;
@@ -49,35 +49,34 @@ impl NormWeights {
                 )?),
             });
         }
-        let statistics = match &device {
+        match &device {
             Device::Cpu => {
                 let scratch = &mut context.workspace.wide_scratch;
                 let values = x.view().host()?;
-                OnDevice::Host(batch_norm::statistics(config, x.rows(), values, scratch)?)
-            }
-            Device::Cuda(device) => {
-                let values = x.view().cuda()?;
-                OnDevice::Cuda(batch_norm::cuda::statistics(
-                    device,
-                    config,
-                    x.rows(),
-                    values,
-                )?)
-            }
-        };
-        if let Some(([mean, variance], _)) = context.values_mut(ids)? {
-            match (&statistics, &device) {
-                (OnDevice::Cuda(statistics), Device::Cuda(device)) => {
-                    let (mean, variance) = (mean.cuda()?, variance.cuda()?);
-                    statistics.update_running(device, config.momentum, mean, variance)?;
-                }
-                (OnDevice::Host(statistics), _) => {
+                let statistics = batch_norm::statistics(config, x.rows(), values, scratch)?;
+                if let Some(([mean, variance], _)) = context.values_mut(ids)? {
                     statistics.update_running(config.momentum, mean.host()?, variance.host()?)?;
                 }
-                (OnDevice::Cuda(_), Device::Cpu) => {}
+                Ok(OnDevice::Host(statistics))
+            }
+            Device::Cuda(device) => {
+                let ids = [self.gamma, self.beta, self.mean, self.variance];
+                let (rows, values) = (x.rows(), x.view().cuda()?);
+                Ok(OnDevice::Cuda(match context.values_mut(ids)? {
+                    Some(([gamma, beta, mean, variance], _)) => {
+                        let (gamma, beta) = (gamma.cuda()?, beta.cuda()?);
+                        let slots = TrainingSlots {
+                            gamma: gamma.view(),
+                            beta: beta.view(),
+                            mean: mean.cuda()?,
+                            variance: variance.cuda()?,
+                        };
+                        batch_norm::cuda::training_statistics(device, config, rows, values, slots)?
+                    }
+                    None => batch_norm::cuda::statistics(device, config, rows, values)?,
+                }))
             }
         }
-        Ok(statistics)
     }
 
     /// The normalisation with these statistics, and values of gamma and beta.

@@ -238,6 +238,38 @@ fn running_averages() {
     }
     assert_eq!(device_mean.to_vec(&device).unwrap(), mean);
     assert_eq!(device_variance.to_vec(&device).unwrap(), variance);
+
+    // The same in one launch, and the same result with its map of the columns.
+    let mut device_mean = device.upload(&[0.5f32; 5]).unwrap();
+    let mut device_variance = device.upload(&[2.0f32; 5]).unwrap();
+    let gamma = device.upload(&random(5, 2)).unwrap();
+    let beta = device.upload(&random(5, 3)).unwrap();
+    let slots = batch_norm::cuda::TrainingSlots {
+        gamma: gamma.view(),
+        beta: beta.view(),
+        mean: device_mean.view_mut(),
+        variance: device_variance.view_mut(),
+    };
+    let momentum = BatchNorm {
+        momentum: 0.1,
+        ..norm.clone()
+    };
+    let at_once =
+        batch_norm::cuda::training_statistics(&device, &momentum, 77, x.view(), slots).unwrap();
+    assert_eq!(device_mean.to_vec(&device).unwrap(), mean);
+    assert_eq!(device_variance.to_vec(&device).unwrap(), variance);
+    let normalised = [&statistics, &at_once].map(|statistics| {
+        let normalisation = batch_norm::Normalisation {
+            config: &norm,
+            statistics,
+            gamma: gamma.view(),
+            beta: beta.view(),
+        };
+        let mut y = device.zeros(77 * 7).unwrap();
+        batch_norm::cuda::forward(&device, normalisation, 77, x.view(), y.view_mut()).unwrap();
+        y.to_vec(&device).unwrap()
+    });
+    assert_eq!(normalised[0], normalised[1]);
 }
 
 #[test]
@@ -312,6 +344,7 @@ fn dropout_draws_the_masks_of_the_cpu() {
     let Some(device) = device() else { return };
     for (unit, text) in [
         (dropout::DropoutUnit::Irrep, "5x0 + 3x1 + 2x2"),
+        (dropout::DropoutUnit::Irrep, "8x0 + 4x1 + 12x3"),
         (dropout::DropoutUnit::Irrep, "8x0"),
         (dropout::DropoutUnit::Channel, "4x0 + 4x1 + 4x2"),
     ] {
