@@ -15,3 +15,4 @@ mod runs;
 pub mod segmentation;
 
 pub use estimate::Estimate;
+pub use runs::Seeds;

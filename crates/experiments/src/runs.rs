@@ -85,6 +85,28 @@ pub(crate) trait Table {
     ) -> Result<Option<String>, TaskError>;
 }
 
+/// The seeds of the runs of each row, which follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seeds {
+    /// The first one (default 1).
+    pub first: u64,
+    /// How many (default 3).
+    pub count: u64,
+}
+
+impl Default for Seeds {
+    fn default() -> Self {
+        Self { first: 1, count: 3 }
+    }
+}
+
+impl Seeds {
+    /// The seeds in order.
+    pub fn iter(self) -> impl Iterator<Item = u64> {
+        (0..self.count).map(move |number| self.first.wrapping_add(number))
+    }
+}
+
 /// Trains and tests all rows: one seed of every row before the next, so that a table that is not finished compares all rows. Returns
 /// false if `stop` is requested; the same call then resumes.
 ///
@@ -94,17 +116,17 @@ pub(crate) trait Table {
 pub(crate) fn fill<T: Table>(
     table: &mut T,
     rows: &[T::Row],
-    seeds: u64,
+    seeds: Seeds,
     place: Place<'_>,
     observer: &mut dyn Observer,
 ) -> Result<bool, TaskError> {
-    if rows.is_empty() || seeds == 0 {
+    if rows.is_empty() || seeds.count == 0 {
         let problem = "there are no rows or no seeds to run";
         return Err(TaskError::setting("experiment", problem));
     }
-    let total = rows.len() as u64 * seeds;
+    let total = rows.len() as u64 * seeds.count;
     let mut number = 0;
-    for seed in 1..=seeds {
+    for seed in seeds.iter() {
         for &row in rows {
             number += 1;
             let title = format!("run {number} of {total}: {row}, seed {seed}");

@@ -1,6 +1,6 @@
 //! `gemcnn experiment bodies`: the paper's table of shape correspondence.
 
-use super::files::{BodiesArgs, run_table};
+use super::files::{BodiesArgs, SeedArgs, run_table};
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
@@ -30,9 +30,8 @@ pub struct BodiesCommand {
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     rows: Option<Vec<Row>>,
 
-    /// Runs of each row [default: 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    seeds: Option<u64>,
+    #[command(flatten)]
+    seeds: SeedArgs,
 
     /// Number of epochs [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -83,7 +82,7 @@ impl BodiesCommand {
         if let Some(rows) = &self.rows {
             settings.rows.clone_from(rows);
         }
-        settings.seeds = self.seeds.unwrap_or(settings.seeds);
+        settings.seeds = self.seeds.or(settings.seeds);
         settings.epochs = self.epochs.unwrap_or(settings.epochs);
         if let Some(products) = self.device.products() {
             settings.precision = products.into();

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::output::{print, write_file};
 use crate::train::{TrainProgress, stop_on_signals};
 use clap::Args;
+use gemcnn_experiments::Seeds;
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::data::{BodiesConfig, DataConfig};
@@ -44,6 +45,29 @@ impl BodiesArgs {
             vertices: self.vertices.unwrap_or(default.vertices),
             seed: self.body_seed.unwrap_or(default.seed),
         })
+    }
+}
+
+/// Seeds of the runs of each row.
+#[derive(Args)]
+pub struct SeedArgs {
+    /// Runs of each row, with seeds that follow each other [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
+
+    /// First seed: commands with other seeds and the same OUT may run at once; a last one with all seeds makes the whole table
+    /// [default: 1]
+    #[arg(long, value_name = "SEED")]
+    first_seed: Option<u64>,
+}
+
+impl SeedArgs {
+    /// The seeds, with default values for what the user did not give.
+    pub fn or(&self, default: Seeds) -> Seeds {
+        Seeds {
+            first: self.first_seed.unwrap_or(default.first),
+            count: self.seeds.unwrap_or(default.count),
+        }
     }
 }
 

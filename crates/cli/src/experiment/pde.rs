@@ -1,6 +1,6 @@
 //! `gemcnn experiment pde`: networks as solvers of equations on surfaces.
 
-use super::files::run_table;
+use super::files::{SeedArgs, run_table};
 use crate::data::TrajectoryArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
@@ -28,9 +28,8 @@ pub struct PdeCommand {
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     rows: Option<Vec<Row>>,
 
-    /// Runs of each row [default: 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    seeds: Option<u64>,
+    #[command(flatten)]
+    seeds: SeedArgs,
 
     /// Number of epochs [default: 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -59,7 +58,7 @@ impl PdeCommand {
             data: self.trajectories.settings(self.data_seed),
             equations: self.equations.unwrap_or(default.equations),
             rows: self.rows.unwrap_or(default.rows),
-            seeds: self.seeds.unwrap_or(default.seeds),
+            seeds: self.seeds.or(default.seeds),
             epochs: self.epochs.unwrap_or(default.epochs),
             precision: self.device.products().map_or(default.precision, Into::into),
         };

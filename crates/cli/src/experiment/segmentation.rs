@@ -1,6 +1,6 @@
 //! `gemcnn experiment segmentation`: the recipe, one step after the other.
 
-use super::files::run_table;
+use super::files::{SeedArgs, run_table};
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
@@ -24,9 +24,8 @@ pub struct SegmentationCommand {
     #[arg(long, value_name = "STEPS", value_delimiter = ',')]
     steps: Option<Vec<Step>>,
 
-    /// Runs of each step [default: 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    seeds: Option<u64>,
+    #[command(flatten)]
+    seeds: SeedArgs,
 
     /// Number of epochs [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -59,7 +58,7 @@ impl SegmentationCommand {
             bodies: self.bodies.unwrap_or(default.bodies),
             vertices: self.vertices.unwrap_or(default.vertices),
             steps: self.steps.unwrap_or(default.steps),
-            seeds: self.seeds.unwrap_or(default.seeds),
+            seeds: self.seeds.or(default.seeds),
             epochs: self.epochs.unwrap_or(default.epochs),
             precision: self.device.products().map_or(default.precision, Into::into),
         };

@@ -73,6 +73,15 @@ fn rows_are_trained_once_and_make_a_table() {
         }
         assert!(run["parameters"].as_u64().unwrap() > 10_000, "{row}");
     }
+    // Another seed alone, as beside a process with the first one.
+    run(&["--rows", "gem", "--epochs", "1", "--first-seed", "2"], 0);
+    let results = fs::read_to_string(folder.path().join("out/results.json")).unwrap();
+    let results: Value = serde_json::from_str(&results).unwrap();
+    let runs = results["rows"][0]["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 1);
+    assert_eq!(runs[0]["seed"], 2);
+    assert!(folder.path().join("out/gem-seed2/finished").exists());
+    assert_eq!(modified(&model), before, "a finished run was repeated");
     let (_, message) = run(&["--rows", "gem", "--epochs", "2"], 1);
     assert!(message.contains("gem-seed1"), "{message}");
     // As if it had been killed just after the model was written.

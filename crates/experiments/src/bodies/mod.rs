@@ -11,7 +11,7 @@ pub use report::{Report, RowReport, RunReport};
 pub use row::{PaperResult, Row};
 
 use crate::remeshed::Meshing;
-use crate::runs::{Place, Table, TestSet, Tested, fill};
+use crate::runs::{Place, Seeds, Table, TestSet, Tested, fill};
 use gemcnn_nn::Device;
 use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig, Dataset};
 use gemcnn_tasks::evaluation::EvaluationOptions;
@@ -30,8 +30,8 @@ pub struct Settings {
     pub data: DataConfig,
     /// Rows of the table (default: all).
     pub rows: Vec<Row>,
-    /// Runs of each row, with seeds from 1 (default 3).
-    pub seeds: u64,
+    /// Runs of each row.
+    pub seeds: Seeds,
     /// Number of epochs (default 100).
     pub epochs: u64,
     /// Precision of matrix products on a GPU (default: tf32).
@@ -44,7 +44,7 @@ impl Default for Settings {
         Self {
             data: DataConfig::Bodies(BodiesConfig::default()),
             rows: Row::ALL.to_vec(),
-            seeds: 3,
+            seeds: Seeds::default(),
             epochs: training.epochs,
             precision: training.precision,
         }
@@ -56,7 +56,7 @@ impl Settings {
     pub fn quick() -> Self {
         Self {
             rows: vec![Row::Gem],
-            seeds: 1,
+            seeds: Seeds { first: 1, count: 1 },
             ..Self::default()
         }
     }

@@ -116,7 +116,7 @@ impl Report {
         Self {
             data: settings.data.clone(),
             epochs: settings.epochs,
-            seeds: settings.seeds,
+            seeds: settings.seeds.count,
             device: device_name(device),
             rows: Vec::new(),
         }

@@ -21,7 +21,7 @@ pub use evaluation::{PartErrors, TestPart};
 pub use report::{Report, RunReport};
 pub use row::Row;
 
-use crate::runs::{LOCK, read_json, write_json, write_text};
+use crate::runs::{LOCK, Seeds, read_json, write_json, write_text};
 use data::Data;
 use evaluation::evaluate;
 use gemcnn_nn::{Device, Objective, Penalty};
@@ -49,8 +49,8 @@ pub struct Settings {
     pub equations: Vec<Equation>,
     /// Rows of each table (default: all).
     pub rows: Vec<Row>,
-    /// Runs of each row, with seeds from 1 (default 3).
-    pub seeds: u64,
+    /// Runs of each row.
+    pub seeds: Seeds,
     /// Number of epochs (default 20).
     pub epochs: u64,
     /// Precision of matrix products on a GPU (default: tf32).
@@ -64,7 +64,7 @@ impl Default for Settings {
             data: DataSettings::default(),
             equations: Equation::ALL.to_vec(),
             rows: Row::all(),
-            seeds: 3,
+            seeds: Seeds::default(),
             epochs: 20,
             precision: TrainingConfig::default().precision,
         }
@@ -137,7 +137,7 @@ pub fn run(
     stop: &StopFlag,
 ) -> Result<Option<Report>, TaskError> {
     let runs = settings.equations.len() * settings.rows.len();
-    let total = runs as u64 * settings.seeds;
+    let total = runs as u64 * settings.seeds.count;
     if total == 0 {
         let problem = "there are no equations, no rows or no seeds to run";
         return Err(TaskError::setting("experiment", problem));
@@ -160,7 +160,7 @@ pub fn run(
         }
     }
     let mut number = 0;
-    for seed in 1..=settings.seeds {
+    for seed in settings.seeds.iter() {
         for (equation, folder, data) in &problems {
             for &row in &settings.rows {
                 number += 1;

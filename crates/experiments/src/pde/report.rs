@@ -85,7 +85,7 @@ impl Report {
                 None => format!("`gemcnn data make pde {}`", settings.data.command()),
             },
             epochs: settings.epochs,
-            seeds: settings.seeds,
+            seeds: settings.seeds.count,
             device: device_name(device),
             rows: settings.rows.clone(),
             still: BTreeMap::new(),

@@ -13,7 +13,7 @@ pub use meshing::Meshing;
 pub use report::{MeshingReport, Report, RowReport};
 pub use row::{Augmented, NetworkChoice, Row};
 
-use crate::runs::{Place, Table, TestSet, Tested, fill};
+use crate::runs::{Place, Seeds, Table, TestSet, Tested, fill};
 use gemcnn_nn::Device;
 use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig, Dataset};
 use gemcnn_tasks::evaluation::EvaluationOptions;
@@ -31,8 +31,8 @@ pub struct Settings {
     pub remeshed: Option<PathBuf>,
     /// Rows of the table (default: all).
     pub rows: Vec<Row>,
-    /// Runs of each row, with seeds from 1 (default 3).
-    pub seeds: u64,
+    /// Runs of each row.
+    pub seeds: Seeds,
     /// Number of epochs (default 100).
     pub epochs: u64,
     /// Precision of matrix products on a GPU (default: tf32).
@@ -46,7 +46,7 @@ impl Default for Settings {
             data: DataConfig::Bodies(BodiesConfig::default()),
             remeshed: None,
             rows: Row::all(),
-            seeds: 3,
+            seeds: Seeds::default(),
             epochs: training.epochs,
             precision: training.precision,
         }

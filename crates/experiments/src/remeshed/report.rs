@@ -86,7 +86,7 @@ impl Report {
         Self {
             data: settings.data.clone(),
             epochs: settings.epochs,
-            seeds: settings.seeds,
+            seeds: settings.seeds.count,
             device: device_name(device),
             rows: Vec::new(),
         }

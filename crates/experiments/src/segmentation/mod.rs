@@ -12,7 +12,7 @@ pub use bodies::Condition;
 pub use report::{Report, StepReport};
 pub use step::Step;
 
-use crate::runs::{Place, Table, TestSet, Tested, fill};
+use crate::runs::{Place, Seeds, Table, TestSet, Tested, fill};
 use gemcnn_nn::Device;
 use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part};
 use gemcnn_tasks::train::{Observer, Precision, RunConfig, StopFlag, TrainedModel, TrainingConfig};
@@ -33,8 +33,8 @@ pub struct Settings {
     pub vertices: usize,
     /// Steps of the recipe (default: all).
     pub steps: Vec<Step>,
-    /// Runs of each step, with seeds from 1 (default 3).
-    pub seeds: u64,
+    /// Runs of each step.
+    pub seeds: Seeds,
     /// Number of epochs (default 100).
     pub epochs: u64,
     /// Precision of matrix products on a GPU (default: tf32).
@@ -49,7 +49,7 @@ impl Default for Settings {
             bodies: 100,
             vertices: 1000,
             steps: Step::ALL.to_vec(),
-            seeds: 3,
+            seeds: Seeds::default(),
             epochs: training.epochs,
             precision: training.precision,
         }

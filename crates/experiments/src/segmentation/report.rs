@@ -57,7 +57,7 @@ impl Report {
                 ),
             },
             epochs: settings.epochs,
-            seeds: settings.seeds,
+            seeds: settings.seeds.count,
             device: device_name(device),
             steps: Vec::new(),
         }
