@@ -234,8 +234,9 @@ impl<T: Real> RotatedMaximum<T> {
     }
 }
 
-/// Largest number of vertices of a geodesic disc.
-const DISC_LIMIT: usize = 96;
+/// Largest number of vertices of a geodesic disc. It bounds the memory, and is well above what discs have on training meshes, so that
+/// those of a denser mesh still cover the same surface.
+const DISC_LIMIT: usize = 400;
 
 /// The geodesic discs of a surface and their radius in lengths of the mesh. `radius` is in square roots of the area.
 ///
