@@ -101,7 +101,8 @@ class Skip(nn.Module):
 
 
 class Norm(nn.Module):
-    """Batch normalisation of samples around the circle: one mean and variance per channel over vertices and samples."""
+    """Batch normalisation of samples around the circle: one mean and variance per channel over vertices and samples, or the
+    running ones if it is not `training`."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -113,17 +114,19 @@ class Norm(nn.Module):
     def of_samples(self, samples: Tensor) -> Tensor:
         """[V, channel, sample]"""
         running = self.mean, self.variance
-        return functional.batch_norm(samples, *running, self.gamma, self.beta, True, MOMENTUM, EPSILON)
+        return functional.batch_norm(samples, *running, self.gamma, self.beta, self.training, MOMENTUM, EPSILON)
 
     def of_components(self, parts: list[Tensor]) -> list[Tensor]:
         """The same on components [V, channel]: over N >= 2 band + 1 samples, the mean of x_0 + x_a cos + x_b sin + ... is
         x_0, and the mean square x_0^2 + (x_a^2 + x_b^2 + ...) / 2."""
-        variance, mean = torch.var_mean(parts[0], 0, correction=0)
-        for part in parts[1:]:
-            variance = variance + part.square().mean(0) / 2
-        with torch.no_grad():
-            self.mean.lerp_(mean.detach(), MOMENTUM)
-            self.variance.lerp_(variance.detach(), MOMENTUM)
+        mean, variance = self.mean, self.variance
+        if self.training:
+            variance, mean = torch.var_mean(parts[0], 0, correction=0)
+            for part in parts[1:]:
+                variance = variance + part.square().mean(0) / 2
+            with torch.no_grad():
+                self.mean.lerp_(mean.detach(), MOMENTUM)
+                self.variance.lerp_(variance.detach(), MOMENTUM)
         scale = self.gamma * torch.rsqrt(variance + EPSILON)
         return [(parts[0] - mean) * scale + self.beta, *(part * scale for part in parts[1:])]
 

@@ -139,7 +139,7 @@ class NetworkWork:
         self.reset()
         ours, other = diffusion.to_stored(self.results()), load_file(path)
         for module in dropouts:
-            module.train()
+            module.train(self.model.training)
         if ours.keys() != other.keys():
             raise ValueError(f"results of the two sides: {sorted(ours)}, {sorted(other)}")
         largest = {name: t.abs().max().item() for name, t in other.items()}
@@ -154,6 +154,9 @@ class NetworkWork:
 
 
 class Forward(NetworkWork):
+    def prepare(self, case: Case, variant: str, device: str):
+        self.model.eval()
+
     @torch.no_grad()
     def call(self):
         return self.evaluated()
@@ -209,6 +212,7 @@ WORKS = {
     "messages_forward": Forward,
     "messages_backward": Backward,
     "inference": Forward,
+    "correspondence_inference": Forward,
     "blocks": Training,
     "correspondence": Training,
     "mnist": Training,

@@ -1,17 +1,22 @@
-"""Times of gemcnn.torch beside plain PyTorch (bench/pytorch) and beside Rust: one convolution, and the correspondence network.
+"""Times of gemcnn.torch beside plain PyTorch (bench/pytorch) and beside Rust, in one run: a convolution, and the correspondence
+network.
 
-    python python/tests/speed.py                            # on the CPU
-    python python/tests/speed.py --threads 1 --rust target/release/gemcnn
-    python python/tests/speed.py cuda --rust target/release/gemcnn
+    cargo build --release -p gemcnn-compare-worker
+    python python/tests/speed.py --threads 1 --rust target/release/gemcnn-compare-worker
+    python python/tests/speed.py cuda --rust target/release/gemcnn-compare-worker --json times.json
 
-`--rust` is the command, whose `gemcnn bench` runs first, and on the CPU after each table again. Times are the least of all calls and, in brackets,
-their median, in ms. On a GPU they are times between two events, over groups of calls of about 2 ms, as in `gemcnn bench`.
+`--rust` is the worker of bench/compare, a process beside this one. All rows of a column are measured in turns, in groups of calls
+until the device is idle. The table has the least time of a call in ms and, in brackets, how many times that of Rust it is. On the
+CPU there is a second table of processor time, of all threads together, which depends less on other work on the machine.
+
+The networks of plain PyTorch take minutes to compile. Ctrl-C leaves out the row that is being compiled.
 """
 
 import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -24,41 +29,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "pytorch"
 
 HIDDEN = "16x(0,1,2)"
 CLASSES = 6890
-OURS, PUBLISHED, BEST = "gemcnn", "PyTorch, as the published code", "PyTorch, gathers, compiled"
-LAYER = ("convolution_forward", "convolution_forward_backward")
-NETWORK = ("correspondence_inference", "training_step")
+RUST, OURS, PUBLISHED, BEST = "Rust", "gemcnn.torch", "PyTorch, as the published code", "PyTorch, gathers, compiled"
+ONE_THREAD, GRAPH, COMPILED = f"{OURS}, one thread", f"{OURS}, CUDA graph", f"{OURS}, compiled"
+# Columns: work of bench/compare, and title.
+WORKS = {
+    "convolution_forward": "layer, forward",
+    "convolution_backward": "and backward",
+    "correspondence_inference": "network, inference",
+    "correspondence": "network, step",
+}
+# Seconds of a group of calls, and number of groups of each row.
+TURNS = {"cpu": (0.2, 7), "cuda": (0.02, 20)}
+PAUSE = 0.02  # seconds between groups, in which threads that spin fall asleep
 
 
 def relative(found, expected):
     return ((found - expected).norm() / expected.norm()).item()
-
-
-def milliseconds(call, device, repeats=50, clock=time.perf_counter):
-    """Least and median time of a call; on the CPU by a clock."""
-
-    def group(count):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        for _ in range(count):
-            call()
-        end.record()
-        torch.cuda.synchronize()
-        return start.elapsed_time(end) / count
-
-    def single():
-        start = clock()
-        call()
-        return 1e3 * (clock() - start)
-
-    for _ in range(3):
-        call()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-        count = min(max(int(2 / group(1)), 1), 100)
-        times = [group(count) for _ in range(repeats)]
-    else:
-        times = [single() for _ in range(repeats)]
-    return min(times), sorted(times)[len(times) // 2]
 
 
 def captured(call):
@@ -75,6 +61,32 @@ def captured(call):
     return graph.replay
 
 
+def replayed(call):
+    """The call, captured when it is called first."""
+    replay = None
+
+    def run():
+        nonlocal replay
+        replay = replay or captured(call)
+        replay()
+
+    return run
+
+
+def checked(call, expected, limit):
+    """The call, whose result is compared when it is called first."""
+
+    def run():
+        nonlocal expected
+        found = call()
+        if expected is not None:
+            error = relative(found, expected)
+            assert error < limit, f"differs by {error:.1e}"
+            expected = None
+
+    return run
+
+
 def in_one_thread(call):
     """The call with its backward pass in the thread of the caller."""
 
@@ -86,57 +98,71 @@ def in_one_thread(call):
 
 
 class Rust:
-    """Times of `gemcnn bench` on a device, by work and number of vertices."""
+    """The worker of bench/compare, with the case that was loaded last."""
 
     def __init__(self, program, device):
-        self.program, self.cuda, self.found = program, device.type == "cuda", {}
+        self.cuda = device.type == "cuda"
+        command = [program, "--threads", str(torch.get_num_threads()), "--device", device.type]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        # Ctrl-C is not meant for it.
+        self.process = subprocess.Popen(command, **pipes, start_new_session=True)
+        # The clock of the processor time of another process (clock_getcpuclockid of Linux).
+        self.clock = (~self.process.pid << 3) | 2
 
-    def run(self):
-        """Measures once more, and keeps the least times."""
-        if self.program is None or (self.cuda and self.found):
-            return
-        options = ["--device", "cuda"] if self.cuda else ["--quick", "--device", "cpu"]
-        options += ["--threads", str(torch.get_num_threads()), "--json"]
-        output = subprocess.run([self.program, "bench", *options], capture_output=True, check=True).stdout
-        for row in json.loads(output)["rows"]:
-            key, times = (row["work"], row["vertices"]), (row["minimum_ms"], row["median_ms"])
-            self.found[key] = tuple(map(min, times, self.found.get(key, times)))
+    def ask(self, **message):
+        print(json.dumps(message), file=self.process.stdin, flush=True)
+        answer = json.loads(self.process.stdout.readline())
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
 
-    def lines(self, works, sets):
-        """Prints the times of two kinds of work, and of the same as CUDA graphs."""
-        for vertices, _ in sets:
-            for label, prefix in [("Rust", ""), ("Rust, CUDA graph", "replayed_")]:
-                cells = [self.found.get((prefix + work, vertices)) for work in works]
-                if any(cells):
-                    line(label, vertices, cells)
+    def load(self, work, meshes):
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder) / "case")
+            self.ask(do="make", work=work, vertices=CLASSES, meshes=meshes, path=path)
+            self.ask(do="load", case=path, matmul="tf32" if self.cuda else "f32")
 
-
-def line(label, vertices, cells):
-    texts = ["-" if cell is None else "{:.3f} ({:.3f})".format(*cell) for cell in cells]
-    print(f"{label:38} {vertices:9} {texts[0]:>20} {texts[1]:>20}", flush=True)
-
-
-def table(title, works, rust, device, sets):
-    """Measures the two calls of each row. `sets` are the numbers of vertices with their rows: labels, repeats and calls."""
-    print(f"\n{title}\n{'':38} {'vertices':>9} {'forward':>20} {'and backward':>20}")
-    rust.run()
-    if rust.cuda:
-        rust.lines(works, sets)
-    for vertices, rows in sets:
-        for label, repeats, calls in rows:
-            clock = time.process_time if "processor" in label else time.perf_counter
-            try:
-                prepared = [captured(call) for call in calls] if "CUDA graph" in label else calls
-                line(label, vertices, [milliseconds(call, device, repeats, clock) for call in prepared])
-            except Exception as error:
-                print(f"{label:38} {vertices:9} failed: {error!r}"[:300], flush=True)
-    if not rust.cuda:
-        rust.run()
-        rust.lines(works, sets)
+    def run(self, count):
+        start = time.clock_gettime(self.clock)
+        wall = self.ask(do="run", calls=count)["seconds"]
+        return wall, time.clock_gettime(self.clock) - start
 
 
-def union(graphs, mean, device):
-    """Graphs in the form of bench/pytorch."""
+def runner(call, device):
+    """Runs a call some times, and gives wall time and processor time in seconds."""
+
+    def run(count):
+        wall, processor = time.perf_counter(), time.process_time()
+        for _ in range(count):
+            call()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - wall, time.process_time() - processor
+
+    return run
+
+
+def measure(runs, device):
+    """Wall times and processor times of a call in ms, of each that does not fail."""
+    seconds, turns = TURNS[device.type]
+    counts, found = {}, {}
+    for label, run in runs.items():
+        try:
+            run(1)
+            counts[label] = min(max(int(2 * seconds / run(2)[0]), 1), 1000)
+        except (Exception, KeyboardInterrupt) as error:
+            print(f"{label}: failed: {error!r}"[:500], flush=True)
+    for _ in range(turns):
+        for label, count in counts.items():
+            time.sleep(PAUSE)
+            times = (1e3 * value / count for value in runs[label](count))
+            for all_of_clock, value in zip(found.setdefault(label, ([], [])), times, strict=True):
+                all_of_clock.append(value)
+    return found
+
+
+def union(graphs, device):
+    """Graphs in the form of bench/pytorch, with means over neighbours."""
     import convolution as plain
 
     offsets, neighbours, theta, g = [torch.zeros(1, dtype=torch.long)], [], [], []
@@ -149,15 +175,15 @@ def union(graphs, mean, device):
         vertices += graph.vertex_count
         edges += graph.edge_count
     offsets = torch.cat(offsets)
-    scale = 1 / offsets.diff().double() if mean else torch.ones(vertices, dtype=torch.float64)
-    return plain.Graph(*(part.to(device) for part in (offsets, *map(torch.cat, (neighbours, theta, g)), scale)))
+    parts = (offsets, *map(torch.cat, (neighbours, theta, g)), 1 / offsets.diff().double())
+    return plain.Graph(*(part.to(device) for part in parts))
 
 
 def plain_layers(graphs, layer, device):
     """Layers of bench/pytorch with the same weights, as functions of x."""
     import convolution as plain
 
-    graph = union(graphs, False, device)
+    graph = union(graphs, device)
     kind = plain.Kind(16, 2)
     weights = (layer.weight, layer.self_weight, layer.bias)
     direct = plain.direct_tables(graph, 2, torch.float32)
@@ -169,42 +195,62 @@ def plain_layers(graphs, layer, device):
         y = plain.direct(folded, layer.weight[0], *weights[1:], kind, kind, *direct)
         return y.transpose(1, 2).reshape(len(x), -1)
 
-    return {PUBLISHED: published, BEST: lambda x: compiled(x, *weights, kind, kind, *gather)}
+    return {BEST: lambda x: compiled(x, *weights, kind, kind, *gather), PUBLISHED: published}
 
 
-def layer_rows(graphs, device):
-    """Rows of one convolution on a batch of graphs."""
-    cuda = device.type == "cuda"
+def variants(make, device):
+    """Rows of our module: eager and, on a GPU, without its cost for each call. `make` takes a function that compiles a module or
+    does nothing, and gives a forward pass and one with a backward pass."""
+    plain = make(lambda module: module)
+    if device.type == "cpu":
+        return {OURS: plain}
+    compiled = make(lambda module: torch.compile(module, mode="reduce-overhead"))
+    return {
+        OURS: plain,
+        ONE_THREAD: (None, in_one_thread(plain[1])),
+        COMPILED: compiled,
+        GRAPH: tuple(map(replayed, plain)),
+    }
+
+
+def layer_calls(graphs, device):
+    """Calls of one convolution on a batch of graphs: forward, and with backward pass."""
     graph = gt.Graph.collate([gt.Graph.of(one) for one in graphs]).to(device)
     torch.manual_seed(0)
-    layer = gt.GaugeConv(HIDDEN, HIDDEN).to(device)
+    layer = gt.GaugeConv(HIDDEN, HIDDEN, aggregation="mean").to(device)
     x = torch.randn(graph.vertex_count, 80, device=device, requires_grad=True)
     dy = torch.randn(graph.vertex_count, 80, device=device)
     expected = layer(x, graph).detach()
-    rows = []
-    for name, call in {OURS: lambda x: layer(x, graph), **plain_layers(graphs, layer, device)}.items():
 
-        def forward(call=call):
+    def calls(run, module=layer, x=x, dy=dy, expected=expected):
+        def forward():
             with torch.no_grad():
-                return call(x)
+                return run(x)
 
-        def both(call=call):
-            layer.zero_grad(set_to_none=True)
+        def both():
+            module.zero_grad(set_to_none=True)
             x.grad = None
-            call(x).backward(dy)
+            run(x).backward(dy)
 
-        error = relative(forward(), expected)
-        assert error < 3e-3, f"{name} differs by {error:.1e}"
-        rows.append((name, 50, (forward, both)))
-        if cuda and name == OURS:
-            rows.append((f"{name}, one thread", 50, (forward, in_one_thread(both))))
-        if cuda and name != PUBLISHED:
-            rows.append((f"{name}, CUDA graph", 50, (forward, both)))
+        return checked(forward, expected, 3e-3), both
+
+    def ours(prepared):
+        run = prepared(layer)
+        return calls(lambda x: run(x, graph))
+
+    rows = variants(ours, device)
+    for name, run in plain_layers(graphs, layer, device).items():
+        rows[name] = calls(run)
+    if device.type == "cuda":
+        rows[f"{BEST}, CUDA graph"] = tuple(map(replayed, rows[BEST]))
+        small = torch.nn.Linear(4, 4).to(device)
+        few = [torch.randn(16, 4, device=device) for _ in range(2)]
+        rows["torch.nn.Linear(4, 4)"] = calls(small, small, few[0].requires_grad_(), few[1], None)
     return rows
 
 
-def plain_network(graphs, form, device):
-    """The correspondence network in a form of bench/pytorch, as a function of x."""
+def plain_network(graphs, form, ours, device):
+    """The correspondence network in a form of bench/pytorch with the weights of ours, and as a function of x."""
     import network as plain
 
     hidden = "16x0 + 16x1 + 16x2"
@@ -212,24 +258,25 @@ def plain_network(graphs, form, device):
     layers = [{"residual": {"middle": hidden, "output": kind, "samples": 5}} for kind in types]
     layers += [{"linear": {"outputs": 256}}, "relu", {"dropout": {"probability": 0.5}}, {"linear": {"outputs": CLASSES}}]
     network = plain.Network({"input": "3x0", "mean": True, "layers": layers}, form, len(graphs))
-    for weight in network.parameters():
-        torch.nn.init.normal_(weight, std=0.05)
-    tables = plain.Tables(form, union(graphs, True, device), network.types(), torch.float32).to(device)
+    state = ours.state_dict()
+    names = ours._names([name for name, _ in network.named_parameters()])
+    network.load_state_dict({theirs: state[name] for theirs, name in names.items()}, strict=False)
+    tables = plain.Tables(form, union(graphs, device), network.types(), torch.float32).to(device)
     network.to(device)
     run = network if form == "direct" else torch.compile(network)
     return network, lambda x: run(plain.to_form(form, x, network.input), tables)
 
 
-def network_rows(graphs, device, beside):
-    """Rows of the correspondence network on a batch of graphs: inference, and a training step with Adam. The networks `beside` are
-    those of bench/pytorch. On the CPU also the time of all threads together, which depends less on other work on the machine."""
+def network_calls(graphs, device, beside):
+    """Calls of the correspondence network on a batch of graphs: inference, and a training step with Adam. The networks `beside` are
+    those of bench/pytorch."""
     cuda = device.type == "cuda"
     graph = gt.Graph.collate([gt.Graph.of(one) for one in graphs]).to(device)
     x = torch.randn(graph.vertex_count, 3, device=device)
     labels = torch.arange(CLASSES, device=device).repeat(len(graphs))
     torch.manual_seed(0)
 
-    def calls(network, run, loss, fused):
+    def calls(network, run, loss, fused=True):
         optimiser = torch.optim.Adam(network.parameters(), 1e-3, fused=fused, capturable=cuda)
 
         def inference():
@@ -243,54 +290,84 @@ def network_rows(graphs, device, beside):
             loss(x).backward()
             optimiser.step()
 
-        return inference, step
+        return checked(inference, expected, 0.02), step
 
-    ours = gt.GemNetwork("3x0", CLASSES).to(device)
-    both = calls(ours, lambda x: ours(x, graph), lambda x: ours(x, graph, labels), True)
-    rows = [(OURS, 10, both)]
-    if cuda:
-        rows += [(f"{OURS}, one thread", 10, (both[0], in_one_thread(both[1]))), (f"{OURS}, CUDA graph", 10, both)]
-    else:
-        rows.append((f"{OURS}, processor time", 10, both))
+    ours = gt.GemNetwork("3x0", CLASSES).to(device).eval()
+    with torch.no_grad():
+        expected = ours(x, graph)
+
+    def make(prepared):
+        run = prepared(ours)
+        return calls(ours, lambda x: run(x, graph), lambda x: run(x, graph, labels))
+
+    rows = variants(make, device)
     for name, form in beside.items():
-        network, run = plain_network(graphs, form, device)
+        network, run = plain_network(graphs, form, ours, device)
 
         def loss(x, run=run):
             return torch.nn.functional.cross_entropy(run(x), labels)
 
-        both = calls(network, run, loss, form != "direct")
-        rows.append((name, 5, both))
-        if cuda and form != "direct":
-            rows.append((f"{name}, CUDA graph", 5, both))
+        rows[name] = calls(network, run, loss, fused=form != "direct")
+    if cuda and BEST in rows:
+        rows[f"{BEST}, CUDA graph"] = tuple(map(replayed, rows[BEST]))
     return rows
 
 
-def times(device, program=None):
-    """Prints all tables. Products on a GPU are in tf32, as those of `gemcnn bench`."""
+def tables(rows, device):
+    """Prints the least times."""
+    clocks = {"wall": "wall time"} | ({"processor": "processor time"} if device.type == "cpu" else {})
+    for clock, title in clocks.items():
+        print(f"\n{title + ', ms':38} {'vertices':>9}" + "".join(f"{name:>24}" for name in WORKS.values()))
+        least = {(row["vertices"], row["label"], row["work"]): min(row[f"{clock}_ms"]) for row in rows}
+        for vertices, label in dict.fromkeys(key[:2] for key in least):
+            cells = []
+            for work in WORKS:
+                time_of = least.get((vertices, label, work))
+                rust = least.get((vertices, RUST, work))
+                ratio = f" ({time_of / rust:.2f})" if time_of and rust else ""
+                cells.append("" if time_of is None else f"{time_of:.4g}{ratio}")
+            print(f"{label:38} {vertices:9}" + "".join(f"{cell:>24}" for cell in cells), flush=True)
+
+
+def times(device, program=None, file=None):
+    """Prints all tables. Products on a GPU are in tf32, also those of Rust."""
     cuda = device.type == "cuda"
     name = torch.cuda.get_device_name() if cuda else f"{torch.get_num_threads()} threads of the CPU"
+    machine = f"{name}, PyTorch {torch.__version__}"
     torch.set_float32_matmul_precision("high" if cuda else "highest")
     torus = gemcnn.shapes.torus((130, 53)).gauge_graph()
-    rust = Rust(program, device)
-    batches = (1, 8) if cuda else (1,)
-    machine = f"{name}, PyTorch {torch.__version__}, ms"
-    sets = [(batch * CLASSES, layer_rows([torus] * batch, device)) for batch in batches]
-    table(f"{HIDDEN} to the same on {machine}", LAYER, rust, device, sets)
-    forms = {PUBLISHED: "direct", BEST: "gather"}
-    sets = [
-        (batch * CLASSES, network_rows([torus] * batch, device, forms if batch == batches[-1] else {}))
-        for batch in batches
-    ]
-    table(f"the correspondence network on {machine}", NETWORK, rust, device, sets)
+    rust = Rust(program, device) if program else None
+    rows = []
+    for batch in (8, 1) if cuda else (1,):
+        graphs, beside = [torus] * batch, {BEST: "gather", PUBLISHED: "direct"} if batch > 1 or not cuda else {}
+        for works, make in [
+            (list(WORKS)[:2], lambda: layer_calls(graphs, device)),
+            (list(WORKS)[2:], lambda: network_calls(graphs, device, beside)),
+        ]:
+            calls = make()
+            for place, work in enumerate(works):
+                runs = {}
+                if rust:
+                    rust.load(work, batch)
+                    runs[RUST] = rust.run
+                runs |= {label: runner(pair[place], device) for label, pair in calls.items() if pair[place]}
+                for label, (wall, processor) in measure(runs, device).items():
+                    row = {"label": label, "vertices": batch * CLASSES, "work": work}
+                    rows.append(row | {"wall_ms": wall, "processor_ms": processor})
+                if file:
+                    Path(file).write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+    print(machine)
+    tables(rows, device)
     torch.set_float32_matmul_precision("highest")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Times of gemcnn.torch.")
     parser.add_argument("device", nargs="?", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--rust", metavar="PROGRAM", help="the command gemcnn, to measure beside it")
+    parser.add_argument("--rust", metavar="PROGRAM", help="the worker of bench/compare, to measure beside it")
+    parser.add_argument("--json", metavar="FILE", help="write all times there")
     parser.add_argument("--threads", type=int, help="threads of the CPU (default: those of PyTorch)")
     arguments = parser.parse_args()
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    times(torch.device(arguments.device), arguments.rust)
+    times(torch.device(arguments.device), arguments.rust, arguments.json)

@@ -40,6 +40,8 @@ pub enum Work {
     Inference,
     /// A training step of three residual blocks.
     Blocks,
+    /// The forward pass of the correspondence network, to logits.
+    CorrespondenceInference,
     /// A training step of the correspondence network.
     Correspondence,
     /// A training step of the digits network.
@@ -179,7 +181,7 @@ impl Case {
                 (hidden(), vec![[conv(hidden()), regular]; 6].concat())
             }
             Work::Blocks => (hidden(), vec![residual(hidden()); 3]),
-            Work::Correspondence => (
+            Work::Correspondence | Work::CorrespondenceInference => (
                 scalars(3),
                 vec![
                     residual(hidden()),

@@ -36,6 +36,7 @@ pub fn load(path: &Path, device: &Device, mode: ProductMode) -> Result<Box<dyn J
         Work::Geometry => Box::new(Geometry { mesh: case.mesh()? }),
         Work::ConvolutionForward
         | Work::Inference
+        | Work::CorrespondenceInference
         | Work::AttentionForward
         | Work::MessagesForward => Box::new(Forward::new(&archive, case, device)?),
         Work::AttentionBackward | Work::MessagesBackward => {

@@ -73,6 +73,7 @@ fn every_piece_of_work_is_done_and_has_a_result() {
             &["y", "dx", "gradient.block1.edge2.weight"],
         ),
         ("inference", &["y"]),
+        ("correspondence_inference", &["y"]),
         ("blocks", &["loss", "gradient.block3.conv2.self_weight"]),
         ("correspondence", &["loss", "gradient.linear7.weight"]),
         ("mnist", &["loss", "gradient.conv1.weight"]),
