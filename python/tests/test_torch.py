@@ -136,10 +136,14 @@ def operators(graph):
     yield ops.norm_backward.default, (random(7, 3), random(7, 3), random(1), "1x0 + 1x1", "relu", 1e-8)
     yield ops.gated.default, (x(7, 4), "1x0 + 1x1", "relu")
     yield ops.gated_backward.default, (random(7, 3), random(7, 4), "1x0 + 1x1", "relu")
-    norm = ("2x0 + 1x1", "irrep", 1e-5)
+    norm = ("2x0 + 1x1", "irrep", 1e-5, 0, 0, "")
     yield ops.batch_norm.default, (x(7, 4), x(3), x(3), None, None, *norm)
     yield ops.batch_norm.default, (x(7, 4), x(3), x(3), random(3), random(3).abs(), *norm)
     yield ops.batch_norm_backward.default, (random(7, 4), random(7, 4), random(3), random(3), None, None, *norm)
+    norm = ("2x(0,1)", "channel", 1e-5, 2, 5, "relu")
+    yield ops.batch_norm.default, (x(7, 6), x(2), x(2), None, None, *norm)
+    yield ops.batch_norm.default, (x(7, 6), x(2), x(2), random(2), random(2).abs(), *norm)
+    yield ops.batch_norm_backward.default, (random(7, 10), random(7, 6), random(2), random(2), None, None, *norm)
     yield ops.pool.default, (x(30, 3), *clusters, "1x(0,1)")
     yield ops.pool_backward.default, (random(12, 3), *clusters, "1x(0,1)")
     yield ops.unpool.default, (x(12, 3), *clusters, "1x(0,1)")
@@ -427,6 +431,30 @@ def test_running_statistics_follow_the_batch():
         assert layer.running_mean._version > 0
         results.append([there.grad, layer.gamma.grad, layer.beta.grad])
     assert all(torch.allclose(one, two, rtol=1e-12) for one, two in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_normalisation_within_the_nonlinearity_changes_nothing(graph, training):
+    results = []
+    for hooked in (False, True):
+        torch.manual_seed(0)
+        block = gt.ResidualBlock("2x0", HIDDEN, batch_norm=True, dtype=torch.float64).train(training)
+        calls = []
+        for norm in (block.norm1, block.norm2):
+            torch.nn.init.normal_(norm.gamma)
+            torch.nn.init.normal_(norm.beta)
+            norm.running_mean += 0.5
+            if hooked:
+                # With a hook the normalisation is an operator of its own.
+                norm.register_forward_hook(lambda *arguments: calls.append(1))
+        x = random(graph.vertex_count, 2, requires_grad=True)
+        y = block(x, graph)
+        y.square().sum().backward()
+        assert len(calls) == 2 * hooked
+        parts = [y.detach(), x.grad, *(p.grad for p in block.parameters()), *block.buffers()]
+        results.append(parts)
+    for one, two in zip(*results, strict=True):
+        assert torch.allclose(one, two, rtol=1e-10, atol=1e-12)
 
 
 def test_strided_features_and_gradients(graph):

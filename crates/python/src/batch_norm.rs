@@ -1,21 +1,25 @@
-//! Batch normalisation on tensors of PyTorch.
+//! Batch normalisation on tensors of PyTorch, alone or with the regular nonlinearity after it.
 
 use crate::errors;
+use crate::operators::{Planned, plan};
 use crate::settings::{by_type, kind};
 use crate::tensor::Place;
 use gemcnn_kernels::batch_norm::cuda::DeviceStatistics;
 use gemcnn_kernels::batch_norm::{
     self, BatchNorm, NormGradients, NormGroups, Normalisation, Statistics,
 };
+use gemcnn_kernels::regular::{self, Plan};
 use gemcnn_kernels::{Executor, Resolve};
 use pyo3::prelude::*;
+use std::sync::Arc;
 
-/// `(type, irrep or channel, epsilon)`
-type NormSettings<'a> = (&'a str, &'a str, f64);
+/// `(type, irrep or channel, epsilon)`, then those of the nonlinearity: band limit of the output, samples (0 without one) and
+/// activation.
+type NormSettings<'a> = (&'a str, &'a str, f64, usize, usize, &'a str);
 /// Mean and variance of each slot.
 type Moments<'py> = [Bound<'py, PyAny>; 2];
 
-fn settings((text, per, epsilon): NormSettings<'_>) -> PyResult<BatchNorm> {
+fn settings((text, per, epsilon, ..): NormSettings<'_>) -> PyResult<BatchNorm> {
     let groups = match per {
         "irrep" => NormGroups::PerIrrep,
         "channel" => NormGroups::PerChannel,
@@ -31,7 +35,18 @@ fn settings((text, per, epsilon): NormSettings<'_>) -> PyResult<BatchNorm> {
     })
 }
 
-/// The normalised rows. `tensors` are x, gamma and beta. Without running statistics it uses those of the rows, which `found` follows:
+/// The nonlinearity, if there is one.
+fn nonlinearity<T: Planned>(
+    py: Python<'_>,
+    (text, _, _, band_limit, samples, activation): NormSettings<'_>,
+) -> PyResult<Option<Arc<Plan<T>>>> {
+    match samples {
+        0 => Ok(None),
+        _ => plan(py, (text, band_limit, samples, activation)).map(Some),
+    }
+}
+
+/// The normalised rows, or their nonlinearity. `tensors` are x, gamma and beta. Without running statistics it uses those of the rows, which `found` follows:
 /// they get this weight there, the values before them the rest.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one for each group of tensors")]
@@ -49,6 +64,8 @@ fn batch_norm_forward(
     let [x, gamma, beta] = &tensors;
     by_type!(x, T => {
         let place = Place::of(x)?;
+        let plan = nonlinearity::<T>(py, norm)?;
+        let plan = plan.as_deref();
         let [x, gamma, beta] = [place.view::<T>("x", x)?, place.view("gamma", gamma)?, place.view("beta", beta)?];
         let running = match &running {
             Some([mean, variance]) => Some((place.view::<T>("mean", mean)?, place.view::<T>("variance", variance)?)),
@@ -70,7 +87,11 @@ fn batch_norm_forward(
                         Some((mean, variance)) => Statistics::running(mean.host()?, variance.host()?),
                         None => batch_norm::statistics(config, rows, x, scratch.wide)?,
                     };
-                    batch_norm::forward(Normalisation { config, statistics, gamma, beta }, rows, x, y.host()?)?;
+                    let norm = Normalisation { config, statistics, gamma, beta };
+                    match plan {
+                        None => batch_norm::forward(norm, rows, x, y.host()?)?,
+                        Some(plan) => regular::forward_normalised(plan, norm, rows, x, y.host()?)?,
+                    }
                     if of_rows {
                         statistics.update_running(weight, mean.host()?, variance.host()?)?;
                     }
@@ -83,7 +104,10 @@ fn batch_norm_forward(
                         None => batch_norm::cuda::statistics(device, config, rows, x)?,
                     };
                     let norm = Normalisation { config, statistics, gamma, beta };
-                    batch_norm::cuda::forward(device, norm, rows, x, y.cuda()?)?;
+                    match plan {
+                        None => batch_norm::cuda::forward(device, norm, rows, x, y.cuda()?)?,
+                        Some(plan) => regular::cuda::forward_normalised(device, plan.cuda()?, norm, rows, x, y.cuda()?)?,
+                    }
                     if of_rows {
                         statistics.update_running(device, weight, mean.cuda()?, variance.cuda()?)?;
                     }
@@ -109,6 +133,8 @@ fn batch_norm_backward(
     let [x, gamma, beta, dy] = &tensors;
     by_type!(x, T => {
         let place = Place::of(x)?;
+        let plan = nonlinearity::<T>(py, norm)?;
+        let plan = plan.as_deref();
         let [x, gamma, beta] = [place.view::<T>("x", x)?, place.view("gamma", gamma)?, place.view("beta", beta)?];
         let dy = place.view::<T>("dy", dy)?;
         let running = match &running {
@@ -130,7 +156,11 @@ fn batch_norm_backward(
                         None => batch_norm::statistics(config, rows, x, scratch.wide)?,
                     };
                     let norm = Normalisation { config, statistics, gamma, beta };
-                    batch_norm::backward(norm, rows, x, dy.host()?, dx.host()?, gradients.host()?, scratch.wide)?;
+                    let (dy, dx, gradients) = (dy.host()?, dx.host()?, gradients.host()?);
+                    match plan {
+                        None => batch_norm::backward(norm, rows, x, dy, dx, gradients, scratch.wide)?,
+                        Some(plan) => regular::backward_normalised(plan, norm, rows, x, dy, dx, gradients, scratch.wide)?,
+                    }
                 }
                 Executor::Cuda(device) => {
                     let (x, gamma, beta) = (x.cuda()?, gamma.cuda()?, beta.cuda()?);
@@ -139,7 +169,13 @@ fn batch_norm_backward(
                         None => batch_norm::cuda::statistics(device, config, rows, x)?,
                     };
                     let norm = Normalisation { config, statistics, gamma, beta };
-                    batch_norm::cuda::backward(device, norm, rows, x, dy.cuda()?, dx.cuda()?, gradients.cuda()?)?;
+                    let (dy, dx, gradients) = (dy.cuda()?, dx.cuda()?, gradients.cuda()?);
+                    match plan {
+                        None => batch_norm::cuda::backward(device, norm, rows, x, dy, dx, gradients)?,
+                        Some(plan) => regular::cuda::backward_normalised(
+                            device, plan.cuda()?, norm, rows, x, dy, dx, gradients,
+                        )?,
+                    }
                 }
             }
             Ok(())

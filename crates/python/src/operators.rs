@@ -76,13 +76,13 @@ fn linear_backward(
 }
 
 /// `(type, band limit of the output, samples, activation)`
-type RegularSettings<'a> = (&'a str, usize, usize, &'a str);
+pub type RegularSettings<'a> = (&'a str, usize, usize, &'a str);
 
 /// Plans by their settings. The lock is only taken by threads that are attached to Python and do not detach, so no fork
 /// sees it locked: a fork holds the GIL, or stops the world first.
-type Plans<T> = Mutex<HashMap<(String, usize, usize, String), Arc<Plan<T>>>>;
+pub type Plans<T> = Mutex<HashMap<(String, usize, usize, String), Arc<Plan<T>>>>;
 
-trait Planned: Scalar {
+pub trait Planned: Scalar {
     fn plans(py: Python<'_>) -> &Plans<Self>;
 }
 
@@ -99,7 +99,7 @@ macro_rules! planned {
 planned!(f32);
 planned!(f64);
 
-fn plan<T: Planned>(py: Python<'_>, settings: RegularSettings<'_>) -> PyResult<Arc<Plan<T>>> {
+pub fn plan<T: Planned>(py: Python<'_>, settings: RegularSettings<'_>) -> PyResult<Arc<Plan<T>>> {
     let (text, output_band_limit, samples, word) = settings;
     let mut plans = T::plans(py).lock().unwrap_or_else(PoisonError::into_inner);
     let key = (text.to_owned(), output_band_limit, samples, word.to_owned());

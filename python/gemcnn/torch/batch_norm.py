@@ -1,4 +1,4 @@
-"""The operator of batch normalisation."""
+"""The operator of batch normalisation, alone or with the regular nonlinearity after it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from torch.autograd.graph import increment_version
 
 from .. import _gemcnn
 from .ops import _differentiable, _is_plain, _operator, _wanted, operators
+from .types import regular_dimension
 
-_SETTINGS = "Tensor? mean, Tensor? variance, str type, str per, float epsilon"
+# The last three are those of the nonlinearity, with 0 samples if there is none.
+_SETTINGS = (
+    "Tensor? mean, Tensor? variance, str type, str per, float epsilon, int band_limit, int samples, str activation"
+)
+_COUNT = 6
+# Without a nonlinearity.
+ALONE = (0, 0, "")
 
 
 def _parts(*tensors: Tensor | None) -> list[Tensor] | None:
@@ -19,11 +26,17 @@ def _parts(*tensors: Tensor | None) -> list[Tensor] | None:
     return None if tensors[0] is None else [tensor.contiguous() for tensor in tensors if tensor is not None]
 
 
+def _result(x: Tensor, settings: Any) -> Tensor:
+    """An empty tensor of the rows that are made of x."""
+    type, _, _, band_limit, samples, _ = settings
+    return x.new_empty((x.shape[0], regular_dimension(type, band_limit) if samples else x.shape[1]))
+
+
 def _run(
     x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor | None, variance: Tensor | None, *settings: Any
 ) -> tuple[Tensor, Tensor]:
-    *config, followers = settings if len(settings) == 4 else (*settings, None)
-    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    *config, followers = settings if len(settings) > _COUNT else (*settings, None)
+    y = _result(x, config)
     found = x.new_empty(2, gamma.shape[0] if mean is None and followers is None else 0)
     moments, weight = (found.unbind(), 1.0) if followers is None else followers
     parts = _parts(x, gamma, beta)
@@ -32,9 +45,9 @@ def _run(
 
 
 def _fake(
-    x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor | None, *others: Any
+    x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor | None, variance: Tensor | None, *settings: Any
 ) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), x.new_empty(2, gamma.shape[0] if mean is None else 0)
+    return _result(x, settings), x.new_empty(2, gamma.shape[0] if mean is None else 0)
 
 
 def _backward_run(
@@ -61,7 +74,7 @@ def _saved(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*inputs[:5])
-    ctx.settings = inputs[5:8]
+    ctx.settings = inputs[5 : 5 + _COUNT]
 
 
 def _gradient(ctx: Any, dy: Tensor | None, *others: Any) -> tuple[Any, ...]:
@@ -90,7 +103,7 @@ def normalise(
         gamma, beta: scale and shift of each slot.
         running: running mean and variance.
         momentum: weight of those of the rows.
-        settings: type, kind of slots, and what is added to variances.
+        settings: type, kind of slots, what is added to variances, and those of the nonlinearity.
     """
     mean, variance = running
     fits = mean.shape == variance.shape and mean.dtype == variance.dtype == x.dtype

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..errors import OperatorError
 from . import edge_ops as _edge_ops  # noqa: F401  (registers the operators)
 from .graph import Graph
-from .layers import EquivariantLinear, GaugeConv, Layer, RegularNonlinearity, normalisation
+from .layers import EquivariantLinear, GaugeConv, Layer, RegularNonlinearity, activated, normalisation
 from .ops import operators
 from .types import FeatureType
 
@@ -223,7 +223,6 @@ class MessageBlock(nn.Module):
         update = torch.cat([x, self.messages(x, graph)], dim=1).index_select(1, self.columns)
         for index in range(1, self.node_layers):
             update = getattr(self, f"node{index}")(update)
-            norm = getattr(self, f"norm{index}")
-            update = getattr(self, f"act{index}")(update if norm is None else norm(update))
+            update = activated(getattr(self, f"act{index}"), getattr(self, f"norm{index}"), update)
         update = getattr(self, f"node{self.node_layers}")(update)
         return cast(Tensor, update + (x if self.skip is None else self.skip(x)))

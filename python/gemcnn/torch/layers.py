@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .. import _gemcnn
 from ..errors import OperatorError
-from .batch_norm import follow, normalise
+from .batch_norm import ALONE, follow, normalise
 from .graph import Clusters, Graph
 from .ops import operators
 from .types import FeatureType
@@ -228,12 +228,13 @@ class RegularNonlinearity(Layer):
             raise OperatorError(f"{kind} needs the same multiplicity for all orders from 0")
         self._set_types(kind, FeatureType.uniform(kind.multiplicity(0), self.band_limit))
 
-    def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: Graph | None = None, norm: BatchNorm | None = None) -> Tensor:
+        """With `norm` that of the normalised features, which are not stored."""
         self._check(x)
-        result = operators.regular(
-            x, self._types[0], self.band_limit, self.samples, self.activation
-        )
-        return cast(Tensor, result)
+        settings = (self.band_limit, self.samples, self.activation)
+        if norm is not None:
+            return norm._normalised(x, settings)
+        return cast(Tensor, operators.regular(x, self._types[0], *settings))
 
     def extra_repr(self) -> str:
         return f"{self.input}, samples={self.samples}, activation={self.activation}"
@@ -369,13 +370,18 @@ class BatchNorm(Layer):
 
     def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
         self._check(x)
+        return self._normalised(x, ALONE)
+
+    def _normalised(self, x: Tensor, act: tuple[int, int, str]) -> Tensor:
+        """The normalised features, or a regular nonlinearity of them, with these settings."""
         distributed = torch.distributed
         several = self.synchronised and distributed.is_available() and distributed.is_initialized()
         if self.training and several:
-            return self._of_all_processes(x)
+            y = self._of_all_processes(x)
+            return y if act == ALONE else cast(Tensor, operators.regular(y, self._types[0], *act))
         rest = (0, self.slots - self.scalars)
         beta = nn.functional.pad(self.beta, rest) if rest[1] else self.beta
-        settings = (self._types[0], self.per, self.epsilon)
+        settings = (self._types[0], self.per, self.epsilon, *act)
         if self.training:
             running = (self.running_mean, self.running_variance)
             return normalise(x, self.gamma, beta, running, self.momentum, *settings)
@@ -435,6 +441,16 @@ def normalisation(type: FeatureType, act: nn.Module, **options: Any) -> BatchNor
     return BatchNorm(type, "channel" if isinstance(act, RegularNonlinearity) else "irrep", **options)
 
 
+def activated(act: nn.Module, norm: BatchNorm | None, x: Tensor) -> Tensor:
+    """The nonlinearity after a batch normalisation, if there is one. Hooks see both."""
+    if norm is None:
+        return cast(Tensor, act(x))
+    hooks = (norm._forward_hooks, norm._forward_pre_hooks, norm._backward_hooks, norm._backward_pre_hooks)
+    if isinstance(act, RegularNonlinearity) and not any(hooks):
+        return cast(Tensor, act(x, norm=norm))
+    return cast(Tensor, act(norm(x)))
+
+
 class ResidualBlock(nn.Module):
     """Residual block: `act2(conv2(act1(conv1(x))) + skip(x))`. The skip connection is the identity, or an equivariant linear
     map without bias if the types differ.
@@ -482,14 +498,10 @@ class ResidualBlock(nn.Module):
         )
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        inner = self.conv1(x, graph)
-        if self.norm1 is not None:
-            inner = self.norm1(inner)
-        inner = self.conv2(self.act1(inner), graph)
+        inner = activated(self.act1, self.norm1, self.conv1(x, graph))
+        inner = self.conv2(inner, graph)
         inner = inner + (x if self.skip is None else self.skip(x))
-        if self.norm2 is not None:
-            inner = self.norm2(inner)
-        return cast(Tensor, self.act2(inner))
+        return activated(self.act2, self.norm2, inner)
 
 
 class Scalars(nn.Module):

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from .. import _gemcnn
 from .._cuda import load_cuda_libraries
-from .types import dimension
+from .types import dimension, regular_dimension
 
 _library = torch.library.Library("gemcnn", "FRAGMENT")
 _GRAPH = (
@@ -341,10 +341,7 @@ def _regular_run(x: Tensor, type: str, band_limit: int, samples: int, activation
 
 
 def _regular_fake(x: Tensor, type: str, band_limit: int, samples: int, activation: str) -> Tensor:
-    from .types import FeatureType
-
-    channels = FeatureType(type).multiplicity(0)
-    return x.new_empty((x.shape[0], channels * (2 * band_limit + 1)))
+    return x.new_empty((x.shape[0], regular_dimension(type, band_limit)))
 
 
 def _regular_backward_run(

@@ -85,3 +85,9 @@ def _parse(text: str) -> tuple[tuple[int, ...], str]:
 def dimension(text: str) -> int:
     """Length of a row of a type."""
     return FeatureType(text).dimension
+
+
+@lru_cache(maxsize=None)
+def regular_dimension(text: str, band_limit: int) -> int:
+    """Length of a row after a regular nonlinearity of a type."""
+    return FeatureType(text).multiplicity(0) * (2 * band_limit + 1)
