@@ -3,7 +3,10 @@
 import contextlib
 import copy
 import io
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -552,6 +555,43 @@ def test_workers_of_a_data_loader(method):
     batches = list(loader)
     assert [graph.mesh_count for graph, _ in batches] == [4, 4]
     assert all(torch.isfinite(values).all() for _, values in batches)
+
+
+THREADS = """
+import os, threading, gemcnn, torch, gemcnn.torch as gt
+
+mesh = gemcnn.shapes.icosphere(4)
+graph, layer, x = gt.Graph.of(mesh), gt.GaugeConv("1x0", "4x(0,1)"), torch.randn(len(mesh.vertices), 1)
+
+def same():
+    with torch.no_grad():
+        return torch.equal(layer(x, graph), expected)
+
+gemcnn.set_num_threads(2)
+with torch.no_grad():
+    expected = layer(x, graph)
+found = []
+other = threading.Thread(target=lambda: found.append(same()))
+other.start()
+other.join()
+gemcnn.set_num_threads(3)
+found.append(same())
+for threads in (2, 3):
+    child = os.fork()
+    if child == 0:
+        gemcnn.set_num_threads(threads)
+        os._exit(0 if same() else 3)
+    found.append(os.waitpid(child, 0)[1] == 0)
+gemcnn.set_num_threads(2)
+found.append(same())
+assert found == [True] * 5, found
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_operators_in_other_threads_pools_and_processes():
+    """The first thread is part of its pool. Other threads, pools of another size and forked processes must not wait for it."""
+    assert subprocess.run([sys.executable, "-c", THREADS], timeout=120).returncode == 0
 
 
 def test_training_lowers_the_loss():

@@ -158,7 +158,7 @@ impl Place {
     ) -> PyResult<()> {
         match self {
             Self::Host => MEMORY.with_borrow_mut(|memory| {
-                crate::threads::work(py, || call(Executor::Host(T::narrow(memory))))
+                crate::threads::operate(py, || call(Executor::Host(T::narrow(memory))))
             })??,
             Self::Cuda(device) => py.detach(|| call(Executor::Cuda(device)))?,
         }

@@ -3,12 +3,16 @@
 //! The global pool of rayon does not survive a fork: a forked worker of a `DataLoader` would wait for threads that
 //! exist in its parent only. Here pools are told apart by process and size. They form a list that only grows, without
 //! a lock that a fork could copy while it is held.
+//!
+//! Operators are short. The thread that calls them first is therefore part of a pool of its own: to hand an operator to
+//! another thread and to wake up again takes longer than the operator does on a small mesh.
 
 use crate::errors;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// The number of threads that was set; 0 if none was.
 static CHOSEN: AtomicUsize = AtomicUsize::new(0);
@@ -71,6 +75,45 @@ pub fn current(py: Python<'_>) -> PyResult<&'static ThreadPool> {
 /// Runs `work` on the pool of this process, without the GIL.
 pub fn work<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> PyResult<R> {
     let pool = current(py)?;
+    Ok(py.detach(|| pool.install(work)))
+}
+
+thread_local! {
+    /// The pool that this thread is part of.
+    static OWN: Cell<Option<&'static Node>> = const { Cell::new(None) };
+}
+
+/// The pool of this size that the calling thread is part of. A thread can be part of one only, and rayon never frees it, so
+/// there is one in a process.
+fn own(threads: usize) -> Option<&'static ThreadPool> {
+    static CLAIMED: AtomicU32 = AtomicU32::new(0);
+    let process = std::process::id();
+    if let Some(node) = OWN.get() {
+        return ((node.process, node.threads) == (process, threads)).then_some(&node.pool);
+    }
+    if CLAIMED.swap(process, Ordering::Relaxed) == process {
+        return None;
+    }
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .use_current_thread();
+    let node: &Node = Box::leak(Box::new(Node {
+        process,
+        threads,
+        pool: pool.build().ok()?,
+        next: std::ptr::null(),
+    }));
+    OWN.set(Some(node));
+    Some(&node.pool)
+}
+
+/// Runs an operator, in the calling thread if it has a pool of its own, without the GIL.
+pub fn operate<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> PyResult<R> {
+    let threads = threads(py)?;
+    let pool = match own(threads) {
+        Some(own) => own,
+        None => pool(threads)?,
+    };
     Ok(py.detach(|| pool.install(work)))
 }
 
