@@ -7,6 +7,7 @@ pub mod cuda;
 
 use crate::error::check_length;
 use crate::parallel::Loop;
+use crate::real::compiled;
 use crate::{KernelError, Real};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -221,6 +222,16 @@ const BLOCK: usize = 1 << 12;
 /// # Errors
 /// `y` of another length than `x`.
 pub fn forward<T: Real>(activation: &Activation, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
+    compiled!(forward_blocks as fn(&Activation, &[T], &mut [T]) -> Result<(), KernelError>)(
+        activation, x, y,
+    )
+}
+
+fn forward_blocks<T: Real>(
+    activation: &Activation,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
     check_length("activation forward", "y", y, x.len())?;
     y.par_chunks_mut(BLOCK)
         .zip(x.par_chunks(BLOCK))
@@ -233,6 +244,17 @@ pub fn forward<T: Real>(activation: &Activation, x: &[T], y: &mut [T]) -> Result
 /// # Errors
 /// `dy` or `dx` of another length than `x`.
 pub fn backward<T: Real>(
+    activation: &Activation,
+    x: &[T],
+    dy: &[T],
+    dx: &mut [T],
+) -> Result<(), KernelError> {
+    compiled!(backward_blocks as fn(&Activation, &[T], &[T], &mut [T]) -> Result<(), KernelError>)(
+        activation, x, dy, dx,
+    )
+}
+
+fn backward_blocks<T: Real>(
     activation: &Activation,
     x: &[T],
     dy: &[T],

@@ -1,5 +1,6 @@
 //! The arrays of a gauge graph, or of a batch of them, as operators read them.
 
+use crate::real::compiled;
 use crate::{KernelError, Real};
 use bytemuck::{Pod, Zeroable};
 
@@ -105,6 +106,12 @@ impl<T: Real> GraphArrays<T> {
     /// # Errors
     /// [`KernelError::Graph`] for arrays that do not fit together, or a union too large for 32-bit indices.
     pub fn union(graphs: &[GraphParts<'_>]) -> Result<Self, KernelError> {
+        compiled!(
+            GraphArrays::union_of as fn(&[GraphParts<'_>]) -> Result<GraphArrays<T>, KernelError>
+        )(graphs)
+    }
+
+    fn union_of(graphs: &[GraphParts<'_>]) -> Result<Self, KernelError> {
         let mut converted = Vec::with_capacity(graphs.len());
         for (index, graph) in graphs.iter().enumerate() {
             graph.check().map_err(|problem| KernelError::Graph {
@@ -123,6 +130,12 @@ impl<T: Real> GraphArrays<T> {
     /// # Errors
     /// [`KernelError::Graph`] for a union too large for 32-bit indices.
     pub fn join(graphs: &[GraphView<'_, T>]) -> Result<Self, KernelError> {
+        compiled!(
+            GraphArrays::joined as fn(&[GraphView<'_, T>]) -> Result<GraphArrays<T>, KernelError>
+        )(graphs)
+    }
+
+    fn joined(graphs: &[GraphView<'_, T>]) -> Result<Self, KernelError> {
         let vertices: usize = graphs.iter().map(GraphView::vertex_count).sum();
         let edges: usize = graphs.iter().map(GraphView::edge_count).sum();
         if vertices.max(edges) >= u32::MAX as usize {

@@ -55,6 +55,8 @@ pub use error::{KernelError, check_length};
 pub use feature_type::{FeatureType, ParseTypeError, irrep_dimension};
 pub use graph::{EdgePhases, GraphArrays, GraphParts, GraphSlices, GraphView};
 pub use matrix::{Destination, Matrix, MatrixMut, product};
+#[doc(hidden)]
+pub use real::Compiled;
 pub use real::Real;
 pub use scratch::Scratch;
 pub use sources::kernel_sources;

@@ -100,12 +100,15 @@ pub trait Compiled {
     fn f64() -> Self::Function<f64>;
 }
 
-/// The function for the number type `T` in scope, as compiled in this crate: `compiled!(function as fn(&[T], usize))`.
+/// The function for the number type `T` in scope, as compiled in the crate that defines it: `compiled!(function as
+/// fn(&[T], usize))`.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! compiled {
     ($function:path as $signature:ty) => {{
         struct Here;
-        impl $crate::real::Compiled for Here {
-            type Function<T: Real> = $signature;
+        impl $crate::Compiled for Here {
+            type Function<T: $crate::Real> = $signature;
 
             // Otherwise the function would be compiled where it is called.
             #[inline(never)]

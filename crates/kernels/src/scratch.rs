@@ -1,6 +1,7 @@
 //! Working memory of operators.
 
 use crate::Real;
+use crate::real::compiled;
 
 const CACHE_LINE_BYTES: usize = 64;
 
@@ -20,7 +21,7 @@ impl<T: Real> Scratch<T> {
     pub fn take(&mut self, length: usize) -> &mut [T] {
         let line = CACHE_LINE_BYTES / size_of::<T>();
         if self.buffer.len() < length + line {
-            self.buffer.resize(length + line, T::zero());
+            compiled!(resize as fn(&mut Vec<T>, usize))(&mut self.buffer, length + line);
         }
         let start = self
             .buffer
@@ -34,4 +35,8 @@ impl<T: Real> Scratch<T> {
     pub fn bytes(&self) -> usize {
         self.buffer.capacity() * size_of::<T>()
     }
+}
+
+fn resize<T: Real>(buffer: &mut Vec<T>, length: usize) {
+    buffer.resize(length, T::zero());
 }

@@ -6,7 +6,7 @@
 //! gives the same bytes.
 
 use crate::{NnError, Parameters};
-use gemcnn_kernels::Real;
+use gemcnn_kernels::{Real, compiled};
 use gemcnn_mesh::{read_file, write_atomically};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::Serialize;
@@ -264,6 +264,10 @@ impl Archive {
 
 /// The values of a tensor, converted to `T`; f64 is rounded to the nearest f32.
 fn numbers<T: Real>(tensor: &StoredTensor) -> Result<Vec<T>, String> {
+    compiled!(converted as fn(&StoredTensor) -> Result<Vec<T>, String>)(tensor)
+}
+
+fn converted<T: Real>(tensor: &StoredTensor) -> Result<Vec<T>, String> {
     match tensor.dtype {
         Dtype::F32 => {
             let values = bytemuck::pod_collect_to_vec::<u8, f32>(&tensor.bytes);

@@ -2,7 +2,7 @@
 
 use crate::NnError;
 use crate::error::check_size;
-use gemcnn_kernels::{FeatureType, Real, irrep_dimension};
+use gemcnn_kernels::{FeatureType, Real, compiled, irrep_dimension};
 use gemcnn_mesh::GaugeGraph;
 
 /// A point for each vertex of a mesh, inside the cell of the vertex. The value of a field at a point is the weighted
@@ -111,8 +111,19 @@ impl<T: Real> CellPoints<T> {
         values: &[T],
         result: &mut Vec<T>,
     ) -> Result<(), NnError> {
+        check_size(
+            "values of a field",
+            self.len() * fields.dimension(),
+            values.len(),
+        )?;
+        compiled!(CellPoints::append_rows as fn(&CellPoints<T>, &FeatureType, &[T], &mut Vec<T>))(
+            self, fields, values, result,
+        );
+        Ok(())
+    }
+
+    fn append_rows(&self, fields: &FeatureType, values: &[T], result: &mut Vec<T>) {
         let width = fields.dimension();
-        check_size("values of a field", self.len() * width, values.len())?;
         for (p, point) in self.points.iter().enumerate() {
             let row_of = |vertex: usize| &values[vertex * width..][..width];
             let [a, b] = point.neighbours;
@@ -129,7 +140,6 @@ impl<T: Real> CellPoints<T> {
                 }
             }
         }
-        Ok(())
     }
 }
 

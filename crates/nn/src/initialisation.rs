@@ -119,17 +119,23 @@ pub(crate) fn drawn_moments(
     scale: f64,
     apply: impl FnOnce(&[f64], &mut [f64]) -> Result<(), KernelError>,
 ) -> Vec<f64> {
+    let x = normal_draws(DRAWS * input.dimension(), scale);
+    let mut y = vec![0.0; DRAWS * output.dimension()];
+    let refused = apply(&x, &mut y).is_err();
+    moments(output, &y, refused)
+}
+
+fn normal_draws(count: usize, scale: f64) -> Vec<f64> {
     let mut random = ChaCha8Rng::seed_from_u64(0);
     let mut normal = || {
         let (u, v): (f64, f64) = (random.random(), random.random());
         (-2.0 * (1.0 - u).ln()).sqrt() * (TAU * v).cos()
     };
-    let x: Vec<f64> = (0..DRAWS * input.dimension())
-        .map(|_| scale * normal())
-        .collect();
+    (0..count).map(|_| scale * normal()).collect()
+}
+
+fn moments(output: &FeatureType, y: &[f64], refused: bool) -> Vec<f64> {
     let width = output.dimension();
-    let mut y = vec![0.0; DRAWS * width];
-    let refused = apply(&x, &mut y).is_err();
     let moment = |order: usize| {
         let range = output.range(order);
         if refused || range.is_empty() {

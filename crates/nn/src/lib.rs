@@ -9,6 +9,7 @@ mod basis_batch;
 mod batch;
 mod builder;
 mod cell_points;
+pub mod columns;
 mod device;
 pub mod equivariance;
 mod error;

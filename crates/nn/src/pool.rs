@@ -4,7 +4,7 @@
 //! request from idle buffers. A request is served by an idle buffer that is at most a quarter too large, else by a
 //! new allocation. The pool holds at most one and a half times the largest number of bytes ever in use at once.
 
-use gemcnn_kernels::Real;
+use gemcnn_kernels::{Real, compiled};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -63,7 +63,7 @@ impl<T: Real> Pool<T> {
     /// A buffer of `length` unspecified values.
     pub fn take(&self, length: usize) -> Buffer<T> {
         let mut values = self.lock().take(length);
-        values.resize(length, T::zero());
+        compiled!(resize as fn(&mut Vec<T>, usize))(&mut values, length);
         Buffer {
             values,
             pool: self.clone(),
@@ -73,7 +73,7 @@ impl<T: Real> Pool<T> {
     /// A buffer of `length` zeros.
     pub fn zeros(&self, length: usize) -> Buffer<T> {
         let mut buffer = self.take(length);
-        buffer.fill(T::zero());
+        clear(&mut buffer);
         buffer
     }
 
@@ -99,6 +99,19 @@ impl<T: Real> Pool<T> {
     fn lock(&self) -> MutexGuard<'_, Store<T>> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn resize<T: Real>(values: &mut Vec<T>, length: usize) {
+    values.resize(length, T::zero());
+}
+
+/// Overwrites all values with 0.
+pub(crate) fn clear<T: Real>(values: &mut [T]) {
+    compiled!(fill_zero as fn(&mut [T]))(values);
+}
+
+fn fill_zero<T: Real>(values: &mut [T]) {
+    values.fill(T::zero());
 }
 
 impl<T: Real> Default for Pool<T> {

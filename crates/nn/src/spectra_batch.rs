@@ -5,7 +5,7 @@ use crate::error::check_size;
 use crate::{CellPoints, Device, NnError};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
 use gemcnn_kernels::diffusion::{Spectra, basis_width};
-use gemcnn_kernels::{FeatureType, OnDevice, Real, View, elementwise, irrep_dimension};
+use gemcnn_kernels::{FeatureType, OnDevice, Real, View, compiled, elementwise, irrep_dimension};
 use gemcnn_mesh::surface::SurfaceOperators;
 use std::sync::Arc;
 
@@ -209,9 +209,7 @@ impl<T: Real> SpectraBatch<T> {
         }
         let gradients = 2 * mass.len() * self.columns.first().copied().unwrap_or(0);
         let start = bases.len() - gradients;
-        for value in &mut bases[start..] {
-            *value *= gradient;
-        }
+        compiled!(multiply as fn(&mut [T], T))(&mut bases[start..], gradient);
         Ok(Self {
             mass,
             eigenvalues,
@@ -326,8 +324,18 @@ impl<T: Real> SpectraBatch<T> {
     }
 }
 
+fn multiply<T: Real>(values: &mut [T], factor: T) {
+    values.iter_mut().for_each(|value| *value *= factor);
+}
+
 /// Appends rows of `found` numbers as rows of `wanted` numbers: the first ones, then zeros.
-fn append_padded<T: Real>(
+fn append_padded<T: Real>(to: &mut Vec<T>, values: &[f64], rows: usize, columns: (usize, usize)) {
+    compiled!(append_rows as fn(&mut Vec<T>, &[f64], usize, (usize, usize)))(
+        to, values, rows, columns,
+    );
+}
+
+fn append_rows<T: Real>(
     to: &mut Vec<T>,
     values: &[f64],
     rows: usize,

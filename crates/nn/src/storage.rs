@@ -1,6 +1,7 @@
 //! Buffers of numbers on the host or on a GPU.
 
 use crate::device::{expect_single, single_slice, single_slice_mut};
+use crate::pool::clear;
 use crate::{Buffer, NnError, Workspace};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
 use gemcnn_kernels::{Executor, OnDevice, Real, View, ViewMut, dispatch, elementwise};
@@ -106,7 +107,7 @@ impl<T: Real> Workspace<T> {
     pub(crate) fn zeros(&self, length: usize) -> Result<Storage<T>, NnError> {
         let mut zeros = self.take(length)?;
         match &mut zeros.memory {
-            OnDevice::Host(values) => values.fill(T::zero()),
+            OnDevice::Host(values) => clear(values),
             OnDevice::Cuda(CudaMemory { device, numbers }) => device.clear(numbers.view_mut())?,
         }
         Ok(zeros)

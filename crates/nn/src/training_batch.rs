@@ -8,7 +8,7 @@ use crate::{Device, GraphBatch, HierarchyBatch, IGNORE, Levels, NnError, Penalty
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::regression::Regression;
-use gemcnn_kernels::{FeatureType, Real};
+use gemcnn_kernels::{FeatureType, Real, compiled};
 use std::sync::Arc;
 
 /// What a module is trained for.
@@ -367,6 +367,10 @@ pub(crate) fn no_target() -> NnError {
 
 /// Which rows are known, unless all are. Unknown rows become zero.
 fn known_rows<T: Real>(values: &mut [T], width: usize) -> Option<Vec<bool>> {
+    compiled!(clear_unknown as fn(&mut [T], usize) -> Option<Vec<bool>>)(values, width)
+}
+
+fn clear_unknown<T: Real>(values: &mut [T], width: usize) -> Option<Vec<bool>> {
     let mut known = Vec::with_capacity(values.len() / width.max(1));
     for row in values.chunks_mut(width.max(1)) {
         let is_known = row.iter().all(|value| !value.is_nan());

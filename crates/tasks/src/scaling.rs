@@ -1,6 +1,7 @@
 //! Scaling of features and targets that keeps equivariance.
 
 use crate::{SampleSource, TaskError};
+use gemcnn_nn::columns::{Moments, restore, standardise};
 use gemcnn_nn::{FeatureType, Target, irrep_dimension};
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +43,7 @@ impl FeatureScaling {
         for piece in features {
             moments.add(piece);
         }
-        moments.scaling(kind)
+        scaling(&moments, kind)
     }
 
     /// Computes the scaling from the features of a source.
@@ -54,7 +55,7 @@ impl FeatureScaling {
         for index in 0..source.len() {
             moments.add(&source.load(index)?.features);
         }
-        Ok(moments.scaling(kind))
+        Ok(scaling(&moments, kind))
     }
 
     /// Computes the scaling from the target values of a source.
@@ -68,7 +69,7 @@ impl FeatureScaling {
                 moments.add(&values);
             }
         }
-        Ok(moments.scaling(kind))
+        Ok(scaling(&moments, kind))
     }
 
     /// Fails unless it is a finite scaling of features of a type.
@@ -92,81 +93,41 @@ impl FeatureScaling {
 
     /// Scales rows of features.
     pub fn apply(&self, features: &mut [f32]) {
-        for row in features.chunks_exact_mut(self.dimension().max(1)) {
-            for ((value, shift), scale) in row.iter_mut().zip(&self.shift).zip(&self.scale) {
-                *value = (*value - shift) / scale;
-            }
-        }
+        standardise(features, &self.shift, &self.scale);
     }
 
     /// Inverse of [`apply`](Self::apply).
     pub fn undo(&self, features: &mut [f32]) {
-        for row in features.chunks_exact_mut(self.dimension().max(1)) {
-            for ((value, shift), scale) in row.iter_mut().zip(&self.shift).zip(&self.scale) {
-                *value = *value * scale + shift;
-            }
-        }
+        restore(features, &self.shift, &self.scale);
     }
 }
 
-/// Count, mean and sum of squared deviations of each component, updated row by row (Welford).
-struct Moments {
-    count: f64,
-    mean: Vec<f64>,
-    deviations: Vec<f64>,
-}
-
-impl Moments {
-    fn new(dimension: usize) -> Self {
-        Self {
-            count: 0.0,
-            mean: vec![0.0; dimension],
-            deviations: vec![0.0; dimension],
-        }
+fn scaling(moments: &Moments, kind: &FeatureType) -> FeatureScaling {
+    let mut scaling = FeatureScaling::identity(kind);
+    if moments.count == 0.0 {
+        return scaling;
     }
-
-    fn add(&mut self, features: &[f32]) {
-        for row in features.chunks_exact(self.mean.len().max(1)) {
-            if !row.iter().all(|value| value.is_finite()) {
-                continue;
-            }
-            self.count += 1.0;
-            let sums = self.mean.iter_mut().zip(&mut self.deviations);
-            for (&value, (mean, deviation)) in row.iter().zip(sums) {
-                let before = f64::from(value) - *mean;
-                *mean += before / self.count;
-                *deviation += before * (f64::from(value) - *mean);
-            }
-        }
-    }
-
-    fn scaling(&self, kind: &FeatureType) -> FeatureScaling {
-        let mut scaling = FeatureScaling::identity(kind);
-        if self.count == 0.0 {
-            return scaling;
-        }
-        let variance = |at: usize| self.deviations[at] / self.count;
-        let squared = |at: usize| variance(at) + self.mean[at] * self.mean[at];
-        for (order, channels) in kind.orders() {
-            let start = kind.range(order).start;
-            for first in start..start + channels {
-                if order == 0 {
-                    scaling.shift[first] = self.mean[first] as f32;
-                    // The deviation of a constant is rounding.
-                    let deviation = variance(first).sqrt();
-                    if deviation > 1e-6 * self.mean[first].abs() {
-                        scaling.scale[first] = usable(deviation);
-                    }
-                } else {
-                    let length = (squared(first) + squared(first + channels)).sqrt();
-                    for component in 0..irrep_dimension(order) {
-                        scaling.scale[first + component * channels] = usable(length);
-                    }
+    let variance = |at: usize| moments.deviations[at] / moments.count;
+    let squared = |at: usize| variance(at) + moments.mean[at] * moments.mean[at];
+    for (order, channels) in kind.orders() {
+        let start = kind.range(order).start;
+        for first in start..start + channels {
+            if order == 0 {
+                scaling.shift[first] = moments.mean[first] as f32;
+                // The deviation of a constant is rounding.
+                let deviation = variance(first).sqrt();
+                if deviation > 1e-6 * moments.mean[first].abs() {
+                    scaling.scale[first] = usable(deviation);
+                }
+            } else {
+                let length = (squared(first) + squared(first + channels)).sqrt();
+                for component in 0..irrep_dimension(order) {
+                    scaling.scale[first + component * channels] = usable(length);
                 }
             }
         }
-        scaling
     }
+    scaling
 }
 
 /// A divisor; 1 if the size is zero or not a normal number in single precision.

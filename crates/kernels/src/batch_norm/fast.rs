@@ -5,6 +5,7 @@ use super::{
 };
 use crate::parallel::Loop;
 use crate::partials::{fold_partials, partial_rows, partials_length};
+use crate::real::compiled;
 use crate::{Real, Scratch};
 use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
@@ -203,7 +204,33 @@ pub(crate) fn backward_with<T: Real>(
     dx: &mut [T],
     gradients: &mut NormGradients<&mut [T]>,
     scratch: &mut Scratch<f64>,
-    fill: impl Fn(Range<usize>, &mut [T]) + Sync,
+    fill: &Fill<'_, T>,
+) {
+    compiled!(
+        sum_and_combine
+            as fn(
+                &HostNormalisation<'_, T>,
+                usize,
+                &[T],
+                &mut [T],
+                &mut NormGradients<&mut [T]>,
+                &mut Scratch<f64>,
+                &Fill<'_, T>,
+            )
+    )(normalisation, vertices, x, dx, gradients, scratch, fill);
+}
+
+/// Writes the gradient of a range of rows.
+type Fill<'a, T> = dyn Fn(Range<usize>, &mut [T]) + Sync + 'a;
+
+fn sum_and_combine<T: Real>(
+    normalisation: &HostNormalisation<'_, T>,
+    vertices: usize,
+    x: &[T],
+    dx: &mut [T],
+    gradients: &mut NormGradients<&mut [T]>,
+    scratch: &mut Scratch<f64>,
+    fill: &Fill<'_, T>,
 ) {
     let Normalisation {
         config,

@@ -342,7 +342,7 @@ pub fn backward<T: Real>(
         dx,
         &mut gradients,
         scratch,
-        fill,
+        &fill,
     );
     Ok(())
 }

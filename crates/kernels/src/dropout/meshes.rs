@@ -4,6 +4,7 @@ use super::{check_probability, scale, threshold};
 use crate::error::{check_mesh_offsets, check_rows};
 use crate::parallel::Loop;
 use crate::random::Stream;
+use crate::real::compiled;
 use crate::{KernelError, Real};
 use rayon::prelude::*;
 
@@ -17,6 +18,19 @@ const TASK: usize = 1 << 14;
 /// # Errors
 /// A probability outside [0, 1), offsets that do not rise from 0, or buffers of the wrong length.
 pub fn drop_meshes<T: Real>(
+    probability: f64,
+    width: usize,
+    stream: Stream,
+    mesh_offsets: &[u32],
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
+    compiled!(
+        drop_blocks as fn(f64, usize, Stream, &[u32], &[T], &mut [T]) -> Result<(), KernelError>
+    )(probability, width, stream, mesh_offsets, x, y)
+}
+
+fn drop_blocks<T: Real>(
     probability: f64,
     width: usize,
     stream: Stream,

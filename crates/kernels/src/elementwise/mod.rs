@@ -92,6 +92,10 @@ fn scale_blocks<T: Real>(factor: T, x: &[T], y: &mut [T]) {
 /// # Errors
 /// Slices of different length, or a length that is no multiple of `width`.
 pub fn softmax<T: Real>(width: usize, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
+    compiled!(softmax_rows as fn(usize, &[T], &mut [T]) -> Result<(), KernelError>)(width, x, y)
+}
+
+fn softmax_rows<T: Real>(width: usize, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_rows("softmax", "x", x, x.len() / width.max(1), width)?;
     check_length("softmax", "y", y, x.len())?;
     for_rows(y, width, |row, y| {
@@ -112,6 +116,17 @@ pub fn softmax<T: Real>(width: usize, x: &[T], y: &mut [T]) -> Result<(), Kernel
 /// # Errors
 /// As [`softmax`].
 pub fn softmax_backward<T: Real>(
+    width: usize,
+    y: &[T],
+    dy: &[T],
+    dx: &mut [T],
+) -> Result<(), KernelError> {
+    compiled!(softmax_backward_rows as fn(usize, &[T], &[T], &mut [T]) -> Result<(), KernelError>)(
+        width, y, dy, dx,
+    )
+}
+
+fn softmax_backward_rows<T: Real>(
     width: usize,
     y: &[T],
     dy: &[T],
@@ -162,6 +177,17 @@ pub fn block_maximum<T: Real>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
+    compiled!(block_maximum_rows as fn(usize, usize, &[T], &mut [T]) -> Result<(), KernelError>)(
+        blocks, width, x, y,
+    )
+}
+
+fn block_maximum_rows<T: Real>(
+    blocks: usize,
+    width: usize,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
     check_blocks(blocks, width, ("x", x), ("y", y))?;
     for_rows(y, width, |row, y| {
         let (first, others) = x[row * blocks * width..][..blocks * width].split_at(width);
@@ -180,6 +206,20 @@ pub fn block_maximum<T: Real>(
 /// # Errors
 /// As [`block_maximum`].
 pub fn block_maximum_backward<T: Real>(
+    blocks: usize,
+    width: usize,
+    x: &[T],
+    y: &[T],
+    dy: &[T],
+    dx: &mut [T],
+) -> Result<(), KernelError> {
+    compiled!(
+        block_maximum_backward_rows
+            as fn(usize, usize, &[T], &[T], &[T], &mut [T]) -> Result<(), KernelError>
+    )(blocks, width, x, y, dy, dx)
+}
+
+fn block_maximum_backward_rows<T: Real>(
     blocks: usize,
     width: usize,
     x: &[T],
@@ -261,6 +301,27 @@ pub fn concatenate<T: Real>(
     b: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
+    compiled!(
+        concatenate_rows
+            as fn(
+                &FeatureType,
+                &FeatureType,
+                usize,
+                &[T],
+                &[T],
+                &mut [T],
+            ) -> Result<(), KernelError>
+    )(first, second, vertices, a, b, y)
+}
+
+fn concatenate_rows<T: Real>(
+    first: &FeatureType,
+    second: &FeatureType,
+    vertices: usize,
+    a: &[T],
+    b: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
     let widths = (first.dimension(), second.dimension());
     let both = widths.0 + widths.1;
     check_rows("concatenate", "a", a, vertices, widths.0)?;
@@ -310,6 +371,10 @@ pub fn split<T: Real>(
 
 /// Copies narrow rows out of wide ones.
 fn take<T: Real>(runs: &[Run], wide: usize, narrow: usize, x: &[T], y: &mut [T]) {
+    compiled!(take_rows as fn(&[Run], usize, usize, &[T], &mut [T]))(runs, wide, narrow, x, y)
+}
+
+fn take_rows<T: Real>(runs: &[Run], wide: usize, narrow: usize, x: &[T], y: &mut [T]) {
     y.par_chunks_mut((TASK_ROWS * narrow).max(1))
         .zip(row_blocks(x, wide))
         .run(|(y, x)| {
@@ -395,6 +460,17 @@ pub fn unslice<T: Real>(
     dy: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {
+    compiled!(unslice_rows as fn(&Slice, usize, &[T], &mut [T]) -> Result<(), KernelError>)(
+        config, vertices, dy, dx,
+    )
+}
+
+fn unslice_rows<T: Real>(
+    config: &Slice,
+    vertices: usize,
+    dy: &[T],
+    dx: &mut [T],
+) -> Result<(), KernelError> {
     let output = config.output()?;
     let (wide, narrow) = (config.kind.dimension(), output.dimension());
     check_rows("unslice", "dy", dy, vertices, narrow)?;
@@ -423,6 +499,17 @@ pub fn unslice<T: Real>(
 /// # Errors
 /// Buffers of the wrong length.
 pub fn rotate<T: Real>(
+    kind: &FeatureType,
+    angles: &[T],
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
+    compiled!(rotate_rows as fn(&FeatureType, &[T], &[T], &mut [T]) -> Result<(), KernelError>)(
+        kind, angles, x, y,
+    )
+}
+
+fn rotate_rows<T: Real>(
     kind: &FeatureType,
     angles: &[T],
     x: &[T],

@@ -23,6 +23,7 @@ mod tests;
 pub use mixture::{Mixture, mix, mix_backward};
 
 use crate::error::check_rows;
+use crate::real::compiled;
 use crate::rotated_sum::{Term, rotated_sum};
 use crate::{Aggregation, FeatureType, KernelError, Real};
 use std::ops::Range;
@@ -132,6 +133,13 @@ impl<T: Real> IncidenceArrays<T> {
     /// # Errors
     /// Arrays that do not fit together, or a union that 32-bit indices cannot address.
     pub fn union(meshes: &[IncidenceParts<'_>]) -> Result<Self, KernelError> {
+        compiled!(
+            IncidenceArrays::union_of
+                as fn(&[IncidenceParts<'_>]) -> Result<IncidenceArrays<T>, KernelError>
+        )(meshes)
+    }
+
+    fn union_of(meshes: &[IncidenceParts<'_>]) -> Result<Self, KernelError> {
         let total =
             |count: fn(&IncidenceParts<'_>) -> usize| meshes.iter().map(count).sum::<usize>();
         let (entries, columns) = (total(|mesh| mesh.indices.len()), total(|mesh| mesh.columns));
@@ -216,6 +224,29 @@ impl<T: Real> IncidenceArrays<T> {
 
     /// Sums over the entries of each row or column, the target, of the features at the other end, the source.
     fn sum(
+        &self,
+        features: &FeatureType,
+        aggregation: Aggregation,
+        target: Target,
+        normalise: Normalise,
+        x: &[T],
+        y: &mut [T],
+    ) {
+        compiled!(
+            IncidenceArrays::sum_rows
+                as fn(
+                    &IncidenceArrays<T>,
+                    &FeatureType,
+                    Aggregation,
+                    Target,
+                    Normalise,
+                    &[T],
+                    &mut [T],
+                )
+        )(self, features, aggregation, target, normalise, x, y);
+    }
+
+    fn sum_rows(
         &self,
         features: &FeatureType,
         aggregation: Aggregation,

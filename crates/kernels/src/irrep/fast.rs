@@ -11,7 +11,7 @@ pub(super) fn dot<T: Real>(
     a: &[T],
     b: &[T],
     y: &mut [T],
-    finish: impl Fn(T) -> T + Sync,
+    epsilon: Option<T>,
 ) {
     let (runs, width) = (grouping.runs(features), features.dimension());
     for_rows(
@@ -32,7 +32,9 @@ pub(super) fn dot<T: Real>(
                     Grouping::Heads(_) => y[run.scalar] += products.sum(),
                 }
             }
-            y.iter_mut().for_each(|y| *y = finish(*y));
+            if let Some(epsilon) = epsilon {
+                y.iter_mut().for_each(|y| *y = (*y + epsilon).sqrt());
+            }
         },
     );
 }

@@ -129,8 +129,7 @@ pub fn norm<T: Real>(
     check_epsilon(epsilon)?;
     check_rows(OPERATOR, "x", x, rows, features.dimension())?;
     check_rows(OPERATOR, "y", y, rows, Grouping::Irreps.count(features))?;
-    let root = |square: T| (square + T::of(epsilon)).sqrt();
-    fast::dot(features, Grouping::Irreps, x, x, y, root);
+    dots(features, Grouping::Irreps, x, x, y, Some(T::of(epsilon)));
     Ok(())
 }
 
@@ -176,8 +175,21 @@ pub fn dot<T: Real>(
     check_rows(OPERATOR, "a", a, rows, features.dimension())?;
     check_rows(OPERATOR, "b", b, rows, features.dimension())?;
     check_rows(OPERATOR, "y", y, rows, grouping.count(features))?;
-    fast::dot(features, grouping, a, b, y, |sum| sum);
+    dots(features, grouping, a, b, y, None);
     Ok(())
+}
+
+fn dots<T: Real>(
+    features: &FeatureType,
+    grouping: Grouping,
+    a: &[T],
+    b: &[T],
+    y: &mut [T],
+    epsilon: Option<T>,
+) {
+    compiled!(fast::dot as fn(&FeatureType, Grouping, &[T], &[T], &mut [T], Option<T>))(
+        features, grouping, a, b, y, epsilon,
+    );
 }
 
 /// Overwrites the gradients of [`dot`] that are wanted.

@@ -14,6 +14,7 @@
 
 use crate::error::{check_length, check_mesh_offsets};
 use crate::parallel::{Loop, piece_length};
+use crate::real::compiled;
 use crate::{FeatureType, KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;
@@ -41,6 +42,20 @@ const OPERATOR: &str = "global pooling";
 /// # Errors
 /// Buffers of the wrong length, or features that are not scalars.
 pub fn mean<T: Real>(
+    mesh_offsets: &[u32],
+    features: &FeatureType,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
+    compiled!(mean_rows as fn(&[u32], &FeatureType, &[T], &mut [T]) -> Result<(), KernelError>)(
+        mesh_offsets,
+        features,
+        x,
+        y,
+    )
+}
+
+fn mean_rows<T: Real>(
     mesh_offsets: &[u32],
     features: &FeatureType,
     x: &[T],
@@ -80,6 +95,17 @@ pub fn mean_backward<T: Real>(
     dy: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {
+    compiled!(
+        mean_backward_rows as fn(&[u32], &FeatureType, &[T], &mut [T]) -> Result<(), KernelError>
+    )(mesh_offsets, features, dy, dx)
+}
+
+fn mean_backward_rows<T: Real>(
+    mesh_offsets: &[u32],
+    features: &FeatureType,
+    dy: &[T],
+    dx: &mut [T],
+) -> Result<(), KernelError> {
     let channels = check(mesh_offsets, features, ("dx", dx), ("dy", dy))?;
     if channels == 0 {
         return Ok(());
@@ -106,6 +132,18 @@ pub fn mean_backward<T: Real>(
 /// # Errors
 /// As [`mean`].
 pub fn max<T: Real>(
+    mesh_offsets: &[u32],
+    features: &FeatureType,
+    x: &[T],
+    y: &mut [T],
+    arguments: &mut [u32],
+) -> Result<(), KernelError> {
+    compiled!(
+        max_rows as fn(&[u32], &FeatureType, &[T], &mut [T], &mut [u32]) -> Result<(), KernelError>
+    )(mesh_offsets, features, x, y, arguments)
+}
+
+fn max_rows<T: Real>(
     mesh_offsets: &[u32],
     features: &FeatureType,
     x: &[T],
@@ -142,6 +180,19 @@ pub fn max<T: Real>(
 /// # Errors
 /// As [`mean`], or a saved vertex outside of its mesh.
 pub fn max_backward<T: Real>(
+    mesh_offsets: &[u32],
+    features: &FeatureType,
+    arguments: &[u32],
+    dy: &[T],
+    dx: &mut [T],
+) -> Result<(), KernelError> {
+    compiled!(
+        max_backward_rows
+            as fn(&[u32], &FeatureType, &[u32], &[T], &mut [T]) -> Result<(), KernelError>
+    )(mesh_offsets, features, arguments, dy, dx)
+}
+
+fn max_backward_rows<T: Real>(
     mesh_offsets: &[u32],
     features: &FeatureType,
     arguments: &[u32],

@@ -76,6 +76,13 @@ impl<T: Real> ClusterArrays<T> {
     /// # Errors
     /// [`KernelError::Graph`] for arrays that do not fit together, or a union too large for 32-bit indices.
     pub fn union(graphs: &[ClusterParts<'_>]) -> Result<Self, KernelError> {
+        compiled!(
+            ClusterArrays::union_of
+                as fn(&[ClusterParts<'_>]) -> Result<ClusterArrays<T>, KernelError>
+        )(graphs)
+    }
+
+    fn union_of(graphs: &[ClusterParts<'_>]) -> Result<Self, KernelError> {
         let mut converted = Vec::with_capacity(graphs.len());
         for (index, graph) in graphs.iter().enumerate() {
             graph.check().map_err(|problem| KernelError::Graph {
@@ -100,6 +107,13 @@ impl<T: Real> ClusterArrays<T> {
     /// # Errors
     /// [`KernelError::Graph`] for a union too large for 32-bit indices.
     pub fn join(clusters: &[ClusterView<'_, T>]) -> Result<Self, KernelError> {
+        compiled!(
+            ClusterArrays::joined
+                as fn(&[ClusterView<'_, T>]) -> Result<ClusterArrays<T>, KernelError>
+        )(clusters)
+    }
+
+    fn joined(clusters: &[ClusterView<'_, T>]) -> Result<Self, KernelError> {
         let vertices: usize = clusters.iter().map(ClusterView::fine_count).sum();
         if vertices >= u32::MAX as usize {
             return Err(KernelError::Graph {

@@ -3,6 +3,7 @@
 use super::{OPERATOR, Penalty, Regression};
 use crate::error::check_length;
 use crate::parallel::{Loop, piece_length};
+use crate::real::compiled;
 use crate::{KernelError, Real};
 use pulp::Arch;
 use rayon::prelude::*;
@@ -25,6 +26,16 @@ const LEAST_VERTICES: usize = 256;
 /// # Errors
 /// Buffers of the wrong length.
 pub fn forward<T: Real>(
+    regression: &Regression<'_>,
+    prediction: &[T],
+    target: &[T],
+) -> Result<f64, KernelError> {
+    compiled!(forward_rows as fn(&Regression<'_>, &[T], &[T]) -> Result<f64, KernelError>)(
+        regression, prediction, target,
+    )
+}
+
+fn forward_rows<T: Real>(
     regression: &Regression<'_>,
     prediction: &[T],
     target: &[T],
@@ -54,6 +65,18 @@ pub fn forward<T: Real>(
 /// # Errors
 /// Buffers of the wrong length.
 pub fn backward<T: Real>(
+    regression: &Regression<'_>,
+    prediction: &[T],
+    target: &[T],
+    dloss: f64,
+    dprediction: &mut [T],
+) -> Result<(), KernelError> {
+    compiled!(
+        backward_rows as fn(&Regression<'_>, &[T], &[T], f64, &mut [T]) -> Result<(), KernelError>
+    )(regression, prediction, target, dloss, dprediction)
+}
+
+fn backward_rows<T: Real>(
     regression: &Regression<'_>,
     prediction: &[T],
     target: &[T],

@@ -288,7 +288,7 @@ pub fn backward_normalised<T: Real>(
         dx,
         &mut gradients,
         scratch,
-        fill,
+        &fill,
     );
     Ok(())
 }

@@ -4,16 +4,19 @@
 //! | --- | --- |
 //! | [`spirals`] | a sequence of vertices, ring after ring |
 //! | [`Discs`] | the vertices of a geodesic disc, in log map coordinates |
+//! | [`polar_bins`] | averages over polar bins of the disc |
 //! | [`ZernikeFit`] | coefficients of functions on the disc in Zernike polynomials |
 //! | [`AnisotropicHeat`] | averages with heat kernels that are stretched along principal directions |
 
 mod anisotropic;
 mod disc;
+mod polar;
 mod spiral;
 mod zernike;
 
 pub use anisotropic::AnisotropicHeat;
 pub use disc::Discs;
+pub use polar::polar_bins;
 pub use spiral::spirals;
 pub use zernike::ZernikeFit;
 

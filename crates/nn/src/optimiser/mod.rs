@@ -20,9 +20,9 @@ mod method;
 use crate::device::{single_slice, single_slice_mut};
 use crate::error::check_size;
 use crate::{Archive, NnError, Parameters};
-use gemcnn_kernels::Real;
 use gemcnn_kernels::cuda::optimiser::{self as cuda, DeviceOptimiser};
 use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceSlice};
+use gemcnn_kernels::{Real, compiled};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
@@ -215,7 +215,14 @@ impl<T: Real> Optimiser<T> {
                 Method::Sgd {
                     momentum,
                     weight_decay,
-                } => sgd(value, gradient, first, rate, momentum, decay(weight_decay)),
+                } => compiled!(sgd as fn(&mut [T], &[T], &mut [T], f64, f64, f64))(
+                    value,
+                    gradient,
+                    first,
+                    rate,
+                    momentum,
+                    decay(weight_decay),
+                ),
                 Method::Adam {
                     beta1,
                     beta2,
@@ -239,10 +246,12 @@ impl<T: Real> Optimiser<T> {
                         decay: T::of(if apart { 0.0 } else { strength }),
                         shrink: T::of(if apart { 1.0 - rate * strength } else { 1.0 }),
                     };
-                    rule.apply(value, gradient, first, second);
+                    compiled!(
+                        AdamStep::apply as fn(&AdamStep<T>, &mut [T], &[T], &mut [T], &mut [T])
+                    )(&rule, value, gradient, first, second);
                 }
             }
-            move_average(average, value, average_rate);
+            compiled!(average_blocks as fn(&mut [T], &[T], T))(average, value, average_rate);
         }
         Ok(())
     }
@@ -432,7 +441,7 @@ impl<T: Real> Optimiser<T> {
 }
 
 /// `average += rate (value - average)`, if there is an average.
-fn move_average<T: Real>(average: &mut [T], value: &[T], rate: T) {
+fn average_blocks<T: Real>(average: &mut [T], value: &[T], rate: T) {
     let blocks = average.par_chunks_mut(BLOCK).zip(value.par_chunks(BLOCK));
     blocks.for_each(|(average, value)| {
         for (a, &w) in average.iter_mut().zip(value) {

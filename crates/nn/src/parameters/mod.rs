@@ -4,11 +4,12 @@ mod device;
 
 use crate::device::{single_slice, single_slice_mut};
 use crate::error::check_size;
+use crate::pool::clear;
 use crate::{Device, NnError};
 use device::{DeviceParameters, Placement};
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::random::Stream;
-use gemcnn_kernels::{OnDevice, Real, View, ViewMut};
+use gemcnn_kernels::{OnDevice, Real, View, ViewMut, compiled};
 use rayon::prelude::*;
 use std::collections::HashMap;
 
@@ -344,7 +345,7 @@ impl<T: Real> Parameters<T> {
             Ok(Some(device)) => device.clear_gradients(),
             Ok(None) => {
                 for entry in &mut self.entries {
-                    entry.gradient.fill(T::zero());
+                    clear(&mut entry.gradient);
                 }
             }
             // A failed copy has no gradients; the error is reported when it is used.
@@ -443,6 +444,10 @@ impl<T> Access<'_, T> {
 
 /// Sum of squares in f64, in blocks of fixed size so that the result does not depend on threads.
 fn squared_norm<T: Real>(values: &[T]) -> f64 {
+    compiled!(sum_of_squares as fn(&[T]) -> f64)(values)
+}
+
+fn sum_of_squares<T: Real>(values: &[T]) -> f64 {
     let block = |values: &[T]| -> f64 { values.iter().map(|v| v.as_f64() * v.as_f64()).sum() };
     if values.len() <= 1 << 14 {
         return block(values);

@@ -5,19 +5,14 @@ use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{PatchSettings, Patches};
 use crate::features::{FeatureError, Shot, Surface};
 use crate::{Settings, Task, TaskError};
-use gemcnn_mesh::patches::{Discs, PatchRow};
+use gemcnn_mesh::patches::polar_bins;
 use gemcnn_mesh::vertex_areas;
 use gemcnn_nn::layers::LinearConfig;
 use gemcnn_nn::{
     Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real,
     SparseMap, Stage, Tape, Var,
 };
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use std::f64::consts::TAU;
-
-/// Number of vertices that a bin reads: those with the largest weights.
-const ENTRIES: usize = 4;
 
 /// Settings of the model `geodesic`: polar bins on geodesic discs, a kernel applied in all rotations, and the largest
 /// response.
@@ -102,72 +97,8 @@ impl Patches for PolarBins {
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<SparseMap>, FeatureError> {
         let (discs, radius) = discs(surface, self.radius)?;
         let areas = vertex_areas(surface.mesh);
-        let rows: Vec<PatchRow> = (0..discs.len())
-            .into_par_iter()
-            .flat_map_iter(|vertex| {
-                let points = self.points(radius, &discs, vertex, &areas);
-                (0..self.angles * self.rings)
-                    .map(|bin| self.bin(bin / self.rings, bin % self.rings, &points))
-                    .collect::<Vec<PatchRow>>()
-            })
-            .collect();
+        let rows = polar_bins(&discs, radius, [self.angles, self.rings], &areas);
         Ok(vec![SparseMap::weighted(rows)])
-    }
-}
-
-/// A vertex of a disc, in rings and in angles between two bins, with the logarithm of its area.
-struct Point {
-    vertex: u32,
-    ring: f64,
-    /// `None` for the centre, which lies at all angles.
-    angle: Option<f64>,
-    area: f64,
-}
-
-impl PolarBins {
-    fn points(&self, radius: f64, discs: &Discs, vertex: usize, areas: &[f64]) -> Vec<Point> {
-        let (width, turn) = (radius / self.rings as f64, TAU / self.angles as f64);
-        let entries = discs.row(vertex);
-        (discs.vertices[entries.clone()].iter())
-            .zip(&discs.coordinates[entries])
-            .map(|(&vertex, &[x, y])| {
-                let r = x.hypot(y);
-                Point {
-                    vertex,
-                    ring: r / width,
-                    angle: (r > 0.0).then(|| y.atan2(x) / turn),
-                    area: areas[vertex as usize].max(f64::MIN_POSITIVE).ln(),
-                }
-            })
-            .collect()
-    }
-
-    /// Weights of a bin: areas times Gaussian windows of the radius and the angle, one bin wide, that sum to 1.
-    fn bin(&self, angle: usize, ring: usize, points: &[Point]) -> PatchRow {
-        let (middle, half) = (ring as f64 + 0.5, 0.5 * self.angles as f64);
-        // The largest weights so far, in descending order.
-        let mut row: PatchRow = Vec::with_capacity(ENTRIES + 1);
-        for point in points {
-            let off = point.angle.map_or(0.0, |at| {
-                (at - angle as f64 + half).rem_euclid(2.0 * half) - half
-            });
-            // A sum of logarithms, so that far bins of small discs do not vanish.
-            let weight = point.area - 0.5 * ((point.ring - middle).powi(2) + off * off);
-            let comes_before =
-                |&(other, least): &(u32, f64)| (weight, other) > (least, point.vertex);
-            if row.len() == ENTRIES && !row.last().is_some_and(comes_before) {
-                continue;
-            }
-            let place = row.iter().position(comes_before).unwrap_or(row.len());
-            row.insert(place, (point.vertex, weight));
-            row.truncate(ENTRIES);
-        }
-        let largest = row.first().map_or(0.0, |entry| entry.1);
-        row.iter_mut()
-            .for_each(|entry| entry.1 = (entry.1 - largest).exp());
-        let total: f64 = row.iter().map(|entry| entry.1).sum();
-        row.iter_mut().for_each(|entry| entry.1 /= total);
-        row
     }
 }
 
