@@ -50,7 +50,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         let modes = match profile {
             true => &[(ProductMode::Tf32, 256)][..],
             false => &[
-                (ProductMode::Tf32, 48),
                 (ProductMode::Tf32, 256),
                 (ProductMode::F32, 48),
                 (ProductMode::Bf16, 256),
@@ -61,7 +60,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             break;
         }
         for sizes in [(128, 6890), (64, 6890), (256, 100), (128, 8)] {
-            bench.classifier(graph.vertex_count(), sizes, &[(ProductMode::Bf16, 256)])?;
+            let modes = [(ProductMode::Tf32, 256), (ProductMode::Bf16, 256)];
+            bench.classifier(graph.vertex_count(), sizes, &modes)?;
         }
     }
     let memory = bench.device.memory();
@@ -297,7 +297,7 @@ impl Bench {
             device.set_product_mode(mode);
             device.set_tile_bytes(tile << 20);
             // On Hopper, features that are not aligned take the way with stored logits.
-            for shift in 0..if mode == ProductMode::Bf16 { 2 } else { 1 } {
+            for shift in 0..if mode == ProductMode::F32 { 1 } else { 2 } {
                 let time = self.time(|_| {
                     let gradients = classifier::Gradients {
                         features: dh.view_mut(),

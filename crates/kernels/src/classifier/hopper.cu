@@ -1,25 +1,38 @@
-// The classifier in bf16 on Hopper (compute capability 9.0), without logits in memory.
+// The classifier on Hopper (compute capability 9.0), without logits in memory. Factors are in bf16, or with FP16 in fp16.
 //
 // Two kernels multiply twice each, on tensor cores (wgmma), as attention does. `classify` holds BM rows of features and streams tiles of
 // BN classes: logits, their running maximum and sum of exponentials, and the sum of exponentials times weights. `weigh` holds BM classes
 // and streams tiles of BN rows: the logits again, now their gradients, and those times features. `finish_rows` and `add_weights` combine
 // partial results in a fixed order.
 //
-// Features and weights are packed in bf16, in the layout that wgmma reads from shared memory with swizzles of 128 bytes: eight rows
+// fp16 has the mantissa of tf32 but a small range. So numbers are packed as multiples of a scale, a power of two with which the largest
+// of them has the exponent LIFT: each row of features has a scale of its own, all weights share one. Exponentials are lifted to 2^LIFT at
+// most. Gradients of logits are multiplied by the scale of their row, over that of the row in which scale times share is largest.
+//
+// Features and weights are packed in the layout that wgmma reads from shared memory with swizzles of 128 bytes: eight rows
 // are GROUP bytes, in panels of 64 channels. So any tile of whole groups is one contiguous copy.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 constexpr u32 BM = 128, BN = 96, PANELS = CHANNELS / 64, GROUP = PANELS * 1024;
 constexpr u32 HELD = BM / 8 * GROUP, TILE = BN / 8 * GROUP;
+constexpr u32 LIFT = 14;
 constexpr float LOG2E = 1.4426950408889634f;
 #define INFINITE __int_as_float(0x7f800000)
 constexpr u32 IGNORE = 0xffffffffu;
 
-// Two numbers in bf16, the first in the lower half.
-__device__ inline u32 bf16_pair(float low, float high) {
+#if FP16
+#define PAIR "f16x2"
+#define FACTORS "f16.f16"
+#else
+#define PAIR "bf16x2"
+#define FACTORS "bf16.bf16"
+#endif
+
+// Two packed numbers, the first in the lower half.
+__device__ inline u32 packed_pair(float low, float high) {
     u32 pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    asm("cvt.rn." PAIR ".f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
 
@@ -28,21 +41,119 @@ __device__ inline u64 packed_place(u32 row, u32 eight) {
     return (u64)(row / 8) * GROUP + eight / 8 * 1024 + row % 8 * 128 + (eight % 8 ^ row % 8) * 16;
 }
 
-// Packs rows of numbers, and zeros up to `padded` rows. A bias is copied, and padded with -infinity. One thread for each eight channels.
-extern "C" __global__ void pack_rows(const float *__restrict__ from, u32 rows, u32 padded, unsigned char *__restrict__ to,
-                                     const float *__restrict__ bias, float *__restrict__ padded_bias) {
+// Eight channels.
+struct Eight {
+    float numbers[8];
+};
+
+__device__ inline void pack_eight(unsigned char *to, u32 row, u32 eight, Eight x, float scale) {
+    u32 pairs[4];
+    float factor = 1.0f / scale;
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) pairs[i] = packed_pair(x.numbers[2 * i] * factor, x.numbers[2 * i + 1] * factor);
+    *(uint4 *)(to + packed_place(row, eight)) = {pairs[0], pairs[1], pairs[2], pairs[3]};
+}
+
+// As multiples of the scale.
+__device__ inline Eight eight_of(const unsigned char *packed, u32 row, u32 eight) {
+    uint4 pairs = *(const uint4 *)(packed + packed_place(row, eight));
+    u32 words[4] = {pairs.x, pairs.y, pairs.z, pairs.w};
+    Eight result;
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) {
+#if FP16
+        asm("cvt.f32.f16 %0, %1;" : "=f"(result.numbers[i]) : "h"((unsigned short)(words[i / 2] >> i % 2 * 16)));
+#else
+        result.numbers[i] = __uint_as_float(i % 2 ? words[i / 2] & 0xffff0000u : words[i / 2] << 16);
+#endif
+    }
+    return result;
+}
+
+// Bits of the largest of some numbers, leaving out those that are not finite: they are the same with any scale.
+__device__ inline u32 largest_of(const float *numbers, u32 count) {
+    u32 largest = 0;
+    for (u32 i = 0; i < count; ++i) {
+        u32 bits = __float_as_uint(numbers[i]) & 0x7fffffffu;
+        largest = max(largest, bits < 0x7f800000u ? bits : 0u);
+    }
+    return largest;
+}
+
+// The scale of numbers of which this is the largest. It and its inverse are normal numbers.
+__device__ inline float scale_for(u32 largest) { return __uint_as_float(max(largest >> 23, LIFT + 1) - LIFT << 23); }
+
+// Most threads need not write.
+__device__ inline void raise(u32 *to, u32 value) {
+    if (value > *(volatile u32 *)to) atomicMax(to, value);
+}
+
+// What the kernels of one call share: the largest weight, and the largest exponent of a row (see `row_exponent`). Both start at zero.
+struct Largest {
+    u32 weight, row;
+};
+
+// bf16 has the range of f32.
+__device__ inline float scale_of_weights(const Largest *largest) { return FP16 ? scale_for(largest->weight) : 1.0f; }
+
+// The part of a row in the gradient of the loss.
+__device__ inline double share_of(u32 label, const float *class_weights, const double *normaliser, double dloss) {
+    return label == IGNORE ? 0.0 : dloss * *normaliser * (class_weights ? (double)class_weights[label] : 1.0);
+}
+
+// Exponent of a row's scale times its share, plus EXPONENTS. Shares below 2^-112 count as that.
+constexpr int EXPONENTS = 127 + 1023;
+__device__ inline u32 row_exponent(float scale, double share) {
+    return (__float_as_uint(scale) >> 23) + max((u32)__double2hiint(share) >> 20 & 2047u, 1023u - 112u);
+}
+
+// Any number of threads.
+extern "C" __global__ void find_largest_weight(const float *__restrict__ weight, u64 fours, Largest *largest) {
+    u32 top = 0;
+    for (u64 i = item(); i < fours; i += (u64)gridDim.x * blockDim.x) {
+        float4 numbers = ((const float4 *)weight)[i];
+        top = max(top, largest_of((const float *)&numbers, 4));
+    }
+    top = __reduce_max_sync(0xffffffffu, top);
+    if (threadIdx.x % 32 == 0) raise(&largest->weight, top);
+}
+
+__device__ inline Eight load_eight(const float *from) {
+    float4 a = ((const float4 *)from)[0], b = ((const float4 *)from)[1];
+    return {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+}
+
+// Packs weights, and zeros up to `padded` classes; the bias is padded with -infinity. One thread for each eight channels.
+extern "C" __global__ void pack_weight(const float *__restrict__ from, u32 classes, u32 padded, const Largest *__restrict__ largest,
+                                       unsigned char *__restrict__ to, const float *__restrict__ bias, float *__restrict__ padded_bias) {
     u64 i = item();
-    if (bias && i < padded) padded_bias[i] = i < rows ? bias[i] : -INFINITE;
+    if (i < padded) padded_bias[i] = i < classes ? bias[i] : -INFINITE;
     u32 row = i / (CHANNELS / 8), eight = i % (CHANNELS / 8);
     if (row >= padded) return;
-    float4 a = {}, b = {};
-    if (row < rows) {
-        const float4 *numbers = (const float4 *)(from + i * 8);
-        a = numbers[0];
-        b = numbers[1];
-    }
-    uint4 packed = {bf16_pair(a.x, a.y), bf16_pair(a.z, a.w), bf16_pair(b.x, b.y), bf16_pair(b.z, b.w)};
-    *(uint4 *)(to + packed_place(row, eight)) = packed;
+    Eight x = {};
+    if (row < classes) x = load_eight(from + i * 8);
+    pack_eight(to, row, eight, x, scale_of_weights(largest));
+}
+
+// Threads for a row of features: one for each eight channels, up to a power of two.
+constexpr u32 LANES = CHANNELS > 128 ? 32 : CHANNELS / 8;
+
+// Packs features, and zeros up to `padded` rows. LANES threads for each row.
+extern "C" __global__ void pack_features(const float *__restrict__ from, u32 rows, u32 padded, const u32 *__restrict__ labels,
+                                         const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
+                                         unsigned char *__restrict__ to, float *__restrict__ scales, Largest *largest) {
+    u32 row = item() / LANES, eight = item() % LANES;
+    bool inside = row < padded && eight < CHANNELS / 8;
+    Eight x = {};
+    if (inside && row < rows) x = load_eight(from + (u64)row * CHANNELS + 8 * eight);
+    u32 top = largest_of(x.numbers, 8);
+    for (u32 step = LANES / 2; step > 0; step /= 2) top = max(top, __shfl_xor_sync(0xffffffffu, top, step));
+    float scale = scale_for(top);
+    if (inside) pack_eight(to, row, eight, x, scale);
+    if (row >= padded || eight > 0) return;
+    scales[row] = scale;
+    double share = row < rows ? share_of(labels[row], class_weights, normaliser, dloss) : 0.0;
+    if (share != 0.0) raise(&largest->row, row_exponent(scale, share));
 }
 
 // Work is a list of units (held block, tile), of which each block of threads does a contiguous part. Its partial result of a held
@@ -57,18 +168,15 @@ __device__ inline float sum_over_warp(float value) {
     return value;
 }
 
-// Eight channels of packed numbers.
-struct Eight {
-    float numbers[8];
-};
+// Numbers of a row that `weigh` reads, in tiles of BN rows: the scale of sums of products, the largest logit, the factor of
+// exponentials and that of gradients of the bias; then the shares of all rows and their labels.
+constexpr u32 COLUMN = 6;
 
-__device__ inline Eight eight_of(const unsigned char *packed, u32 row, u32 eight) {
-    uint4 pairs = *(const uint4 *)(packed + packed_place(row, eight));
-    u32 words[4] = {pairs.x, pairs.y, pairs.z, pairs.w};
-    Eight result;
-#pragma unroll
-    for (u32 i = 0; i < 8; ++i) result.numbers[i] = __uint_as_float(i % 2 ? words[i / 2] & 0xffff0000u : words[i / 2] << 16);
-    return result;
+__device__ inline void store_column(float *columns, u32 row, float4 numbers, float share, u32 label) {
+    float *tile = columns + row / BN * (COLUMN * BN);
+    ((float4 *)tile)[row % BN] = numbers;
+    tile[4 * BN + row % BN] = share;
+    tile[5 * BN + row % BN] = __uint_as_float(label);
 }
 
 // Combines the partial results of rows first_row..rows, one warp for each, into all that `softmax_rows` computes, gradients of the
@@ -76,25 +184,22 @@ __device__ inline Eight eight_of(const unsigned char *packed, u32 row, u32 eight
 // NaN of theirs. weight_sums: sums of weights over the classes and that of the bias, for smoothing.
 extern "C" __global__ void __launch_bounds__(256)
 finish_rows(const float *__restrict__ partials, const float *__restrict__ row_partials, u32 blocks, u32 tiles, u32 parts, u32 first_row,
-            u32 rows, u32 padded, unsigned char *__restrict__ features, const unsigned char *__restrict__ weight,
+            u32 rows, u32 padded, unsigned char *__restrict__ features, const float *__restrict__ scales,
+            const unsigned char *__restrict__ weight, const Largest *__restrict__ largest,
             const float *__restrict__ bias, u32 classes, const u32 *__restrict__ labels, const float *__restrict__ class_weights,
             const double *__restrict__ normaliser, double dloss, double smoothing, const float *__restrict__ weight_sums,
             double *__restrict__ losses, u32 *__restrict__ marks, u32 *__restrict__ predictions, float *__restrict__ dfeatures,
             float *__restrict__ columns) {
     u32 local = item() / 32, row = first_row + local, lane = threadIdx.x % 32;
     if (row >= padded) return;
-    float *column = columns + row / BN * (3 * BN) + row % BN;
     if (row >= rows) {
-        if (lane == 0) {
-            column[0] = INFINITE;
-            column[BN] = 0.0f;
-            column[2 * BN] = __uint_as_float(IGNORE);
-        }
+        if (lane == 0) store_column(columns, row, {0.0f, INFINITE, 0.0f, 0.0f}, 0.0f, IGNORE);
         return;
     }
     // Loads that depend on nothing else come first.
     u32 label = labels[row];
     bool inside = lane < CHANNELS / 8;
+    float scale = scales[row], weight_scale = scale_of_weights(largest);
     Eight x = {}, w = {}, even = {};
     if (inside && label != IGNORE) {
         x = eight_of(features, row, lane);
@@ -107,8 +212,7 @@ finish_rows(const float *__restrict__ partials, const float *__restrict__ row_pa
     u32 block = local / BM;
     u64 units = (u64)blocks * tiles;
     u32 from = part_of((u64)block * tiles, units, parts), to = part_of((u64)(block + 1) * tiles - 1, units, parts);
-    // `shift` is the largest logit so far times LOG2E.
-    float peak = -INFINITE, shift = -INFINITE, sum = 0.0f, dx[8] = {};
+    float peak = -INFINITE, sum = 0.0f, dx[8] = {};
     u32 place = IGNORE;
     for (u32 part = from; part <= to; ++part) {
         u64 slot = part + block;
@@ -120,32 +224,37 @@ finish_rows(const float *__restrict__ partials, const float *__restrict__ row_pa
             terms[1] = sums[1];
         }
         float its_peak = numbers[0], its_sum = numbers[BM], its_place = numbers[2 * BM];
+        float before = peak;
         if (its_peak > peak) {
             peak = its_peak;
             place = __float_as_uint(its_place);
         }
-        float next = peak * LOG2E, base = peak == -INFINITE ? 0.0f : next;
-        float old_factor = exp2f(shift - base), factor = exp2f(its_peak * LOG2E - base);
-        shift = next;
+        float base = peak == -INFINITE ? 0.0f : peak;
+        float old_factor = exp2f((before - base) * LOG2E), factor = exp2f((its_peak - base) * LOG2E);
         sum = sum * old_factor + its_sum * factor;
 #pragma unroll
         for (u32 i = 0; i < 8; ++i) dx[i] = dx[i] * old_factor + ((const float *)terms)[i] * factor;
     }
-    shift = peak == -INFINITE ? 0.0f : shift;
+    // Exponentials were times 2^LIFT.
+    constexpr float LOWER = 1.0f / (1 << LIFT);
+    sum *= LOWER;
     double class_weight = label == IGNORE ? 0.0 : class_weights ? (double)class_weights[label] : 1.0;
-    double share = dloss * *normaliser * class_weight;
+    double share = share_of(label, class_weights, normaliser, dloss);
     float at_label = 0.0f;
 #pragma unroll
     for (u32 i = 0; i < 8; ++i) at_label += x.numbers[i] * w.numbers[i];
-    at_label = sum_over_warp(at_label) + (label == IGNORE ? 0.0f : bias[label]);
+    at_label = sum_over_warp(at_label) * (scale * weight_scale) + (label == IGNORE ? 0.0f : bias[label]);
+    // The same logit, but summed in another order.
+    if (place == label) at_label = peak;
 #if SMOOTHED
     float all = 0.0f;
 #pragma unroll
     for (u32 i = 0; i < 8; ++i) all += x.numbers[i] * even.numbers[i];
-    all = sum_over_warp(all) + weight_sums[CHANNELS];
+    all = sum_over_warp(all) * scale + weight_sums[CHANNELS];
 #endif
     if (inside) {
-        float factor = (float)share / sum, whole = (float)(share * (1.0 - smoothing)), part = (float)(share * smoothing / classes);
+        float factor = (float)share / sum * (LOWER * weight_scale), whole = (float)(share * (1.0 - smoothing)) * weight_scale;
+        float part = (float)(share * smoothing / classes);
 #pragma unroll
         for (u32 i = 0; i < 8; ++i) dx[i] = share == 0.0 ? 0.0f : dx[i] * factor - whole * w.numbers[i] - part * even.numbers[i];
         float4 *to_row = (float4 *)(dfeatures + (u64)row * CHANNELS + 8 * lane);
@@ -154,7 +263,7 @@ finish_rows(const float *__restrict__ partials, const float *__restrict__ row_pa
         if (share == 0.0) *(uint4 *)(features + packed_place(row, lane)) = {};
     }
     if (lane == 0) {
-        double loss = (double)logf(sum) + (0.6931471805599453 * (double)shift - (double)at_label);
+        double loss = (double)logf(sum) + ((peak == -INFINITE ? 0.0 : (double)peak) - (double)at_label);
 #if SMOOTHED
         loss += smoothing * ((double)at_label - (double)all / classes);
 #endif
@@ -162,16 +271,22 @@ finish_rows(const float *__restrict__ partials, const float *__restrict__ row_pa
         losses[row] = class_weight > 0.0 ? class_weight * loss : 0.0;
         marks[row] = label == IGNORE ? 0 : place == label && loss == loss ? 3 : 1;
         if (predictions) predictions[row] = place;
-        float size = fabsf((float)share);
-        column[0] = size == 0.0f ? INFINITE : shift + log2f(sum) - log2f(size);
-        column[BN] = size;
-        column[2 * BN] = __uint_as_float(label);
+        if (share == 0.0) {
+            store_column(columns, row, {0.0f, INFINITE, 0.0f, 0.0f}, 0.0f, IGNORE);
+            return;
+        }
+        // With this factor, a power of two, gradients of logits are below 2^(LIFT + 1), and their products with packed features have the
+        // same scale in all rows. Where it is far below, a row counts in the gradients of the bias only.
+        int exponent = (int)(__float_as_uint(scale) >> 23) + EXPONENTS + (int)LIFT - (int)largest->row;
+        float factor = __uint_as_float(max(exponent, 127 - 80) << 23), scaled = (float)(share * (double)factor);
+        store_column(columns, row, {scale * weight_scale, peak, scaled / sum, 1.0f / factor}, scaled, label);
     }
 }
 
-// Adds the partial gradients of weights and bias, times `sign`. One thread for each four channels.
+// Adds the partial gradients of weights and bias. One thread for each four channels.
 extern "C" __global__ void add_weights(const float *__restrict__ partials, const float *__restrict__ bias_partials, u32 blocks, u32 tiles,
-                                       u32 parts, u32 classes, float sign, float *__restrict__ dweight, float *__restrict__ dbias) {
+                                       u32 parts, u32 classes, const Largest *__restrict__ largest, float *__restrict__ dweight,
+                                       float *__restrict__ dbias) {
     u64 i = item();
     u32 row = i / (CHANNELS / 4), four = i % (CHANNELS / 4), block = row / BM;
     if (row >= classes) return;
@@ -187,14 +302,17 @@ extern "C" __global__ void add_weights(const float *__restrict__ partials, const
     }
     float4 *to_row = (float4 *)dweight + i;
     float4 old = *to_row;
-    *to_row = {old.x + sign * sum.x, old.y + sign * sum.y, old.z + sign * sum.z, old.w + sign * sum.w};
-    if (four == 0) dbias[row] += sign * bias;
+    // Undoes the factors of `finish_rows` and the scales of the features.
+    int exponent = (int)largest->row - EXPONENTS - (int)LIFT;
+    *to_row = {old.x + ldexpf(sum.x, exponent), old.y + ldexpf(sum.y, exponent), old.z + ldexpf(sum.z, exponent),
+               old.w + ldexpf(sum.w, exponent)};
+    if (four == 0) dbias[row] += bias;
 }
 
 // s = held tile^T, or s += .., for 16 channels.
 __device__ inline void multiply_scores(float (&s)[BN / 2], u64 held, u64 tile, u32 add) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %50, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {" P32_0 "," P8(32, 33, 34, 35, 36, 37, 38, 39) "," P8(
+                 "wgmma.mma_async.sync.aligned.m64n96k16.f32." FACTORS " {" P32_0 "," P8(32, 33, 34, 35, 36, 37, 38, 39) "," P8(
                      40, 41, 42, 43, 44, 45, 46, 47) "}, %48, %49, p, 1, 1, 0, 0;\n}"
                  : R32(s, 0), R8(s, 32), R8(s, 40)
                  : "l"(held), "l"(tile), "r"(add));
@@ -203,7 +321,7 @@ __device__ inline void multiply_scores(float (&s)[BN / 2], u64 held, u64 tile, u
 // sums += p tile, for 16 rows of the tile.
 __device__ inline void multiply_sums(float (&sums)[CHANNELS / 2], const u32 *p, u64 tile) {
 #define SUMS(n, places, registers, a, b, c, d, e)                                                                                                   \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" places "}, {%" #a             \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." FACTORS " {" places "}, {%" #a             \
                  ",%" #b ",%" #c ",%" #d "}, %" #e ", p, 1, 1, 1;\n}"                                                                                \
                  : registers                                                                                                                        \
                  : "r"(p[0]), "r"(p[1]), "r"(p[2]), "r"(p[3]), "l"(tile))
@@ -240,7 +358,7 @@ template <u32 HALF> __device__ inline float largest(const float (&s)[BN / 2]) {
     return fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
 }
 
-// Replaces the logits of a row by their exponentials. Returns the factor of earlier sums.
+// Replaces the logits of a row by 2^LIFT times their exponentials. Returns the factor of earlier sums.
 template <u32 HALF> __device__ inline float soften(float (&s)[BN / 2], Row &row, u32 first_class) {
     float top = largest<HALF>(s);
     bool higher = top > row.peak;
@@ -253,15 +371,16 @@ template <u32 HALF> __device__ inline float soften(float (&s)[BN / 2], Row &row,
         place = min(place, __shfl_xor_sync(0xffffffffu, place, 2));
         if (higher) row.place = first_class + place;
     }
-    float before = row.peak == -INFINITE ? -INFINITE : row.peak * LOG2E;
-    row.peak = fmaxf(row.peak, top);
-    float shift = row.peak == -INFINITE ? 0.0f : row.peak * LOG2E;
-    float factor = exp2_of(before - shift), sum = 0.0f, other = 0.0f;
+    float before = row.peak;
+    row.peak = fmaxf(before, top);
+    // The difference comes first: it is exact for the largest logit of any size.
+    float shift = row.peak == -INFINITE ? 0.0f : row.peak;
+    float factor = exp2_of((before - shift) * LOG2E), sum = 0.0f, other = 0.0f;
 #pragma unroll
     for (u32 j = 0; j < BN / 8; ++j) {
         float &a = s[4 * j + 2 * HALF], &b = s[4 * j + 2 * HALF + 1];
-        a = exp2_of(fmaf(a, LOG2E, -shift));
-        b = exp2_of(fmaf(b, LOG2E, -shift));
+        a = exp2_of(fmaf(a - shift, LOG2E, (float)LIFT));
+        b = exp2_of(fmaf(b - shift, LOG2E, (float)LIFT));
         sum += a;
         other += b;
     }
@@ -277,19 +396,22 @@ struct Smoothing {
 struct Classify {
     static constexpr u32 COLUMNS = 1;
     Row rows[2];
-    float factors[2];
+    float factors[2], scales[2];
 
-    __device__ inline void begin(const float *, u32) { rows[0] = rows[1] = {-INFINITE, 0.0f, IGNORE}; }
+    // `held`: scales of the rows.
+    __device__ inline void begin(const float *held, float weight_scale, u32 row) {
+        rows[0] = rows[1] = {-INFINITE, 0.0f, IGNORE};
+        scales[0] = held[row] * weight_scale;
+        scales[1] = held[row + 8] * weight_scale;
+    }
 
     // columns: bias.
     __device__ inline void soften_all(float (&s)[BN / 2], const float *columns, u32 tile, Smoothing) {
 #pragma unroll
         for (u32 j = 0; j < BN / 8; ++j) {
             float2 bias = ((const float2 *)columns)[4 * j + threadIdx.x % 4];
-            s[4 * j] += bias.x;
-            s[4 * j + 1] += bias.y;
-            s[4 * j + 2] += bias.x;
-            s[4 * j + 3] += bias.y;
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) s[4 * j + i] = fmaf(s[4 * j + i], scales[i / 2], i % 2 ? bias.y : bias.x);
         }
         factors[0] = soften<0>(s, rows[0], tile * BN);
         factors[1] = soften<1>(s, rows[1], tile * BN);
@@ -319,52 +441,59 @@ struct Classify {
 };
 
 struct Weigh {
-    static constexpr u32 COLUMNS = 3;
+    static constexpr u32 COLUMNS = COLUMN;
     float bias[2], sums[2];
     u32 first_class;
 
-    // `row`: this thread's first class.
-    __device__ inline void begin(const float *biases, u32 row) {
-        bias[0] = biases[row];
-        bias[1] = biases[row + 8];
+    // `held`: bias; `row`: this thread's first class.
+    __device__ inline void begin(const float *held, float, u32 row) {
+        bias[0] = held[row];
+        bias[1] = held[row + 8];
         sums[0] = sums[1] = 0.0f;
         first_class = row - threadIdx.x % 32 / 4;
     }
 
-    // columns: logarithm of the sum of exponentials less that of the share, share, label.
+    // columns: see COLUMN.
     __device__ inline void soften_all(float (&s)[BN / 2], const float *columns, u32, Smoothing smoothing) {
+        float sum[2] = {};
 #pragma unroll
         for (u32 j = 0; j < BN / 8; ++j) {
-            float2 shift = ((const float2 *)columns)[4 * j + threadIdx.x % 4];
-#pragma unroll
-            for (u32 i = 0; i < 4; ++i) s[4 * j + i] = exp2_of(fmaf(s[4 * j + i] + bias[i / 2], LOG2E, i % 2 ? -shift.y : -shift.x));
+            const float4 *own = (const float4 *)columns + 8 * j + threadIdx.x % 4 * 2;
+            float4 pair[2] = {own[0], own[1]};
 #if SMOOTHED
-            float2 share = ((const float2 *)(columns + BN))[4 * j + threadIdx.x % 4];
-#pragma unroll
-            for (u32 i = 0; i < 4; ++i) s[4 * j + i] -= (i % 2 ? share.y : share.x) * smoothing.even;
+            float2 share = ((const float2 *)(columns + 4 * BN))[4 * j + threadIdx.x % 4];
 #endif
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) {
+                float4 column = pair[i % 2];
+                float &p = s[4 * j + i];
+                p = exp2_of((fmaf(p, column.x, bias[i / 2]) - column.y) * LOG2E) * column.z;
+#if SMOOTHED
+                p -= (i % 2 ? share.y : share.x) * smoothing.even;
+#endif
+                sum[i / 2] = fmaf(p, column.w, sum[i / 2]);
+            }
         }
         // Few labels are among the 16 classes of a warp.
-        const u32 *labels = (const u32 *)(columns + 2 * BN);
+        const u32 *labels = (const u32 *)(columns + 5 * BN);
         for (u32 start = 0; start < BN; start += 32) {
             u32 mine = start + threadIdx.x % 32;
             u32 found = __ballot_sync(0xffffffffu, mine < BN && labels[min(mine, BN - 1)] - first_class < 16);
             for (; found; found &= found - 1) {
                 u32 column = start + __ffs(found) - 1, row = labels[column] - first_class;
                 if (threadIdx.x % 32 == row % 8 * 4 + column % 8 / 2) {
-                    float share = columns[BN + column] * smoothing.at_label;
+                    float share = columns[4 * BN + column] * smoothing.at_label, less = share * columns[4 * column + 3];
                     u32 own = column / 8 * 4 + row / 8 * 2 + column % 2;
 #pragma unroll
                     for (u32 i = 0; i < BN / 2; ++i)
                         if (i == own) s[i] -= share;
+                    sum[0] -= row < 8 ? less : 0.0f;
+                    sum[1] -= row < 8 ? 0.0f : less;
                 }
             }
         }
-        float sum[4] = {};
-#pragma unroll
-        for (u32 i = 0; i < BN / 2; ++i) sum[i % 4] += s[i];
-        sums[0] += sum[0] + sum[1];
-        sums[1] += sum[2] + sum[3];
+        sums[0] += sum[0];
+        sums[1] += sum[1];
     }
 
     __device__ inline void rescale(float (&)[CHANNELS / 2]) {}
@@ -383,8 +512,9 @@ struct Weigh {
 
 // One warpgroup loads, two multiply 64 held rows each.
 template <typename Pass>
-__device__ inline void run(const unsigned char *held, const unsigned char *streamed, const float *columns, const float *biases, u32 blocks,
-                           u32 tiles, Smoothing smoothing, float *partials, float *row_partials, u32 row_numbers) {
+__device__ inline void run(const unsigned char *held, const unsigned char *streamed, const float *columns, const float *held_numbers,
+                           float weight_scale, u32 blocks, u32 tiles, Smoothing smoothing, float *partials,
+                           float *row_partials, u32 row_numbers) {
     extern __shared__ unsigned char memory[];
     __shared__ __align__(8) u64 barriers[2 + 2 * STAGES];
     constexpr u32 COLUMN_BYTES = Pass::COLUMNS * BN * 4;
@@ -444,7 +574,7 @@ __device__ inline void run(const unsigned char *held, const unsigned char *strea
         };
         auto round_scores = [&]() {
 #pragma unroll
-            for (u32 i = 0; i < BN / 4; ++i) p[i] = bf16_pair(s[2 * i], s[2 * i + 1]);
+            for (u32 i = 0; i < BN / 4; ++i) p[i] = packed_pair(s[2 * i], s[2 * i + 1]);
         };
         auto release = [&](u32 barrier) {
             if (lane == 0) arrive(barrier);
@@ -452,7 +582,7 @@ __device__ inline void run(const unsigned char *held, const unsigned char *strea
         for (; unit < last; ++holds) {
             u32 block = unit / tiles, tile = unit % tiles, end = min((u64)tiles, tile + last - unit);
             unit += end - tile;
-            pass.begin(biases, block * BM + row);
+            pass.begin(held_numbers, weight_scale, block * BM + row);
 #pragma unroll
             for (u32 i = 0; i < CHANNELS / 2; ++i) sums[i] = 0.0f;
             wait(held_full, holds % 2);
@@ -503,14 +633,15 @@ __device__ inline void run(const unsigned char *held, const unsigned char *strea
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
-classify(const unsigned char *features, const unsigned char *weight, const float *bias, u32 blocks, u32 tiles, float *partials, float *row_partials) {
-    run<Classify>(features, weight, bias, nullptr, blocks, tiles, {}, partials, row_partials, 3 * BM);
+classify(const unsigned char *features, const float *scales, const unsigned char *weight, const Largest *largest, const float *bias, u32 blocks,
+         u32 tiles, float *partials, float *row_partials) {
+    run<Classify>(features, weight, bias, scales, scale_of_weights(largest), blocks, tiles, {}, partials, row_partials, 3 * BM);
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
 weigh(const unsigned char *weight, const unsigned char *features, const float *columns, const float *bias, u32 blocks, u32 tiles, float even,
       float at_label, float *partials, float *row_partials) {
-    run<Weigh>(weight, features, columns, bias, blocks, tiles, {even, at_label}, partials, row_partials, BM);
+    run<Weigh>(weight, features, columns, bias, 1.0f, blocks, tiles, {even, at_label}, partials, row_partials, BM);
 }
 
 #endif

@@ -1,4 +1,7 @@
-//! Training in bf16 on GPUs of compute capability 9.0, with no logits in memory.
+//! Training in tf32 and bf16 on GPUs of compute capability 9.0, with no logits in memory.
+//!
+//! For [`ProductMode::Tf32`] the factors are in fp16, which has the same mantissa and twice the speed. Scales by powers of two make up
+//! for its smaller range.
 //!
 //! The logits of a tile stay in registers, as the scores of attention do. A first pass over the classes gives the statistics of a row
 //! and the gradient of its features; a second pass, over the rows, computes the logits again for the gradients of weights and bias.
@@ -26,26 +29,34 @@ const ROUND: usize = 384;
 /// Rows of a launch of the first pass. Its partial results take as much memory as their features, and 17 MB.
 const CHUNK: usize = 160 * ROUND;
 
-/// Shared memory of a block of threads, for its held rows from a multiple of 1,024 bytes on and for tiles with up to three numbers more
-/// for each row.
+/// Numbers beside the features of a row of a tile: COLUMN there.
+const COLUMN: usize = 6;
+
+/// Shared memory of a block of threads, for its held rows from a multiple of 1,024 bytes on and for tiles with their columns.
 const SHARED_BYTES: usize = 226 << 10;
 
 /// Tiles in shared memory.
 fn stages(channels: usize) -> usize {
     let left = SHARED_BYTES - 1024 - HELD * channels * 2;
-    (left / (TILE * (channels * 2 + 3 * 4))).min(8)
+    (left / (TILE * (channels * 2 + COLUMN * 4))).min(8)
 }
 
-fn defines(channels: usize, smoothed: bool) -> Vec<Define> {
+fn defines(channels: usize, smoothed: bool, fp16: bool) -> Vec<Define> {
     vec![
         ("CHANNELS", channels.to_string()),
         ("STAGES", stages(channels).to_string()),
         ("SMOOTHED", u8::from(smoothed).to_string()),
+        ("FP16", u8::from(fp16).to_string()),
     ]
 }
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {
-    vec![defines(64, true), defines(192, true), defines(256, false)]
+    vec![
+        defines(64, true, false),
+        defines(192, true, true),
+        defines(256, false, false),
+        defines(256, false, true),
+    ]
 }
 
 /// True if these kernels can do the work.
@@ -61,60 +72,10 @@ pub(super) fn applies(
         gradients.features.view(),
         gradients.weight.view(),
     ];
-    device.product_mode() == ProductMode::Bf16
+    device.product_mode() != ProductMode::F32
         && device.capability() == (9, 0)
         && [64, 128, 192, 256].contains(&classifier.channels)
         && aligned.iter().all(|numbers| numbers.is_aligned(4))
-}
-
-/// A matrix of `rows` rows in bf16, as the kernels read it.
-struct Packed {
-    bytes: DeviceBuffer<u8>,
-    rows: usize,
-    padded: usize,
-}
-
-impl Packed {
-    /// `bias`: one number for each row, and its padded copy.
-    fn new(
-        device: &CudaDevice,
-        defines: &[Define],
-        numbers: DeviceSlice<'_, f32>,
-        channels: usize,
-        bias: Option<(DeviceSlice<'_, f32>, &mut DeviceBuffer<f32>)>,
-    ) -> Result<Self, CudaError> {
-        let rows = numbers.len() / channels;
-        let padded = rows.next_multiple_of(ROUND);
-        let mut bytes = device.buffer(padded * channels * 2)?;
-        let (bias, to) = match bias {
-            Some((bias, to)) => {
-                *to = device.buffer(padded)?;
-                (bias, to.view())
-            }
-            None => (DeviceSlice::empty(), DeviceSlice::empty()),
-        };
-        let size = |n: usize| to_u32(OPERATOR, n);
-        let function = device.function(SOURCE, defines, "pack_rows")?;
-        // SAFETY: there are `rows` rows of numbers and as many of a bias, and room for `padded` ones.
-        unsafe {
-            function.over(
-                padded * channels / 8,
-                args![
-                    numbers,
-                    size(rows)?,
-                    size(padded)?,
-                    &bytes.view_mut(),
-                    bias,
-                    to
-                ],
-            )?;
-        }
-        Ok(Self {
-            bytes,
-            rows,
-            padded,
-        })
-    }
 }
 
 /// How a pass is split: into held blocks and tiles, whose pairs the blocks of threads share, and memory for their results.
@@ -160,17 +121,57 @@ pub(super) fn loss_and_gradients(
     let (channels, targets) = (classifier.channels, classifier.targets);
     let (classes, smoothing) = (targets.classes(), targets.smoothing());
     let size = |n: usize| to_u32(OPERATOR, n);
-    let defines = defines(channels, smoothing > 0.0);
+    let count = targets.rows();
+    let fp16 = device.product_mode() == ProductMode::Tf32;
+    let defines = defines(channels, smoothing > 0.0, fp16);
     let kernel = |name| device.function(SOURCE, &defines, name);
-    let mut bias = device.buffer(0)?;
-    let weight = Packed::new(
-        device,
-        &defines,
-        classifier.weight,
-        channels,
-        Some((classifier.bias, &mut bias)),
-    )?;
-    let features = Packed::new(device, &defines, features, channels, None)?;
+    let (labels, class_weights, normaliser) = targets.slices();
+    let (padded_rows, padded_classes) = (
+        count.next_multiple_of(ROUND),
+        classes.next_multiple_of(ROUND),
+    );
+    let packed = |rows: usize| device.buffer::<u8>(rows * channels * 2);
+    let (packed_features, packed_weight) = (packed(padded_rows)?, packed(padded_classes)?);
+    let scales: DeviceBuffer<f32> = device.buffer(padded_rows)?;
+    let bias: DeviceBuffer<f32> = device.buffer(padded_classes)?;
+    let largest: DeviceBuffer<u32> = device.zeros(2)?;
+    // SAFETY: there are `count` rows of features with labels, `classes` rows of weights with biases, and room for the padded ones.
+    unsafe {
+        if fp16 {
+            kernel("find_largest_weight")?.run(
+                (2 * device.multiprocessors(), 1),
+                (256, 1),
+                args![classifier.weight, (classes * channels / 4) as u64, &largest],
+            )?;
+        }
+        kernel("pack_weight")?.over(
+            padded_classes * channels / 8,
+            args![
+                classifier.weight,
+                size(classes)?,
+                size(padded_classes)?,
+                &largest,
+                &packed_weight,
+                classifier.bias,
+                &bias,
+            ],
+        )?;
+        kernel("pack_features")?.over(
+            padded_rows * (channels / 8).next_power_of_two(),
+            args![
+                features,
+                size(count)?,
+                size(padded_rows)?,
+                labels,
+                class_weights,
+                normaliser,
+                dloss,
+                &packed_features,
+                &scales,
+                &largest,
+            ],
+        )?;
+    }
     let mut weight_sums = device.zeros(if smoothing > 0.0 { channels + 1 } else { 0 })?;
     if smoothing > 0.0 {
         let (sums, bias_sum) = weight_sums.view_mut().split_at(channels);
@@ -178,15 +179,14 @@ pub(super) fn loss_and_gradients(
         add_column_sums(device, classifier.weight, shape, &sums)?;
         add_column_sums(device, classifier.bias, (classes, 1, 1), &bias_sum)?;
     }
-    let columns: DeviceBuffer<f32> = device.buffer(3 * features.padded)?;
-    let scores = RowScores::new(device, features.rows)?;
+    let columns: DeviceBuffer<f32> = device.buffer(COLUMN * padded_rows)?;
+    let scores = RowScores::new(device, count)?;
     let (losses, marks) = scores.places();
-    let (labels, class_weights, normaliser) = targets.slices();
     let predictions = rows.predictions.as_ref();
     let predictions = predictions.map_or(DeviceSlice::empty(), DeviceSliceMut::view);
-    for first in (0..features.rows).step_by(CHUNK) {
-        let end = features.rows.min(first + CHUNK);
-        let padded = features.padded.min(first + CHUNK);
+    for first in (0..count).step_by(CHUNK) {
+        let end = count.min(first + CHUNK);
+        let padded = padded_rows.min(first + CHUNK);
         let pass = Pass::new(device, channels, (end - first, classes), 3)?;
         let classify = device.function_with_shared(SOURCE, &defines, "classify", SHARED_BYTES)?;
         // SAFETY: features and weights are padded to whole blocks and tiles, and there is a place for each partial result. The
@@ -196,8 +196,10 @@ pub(super) fn loss_and_gradients(
                 (pass.parts, 1),
                 (384, 1),
                 args![
-                    features.bytes.view().from(first * channels * 2),
-                    &weight.bytes,
+                    packed_features.view().from(first * channels * 2),
+                    scales.view().from(first),
+                    &packed_weight,
+                    &largest,
                     &bias,
                     pass.blocks,
                     pass.tiles,
@@ -216,8 +218,10 @@ pub(super) fn loss_and_gradients(
                     size(first)?,
                     size(end)?,
                     size(padded)?,
-                    &features.bytes,
-                    &weight.bytes,
+                    &packed_features,
+                    &scales,
+                    &packed_weight,
+                    &largest,
                     &bias,
                     size(classes)?,
                     labels,
@@ -235,7 +239,7 @@ pub(super) fn loss_and_gradients(
             )?;
         }
     }
-    let pass = Pass::new(device, channels, (classes, features.rows), 1)?;
+    let pass = Pass::new(device, channels, (classes, count), 1)?;
     let weigh = device.function_with_shared(SOURCE, &defines, "weigh", SHARED_BYTES)?;
     // SAFETY: as above.
     unsafe {
@@ -243,8 +247,8 @@ pub(super) fn loss_and_gradients(
             (pass.parts, 1),
             (384, 1),
             args![
-                &weight.bytes,
-                &features.bytes,
+                &packed_weight,
+                &packed_features,
                 &columns,
                 &bias,
                 pass.blocks,
@@ -264,7 +268,7 @@ pub(super) fn loss_and_gradients(
                 pass.tiles,
                 size(pass.parts)?,
                 size(classes)?,
-                if dloss < 0.0 { -1.0f32 } else { 1.0 },
+                &largest,
                 &gradients.weight,
                 &gradients.bias,
             ],

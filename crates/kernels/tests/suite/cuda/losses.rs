@@ -200,59 +200,73 @@ fn fused_classifier() {
     checks.finish("classifier");
 }
 
-/// With factors that bf16 holds exactly: what is summed in f32 agrees closely, and gradients up to the rounding of the logits' gradients.
-#[test]
-fn classifier_in_bf16() {
-    let Some(device) = device() else { return };
-    if device.capability() != (9, 0) {
-        println!("skipped: other GPUs round the logits to bf16");
-        return;
-    }
-    device.set_product_mode(ProductMode::Bf16);
-    // With this gradient of the loss, labels have probabilities of about 0.995, and gradients are small differences.
-    const CERTAIN: f64 = 1000.0;
-    // Eighths, so that there are ties.
-    let eighths = |count, seed| -> Vec<f32> {
-        let rounded = |value: f32| (8.0 * value).round() / 8.0;
-        random(count, seed).into_iter().map(rounded).collect()
-    };
-    for (rows, classes, channels, dloss) in [
-        (1, 1, 64, 1.0),
-        (400, 97, 256, -3.0),
-        (400, 97, 256, CERTAIN),
-        // More rows than one launch takes.
-        (61_700, 3, 64, 50.0),
-        (130, 1000, 192, 2.0),
-        (200, 300, 128, 0.0),
-    ] {
-        let (labels, _) = targets(rows, classes);
-        let mut h = eighths(rows * channels, 1);
-        let (weight, bias) = (eighths(classes * channels, 2), eighths(classes, 3));
-        if dloss == CERTAIN {
-            for (h, &label) in h.chunks_mut(channels).zip(&labels) {
-                let label = if label == cross_entropy::IGNORE {
-                    0
-                } else {
-                    label
-                };
-                let weights = &weight[label as usize * channels..];
-                h.iter_mut().zip(weights).for_each(|(h, w)| *h = w / 8.0);
-            }
+/// Work for a classifier, and the gradient of its loss.
+struct Problem {
+    classes: usize,
+    channels: usize,
+    h: Vec<f32>,
+    weight: Vec<f32>,
+    bias: Vec<f32>,
+    labels: Vec<u32>,
+    dloss: f64,
+}
+
+/// What is computed from it: `dh`, `dweight` and `dbias`, which start at 0.25 where they are added to, and predictions.
+struct Solution<T> {
+    score: cross_entropy::Score,
+    gradients: [Vec<T>; 3],
+    predictions: Vec<u32>,
+}
+
+impl Problem {
+    /// Numbers are eighths: all products are exact, and there are ties.
+    fn of_eighths(rows: usize, classes: usize, channels: usize, dloss: f64) -> Self {
+        let mut problem = Self::new(rows, classes, channels, dloss);
+        for values in [&mut problem.h, &mut problem.weight, &mut problem.bias] {
+            values
+                .iter_mut()
+                .for_each(|v| *v = (8.0 * *v).round() / 8.0);
         }
-        let (wh, ww, wb) = (wide(&h), wide(&weight), wide(&bias));
-        let map = classifier::Classifier {
+        problem
+    }
+
+    fn new(rows: usize, classes: usize, channels: usize, dloss: f64) -> Self {
+        Self {
+            classes,
             channels,
-            weight: &ww,
-            bias: &wb,
-            targets: cross_entropy::Targets::new(classes, &labels),
+            h: random(rows * channels, 1),
+            weight: random(classes * channels, 2),
+            bias: random(classes, 3),
+            labels: targets(rows, classes).0,
+            dloss,
+        }
+    }
+
+    /// Multiplies every third row by `2^-power`, and the row after it by `2^power`.
+    fn spread(mut self, power: i32) -> Self {
+        for (row, h) in self.h.chunks_mut(self.channels).enumerate() {
+            let scale = [(-power as f32).exp2(), (power as f32).exp2(), 1.0][row % 3];
+            h.iter_mut().for_each(|h| *h *= scale);
+        }
+        self
+    }
+
+    /// In f64.
+    fn expected(&self) -> Solution<f64> {
+        let (h, weight, bias) = (wide(&self.h), wide(&self.weight), wide(&self.bias));
+        let map = classifier::Classifier {
+            channels: self.channels,
+            weight: &weight,
+            bias: &bias,
+            targets: cross_entropy::Targets::new(self.classes, &self.labels),
         };
-        let mut expected = [&wh, &ww, &wb].map(|values| vec![0.25; values.len()]);
-        let [dh, dw, db] = &mut expected;
-        let mut predictions = vec![0; rows];
+        let mut gradients = [&h, &weight, &bias].map(|values| vec![0.25; values.len()]);
+        let mut predictions = vec![0; self.labels.len()];
+        let [dh, dw, db] = &mut gradients;
         let score = classifier::reference::loss_and_gradients(
             &map,
-            &wh,
-            dloss,
+            &h,
+            self.dloss,
             classifier::Gradients {
                 features: &mut dh[..],
                 weight: dw,
@@ -264,79 +278,240 @@ fn classifier_in_bf16() {
             },
         )
         .unwrap();
-        // Rows without label do not count, whatever they hold.
-        for (row, _) in (labels.iter().enumerate()).filter(|(_, l)| **l == cross_entropy::IGNORE) {
-            h[row * channels] = f32::INFINITY;
-            predictions[row] = 0;
+        Solution {
+            score,
+            gradients,
+            predictions,
         }
+    }
+
+    /// With features that are `shift` numbers off their alignment: those of other places store logits.
+    fn found(&self, device: &CudaDevice, mode: ProductMode, shift: usize) -> Solution<f32> {
+        device.set_product_mode(mode);
         let on_device = cross_entropy::cuda::DeviceTargets::new(
-            &device,
-            &cross_entropy::Targets::new(classes, &labels),
+            device,
+            &cross_entropy::Targets::new(self.classes, &self.labels),
         )
         .unwrap();
-        let [h, weight, bias] = [&h, &weight, &bias].map(|values| device.upload(values).unwrap());
+        let mut h = vec![0.0; shift];
+        h.extend_from_slice(&self.h);
+        let [h, weight, bias] =
+            [&h, &self.weight, &self.bias].map(|values| device.upload(values).unwrap());
         let map = classifier::cuda::Classifier {
-            channels,
+            channels: self.channels,
             weight: weight.view(),
             bias: bias.view(),
             targets: &on_device,
         };
-        let mut dh = poisoned(&device, h.len());
+        let mut dh = poisoned(device, self.h.len());
         let mut dw = device.upload(&vec![0.25; weight.len()]).unwrap();
         let mut db = device.upload(&vec![0.25; bias.len()]).unwrap();
-        let mut found_predictions = device.upload(&vec![7u32; rows]).unwrap();
-        let gradients = classifier::Gradients {
-            features: dh.view_mut(),
-            weight: dw.view_mut(),
-            bias: db.view_mut(),
-        };
-        let wanted = classifier::cuda::Rows {
-            predictions: Some(found_predictions.view_mut()),
-            ranks: None,
-        };
-        let found =
-            classifier::cuda::loss_and_gradients(&device, &map, h.view(), dloss, gradients, wanted)
-                .unwrap()
-                .read(&device)
-                .unwrap();
-        let what = format!("{rows} x {classes}, {channels} channels");
+        let mut predictions = device.upload(&vec![7u32; self.labels.len()]).unwrap();
+        let score = classifier::cuda::loss_and_gradients(
+            device,
+            &map,
+            h.view().slice(shift..h.len()),
+            self.dloss,
+            classifier::Gradients {
+                features: dh.view_mut(),
+                weight: dw.view_mut(),
+                bias: db.view_mut(),
+            },
+            classifier::cuda::Rows {
+                predictions: Some(predictions.view_mut()),
+                ranks: None,
+            },
+        )
+        .unwrap();
+        Solution {
+            score: score.read(device).unwrap(),
+            gradients: [dh, dw, db].map(|values| values.to_vec(device).unwrap()),
+            predictions: predictions.to_vec(device).unwrap(),
+        }
+    }
+}
+
+/// A GPU whose classifier stores no logits.
+fn hopper() -> Option<CudaDevice> {
+    let device = device()?;
+    let is_hopper = device.capability() == (9, 0);
+    if !is_hopper {
+        println!("skipped: other GPUs store the logits");
+    }
+    is_hopper.then_some(device)
+}
+
+/// Modes that store no logits, and the rounding of their factors.
+const ROUNDED: [(ProductMode, f64); 2] = [
+    (ProductMode::Bf16, 1.0 / 128.0),
+    (ProductMode::Tf32, 1.0 / 1024.0),
+];
+
+fn check_within(what: &str, found: &[f32], expected: &[f64], tolerance: f64) {
+    let largest = expected
+        .iter()
+        .fold(1e-3, |top: f64, value| top.max(value.abs()));
+    for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let error = (f64::from(*found) - expected).abs();
         assert!(
-            (found.loss - score.loss).abs() <= 1e-5 * score.loss.max(1.0),
-            "{what}: {found:?}, {score:?}"
+            error <= tolerance * largest,
+            "{what}[{place}]: {found}, {expected}, largest {largest}"
         );
-        assert_eq!(
-            (found.correct, found.counted),
-            (score.correct, score.counted),
-            "{what}"
-        );
-        let mut found_predictions = found_predictions.to_vec(&device).unwrap();
-        for (prediction, &label) in found_predictions.iter_mut().zip(&labels) {
-            if label == cross_entropy::IGNORE {
-                *prediction = 0;
+    }
+}
+
+/// With factors that bf16 holds exactly: what is summed in f32 agrees closely, and gradients up to the rounding of the logits' gradients.
+#[test]
+fn classifier_with_exact_factors() {
+    let Some(device) = hopper() else { return };
+    // Labels have probabilities of about 0.995, and gradients are small differences.
+    let mut certain = Problem::of_eighths(400, 97, 256, 1000.0);
+    let channels = certain.channels;
+    for (h, &label) in certain.h.chunks_mut(channels).zip(&certain.labels) {
+        let label = if label == cross_entropy::IGNORE {
+            0
+        } else {
+            label
+        };
+        let weights = &certain.weight[label as usize * channels..];
+        h.iter_mut().zip(weights).for_each(|(h, w)| *h = w / 8.0);
+    }
+    // Large rows that are right have no gradient, and those of the others are still accurate.
+    let mut uneven = Problem::of_eighths(300, 97, 256, 2000.0).spread(10);
+    let right = uneven.expected().predictions;
+    for row in (1..300).step_by(3) {
+        uneven.labels[row] = right[row];
+    }
+    for mut problem in [
+        Problem::of_eighths(1, 1, 64, 1.0),
+        Problem::of_eighths(400, 97, 256, -3.0),
+        certain,
+        // More rows than one launch takes.
+        Problem::of_eighths(61_700, 3, 64, 50.0),
+        Problem::of_eighths(130, 1000, 192, 2.0),
+        Problem::of_eighths(200, 300, 128, 0.0),
+        uneven,
+        // Beyond the range of fp16 and of exponents of logits.
+        Problem::of_eighths(300, 130, 128, 100.0).spread(66),
+    ] {
+        let mut expected = problem.expected();
+        // Rows without label do not count, whatever they hold.
+        let ignored = |(_, label): &(usize, &u32)| **label == cross_entropy::IGNORE;
+        let ignored: Vec<usize> = (problem.labels.iter().enumerate().filter(ignored))
+            .map(|(row, _)| row)
+            .collect();
+        for &row in &ignored {
+            problem.h[row * problem.channels] = [f32::INFINITY, f32::MAX, f32::NAN][row % 3];
+            expected.predictions[row] = 0;
+        }
+        for (mode, rounding) in ROUNDED {
+            let what = format!(
+                "{} x {}, {} channels, dloss {}, {mode:?}",
+                problem.labels.len(),
+                problem.classes,
+                problem.channels,
+                problem.dloss
+            );
+            let mut found = problem.found(&device, mode, 0);
+            ignored.iter().for_each(|&row| found.predictions[row] = 0);
+            let (score, exact) = (found.score, expected.score);
+            assert!(
+                (score.loss - exact.loss).abs() <= 1e-5 * exact.loss.max(1.0),
+                "{what}: {score:?}, {exact:?}"
+            );
+            assert_eq!(
+                (score.correct, score.counted),
+                (exact.correct, exact.counted),
+                "{what}"
+            );
+            assert_eq!(found.predictions, expected.predictions, "{what}");
+            for (place, (name, tolerance)) in
+                [("dh", rounding), ("dweight", rounding), ("dbias", 1e-4)]
+                    .into_iter()
+                    .enumerate()
+            {
+                let (found, expected) = (&found.gradients[place], &expected.gradients[place]);
+                check_within(&format!("{what}, {name}"), found, expected, tolerance);
             }
         }
-        assert_eq!(found_predictions, predictions, "{what}");
-        for (name, buffer, expected, tolerance) in [
-            ("dh", dh, &expected[0], 1.0 / 128.0),
-            ("dweight", dw, &expected[1], 1.0 / 128.0),
-            ("dbias", db, &expected[2], 1e-4),
-        ] {
-            let largest = expected
-                .iter()
-                .fold(1e-3, |top: f64, value| top.max(value.abs()));
-            for (place, (found, expected)) in buffer
-                .to_vec(&device)
-                .unwrap()
-                .iter()
-                .zip(expected)
-                .enumerate()
-            {
-                let error = (f64::from(*found) - expected).abs();
-                assert!(
-                    error <= tolerance * largest,
-                    "{what}, {name}[{place}]: {found}, {expected}, largest {largest}"
-                );
-            }
+    }
+}
+
+#[test]
+fn huge_weights_of_one_class_leave_the_others_accurate() {
+    let Some(device) = hopper() else { return };
+    let (rows, huge, channels) = (300, 1, 128);
+    let mut problem = Problem::of_eighths(rows, 97, channels, 300.0);
+    for weight in &mut problem.weight[huge * channels..(huge + 1) * channels] {
+        *weight *= (1 << 20) as f32;
+    }
+    let expected = problem.expected();
+    // Rows in which that class has no part.
+    let others = (0..rows)
+        .filter(|&row| expected.predictions[row] != huge as u32)
+        .filter(|&row| problem.labels[row] != huge as u32);
+    let others: Vec<usize> = others
+        .flat_map(|row| row * channels..(row + 1) * channels)
+        .collect();
+    assert!(others.len() > 100 * channels);
+    for (mode, rounding) in ROUNDED {
+        let found = problem.found(&device, mode, 0);
+        assert_eq!(found.predictions, expected.predictions, "{mode:?}");
+        let [dh, dweight, dbias] = found.gradients;
+        let found_others: Vec<f32> = others.iter().map(|&place| dh[place]).collect();
+        let expected_others: Vec<f64> = (others.iter())
+            .map(|&place| expected.gradients[0][place])
+            .collect();
+        let what = format!("{mode:?}");
+        check_within(&what, &found_others, &expected_others, rounding);
+        check_within(&what, &dh, &expected.gradients[0], rounding);
+        check_within(&what, &dweight, &expected.gradients[1], rounding);
+        check_within(&what, &dbias, &expected.gradients[2], 1e-4);
+    }
+}
+
+/// Factors in fp16 with scales have the mantissa of tf32.
+#[test]
+fn classifier_without_stored_logits_is_as_accurate_as_tf32() {
+    let Some(device) = hopper() else { return };
+    for problem in [
+        Problem::new(700, 500, 256, 1000.0),
+        Problem::new(700, 500, 256, 1000.0).spread(3),
+        Problem::new(300, 1100, 64, 1000.0).spread(-1),
+    ] {
+        let expected = problem.expected();
+        let [fused, stored] = [0, 1].map(|shift| problem.found(&device, ProductMode::Tf32, shift));
+        assert_ne!(fused.gradients, stored.gradients);
+        let loss = |solution: &Solution<f32>| {
+            (solution.score.loss - expected.score.loss).abs() / expected.score.loss
+        };
+        let errors = |solution: &Solution<f32>| {
+            let both = || solution.gradients.iter().zip(&expected.gradients);
+            let mut errors: Vec<f64> = both().map(|(f, e)| relative_error(f, e)).collect();
+            errors.push(loss(solution));
+            errors
+        };
+        let (fused, stored) = (errors(&fused), errors(&stored));
+        println!("dh, dweight, dbias, loss: {fused:?}, stored logits {stored:?}");
+        for (fused, stored) in fused.iter().zip(&stored) {
+            assert!(*fused <= 1.5 * stored + 1e-6, "{fused:e}, {stored:e}");
+        }
+    }
+}
+
+#[test]
+fn numbers_that_are_not_finite_reach_the_loss() {
+    let Some(device) = hopper() else { return };
+    for (mode, _) in ROUNDED {
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut problem = Problem::new(200, 100, 64, 1.0);
+            problem.h[5] = value;
+            let loss = problem.found(&device, mode, 0).score.loss;
+            assert!(!loss.is_finite(), "{mode:?}, {value} in features: {loss}");
+            let mut problem = Problem::new(200, 100, 64, 1.0);
+            problem.weight[70] = value;
+            let loss = problem.found(&device, mode, 0).score.loss;
+            assert!(!loss.is_finite(), "{mode:?}, {value} in weights: {loss}");
         }
     }
 }
