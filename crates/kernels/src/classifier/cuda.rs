@@ -6,7 +6,8 @@
 //!
 //! With [`ProductMode::Bf16`] the factors of the three products of training are rounded to bf16: features, weights, and the
 //! gradients of the logits. So are the logits, after they are summed in f32, which halves the memory that is moved. Softmax, loss,
-//! sums and results stay in f32. On Hopper the kernels of `hopper.cu` do this work without storing logits.
+//! sums and results stay in f32. On Hopper the kernels of `hopper.cu` do this work, and that of [`ProductMode::Tf32`], without storing
+//! logits.
 
 use super::{Gradients, Map, OPERATOR, RowResults, hopper};
 use crate::cross_entropy::cuda::{

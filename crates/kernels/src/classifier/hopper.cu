@@ -18,6 +18,8 @@ constexpr u32 BM = 128, BN = 96, PANELS = CHANNELS / 64, GROUP = PANELS * 1024;
 constexpr u32 HELD = BM / 8 * GROUP, TILE = BN / 8 * GROUP;
 constexpr u32 LIFT = 14;
 constexpr float LOG2E = 1.4426950408889634f;
+// Above it, the largest logit of a row is subtracted before the product with LOG2E, whose rounding would count.
+constexpr float LARGE = 4096.0f;
 #define INFINITE __int_as_float(0x7f800000)
 constexpr u32 IGNORE = 0xffffffffu;
 
@@ -80,8 +82,8 @@ __device__ inline u32 largest_of(const float *numbers, u32 count) {
     return largest;
 }
 
-// The scale of numbers of which this is the largest. It and its inverse are normal numbers.
-__device__ inline float scale_for(u32 largest) { return __uint_as_float(max(largest >> 23, LIFT + 1) - LIFT << 23); }
+// The scale of numbers of which this is the largest. It and its inverse are normal numbers. bf16 has the range of f32 and needs none.
+__device__ inline float scale_for(u32 largest) { return FP16 ? __uint_as_float(max(largest >> 23, LIFT + 1) - LIFT << 23) : 1.0f; }
 
 // Most threads need not write.
 __device__ inline void raise(u32 *to, u32 value) {
@@ -92,9 +94,6 @@ __device__ inline void raise(u32 *to, u32 value) {
 struct Largest {
     u32 weight, row;
 };
-
-// bf16 has the range of f32.
-__device__ inline float scale_of_weights(const Largest *largest) { return FP16 ? scale_for(largest->weight) : 1.0f; }
 
 // The part of a row in the gradient of the loss.
 __device__ inline double share_of(u32 label, const float *class_weights, const double *normaliser, double dloss) {
@@ -132,28 +131,39 @@ extern "C" __global__ void pack_weight(const float *__restrict__ from, u32 class
     if (row >= padded) return;
     Eight x = {};
     if (row < classes) x = load_eight(from + i * 8);
-    pack_eight(to, row, eight, x, scale_of_weights(largest));
+    pack_eight(to, row, eight, x, scale_for(largest->weight));
 }
 
-// Threads for a row of features: one for each eight channels, up to a power of two.
-constexpr u32 LANES = CHANNELS > 128 ? 32 : CHANNELS / 8;
+// Threads for rows of features, one for each eight channels, up to a power of two; and how many rows they pack.
+constexpr u32 LANES = CHANNELS > 128 ? 32 : CHANNELS / 8, TOGETHER = 4;
 
-// Packs features, and zeros up to `padded` rows. LANES threads for each row.
+// Packs features, and zeros up to `padded` rows, a multiple of TOGETHER.
 extern "C" __global__ void pack_features(const float *__restrict__ from, u32 rows, u32 padded, const u32 *__restrict__ labels,
                                          const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
                                          unsigned char *__restrict__ to, float *__restrict__ scales, Largest *largest) {
-    u32 row = item() / LANES, eight = item() % LANES;
-    bool inside = row < padded && eight < CHANNELS / 8;
-    Eight x = {};
-    if (inside && row < rows) x = load_eight(from + (u64)row * CHANNELS + 8 * eight);
-    u32 top = largest_of(x.numbers, 8);
-    for (u32 step = LANES / 2; step > 0; step /= 2) top = max(top, __shfl_xor_sync(0xffffffffu, top, step));
-    float scale = scale_for(top);
-    if (inside) pack_eight(to, row, eight, x, scale);
-    if (row >= padded || eight > 0) return;
-    scales[row] = scale;
-    double share = row < rows ? share_of(labels[row], class_weights, normaliser, dloss) : 0.0;
-    if (share != 0.0) raise(&largest->row, row_exponent(scale, share));
+    u32 first = item() / LANES * TOGETHER, eight = item() % LANES;
+    bool inside = first < padded && eight < CHANNELS / 8;
+    Eight x[TOGETHER] = {};
+#pragma unroll
+    for (u32 i = 0; i < TOGETHER; ++i)
+        if (inside && first + i < rows) x[i] = load_eight(from + (u64)(first + i) * CHANNELS + 8 * eight);
+    float own_scale = 1.0f;
+#pragma unroll
+    for (u32 i = 0; i < TOGETHER; ++i) {
+        u32 top = largest_of(x[i].numbers, 8);
+        for (u32 step = LANES / 2; step > 0; step /= 2) top = max(top, __shfl_xor_sync(0xffffffffu, top, step));
+        float scale = scale_for(top);
+        if (inside) pack_eight(to, first + i, eight, x[i], scale);
+        if (eight == i) own_scale = scale;
+    }
+    u32 row = first + eight, exponent = 0;
+    if (eight < TOGETHER && row < padded) {
+        scales[row] = own_scale;
+        double share = row < rows ? share_of(labels[row], class_weights, normaliser, dloss) : 0.0;
+        if (share != 0.0) exponent = row_exponent(own_scale, share);
+    }
+    exponent = __reduce_max_sync(0xffffffffu, exponent);
+    if (threadIdx.x % 32 == 0) raise(&largest->row, exponent);
 }
 
 // Work is a list of units (held block, tile), of which each block of threads does a contiguous part. Its partial result of a held
@@ -168,15 +178,24 @@ __device__ inline float sum_over_warp(float value) {
     return value;
 }
 
-// Numbers of a row that `weigh` reads, in tiles of BN rows: the scale of sums of products, the largest logit, the factor of
-// exponentials and that of gradients of the bias; then the shares of all rows and their labels.
+// Numbers of a row that `weigh` reads: its gradients are 2^(offset + LOG2E (logit - peak)), less parts of `share` for the target, and
+// `back` times that for the bias. Logits are `scale` times sums of products, and `peak` is zero unless it is large.
+struct Column {
+    float offset, scale, back, peak, share;
+    u32 label;
+};
 constexpr u32 COLUMN = 6;
+#define NO_COLUMN {-INFINITE, 0.0f, 0.0f, 0.0f, 0.0f, IGNORE}
 
-__device__ inline void store_column(float *columns, u32 row, float4 numbers, float share, u32 label) {
-    float *tile = columns + row / BN * (COLUMN * BN);
-    ((float4 *)tile)[row % BN] = numbers;
-    tile[4 * BN + row % BN] = share;
-    tile[5 * BN + row % BN] = __uint_as_float(label);
+// Each number of BN rows, one after the other.
+__device__ inline void store_column(float *columns, u32 row, Column column) {
+    float *to = columns + row / BN * (COLUMN * BN) + row % BN;
+    to[0] = column.offset;
+    to[BN] = column.scale;
+    to[2 * BN] = column.back;
+    to[3 * BN] = column.peak;
+    to[4 * BN] = column.share;
+    to[5 * BN] = __uint_as_float(column.label);
 }
 
 // Combines the partial results of rows first_row..rows, one warp for each, into all that `softmax_rows` computes, gradients of the
@@ -193,13 +212,13 @@ finish_rows(const float *__restrict__ partials, const float *__restrict__ row_pa
     u32 local = item() / 32, row = first_row + local, lane = threadIdx.x % 32;
     if (row >= padded) return;
     if (row >= rows) {
-        if (lane == 0) store_column(columns, row, {0.0f, INFINITE, 0.0f, 0.0f}, 0.0f, IGNORE);
+        if (lane == 0) store_column(columns, row, NO_COLUMN);
         return;
     }
     // Loads that depend on nothing else come first.
     u32 label = labels[row];
     bool inside = lane < CHANNELS / 8;
-    float scale = scales[row], weight_scale = scale_of_weights(largest);
+    float scale = scales[row], weight_scale = scale_for(largest->weight);
     Eight x = {}, w = {}, even = {};
     if (inside && label != IGNORE) {
         x = eight_of(features, row, lane);
@@ -272,21 +291,24 @@ finish_rows(const float *__restrict__ partials, const float *__restrict__ row_pa
         marks[row] = label == IGNORE ? 0 : place == label && loss == loss ? 3 : 1;
         if (predictions) predictions[row] = place;
         if (share == 0.0) {
-            store_column(columns, row, {0.0f, INFINITE, 0.0f, 0.0f}, 0.0f, IGNORE);
+            store_column(columns, row, NO_COLUMN);
             return;
         }
         // With this factor, a power of two, gradients of logits are below 2^(LIFT + 1), and their products with packed features have the
         // same scale in all rows. Where it is far below, a row counts in the gradients of the bias only.
         int exponent = (int)(__float_as_uint(scale) >> 23) + EXPONENTS + (int)LIFT - (int)largest->row;
-        float factor = __uint_as_float(max(exponent, 127 - 80) << 23), scaled = (float)(share * (double)factor);
-        store_column(columns, row, {scale * weight_scale, peak, scaled / sum, 1.0f / factor}, scaled, label);
+        float factor = FP16 ? __uint_as_float(max(exponent, 127 - 80) << 23) : 1.0f, size = fabsf((float)(share * (double)factor));
+        float offset = log2f(size) - log2f(sum);
+        bool large = fabsf(peak) > LARGE;
+        if (!large) offset = fmaf(-peak, LOG2E, offset);
+        store_column(columns, row, {offset, scale * weight_scale, 1.0f / factor, large ? peak : 0.0f, size, label});
     }
 }
 
-// Adds the partial gradients of weights and bias. One thread for each four channels.
+// Adds the partial gradients of weights and bias, times `sign`. One thread for each four channels.
 extern "C" __global__ void add_weights(const float *__restrict__ partials, const float *__restrict__ bias_partials, u32 blocks, u32 tiles,
-                                       u32 parts, u32 classes, const Largest *__restrict__ largest, float *__restrict__ dweight,
-                                       float *__restrict__ dbias) {
+                                       u32 parts, u32 classes, float sign, const Largest *__restrict__ largest,
+                                       float *__restrict__ dweight, float *__restrict__ dbias) {
     u64 i = item();
     u32 row = i / (CHANNELS / 4), four = i % (CHANNELS / 4), block = row / BM;
     if (row >= classes) return;
@@ -303,10 +325,10 @@ extern "C" __global__ void add_weights(const float *__restrict__ partials, const
     float4 *to_row = (float4 *)dweight + i;
     float4 old = *to_row;
     // Undoes the factors of `finish_rows` and the scales of the features.
-    int exponent = (int)largest->row - EXPONENTS - (int)LIFT;
-    *to_row = {old.x + ldexpf(sum.x, exponent), old.y + ldexpf(sum.y, exponent), old.z + ldexpf(sum.z, exponent),
-               old.w + ldexpf(sum.w, exponent)};
-    if (four == 0) dbias[row] += bias;
+    int exponent = FP16 ? (int)largest->row - EXPONENTS - (int)LIFT : 0;
+    *to_row = {old.x + sign * ldexpf(sum.x, exponent), old.y + sign * ldexpf(sum.y, exponent), old.z + sign * ldexpf(sum.z, exponent),
+               old.w + sign * ldexpf(sum.w, exponent)};
+    if (four == 0) dbias[row] += sign * bias;
 }
 
 // s = held tile^T, or s += .., for 16 channels.
@@ -373,14 +395,18 @@ template <u32 HALF> __device__ inline float soften(float (&s)[BN / 2], Row &row,
     }
     float before = row.peak;
     row.peak = fmaxf(before, top);
-    // The difference comes first: it is exact for the largest logit of any size.
-    float shift = row.peak == -INFINITE ? 0.0f : row.peak;
+    float shift = row.peak == -INFINITE ? 0.0f : row.peak, offset = fmaf(-shift, LOG2E, (float)LIFT);
     float factor = exp2_of((before - shift) * LOG2E), sum = 0.0f, other = 0.0f;
+    if (__any_sync(0xffffffffu, fabsf(shift) > LARGE)) {
+#pragma unroll
+        for (u32 i = 0; i < BN / 4; ++i) s[i / 2 * 4 + i % 2 + 2 * HALF] -= shift;
+        offset = (float)LIFT;
+    }
 #pragma unroll
     for (u32 j = 0; j < BN / 8; ++j) {
         float &a = s[4 * j + 2 * HALF], &b = s[4 * j + 2 * HALF + 1];
-        a = exp2_of(fmaf(a - shift, LOG2E, (float)LIFT));
-        b = exp2_of(fmaf(b - shift, LOG2E, (float)LIFT));
+        a = exp2_of(fmaf(a, LOG2E, offset));
+        b = exp2_of(fmaf(b, LOG2E, offset));
         sum += a;
         other += b;
     }
@@ -453,27 +479,40 @@ struct Weigh {
         first_class = row - threadIdx.x % 32 / 4;
     }
 
-    // columns: see COLUMN.
-    __device__ inline void soften_all(float (&s)[BN / 2], const float *columns, u32, Smoothing smoothing) {
-        float sum[2] = {};
+    // Replaces sums of products by gradients for the even part of the target, and adds those to `sum`.
+    template <bool WITH_PEAKS>
+    __device__ inline void soften_rows(float (&s)[BN / 2], const float *columns, Smoothing smoothing, float (&sum)[2]) {
 #pragma unroll
         for (u32 j = 0; j < BN / 8; ++j) {
-            const float4 *own = (const float4 *)columns + 8 * j + threadIdx.x % 4 * 2;
-            float4 pair[2] = {own[0], own[1]};
+            auto pair = [&](u32 number) { return ((const float2 *)(columns + number * BN))[4 * j + threadIdx.x % 4]; };
+            float2 offset = pair(0), scale = FP16 ? pair(1) : float2{1.0f, 1.0f}, back = FP16 ? pair(2) : float2{1.0f, 1.0f};
+            float2 peak = WITH_PEAKS ? pair(3) : float2{};
 #if SMOOTHED
-            float2 share = ((const float2 *)(columns + 4 * BN))[4 * j + threadIdx.x % 4];
+            float2 share = pair(4);
 #endif
 #pragma unroll
             for (u32 i = 0; i < 4; ++i) {
-                float4 column = pair[i % 2];
                 float &p = s[4 * j + i];
-                p = exp2_of((fmaf(p, column.x, bias[i / 2]) - column.y) * LOG2E) * column.z;
+                float logit = fmaf(p, i % 2 ? scale.y : scale.x, bias[i / 2]);
+                if (WITH_PEAKS) logit -= i % 2 ? peak.y : peak.x;
+                p = exp2_of(fmaf(logit, LOG2E, i % 2 ? offset.y : offset.x));
 #if SMOOTHED
                 p -= (i % 2 ? share.y : share.x) * smoothing.even;
 #endif
-                sum[i / 2] = fmaf(p, column.w, sum[i / 2]);
+                sum[i / 2] = fmaf(p, i % 2 ? back.y : back.x, sum[i / 2]);
             }
         }
+    }
+
+    // columns: see Column.
+    __device__ inline void soften_all(float (&s)[BN / 2], const float *columns, u32, Smoothing smoothing) {
+        float sum[2] = {};
+        bool large = false;
+        for (u32 row = threadIdx.x % 32; row < BN; row += 32) large |= columns[3 * BN + row] != 0.0f;
+        if (__any_sync(0xffffffffu, large))
+            soften_rows<true>(s, columns, smoothing, sum);
+        else
+            soften_rows<false>(s, columns, smoothing, sum);
         // Few labels are among the 16 classes of a warp.
         const u32 *labels = (const u32 *)(columns + 5 * BN);
         for (u32 start = 0; start < BN; start += 32) {
@@ -482,7 +521,7 @@ struct Weigh {
             for (; found; found &= found - 1) {
                 u32 column = start + __ffs(found) - 1, row = labels[column] - first_class;
                 if (threadIdx.x % 32 == row % 8 * 4 + column % 8 / 2) {
-                    float share = columns[4 * BN + column] * smoothing.at_label, less = share * columns[4 * column + 3];
+                    float share = columns[4 * BN + column] * smoothing.at_label, less = share * (FP16 ? columns[2 * BN + column] : 1.0f);
                     u32 own = column / 8 * 4 + row / 8 * 2 + column % 2;
 #pragma unroll
                     for (u32 i = 0; i < BN / 2; ++i)
@@ -635,7 +674,7 @@ __device__ inline void run(const unsigned char *held, const unsigned char *strea
 extern "C" __global__ void __launch_bounds__(384, 1)
 classify(const unsigned char *features, const float *scales, const unsigned char *weight, const Largest *largest, const float *bias, u32 blocks,
          u32 tiles, float *partials, float *row_partials) {
-    run<Classify>(features, weight, bias, scales, scale_of_weights(largest), blocks, tiles, {}, partials, row_partials, 3 * BM);
+    run<Classify>(features, weight, bias, scales, scale_for(largest->weight), blocks, tiles, {}, partials, row_partials, 3 * BM);
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)

@@ -26,6 +26,8 @@ const HELD: usize = 128;
 const TILE: usize = 96;
 /// A multiple of both.
 const ROUND: usize = 384;
+/// Rows of features that the same threads pack: TOGETHER there.
+const TOGETHER: usize = 4;
 /// Rows of a launch of the first pass. Its partial results take as much memory as their features, and 17 MB.
 const CHUNK: usize = 160 * ROUND;
 
@@ -139,7 +141,7 @@ pub(super) fn loss_and_gradients(
     unsafe {
         if fp16 {
             kernel("find_largest_weight")?.run(
-                (2 * device.multiprocessors(), 1),
+                (8 * device.multiprocessors(), 1),
                 (256, 1),
                 args![classifier.weight, (classes * channels / 4) as u64, &largest],
             )?;
@@ -157,7 +159,7 @@ pub(super) fn loss_and_gradients(
             ],
         )?;
         kernel("pack_features")?.over(
-            padded_rows * (channels / 8).next_power_of_two(),
+            padded_rows / TOGETHER * (channels / 8).next_power_of_two(),
             args![
                 features,
                 size(count)?,
@@ -268,6 +270,7 @@ pub(super) fn loss_and_gradients(
                 pass.tiles,
                 size(pass.parts)?,
                 size(classes)?,
+                if dloss < 0.0 { -1.0f32 } else { 1.0 },
                 &largest,
                 &gradients.weight,
                 &gradients.bias,

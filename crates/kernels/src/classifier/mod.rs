@@ -21,6 +21,7 @@
 //!
 //! In training with [`ProductMode::Bf16`](crate::cuda::ProductMode) the factors of the three products are rounded to bf16:
 //! features, weights and `P`. Softmax, sums and results stay in f32; so do the logits on a CPU and on Hopper, while other GPUs store them in bf16.
+//! With [`ProductMode::Tf32`](crate::cuda::ProductMode) they are rounded to 10 bits of mantissa on a GPU, on Hopper in fp16 with scales.
 
 pub mod cuda;
 mod fast;

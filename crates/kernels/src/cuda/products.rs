@@ -10,7 +10,7 @@ pub enum ProductMode {
     /// Factors and sums in f32.
     F32 = 0,
     /// On tensor cores: factors rounded to 10 bits of mantissa, sums in f32. Devices below compute
-    /// capability 8.0 compute in f32 instead.
+    /// capability 8.0 compute in f32 instead. The classifier on Hopper takes fp16 with scales, which has the same mantissa.
     #[default]
     Tf32 = 1,
     /// As `Tf32`, and the products of the classifier on factors rounded to bf16, which has 7 bits of mantissa. Sums,

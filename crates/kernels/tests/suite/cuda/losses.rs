@@ -285,7 +285,7 @@ impl Problem {
         }
     }
 
-    /// With features that are `shift` numbers off their alignment: those of other places store logits.
+    /// With gradients of weights that are `shift` numbers off their alignment: with another one, logits are stored.
     fn found(&self, device: &CudaDevice, mode: ProductMode, shift: usize) -> Solution<f32> {
         device.set_product_mode(mode);
         let on_device = cross_entropy::cuda::DeviceTargets::new(
@@ -293,10 +293,8 @@ impl Problem {
             &cross_entropy::Targets::new(self.classes, &self.labels),
         )
         .unwrap();
-        let mut h = vec![0.0; shift];
-        h.extend_from_slice(&self.h);
         let [h, weight, bias] =
-            [&h, &self.weight, &self.bias].map(|values| device.upload(values).unwrap());
+            [&self.h, &self.weight, &self.bias].map(|values| device.upload(values).unwrap());
         let map = classifier::cuda::Classifier {
             channels: self.channels,
             weight: weight.view(),
@@ -304,17 +302,17 @@ impl Problem {
             targets: &on_device,
         };
         let mut dh = poisoned(device, self.h.len());
-        let mut dw = device.upload(&vec![0.25; weight.len()]).unwrap();
+        let mut dw = device.upload(&vec![0.25; weight.len() + shift]).unwrap();
         let mut db = device.upload(&vec![0.25; bias.len()]).unwrap();
         let mut predictions = device.upload(&vec![7u32; self.labels.len()]).unwrap();
         let score = classifier::cuda::loss_and_gradients(
             device,
             &map,
-            h.view().slice(shift..h.len()),
+            h.view(),
             self.dloss,
             classifier::Gradients {
                 features: dh.view_mut(),
-                weight: dw.view_mut(),
+                weight: dw.view_mut().slice(shift..weight.len() + shift),
                 bias: db.view_mut(),
             },
             classifier::cuda::Rows {
@@ -325,7 +323,11 @@ impl Problem {
         .unwrap();
         Solution {
             score: score.read(device).unwrap(),
-            gradients: [dh, dw, db].map(|values| values.to_vec(device).unwrap()),
+            gradients: [
+                dh.to_vec(device).unwrap(),
+                dw.to_vec(device).unwrap().split_off(shift),
+                db.to_vec(device).unwrap(),
+            ],
             predictions: predictions.to_vec(device).unwrap(),
         }
     }
