@@ -11,8 +11,8 @@
 
 use super::{Gradients, Map, OPERATOR, RowResults, hopper};
 use crate::cross_entropy::cuda::{
-    DeviceScore, DeviceTargets, ROW_BLOCKS, RowNumbers, RowScores, SoftmaxRows, empty_score,
-    round_to_bf16, sums_bias,
+    DeviceScore, DeviceTargets, RowNumbers, RowScores, SoftmaxRows, empty_score, round_to_bf16,
+    row_blocks, sums_bias,
 };
 use crate::cuda::reduce::{add_column_sums, sum_partials};
 use crate::cuda::{
@@ -199,7 +199,7 @@ pub fn loss_and_gradients(
         (None, chunk, Tile::F32(device.buffer(chunk * stride)?))
     };
     let mut dweight: DeviceBuffer<f32> = device.buffer(stride * channels)?;
-    let blocks = chunk.min(ROW_BLOCKS);
+    let blocks = row_blocks(classes, chunk);
     let bias_partials: DeviceBuffer<f32> =
         device.buffer(if fused_bias { blocks * classes } else { 0 })?;
     let mut scores = RowScores::new(device, count)?;
@@ -237,7 +237,7 @@ pub fn loss_and_gradients(
             }
             _ => {
                 let sums = bias_partials.view();
-                let blocks = rows_here.min(ROW_BLOCKS);
+                let blocks = row_blocks(classes, rows_here);
                 sum_partials(device, sums, blocks, &gradients.bias, true)?;
             }
         }

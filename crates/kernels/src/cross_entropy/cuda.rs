@@ -1,5 +1,5 @@
 //! Softmax cross-entropy on a GPU: one block of threads for each row, with the logits of the row in
-//! registers.
+//! registers. Rows of few classes take a part of a warp each.
 
 use super::{Score, Targets};
 use crate::KernelError;
@@ -16,8 +16,11 @@ const OPERATOR: &str = "cross-entropy";
 const MOST_ITEMS: usize = 32;
 /// Logits of a thread that allow several blocks on a multiprocessor.
 const FEW_ITEMS: usize = 16;
-/// Number of blocks of a launch.
-pub(crate) const ROW_BLOCKS: usize = 528;
+/// Largest number of blocks of a launch.
+const ROW_BLOCKS: usize = 528;
+/// Most classes of rows that share a block of threads, and its threads.
+const FEW_CLASSES: usize = 32;
+const FEW_THREADS: usize = 256;
 
 /// [`Targets`] that are on a device already.
 #[derive(Debug, Clone, Copy)]
@@ -264,12 +267,32 @@ impl RowNumbers<'_> {
 
 /// Threads of a block and logits of each, for a number of classes.
 fn shape(classes: usize) -> (usize, usize) {
+    if classes <= FEW_CLASSES {
+        return (FEW_THREADS, 1);
+    }
     let threads = [64, 128, 256, 512, 1024]
         .into_iter()
         .find(|&threads| classes <= threads * FEW_ITEMS)
         .unwrap_or(1024);
     let items = classes.div_ceil(threads);
     (threads, if items <= MOST_ITEMS { items.max(1) } else { 0 })
+}
+
+/// Threads of a row, where several rows share a block of threads; else 0.
+fn lanes(classes: usize) -> usize {
+    match classes <= FEW_CLASSES {
+        true => classes.next_power_of_two(),
+        false => 0,
+    }
+}
+
+/// Blocks of threads for a number of rows.
+pub(crate) fn row_blocks(classes: usize, rows: usize) -> usize {
+    let rows_of_block = match lanes(classes) {
+        0 => 1,
+        lanes => FEW_THREADS / lanes,
+    };
+    rows.div_ceil(rows_of_block).min(ROW_BLOCKS)
 }
 
 /// True if the kernel can sum the gradients of the bias for this number of classes.
@@ -288,6 +311,7 @@ fn defines(classes: usize, smoothed: bool, bf16: bool) -> Vec<Define> {
     vec![
         ("THREADS", threads.to_string()),
         ("ITEMS", items.to_string()),
+        ("ROW_LANES", lanes(classes).to_string()),
         ("SMOOTHED", u8::from(smoothed).to_string()),
         ("BF16", u8::from(bf16).to_string()),
     ]
@@ -347,7 +371,7 @@ impl RowScores {
         // are among those of the targets; labels were checked when the targets were made.
         unsafe {
             function.run(
-                (count.min(ROW_BLOCKS), 1),
+                (row_blocks(classes, count), 1),
                 (threads, 1),
                 args![
                     rows.logits.address(),
@@ -382,6 +406,7 @@ impl RowScores {
         let defines = [
             ("THREADS", "1024"),
             ("ITEMS", "0"),
+            ("ROW_LANES", "0"),
             ("SMOOTHED", "0"),
             ("BF16", "0"),
         ]
@@ -495,10 +520,18 @@ mod tests {
 
     #[test]
     fn rows_fit_in_registers_up_to_32768_classes() {
-        assert_eq!(shape(1), (64, 1));
+        assert_eq!(shape(33), (64, 1));
         assert_eq!(shape(6890), (512, 14));
         assert_eq!(shape(16_385), (1024, 17));
         assert_eq!(shape(32_768), (1024, 32));
         assert_eq!(shape(32_769), (1024, 0));
+    }
+
+    #[test]
+    fn rows_of_few_classes_share_blocks() {
+        assert_eq!([1, 8, 9, 32, 33].map(lanes), [1, 8, 16, 32, 0]);
+        assert_eq!(row_blocks(8, 33), 2);
+        assert_eq!(row_blocks(33, 33), 33);
+        assert_eq!(row_blocks(8, 1_000_000), ROW_BLOCKS);
     }
 }

@@ -1,6 +1,7 @@
 // Softmax cross-entropy of rows of logits, a block of THREADS for each row in turn. With ITEMS > 0 a thread
 // keeps its ITEMS logits of the row, and then their exponentials, in registers, and reads those of its next row before it needs
-// them; with ITEMS = 0 they are read again from memory.
+// them; with ITEMS = 0 they are read again from memory. With ROW_LANES > 0 there are at most as many classes, and ROW_LANES threads take
+// a row.
 
 constexpr u32 WARPS = THREADS / 32;
 #define INFINITE __int_as_float(0x7f800000)
@@ -94,6 +95,74 @@ struct alignas(RUN * sizeof(Number)) Run {
 // numbers beyond the classes are set to zero; they may be the logits. Both are in bf16 if BF16. losses[row] is the weighted loss. With
 // SMOOTHED, `smoothing` of the target of each row is spread evenly over all classes. marks[row] is 1 for a counted and 3 for a
 // correct row. bias_partials[block][class]: sums of gradients over the rows of a block.
+#if ROW_LANES > 0
+extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
+softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
+             const u32 *__restrict__ labels, const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
+             double smoothing, double *__restrict__ losses, u32 *__restrict__ marks, u32 *__restrict__ predictions,
+             u32 *__restrict__ ranks, float *__restrict__ bias_partials) {
+    constexpr u32 ROWS = THREADS / ROW_LANES;
+    __shared__ float bias_sums[THREADS];
+    u32 k = threadIdx.x % ROW_LANES;
+    float bias_sum = 0.0f, own_bias = bias && k < classes ? bias[k] : 0.0f;
+    double dmean = gradients ? dloss * *normaliser : 0.0;
+    // All threads of a warp take part in the exchanges between its lanes.
+    for (u32 first = blockIdx.x * ROWS; first < rows; first += gridDim.x * ROWS) {
+        u32 row = first + threadIdx.x / ROW_LANES;
+        bool inside = row < rows && k < classes;
+        u32 label = row < rows ? labels[row] : IGNORE;
+        float z = inside ? value_of(logits[(u64)row * stride + k]) + own_bias : -INFINITE;
+        float at_label = __shfl_sync(0xffffffffu, z, label, ROW_LANES);
+        Summary own = {-INFINITE, 0xffffffffu, 0.0f};
+        if (z > own.peak) own.peak = z, own.place = k;
+        float shift = own.peak == -INFINITE ? 0.0f : own.peak;
+        own.sum = inside ? expf(z - shift) : 0.0f;
+#if SMOOTHED
+        own.logits = inside ? z : 0.0f;
+#endif
+        Summary all = joined_over_lanes<ROW_LANES>(own);
+        if (ranks) {
+            bool behind = !inside || label == IGNORE || z < at_label || (z == at_label && k >= label);
+            u32 before = behind ? 0u : 1u;
+            for (u32 step = ROW_LANES / 2; step > 0; step /= 2) before += __shfl_xor_sync(0xffffffffu, before, step);
+            if (k == 0 && row < rows) ranks[row] = label == IGNORE ? IGNORE : before;
+        }
+        double weight = label == IGNORE ? 0.0 : class_weights ? (double)class_weights[label] : 1.0;
+        if (k == 0 && row < rows) {
+            double loss = log((double)all.sum) + ((double)all.peak - (label == IGNORE ? 0.0 : (double)at_label));
+#if SMOOTHED
+            loss += smoothing * ((label == IGNORE ? 0.0 : (double)at_label) - (double)all.logits / classes);
+#endif
+            u32 place = all.place == 0xffffffffu ? 0 : all.place;
+            losses[row] = weight > 0.0 ? weight * loss : 0.0;
+            marks[row] = label == IGNORE ? 0 : place == label && loss == loss ? 3 : 1;
+            if (predictions) predictions[row] = place;
+        }
+        if (!gradients || row >= rows) continue;
+        double share = dmean * weight;
+        float peak = all.peak == -INFINITE ? 0.0f : all.peak;
+#if SMOOTHED
+        float even = (float)(share * smoothing / classes), kept = (float)(share * (1.0 - smoothing));
+#else
+        float even = 0.0f, kept = (float)share;
+#endif
+        float value = 0.0f;
+        if (inside) {
+            value = share == 0.0 ? 0.0f : own.sum * ((float)share / all.sum * expf(shift - peak)) - even;
+            if (k == label) value -= kept;
+            bias_sum += value;
+        }
+        Number *to = gradients + (u64)row * stride;
+        for (u32 column = k; column < stride; column += ROW_LANES) to[column] = number_of(column == k ? value : 0.0f);
+    }
+    if (!bias_partials) return;
+    bias_sums[threadIdx.x] = bias_sum;
+    __syncthreads();
+    if (threadIdx.x >= classes) return;
+    for (u32 at = 1; at < ROWS; ++at) bias_sum += bias_sums[at * ROW_LANES + threadIdx.x];
+    bias_partials[(u64)blockIdx.x * classes + threadIdx.x] = bias_sum;
+}
+#else
 extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
              const u32 *__restrict__ labels, const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
@@ -219,6 +288,7 @@ softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 
     }
 #endif
 }
+#endif
 
 // score = (sum of losses, correct rows, counted rows). One block.
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -226,6 +296,7 @@ tally(const double *__restrict__ losses, const u32 *__restrict__ marks, u32 rows
       double *__restrict__ score) {
     double loss = 0.0;
     u32 correct = 0, counted = 0;
+#pragma unroll 8
     for (u32 row = threadIdx.x; row < rows; row += THREADS) {
         loss += losses[row];
         counted += marks[row] & 1;

@@ -320,6 +320,13 @@ impl RowProducts {
         Ok(())
     }
 
+    /// The partial products, and their number.
+    pub fn partials(&self) -> (DeviceSlice<'_, f32>, usize) {
+        let [slabs, rest] = self.begun;
+        let count = if slabs { self.slabs } else { 0 } + usize::from(rest);
+        (self.partials.view(), count)
+    }
+
     /// `result = sum of the partial products`, or `result += it`.
     pub fn finish(
         self,
@@ -327,9 +334,8 @@ impl RowProducts {
         result: &DeviceSliceMut<'_, f32>,
         add: bool,
     ) -> Result<(), CudaError> {
-        let [slabs, rest] = self.begun;
-        let count = if slabs { self.slabs } else { 0 } + usize::from(rest);
-        sum_partials(device, self.partials.view(), count, result, add)
+        let (partials, count) = self.partials();
+        sum_partials(device, partials, count, result, add)
     }
 }
 

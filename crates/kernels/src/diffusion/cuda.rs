@@ -9,8 +9,10 @@ use crate::cuda::{
 };
 use std::ops::Range;
 
-pub(crate) const SOURCE: KernelSource =
-    KernelSource::new("diffusion", include_str!("diffusion.cu"));
+pub(crate) const SOURCE: KernelSource = KernelSource::new(
+    "diffusion",
+    concat!(include_str!("filter.cu"), include_str!("diffusion.cu")),
+);
 
 impl Spectra<DeviceSlice<'_, f32>> {
     pub(crate) fn lengths(&self) -> Spectra<usize> {

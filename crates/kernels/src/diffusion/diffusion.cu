@@ -1,13 +1,4 @@
-// The filters between the two products of a diffusion; see the page of `diffusion`.
-
-struct Filter {
-    float f, by_time, by_band;
-};
-
-__device__ inline Filter filter_of(float eigenvalue, float log_time, float band) {
-    float u = eigenvalue * expf(log_time), decay = expf(-u);
-    return {decay * (1.0f + band * u), u * decay * (band - 1.0f - band * u), u * decay};
-}
+// The filters between the two products of a diffusion; see the page of `diffusion`. `filter.cu` stands before this text.
 
 // The coefficient of a row and a channel from the raw spectrum of a mesh, as a complex number. The raw spectrum is the sum of
 // `slabs` parts.

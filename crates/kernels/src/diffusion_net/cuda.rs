@@ -53,6 +53,19 @@ pub fn saved(
 /// Random streams of the two dropouts: seed and step, and what the seed is mixed with.
 pub type Streams<'a> = Option<[(&'a DeviceStream, u64); 2]>;
 
+/// A copy of numbers that are not aligned for loads of four: memory of other libraries may begin anywhere.
+pub(super) fn aligned_copy(
+    device: &CudaDevice,
+    values: DeviceSlice<'_, f32>,
+) -> Result<Option<DeviceBuffer<f32>>, CudaError> {
+    if values.is_aligned(4) {
+        return Ok(None);
+    }
+    let mut copy = device.buffer(values.len())?;
+    device.copy(values, copy.view_mut())?;
+    Ok(Some(copy))
+}
+
 /// A block on a batch.
 struct Block<'a> {
     device: &'a CudaDevice,
@@ -292,16 +305,8 @@ pub fn forward(
     if x.is_empty() {
         return Ok(());
     }
-    // Memory of other libraries may begin anywhere.
-    let mut aligned: DeviceBuffer<f32> =
-        device.buffer(if x.is_aligned(4) { 0 } else { x.len() })?;
-    let x = match aligned.is_empty() {
-        true => x,
-        false => {
-            device.copy(x, aligned.view_mut())?;
-            aligned.view()
-        }
-    };
+    let copy = aligned_copy(device, x)?;
+    let x = copy.as_ref().map_or(x, DeviceBuffer::view);
     if hopper::applies(device, op) {
         return hopper::forward(
             device,

@@ -1,11 +1,13 @@
 // What the block on Hopper needs beside its passes over tiles: right factors in the layout that wgmma reads, and kernels on spectra; see
-// `hopper.cu`.
+// `hopper.cu`. `filter.cu` stands before this text.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 constexpr u32 C = 128, FACTOR = C * C;
 // Factors of all rows, and of each mesh: S, S a^T, S b^T and S W1d^T.
 constexpr u32 SHARED_FACTORS = 8, MESH_FACTORS = 4;
+// Rows of a spectrum for a block of threads, blocks of a spectrum, and blocks that pack the factors of all rows.
+constexpr u32 SPECTRUM_ROWS = 8, SPECTRUM_BLOCKS = C / SPECTRUM_ROWS, SHARED_BLOCKS = 64;
 
 __device__ inline float to_tf32(float x) {
     u32 y;
@@ -25,40 +27,103 @@ __device__ inline u32 packed_place_of_columns(u32 n, u32 k) {
     return n / 8 * 1024 + k / 32 * 256 + n % 8 * 32 + (k % 32 / 4 ^ n % 8) * 4 + k % 4;
 }
 
-// Packs all factors of a block, and copies the spectra S and the three biases behind them. One thread for each number; grid rows are
-// factors. `maps`: for each mesh S a^T, S b^T and S W1d^T, transposed. `stride`: numbers from the spectrum of one mesh to the next.
-extern "C" __global__ void pack(const float *__restrict__ scalars, const float *__restrict__ invariants, const float *__restrict__ hidden,
-                                const float *__restrict__ update, const float *__restrict__ first_bias, const float *__restrict__ hidden_bias,
-                                const float *__restrict__ update_bias, const float *__restrict__ spectra, u64 stride,
-                                const float *__restrict__ maps, float *__restrict__ packed, float *__restrict__ biases) {
-    u32 i = (u32)item(), n = i / C, k = i % C, factor = blockIdx.y;
-    if (factor < 3 && i < C) {
-        const float *bias = factor == 0 ? first_bias : factor == 1 ? hidden_bias : update_bias;
-        biases[factor * C + i] = bias[i % 32 / 2 * 8 + i / 32 * 2 + i % 2];
-    }
-    float *to = packed + (u64)factor * FACTOR;
-    if (factor >= SHARED_FACTORS) {
-        u32 mesh = (factor - SHARED_FACTORS) / MESH_FACTORS, one = (factor - SHARED_FACTORS) % MESH_FACTORS;
-        if (one == 0) n = i % C, k = i / C;
-        float value = one == 0 ? spectra[mesh * stride + i] : maps[(u64)(mesh * 3 + one - 1) * FACTOR + i];
-        if (one == 0) packed[(u64)(gridDim.y + mesh) * FACTOR + i] = value;
-        to[one < 3 ? packed_place_of_columns(n, k) : packed_place(n, k, false)] = to_tf32(value);
-        return;
-    }
-    // 0 to 3: W1x, W1p, W2, W3 transposed, for products with them; then W3, W2, W1x, W1p, for those of the backward pass.
-    u32 which = factor < 4 ? factor : factor < 6 ? 7 - factor : factor - 6;
-    float value = which == 0   ? scalars[n * 2 * C + k]
-                  : which == 1 ? invariants[i]
-                  : which == 2 ? hidden[i]
-                               : update[i];
-    if (factor >= 4) n = i % C, k = i / C;
-    to[packed_place(n, k, factor != 0 && factor != 4)] = to_tf32(value);
+// sums += a b, 16x8 times 8x8; lane 4 g + t holds a[g, g + 8][t, t + 4], b[t, t + 4][g], sums[g, g + 8][2 t, 2 t + 1]. Rows, columns and terms
+// can be numbered as one likes: below, a lane takes four neighbours from memory for several of them.
+__device__ inline void multiply_lanes(float (&sums)[4], float a0, float a1, float a2, float a3, float b0, float b1) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(__float_as_uint(a0)), "r"(__float_as_uint(a1)), "r"(__float_as_uint(a2)), "r"(__float_as_uint(a3)), "r"(__float_as_uint(b0)),
+          "r"(__float_as_uint(b1)));
 }
 
-// Packs one factor for each mesh.
-extern "C" __global__ void pack_spectra(const float *__restrict__ spectra, float *__restrict__ packed) {
-    u32 i = (u32)item();
-    packed[(u64)blockIdx.y * FACTOR + packed_place(i % C, i / C, false)] = to_tf32(spectra[(u64)blockIdx.y * FACTOR + i]);
+__device__ inline float4 rounded(const float *from) {
+    float4 v = *(const float4 *)from;
+    return {to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w)};
+}
+
+__device__ inline float slab_sum(const float *from, u32 slabs, u32 size) {
+    float total = 0.0f;
+#pragma unroll 4
+    for (u32 slab = 0; slab < slabs; ++slab) total += from[(u64)slab * size];
+    return total;
+}
+
+// What applies to spectra: rows of a, of b, and of the part of W1 that reads diffused scalars.
+struct Maps {
+    const float *product, *scalars;
+    __device__ inline const float *row(u32 i) const { return i < 2 * C ? product + i * C : scalars + (i - 2 * C) * 2 * C + C; }
+};
+
+struct Layers {
+    const float *scalars, *invariants, *hidden, *update, *first_bias, *hidden_bias, *update_bias;
+};
+
+// Packs a part of the factors of all rows: W1x, W1p, W2, W3 transposed, for products with them; then W3, W2, W1x, W1p, for those of the
+// backward pass. And the three biases, in the order of threads.
+__device__ inline void pack_shared(u32 part, const Layers &layers, float *packed, float *biases) {
+    constexpr u32 COUNT = SHARED_FACTORS * FACTOR / SHARED_BLOCKS;
+    if (part < 3 && threadIdx.x < C) {
+        const float *bias = part == 0 ? layers.first_bias : part == 1 ? layers.hidden_bias : layers.update_bias;
+        biases[part * C + threadIdx.x] = bias[threadIdx.x % 32 / 2 * 8 + threadIdx.x / 32 * 2 + threadIdx.x % 2];
+    }
+    u32 factor = part * COUNT / FACTOR, which = factor < 4 ? factor : factor < 6 ? 7 - factor : factor - 6;
+    const float *from = which == 0 ? layers.scalars : which == 1 ? layers.invariants : which == 2 ? layers.hidden : layers.update;
+    for (u32 at = threadIdx.x; at < COUNT; at += blockDim.x) {
+        u32 i = (part * COUNT + at) % FACTOR, row = i / C, column = i % C;
+        float value = from[row * (which == 0 ? 2 * C : C) + column];
+        u32 n = factor < 4 ? row : column, k = factor < 4 ? column : row;
+        packed[factor * FACTOR + packed_place(n, k, factor != 0 && factor != 4)] = to_tf32(value);
+    }
+}
+
+// Sums the raw spectra over slabs, saves and filters them, and multiplies them with the maps: all factors of a block, packed, and the
+// spectra S behind them. A block of threads for SPECTRUM_ROWS rows of a mesh, then SHARED_BLOCKS for the factors of all rows.
+extern "C" __global__ void __launch_bounds__(3 * C)
+spectra_forward(const float *__restrict__ raw, u32 slabs, u32 meshes, const float *__restrict__ eigenvalues, const float *__restrict__ log_times,
+                const float *__restrict__ bands, const float *__restrict__ product, const float *__restrict__ scalars,
+                const float *__restrict__ invariants, const float *__restrict__ hidden, const float *__restrict__ update,
+                const float *__restrict__ first_bias, const float *__restrict__ hidden_bias, const float *__restrict__ update_bias,
+                float *__restrict__ saved, float *__restrict__ packed, float *__restrict__ biases) {
+    if (blockIdx.x >= meshes * SPECTRUM_BLOCKS) {
+        pack_shared(blockIdx.x - meshes * SPECTRUM_BLOCKS, {scalars, invariants, hidden, update, first_bias, hidden_bias, update_bias}, packed,
+                    biases);
+        return;
+    }
+    __shared__ __align__(16) float spectrum[SPECTRUM_ROWS][C + 16];
+    u32 mesh = blockIdx.x / SPECTRUM_BLOCKS, first = blockIdx.x % SPECTRUM_BLOCKS * SPECTRUM_ROWS;
+    float *of_mesh = packed + (u64)(SHARED_FACTORS + mesh * MESH_FACTORS) * FACTOR;
+    float *plain = packed + (u64)(SHARED_FACTORS + meshes * MESH_FACTORS + mesh) * FACTOR;
+    for (u32 i = threadIdx.x; i < SPECTRUM_ROWS * C; i += blockDim.x) {
+        u32 row = first + i / C, channel = i % C, place = row * C + channel;
+        float s = slab_sum(raw + (u64)mesh * slabs * FACTOR + place, slabs, FACTOR);
+        saved[(u64)mesh * FACTOR + place] = s;
+        s *= filter_of(eigenvalues[mesh * C + row], log_times[channel], bands[channel]).f;
+        plain[place] = s;
+        of_mesh[packed_place_of_columns(channel, row)] = spectrum[i / C][channel] = to_tf32(s);
+    }
+    __syncthreads();
+    // 32 rows of the maps for each warp.
+    Maps maps = {product, scalars};
+    u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, which = warp / 4;
+    float sums[2][4] = {};
+#pragma unroll 4
+    for (u32 k = 4 * t; k < C; k += 16) {
+        float4 s = *(const float4 *)&spectrum[g][k];
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i) {
+            const float *row = maps.row(32 * warp + 16 * i + g) + k;
+            float4 top = rounded(row), bottom = rounded(row + 8 * (which < 2 ? C : 2 * C));
+            multiply_lanes(sums[i], top.x, bottom.x, top.y, bottom.y, s.x, s.y);
+            multiply_lanes(sums[i], top.z, bottom.z, top.w, bottom.w, s.z, s.w);
+        }
+    }
+    of_mesh += (1 + which) * FACTOR;
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        u32 n = (32 * warp + 8 * i + g) % C, k = first + 2 * t;
+        float2 pair = {to_tf32(sums[i / 2][i % 2 * 2]), to_tf32(sums[i / 2][i % 2 * 2 + 1])};
+        *(float2 *)(of_mesh + (which < 2 ? packed_place_of_columns(n, k) : packed_place(n, k, false))) = pair;
+    }
 }
 
 // Copies x to the features [p | x]; weighted = m x. One thread for each four numbers.
@@ -72,32 +137,166 @@ extern "C" __global__ void enter(const float4 *__restrict__ x, const float *__re
     weighted[i] = {m * value.x, m * value.y, m * value.z, m * value.w};
 }
 
-// Gradients of the spectra, from sums over slabs of Phi^T dh, G1^T [dg1 | dm1 | dm2] and G2^T [dm1 | dm2 | dg2]: those of S but for its
-// maps, and of the maps as rows [S a^T | S b^T | S W1d^T]. One thread for each number of a spectrum; grid rows are meshes.
-extern "C" __global__ void combine(const float *__restrict__ scalars, u32 scalar_slabs, const float *__restrict__ vectors, u32 vector_slabs,
-                                   float *__restrict__ dspectra, float *__restrict__ dmaps) {
-    u32 i = (u32)item(), mesh = blockIdx.y;
-    u64 row = (u64)mesh * C + i / C, place = row * 3 * C + i % C;
-    auto sum = [&](const float *from, u32 slabs, u32 size) {
-        from += (u64)mesh * slabs * size;
-        float total = 0.0f;
-#pragma unroll 4
-        for (u32 slab = 0; slab < slabs; ++slab) total += from[(u64)slab * size];
-        return total;
+// Gradients of the spectra, from sums over slabs of Phi^T dh, G1^T [dg1 | dm1 | dm2] and G2^T [dm1 | dm2 | dg2]. dmaps: those of the maps, as
+// rows [S a^T | S b^T | S W1d^T]. packed: those of the raw spectra. partials: sums of the gradients by times, then by bands,
+// for each block of threads. Blocks as in `spectra_forward`.
+extern "C" __global__ void __launch_bounds__(3 * C)
+spectra_backward(const float *__restrict__ scalar_sums, u32 scalar_slabs, const float *__restrict__ vector_sums, u32 vector_slabs,
+                 const float *__restrict__ product, const float *__restrict__ scalars, const float *__restrict__ saved,
+                 const float *__restrict__ eigenvalues, const float *__restrict__ log_times, const float *__restrict__ bands,
+                 float *__restrict__ dmaps, float *__restrict__ packed, float *__restrict__ partials) {
+    __shared__ float of_maps[SPECTRUM_ROWS][3 * C + 4], parts[4][SPECTRUM_ROWS][C], by_filter[2][C];
+    u32 mesh = blockIdx.x / SPECTRUM_BLOCKS, first = blockIdx.x % SPECTRUM_BLOCKS * SPECTRUM_ROWS;
+    u32 channel = threadIdx.x % C, part = threadIdx.x / C;
+    const float *vectors = vector_sums + (u64)mesh * vector_slabs * 6 * FACTOR + channel;
+    auto of_vectors = [&](u32 row, u32 which) {
+        return slab_sum(vectors + which / 3 * 3 * FACTOR + row * 3 * C + which % 3 * C, vector_slabs, 6 * FACTOR);
     };
-    const float *first = vectors + i / C * (3 * C) + i % C, *second = first + 3 * FACTOR;
-    auto of_vectors = [&](const float *from) { return sum(from, vector_slabs, 6 * FACTOR); };
-    dspectra[(u64)mesh * FACTOR + i] = of_vectors(first) + of_vectors(second + 2 * C);
-    dmaps[place] = of_vectors(first + C) + of_vectors(second + C);
-    dmaps[place + C] = of_vectors(second) - of_vectors(first + 2 * C);
-    dmaps[place + 2 * C] = sum(scalars + i, scalar_slabs, FACTOR);
+#pragma unroll 4
+    for (u32 i = 0; i < SPECTRUM_ROWS; ++i) {
+        u32 row = first + i;
+        float value = part == 0   ? of_vectors(row, 1) + of_vectors(row, 4)
+                      : part == 1 ? of_vectors(row, 3) - of_vectors(row, 2)
+                                  : slab_sum(scalar_sums + (u64)mesh * scalar_slabs * FACTOR + row * C + channel, scalar_slabs, FACTOR);
+        dmaps[(u64)(mesh * C + row) * 3 * C + threadIdx.x] = value;
+        of_maps[i][threadIdx.x] = to_tf32(value);
+    }
+    for (u32 i = part; i < SPECTRUM_ROWS; i += 3) parts[3][i][channel] = of_vectors(first + i, 0) + of_vectors(first + i, 5);
+    __syncthreads();
+    // A map and 32 channels for each warp.
+    Maps maps = {product, scalars};
+    u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, columns = warp % 4 * 32 + 4 * g;
+    float sums[2][4] = {};
+#pragma unroll 4
+    for (u32 k = part * C + t; k < (part + 1) * C; k += 8) {
+        float4 low = rounded(maps.row(k) + columns), high = rounded(maps.row(k + 4) + columns);
+        float b0 = of_maps[g][k], b1 = of_maps[g][k + 4];
+        multiply_lanes(sums[0], low.x, low.y, high.x, high.y, b0, b1);
+        multiply_lanes(sums[1], low.z, low.w, high.z, high.w, b0, b1);
+    }
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        u32 column = columns + i / 2 * 2 + i % 2;
+        parts[part][2 * t][column] = sums[i / 2][i % 2 * 2];
+        parts[part][2 * t + 1][column] = sums[i / 2][i % 2 * 2 + 1];
+    }
+    __syncthreads();
+    float by_time = 0.0f, by_band = 0.0f;
+    if (part < 2) {
+#pragma unroll
+        for (u32 i = part * 4; i < part * 4 + 4; ++i) {
+            u32 row = first + i;
+            float ds = parts[3][i][channel] + parts[0][i][channel] + parts[1][i][channel] + parts[2][i][channel];
+            float of_product = ds * saved[(u64)mesh * FACTOR + row * C + channel];
+            Filter filter = filter_of(eigenvalues[mesh * C + row], log_times[channel], bands[channel]);
+            by_time += filter.by_time * of_product;
+            by_band += filter.by_band * of_product;
+            packed[(u64)mesh * FACTOR + packed_place(channel, row, false)] = to_tf32(filter.f * ds);
+        }
+    }
+    if (part == 1) by_filter[0][channel] = by_time, by_filter[1][channel] = by_band;
+    __syncthreads();
+    if (part > 0) return;
+    partials[(u64)blockIdx.x * 2 * C + channel] = by_time + by_filter[0][channel];
+    partials[((u64)blockIdx.x * 2 + 1) * C + channel] = by_band + by_filter[1][channel];
 }
 
-// Adds rows [p | x] of the gradient of W1 to those of its parts. One thread for each number.
-extern "C" __global__ void add_first(const float *__restrict__ all, float *__restrict__ invariants, float *__restrict__ scalars) {
-    u32 i = (u32)item(), row = i / (2 * C), column = i % (2 * C);
-    float *to = column < C ? invariants + row * C + column : scalars + row * 2 * C + (column - C);
-    *to += all[i];
+// 32 x 32 numbers of dmaps^T S, with `rows` rows in both, for each block of 256 threads. `add(row, column, number)` takes them.
+template <typename Add>
+__device__ inline void map_gradients(float (&parts)[8][32 * 32], u32 block, const float *dmaps, const float *spectra, u32 rows, Add add) {
+    u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, row = block / 4 * 32, column = block % 4 * 32;
+    float sums[2][4][4] = {};
+    dmaps += row + 4 * g, spectra += column + 4 * g;
+#pragma unroll 2
+    for (u32 k = 8 * warp + t; k < rows; k += 64) {
+        float4 low = rounded(dmaps + (u64)k * 3 * C), high = rounded(dmaps + (u64)(k + 4) * 3 * C);
+        float4 b0 = rounded(spectra + (u64)k * C), b1 = rounded(spectra + (u64)(k + 4) * C);
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i) {
+            float a0 = i ? low.z : low.x, a1 = i ? low.w : low.y, a2 = i ? high.z : high.x, a3 = i ? high.w : high.y;
+            multiply_lanes(sums[i][0], a0, a1, a2, a3, b0.x, b1.x);
+            multiply_lanes(sums[i][1], a0, a1, a2, a3, b0.y, b1.y);
+            multiply_lanes(sums[i][2], a0, a1, a2, a3, b0.z, b1.z);
+            multiply_lanes(sums[i][3], a0, a1, a2, a3, b0.w, b1.w);
+        }
+    }
+#pragma unroll
+    for (u32 i = 0; i < 32; ++i) {
+        u32 r = 4 * g + i / 16 * 2 + i % 4 / 2, c = 4 * (2 * t + i % 2) + i % 16 / 4;
+        parts[warp][r * 32 + c] = sums[i / 16][i % 16 / 4][i % 4];
+    }
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < 32 * 32; i += 256) {
+        float sum = 0.0f;
+#pragma unroll
+        for (u32 part = 0; part < 8; ++part) sum += parts[part][i];
+        add(row + i / 32, column + i % 32, sum);
+    }
+}
+
+// `count` partial sums of `size` numbers each.
+struct Partials {
+    const float *from;
+    u32 count, size;
+};
+
+// 128 numbers from `first` on, summed over all parts by 256 threads; `add(place, sum)` takes them.
+template <typename Add> __device__ inline void sum_parts(float (&parts)[8][32 * 32], const Partials &partials, u32 first, Add add) {
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    float4 sum = {};
+    in_batches<8>(
+        warp, partials.count, 8, [&](u32 k) { return *(const float4 *)(partials.from + (u64)k * partials.size + first + 4 * lane); },
+        [&](u32, float4 v) { sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w; });
+    *(float4 *)&parts[warp][4 * lane] = sum;
+    __syncthreads();
+    if (threadIdx.x >= 128) return;
+    float total = 0.0f;
+#pragma unroll
+    for (u32 part = 0; part < 8; ++part) total += parts[part][threadIdx.x];
+    add(first + threadIdx.x, total);
+}
+
+// Adds to the gradients of all parameters: the sums over rows of W3, W2 and [W1p | W1x], of the biases [b1 | b2 | b3] and of the filters, and the
+// products of spectra for the maps, with `rows` rows. GRADIENT_BLOCKS blocks of threads.
+extern "C" __global__ void __launch_bounds__(256, 2)
+add_gradients(const float *__restrict__ dmaps, const float *__restrict__ spectra, u32 rows, const float *__restrict__ update_sums,
+              const float *__restrict__ hidden_sums, u32 slabs, const float *__restrict__ first_sums, u32 first_slabs,
+              const float *__restrict__ bias_sums, u32 bias_parts, const float *__restrict__ filter_sums, u32 filter_parts,
+              float *__restrict__ product, float *__restrict__ scalars, float *__restrict__ invariants, float *__restrict__ hidden,
+              float *__restrict__ update, float *__restrict__ first_bias, float *__restrict__ hidden_bias, float *__restrict__ update_bias,
+              float *__restrict__ log_times, float *__restrict__ bands) {
+    __shared__ __align__(16) float parts[8][32 * 32];
+    u32 block = blockIdx.x;
+    if (block < 48) {
+        map_gradients(parts, block, dmaps, spectra, rows, [&](u32 row, u32 column, float value) {
+            *(row < 2 * C ? product + row * C + column : scalars + (row - 2 * C) * 2 * C + C + column) += value;
+        });
+        return;
+    }
+    block -= 48;
+    if (block < 256) {
+        Partials partials = {block < 128 ? update_sums : hidden_sums, slabs, FACTOR};
+        float *to = block < 128 ? update : hidden;
+        sum_parts(parts, partials, block % 128 * C, [&](u32 i, float value) { to[i] += value; });
+        return;
+    }
+    block -= 256;
+    if (block < 256) {
+        sum_parts(parts, {first_sums, first_slabs, 2 * FACTOR}, block * C, [&](u32 i, float value) {
+            u32 row = i / (2 * C), column = i % (2 * C);
+            *(column < C ? invariants + row * C + column : scalars + row * 2 * C + column - C) += value;
+        });
+        return;
+    }
+    block -= 256;
+    if (block < 3) {
+        float *to = block == 0 ? first_bias : block == 1 ? hidden_bias : update_bias;
+        sum_parts(parts, {bias_sums, bias_parts, 3 * C}, block * C, [&](u32 i, float value) { to[i % C] += value; });
+        return;
+    }
+    block -= 3;
+    float *to = block == 0 ? log_times : bands;
+    sum_parts(parts, {filter_sums, filter_parts, 2 * C}, block * C, [&](u32 i, float value) { to[i % C] += value; });
 }
 
 #endif

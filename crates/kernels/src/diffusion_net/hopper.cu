@@ -229,7 +229,7 @@ template <typename Pass> __device__ inline void run(const Meshes &meshes, const 
             u32 row = tile.first + 64 * group + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
             pass.tile(streams, tile, row, sums);
         }
-        pass.end(sums);
+        pass.end(streams, sums);
     }
 }
 
@@ -385,7 +385,7 @@ struct Forward {
         store(a, y, C, row, tile.end);
     }
 
-    __device__ inline void end(Nothing &) const {}
+    __device__ inline void end(const Streams &, Nothing &) const {}
 };
 
 // From x to the result. features: [p | x] for each row, of which p is written. masks: bits of the numbers of both activations above zero,
@@ -422,7 +422,7 @@ struct ColumnSums {
         for (u32 i = 0; i < 4; ++i) sums[i] += v[i];
     }
 
-    __device__ inline void store(double *to) const {
+    __device__ inline void store(float *to) const {
         u32 lane = threadIdx.x % 32, column = lane / 4;
         column = 8 * ((column & 4) * 2 + (column & 2) * 2 + (column & 1) * 2) + lane % 4 * 2;
 #pragma unroll
@@ -433,14 +433,13 @@ struct ColumnSums {
 struct Backward {
     static constexpr u32 HALVES = 14, LOADS = 3;
     struct Sums {
-        ColumnSums first, second;
+        ColumnSums first, second, last;
     };
     const float *gradients, *dy, *packed, *features;
     const uint4 *masks;
     u32 first_mesh;
     float scale;
-    float *dfirst, *dsecond, *dx, *dvectors;
-    double *first_sums, *second_sums;
+    float *dfirst, *dsecond, *dx, *dvectors, *bias_sums;
 
     __device__ inline const float *half(u32 i, u32 mesh) const {
         if (i < 8) return packed + (8 + i) * (FACTOR / 2);
@@ -474,6 +473,7 @@ struct Backward {
         sums.first.add(c);
         round_all(c);
         fetch(a, dy, C, row, tile.end);
+        sums.last.add(a);
         streams.product(a, c, true);
         fetch(b, features, 2 * C, row, tile.end);
         streams.finish();
@@ -501,21 +501,27 @@ struct Backward {
         }
     }
 
-    __device__ inline void end(const Sums &sums) const {
-        u64 warp = blockIdx.x * 8 + threadIdx.x / 32 - 4;
-        sums.first.store(first_sums + warp * C);
-        sums.second.store(second_sums + warp * C);
+    // Sums of the three biases over the rows of each warpgroup, whose warps meet in its first slot.
+    __device__ inline void end(const Streams &streams, const Sums &sums) const {
+        float *parts = (float *)__cvta_shared_to_generic(streams.shared.slots + streams.group * SLOT_BYTES);
+        float *own = parts + threadIdx.x % 128 / 32 * 3 * C;
+        sums.first.store(own), sums.second.store(own + C), sums.last.store(own + 2 * C);
+        if (streams.group == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
+        else asm volatile("bar.sync 2, 128;" ::: "memory");
+        float *to = bias_sums + (u64)(blockIdx.x * 2 + streams.group) * 3 * C;
+        for (u32 i = threadIdx.x % 128; i < 3 * C; i += 128)
+            to[i] = (parts[i] + parts[i + 3 * C]) + (parts[i + 6 * C] + parts[i + 9 * C]);
     }
 };
 
-// From the gradient of the result: those before both activations with their sums for each warp, that of x but for its diffusion, and those of
-// the vectors.
+// From the gradient of the result: those before both activations, that of x but for its diffusion, those of the vectors, and sums for the
+// biases.
 extern "C" __global__ void __launch_bounds__(384, 1)
 block_backward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const float *gradients, const float *dy,
                const float *packed, const float *features, const uint4 *masks, float scale, float *dfirst, float *dsecond, float *dx,
-               float *dvectors, double *first_sums, double *second_sums) {
+               float *dvectors, float *bias_sums) {
     Meshes meshes = {first_row, size, tiles_of_mesh, tiles, first_tile};
-    run(meshes, Backward{gradients, dy, packed, features, masks, first_mesh, scale, dfirst, dsecond, dx, dvectors, first_sums, second_sums});
+    run(meshes, Backward{gradients, dy, packed, features, masks, first_mesh, scale, dfirst, dsecond, dx, dvectors, bias_sums});
 }
 
 struct EnterBackward {
@@ -542,7 +548,7 @@ struct EnterBackward {
         store(a, dx, C, row, tile.end);
     }
 
-    __device__ inline void end(Nothing &) const {}
+    __device__ inline void end(const Streams &, Nothing &) const {}
 };
 
 // dx += m basis S, with one packed S for each mesh.

@@ -7,15 +7,15 @@
 //!
 //! The backward pass computes `g` and `A g` again. Saved are `[p | x]`, `h1`, `h2`, and the factors of all products with rows.
 
-use super::cuda::Streams;
+use super::cuda::{Streams, aligned_copy};
 use super::{DiffusionNet, OPERATOR, Saved, Weights};
-use crate::cuda::reduce::{RowProduct, RowProducts, add_column_sums, add_partial_sums};
+use crate::cuda::reduce::{RowProduct, RowProducts};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
-    Product, ProductMode, args, to_u32,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
+    ProductMode, args, to_u32,
 };
 use crate::diffusion::cuda::Batch;
-use crate::diffusion::{Diffusion, Filters, Spectra};
+use crate::diffusion::{Diffusion, Spectra};
 use crate::dropout::{scale, threshold};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
@@ -23,6 +23,7 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new(
     concat!(
         include_str!("../cuda/hopper.cu"),
         include_str!("../dropout/philox.cu"),
+        include_str!("../diffusion/filter.cu"),
         include_str!("factors.cu"),
         include_str!("hopper.cu")
     ),
@@ -39,8 +40,12 @@ const SHARED_FACTORS: usize = 8;
 const MESH_FACTORS: usize = 4;
 /// Slots of 32 KB for rows, and stages of 32 KB for factors, from a multiple of 1,024 bytes on.
 const SHARED_BYTES: usize = (4 + 3) * (32 << 10) + 1024;
-/// Warps of a block of threads that multiply, each with its sums for biases.
-const WARPS: usize = 8;
+/// Blocks of threads for a spectrum, for the factors of all rows, and for the gradients of the parameters, as there.
+const SPECTRUM_BLOCKS: usize = 16;
+const SHARED_BLOCKS: usize = 64;
+const GRADIENT_BLOCKS: usize = 48 + 2 * 128 + 256 + 3 + 2;
+/// Warpgroups of a block of threads that multiply, each with its sums for biases.
+const GROUPS: usize = 2;
 /// Slabs of all meshes for products of gradients with vectors, three tiles wide each.
 const VECTOR_SLABS: usize = 64;
 
@@ -120,21 +125,6 @@ impl<'a> Block<'a> {
         self.spectra.bases.from(start)
     }
 
-    /// Launches a kernel with one thread for each number of a factor, and a grid row for each factor.
-    ///
-    /// # Safety
-    /// The arguments are those of the kernel, for as many factors.
-    unsafe fn over_factors(
-        &self,
-        name: &'static str,
-        factors: usize,
-        arguments: &[Arg],
-    ) -> Result<(), CudaError> {
-        let function = self.device.function(SOURCE, &[], name)?;
-        // SAFETY: the caller vouches for it.
-        unsafe { function.run((FACTOR / 256, factors), (256, 1), arguments) }
-    }
-
     /// Blocks of threads for the tiles of some meshes.
     fn blocks(&self, size: usize, meshes: usize) -> usize {
         self.device
@@ -178,14 +168,12 @@ impl<'a> Block<'a> {
         Ok(())
     }
 
-    /// `a^T b` over all rows, added to the result.
-    fn row_product(
+    /// `a^T b` over slabs of rows.
+    fn row_products(
         &self,
         a: DeviceSlice<'_, f32>,
         (b, width): (DeviceSlice<'_, f32>, usize),
-        result: &DeviceSliceMut<'_, f32>,
-        add: bool,
-    ) -> Result<(), CudaError> {
+    ) -> Result<RowProducts, CudaError> {
         let mut sums = RowProducts::new(self.device, self.rows, C * width)?;
         let product = RowProduct {
             a: (a, C),
@@ -195,16 +183,41 @@ impl<'a> Block<'a> {
             place: 0,
         };
         sums.add(self.device, self.rows, &[product])?;
-        sums.finish(self.device, result, add)
+        Ok(sums)
     }
 }
 
-/// The maps that apply to spectra: `[a | b]` and the part of `W1` that reads diffused scalars, with their strides and numbers of rows.
-fn maps<'a>(weights: &Weights<DeviceSlice<'a, f32>>) -> [(DeviceSlice<'a, f32>, usize, usize); 2] {
-    [
-        (weights.product, C, 2 * C),
-        (weights.scalars.from(C), 2 * C, C),
-    ]
+/// Copies of the maps that apply to spectra, in the place of those that are not aligned for loads of four.
+struct Maps {
+    product: Option<DeviceBuffer<f32>>,
+    scalars: Option<DeviceBuffer<f32>>,
+}
+
+impl Maps {
+    fn new(
+        device: &CudaDevice,
+        weights: &Weights<DeviceSlice<'_, f32>>,
+    ) -> Result<Self, CudaError> {
+        Ok(Self {
+            product: aligned_copy(device, weights.product)?,
+            scalars: aligned_copy(device, weights.scalars)?,
+        })
+    }
+
+    /// `A`, and the columns of `W1` for `[x | d]`.
+    fn of<'a>(
+        &'a self,
+        weights: &Weights<DeviceSlice<'a, f32>>,
+    ) -> (DeviceSlice<'a, f32>, DeviceSlice<'a, f32>) {
+        let or = |copy: &'a Option<DeviceBuffer<f32>>, own| match copy {
+            Some(copy) => copy.view(),
+            None => own,
+        };
+        (
+            or(&self.product, weights.product),
+            or(&self.scalars, weights.scalars),
+        )
+    }
 }
 
 /// As [`forward`](super::cuda::forward), for work that was checked and to which this [`applies`].
@@ -240,52 +253,35 @@ pub(super) fn forward<'a>(
     let terms = block.diffusion.input_terms();
     batch.project(&terms, (weighted.view(), C), spectrum.view_mut())?;
     drop(weighted);
-    batch.filter(
-        &block.diffusion,
-        weights.filters(),
-        &mut spectrum,
-        saved.spectrum,
-    )?;
-    let stride = batch.slabs() * FACTOR;
-    let mut mapped: DeviceBuffer<f32> = device.buffer(3 * meshes * FACTOR)?;
-    let mut place = 0;
-    for (map, map_stride, m) in maps(&weights) {
-        Product {
-            m,
-            n: C,
-            k: C,
-            a: Operand::new(map, map_stride),
-            b: Operand::new(spectrum.view(), C)
-                .transposed()
-                .batched(stride),
-            add: false,
-            batches: meshes,
-        }
-        .run(
-            device,
-            &mapped.view_mut().slice(place * C..usize::MAX),
-            (C, 3 * FACTOR),
-        )?;
-        place += m;
-    }
     let (factors, places) = (saved.mapped.view(), Places::new(meshes));
-    // SAFETY: there are as many factors, and room for the spectra behind them; the weights were checked.
+    let maps = Maps::new(device, &weights)?;
+    let (product, scalars) = maps.of(&weights);
+    let size = |n: usize| to_u32(OPERATOR, n);
+    // SAFETY: every mesh has as many slabs, and its part of what is saved; there is room for all factors, and for the spectra and the biases
+    // behind them. The weights were checked.
     unsafe {
         let arguments = args![
-            weights.scalars,
+            &spectrum,
+            size(batch.slabs())?,
+            size(meshes)?,
+            spectra.eigenvalues,
+            weights.log_times,
+            weights.bands,
+            product,
+            scalars,
             weights.invariants,
             weights.hidden,
             weights.update,
             weights.scalars_bias,
             weights.hidden_bias,
             weights.update_bias,
-            &spectrum,
-            stride as u64,
-            &mapped,
+            &saved.spectrum,
             factors,
             factors.from(places.biases)
         ];
-        block.over_factors("pack", SHARED_FACTORS + MESH_FACTORS * meshes, arguments)?;
+        let blocks = meshes * SPECTRUM_BLOCKS + SHARED_BLOCKS;
+        let function = device.function(SOURCE, &[], "spectra_forward")?;
+        function.run((blocks, 1), (3 * C, 1), arguments)?;
     }
     let stream = |at: usize| match streams {
         Some(streams) => (streams[at].0.view(), streams[at].1),
@@ -335,9 +331,8 @@ pub(super) fn backward<'a>(
     let blocks = batch
         .runs()
         .map(|(range, _, n)| block.blocks(range.len(), n));
-    let sums = blocks.sum::<usize>() * WARPS * C;
-    let first_sums: DeviceBuffer<f64> = device.buffer(sums)?;
-    let second_sums: DeviceBuffer<f64> = device.buffer(sums)?;
+    let bias_parts = blocks.sum::<usize>() * GROUPS;
+    let bias_sums: DeviceBuffer<f32> = device.buffer(bias_parts * 3 * C)?;
     let dfirst: DeviceBuffer<f32> = device.buffer(dy.len())?;
     let dsecond: DeviceBuffer<f32> = device.buffer(dy.len())?;
     let dvectors: DeviceBuffer<f32> = device.buffer(4 * dy.len())?;
@@ -354,28 +349,18 @@ pub(super) fn backward<'a>(
         dx_here,
         &dvectors
     ];
-    // SAFETY: all have a row for each vertex, and there are sums for each warp of all launches. The kernel does not write to a null
+    // SAFETY: all have a row for each vertex, and there are sums for each warpgroup of all launches. The kernel does not write to a null
     // pointer for dx.
     unsafe {
         block.pass("block_backward", arguments, |before| {
-            let from = before * WARPS * C;
-            [&first_sums, &second_sums].map(|sums| Arg::from(sums.view().from(from)))
+            let from = before * GROUPS * 3 * C;
+            [Arg::from(bias_sums.view().from(from))]
         })?;
     }
-    add_column_sums(device, dy, (block.rows, C, C), &gradients.update_bias)?;
-    add_partial_sums(device, second_sums.view(), C, &gradients.hidden_bias)?;
-    add_partial_sums(device, first_sums.view(), C, &gradients.scalars_bias)?;
-    block.row_product(dy, (second, C), &gradients.update, true)?;
-    block.row_product(dsecond.view(), (first, C), &gradients.hidden, true)?;
+    let update_sums = block.row_products(dy, (second, C))?;
+    let hidden_sums = block.row_products(dsecond.view(), (first, C))?;
     drop(dsecond);
-    let mut dall: DeviceBuffer<f32> = device.buffer(2 * FACTOR)?;
-    block.row_product(dfirst.view(), (features, 2 * C), &dall.view_mut(), false)?;
-    // SAFETY: the lengths of the gradients were checked.
-    unsafe {
-        let arguments = args![&dall, &gradients.invariants, &gradients.scalars];
-        let function = device.function(SOURCE, &[], "add_first")?;
-        function.run((2 * FACTOR / 256, 1), (256, 1), arguments)?;
-    }
+    let first_sums = block.row_products(dfirst.view(), (features, 2 * C))?;
     let mut scalar_sums = batch.spectrum()?;
     let terms = block.diffusion.input_terms();
     batch.project(&terms, (dfirst.view(), C), scalar_sums.view_mut())?;
@@ -385,65 +370,70 @@ pub(super) fn backward<'a>(
     let terms = block.diffusion.gradient_terms(3 * C);
     vectors.project(&terms, (dvectors.view(), 4 * C), vector_sums.view_mut())?;
     drop(dvectors);
-    let mut dspectra: DeviceBuffer<f32> = device.buffer(meshes * FACTOR)?;
     let dmaps: DeviceBuffer<f32> = device.buffer(3 * meshes * FACTOR)?;
+    let packed: DeviceBuffer<f32> = device.buffer(meshes * FACTOR)?;
+    let filter_parts = meshes * SPECTRUM_BLOCKS;
+    let filter_sums: DeviceBuffer<f32> = device.buffer(filter_parts * 2 * C)?;
+    let maps = Maps::new(device, &weights)?;
+    let (product, scalars) = maps.of(&weights);
     let size = |n: usize| to_u32(OPERATOR, n);
-    // SAFETY: every mesh has as many slabs of these sizes, and its part of the results.
+    // SAFETY: every mesh has as many slabs of these sizes, and its part of the results; every block of threads has its sums.
     unsafe {
         let arguments = args![
             &scalar_sums,
             size(batch.slabs())?,
             &vector_sums,
             size(vectors.slabs())?,
-            &dspectra,
-            &dmaps
+            product,
+            scalars,
+            &saved.spectrum,
+            spectra.eigenvalues,
+            weights.log_times,
+            weights.bands,
+            &dmaps,
+            &packed,
+            &filter_sums
         ];
-        block.over_factors("combine", meshes, arguments)?;
+        let function = device.function(SOURCE, &[], "spectra_backward")?;
+        function.run((filter_parts, 1), (3 * C, 1), arguments)?;
     }
     drop((scalar_sums, vector_sums));
-    let plain = factors.from(places.spectra);
-    let mut place = 0;
-    let dweights = [gradients.product, gradients.scalars.slice(C..usize::MAX)];
-    for ((map, stride, width), dweight) in maps(&weights).into_iter().zip(dweights) {
-        let dmap = Operand::new(dmaps.view().from(place), 3 * C);
-        Product {
-            m: meshes * C,
-            n: C,
-            k: width,
-            a: dmap,
-            b: Operand::new(map, stride),
-            add: true,
-            batches: 1,
-        }
-        .run(device, &dspectra.view_mut(), (C, 0))?;
-        Product {
-            m: width,
-            n: C,
-            k: meshes * C,
-            a: dmap.transposed(),
-            b: Operand::new(plain, C),
-            add: true,
-            batches: 1,
-        }
-        .run(device, &dweight, (stride, 0))?;
-        place += width;
+    let (update, slabs) = update_sums.partials();
+    let (hidden, _) = hidden_sums.partials();
+    let (first, first_slabs) = first_sums.partials();
+    // SAFETY: there are as many partial sums of each kind, and both products of rows for W3 and W2 have equally many; the lengths of the gradients
+    // were checked.
+    unsafe {
+        let arguments = args![
+            &dmaps,
+            factors.from(places.spectra),
+            size(meshes * C)?,
+            update,
+            hidden,
+            size(slabs)?,
+            first,
+            size(first_slabs)?,
+            &bias_sums,
+            size(bias_parts)?,
+            &filter_sums,
+            size(filter_parts)?,
+            &gradients.product,
+            &gradients.scalars,
+            &gradients.invariants,
+            &gradients.hidden,
+            &gradients.update,
+            &gradients.scalars_bias,
+            &gradients.hidden_bias,
+            &gradients.update_bias,
+            &gradients.log_times,
+            &gradients.bands
+        ];
+        let function = device.function(SOURCE, &[], "add_gradients")?;
+        function.run((GRADIENT_BLOCKS, 1), (256, 1), arguments)?;
     }
-    let mut dfilters = Filters {
-        log_times: gradients.log_times,
-        bands: gradients.bands,
-    };
-    batch.with_slabs(FACTOR, 1).filter_backward(
-        &block.diffusion,
-        weights.filters(),
-        &mut dspectra,
-        saved.spectrum.view(),
-        &mut dfilters,
-    )?;
     let Some(dx) = dx else { return Ok(()) };
-    let packed: DeviceBuffer<f32> = device.buffer(meshes * FACTOR)?;
     // SAFETY: as above.
     unsafe {
-        block.over_factors("pack_spectra", meshes, args![&dspectra, &packed])?;
         let arguments = args![spectra.bases, &packed, spectra.mass, &dx];
         block.pass("enter_backward", arguments, |_| [])
     }
