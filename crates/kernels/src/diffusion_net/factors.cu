@@ -15,15 +15,21 @@ __device__ inline float to_tf32(float x) {
     return __uint_as_float(y);
 }
 
+// Where a column of a result lies in the order of wgmma, in which a thread holds pairs of neighbours: four neighbours are two of its pairs, so
+// that it loads and stores 16 bytes.
+__device__ inline u32 slot_of(u32 column) { return column / 16 * 16 + column % 4 / 2 * 8 + column % 16 / 4 * 2 + column % 2; }
+
 // Place of B[k, n] in a packed factor of two halves of its rows. A left factor from registers, which are the result of another product, has
 // its columns in another order.
 __device__ inline u32 packed_place(u32 n, u32 k, bool from_registers) {
-    if (from_registers) k = k / 8 * 8 + k % 2 * 4 + k % 8 / 2;
+    n = slot_of(n);
+    if (from_registers) k = slot_of(k), k = k / 8 * 8 + k % 2 * 4 + k % 8 / 2;
     return k / 64 * (FACTOR / 2) + n / 8 * 512 + k % 64 / 32 * 256 + n % 8 * 32 + (k % 32 / 4 ^ n % 8) * 4 + k % 4;
 }
 
 // The same for two halves of its columns.
 __device__ inline u32 packed_place_of_columns(u32 n, u32 k) {
+    n = slot_of(n);
     return n / 8 * 1024 + k / 32 * 256 + n % 8 * 32 + (k % 32 / 4 ^ n % 8) * 4 + k % 4;
 }
 
@@ -64,7 +70,7 @@ __device__ inline void pack_shared(u32 part, const Layers &layers, float *packed
     constexpr u32 COUNT = SHARED_FACTORS * FACTOR / SHARED_BLOCKS;
     if (part < 3 && threadIdx.x < C) {
         const float *bias = part == 0 ? layers.first_bias : part == 1 ? layers.hidden_bias : layers.update_bias;
-        biases[part * C + threadIdx.x] = bias[threadIdx.x % 32 / 2 * 8 + threadIdx.x / 32 * 2 + threadIdx.x % 2];
+        biases[part * C + threadIdx.x] = bias[threadIdx.x % 32 / 4 * 16 + threadIdx.x / 32 * 4 + threadIdx.x % 4];
     }
     u32 factor = part * COUNT / FACTOR, which = factor < 4 ? factor : factor < 6 ? 7 - factor : factor - 6;
     const float *from = which == 0 ? layers.scalars : which == 1 ? layers.invariants : which == 2 ? layers.hidden : layers.update;

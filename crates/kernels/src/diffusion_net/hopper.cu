@@ -233,28 +233,28 @@ template <typename Pass> __device__ inline void run(const Meshes &meshes, const 
     }
 }
 
-// A thread holds numbers of two rows, `row` and `row` + 8: d[4 j + 2 h + i] is that of row h and column 8 j + 2 (thread % 4) + i.
-// Calls `run(place in d, row, column)` for every pair of neighbours in rows before `end`, of 8 EIGHTS columns.
-template <u32 EIGHTS = 16, typename Run> __device__ __forceinline__ void in_pairs(u32 row, u32 end, Run run) {
+// A thread holds numbers of two rows, `row` and `row` + 8. Calls `run(i, row, column)` for every four neighbours in rows before `end`, of 16 PARTS
+// columns: they are d[i], d[i + 1], d[i + 4] and d[i + 5].
+template <u32 PARTS = 8, typename Run> __device__ __forceinline__ void in_quads(u32 row, u32 end, Run run) {
 #pragma unroll
     for (u32 h = 0; h < 2; ++h) {
         if (row + 8 * h >= end) continue;
 #pragma unroll
-        for (u32 j = 0; j < EIGHTS; ++j) run(4 * j + 2 * h, row + 8 * h, 8 * j + threadIdx.x % 4 * 2);
+        for (u32 j = 0; j < PARTS; ++j) run(8 * j + 2 * h, row + 8 * h, 16 * j + threadIdx.x % 4 * 4);
     }
 }
 
 __device__ __forceinline__ void store(const float (&d)[64], float *to, u32 stride, u32 row, u32 end) {
-    in_pairs(row, end, [&](u32 i, u32 r, u32 column) { *(float2 *)(to + (u64)r * stride + column) = {d[i], d[i + 1]}; });
+    in_quads(row, end, [&](u32 i, u32 r, u32 column) { *(float4 *)(to + (u64)r * stride + column) = {d[i], d[i + 1], d[i + 4], d[i + 5]}; });
 }
 
 // Rows from `end` on become zero.
 __device__ __forceinline__ void fetch(float (&d)[64], const float *from, u32 stride, u32 row, u32 end) {
 #pragma unroll
     for (u32 i = 0; i < 64; ++i) d[i] = 0.0f;
-    in_pairs(row, end, [&](u32 i, u32 r, u32 column) {
-        float2 pair = *(const float2 *)(from + (u64)r * stride + column);
-        d[i] = pair.x, d[i + 1] = pair.y;
+    in_quads(row, end, [&](u32 i, u32 r, u32 column) {
+        float4 four = *(const float4 *)(from + (u64)r * stride + column);
+        d[i] = four.x, d[i + 1] = four.y, d[i + 4] = four.z, d[i + 5] = four.w;
     });
 }
 
@@ -270,23 +270,18 @@ struct Drop {
     float scale;
 };
 
-// Bits of the numbers of a thread that are kept. Two neighbouring threads share a block of random words: each draws every other one.
+// Bits of the numbers of a thread that are kept. Four neighbours take a block of random words.
 __device__ __forceinline__ void draw(u32 (&kept)[2], const Drop &drop, u32 row) {
     kept[0] = kept[1] = drop.stream ? 0 : 0xffffffffu;
     if (!drop.stream) return;
-    u32 quarter = threadIdx.x % 4;
-    bool odd = quarter % 2;
-    u64 seed = drop.stream[0] ^ drop.salt, step = drop.stream[1];
+    u64 seed = drop.stream[0] ^ drop.salt, step = drop.stream[1], least = drop.threshold;
 #pragma unroll
-    for (u32 j = 0; j < 16; j += 2) {
+    for (u32 j = 0; j < 8; ++j) {
 #pragma unroll
         for (u32 h = 0; h < 2; ++h) {
-            uint4 own = block_of((u64)(row + 8 * h) * (C / 4) + 2 * (j + odd) + quarter / 2, seed, step);
-            u64 least = drop.threshold;
-            u32 bits = (own.x >= least) | (own.y >= least) << 1 | (own.z >= least) << 2 | (own.w >= least) << 3;
-            u32 other = __shfl_xor_sync(0xffffffffu, bits, 1);
-            u32 one = odd ? other >> 2 : bits & 3, two = odd ? bits >> 2 : other & 3;
-            kept[j / 8] |= (one | two << 4) << (4 * j % 32 + 2 * h);
+            uint4 words = block_of((u64)(row + 8 * h) * (C / 4) + 4 * j + threadIdx.x % 4, seed, step);
+            u32 bits = (words.x >= least) | (words.y >= least) << 1 | (words.z >= least) << 4 | (words.w >= least) << 5;
+            kept[j / 4] |= bits << (8 * j % 32 + 2 * h);
         }
     }
 }
@@ -399,7 +394,7 @@ block_forward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_t
                         {two, two_salt, threshold, scale}, features, first, second, y, masks});
 }
 
-// Sums of columns over the rows of a warp: four columns for each thread, from `column()` on, of which the last two are eight further.
+// Sums of columns over the rows of a warp: four neighbours for each thread.
 struct ColumnSums {
     float sums[4] = {};
 
@@ -422,12 +417,7 @@ struct ColumnSums {
         for (u32 i = 0; i < 4; ++i) sums[i] += v[i];
     }
 
-    __device__ inline void store(float *to) const {
-        u32 lane = threadIdx.x % 32, column = lane / 4;
-        column = 8 * ((column & 4) * 2 + (column & 2) * 2 + (column & 1) * 2) + lane % 4 * 2;
-#pragma unroll
-        for (u32 i = 0; i < 4; ++i) to[column + i / 2 * 8 + i % 2] = sums[i];
-    }
+    __device__ inline void store(float *to) const { *(float4 *)(to + threadIdx.x % 32 * 4) = {sums[0], sums[1], sums[2], sums[3]}; }
 };
 
 struct Backward {
@@ -492,9 +482,10 @@ struct Backward {
             streams.vectors(g, mapped, g1, g2);
             if (half == 1) streams.give(1), streams.give(0);
             auto put = [&](const float (&d)[32], u32 column) {
-                in_pairs<8>(row, tile.end, [&](u32 i, u32 r, u32 at) {
+                in_quads<4>(row, tile.end, [&](u32 i, u32 r, u32 at) {
+                    const float *by = a + 32 * half + i;
                     float *to = dvectors + (u64)r * 4 * C + column + 64 * half + at;
-                    *(float2 *)to = {a[32 * half + i] * d[i], a[32 * half + i + 1] * d[i + 1]};
+                    *(float4 *)to = {by[0] * d[i], by[1] * d[i + 1], by[4] * d[i + 4], by[5] * d[i + 5]};
                 });
             };
             put(mapped[0], 0), put(g[0], C), put(g[1], 2 * C), put(mapped[1], 3 * C);
