@@ -79,27 +79,7 @@ fn copy_parts(
     check_length(OPERATOR, "weights", packed, op.parameter_count())?;
     let total: usize = counts.iter().sum();
     let packed = packed.slice(head * total..(head + 1) * total);
-    check_length(OPERATOR, "weights of the head", packed, total)?;
-    let size = |n: usize| to_u32(OPERATOR, n);
-    let function = device.function(reduce::SOURCE, &[], "copy_parts")?;
-    // SAFETY: lengths were checked above.
-    unsafe {
-        function.over(
-            total,
-            args![
-                packed,
-                parts.query,
-                size(counts[0])?,
-                parts.key,
-                size(counts[1])?,
-                parts.value,
-                size(counts[2])?,
-                parts.bias,
-                size(counts[3])?,
-                u32::from(add),
-            ],
-        )
-    }
+    reduce::copy_parts(device, OPERATOR, all.map(|(_, part)| part), packed, add)
 }
 
 /// Copies the weights of a head to its place in `all`, the weights of all heads

@@ -2,7 +2,7 @@
 
 use super::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
-    Product, args, to_u32,
+    Product, args, check_length, to_u32,
 };
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("reduce", include_str!("reduce.cu"));
@@ -363,6 +363,39 @@ pub(crate) fn sum_partials(
                 size(count)?,
                 size(result.len())?,
                 result,
+                u32::from(add),
+            ],
+        )
+    }
+}
+
+/// Copies four parts to `packed`, one after the other, or with `add` adds those of `packed` to them.
+pub(crate) fn copy_parts(
+    device: &CudaDevice,
+    operator: &'static str,
+    parts: [DeviceSlice<'_, f32>; 4],
+    packed: DeviceSlice<'_, f32>,
+    add: bool,
+) -> Result<(), CudaError> {
+    let total = parts.iter().map(DeviceSlice::len).sum();
+    check_length(operator, "packed weights", packed, total)?;
+    let size = |part: DeviceSlice<'_, f32>| to_u32(operator, part.len());
+    let [a, b, c, d] = parts;
+    let function = device.function(SOURCE, &[], "copy_parts")?;
+    // SAFETY: lengths were checked above.
+    unsafe {
+        function.over(
+            total,
+            args![
+                packed,
+                a,
+                size(a)?,
+                b,
+                size(b)?,
+                c,
+                size(c)?,
+                d,
+                size(d)?,
                 u32::from(add),
             ],
         )

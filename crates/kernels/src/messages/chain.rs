@@ -19,7 +19,7 @@
 
 use super::layout::{Shape, Tables, padded};
 use super::{OPERATOR, cuda};
-use crate::cuda::reduce::sum_partials;
+use crate::cuda::reduce::{copy_parts, sum_partials};
 use crate::cuda::tiles::{BACKWARD_WARPS, COLLECTORS, FORWARD_WARPS, OCTET, Octets};
 use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut,
@@ -283,6 +283,31 @@ impl<'a> Chain<'a> {
         run(&mut to.view_mut())?;
         cuda::place_columns(device, columns, (to.view(), numbers.len()), &result)
     }
+}
+
+/// Copies four parameters to their place in the weights of a chain, one after the other.
+///
+/// # Errors
+/// A place of the wrong length, or a failed call.
+pub fn pack(
+    device: &CudaDevice,
+    parameters: [DeviceSlice<'_, f32>; 4],
+    place: &DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    copy_parts(device, OPERATOR, parameters, place.view(), false)
+}
+
+/// Adds to the gradients of four parameters, from their place in those of the weights of a chain.
+///
+/// # Errors
+/// As [`pack`].
+pub fn add_gradients(
+    device: &CudaDevice,
+    place: DeviceSlice<'_, f32>,
+    gradients: [DeviceSliceMut<'_, f32>; 4],
+) -> Result<(), CudaError> {
+    let gradients = gradients.each_ref().map(DeviceSliceMut::view);
+    copy_parts(device, OPERATOR, gradients, place, true)
 }
 
 /// Overwrites `y` with the mean of messages over the neighbours of each vertex. `weights` are the matrices of all layers, then

@@ -1,10 +1,10 @@
 //! Blocks of nonlinear messages.
 
 use super::{EquivariantLinear, EquivariantLinearConfig, LinearConfig, Nonlinearity, Regular};
-use crate::operators::{MessageFunction, MessageLayer};
+use crate::operators::{MessageFunction, MessageLayer, UpdateFunction};
 use crate::{Builder, Levels, Module, NnError, Tape, Var};
 use gemcnn_kernels::linear::Linear;
-use gemcnn_kernels::regular::{self, Plan};
+use gemcnn_kernels::regular::Plan;
 use gemcnn_kernels::{FeatureType, Real, irrep_dimension};
 use std::sync::Arc;
 
@@ -80,6 +80,7 @@ impl<T: Real> MessageBlockConfig<T> {
                 bias: false,
                 ..EquivariantLinearConfig::new(input.clone(), self.output.clone())
             };
+            let fused = self.fused(input, &updates);
             Ok(MessageBlock {
                 name: builder.scope().into(),
                 skip: match input == &self.output {
@@ -88,9 +89,23 @@ impl<T: Real> MessageBlockConfig<T> {
                 },
                 messages: Arc::new(messages),
                 updates,
+                fused,
                 output: self.output.clone(),
             })
         })
+    }
+
+    /// The update function, if a GPU may have one kernel for it: all features have one type, and the nonlinearity is regular.
+    fn fused(&self, input: &FeatureType, updates: &[Update<T>]) -> Option<Arc<UpdateFunction<T>>> {
+        let regular = self.nonlinearity.as_regular()?;
+        if regular.batch_norm || input != &self.hidden || input != &self.output {
+            return None;
+        }
+        let plan = Plan::new(&regular.operator(input.clone())).ok()?;
+        Some(Arc::new(UpdateFunction {
+            layers: updates.iter().map(|update| update.map.weights()).collect(),
+            plan: Arc::new(plan),
+        }))
     }
 
     fn messages(
@@ -100,12 +115,8 @@ impl<T: Real> MessageBlockConfig<T> {
         builder: &mut Builder<'_, T>,
     ) -> Result<MessageFunction<T>, NnError> {
         let regular = Regular::relu(self.samples);
-        let plan = Plan::new(&regular::Regular::new(
-            self.hidden.clone(),
-            regular.samples,
-            regular.activation.clone(),
-        ))
-        .map_err(|error| NnError::from(error).in_layer(builder.scope()))?;
+        let plan = Plan::new(&regular.operator(self.hidden.clone()))
+            .map_err(|error| NnError::from(error).in_layer(builder.scope()))?;
         let (plan, outputs) = (Arc::new(plan), self.hidden.dimension());
         let (mut inputs, mut moment) = (2 * input.dimension(), mean_moment(input, moments));
         let mut layers = Vec::with_capacity(self.edge_layers);
@@ -160,12 +171,14 @@ fn mean_moment(kind: &FeatureType, moments: &[f64]) -> f64 {
 /// `phi_e` is a chain of linear maps, each followed by a regular nonlinearity, in the frame of the edge. `phi_n` is a chain of
 /// equivariant linear maps with nonlinearities between them. `skip` is the identity, or an equivariant linear map if the types
 /// differ. A vertex without neighbours has the message 0. Saved for the backward pass: `x`, `m`, and the features inside of
-/// `phi_n`.
+/// `phi_n`, except on a GPU that computes `y` from `x` and `m` in one kernel.
 #[derive(Debug)]
 pub struct MessageBlock<T: Real> {
     name: String,
     messages: Arc<MessageFunction<T>>,
     updates: Vec<Update<T>>,
+    /// The updates and the skip connection for a GPU, where one kernel may compute them.
+    fused: Option<Arc<UpdateFunction<T>>>,
     skip: Option<EquivariantLinear>,
     output: FeatureType,
 }
@@ -207,6 +220,12 @@ impl<T: Real> Module<T> for MessageBlock<T> {
         let message = tape
             .send_messages(&self.messages, levels.graph()?, x.clone())
             .map_err(|error| error.in_layer(&self.name))?;
+        if let Some(fused) = &self.fused {
+            let update = tape.update_vertices(fused, x.clone(), message.clone());
+            if let Some(y) = update.map_err(|error| error.in_layer(&self.name))? {
+                return Ok(y);
+            }
+        }
         let mut update = tape.concatenate(x.clone(), message)?;
         for Update { map, act } in &self.updates {
             update = map.forward(tape, levels, update)?;

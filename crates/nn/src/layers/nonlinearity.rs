@@ -1,5 +1,6 @@
 //! The interface of nonlinearities in blocks and networks.
 
+use super::Regular;
 use crate::{Builder, Module, NnError};
 use gemcnn_kernels::{FeatureType, Real};
 use std::fmt;
@@ -39,6 +40,11 @@ pub trait Nonlinearity<T: Real>: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// The settings of a nonlinearity that is [`Regular`], for layers that compute it together with their maps (default: none).
+    fn as_regular(&self) -> Option<&Regular> {
+        None
+    }
+
     /// Adds the parameters of the layer and returns it. `output` is the type of its output.
     ///
     /// Parameters are added with `builder.within(name, ...)`, so that their names are unique. The layer acts on each
@@ -71,6 +77,10 @@ impl<T: Real, N: Nonlinearity<T> + ?Sized> Nonlinearity<T> for Arc<N> {
 
     fn moments(&self, output: &FeatureType) -> Vec<f64> {
         (**self).moments(output)
+    }
+
+    fn as_regular(&self) -> Option<&Regular> {
+        (**self).as_regular()
     }
 
     fn init(

@@ -41,7 +41,7 @@ impl Regular {
         }
     }
 
-    fn operator(&self, kind: FeatureType) -> regular::Regular {
+    pub(super) fn operator(&self, kind: FeatureType) -> regular::Regular {
         regular::Regular::new(kind, self.samples, self.activation.clone())
     }
 }
@@ -63,6 +63,10 @@ impl<T: Real> Nonlinearity<T> for Regular {
         drawn_moments([&single, &single], scale, |x, y| {
             regular::forward(&Plan::new(&config)?, DRAWS, x, y)
         })
+    }
+
+    fn as_regular(&self) -> Option<&Regular> {
+        Some(self)
     }
 
     /// Adds the parameters of the normalisation `norm`, if there is one. All orders up to the highest must have

@@ -1,7 +1,8 @@
 //! Nonlinear messages along edges.
 
 use super::LinearWeights;
-use crate::{Context, Device, GraphBatch, NnError, Operator, Storage, Tape, Var};
+use crate::{Context, Device, GraphBatch, NnError, Operator, ParameterId, Storage, Tape, Var};
+use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSlice};
 use gemcnn_kernels::linear::{self, Linear};
 use gemcnn_kernels::messages::chain::{self, Chain, SendLayer};
 use gemcnn_kernels::regular::{self, Plan};
@@ -79,14 +80,69 @@ struct Messages<T: Real> {
     sums: Vec<Storage<T>>,
 }
 
-impl<T: Real> SendMessages<'_, T> {
-    /// The result by one kernel, if the device supports it.
-    fn sent(
+/// Layers that a GPU computes in one kernel, with their parameters.
+pub(super) struct OneKernel<'a> {
+    pub device: CudaDevice,
+    pub chain: Chain<'a>,
+    /// All matrices, then all biases, four at a time.
+    parameters: Vec<[Option<ParameterId>; 4]>,
+}
+
+impl<'a> OneKernel<'a> {
+    pub fn new(
+        device: &CudaDevice,
+        chain: Chain<'a>,
+        layers: impl Iterator<Item = LinearWeights> + Clone,
+    ) -> Self {
+        let matrices = layers.clone().map(|layer| Some(layer.weight));
+        let all: Vec<_> = matrices.chain(layers.map(|layer| layer.bias)).collect();
+        let four = |ids: &[Option<ParameterId>]| {
+            std::array::from_fn(|place| ids.get(place).copied().flatten())
+        };
+        Self {
+            device: device.clone(),
+            chain,
+            parameters: all.chunks(4).map(four).collect(),
+        }
+    }
+
+    pub fn weights<T: Real>(
         &self,
         context: &mut Context<'_, T>,
-        x: &Var<T>,
-    ) -> Result<Option<Storage<T>>, NnError> {
-        let (function, Device::Cuda(device)) = (&*self.function, context.device().clone()) else {
+    ) -> Result<DeviceBuffer<f32>, NnError> {
+        let mut all = self.device.buffer(self.chain.weight_count())?;
+        let mut start = 0;
+        for &ids in &self.parameters {
+            let ([a, b, c, d], _) = context.values(ids)?;
+            let parts = [a.cuda()?, b.cuda()?, c.cuda()?, d.cuda()?];
+            let end = start + parts.iter().map(DeviceSlice::len).sum::<usize>();
+            chain::pack(&self.device, parts, &all.view_mut().slice(start..end))?;
+            start = end;
+        }
+        Ok(all)
+    }
+
+    pub fn add_gradients<T: Real>(
+        &self,
+        context: &mut Context<'_, T>,
+        all: DeviceSlice<'_, f32>,
+    ) -> Result<(), NnError> {
+        let mut start = 0;
+        for &ids in &self.parameters {
+            let (_, [a, b, c, d], _) = context.gradients(ids)?;
+            let parts = [a.cuda()?, b.cuda()?, c.cuda()?, d.cuda()?];
+            let end = start + parts.iter().map(|part| part.view().len()).sum::<usize>();
+            chain::add_gradients(&self.device, all.slice(start..end), parts)?;
+            start = end;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Real> SendMessages<'_, T> {
+    /// The layers as one kernel, if the device supports it.
+    fn chain(&self, device: &Device) -> Result<Option<OneKernel<'_>>, NnError> {
+        let (function, Device::Cuda(device)) = (&*self.function, device) else {
             return Ok(None);
         };
         let layers = function.layers.iter().map(|layer| {
@@ -97,34 +153,61 @@ impl<T: Real> SendMessages<'_, T> {
             })
         });
         let layers = layers.collect::<Result<Vec<_>, NnError>>()?;
-        let Some(chain) = Chain::messages(&device, &function.input, &layers)? else {
+        let chain = Chain::messages(device, &function.input, &layers)?;
+        let weights = || function.layers.iter().map(|layer| layer.weights);
+        Ok(chain.map(|chain| OneKernel::new(device, chain, weights())))
+    }
+
+    /// The result by one kernel, if the device supports it.
+    fn sent(
+        &self,
+        context: &mut Context<'_, T>,
+        x: &Var<T>,
+    ) -> Result<Option<Storage<T>>, NnError> {
+        let Some(kernel) = self.chain(context.device())? else {
             return Ok(None);
         };
-        let maps = || function.layers.iter().map(|layer| &layer.map);
-        let matrices: usize = maps().map(Linear::weight_count).sum();
-        let biases: usize = maps().map(Linear::bias_count).sum();
-        let mut weights = device.buffer(matrices + biases)?;
-        let (mut place, mut bias_place) = (0, matrices);
-        for layer in &function.layers {
-            let ([weight, bias], _) = context.values(layer.weights.ids())?;
-            for (from, place) in [(weight, &mut place), (bias, &mut bias_place)] {
-                let from = from.cuda()?;
-                let to = *place..*place + from.len();
-                *place = to.end;
-                device.copy(from, weights.view_mut().slice(to))?;
-            }
-        }
-        let mut y = context.buffer(x.rows() * function.output().dimension())?;
+        let weights = kernel.weights(context)?;
+        let mut y = context.buffer(x.rows() * self.function.output().dimension())?;
         let graph = self.batch.on(context.device())?;
         chain::send(
-            &device,
-            &chain,
+            &kernel.device,
+            &kernel.chain,
             graph.view().cuda()?,
             x.view().cuda()?,
             weights.view(),
             y.view_mut().cuda()?,
         )?;
         Ok(Some(y))
+    }
+
+    /// The gradient of `x` by one kernel, if the device supports it; adds to the gradients of the weights.
+    fn sent_back(
+        &self,
+        context: &mut Context<'_, T>,
+        x: &Var<T>,
+        dy: &Storage<T>,
+    ) -> Result<Option<Storage<T>>, NnError> {
+        let kernel = self.chain(context.device())?;
+        let Some(kernel) = kernel.filter(|kernel| kernel.chain.has_backward()) else {
+            return Ok(None);
+        };
+        let weights = kernel.weights(context)?;
+        let mut gradients = kernel.device.buffer(weights.len())?;
+        let mut dx = context.buffer(x.values_len())?;
+        let graph = self.batch.on(context.device())?;
+        chain::send_backward(
+            &kernel.device,
+            &kernel.chain,
+            graph.view().cuda()?,
+            x.view().cuda()?,
+            weights.view(),
+            dy.view().cuda()?,
+            dx.view_mut().cuda()?,
+            gradients.view_mut(),
+        )?;
+        kernel.add_gradients(context, gradients.view())?;
+        Ok(Some(dx))
     }
 
     fn compute(
@@ -214,6 +297,9 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
         [wanted]: [bool; 1],
     ) -> Result<[Option<Storage<T>>; 1], NnError> {
         let (function, output) = (&*self.function, &self.function.output());
+        if let Some(dx) = self.sent_back(context, &x, &dy)? {
+            return Ok([wanted.then_some(dx)]);
+        }
         let mut dx = match wanted {
             true => Some(context.zeros(x.values_len())?),
             false => None,

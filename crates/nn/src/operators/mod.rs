@@ -26,6 +26,7 @@ mod regular;
 mod rotated_map;
 mod row_map;
 mod softmax;
+mod update;
 mod weighted_conv;
 
 pub use activation::Pointwise;
@@ -55,4 +56,5 @@ pub use regular::RegularActivate;
 pub use rotated_map::RotatedMap;
 pub use row_map::{EquivariantMap, LinearMap, LinearWeights};
 pub use softmax::RowSoftmax;
+pub use update::{UpdateFunction, UpdateVertices};
 pub use weighted_conv::{EdgeProduct, WeightedConvolve};

@@ -1,7 +1,7 @@
 //! Attention and nonlinear messages: gradients, equivariance, and the compositions of primitives that they stand for.
 
 use crate::common::{bumpy_grid, bumpy_sphere, graph, random};
-use crate::cuda_training::{devices, relative_error};
+use crate::cuda_training::{devices, gpu, relative_error};
 use crate::equivariance::check as check_equivariance;
 use crate::gradients::{check, kind};
 use gemcnn_kernels::linear::Linear;
@@ -14,7 +14,7 @@ use gemcnn_nn::layers::{
 use gemcnn_nn::operators::LinearWeights;
 use gemcnn_nn::{
     Aggregation, Builder, Device, EdgeFrame, FeatureType, GraphBatch, Grouping, Levels, Module,
-    Network, NnError, Parameters, Real, Reduce, Stream, Tape, Var, Workspace,
+    Network, NnError, Parameters, ProductMode, Real, Reduce, Stream, Tape, Var, Workspace,
 };
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn run<T: Real>(
     let mut parameters = parameters.clone();
     let mut workspace = Workspace::new(device.clone());
     // Wide enough for all outputs.
-    let target = random::<T>(batch.vertex_count() * 64, 2);
+    let target = random::<T>(batch.vertex_count() * 128, 2);
     let mut tape = Tape::training(&mut workspace, &mut parameters, STREAM);
     let x = random::<T>(batch.vertex_count() * input.dimension(), 1);
     let x = tape.tracked_input(input.clone(), &x).unwrap();
@@ -311,6 +311,83 @@ fn devices_agree_with_f64_on_the_cpu() {
         for (found, expected) in found.iter().zip(&expected) {
             let error = relative_error(found, expected);
             assert!(error < 2e-4, "{device:?}: {error:e}");
+        }
+    }
+}
+
+/// A layer of attention, then a block of messages. Biases decide every ReLU, because rounding to tf32 flips those near zero.
+fn decided<T: Real>(
+    [input, hidden, output]: [&FeatureType; 3],
+    [edge_layers, node_layers]: [usize; 2],
+    act: &Regular,
+) -> (Network<T>, Parameters<T>) {
+    let heads = if input.multiplicity(0) % 2 == 0 { 2 } else { 1 };
+    let (network, mut parameters) = Network::builder(input.clone())
+        .kernel(Attention { heads })
+        .conv(input)
+        .message_block(MessageBlockConfig {
+            edge_layers,
+            node_layers,
+            nonlinearity: Arc::new(act.clone()),
+            ..MessageBlockConfig::new(hidden.clone(), output.clone())
+        })
+        .init(1)
+        .unwrap();
+    let channels = hidden.multiplicity(0);
+    for parameter in parameters.iter_mut() {
+        let is_bias = parameter.name().ends_with("bias");
+        if !parameter.name().contains("edge") && !parameter.name().contains("node") {
+            continue;
+        }
+        for (place, value) in parameter.value_mut().iter_mut().enumerate() {
+            *value = match (is_bias, place) {
+                (true, place) if place < channels && place % 3 == 0 => T::of(-8.0),
+                (true, place) if place < channels => T::of(8.0),
+                _ => T::of(0.3) * *value,
+            };
+        }
+    }
+    (network, parameters)
+}
+
+#[test]
+fn layers_on_tensor_cores_agree_with_f64_on_the_cpu() {
+    let Some(device) = gpu("attention and messages on tensor cores") else {
+        return;
+    };
+    let Device::Cuda(cuda) = &device else { return };
+    cuda.set_product_mode(ProductMode::Tf32);
+    let (wide, small) = (FeatureType::uniform(16, 2), FeatureType::uniform(8, 1));
+    let (odd, narrow) = (kind("3x0 + 7x1"), FeatureType::uniform(5, 1));
+    let long = FeatureType::uniform(24, 2);
+    let relu = Regular::relu;
+    for (types, layers, act) in [
+        // Messages and updates are one kernel each.
+        ([&wide, &wide, &wide], [2, 2], relu(5)),
+        ([&small, &small, &small], [3, 1], relu(3)),
+        // Updates are composed: other numbers of samples, other types.
+        ([&wide, &wide, &wide], [1, 2], relu(7)),
+        ([&odd, &narrow, &kind("4x0 + 2x1")], [2, 2], relu(3)),
+        // Rows are too long for registers.
+        ([&wide, &long, &long], [1, 1], relu(5)),
+    ] {
+        let (network, parameters) = decided::<f64>(types, layers, &act);
+        let cpu = Device::Cpu;
+        let expected = run(&cpu, types[0], &batch(), &parameters, |tape, levels, x| {
+            network.forward(tape, levels, x)
+        });
+        let (network, parameters) = decided::<f32>(types, layers, &act);
+        let found = run(
+            &device,
+            types[0],
+            &batch(),
+            &parameters,
+            |tape, levels, x| network.forward(tape, levels, x),
+        );
+        for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let error = relative_error(found, expected);
+            println!("{types:?}, {layers:?}, {index}: {error:e}");
+            assert!(error < 5e-3, "{types:?}, {layers:?}, {index}: {error:e}");
         }
     }
 }

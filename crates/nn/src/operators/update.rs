@@ -1,0 +1,132 @@
+//! Updates of vertices with their messages, on a GPU.
+
+use super::LinearWeights;
+use super::messages::OneKernel;
+use crate::{Context, Device, NnError, Operator, Storage, Tape, Var};
+use gemcnn_kernels::messages::chain::{self, Chain};
+use gemcnn_kernels::regular::Plan;
+use gemcnn_kernels::{FeatureType, KernelError, Real, Resolve};
+use std::sync::Arc;
+
+/// An update function: equivariant linear maps with bias, on features and messages of one type, to the same type.
+#[derive(Debug, Clone)]
+pub struct UpdateFunction<T: Real> {
+    /// The maps; the first one takes the channels of features and messages.
+    pub layers: Vec<LinearWeights>,
+    /// The nonlinearity between them; its type is that of features and messages.
+    pub plan: Arc<Plan<T>>,
+}
+
+/// Updates of vertices, `x + phi(x, m)`, on a GPU that computes them in one kernel. Saves `x` and the messages `m`.
+///
+/// # Shapes
+/// `x`, `m` and the result: as many rows of the type of the plan.
+#[derive(Debug)]
+pub struct UpdateVertices<T: Real> {
+    /// The update function.
+    pub function: Arc<UpdateFunction<T>>,
+}
+
+impl<T: Real> UpdateFunction<T> {
+    fn kind(&self) -> &FeatureType {
+        &self.plan.config().input
+    }
+
+    /// The layers as one kernel, if the device supports both passes.
+    fn kernel(&self, device: &Device) -> Result<Option<OneKernel<'_>>, NnError> {
+        let Device::Cuda(device) = device else {
+            return Ok(None);
+        };
+        let plan = (&*self.plan).cuda()?;
+        let chain = Chain::update(device, self.kind(), self.layers.len(), plan)?;
+        let chain = chain.filter(Chain::has_backward);
+        Ok(chain.map(|chain| OneKernel::new(device, chain, self.layers.iter().copied())))
+    }
+
+    fn expected(&self, device: &Device) -> Result<OneKernel<'_>, NnError> {
+        self.kernel(device)?
+            .ok_or_else(|| KernelError::OtherDevice.into())
+    }
+}
+
+impl<T: Real> Operator<T, 2> for UpdateVertices<T> {
+    type Saved = [Var<T>; 2];
+
+    fn name(&self) -> &'static str {
+        "update of vertices"
+    }
+
+    fn has_parameters(&self) -> bool {
+        true
+    }
+
+    fn forward(
+        &self,
+        context: &mut Context<'_, T>,
+        [x, m]: [Var<T>; 2],
+    ) -> Result<(Var<T>, Self::Saved), NnError> {
+        let kind = self.function.kind();
+        x.expect_kind("input of an update", kind)?;
+        m.expect_kind("messages of an update", kind)?;
+        m.expect_rows("the messages of an update", x.rows())?;
+        let kernel = self.function.expected(context.device())?;
+        let weights = kernel.weights(context)?;
+        let mut y = context.buffer(x.values_len())?;
+        let ends = [x.view().cuda()?, m.view().cuda()?];
+        chain::update(
+            &kernel.device,
+            &kernel.chain,
+            x.rows(),
+            ends,
+            weights.view(),
+            y.view_mut().cuda()?,
+        )?;
+        Ok((Var::new(kind.clone(), x.rows(), y), [x, m]))
+    }
+
+    fn backward(
+        &self,
+        context: &mut Context<'_, T>,
+        [x, m]: Self::Saved,
+        dy: Storage<T>,
+        wanted: [bool; 2],
+    ) -> Result<[Option<Storage<T>>; 2], NnError> {
+        let kernel = self.function.expected(context.device())?;
+        let weights = kernel.weights(context)?;
+        let mut gradients = kernel.device.buffer(weights.len())?;
+        let mut dx = context.buffer(x.values_len())?;
+        let mut dm = context.buffer(m.values_len())?;
+        chain::update_backward(
+            &kernel.device,
+            &kernel.chain,
+            x.rows(),
+            [x.view().cuda()?, m.view().cuda()?],
+            weights.view(),
+            dy.view().cuda()?,
+            [dx.view_mut().cuda()?, dm.view_mut().cuda()?],
+            gradients.view_mut(),
+        )?;
+        kernel.add_gradients(context, gradients.view())?;
+        let [of_x, of_m] = wanted;
+        Ok([of_x.then_some(dx), of_m.then_some(dm)])
+    }
+}
+
+impl<'a, T: Real> Tape<'a, T> {
+    /// Applies [`UpdateVertices`] if the device of the tape supports it; `None` if it does not.
+    ///
+    /// # Errors
+    /// Features or messages of another type or number of rows, or work on the GPU that failed.
+    pub fn update_vertices(
+        &mut self,
+        function: &Arc<UpdateFunction<T>>,
+        x: Var<T>,
+        m: Var<T>,
+    ) -> Result<Option<Var<T>>, NnError> {
+        if function.kernel(self.device())?.is_none() {
+            return Ok(None);
+        }
+        let function = Arc::clone(function);
+        self.apply(UpdateVertices { function }, [x, m]).map(Some)
+    }
+}
