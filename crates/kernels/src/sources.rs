@@ -18,6 +18,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (aggregate::cuda::ADJOINT, plain()),
         (gauge_conv::warps::SOURCE, gauge_conv::warps::variants()),
         (attention::cuda::SOURCE, attention::cuda::variants()),
+        (attention::warps::SOURCE, attention::warps::variants()),
         (regular::cuda::SOURCE, regular::cuda::variants()),
         (batch_norm::cuda::SOURCE, plain()),
         (activation::cuda::SOURCE, activation::cuda::variants()),

@@ -118,18 +118,18 @@ pub fn add_gradients(
 }
 
 /// What a kernel reads and writes.
-struct Run<'a> {
-    graph: DeviceGraphView<'a>,
-    weights: DeviceSlice<'a, f32>,
-    x: DeviceSlice<'a, f32>,
+pub(super) struct Run<'a> {
+    pub graph: DeviceGraphView<'a>,
+    pub weights: DeviceSlice<'a, f32>,
+    pub x: DeviceSlice<'a, f32>,
     /// `x`, or the gradient of the result.
-    own: DeviceSlice<'a, f32>,
-    queries: &'a DeviceSliceMut<'a, f32>,
+    pub own: DeviceSlice<'a, f32>,
+    pub queries: &'a DeviceSliceMut<'a, f32>,
     /// Weights of attention, in the backward pass.
-    given: DeviceSlice<'a, f32>,
+    pub given: DeviceSlice<'a, f32>,
     /// Weights of attention, or gradients of the logits.
-    edge_values: &'a DeviceSliceMut<'a, f32>,
-    result: &'a DeviceSliceMut<'a, f32>,
+    pub edge_values: &'a DeviceSliceMut<'a, f32>,
+    pub result: &'a DeviceSliceMut<'a, f32>,
 }
 
 /// Macros of the kernel beside those of a gather.
@@ -168,10 +168,14 @@ impl Plan {
         direction: Direction,
         run: &Run<'_>,
     ) -> Result<(), CudaError> {
-        let products = match direction {
-            Direction::Forward => &self.forward,
-            Direction::Backward => &self.backward,
+        let (products, place) = match direction {
+            Direction::Forward => (&self.forward, 0),
+            Direction::Backward => (&self.backward, 1),
         };
+        let warps = self.warps.as_ref().map(|warps| &warps[place]);
+        if let Some(warps) = warps.filter(|warps| warps.reads(run)) {
+            return warps.run(device, op, run);
+        }
         let count = op.heads * products.weights;
         let stacked = self.converted(device, &products.stack, (run.weights, count))?;
         let mut kernel = self.gather.row_kernel(device, self.strides[0])?;

@@ -17,10 +17,13 @@
 //! of the queries. The gradients of `x` and of the weights are two transposed gauge convolutions on graphs with a factor
 //! for each edge and head, one for `dy` and one for the queries; the latter takes the gradients of the queries as its self term.
 //!
+//! From features with 16 channels of each order, rows stay in registers (`warps.rs`).
+//!
 //! Saved: `x`, `q` and `a`. Shapes: `x` is `[V, D_in]`, `q` and `y` are `[V, D_out]`, `a` is `[E, heads]`.
 
 pub mod cuda;
 mod plan;
+pub(crate) mod warps;
 
 use crate::gauge_conv::GaugeConv;
 use crate::self_map;

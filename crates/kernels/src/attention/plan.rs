@@ -1,6 +1,7 @@
 //! The layout of attention on a GPU: weights, products and rows in shared memory.
 
 use super::Attention;
+use super::warps::Warps;
 use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, MOST_SHARED_BYTES};
 use crate::cuda::reduce::SignedTable;
@@ -42,7 +43,10 @@ pub(super) struct Plan {
     pub split: SignedTable,
     /// Lengths of the joint weights: keys, queries, values and bias.
     pub joint: [usize; 4],
+    /// True if rows and weights fit in shared memory.
     pub fits: bool,
+    /// Both directions with rows in registers, if the types allow it.
+    pub warps: Option<[Warps; 2]>,
 }
 
 impl Plan {
@@ -136,7 +140,11 @@ impl Plan {
             && forward.weights.max(backward.weights) <= MOST_FUSED_WEIGHTS;
         let split = joined.iter().map(|&(joint, head)| (head, joint, false));
         let total = joint.iter().sum();
+        let warps = [Direction::Forward, Direction::Backward]
+            .map(|direction| Warps::new(device, op, direction));
+        let [forward_warps, backward_warps] = warps;
         Ok(Self {
+            warps: forward_warps?.zip(backward_warps?).map(|(f, b)| [f, b]),
             row: stack.row,
             strides,
             forward,

@@ -156,10 +156,7 @@ impl Plan {
                 &own,
                 stack.row,
             )?;
-            let warps = match heads {
-                1 => Warps::new(device, op, &stack, (direction, columns), &parts)?,
-                _ => None,
-            };
+            let warps = Warps::new(device, op, &stack, (direction, columns, heads), &parts)?;
             Ok(Self {
                 warps,
                 fused: Fused::new(device, &stack, &gather, &parts)?,

@@ -1,31 +1,8 @@
-// Gauge convolution without rows in memory: a warp gathers the sums of 8 vertices in the registers in which tensor cores take
-// them as a factor. This text stands after `tensor.cu`. See the documentation of `gauge_conv::warps`.
+// Gauge convolution without rows in memory: the sums of 8 vertices are multiplied as they lie in registers. This text stands after
+// `units.cu`. See the documentation of `gauge_conv::warps`.
 //
-// Lane 4 g + t of a warp that convolves works on vertex g and on channels 4 t to 4 t + 3 of runs of 16 channels, the UNITS of
-// the features (DIMENSION numbers): UNIT_ORDERS, UNIT_COSINES and UNIT_SINES are their orders and places, MOST_ORDER is the
-// highest of these orders. PASS_UNITS of them are summed at a time. OUT_WIDTHS and OUT_STARTS: numbers of each of the OUT_ORDERS
-// orders of the result (RESULT numbers), and where they start. OUT_TILES, TILE_ORDERS, TILE_FIRSTS: runs of 16 numbers of an
-// order. WEIGHTS: a quarter of the number of weights. OWN: 1 for orders with a self term. COLUMNS: 1 if every edge has a factor. BACKWARD: 1 for the transposed operator.
-
-__device__ constexpr u32 unit_order(u32 unit) {
-    constexpr u32 of[] = {UNIT_ORDERS};
-    return of[unit];
-}
-
-__device__ constexpr u32 unit_cosine(u32 unit) {
-    constexpr u32 of[] = {UNIT_COSINES};
-    return of[unit];
-}
-
-__device__ constexpr u32 unit_sine(u32 unit) {
-    constexpr u32 of[] = {UNIT_SINES};
-    return of[unit];
-}
-
-__device__ constexpr u32 out_width(u32 order) {
-    constexpr u32 of[] = {OUT_WIDTHS};
-    return order < OUT_ORDERS ? of[order] : 0;
-}
+// OUT_STARTS: where the numbers of each order of the result (RESULT numbers) start. OUT_TILES, TILE_ORDERS, TILE_FIRSTS: runs of 16
+// numbers of an order. WEIGHTS: a quarter of the number of weights. OWN: 1 for orders with a self term. Heads are runs of channels.
 
 __device__ constexpr u32 out_start(u32 order) {
     constexpr u32 of[] = {OUT_STARTS};
@@ -36,8 +13,6 @@ __device__ constexpr bool has_own(u32 order) {
     constexpr u32 of[] = {OWN};
     return order < OUT_ORDERS && of[order] > 0;
 }
-
-__device__ constexpr u32 order_of(u32 harmonic) { return (harmonic + 1) / 2; }
 
 // The order of a run of 16 numbers of the result, and its place among those of the order.
 __device__ constexpr u32 tile_order(u32 tile) {
@@ -50,150 +25,13 @@ __device__ constexpr u32 tile_first(u32 tile) {
     return of[tile];
 }
 
-constexpr u32 HARMONICS = 2 * OUT_ORDERS - 1;
-
 // The harmonics in the order of products: all cosines, then all sines, so that products that follow each other are of
 // different orders and do not wait for each other.
 __device__ constexpr u32 harmonic_at(u32 i) { return i == 0 ? 0 : i < OUT_ORDERS ? 2 * i - 1 : 2 * (i - OUT_ORDERS + 1); }
 
-struct Graph {
-    const u32 *__restrict__ offsets;
-    const u32 *__restrict__ neighbours;
-    const float4 *__restrict__ phases;
-    const float *__restrict__ factors;
-    u32 aggregation;
-};
-
-__device__ inline float fast_scale(u32 aggregation, u32 degree) {
-    if (aggregation == SUM) return 1.0f;
-    return __fdividef(1.0f, (float)max(aggregation == MEAN ? degree : degree + 1, 1u));
-}
-
-// The edges of a vertex, and the factor of its sums.
-struct Row {
-    u32 begin, end;
-    float scale;
-};
-
-__device__ inline Row row_of(const Graph &graph, u32 vertex, bool used) {
-    Row row = {0, 0, 1.0f};
-    if (used) row.begin = graph.offsets[vertex], row.end = graph.offsets[vertex + 1];
-    if (!BACKWARD) row.scale = fast_scale(graph.aggregation, row.end - row.begin);
-    return row;
-}
-
 // Factor of the features of the vertex itself.
 __device__ inline float own_scale(const Graph &graph, const Row &row) {
     return graph.aggregation == MEAN_WITH_SELF ? fast_scale(graph.aggregation, row.end - row.begin) : 1.0f;
-}
-
-// An edge but for its neighbour. begin, end: edges of the neighbour, if its degree is needed.
-struct Edge {
-    float4 phase;
-    float scale;
-    u32 begin, end;
-};
-
-__device__ inline Edge read_edge(const Graph &graph, const Row &row, u32 edge, u32 neighbour) {
-    Edge result = {graph.phases[edge], row.scale, 0, 0};
-#if COLUMNS
-    result.scale *= graph.factors[edge];
-#endif
-    if (BACKWARD && graph.aggregation != SUM)
-        result.begin = graph.offsets[neighbour], result.end = graph.offsets[neighbour + 1];
-    return result;
-}
-
-// The factor of an edge. That of the transposed operator is of the degree of the neighbour.
-__device__ inline float scale_of_edge(const Graph &graph, const Edge &edge) {
-    return BACKWARD ? edge.scale * fast_scale(graph.aggregation, edge.end - edge.begin) : edge.scale;
-}
-
-__device__ inline void harmonics_of(const Edge &edge, float (&harmonic)[HARMONICS]) {
-    harmonic[0] = 1.0f;
-    Phase angle = {1.0f, 0.0f};
-#pragma unroll
-    for (u32 k = 1; k + 1 < HARMONICS; k += 2) {
-        angle = times(angle, {edge.phase.x, edge.phase.y});
-        harmonic[k] = angle.c;
-        harmonic[k + 1] = angle.s;
-    }
-}
-
-__device__ inline float4 load4(const float *from) { return *reinterpret_cast<const float4 *>(from); }
-
-// sums += weight * values.
-__device__ inline void add(float (&sums)[4], float weight, const float (&values)[4]) {
-#pragma unroll
-    for (u32 i = 0; i < 4; ++i) sums[i] += weight * values[i];
-}
-
-// The channels of a lane of a unit.
-struct Features {
-    float4 a, b;
-};
-
-__device__ inline Features load_unit(const float *__restrict__ row, u32 unit) {
-    Features features;
-    features.a = features.b = load4(row + unit_cosine(unit));
-    if (unit_order(unit) > 0) features.b = load4(row + unit_sine(unit));
-    return features;
-}
-
-// The sums of PASS_UNITS units from `first` on over the edges of a vertex; x starts at the first channel of the lane.
-__device__ inline void gather(const Graph &graph, const Row &row, const float *__restrict__ x, u32 first,
-                              float (&sums)[PASS_UNITS][2][HARMONICS][4]) {
-#pragma unroll
-    for (u32 u = 0; u < PASS_UNITS; ++u)
-#pragma unroll
-        for (u32 j = 0; j < 2; ++j)
-#pragma unroll
-            for (u32 k = 0; k < HARMONICS; ++k)
-#pragma unroll
-                for (u32 i = 0; i < 4; ++i) sums[u][j][k][i] = 0.0f;
-    if (row.begin == row.end) return;
-    u32 neighbour = graph.neighbours[row.begin], ahead = 0;
-    if (row.begin + 1 < row.end) ahead = graph.neighbours[row.begin + 1];
-    Edge next = read_edge(graph, row, row.begin, neighbour);
-    Features features[PASS_UNITS];
-#pragma unroll
-    for (u32 u = 0; u < PASS_UNITS; ++u) features[u] = load_unit(x + (u64)neighbour * DIMENSION, first + u);
-#pragma unroll 1
-    for (u32 at = row.begin; at < row.end; ++at) {
-        bool more = at + 1 < row.end;
-        Edge edge = next;
-        neighbour = ahead;
-        if (more) next = read_edge(graph, row, at + 1, neighbour);
-        if (at + 2 < row.end) ahead = graph.neighbours[at + 2];
-        float harmonic[HARMONICS];
-        harmonics_of(edge, harmonic);
-        Phase turn = {scale_of_edge(graph, edge), 0.0f};
-#pragma unroll
-        for (u32 u = 0; u < PASS_UNITS; ++u) {
-            u32 order = unit_order(first + u), before = u > 0 ? unit_order(first + u - 1) : 0;
-#pragma unroll
-            for (u32 n = 0; n < MOST_ORDER; ++n)
-                if (before <= n && n < order) turn = times(turn, {edge.phase.z, edge.phase.w});
-            float4 a = features[u].a, b = features[u].b;
-            float cosine[4] = {turn.c * a.x, turn.c * a.y, turn.c * a.z, turn.c * a.w}, sine[4];
-            if (order > 0) {
-                float from_a[4] = {a.x, a.y, a.z, a.w}, from_b[4] = {b.x, b.y, b.z, b.w};
-#pragma unroll
-                for (u32 i = 0; i < 4; ++i) {
-                    cosine[i] -= turn.s * from_b[i];
-                    sine[i] = turn.s * from_a[i] + turn.c * from_b[i];
-                }
-            }
-            // The registers of a unit are free again: they take the features of the next edge.
-            if (more) features[u] = load_unit(x + (u64)neighbour * DIMENSION, first + u);
-#pragma unroll
-            for (u32 k = 0; k < HARMONICS; ++k) {
-                if (out_width(order_of(k)) == 0) continue;
-                add(sums[u][0][k], harmonic[k], cosine);
-                if (order > 0) add(sums[u][1][k], harmonic[k], sine);
-            }
-        }
-    }
 }
 
 #if __CUDA_ARCH__ >= 900
@@ -354,16 +192,6 @@ __device__ inline void load_weights(const Parameters &parameters, float4 *weight
     }
 }
 
-// The vertices of a block, in tiles of 8: a run of them, so that neighbours are found in the cache of its multiprocessor.
-struct Tiles {
-    u32 first, last;
-};
-
-__device__ inline Tiles tiles_of_block(u32 count) {
-    u32 tiles = (count + 7) / 8;
-    return {(u32)((u64)tiles * blockIdx.x / gridDim.x), (u32)((u64)tiles * (blockIdx.x + 1) / gridDim.x)};
-}
-
 // What a convolution writes: y = it + bias, or with `add` y += it. Nothing without y.
 struct Target {
     const float *__restrict__ bias;
@@ -410,7 +238,7 @@ convolve(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, co
     extern __shared__ float4 weights[];
     load_weights({table, neighbour_weights, neighbour_count, self_weights}, weights);
     __syncthreads();
-    Graph graph = {offsets, neighbours, phases, factors, aggregation};
+    Graph graph = {offsets, neighbours, phases, factors, aggregation, threadIdx.x % 4 * HEADS / 4};
     Tiles tiles = tiles_of_block(count);
     Slot slot = {};
     for (u32 tile = tiles.first + threadIdx.x / 32; tile < tiles.last; tile += THREADS / 32)
@@ -552,7 +380,7 @@ differentiate(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbour
         init_barrier(barriers + 16 * threadIdx.x + 8, CONSUMERS);
     }
     __syncthreads();
-    Graph graph = {offsets, neighbours, phases, factors, aggregation};
+    Graph graph = {offsets, neighbours, phases, factors, aggregation, threadIdx.x % 4 * HEADS / 4};
     Tiles tiles = tiles_of_block(count);
     if (warp >= PRODUCERS) {
         float *gradients = partials + (u64)blockIdx.x * (4 * WEIGHTS + 16);

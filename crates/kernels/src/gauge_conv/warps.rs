@@ -23,19 +23,23 @@ use crate::{Aggregation, FeatureType, irrep_dimension};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
     "warps",
-    concat!(include_str!("../cuda/tensor.cu"), include_str!("warps.cu")),
+    concat!(
+        include_str!("../cuda/tensor.cu"),
+        include_str!("units.cu"),
+        include_str!("warps.cu")
+    ),
 );
 
 /// Channels of a unit.
-const RUN: usize = 16;
+pub(crate) const RUN: usize = 16;
 /// Vertices of a warp.
-const VERTICES: usize = 8;
+pub(crate) const VERTICES: usize = 8;
 /// Most numbers that a lane holds for sums and results.
-const MOST_NUMBERS: usize = 140;
+pub(crate) const MOST_NUMBERS: usize = 140;
 /// Most numbers that a lane holds for gradients of weights.
 const MOST_GRADIENTS: usize = 120;
 /// Warps of a block. More of them would have too few registers.
-const WARPS: usize = 12;
+pub(crate) const WARPS: usize = 12;
 
 /// One direction of a convolution, prepared for the kernels.
 #[derive(Debug)]
@@ -67,12 +71,20 @@ impl Layout {
         op: &GaugeConv,
         stack: &Stack<'_>,
         direction: Direction,
-        columns: usize,
+        (columns, heads): (usize, usize),
     ) -> Option<Self> {
         let (source, target) = types(op, direction);
         let (dimension, highest) = (source.dimension(), target.highest_order());
         let uniform = |kind: &FeatureType| kind.uniform_multiplicity() == Some(RUN);
-        if !uniform(source) || !uniform(target) || highest == 0 || columns > 1 || op.rings > 1 {
+        // The channels of a lane are those of one head.
+        let split = [1, 2, 4].contains(&heads);
+        if !uniform(source)
+            || !uniform(target)
+            || highest == 0
+            || columns > 1
+            || op.rings > 1
+            || !split
+        {
             return None;
         }
         let units = irrep_rows(source, RUN);
@@ -132,36 +144,23 @@ impl Layout {
             let numbers = 32 * harmonics + 8 + stack.result + 8;
             shared += (WARPS - consumers) * (4 * VERTICES * numbers + 16);
         }
-        let list = |values: &mut dyn Iterator<Item = usize>| -> String {
-            let texts: Vec<String> = values.map(|value| value.to_string()).collect();
-            texts.join(",")
-        };
         let one = |value: usize| value.to_string();
-        let of_units = |entry: usize| list(&mut units.iter().map(|unit| unit[entry] as usize));
-        let of_orders = |entry: usize| list(&mut orders.iter().map(|order| order[entry]));
-        let defines = vec![
-            ("TENSOR", one(1)),
-            ("THREADS", one(32 * WARPS)),
+        let of_orders = |entry: usize| list(orders.iter().map(|order| order[entry]));
+        let mut defines = unit_defines(source, target);
+        defines.extend([
             ("BACKWARD", one(usize::from(backward))),
-            ("UNITS", one(units.len())),
-            ("PASS_UNITS", one(units.len())),
-            ("UNIT_COSINES", of_units(0)),
-            ("UNIT_SINES", of_units(1)),
-            ("UNIT_ORDERS", of_units(2)),
-            ("MOST_ORDER", one(source.highest_order())),
-            ("DIMENSION", one(dimension)),
             ("RESULT", one(stack.result)),
             ("WEIGHTS", one(weights / 4)),
-            ("OUT_ORDERS", one(highest + 1)),
-            ("OUT_WIDTHS", of_orders(0)),
             ("OUT_STARTS", of_orders(1)),
             ("STACK_STARTS", of_orders(2)),
             ("OWN", of_orders(3)),
             ("OUT_TILES", one(tiles.len())),
-            ("TILE_ORDERS", list(&mut tiles.iter().map(|tile| tile.0))),
-            ("TILE_FIRSTS", list(&mut tiles.iter().map(|tile| tile.1))),
+            ("TILE_ORDERS", list(tiles.iter().map(|tile| tile.0))),
+            ("TILE_FIRSTS", list(tiles.iter().map(|tile| tile.1))),
             ("COLUMNS", one(columns)),
-        ];
+            ("HEADS", one(heads)),
+            ("CHANGING", one(0)),
+        ]);
         Some(Self {
             defines,
             weights,
@@ -172,8 +171,37 @@ impl Layout {
     }
 }
 
+fn list(values: impl Iterator<Item = usize>) -> String {
+    let texts: Vec<String> = values.map(|value| value.to_string()).collect();
+    texts.join(",")
+}
+
+/// Macros of `units.cu` for sums of features of type `source` for a result of type `target`.
+pub(crate) fn unit_defines(source: &FeatureType, target: &FeatureType) -> Vec<Define> {
+    let units = irrep_rows(source, RUN);
+    let of_units = |entry: usize| list(units.iter().map(|unit| unit[entry] as usize));
+    let orders = 0..=target.highest_order();
+    let one = |value: usize| value.to_string();
+    vec![
+        ("TENSOR", one(1)),
+        ("THREADS", one(32 * WARPS)),
+        ("UNITS", one(units.len())),
+        ("PASS_UNITS", one(units.len())),
+        ("UNIT_COSINES", of_units(0)),
+        ("UNIT_SINES", of_units(1)),
+        ("UNIT_ORDERS", of_units(2)),
+        ("MOST_ORDER", one(source.highest_order())),
+        ("DIMENSION", one(source.dimension())),
+        ("OUT_ORDERS", one(target.highest_order() + 1)),
+        (
+            "OUT_WIDTHS",
+            list(orders.map(|order| target.range(order).len())),
+        ),
+    ]
+}
+
 /// The lanes of a warp, and the entries of the factor that each of them holds.
-fn lanes() -> impl Iterator<Item = (usize, usize)> {
+pub(crate) fn lanes() -> impl Iterator<Item = (usize, usize)> {
     (0..4 * 32).map(|place| (place / 4, place % 4))
 }
 
@@ -183,10 +211,10 @@ impl Warps {
         device: &CudaDevice,
         op: &GaugeConv,
         stack: &Stack<'_>,
-        (direction, columns): (Direction, usize),
+        (direction, columns, heads): (Direction, usize, usize),
         parts: &[(usize, usize, bool)],
     ) -> Result<Option<Self>, CudaError> {
-        let layout = Layout::new(op, stack, direction, columns);
+        let layout = Layout::new(op, stack, direction, (columns, heads));
         let Some(layout) = layout.filter(|layout| layout.shared <= device.shared_bytes()) else {
             return Ok(None);
         };
@@ -305,19 +333,20 @@ impl Warps {
 /// Macros for types that stand for all that occur.
 pub(crate) fn variants() -> Vec<Vec<Define>> {
     let types = [
-        ("16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2", 0),
-        ("16x0 + 16x1", "16x0 + 16x1 + 16x2", 1),
+        ("16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2", (0, 1)),
+        ("16x0 + 16x1", "16x0 + 16x1 + 16x2", (1, 1)),
+        ("16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2", (1, 2)),
     ];
     let directions = [Direction::Forward, Direction::Backward];
-    let layouts = types.into_iter().flat_map(|(input, output, columns)| {
+    let layouts = types.into_iter().flat_map(|(input, output, kind)| {
         let op = match (input.parse(), output.parse()) {
             (Ok(input), Ok(output)) => Some(GaugeConv::new(input, output)),
             _ => None,
         };
         directions.map(|direction| {
             let op = op.as_ref()?;
-            let stack = Stack::new(op, columns, direction);
-            Layout::new(op, &stack, direction, columns)
+            let stack = Stack::new(op, kind.0, direction);
+            Layout::new(op, &stack, direction, kind)
         })
     });
     layouts.flatten().map(|layout| layout.defines).collect()
@@ -328,10 +357,15 @@ mod tests {
     use super::*;
     use Direction::{Backward, Forward};
 
-    fn layout(input: &str, output: &str, direction: Direction, columns: usize) -> Option<Layout> {
+    fn layout(
+        input: &str,
+        output: &str,
+        direction: Direction,
+        kind: (usize, usize),
+    ) -> Option<Layout> {
         let op = GaugeConv::new(input.parse().unwrap(), output.parse().unwrap());
-        let stack = Stack::new(&op, columns, direction);
-        Layout::new(&op, &stack, direction, columns)
+        let stack = Stack::new(&op, kind.0, direction);
+        Layout::new(&op, &stack, direction, kind)
     }
 
     #[test]
@@ -343,7 +377,7 @@ mod tests {
             (narrow, narrow, 48 * 80 + 16 * 16 + 32 * 32),
         ] {
             for direction in [Forward, Backward] {
-                let layout = layout(input, output, direction, 0).unwrap();
+                let layout = layout(input, output, direction, (0, 1)).unwrap();
                 let count = layout.weights;
                 if direction == Forward {
                     assert_eq!(count, weights, "{input} to {output}");
@@ -361,7 +395,7 @@ mod tests {
     fn weights_stand_in_the_order_of_the_kernels() {
         let wide = "16x0 + 16x1 + 16x2";
         for direction in [Forward, Backward] {
-            let layout = layout(wide, wide, direction, 0).unwrap();
+            let layout = layout(wide, wide, direction, (0, 1)).unwrap();
             let digest: usize = (layout.places.iter())
                 .map(|(place, stacked)| (place + 1) * (stacked + 1))
                 .sum();
@@ -371,16 +405,17 @@ mod tests {
 
     #[test]
     fn other_types_take_the_general_path() {
-        for (input, output, direction, columns) in [
-            ("3x0", "16x0 + 16x1 + 16x2", Forward, 0),
-            ("16x0 + 8x1", "16x0 + 16x1", Forward, 0),
-            ("16x0 + 16x1", "16x0 + 16x1", Forward, 3),
-            ("16x0 + 16x1", "16x0", Forward, 0),
-            ("16x0", "16x0 + 16x1", Backward, 0),
-            ("32x0 + 32x1", "32x0 + 32x1", Backward, 0),
+        for (input, output, direction, kind) in [
+            ("3x0", "16x0 + 16x1 + 16x2", Forward, (0, 1)),
+            ("16x0 + 8x1", "16x0 + 16x1", Forward, (0, 1)),
+            ("16x0 + 16x1", "16x0 + 16x1", Forward, (3, 1)),
+            ("16x0 + 16x1", "16x0", Forward, (0, 1)),
+            ("16x0", "16x0 + 16x1", Backward, (0, 1)),
+            ("32x0 + 32x1", "32x0 + 32x1", Backward, (0, 1)),
+            ("16x0 + 16x1", "16x0 + 16x1", Backward, (1, 8)),
         ] {
-            assert!(layout(input, output, direction, columns).is_none());
+            assert!(layout(input, output, direction, kind).is_none());
         }
-        assert_eq!(variants().len(), 4);
+        assert_eq!(variants().len(), 6);
     }
 }

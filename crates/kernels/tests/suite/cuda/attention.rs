@@ -205,6 +205,8 @@ fn attention_in_one_kernel() {
     let (mut failures, mut worst) = (Vec::new(), 0.0f64);
     for (input, output, heads) in [
         ("16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2", 2),
+        ("16x0 + 16x1", "16x0 + 16x1 + 16x2", 1),
+        ("8x0 + 8x1 + 8x2", "16x0 + 16x1 + 16x2", 2),
         ("3x0", "8x0 + 8x1", 4),
         ("3x0 + 5x1 + 2x3", "6x0 + 9x2 + 3x3", 3),
         ("2x1", "1x0 + 1x2", 1),
