@@ -250,7 +250,7 @@ struct Partials {
 template <typename Add> __device__ inline void sum_parts(float (&parts)[8][32 * 32], const Partials &partials, u32 first, Add add) {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     float4 sum = {};
-    in_batches<8>(
+    in_batches<16>(
         warp, partials.count, 8, [&](u32 k) { return *(const float4 *)(partials.from + (u64)k * partials.size + first + 4 * lane); },
         [&](u32, float4 v) { sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w; });
     *(float4 *)&parts[warp][4 * lane] = sum;

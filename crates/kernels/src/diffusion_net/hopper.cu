@@ -40,15 +40,26 @@ struct Meshes {
     u32 first_row, size, tiles_of_mesh, tiles, first_tile;
 };
 
-// Rows first..end of a mesh, at most TILE_ROWS of which are the tile.
+// Rows first..end of a mesh, at most TILE_ROWS of which are the tile. If the last tiles are for less than half of the blocks of threads, each is
+// divided: the first warpgroups of two blocks do its parts.
 struct Tile {
-    u32 mesh, first, end, number;
-    __device__ inline Tile(const Meshes &meshes, u32 tile) {
+    u32 mesh, first, end, number, part;
+    bool divided;
+    __device__ inline Tile(const Meshes &meshes, u32 at) {
+        u32 whole = meshes.tiles - meshes.tiles % gridDim.x;
+        divided = at >= whole && divides(meshes);
+        part = divided ? (at - whole) % 2 : 0;
+        u32 tile = divided ? whole + (at - whole) / 2 : at;
         number = meshes.first_tile + tile;
         mesh = tile / meshes.tiles_of_mesh;
         first = meshes.first_row + mesh * meshes.size + tile % meshes.tiles_of_mesh * TILE_ROWS;
         end = meshes.first_row + (mesh + 1) * meshes.size;
     }
+
+    __device__ static inline bool divides(const Meshes &meshes) { return 2 * (meshes.tiles % gridDim.x) <= gridDim.x; }
+
+    // Tiles and divided tiles.
+    __device__ static inline u32 count(const Meshes &meshes) { return meshes.tiles + (divides(meshes) ? meshes.tiles % gridDim.x : 0); }
 };
 
 // Rows of a matrix over all vertices.
@@ -65,7 +76,8 @@ struct Shared {
 // What a warpgroup that multiplies knows of the streams.
 struct Streams {
     Shared shared;
-    u32 group, stage = 0, round = 0, taken = 0, last = 0;
+    // `weight`: warps that an arrival stands for.
+    u32 group, stage = 0, round = 0, taken = 0, last = 0, weight = 1;
     bool pending = false;
 
     __device__ inline Streams(const Shared &shared, u32 group) : shared(shared), group(group) {}
@@ -98,7 +110,7 @@ struct Streams {
     }
 
     __device__ __forceinline__ void release() {
-        if (pending && threadIdx.x % 32 == 0) arrive(shared.empty + 8 * last);
+        if (pending && threadIdx.x % 32 == 0) arrive(shared.empty + 8 * last, weight);
     }
 
     // d = a B or d += a B with the next right factor.
@@ -165,7 +177,8 @@ __device__ inline void load_rows(u32 slot, Rows rows, u32 first, u32 end, u32 ba
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-// Runs a pass over all tiles. Pass: HALVES halves of right factors and LOADS left factors of a tile, and what is done with a tile.
+// Runs a pass over all tiles. Pass: HALVES halves of right factors and LOADS left factors of a tile, what threads do before all tiles, and what
+// is done with a tile.
 template <typename Pass> __device__ inline void run(const Meshes &meshes, const Pass &pass) {
     extern __shared__ unsigned char memory[];
     __shared__ __align__(8) u64 barriers[2 * STAGES + 8];
@@ -190,13 +203,13 @@ template <typename Pass> __device__ inline void run(const Meshes &meshes, const 
     }
     __syncthreads();
     // Blocks of threads that have a tile less than others begin later, at different times: all would store and load at once.
-    u32 longest = (meshes.tiles - 1) % gridDim.x + 1;
-    if (meshes.tiles > gridDim.x && blockIdx.x >= longest) __nanosleep((blockIdx.x - longest) % 8 * SKEW);
+    u32 tiles = Tile::count(meshes), longest = (tiles - 1) % gridDim.x + 1;
+    if (tiles > gridDim.x && blockIdx.x >= longest) __nanosleep((blockIdx.x - longest) % 8 * SKEW);
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 0) {
             u32 stage = 0, round = 0;
-            for (u32 at = blockIdx.x; at < meshes.tiles; at += gridDim.x) {
+            for (u32 at = blockIdx.x; at < tiles; at += gridDim.x) {
                 u32 mesh = Tile(meshes, at).mesh;
                 for (u32 half = 0; half < Pass::HALVES; ++half) {
                     wait(shared.empty + 8 * stage, round % 2 ^ 1);
@@ -207,14 +220,14 @@ template <typename Pass> __device__ inline void run(const Meshes &meshes, const 
             }
         } else if (threadIdx.x >= 32) {
             u32 loaded = 0;
-            for (u32 at = blockIdx.x; at < meshes.tiles; at += gridDim.x) {
+            for (u32 at = blockIdx.x; at < tiles; at += gridDim.x) {
                 Tile tile(meshes, at);
                 for (u32 one = 0; one < Pass::LOADS; ++one, ++loaded) {
                     Rows rows = pass.rows(one);
-                    for (u32 group = 0; group < 2; ++group) {
-                        u32 slot = loaded % 2 * 2 + group;
+                    for (u32 group = 0; group < (tile.divided ? 1 : 2); ++group) {
+                        u32 slot = loaded % 2 * 2 + group, first = tile.first + 64 * (tile.part + group);
                         wait(shared.slot_empty + 8 * slot, loaded / 2 % 2 ^ 1);
-                        load_rows(shared.slots + slot * SLOT_BYTES, rows, tile.first + 64 * group, tile.end, shared.slot_full + 8 * slot);
+                        load_rows(shared.slots + slot * SLOT_BYTES, rows, first, tile.end, shared.slot_full + 8 * slot);
                     }
                 }
             }
@@ -223,13 +236,15 @@ template <typename Pass> __device__ inline void run(const Meshes &meshes, const 
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         u32 group = threadIdx.x / 128 - 1;
         Streams streams(shared, group);
-        typename Pass::Sums sums;
-        for (u32 at = blockIdx.x; at < meshes.tiles; at += gridDim.x) {
+        pass.prepare();
+        u32 own = group == 1 && Tile::divides(meshes) ? meshes.tiles - meshes.tiles % gridDim.x : tiles;
+        for (u32 at = blockIdx.x; at < own; at += gridDim.x) {
             Tile tile(meshes, at);
-            u32 row = tile.first + 64 * group + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-            pass.tile(streams, tile, row, sums);
+            u32 part = tile.part + group;
+            streams.weight = tile.divided ? 2 : 1;
+            u32 row = tile.first + 64 * part + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+            pass.tile(streams, tile.end, row, (tile.number * 2 + part) * 128 + threadIdx.x % 128);
         }
-        pass.end(streams, sums);
     }
 }
 
@@ -311,11 +326,8 @@ __device__ __forceinline__ void begin(float (&d)[64], const float *bias) {
 
 __device__ inline float tanh_of(float x) { return 1.0f - __fdividef(2.0f, 1.0f + __expf(2.0f * fminf(x, 15.0f))); }
 
-struct Nothing {};
-
 struct Forward {
     static constexpr u32 HALVES = 16, LOADS = 4;
-    using Sums = Nothing;
     const float *basis, *gradients, *packed, *biases;
     u32 first_mesh;
     Drop one, two;
@@ -333,7 +345,9 @@ struct Forward {
         return i < 2 ? Rows{gradients + i * C, 2 * C} : i == 2 ? Rows{features + C, 2 * C} : Rows{basis, C};
     }
 
-    __device__ __forceinline__ void tile(Streams &streams, const Tile &tile, u32 row, Nothing &) const {
+    __device__ inline void prepare() const {}
+
+    __device__ __forceinline__ void tile(Streams &streams, u32 end, u32 row, u32 place) const {
         float a[64];
         u64 g1 = streams.take(), g2 = streams.take();
 #pragma unroll
@@ -344,7 +358,7 @@ struct Forward {
             for (u32 i = 0; i < 32; ++i) a[32 * half + i] = tanh_of(g[0][i] * mapped[0][i] + g[1][i] * mapped[1][i]);
         }
         streams.give(1), streams.give(0);
-        store(a, features, 2 * C, row, tile.end);
+        store(a, features, 2 * C, row, end);
         round_all(a);
         float b[64], c[64];
         u32 first_kept[2], second_kept[2];
@@ -359,7 +373,7 @@ struct Forward {
         settle(b);
         streams.give(1), streams.give(0);
         activate(b, first_kept, one);
-        store(b, first, C, row, tile.end);
+        store(b, first, C, row, end);
         round_all(b);
         begin(c, biases + C);
         streams.product(c, b, true);
@@ -367,20 +381,18 @@ struct Forward {
         streams.finish();
         settle(c);
         activate(c, second_kept, two);
-        masks[tile.number * 256 + threadIdx.x - 128] = {first_kept[0], first_kept[1], second_kept[0], second_kept[1]};
-        store(c, second, C, row, tile.end);
+        masks[place] = {first_kept[0], first_kept[1], second_kept[0], second_kept[1]};
+        store(c, second, C, row, end);
         round_all(c);
         begin(a, biases + 2 * C);
-        fetch(b, features + C, 2 * C, row, tile.end);
-#pragma unroll
-        for (u32 i = 0; i < 64; ++i) a[i] += b[i];
+        fetch(b, features + C, 2 * C, row, end);
         streams.product(a, c, true);
         streams.finish();
         settle(a);
-        store(a, y, C, row, tile.end);
+#pragma unroll
+        for (u32 i = 0; i < 64; ++i) a[i] += b[i];
+        store(a, y, C, row, end);
     }
-
-    __device__ inline void end(const Streams &, Nothing &) const {}
 };
 
 // From x to the result. features: [p | x] for each row, of which p is written. masks: bits of the numbers of both activations above zero,
@@ -394,12 +406,10 @@ block_forward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_t
                         {two, two_salt, threshold, scale}, features, first, second, y, masks});
 }
 
-// Sums of columns over the rows of a warp: four neighbours for each thread.
+// Sums of columns over the rows of a warp, which it alone adds to in memory: registers are scarce.
 struct ColumnSums {
-    float sums[4] = {};
-
     // Keeps one half of the sums, and adds those of the thread that keeps the other.
-    template <u32 COUNT> __device__ __forceinline__ void exchange(float (&v)[32]) {
+    template <u32 COUNT> __device__ __forceinline__ static void exchange(float (&v)[32]) {
         bool upper = threadIdx.x & COUNT;
 #pragma unroll
         for (u32 i = 0; i < COUNT; ++i) {
@@ -408,23 +418,22 @@ struct ColumnSums {
         }
     }
 
-    __device__ __forceinline__ void add(const float (&d)[64]) {
+    // Four neighbours of each thread in the sums of its warp.
+    __device__ __forceinline__ static float *place(float *sums) {
+        return sums + (u64)(blockIdx.x * 8 + threadIdx.x / 32 - 4) * 3 * C + threadIdx.x % 32 * 4;
+    }
+
+    __device__ __forceinline__ static void add(const float (&d)[64], float *sums) {
         float v[32];
 #pragma unroll
         for (u32 i = 0; i < 32; ++i) v[i] = d[i / 2 * 4 + i % 2] + d[i / 2 * 4 + 2 + i % 2];
         exchange<16>(v), exchange<8>(v), exchange<4>(v);
-#pragma unroll
-        for (u32 i = 0; i < 4; ++i) sums[i] += v[i];
+        asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(place(sums)), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
     }
-
-    __device__ inline void store(float *to) const { *(float4 *)(to + threadIdx.x % 32 * 4) = {sums[0], sums[1], sums[2], sums[3]}; }
 };
 
 struct Backward {
     static constexpr u32 HALVES = 14, LOADS = 3;
-    struct Sums {
-        ColumnSums first, second, last;
-    };
     const float *gradients, *dy, *packed, *features;
     const uint4 *masks;
     u32 first_mesh;
@@ -438,10 +447,15 @@ struct Backward {
 
     __device__ inline Rows rows(u32 i) const { return i == 0 ? Rows{dy, C} : Rows{gradients + (i - 1) * C, 2 * C}; }
 
-    __device__ __forceinline__ void tile(Streams &streams, const Tile &tile, u32 row, Sums &sums) const {
+    __device__ inline void prepare() const {
+#pragma unroll
+        for (u32 i = 0; i < 3; ++i) *(float4 *)ColumnSums::place(bias_sums + i * C) = {};
+    }
+
+    __device__ __forceinline__ void tile(Streams &streams, u32 end, u32 row, u32 place) const {
         float a[64], b[64], c[64];
-        uint4 kept = masks[tile.number * 256 + threadIdx.x - 128];
-        bool inside[2] = {row < tile.end, row + 8 < tile.end};
+        uint4 kept = masks[place];
+        bool inside[2] = {row < end, row + 8 < end};
         auto mask = [&](float (&d)[64], u32 low, u32 high) {
 #pragma unroll
             for (u32 i = 0; i < 64; ++i) d[i] = inside[i / 2 % 2] && (i < 32 ? low : high) >> i % 32 & 1 ? scale * d[i] : 0.0f;
@@ -452,23 +466,25 @@ struct Backward {
         settle(a);
         streams.give(0);
         mask(a, kept.z, kept.w);
-        store(a, dsecond, C, row, tile.end);
-        sums.second.add(a);
+        store(a, dsecond, C, row, end);
+        ColumnSums::add(a, bias_sums + C);
         round_all(a);
         streams.product(c, a, false);
         streams.finish();
         settle(c);
         mask(c, kept.x, kept.y);
-        store(c, dfirst, C, row, tile.end);
-        sums.first.add(c);
+        store(c, dfirst, C, row, end);
+        ColumnSums::add(c, bias_sums);
         round_all(c);
-        fetch(a, dy, C, row, tile.end);
-        sums.last.add(a);
-        streams.product(a, c, true);
-        fetch(b, features, 2 * C, row, tile.end);
+        fetch(b, dy, C, row, end);
+        streams.product(a, c, false);
         streams.finish();
         settle(a);
-        if (dx) store(a, dx, C, row, tile.end);
+        ColumnSums::add(b, bias_sums + 2 * C);
+#pragma unroll
+        for (u32 i = 0; i < 64; ++i) a[i] += b[i];
+        if (dx) store(a, dx, C, row, end);
+        fetch(b, features, 2 * C, row, end);
         streams.product(a, c, false);
         streams.finish();
         settle(a);
@@ -482,7 +498,7 @@ struct Backward {
             streams.vectors(g, mapped, g1, g2);
             if (half == 1) streams.give(1), streams.give(0);
             auto put = [&](const float (&d)[32], u32 column) {
-                in_quads<4>(row, tile.end, [&](u32 i, u32 r, u32 at) {
+                in_quads<4>(row, end, [&](u32 i, u32 r, u32 at) {
                     const float *by = a + 32 * half + i;
                     float *to = dvectors + (u64)r * 4 * C + column + 64 * half + at;
                     *(float4 *)to = {by[0] * d[i], by[1] * d[i + 1], by[4] * d[i + 4], by[5] * d[i + 5]};
@@ -490,18 +506,6 @@ struct Backward {
             };
             put(mapped[0], 0), put(g[0], C), put(g[1], 2 * C), put(mapped[1], 3 * C);
         }
-    }
-
-    // Sums of the three biases over the rows of each warpgroup, whose warps meet in its first slot.
-    __device__ inline void end(const Streams &streams, const Sums &sums) const {
-        float *parts = (float *)__cvta_shared_to_generic(streams.shared.slots + streams.group * SLOT_BYTES);
-        float *own = parts + threadIdx.x % 128 / 32 * 3 * C;
-        sums.first.store(own), sums.second.store(own + C), sums.last.store(own + 2 * C);
-        if (streams.group == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
-        else asm volatile("bar.sync 2, 128;" ::: "memory");
-        float *to = bias_sums + (u64)(blockIdx.x * 2 + streams.group) * 3 * C;
-        for (u32 i = threadIdx.x % 128; i < 3 * C; i += 128)
-            to[i] = (parts[i] + parts[i + 3 * C]) + (parts[i + 6 * C] + parts[i + 9 * C]);
     }
 };
 
@@ -517,29 +521,27 @@ block_backward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_
 
 struct EnterBackward {
     static constexpr u32 HALVES = 2, LOADS = 1;
-    using Sums = Nothing;
     const float *basis, *packed, *mass;
     u32 first_mesh;
     float *dx;
 
     __device__ inline const float *half(u32 i, u32 mesh) const { return packed + ((u64)(first_mesh + mesh) * 2 + i) * (FACTOR / 2); }
     __device__ inline Rows rows(u32) const { return {basis, C}; }
+    __device__ inline void prepare() const {}
 
-    __device__ __forceinline__ void tile(Streams &streams, const Tile &tile, u32 row, Nothing &) const {
+    __device__ __forceinline__ void tile(Streams &streams, u32 end, u32 row, u32) const {
         float a[64], b[64];
-        fetch(b, dx, C, row, tile.end);
+        fetch(b, dx, C, row, end);
         u64 rows = streams.take();
         streams.product(a, rows, false);
-        float masses[2] = {row < tile.end ? mass[row] : 0.0f, row + 8 < tile.end ? mass[row + 8] : 0.0f};
+        float masses[2] = {row < end ? mass[row] : 0.0f, row + 8 < end ? mass[row + 8] : 0.0f};
         streams.finish();
         settle(a);
         streams.give(0);
 #pragma unroll
         for (u32 i = 0; i < 64; ++i) a[i] = masses[i / 2 % 2] * a[i] + b[i];
-        store(a, dx, C, row, tile.end);
+        store(a, dx, C, row, end);
     }
-
-    __device__ inline void end(const Streams &, Nothing &) const {}
 };
 
 // dx += m basis S, with one packed S for each mesh.

@@ -44,8 +44,8 @@ const SHARED_BYTES: usize = (4 + 3) * (32 << 10) + 1024;
 const SPECTRUM_BLOCKS: usize = 16;
 const SHARED_BLOCKS: usize = 64;
 const GRADIENT_BLOCKS: usize = 48 + 2 * 128 + 256 + 3 + 2;
-/// Warpgroups of a block of threads that multiply, each with its sums for biases.
-const GROUPS: usize = 2;
+/// Warps of a block of threads that multiply, each with its sums for biases.
+const WARPS: usize = 8;
 /// Slabs of all meshes for products of gradients with vectors, three tiles wide each.
 const VECTOR_SLABS: usize = 64;
 
@@ -125,11 +125,10 @@ impl<'a> Block<'a> {
         self.spectra.bases.from(start)
     }
 
-    /// Blocks of threads for the tiles of some meshes.
+    /// Blocks of threads for the tiles of some meshes, which can be divided in two.
     fn blocks(&self, size: usize, meshes: usize) -> usize {
-        self.device
-            .multiprocessors()
-            .min(size.div_ceil(TILE) * meshes)
+        let parts = 2 * size.div_ceil(TILE) * meshes;
+        self.device.multiprocessors().min(parts)
     }
 
     /// Launches a pass over tiles, once for each run of meshes of one size. `last(blocks of threads before this launch)`: arguments
@@ -331,7 +330,7 @@ pub(super) fn backward<'a>(
     let blocks = batch
         .runs()
         .map(|(range, _, n)| block.blocks(range.len(), n));
-    let bias_parts = blocks.sum::<usize>() * GROUPS;
+    let bias_parts = blocks.sum::<usize>() * WARPS;
     let bias_sums: DeviceBuffer<f32> = device.buffer(bias_parts * 3 * C)?;
     let dfirst: DeviceBuffer<f32> = device.buffer(dy.len())?;
     let dsecond: DeviceBuffer<f32> = device.buffer(dy.len())?;
@@ -349,11 +348,11 @@ pub(super) fn backward<'a>(
         dx_here,
         &dvectors
     ];
-    // SAFETY: all have a row for each vertex, and there are sums for each warpgroup of all launches. The kernel does not write to a null
+    // SAFETY: all have a row for each vertex, and there are sums for each warp of all launches. The kernel does not write to a null
     // pointer for dx.
     unsafe {
         block.pass("block_backward", arguments, |before| {
-            let from = before * GROUPS * 3 * C;
+            let from = before * WARPS * 3 * C;
             [Arg::from(bias_sums.view().from(from))]
         })?;
     }
