@@ -56,8 +56,11 @@ fn buffers(saved: &mut Saved<DeviceBuffer<f32>>) -> Saved<DeviceSliceMut<'_, f32
 fn blocks_of_diffusion_net() {
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device);
+    // On a GPU with 132 multiprocessors: a tile for each of them, then three tiles that are divided.
+    let many: Vec<u32> = (0..=135).map(|mesh| 128 * mesh).collect();
     for (offsets, channels, columns, dropout) in [
         (&[0, 131, 131, 132, 460][..], 128, &[128][..], 0.4),
+        (&many, 128, &[128], 0.4),
         (&[0, 130, 260, 390], 128, &[128, 6], 0.0),
         (&[0, 131, 150], 12, &[9], 0.4),
     ] {
@@ -140,7 +143,7 @@ fn blocks_of_diffusion_net() {
             ("update", update),
             ("bias of update", b3),
         ];
-        let label = format!("{channels} channels, {columns:?}, {offsets:?}");
+        let label = format!("{channels} channels, {columns:?}, {rows} rows, {meshes} meshes");
         checks.check(&label, expected, |device| {
             let up = |values: &[f32]| device.upload(values).unwrap();
             let (m, b, e) = (up(&mass), up(&bases), up(&eigenvalues));
