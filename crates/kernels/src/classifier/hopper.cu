@@ -19,7 +19,7 @@ constexpr u32 HELD = BM / 8 * GROUP, TILE = BN / 8 * GROUP;
 constexpr u32 LIFT = 14;
 constexpr float LOG2E = 1.4426950408889634f;
 // Above it, the largest logit of a row is subtracted before the product with LOG2E, whose rounding would count.
-constexpr float LARGE = 4096.0f;
+constexpr float LARGE = 512.0f;
 #define INFINITE __int_as_float(0x7f800000)
 constexpr u32 IGNORE = 0xffffffffu;
 
