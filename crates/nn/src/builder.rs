@@ -1,8 +1,9 @@
 //! Creating parameters: scoped names, and initial values from a seed.
 
+use crate::draws::uniform;
 use crate::{Archive, NnError, ParameterId, Parameters, Role};
 use gemcnn_kernels::Real;
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::ops::RangeInclusive;
 
@@ -110,7 +111,7 @@ impl<'p, T: Real> Builder<'p, T> {
     ) -> Result<ParameterId, NnError> {
         self.add(name, shape, role, |random, place| {
             let bound = (3.0 * variance(place)).sqrt();
-            T::of(bound * (2.0 * random.random::<f64>() - 1.0))
+            T::of(bound * (2.0 * uniform(random) - 1.0))
         })
     }
 
@@ -127,7 +128,7 @@ impl<'p, T: Real> Builder<'p, T> {
     ) -> Result<ParameterId, NnError> {
         let (low, high) = range.into_inner();
         self.add(name, shape, role, |random, _| {
-            T::of(low + (high - low) * random.random::<f64>())
+            T::of(low + (high - low) * uniform(random))
         })
     }
 

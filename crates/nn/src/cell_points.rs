@@ -46,6 +46,12 @@ impl<T: Real> CellPoints<T> {
     /// A random point in each cell. `uniform` returns random numbers in `[0, 1)`. The weight of a vertex is never
     /// smaller than those of its neighbours. A vertex without neighbours is its own point.
     pub fn random(graph: &GaugeGraph, uniform: &mut dyn FnMut() -> f64) -> Self {
+        compiled!(
+            CellPoints::random_points as fn(&GaugeGraph, &mut dyn FnMut() -> f64) -> CellPoints<T>
+        )(graph, uniform)
+    }
+
+    fn random_points(graph: &GaugeGraph, uniform: &mut dyn FnMut() -> f64) -> Self {
         let point = |p: usize| {
             let row = graph.offsets()[p] as usize..graph.offsets()[p + 1] as usize;
             // Draws are the same for all vertices, so that the points of one do not depend on the degree of others.

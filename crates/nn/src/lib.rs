@@ -11,6 +11,7 @@ mod builder;
 mod cell_points;
 pub mod columns;
 mod device;
+pub mod draws;
 pub mod equivariance;
 mod error;
 mod heat_batch;

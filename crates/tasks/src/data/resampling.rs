@@ -6,8 +6,9 @@
 //! number of rows stays, so that captured steps can be replayed: dropped points have no area and no target.
 
 use crate::{Sample, TaskError};
+use gemcnn_nn::draws::{choices, noise, perturb, uniform};
 use gemcnn_nn::{CellPoints, FeatureType, IGNORE, Target};
-use rand::{Rng, RngExt};
+use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 
 /// Standard deviations of the random changes, relative: each eigenvalue, the scale of the mesh, gradients and
@@ -22,14 +23,14 @@ pub(super) fn resampled(
     mut sample: Sample,
     outputs: &FeatureType,
     share: f64,
-    random: &mut impl Rng,
+    random: &mut ChaCha8Rng,
 ) -> Result<Sample, TaskError> {
     let Some(spectra) = &sample.spectra else {
         return Ok(sample);
     };
     let (vertices, width) = (sample.graph.vertex_count(), outputs.dimension());
-    let points = CellPoints::random(&sample.graph, &mut || random.random());
-    let kept: Vec<bool> = (0..vertices).map(|_| random.random_bool(share)).collect();
+    let points = CellPoints::random(&sample.graph, &mut || uniform(random));
+    let kept = choices(vertices, share, random);
     let arrays = spectra.arrays();
     let total: f32 = arrays.mass.iter().sum();
     let masses = arrays.mass.iter().zip(&kept);
@@ -52,7 +53,7 @@ pub(super) fn resampled(
         .at(&points)?
         .perturbed(mass, &eigenvalues, gradient)?;
     sample.features = points.interpolate(&sample.kind, &sample.features)?;
-    perturb(&sample.kind, &mut sample.features, random);
+    perturb(&sample.kind, &mut sample.features, FIELDS, random);
     sample.spectra = Some(Arc::new(resampled));
     match &mut sample.target {
         // Faces and edges have vertices that are kept.
@@ -72,36 +73,12 @@ pub(super) fn resampled(
     Ok(sample)
 }
 
-/// A factor near 1 with this standard deviation.
-fn noise(deviation: f32, random: &mut impl Rng) -> f32 {
-    let uniform: f32 = random.random();
-    1.0 + deviation * 12f32.sqrt() * (uniform - 0.5)
-}
-
-/// Multiplies every irrep of every vertex by a random factor.
-fn perturb(kind: &FeatureType, features: &mut [f32], random: &mut impl Rng) {
-    let width = kind.dimension();
-    if width == 0 {
-        return;
-    }
-    for row in features.chunks_exact_mut(width) {
-        for (order, channels) in kind.orders() {
-            for channel in 0..channels {
-                let factor = noise(FIELDS, random);
-                let components = kind.range(order).skip(channel).step_by(channels);
-                components.for_each(|at| row[at] *= factor);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::{BodiesConfig, Cache, DataConfig, Dataset, Part, Preparation};
     use crate::{FeatureConfig, SampleSource};
     use rand::SeedableRng;
-    use rand_chacha::ChaCha8Rng;
 
     #[test]
     fn a_resampled_body_keeps_its_area_and_loses_a_share_of_its_points() {
