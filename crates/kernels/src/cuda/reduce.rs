@@ -267,8 +267,10 @@ pub(crate) struct RowProduct<'a> {
 impl RowProducts {
     /// For results of `size` numbers, over `rows` rows at a time.
     pub fn new(device: &CudaDevice, rows: usize, size: usize) -> Result<Self, CudaError> {
-        let wanted = (1 << 21) / size.max(1);
-        let slabs = divisor(rows, wanted.min(rows / 256).clamp(1, 128));
+        // A block of threads of cuBLAS has about 128 x 128 results, and every multiprocessor takes one.
+        let most = device.multiprocessors();
+        let wanted = most * (128 * 128) / size.max(1);
+        let slabs = divisor(rows, wanted.min(rows / 256).clamp(1, most.max(1)));
         Ok(Self {
             partials: device.buffer((slabs + 1) * size)?,
             size,
