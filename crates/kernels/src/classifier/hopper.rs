@@ -9,7 +9,7 @@
 
 use super::cuda::{Classifier, Rows};
 use super::{Gradients, OPERATOR};
-use crate::cross_entropy::cuda::{DeviceScore, RowScores};
+use crate::cross_entropy::cuda::{DeviceScore, FEW_CLASSES, RowScores};
 use crate::cuda::reduce::add_column_sums;
 use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
@@ -61,7 +61,8 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
     ]
 }
 
-/// True if these kernels can do the work.
+/// True if these kernels can do the work, and are faster than stored logits: those of few classes take little memory, and most of
+/// a tile of classes would be empty.
 pub(super) fn applies(
     device: &CudaDevice,
     classifier: &Classifier<'_>,
@@ -77,6 +78,7 @@ pub(super) fn applies(
     device.product_mode() != ProductMode::F32
         && device.capability() == (9, 0)
         && [64, 128, 192, 256].contains(&classifier.channels)
+        && classifier.targets.classes() > FEW_CLASSES
         && aligned.iter().all(|numbers| numbers.is_aligned(4))
 }
 

@@ -19,7 +19,7 @@ const FEW_ITEMS: usize = 16;
 /// Largest number of blocks of a launch.
 const ROW_BLOCKS: usize = 528;
 /// Most classes of rows that share a block of threads, and its threads.
-const FEW_CLASSES: usize = 32;
+pub(crate) const FEW_CLASSES: usize = 32;
 const FEW_THREADS: usize = 256;
 
 /// [`Targets`] that are on a device already.

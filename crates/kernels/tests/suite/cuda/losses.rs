@@ -385,11 +385,11 @@ fn classifier_with_exact_factors() {
         uneven.labels[row] = right[row];
     }
     for mut problem in [
-        Problem::of_eighths(1, 1, 64, 1.0),
+        Problem::of_eighths(1, 33, 64, 1.0),
         Problem::of_eighths(400, 97, 256, -3.0),
         certain,
         // More rows than one launch takes.
-        Problem::of_eighths(61_700, 3, 64, 50.0),
+        Problem::of_eighths(61_700, 33, 64, 50.0),
         Problem::of_eighths(130, 1000, 192, 2.0),
         Problem::of_eighths(200, 300, 128, 0.0),
         uneven,
