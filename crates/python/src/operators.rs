@@ -4,17 +4,28 @@ use crate::cuda::use_torch;
 use crate::errors;
 use crate::settings::{activation, by_type, kind};
 use crate::tensor::{Failure, Place, Scalar};
+use gemcnn_kernels::linear::{self, Linear};
 use gemcnn_kernels::norm_gate::{self, GatedNonlinearity, NormNonlinearity, rotating_irreps};
 use gemcnn_kernels::pool;
 use gemcnn_kernels::pool::cuda::{DeviceClusterSlices, DeviceClusterView};
 use gemcnn_kernels::pool::transport::{ClusterSlices, ClusterView};
 use gemcnn_kernels::regular::{self, Plan, Regular};
 use gemcnn_kernels::self_map::{self, SelfMap};
-use gemcnn_kernels::{KernelError, OnDevice, dispatch};
+use gemcnn_kernels::{Executor, KernelError, OnDevice, Resolve, dispatch};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// The map of scalars as one matrix product, which is faster on the CPU where there are many.
+fn of_scalars(op: &SelfMap) -> Option<Linear> {
+    let scalars = op.input.highest_order() == 0 && op.output.highest_order() == 0;
+    scalars.then(|| Linear {
+        inputs: op.input.dimension(),
+        outputs: op.output.dimension(),
+        bias: op.bias,
+    })
+}
 
 #[pyfunction]
 fn linear_forward(
@@ -37,7 +48,12 @@ fn linear_forward(
         let (x, weight) = (place.view::<T>("x", x)?, place.view::<T>("weight", weight)?);
         let y = place.view_mut::<T>("y", y)?;
         place.run::<T>(py, |run| {
-            dispatch!(run, self_map::forward(op; rows, x, weight, bias, y; scratch));
+            match (run, of_scalars(op)) {
+                (Executor::Host(_), Some(op)) => {
+                    linear::forward(&op, rows, x.host()?, weight.host()?, bias.host()?, y.host()?)?;
+                }
+                (run, _) => dispatch!(run, self_map::forward(op; rows, x, weight, bias, y; scratch)),
+            }
             Ok(())
         })
     })
@@ -69,7 +85,16 @@ fn linear_backward(
         let dweight = place.zeros::<T>("dweight", dweight)?;
         let dbias = place.optional_zeros::<T>("dbias", dbias)?;
         place.run::<T>(py, |run| {
-            dispatch!(run, self_map::backward(op; rows, x, weight, dy, dx, dweight, dbias; scratch));
+            match (run, of_scalars(op)) {
+                (Executor::Host(scratch), Some(op)) => {
+                    let (x, weight, dy, dx) = (x.host()?, weight.host()?, dy.host()?, dx.host()?);
+                    let (dweight, dbias) = (dweight.host()?, dbias.host()?);
+                    linear::backward(&op, rows, x, weight, dy, dx, dweight, dbias, scratch.narrow)?;
+                }
+                (run, _) => {
+                    dispatch!(run, self_map::backward(op; rows, x, weight, dy, dx, dweight, dbias; scratch));
+                }
+            }
             Ok(())
         })
     })
