@@ -9,7 +9,8 @@ network.
 until the device is idle. The table has the least time of a call in ms and, in brackets, how many times that of Rust it is. On the
 CPU there is a second table of processor time, of all threads together, which depends less on other work on the machine.
 
-The networks of plain PyTorch take minutes to compile. Ctrl-C leaves out the row that is being compiled.
+The networks of plain PyTorch take minutes to compile. `--eager` leaves out all that is compiled, and Ctrl-C the row that is being
+compiled.
 """
 
 import argparse
@@ -154,11 +155,15 @@ def measure(runs, device):
             print(f"{label}: failed: {error!r}"[:500], flush=True)
     for _ in range(turns):
         for label, count in counts.items():
-            time.sleep(PAUSE)
+            time.sleep(PAUSE if device.type == "cpu" else 0)
             times = (1e3 * value / count for value in runs[label](count))
             for all_of_clock, value in zip(found.setdefault(label, ([], [])), times, strict=True):
                 all_of_clock.append(value)
     return found
+
+
+def is_compiled(label):
+    return label == COMPILED or label.startswith(BEST)
 
 
 def union(graphs, device):
@@ -329,8 +334,8 @@ def tables(rows, device):
             print(f"{label:38} {vertices:9}" + "".join(f"{cell:>24}" for cell in cells), flush=True)
 
 
-def times(device, program=None, file=None):
-    """Prints all tables. Products on a GPU are in tf32, also those of Rust."""
+def times(device, program=None, file=None, eager=False):
+    """Prints all tables, if `eager` without what is compiled. Products on a GPU are in tf32, also those of Rust."""
     cuda = device.type == "cuda"
     name = torch.cuda.get_device_name() if cuda else f"{torch.get_num_threads()} threads of the CPU"
     machine = f"{name}, PyTorch {torch.__version__}"
@@ -344,7 +349,7 @@ def times(device, program=None, file=None):
             (list(WORKS)[:2], lambda: layer_calls(graphs, device)),
             (list(WORKS)[2:], lambda: network_calls(graphs, device, beside)),
         ]:
-            calls = make()
+            calls = {label: pair for label, pair in make().items() if not (eager and is_compiled(label))}
             for place, work in enumerate(works):
                 runs = {}
                 if rust:
@@ -366,8 +371,9 @@ if __name__ == "__main__":
     parser.add_argument("device", nargs="?", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--rust", metavar="PROGRAM", help="the worker of bench/compare, to measure beside it")
     parser.add_argument("--json", metavar="FILE", help="write all times there")
+    parser.add_argument("--eager", action="store_true", help="leave out what is compiled")
     parser.add_argument("--threads", type=int, help="threads of the CPU (default: those of PyTorch)")
     arguments = parser.parse_args()
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    times(torch.device(arguments.device), arguments.rust, arguments.json)
+    times(torch.device(arguments.device), arguments.rust, arguments.json, arguments.eager)
