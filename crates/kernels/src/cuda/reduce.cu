@@ -85,8 +85,7 @@ extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 part
 // partials are shared out over y.
 extern "C" __global__ void fold_partials(const int *__restrict__ table, u32 terms, u32 count,
                                          const float *__restrict__ from, u32 partials, u32 size,
-                                         float *__restrict__ first, u32 first_count, float *__restrict__ second,
-                                         u32 second_count, float *__restrict__ third) {
+                                         float *__restrict__ result, float *__restrict__ result_second, u32 split_to) {
     __shared__ float parts[8][32];
     u32 i = blockIdx.x * 32 + threadIdx.x;
     float sum = 0.0f;
@@ -103,8 +102,7 @@ extern "C" __global__ void fold_partials(const int *__restrict__ table, u32 term
     __syncthreads();
     if (threadIdx.y == 0 && i < count) {
         for (u32 y = 1; y < 8; ++y) sum += parts[y][threadIdx.x];
-        u32 j = i - first_count;
-        float *to = i < first_count ? first + i : j < second_count ? second + j : third + (j - second_count);
+        float *to = i < split_to ? result + i : result_second + (i - split_to);
         *to += sum;
     }
 }

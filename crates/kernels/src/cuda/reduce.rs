@@ -202,37 +202,34 @@ impl SignedTable {
         &self.entries
     }
 
-    /// Adds the terms of every result, summed over `count` partial sums of `size` numbers each. Results are split over three
-    /// slices; those beyond the last are left out.
+    /// Adds the terms of every result, summed over `count` partial sums of `size` numbers each. Results may be split over two
+    /// slices.
     pub fn fold_partials(
         &self,
         device: &CudaDevice,
         partials: DeviceSlice<'_, f32>,
         (count, size): (usize, usize),
-        to: [&DeviceSliceMut<'_, f32>; 3],
+        to: [&DeviceSliceMut<'_, f32>; 2],
     ) -> Result<(), CudaError> {
         assert!(count * size <= partials.len(), "too few partial sums");
         let number = |n: usize| to_u32("weights", n);
         let function = device.function(SOURCE, &[], "fold_partials")?;
-        let results = self.count.min(to.iter().map(|to| to.len()).sum());
-        // SAFETY: the table was made for sources of `size` numbers and at least so many results; there are as many partial
-        // sums as the assertion says.
+        // SAFETY: the table was made for sources of `size` numbers and results of these lengths, which the operators
+        // check; there are as many partial sums as the assertion says.
         unsafe {
             function.run(
-                (results.div_ceil(32), 1),
+                (self.count.div_ceil(32), 1),
                 (32, 8),
                 args![
                     &self.entries,
                     number(self.terms)?,
-                    number(results)?,
+                    number(self.count)?,
                     partials,
                     number(count)?,
                     number(size)?,
                     to[0],
-                    number(to[0].len())?,
                     to[1],
-                    number(to[1].len())?,
-                    to[2],
+                    number(to[0].len())?,
                 ],
             )
         }

@@ -369,6 +369,7 @@ pub fn backward(
     let (outputs, biases) = (op.output.dimension(), op.bias_count());
     check_length(OPERATOR, "dy", dy, vertices * outputs)?;
     check_length(OPERATOR, "bias gradients", gradients.bias.view(), biases)?;
+    add_column_sums(device, dy, (vertices, outputs, biases), &gradients.bias)?;
     transposed(
         device,
         op,
@@ -382,8 +383,8 @@ pub fn backward(
     )
 }
 
-/// [`backward`] for gradients `dy` that reach the neighbours and `own` that reach the vertex itself and the bias, and with `add` to
-/// add to `dx`. Leaves out the gradient of the bias if it is empty.
+/// [`backward`] without the gradient of the bias, for gradients `dy` that reach the neighbours and `own` that reach the vertex
+/// itself, and with `add` to add to `dx`.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn transposed(
     device: &CudaDevice,
@@ -420,9 +421,8 @@ pub(crate) fn transposed(
     {
         device.clear(dx.reborrow())?;
     }
-    let sizes = (vertices, op.output.dimension(), gradients.bias.len());
     if x.is_empty() || dy.is_empty() {
-        return add_column_sums(device, own, sizes, &gradients.bias);
+        return Ok(());
     }
     let kind = (graph.columns(), graph.heads());
     let plan = Plan::new(device, op, kind, Direction::Backward)?;
@@ -444,9 +444,11 @@ pub(crate) fn transposed(
     };
     if let Some(warps) = plan.warps(device, &whole, x) {
         let factors = [weights.neighbour, weights.self_term];
-        return warps.differentiate(device, &whole, factors, (x, add), gradients);
+        let (partials, count) = warps.differentiate(device, &whole, factors, x, add)?;
+        let to = [&gradients.neighbour, &gradients.self_term];
+        let sizes = (count, plan.weights);
+        return plan.fold.fold_partials(device, partials.view(), sizes, to);
     }
-    add_column_sums(device, own, sizes, &gradients.bias)?;
     let stacked = match &dx {
         Some(_) => Some(plan.stacked(device, weights)?),
         None => None,

@@ -263,8 +263,7 @@ __device__ inline void pair(const float *from, u32 stride, float (&to)[4]) {
 }
 
 // Gradients of the weights of a harmonic and of its part of harmonic 0: the sum over vertices of gathered rows of `dy` times
-// features. Lane 4 g + t takes channels 2 g and 2 g + 1 of vertices t and t + 4. Harmonic 1 also sums the own scalars, which are
-// the gradients of the bias.
+// features. Lane 4 g + t takes channels 2 g and 2 g + 1 of vertices t and t + 4.
 __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count, const float *__restrict__ own,
                                const float *slots, u32 barriers, u32 harmonic, float *__restrict__ gradients) {
     u32 lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, order = order_of(harmonic);
@@ -276,7 +275,6 @@ __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count
         if (m == order) has_own_of_order = has_own(m);
     float totals[KINDS][4][4] = {}, own_totals[4][4] = {}, zero_totals[(KINDS + SHARES - 1) / SHARES][4] = {},
           own_zero_totals[4] = {};
-    float2 bias_totals = {};
     for (u32 tile = tiles.first; tile < tiles.last; ++tile) {
         u32 warp = (tile - tiles.first) % PRODUCERS, uses = (tile - tiles.first) / PRODUCERS * UNITS;
         const float *rows = slots + warp * SLOT_SIZE + t * SLOT + 2 * g;
@@ -289,8 +287,7 @@ __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count
             if (vertex >= count) continue;
             const float *from = own + (u64)vertex * DIMENSION + 2 * g;
             float2 zero = {}, of_order = {};
-            if (share == 0) zero = *reinterpret_cast<const float2 *>(from);
-            bias_totals.x += zero.x, bias_totals.y += zero.y;
+            if (has_own(0) && share == 0) zero = *reinterpret_cast<const float2 *>(from);
             if (has_own_of_order) of_order = *reinterpret_cast<const float2 *>(from + place_of(order, half));
             float scale = 1.0f;
             if (graph.aggregation == MEAN_WITH_SELF) scale = own_scale(graph, row_of(graph, vertex, true));
@@ -352,18 +349,10 @@ __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count
     for (u32 n = 0; n < 4; ++n)
         if (has_own_of_order) write(order, 2 * DIMENSION + 16 * half, 8 * n, own_totals[n]);
     if (has_own(0) && share == 0) write(0, DIMENSION, 8 * half, own_zero_totals);
-    if (harmonic == 1) {
-#pragma unroll
-        for (u32 lanes = 1; lanes < 4; lanes *= 2) {
-            bias_totals.x += __shfl_xor_sync(~0u, bias_totals.x, lanes);
-            bias_totals.y += __shfl_xor_sync(~0u, bias_totals.y, lanes);
-        }
-        if (t == 0) *reinterpret_cast<float2 *>(gradients + 4 * WEIGHTS + 2 * g) = bias_totals;
-    }
 }
 
-// Convolution of the gradients `dy` with the transposed weights, and gradients of the weights and of 16 biases: each block writes
-// the sum over its vertices, in the layout of `stacked.rs`. The first PRODUCERS warps convolve and pass their sums to the others.
+// Convolution of the gradients `dy` with the transposed weights, and gradients of the weights: each block writes the sum over
+// its vertices, in the layout of `stacked.rs`. The first PRODUCERS warps convolve and pass their sums to the others.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 differentiate(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const float4 *__restrict__ phases,
               const float *__restrict__ factors, u32 aggregation, u32 count, const float *__restrict__ dy,
@@ -383,7 +372,7 @@ differentiate(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbour
     Graph graph = {offsets, neighbours, phases, factors, aggregation, threadIdx.x % 4 * HEADS / 4};
     Tiles tiles = tiles_of_block(count);
     if (warp >= PRODUCERS) {
-        float *gradients = partials + (u64)blockIdx.x * (4 * WEIGHTS + 16);
+        float *gradients = partials + (u64)blockIdx.x * (4 * WEIGHTS);
         return consume(graph, tiles, count, own, slots, barriers, warp - PRODUCERS + 1, gradients);
     }
     Slot slot = {slots + warp * SLOT_SIZE, barriers + 16 * warp, barriers + 16 * warp + 8, 0};

@@ -8,16 +8,16 @@
 //! The gradients of the weights are sums over vertices of the gathered rows of `dy` times `x`. Vertices have to be the terms of
 //! these products, so rows have to change lanes. Some warps of a block convolve (`dx`) and pass their sums through shared memory
 //! to the others, one for each harmonic, which hold the gradients in registers until the end. The sums of the blocks are then
-//! added in order, and with them those of the bias.
+//! added in order.
 
 use super::stacked::{Stack, types};
-use super::{GaugeConv, OPERATOR, Weights};
+use super::{GaugeConv, OPERATOR};
 use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherRun, number};
 use crate::cuda::reduce::SignedTable;
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    irrep_rows, to_u32,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, KernelSource, args, irrep_rows,
+    to_u32,
 };
 use crate::{Aggregation, FeatureType, irrep_dimension};
 
@@ -47,8 +47,6 @@ pub(super) struct Warps {
     layout: Layout,
     /// Weights in the order in which lanes take them.
     stack: SignedTable,
-    /// Gradients of weights and biases from those in the layout of [`Stack`], after which those of the biases stand.
-    fold: SignedTable,
 }
 
 /// The sizes that the kernels are compiled for.
@@ -225,12 +223,8 @@ impl Warps {
         let placed = layout.places.iter().filter_map(|&(place, from)| {
             entries[from].map(|(weight, negative)| (place, weight, negative))
         });
-        let parameters = op.neighbour_count() + op.self_count();
-        let biases = (0..RUN).map(|i| (parameters + i, stack.weights + i, false));
-        let folded = (parts.iter()).map(|&(place, weight, negative)| (weight, place, negative));
         Ok(Some(Self {
             stack: SignedTable::new(device, layout.weights, 1, placed)?,
-            fold: SignedTable::new(device, parameters + RUN, 2, folded.chain(biases))?,
             layout,
         }))
     }
@@ -254,31 +248,22 @@ impl Warps {
         )
     }
 
-    /// The convolution of a run of the transposed operator, or with `add` its sum with what is in the result. Adds to the gradients
-    /// of the weights, sums over vertices of the gathered rows times `x`, and, if it is not empty, to that of the bias, the sum
-    /// of the own scalars.
+    /// The convolution of a run of the transposed operator, or with `add` its sum with what is in the result. Returns partial
+    /// gradients of the stacked weights, sums over vertices of the gathered rows times `x`, and their number.
     pub fn differentiate(
         &self,
         device: &CudaDevice,
         run: &GatherRun<'_>,
         weights: [DeviceSlice<'_, f32>; 2],
-        (x, add): (DeviceSlice<'_, f32>, bool),
-        gradients: Weights<DeviceSliceMut<'_, f32>>,
-    ) -> Result<(), CudaError> {
+        x: DeviceSlice<'_, f32>,
+        add: bool,
+    ) -> Result<(DeviceBuffer<f32>, usize), CudaError> {
         let blocks = self.blocks(device, run);
-        let size = self.layout.weights + RUN;
-        let mut partials = device.buffer(blocks * size)?;
+        let mut partials = device.buffer(blocks * self.layout.weights)?;
         let (_, dx, _) = run.bias;
         let last = args![dx, u32::from(add), x, &partials.view_mut()];
         self.launch(device, "differentiate", run, (weights, blocks), last)?;
-        let Weights {
-            neighbour,
-            self_term,
-            bias,
-        } = gradients;
-        let to = [&neighbour, &self_term, &bias];
-        self.fold
-            .fold_partials(device, partials.view(), (blocks, size), to)
+        Ok((partials, blocks))
     }
 
     fn launch(
