@@ -105,10 +105,12 @@ impl Layout {
                 }
             }
         }
-        let of_harmonic = |harmonic: usize| ((harmonic + 1) / 2, (harmonic + 1) % 2);
+        // Order, and 1 for a sine.
+        let of_harmonic = |harmonic: usize| {
+            let is_sine = harmonic > 0 && harmonic.is_multiple_of(2);
+            (harmonic.div_ceil(2), usize::from(is_sine))
+        };
         for (order, sine) in (0..harmonics).map(of_harmonic) {
-            // The cosine of order 0 is the only harmonic of its order.
-            let sine = if order == 0 { 0 } else { sine };
             for from in inputs() {
                 for to in runs(order) {
                     // Two columns of each lane of the factor, for 4 channels of each lane of the result.
@@ -122,7 +124,6 @@ impl Layout {
             }
         }
         for (order, sine) in (0..harmonics).map(of_harmonic) {
-            let sine = if order == 0 { 0 } else { sine };
             for from in inputs() {
                 for to in runs(order) {
                     add(&|[g, t, i]| {
