@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "pytorch"
 HIDDEN = "16x(0,1,2)"
 CLASSES = 6890
 RUST, OURS, PUBLISHED, BEST = "Rust", "gemcnn.torch", "PyTorch, as the published code", "PyTorch, gathers, compiled"
-ONE_THREAD, GRAPH, COMPILED = f"{OURS}, one thread", f"{OURS}, CUDA graph", f"{OURS}, compiled"
+ONE_THREAD, GRAPH = f"{OURS}, one thread", f"{OURS}, CUDA graph"
 # Columns: work of bench/compare, and title.
 WORKS = {
     "convolution_forward": "layer, forward",
@@ -40,7 +40,7 @@ WORKS = {
     "correspondence": "network, step",
 }
 # Seconds of a group of calls, and number of groups of each row.
-TURNS = {"cpu": (0.2, 7), "cuda": (0.02, 20)}
+TURNS = {"cpu": (0.2, 7), "cuda": (0.1, 8)}
 PAUSE = 0.02  # seconds between groups, in which threads that spin fall asleep
 
 
@@ -162,10 +162,6 @@ def measure(runs, device):
     return found
 
 
-def is_compiled(label):
-    return label == COMPILED or label.startswith(BEST)
-
-
 def union(graphs, device):
     """Graphs in the form of bench/pytorch, with means over neighbours."""
     import convolution as plain
@@ -203,19 +199,11 @@ def plain_layers(graphs, layer, device):
     return {BEST: lambda x: compiled(x, *weights, kind, kind, *gather), PUBLISHED: published}
 
 
-def variants(make, device):
-    """Rows of our module: eager and, on a GPU, without its cost for each call. `make` takes a function that compiles a module or
-    does nothing, and gives a forward pass and one with a backward pass."""
-    plain = make(lambda module: module)
+def variants(plain, device):
+    """Rows of our module from a forward pass and one with a backward pass: eager and, on a GPU, without its cost for each call."""
     if device.type == "cpu":
         return {OURS: plain}
-    compiled = make(lambda module: torch.compile(module, mode="reduce-overhead"))
-    return {
-        OURS: plain,
-        ONE_THREAD: (None, in_one_thread(plain[1])),
-        COMPILED: compiled,
-        GRAPH: tuple(map(replayed, plain)),
-    }
+    return {OURS: plain, ONE_THREAD: (None, in_one_thread(plain[1])), GRAPH: tuple(map(replayed, plain))}
 
 
 def layer_calls(graphs, device):
@@ -239,11 +227,7 @@ def layer_calls(graphs, device):
 
         return checked(forward, expected, 3e-3), both
 
-    def ours(prepared):
-        run = prepared(layer)
-        return calls(lambda x: run(x, graph))
-
-    rows = variants(ours, device)
+    rows = variants(calls(lambda x: layer(x, graph)), device)
     for name, run in plain_layers(graphs, layer, device).items():
         rows[name] = calls(run)
     if device.type == "cuda":
@@ -301,11 +285,7 @@ def network_calls(graphs, device, beside):
     with torch.no_grad():
         expected = ours(x, graph)
 
-    def make(prepared):
-        run = prepared(ours)
-        return calls(ours, lambda x: run(x, graph), lambda x: run(x, graph, labels))
-
-    rows = variants(make, device)
+    rows = variants(calls(ours, lambda x: ours(x, graph), lambda x: ours(x, graph, labels)), device)
     for name, form in beside.items():
         network, run = plain_network(graphs, form, ours, device)
 
@@ -349,7 +329,7 @@ def times(device, program=None, file=None, eager=False):
             (list(WORKS)[:2], lambda: layer_calls(graphs, device)),
             (list(WORKS)[2:], lambda: network_calls(graphs, device, beside)),
         ]:
-            calls = {label: pair for label, pair in make().items() if not (eager and is_compiled(label))}
+            calls = {label: pair for label, pair in make().items() if not (eager and label.startswith(BEST))}
             for place, work in enumerate(works):
                 runs = {}
                 if rust:
