@@ -39,6 +39,14 @@ __device__ inline u32 place_of(u32 tile, u32 head) {
     return tile / PART * CHANNELS + 8 * (head * PART + tile % PART) + threadIdx.x % 4 * 2;
 }
 
+// Weights in shared memory.
+__device__ inline void load_weights(const float4 *__restrict__ stacked, u32 count, float4 *weights) {
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
+        float4 of = stacked[i];
+        weights[i] = {factor(of.x), factor(of.y), factor(of.z), factor(of.w)};
+    }
+}
+
 // One warp for each 8 vertices and head. own: features of the vertices, or dy (LAST). queries: null if they are not wanted.
 // given: weights of attention (LAST). edge_values: weights of attention, or gradients of the logits; [edges, heads].
 extern "C" __global__ void __launch_bounds__(THREADS, 1)

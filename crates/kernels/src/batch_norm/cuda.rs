@@ -300,8 +300,8 @@ fn moments(
         origin: Origin::Batch { vertices },
         affine: None,
     };
-    let mut affine: Affine = device.buffer(if training.is_some() { width } else { 0 })?;
     let is_training = training.is_some();
+    let mut affine: Affine = device.buffer(if is_training { width } else { 0 })?;
     let training = training.unwrap_or_else(|| TrainingSlots {
         gamma: DeviceSlice::empty(),
         beta: DeviceSlice::empty(),

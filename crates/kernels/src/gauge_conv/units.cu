@@ -181,14 +181,6 @@ __device__ inline void gather(const Graph &graph, const Row &row, const float *_
     each_edge<COLUMNS>(graph, row, x, first, use, [](u32, const float(&)[HARMONICS]) {});
 }
 
-// Weights in shared memory.
-__device__ inline void load_weights(const float4 *__restrict__ stacked, u32 count, float4 *weights) {
-    for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-        float4 of = stacked[i];
-        weights[i] = {factor(of.x), factor(of.y), factor(of.z), factor(of.w)};
-    }
-}
-
 // The vertices of a block, in tiles of 8: a run of them, so that neighbours are found in the cache of its multiprocessor.
 struct Tiles {
     u32 first, last;
