@@ -2,7 +2,7 @@
 
 use super::{SEED, Settings};
 use crate::runs::{TestSet, hold};
-use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind};
+use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind, carry_labels, simplify};
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_mesh::{
     AttributeValues, DVec3, Mesh, VertexAttribute, WriteOptions, write_atomically, write_mesh,
@@ -14,11 +14,16 @@ use gemcnn_tasks::evaluation::EvaluationOptions;
 use gemcnn_tasks::{Task, TaskError};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Name of the labels in the files.
 const PROPERTY: &str = "part";
+
+/// Vertices of the densest bodies, relative to those of training.
+const DENSEST: usize = 50;
 
 /// A condition under which models are tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -96,7 +101,7 @@ impl Condition {
         match self {
             Self::Half => Some(training / 2),
             Self::Sevenfold => Some(7 * training),
-            Self::Fiftyfold => Some(50 * training),
+            Self::Fiftyfold => Some(DENSEST * training),
             Self::Units | Self::Outlier => Some(training),
             Self::AsTrained | Self::Rotated | Self::Isotropic | Self::Marched => None,
         }
@@ -145,7 +150,10 @@ pub(super) fn make(
         return Err(TaskError::setting("bodies", problem));
     }
     let parts = [0..training, training..validation, validation..count];
-    let folder = written(settings, directory, Condition::AsTrained, &parts)?;
+    let mut families = BTreeMap::new();
+    let mut written =
+        |condition, parts: &_| written(settings, directory, condition, parts, &mut families);
+    let folder = written(Condition::AsTrained, &parts)?;
     let data = DataConfig::Folder(folder);
     let dataset = Dataset::open_for(&data, Task::Segmentation)?;
     let mut tests = Vec::new();
@@ -154,7 +162,7 @@ pub(super) fn make(
             None => dataset.clone(),
             Some(_) => {
                 let parts = [0..0, 0..0, validation..count];
-                let folder = written(settings, directory, condition, &parts)?;
+                let folder = written(condition, &parts)?;
                 Dataset::open_for(&DataConfig::Folder(folder), Task::Segmentation)?
             }
         };
@@ -167,42 +175,65 @@ pub(super) fn make(
     Ok((data, tests))
 }
 
-/// Writes the bodies of a condition as a data set, unless it is there. Returns its folder.
+/// Writes the bodies of a condition as a data set, unless it is there. Returns its folder. `families` are those made before, by their
+/// numbers of vertices.
 fn written(
     settings: &Settings,
     directory: &Path,
     condition: Condition,
     parts: &[std::ops::Range<usize>; 3],
+    families: &mut BTreeMap<usize, BodyFamily>,
 ) -> Result<PathBuf, TaskError> {
     let vertices = condition
         .vertices(settings.vertices)
         .unwrap_or(settings.vertices);
-    let name = format!("{}-{}-{vertices}", condition.word(), settings.bodies);
+    // Bodies without a common mesh are simplified, each for itself, from the densest ones.
+    let (of_family, suffix) = match settings.is_registered {
+        true => (vertices, ""),
+        false => (DENSEST * settings.vertices, "-own"),
+    };
+    let word = condition.word();
+    let name = format!("{word}-{}-{vertices}{suffix}", settings.bodies);
     let folder = directory.join(name);
     let description = folder.join(DESCRIPTION_FILE);
     if description.exists() {
         return Ok(folder);
     }
-    let options = BodyOptions {
-        vertices,
-        ..Default::default()
+    let family = match families.entry(of_family) {
+        Entry::Occupied(made) => made.into_mut(),
+        Entry::Vacant(place) => {
+            let options = BodyOptions {
+                vertices: of_family,
+                ..Default::default()
+            };
+            let family = BodyFamily::new(&options)
+                .map_err(|error| TaskError::setting("bodies", error.to_string()))?;
+            place.insert(family)
+        }
     };
-    let family = BodyFamily::new(&options)
-        .map_err(|error| TaskError::setting("bodies", error.to_string()))?;
     let meshes = folder.join("meshes");
     std::fs::create_dir_all(&meshes).map_err(TaskError::file(&meshes))?;
     let _held = (hold(&folder)?, hold(&meshes)?);
-    let labels = family.segments().iter().map(|part| part.label()).collect();
-    let labels = VertexAttribute::new(PROPERTY, AttributeValues::U8(labels));
+    let labels: Vec<u8> = family.segments().iter().map(|part| part.label()).collect();
     let numbers: Vec<usize> = parts.iter().cloned().flatten().collect();
     numbers.into_par_iter().try_for_each(|number| {
         let path = meshes.join(BodiesConfig::body_name(number) + ".ply");
-        let mesh = condition.apply(family.body(number as u64))?;
-        let attributes = std::slice::from_ref(&labels);
+        let body = family.body(number as u64);
+        let (body, labels) = match vertices < of_family {
+            true => {
+                let fewer = simplify(&body, vertices)
+                    .map_err(|error| TaskError::setting("bodies", error.to_string()))?;
+                let labels = carry_labels(&fewer.sources, &labels);
+                (fewer.mesh, labels)
+            }
+            false => (body, labels.clone()),
+        };
+        let labels = VertexAttribute::new(PROPERTY, AttributeValues::U8(labels));
+        let mesh = condition.apply(body)?;
         Ok::<_, TaskError>(write_mesh(
             &path,
             &mesh,
-            attributes,
+            &[labels],
             &WriteOptions::default(),
         )?)
     })?;
@@ -260,15 +291,30 @@ mod tests {
             vertices: 1000,
             ..Default::default()
         };
+        let mut families = BTreeMap::new();
+        let mut write = |settings: &Settings, condition, parts: &_| {
+            written(settings, folder.path(), condition, parts, &mut families).unwrap()
+        };
         let parts = [0..0, 0..0, 5..7];
-        let made = written(&settings, folder.path(), Condition::Half, &parts).unwrap();
+        let made = write(&settings, Condition::Half, &parts);
         let dataset = Dataset::open(&DataConfig::Folder(made.clone())).unwrap();
         assert_eq!((dataset.len(Part::Train), dataset.len(Part::Test)), (0, 2));
         assert_eq!(dataset.mesh(Part::Test, 0).unwrap().vertex_count(), 500);
         let file = made.join(DESCRIPTION_FILE);
         let time = std::fs::metadata(&file).unwrap().modified().unwrap();
-        written(&settings, folder.path(), Condition::Half, &parts).unwrap();
+        write(&settings, Condition::Half, &parts);
         assert_eq!(std::fs::metadata(&file).unwrap().modified().unwrap(), time);
+        let own = Settings {
+            is_registered: false,
+            vertices: 500,
+            ..settings.clone()
+        };
+        let parts = [0..2, 0..0, 0..0];
+        let made = write(&own, Condition::AsTrained, &parts);
+        let dataset = Dataset::open(&DataConfig::Folder(made)).unwrap();
+        let [first, second] = [0, 1].map(|at| dataset.mesh(Part::Train, at).unwrap());
+        assert_eq!([first.vertex_count(), second.vertex_count()], [500, 500]);
+        assert_ne!(first.faces(), second.faces());
         let few = Settings {
             bodies: 2,
             ..settings

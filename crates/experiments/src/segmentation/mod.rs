@@ -31,6 +31,9 @@ pub struct Settings {
     pub bodies: usize,
     /// Vertices of the training bodies (default 1,000).
     pub vertices: usize,
+    /// True if the bodies of a density share one mesh and its labels (default). Otherwise each body has a mesh of its own, and all
+    /// densities show the same surface with the same borders of classes.
+    pub is_registered: bool,
     /// Steps of the recipe (default: all).
     pub steps: Vec<Step>,
     /// Runs of each step.
@@ -48,6 +51,7 @@ impl Default for Settings {
             folder: None,
             bodies: 100,
             vertices: 1000,
+            is_registered: true,
             steps: Step::ALL.to_vec(),
             seeds: Seeds::default(),
             epochs: training.epochs,

@@ -52,8 +52,13 @@ impl Report {
             data: match &settings.folder {
                 Some(folder) => format!("{}, validation part", folder.display()),
                 None => format!(
-                    "{} synthetic bodies, trained with {} vertices",
-                    settings.bodies, settings.vertices
+                    "{} synthetic bodies, trained with {} vertices{}",
+                    settings.bodies,
+                    settings.vertices,
+                    match settings.is_registered {
+                        true => "",
+                        false => ", each with a mesh of its own",
+                    }
                 ),
             },
             epochs: settings.epochs,
