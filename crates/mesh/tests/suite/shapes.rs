@@ -383,7 +383,7 @@ fn rough_grids_have_unit_edges_on_average() {
 }
 
 /// Prints the table of `docs/shapes.md`:
-/// `cargo test -p gemcnn-mesh --test shapes slopes -- --nocapture`.
+/// `cargo test -p gemcnn-mesh --test suite slopes -- --nocapture`.
 #[test]
 fn slopes_grow_with_roughness_as_documented() {
     let documented = [
