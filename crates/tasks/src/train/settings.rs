@@ -48,13 +48,13 @@ pub struct TrainingConfig {
     /// Keeps the model of the best evaluation as `best.safetensors` (default false). With a validation part, it
     /// is also the final model.
     pub keep_best: bool,
-    /// Training ends after so many evaluations without a better one. `0` disables early stopping (default).
+    /// Ends training after this number of evaluations without improvement. `0` disables early stopping (default).
     pub patience: u64,
     /// Share of the training part that becomes the validation part of data without one, in [0, 1) (default 0).
     pub validation: f64,
-    /// Refuses data with a mesh that cannot be used, instead of leaving it out (default false).
+    /// Stops with an error if a mesh cannot be used, instead of skipping it (default false).
     pub strict: bool,
-    /// Axis that points up in the pictures of predictions, `y` or `z` (default: found out from each mesh).
+    /// Axis that points up in the pictures of predictions, `y` or `z` (default: inferred from each mesh).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub up: Option<Up>,
     /// Precision of matrix products on a GPU (default: TF32).
@@ -101,8 +101,8 @@ impl Default for TrainingConfig {
 }
 
 impl TrainingConfig {
-    /// Settings that may change when a run is resumed: they do not affect the weights, or tell how long to go on. The data
-    /// may have moved; their content is compared.
+    /// Settings that may change when a run is resumed: they do not affect the weights, or they set the number of epochs. The
+    /// data may have moved; their content is compared.
     pub(super) const FREE_TO_CHANGE: [&str; 7] = [
         "training.strict",
         "training.up",
