@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Options of `gemcnn bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// Measure one mesh with few repeats, in some seconds instead of about a minute.
+    /// Measure one mesh with few repeats, which takes seconds instead of about a minute.
     #[arg(long)]
     quick: bool,
 

@@ -17,9 +17,9 @@ pub struct DeviceArgs {
     )]
     device: DeviceChoice,
 
-    /// Precision of matrix products on a GPU: tf32 (tensor cores, 10 bits of mantissa), f32, or bf16 (as tf32, and
-    /// 7 bits in the last layer of a classifier in training, also on CPUs with AVX512-BF16) [default: tf32, or that of the
-    /// run of a trained model]
+    /// Precision of matrix products on a GPU: tf32 (tensor cores, 10 bits of mantissa), f32, or bf16 (tf32, but 7 bits of
+    /// mantissa in the last layer of a classifier during training, also on CPUs with AVX512-BF16) [default: tf32; for a trained
+    /// model, the precision of its run]
     #[arg(long, value_enum, help_heading = "Device")]
     matmul: Option<Matmul>,
 }

@@ -32,20 +32,20 @@ pub struct EvalArgs {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
-    /// Part of the data set [default: test; with --data, all meshes of a folder without parts]
+    /// Part of the data set [default: test; with --data, all meshes if the folder has no parts]
     #[arg(long, value_enum)]
     part: Option<PartName>,
 
-    /// Apply a random rotation to each mesh before geometry and features are computed, with this seed.
+    /// Rotate each mesh at random, with this seed, before computing geometry and features.
     #[arg(long, value_name = "SEED")]
     rotate: Option<u64>,
 
-    /// Remesh each mesh first and carry its targets along: isotropic, subdivide, refine_locally, or any
-    /// remesher with its settings, such as '{"kind": "jitter", "amount": 0.5}'.
+    /// Remesh each mesh first, and carry its targets along: isotropic, subdivide, refine_locally, or any remesher with
+    /// its settings as JSON, such as '{"kind": "jitter", "amount": 0.5}'.
     #[arg(long, value_name = "KIND", value_parser = remesher)]
     remesh: Option<RemeshKind>,
 
-    /// Refuse data with a mesh that cannot be used, instead of leaving it out.
+    /// Stop with an error if a mesh cannot be used, instead of skipping it.
     #[arg(long)]
     strict: bool,
 

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 /// Gauge equivariant mesh CNNs: inspect surface meshes, compute their gauge geometry, and learn on them.
 ///
-/// Exit status: 0 on success, 1 on an error, 2 on a wrong command line, 130 when stopped by Ctrl-C.
+/// Exit status: 0 on success, 1 on an error, 2 for wrong usage, 130 if stopped by Ctrl-C.
 #[derive(Parser)]
 #[command(name = "gemcnn", version, propagate_version = true)]
 struct Cli {
@@ -37,7 +37,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure speed, from geometry to training steps, relative to the limits of the machine.
+    /// Measure speed, from geometry to training steps, and compare it with the limits of the machine.
     Bench(bench::BenchArgs),
     /// Check, fetch, prepare and generate data sets, and manage the cache of prepared meshes.
     #[command(subcommand)]
@@ -52,9 +52,9 @@ enum Command {
     Mesh(mesh::MeshCommand),
     /// Apply a trained model to meshes.
     ///
-    /// For each mesh, writes NAME.ply with labels, values or vectors and colours, the same numbers as NAME.npy,
-    /// and a picture NAME.png. Classes of whole meshes are written to one table, classes.csv. A mesh that cannot
-    /// be used is reported and skipped, and the exit status is then 1.
+    /// For each mesh, writes a coloured NAME.ply with labels, values or vectors, the same numbers as NAME.npy, and a
+    /// picture NAME.png. Results for whole meshes are written to one table, classes.csv or values.csv. A mesh
+    /// that cannot be used is reported and skipped, and the exit status is then 1.
     Predict(predict::PredictArgs),
     /// Train a network on meshes with targets, or on synthetic bodies.
     Train(Box<train::TrainArgs>),

@@ -26,11 +26,11 @@ pub struct PredictArgs {
     #[arg(value_name = "RUN")]
     run: PathBuf,
 
-    /// Mesh files, and folders of mesh files.
+    /// Mesh files, or folders of mesh files.
     #[arg(value_name = "MESH", required = true)]
     meshes: Vec<PathBuf>,
 
-    /// Directory for the results: new, empty, or with earlier results, which are replaced.
+    /// Directory for the results: new, empty, or with earlier results, which are overwritten.
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 
@@ -38,12 +38,12 @@ pub struct PredictArgs {
     #[arg(long)]
     no_pictures: bool,
 
-    /// Write the probability of each class too (segmentation): as an array, as properties of the mesh, and as paler
-    /// colours where the model is less sure.
+    /// Segmentation: also write the probability of each class, as an array and as properties of the mesh, and make colours
+    /// paler where the model is less certain.
     #[arg(long)]
     probabilities: bool,
 
-    /// Axis that points up in pictures [default: found out from each mesh]
+    /// Axis that points up in pictures [default: inferred from each mesh]
     #[arg(long, value_enum)]
     up: Option<UpAxis>,
 

@@ -10,8 +10,9 @@ use gemcnn_nn::Device;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// A trial has this share of the epochs of the run, and at least so many.
+/// A trial trains for the epochs of the run divided by this number.
 const SHARE: u64 = 10;
+/// Smallest number of epochs of a trial.
 const LEAST_EPOCHS: u64 = 3;
 
 /// File with the trials.

@@ -13,7 +13,7 @@ pub struct CacheCommand {
     #[arg(long = "cache", value_name = "DIR")]
     folder: Option<PathBuf>,
 
-    /// Remove all entries. Runs that use the cache prepare their meshes again.
+    /// Remove all entries. Later runs then prepare their meshes again.
     #[arg(long)]
     clear: bool,
 

@@ -10,12 +10,12 @@ use gemcnn_tasks::data::{self, ClassCount, DataConfig, Part, PartCount};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Read a whole data set, and report its contents and all problems.
+/// Read a whole data set, and report its contents and all its problems.
 ///
-/// The exit status is 1 if there is a problem.
+/// The exit status is 1 if there are problems.
 #[derive(Args)]
 pub struct Check {
-    /// Folder with a dataset.toml, with meshes and a target that can be inferred, or with the FAUST
+    /// Folder of the data set: with a dataset.toml, with meshes whose targets can be inferred, or with the FAUST
     /// registrations.
     #[arg(value_name = "DIR")]
     folder: PathBuf,

@@ -13,10 +13,10 @@ use gemcnn_tasks::train::RunConfig;
 use gemcnn_tasks::{FeatureConfig, ModelConfig, SampleSource, Task};
 use std::path::PathBuf;
 
-/// Compute geometry and features of all meshes and store them in the cache.
+/// Compute the geometry and features of all meshes, and store them in the cache.
 ///
-/// Training does this too. Use this command to fill the cache beforehand, or on another machine with the same
-/// cache folder.
+/// Training does the same. Use this command to fill the cache beforehand, or from another machine that shares the cache
+/// folder. Augmented versions of the training meshes are prepared by training only.
 #[derive(Args)]
 pub struct Prepare {
     /// Folder of the data set.
@@ -32,7 +32,8 @@ pub struct Prepare {
         value_name = "KIND",
         value_parser = FeatureConfig::of_kinds,
         help = kinds::listed::<dyn Feature>(
-            "Input features, several separated by commas [default: those of the model]",
+            "Input features, separated by commas; field and vector need a name, as in field:thickness [default: depends on the \
+             model]",
         ),
     )]
     features: Option<FeatureConfig>,
@@ -42,13 +43,12 @@ pub struct Prepare {
         value_name = "KIND",
         value_parser = ModelConfig::of_kind,
         help = kinds::listed::<dyn Model>(
-            "Model that is trained on them, with its default settings [default: gem for correspondence, surface \
-             otherwise]",
+            "Model to prepare for, with its default settings [default: gem for correspondence, otherwise surface]",
         ),
     )]
     model: Option<ModelConfig>,
 
-    /// Refuse data with a mesh that cannot be used, instead of leaving it out.
+    /// Stop with an error if a mesh cannot be used, instead of skipping it.
     #[arg(long)]
     strict: bool,
 

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// original pose, randomly rotated, and remeshed.
 ///
 /// Writes table.md, results.json and a directory for each run to OUT. Finished runs are not repeated and
-/// interrupted runs resume: after Ctrl-C or a crash, give the same command again.
+/// interrupted runs resume: after Ctrl-C or a crash, repeat the command.
 #[derive(Args)]
 pub struct BodiesCommand {
     /// Directory of FAUST, or of other bodies in correspondence with a dataset.toml [default: synthetic

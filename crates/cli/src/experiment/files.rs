@@ -31,7 +31,7 @@ pub struct BodiesArgs {
     #[arg(long, value_name = "N")]
     vertices: Option<usize>,
 
-    /// Seed of the synthetic bodies: others to choose settings on than those that are reported [default: 1]
+    /// Seed of the synthetic bodies [default: 1]. Choose settings on bodies of another seed than the reported ones.
     #[arg(long, value_name = "SEED")]
     body_seed: Option<u64>,
 }
@@ -51,12 +51,12 @@ impl BodiesArgs {
 /// Seeds of the runs of each row.
 #[derive(Args)]
 pub struct SeedArgs {
-    /// Runs of each row, with seeds that follow each other [default: 3]
+    /// Runs of each row, with consecutive seeds [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
 
-    /// First seed: commands with other seeds and the same OUT may run at once; a last one with all seeds makes the whole table
-    /// [default: 1]
+    /// First seed [default: 1]. Commands with different seeds may run at the same time with the same OUT; a final command with
+    /// all seeds makes the whole table.
     #[arg(long, value_name = "SEED")]
     first_seed: Option<u64>,
 }

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 /// Train on digits on grids of one geometry and test on grids of others: the paper's first experiment.
 ///
 /// Each run (training geometry, model, seed) has its own directory in OUT and writes a checkpoint after
-/// every epoch. The same command can be given again at any time: finished runs are skipped and interrupted
-/// runs resume. At the end OUT holds results.json, a table, the figure and pictures of the grids, made from
+/// every epoch. The command can be repeated at any time: finished runs are skipped and interrupted runs
+/// resume. At the end OUT holds results.json, a table, the figure and pictures of the grids, made from
 /// all finished runs in it.
 #[derive(Args)]
 pub struct MnistCommand {
@@ -35,7 +35,7 @@ pub struct MnistCommand {
     #[arg(long, value_name = "OUT")]
     out: Option<PathBuf>,
 
-    /// Run a trial of under a minute with the 800 digits that come with the program.
+    /// Run a trial of less than a minute with the 800 digits that come with the program.
     #[arg(long)]
     quick: bool,
 

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 /// five other meshings.
 ///
 /// Writes table.md, results.json, errors.svg and a directory for each run to OUT, with a picture of one body in all
-/// meshings. Finished runs are not repeated and interrupted runs resume: after Ctrl-C or a crash, give the same
-/// command again.
+/// meshings. Finished runs are not repeated and interrupted runs resume: after Ctrl-C or a crash, repeat the
+/// command.
 #[derive(Args)]
 pub struct RemeshedCommand {
     /// Directory of FAUST [default: synthetic bodies]
@@ -27,8 +27,8 @@ pub struct RemeshedCommand {
     remeshed: Option<PathBuf>,
 
     /// Rows of the table, comma-separated: gem, unet, diffusion, diffusion-all, surface, spiral, feast, edge, monet,
-    /// geodesic, acnn, zernike; with a final + they are trained with all augmentation, with +remeshed or +resampled with a
-    /// part of it [default: the first three and surface, with and without +, and the last seven without]
+    /// geodesic, acnn, zernike; append + to train with all augmentation, +remeshed or +resampled to train with
+    /// a part of it [default: gem, unet, diffusion and surface with and without +, and the last seven without]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     rows: Option<Vec<Row>>,
 

@@ -8,15 +8,14 @@ use clap::Args;
 use gemcnn_experiments::segmentation::{Settings, Step, run};
 use std::path::PathBuf;
 
-/// Train a segmentation with one step of the recipe after the other, and test it on other densities, meshings, units
+/// Train a segmentation with the steps of the recipe added one by one, and test it on other densities, meshings, units
 /// and orientations.
 ///
 /// Without --data, the meshes are synthetic bodies with parts. Writes table.md, results.json and a directory for each
-/// run to OUT. Finished runs are not repeated and interrupted runs resume: after Ctrl-C or a crash, give the same command
-/// again.
+/// run to OUT. Finished runs are not repeated and interrupted runs resume: after Ctrl-C or a crash, repeat the command.
 #[derive(Args)]
 pub struct SegmentationCommand {
-    /// Folder of meshes with labels and a validation part, on which runs are tested [default: synthetic bodies]
+    /// Folder of labelled meshes with a validation part, on which runs are tested [default: synthetic bodies]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["bodies", "vertices", "unregistered"])]
     data: Option<PathBuf>,
 
@@ -39,8 +38,8 @@ pub struct SegmentationCommand {
     #[arg(long, value_name = "N")]
     vertices: Option<usize>,
 
-    /// Give each body a mesh of its own, simplified from one with 50 times the vertices of training: all densities then show the
-    /// same surfaces and borders [default: bodies of a density share a mesh]
+    /// Give each body its own mesh, simplified from one with 50 times the vertices of training, so that all densities show the
+    /// same surfaces and borders [default: bodies of the same density share their connectivity]
     #[arg(long)]
     unregistered: bool,
 

@@ -52,7 +52,7 @@ pub struct PictureCommand {
     )]
     elevation: f64,
 
-    /// Axis that points up [default: found out from the mesh]
+    /// Axis that points up [default: inferred from the mesh]
     #[arg(long, value_enum)]
     up: Option<UpAxis>,
 

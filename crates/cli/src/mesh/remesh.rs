@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// Input and output of a remesher.
 #[derive(Args)]
 struct Files {
-    /// Input mesh, in any format that is read.
+    /// Input mesh, in any format that `gemcnn mesh convert` reads.
     #[arg(value_name = "IN")]
     input: PathBuf,
 
@@ -51,7 +51,7 @@ impl Size {
     }
 }
 
-/// Reduce the number of vertices with the smallest change of the surface (quadric errors).
+/// Reduce the number of vertices while changing the surface as little as possible (quadric errors).
 #[derive(Args)]
 pub struct Simplify {
     #[command(flatten)]
@@ -77,15 +77,15 @@ pub struct Remesh {
 pub struct Subdivide {
     #[command(flatten)]
     files: Files,
-    /// Number of times.
+    /// Number of subdivisions.
     #[arg(long, value_name = "N", default_value_t = 1)]
     rounds: usize,
-    /// Smooth the surface by the weights of Loop; otherwise it stays as it is.
+    /// Smooth the surface with the weights of Loop (default: keep its shape).
     #[arg(long)]
     smooth: bool,
 }
 
-/// Draw random points of a surface, evenly by area: a point cloud.
+/// Draw random points of a surface, uniformly by area, as a point cloud.
 #[derive(Args)]
 pub struct Sample {
     #[command(flatten)]
@@ -98,7 +98,7 @@ pub struct Sample {
     seed: u64,
 }
 
-/// Connect the points of a cloud to a surface. Vertices and their properties stay as they are.
+/// Connect the points of a cloud to a surface. Vertices and their properties do not change.
 #[derive(Args)]
 pub struct Connect {
     #[command(flatten)]

@@ -32,13 +32,13 @@ const RUNS: &str = "runs";
 /// Options of `gemcnn train`.
 #[derive(Debug, Args)]
 pub struct TrainArgs {
-    /// Task (correspondence, segmentation, classification or regression), or a configuration file in TOML (see
+    /// Task (correspondence, segmentation, classification or regression), or a TOML configuration file (see
     /// docs/training.md).
     #[arg(value_name = "TASK or CONFIG.toml", required_unless_present = "resume")]
     what: Option<String>,
 
-    /// Folder of meshes with targets [default: synthetic bodies, for correspondence only]. With --resume: where the data
-    /// of the run are now.
+    /// Folder of meshes with targets [default: synthetic bodies, for correspondence only]. With --resume: new location of
+    /// the data.
     #[arg(long, value_name = "DIR", help_heading = "Data")]
     data: Option<PathBuf>,
 
@@ -48,7 +48,8 @@ pub struct TrainArgs {
         help_heading = "Data",
         value_parser = FeatureConfig::of_kinds,
         help = kinds::listed::<dyn Feature>(
-            "Input features, several separated by commas [default: those of the model]",
+            "Input features, separated by commas; field and vector need a name, as in field:thickness [default: depends on the \
+             model]",
         ),
     )]
     features: Option<FeatureConfig>,
@@ -58,11 +59,11 @@ pub struct TrainArgs {
         value_name = "KIND",
         help_heading = "Training",
         value_parser = ModelConfig::of_kind,
-        help = kinds::listed::<dyn Model>("Model, with its default settings [default: gem for correspondence, surface otherwise]"),
+        help = kinds::listed::<dyn Model>("Model, with its default settings [default: gem for correspondence, otherwise surface]"),
     )]
     model: Option<ModelConfig>,
 
-    /// Size of the model, length of the training and amount of augmentation: small, default or large.
+    /// Size of the model, number of epochs and amount of augmentation: small, default or large.
     #[arg(
         long,
         value_name = "SIZE",
@@ -72,21 +73,21 @@ pub struct TrainArgs {
     )]
     preset: Option<Preset>,
 
-    /// First choose features, width, learning rate and augmentation on the validation part, in short runs of a tenth of the
-    /// epochs each. With --run-dir DIR the runs are DIR/trial-N and DIR/chosen, and the same command continues after a
-    /// stop.
+    /// First choose features, width, learning rate and augmentation by short trial runs, each a tenth of the epochs, scored
+    /// on the validation part. With --run-dir DIR, the runs are DIR/trial-N and DIR/chosen; repeat the command to continue
+    /// after an interruption.
     #[arg(long, conflicts_with_all = ["resume", "seeds"], help_heading = "Training")]
     tune: bool,
 
-    /// Passes over the training part [default: 100]. With --resume: the new end of the run.
+    /// Passes over the training part [default: 100]. With --resume: new total number of epochs.
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u64>,
 
-    /// Meshes per step, or vertices, as "60000 vertices" [default: that of the model, 1 or 4 meshes]
+    /// Meshes per step, or vertices per step, as in "60000 vertices" [default: 1 or 4 meshes, depending on the model]
     #[arg(long, value_name = "N", help_heading = "Training")]
     batch: Option<BatchSize>,
 
-    /// Base learning rate [default: that of the model, 0.001 or 0.01]
+    /// Base learning rate [default: 0.001 to 0.01, depending on the model]
     #[arg(long, value_name = "R", help_heading = "Training")]
     rate: Option<f64>,
 
@@ -94,16 +95,16 @@ pub struct TrainArgs {
     #[arg(long, value_name = "S", help_heading = "Training")]
     seed: Option<u64>,
 
-    /// Refuse data with a mesh that cannot be used, instead of leaving it out.
+    /// Stop with an error if a mesh cannot be used, instead of skipping it.
     #[arg(long, help_heading = "Data")]
     strict: bool,
 
-    /// Axis that points up in the pictures of predictions [default: found out from each mesh]
+    /// Axis that points up in the pictures of predictions [default: inferred from each mesh]
     #[arg(long, value_enum, help_heading = "Training")]
     up: Option<UpAxis>,
 
-    /// Train with N seeds that follow each other, and print the mean and the standard error of their test scores. With
-    /// --run-dir DIR the runs are DIR/seed-S, and the same command continues after a stop.
+    /// Train with N consecutive seeds, and print the mean and standard error of the test scores. With --run-dir DIR, the
+    /// runs are DIR/seed-S; repeat the command to continue after an interruption.
     #[arg(
         long,
         value_name = "N",
@@ -113,11 +114,11 @@ pub struct TrainArgs {
     )]
     seeds: Option<u64>,
 
-    /// A first look, about a minute on two cores: 12 epochs, and bodies of 1,500 vertices without --data.
+    /// Short trial: 12 epochs. Without --data, bodies of 1,500 vertices, which takes about a minute on two cores.
     #[arg(long, help_heading = "Training")]
     quick: bool,
 
-    /// Run directory, new or empty [default: the next free runs/NAME-N]
+    /// New or empty directory for the run [default: the next free runs/NAME-N]
     #[arg(
         long,
         value_name = "DIR",
@@ -126,16 +127,16 @@ pub struct TrainArgs {
     )]
     run_dir: Option<PathBuf>,
 
-    /// Continue a run that was stopped or killed, from its last checkpoint.
+    /// Continue a stopped or killed run from its last checkpoint.
     #[arg(long, value_name = "RUN", help_heading = "Run")]
     resume: Option<PathBuf>,
 
-    /// Show the run in the browser while it trains: learning curves, and predictions for held-out meshes. The page is
-    /// served to this machine only, and ends with the run.
+    /// Show learning curves and predictions for held-out meshes in the browser during training. The page is served to this
+    /// machine only, until the run ends.
     #[arg(long, help_heading = "Run")]
     view: bool,
 
-    /// Print nothing but errors.
+    /// Print only errors.
     #[arg(long, short, help_heading = "Run")]
     quiet: bool,
 

@@ -11,7 +11,7 @@ use gemcnn_tasks::evaluation::{EvaluationOptions, evaluate};
 use gemcnn_tasks::train::{RunConfig, RunDirectory, StopFlag, TrainedModel};
 use std::path::Path;
 
-/// Trains with seeds that follow each other, evaluates each model, and prints the mean of the scores. With `--run-dir DIR` the runs are
+/// Trains with consecutive seeds, evaluates each model, and prints the mean of the scores. With `--run-dir DIR` the runs are
 /// `DIR/seed-S`; runs that are finished there are not repeated, and stopped ones go on.
 pub(super) fn run_seeds(
     args: &TrainArgs,

@@ -27,12 +27,12 @@ pub struct ViewArgs {
     #[arg(value_name = "FILES or RUN", required_unless_present = "with_model")]
     inputs: Vec<PathBuf>,
 
-    /// Put the model of a run (a run directory, or a model file) into the page. It predicts for mesh files that are dropped on the
-    /// page, in the browser.
+    /// Include the model of a run (a run directory, or a model file). The page then predicts, in the browser, for mesh files that
+    /// are dropped on it.
     #[arg(long, value_name = "RUN")]
     with_model: Option<PathBuf>,
 
-    /// Output file: one HTML file that needs nothing else.
+    /// Output file: one self-contained HTML file.
     #[arg(short, long, value_name = "OUT.html", default_value = "view.html")]
     output: PathBuf,
 
@@ -44,11 +44,11 @@ pub struct ViewArgs {
     #[arg(long, value_enum, default_value_t)]
     up: UpAxis,
 
-    /// Largest number of vertices of a mesh in the page; larger ones are simplified.
+    /// Largest number of vertices of a mesh in the page. Larger meshes are simplified.
     #[arg(long, value_name = "N", default_value_t = MOST_VERTICES as u32, value_parser = clap::value_parser!(u32).range(100..))]
     vertices: u32,
 
-    /// Number of held-out meshes of a run in the page, the worst ones.
+    /// Number of held-out meshes of a run in the page: those with the worst scores.
     #[arg(long, value_name = "N", default_value_t = 6)]
     meshes: usize,
 

@@ -23,7 +23,7 @@ const ARROW_COLOUR: [u8; 3] = [40, 40, 40];
 /// Options of pictures of predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pictures {
-    /// Axis that points up (default: found out from each mesh).
+    /// Axis that points up (default: inferred from each mesh).
     pub up: Option<Up>,
 }
 

@@ -17,14 +17,14 @@ const TEMPLATE: &str = "template.ply";
 const TRAIN: &str = "train.txt";
 const TEST: &str = "test.txt";
 
-/// Synthetic bodies in correspondence, as `gemcnn train correspondence` uses.
+/// Synthetic bodies in correspondence, like those of `gemcnn train correspondence`.
 #[derive(Args)]
 pub struct Bodies {
-    /// Folder for the data set: new, empty, or with what the same command has made before it was cut off.
+    /// Folder for the data set: new, empty, or with the unfinished output of the same command.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
-    /// Number of bodies; the first 80 % are for training.
+    /// Number of bodies. The first 80 % are for training.
     #[arg(long, value_name = "N", default_value_t = BodiesConfig::default().count, value_parser = body_count)]
     count: usize,
 
@@ -32,7 +32,7 @@ pub struct Bodies {
     #[arg(long, value_name = "N", default_value_t = BodiesConfig::default().vertices)]
     vertices: usize,
 
-    /// Seed of the shapes and poses.
+    /// Seed of shapes and poses.
     #[arg(long, value_name = "SEED", default_value_t = BodiesConfig::default().seed)]
     seed: u64,
 }

@@ -8,13 +8,13 @@ use clap::Args;
 use gemcnn_experiments::pde::{DataSettings, Equation, make};
 use std::path::PathBuf;
 
-/// Solutions of time-dependent equations on closed and open surfaces, as `gemcnn experiment pde` uses.
+/// Solutions of time-dependent equations on closed and open surfaces, like those of `gemcnn experiment pde`.
 ///
-/// Makes a data set for each equation: DIR/EQUATION with a PLY file for each trajectory, whose states are the vertex values u000,
-/// u001 and so on.
+/// Makes one data set per equation, DIR/EQUATION, with one PLY file per trajectory. The vertex values u000, u001 and so on are
+/// its states.
 #[derive(Args)]
 pub struct Pde {
-    /// Folder for the data sets: new, empty, or with what the same command has made before it was cut off.
+    /// Folder for the data sets: new, empty, or with the unfinished output of the same command.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
@@ -37,7 +37,7 @@ pub struct TrajectoryArgs {
     #[arg(long, value_name = "N")]
     vertices: Option<usize>,
 
-    /// Trajectories on each mesh, from different initial states; 70 % of those on training meshes are for training [default: 5]
+    /// Trajectories per mesh, each from another initial state. On the training meshes, 70 % of them are for training [default: 5]
     #[arg(long, value_name = "N")]
     trajectories: Option<usize>,
 
