@@ -15,7 +15,7 @@ use gemcnn_nn::{HeatBatch, PatchArrays, PatchBatch, SparseMap, SpectraBatch};
 use std::sync::Arc;
 
 /// Format version. Increment when the layout or the meaning of an entry changes.
-pub(crate) const ENTRY_VERSION: u32 = 7;
+pub(crate) const ENTRY_VERSION: u32 = 8;
 
 /// A prepared mesh, and where it comes from if it was remeshed.
 #[derive(Debug, Clone, PartialEq)]

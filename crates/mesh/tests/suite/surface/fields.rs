@@ -1,7 +1,7 @@
 //! Derivatives, diffusion, features and storage.
 
 use super::{basis, graph, irregular_square, random_angles};
-use gemcnn_mesh::DVec3;
+use gemcnn_mesh::{DVec3, Mesh};
 use gemcnn_mesh::features::{
     Curvature, centroid_features, heat_kernel_signatures, signature_times, wave_kernel_signatures,
 };
@@ -247,7 +247,11 @@ fn signatures_are_constant_on_the_sphere_and_start_at_the_area() {
 
 #[test]
 fn centroid_features_are_invariant_under_rigid_motions() {
-    let mesh = shapes::torus(20, 12, 1.0, 0.4, Cells::Triangles).unwrap();
+    let torus = shapes::torus(20, 12, 1.0, 0.4, Cells::Triangles).unwrap();
+    // A vertex without faces has no normal, so its frame does not rotate with the mesh.
+    let (mut vertices, faces) = torus.into_parts();
+    vertices.push(DVec3::new(0.3, -0.4, 1.2));
+    let mesh = Mesh::new(vertices, faces).unwrap();
     let rotation = rotation_about_skew_axis();
     let moved = mesh
         .map_vertices(|v| 3.0 * rotation(v) + DVec3::new(5.0, -2.0, 9.0))
@@ -259,7 +263,10 @@ fn centroid_features_are_invariant_under_rigid_motions() {
     for (x, (y, z)) in a.values.iter().zip(b.values.iter().zip(&c.values)) {
         assert!((x - y).abs() < 1e-9 && (x - z).abs() < 1e-9);
     }
-    for row in a.rows() {
+    let rows: Vec<&[f64]> = a.rows().collect();
+    let (last, others) = rows.split_last().unwrap();
+    assert!(last[1] > 0.1 && [last[0], last[2], last[3]] == [0.0; 3]);
+    for row in others {
         let squared = row[0] * row[0] + row[2] * row[2] + row[3] * row[3];
         assert!((squared.sqrt() - row[1]).abs() < 1e-12);
     }
