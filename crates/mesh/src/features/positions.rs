@@ -17,16 +17,16 @@ pub fn positions(mesh: &Mesh) -> FeatureField {
 
 /// Positions relative to the centroid of the area, in units of the square root of the area, as
 /// features of type `2x0 + 1x1`: the normal component `x . n`, the distance `|x|` and the tangential
-/// part of `x`. Invariant under rigid motions and scaling. A vertex without faces has only its distance, the others are 0.
+/// part of `x`. Invariant under rigid motions and scaling.
 ///
 /// # Errors
 /// The graph belongs to a mesh with another number of vertices, or no face has an area.
 pub fn centroid_features(mesh: &Mesh, graph: &GaugeGraph) -> Result<FeatureField, SurfaceError> {
     check_graph(mesh, graph)?;
     let mut values = Vec::with_capacity(4 * mesh.vertex_count());
-    for (vertex, x) in centred(mesh)?.into_iter().enumerate() {
-        let [normal, first, second] = graph.components(vertex, x);
-        values.extend([normal, x.length(), first, second]);
+    for (x, frame) in centred(mesh)?.into_iter().zip(graph.frames()) {
+        values.extend([x.dot(frame.normal), x.length()]);
+        values.extend(frame.coefficients(x));
     }
     Ok(FeatureField {
         kind: vec![(2, 0), (1, 1)],

@@ -284,17 +284,6 @@ impl GaugeGraph {
         self.adjacency.row(vertex)
     }
 
-    /// Components of a vector in space along the normal and both axes of the frame of a vertex. All are 0 at a vertex without
-    /// neighbours: its frame is arbitrary and does not rotate with the mesh.
-    pub fn components(&self, vertex: usize, vector: DVec3) -> [f64; 3] {
-        if self.row(vertex).is_empty() {
-            return [0.0; 3];
-        }
-        let frame = &self.frames()[vertex];
-        let [first, second] = frame.coefficients(vector);
-        [frame.normal.dot(vector), first, second]
-    }
-
     /// Neighbour angle `theta_pq` of every directed edge `p <- q`, in [-pi, pi].
     pub fn theta(&self) -> &[f64] {
         &self.theta

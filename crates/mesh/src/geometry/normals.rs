@@ -3,6 +3,7 @@
 use super::adjacency::CornerTable;
 use super::{GeometryError, NormalTrouble, NormalWeighting};
 use crate::Mesh;
+use crate::points::PointIndex;
 use crate::polygon::{is_negligible_area, vector_area};
 use glam::DVec3;
 use rayon::prelude::*;
@@ -15,8 +16,7 @@ const CANCELLED: f64 = 1e-12;
 
 /// Unit normals of all vertices.
 ///
-/// A vertex that no face uses has no normal and gets the z axis, so that it still has a frame. It
-/// has no edges in a one-ring, so nothing depends on this choice.
+/// A vertex that no face uses gets the normal of the nearest vertex that has faces; without any face, the z axis.
 ///
 /// # Errors
 /// [`GeometryError::NoTangentPlane`] with the vertices whose faces all have zero area or cancel.
@@ -112,14 +112,11 @@ pub(super) fn normals_from_corners(
     if estimates {
         estimate(mesh, table, &mut normals);
     }
+    adopt(mesh, table, &mut normals);
     let mut count = 0;
     let mut examples = Vec::new();
     for (vertex, normal) in normals.iter_mut().enumerate() {
         if *normal != DVec3::ZERO {
-            continue;
-        }
-        if table.corners_of(vertex).len() == 0 {
-            *normal = DVec3::Z;
             continue;
         }
         count += 1;
@@ -171,6 +168,22 @@ fn estimate(mesh: &Mesh, table: &CornerTable, normals: &mut [DVec3]) {
             normals[vertex] = normal;
         }
         missing.retain(|&vertex| normals[vertex] == DVec3::ZERO);
+    }
+}
+
+/// Gives vertices without faces the normal of the nearest vertex that has faces, so that it rotates with the mesh. Without any face it
+/// is the z axis.
+fn adopt(mesh: &Mesh, table: &CornerTable, normals: &mut [DVec3]) {
+    let (used, unused): (Vec<usize>, Vec<usize>) =
+        (0..normals.len()).partition(|&vertex| table.corners_of(vertex).len() > 0);
+    if unused.is_empty() {
+        return;
+    }
+    let position = |&vertex: &usize| mesh.vertices()[vertex];
+    let index = PointIndex::new(&used.iter().map(position).collect::<Vec<_>>());
+    for vertex in unused {
+        let nearest = index.nearest(position(&vertex));
+        normals[vertex] = nearest.map_or(DVec3::Z, |found| normals[used[found.point as usize]]);
     }
 }
 

@@ -9,6 +9,7 @@ use super::SurfaceError;
 use super::metric::{heron_area, mean_side, mollification, side_lengths};
 use crate::Mesh;
 use crate::classes::bucket;
+use crate::points::PointIndex;
 use crate::triangulate::triangle_corners;
 use std::collections::HashMap;
 
@@ -17,12 +18,12 @@ const TOLERANCE: f64 = 1e-10;
 /// Limit of the number of edges examined per side of the cover. Closed bodies need about 2.
 const EFFORT: usize = 64;
 
-/// Nodes of a mesh: its vertices, with coincident vertices merged.
+/// Nodes of a mesh: its vertices, with coincident vertices merged, and those without faces merged with others.
 #[derive(Debug, Clone)]
 pub(super) struct Nodes {
     /// Node of every vertex.
     pub(super) of_vertex: Vec<u32>,
-    /// Vertex that represents a node: the first one that a triangle uses, if any.
+    /// Vertex that represents a node: the first one of those with faces.
     pub(super) representative: Vec<u32>,
     /// Number of vertices of every node.
     pub(super) count: Vec<u32>,
@@ -35,37 +36,43 @@ pub(super) struct Welded {
 }
 
 impl Welded {
-    /// Triangulates the faces of a mesh and merges vertices at exactly equal positions.
+    /// Triangulates the faces of a mesh and merges vertices at exactly equal positions. A vertex without faces joins the node of the
+    /// nearest vertex with faces.
     pub(super) fn new(mesh: &Mesh) -> Self {
-        let mut found = HashMap::with_capacity(mesh.vertex_count());
+        let corners = triangle_corners(mesh);
+        let positions = mesh.vertices();
+        let mut is_used = vec![corners.is_empty(); positions.len()];
+        for &corner in corners.iter().flatten() {
+            is_used[corner as usize] = true;
+        }
+        let (used, unused): (Vec<u32>, Vec<u32>) =
+            (0..positions.len() as u32).partition(|&vertex| is_used[vertex as usize]);
+        let mut found = HashMap::with_capacity(used.len());
         let mut representative = Vec::new();
-        let mut count = Vec::new();
-        let of_vertex: Vec<u32> = (0u32..)
-            .zip(mesh.vertices())
-            .map(|(vertex, position)| {
-                // Adding zero maps -0 to 0.
-                let key = position.to_array().map(|x| (x + 0.0).to_bits());
-                let node = *found.entry(key).or_insert_with(|| {
+        let mut of_vertex = vec![0; positions.len()];
+        for &vertex in &used {
+            // Adding zero maps -0 to 0.
+            let key = positions[vertex as usize].to_array();
+            let node = *found
+                .entry(key.map(|x| (x + 0.0).to_bits()))
+                .or_insert_with(|| {
                     representative.push(vertex);
-                    count.push(0);
                     representative.len() as u32 - 1
                 });
-                count[node as usize] += 1;
-                node
-            })
-            .collect();
-        let corners = triangle_corners(mesh);
-        if representative.len() < of_vertex.len() {
-            let mut is_used = vec![false; of_vertex.len()];
-            for &corner in corners.iter().flatten() {
-                is_used[corner as usize] = true;
-            }
-            for (vertex, &node) in (0u32..).zip(&of_vertex) {
-                let current = &mut representative[node as usize];
-                if is_used[vertex as usize] && !is_used[*current as usize] {
-                    *current = vertex;
+            of_vertex[vertex as usize] = node;
+        }
+        if !unused.is_empty() {
+            let with_faces = used.iter().map(|&vertex| positions[vertex as usize]);
+            let index = PointIndex::new(&with_faces.collect::<Vec<_>>());
+            for &vertex in &unused {
+                if let Some(nearest) = index.nearest(positions[vertex as usize]) {
+                    of_vertex[vertex as usize] = of_vertex[used[nearest.point as usize] as usize];
                 }
             }
+        }
+        let mut count = vec![0; representative.len()];
+        for &node in &of_vertex {
+            count[node as usize] += 1;
         }
         let triangles = corners
             .into_iter()

@@ -104,7 +104,7 @@ impl Feature for Field {
 }
 
 /// A vector in space of each vertex, from the files of the meshes: `vector:NAME`. The tangential part is a feature of order 1, the
-/// part along the normal a scalar. Both are 0 at vertices without faces, which have no normal.
+/// part along the normal a scalar.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Vector {
@@ -143,9 +143,12 @@ impl Feature for Vector {
         let vertices = surface.mesh.vertex_count();
         let vectors = surface.fields.need(&self.name, 3, vertices)?;
         let mut values = Vec::with_capacity(vertices * self.kind().dimension());
-        for (vertex, vector) in vectors.chunks_exact(3).enumerate() {
-            let components = surface.graph.components(vertex, DVec3::from_slice(vector));
-            values.extend(&components[usize::from(!self.normal_part)..]);
+        for (frame, vector) in surface.graph.frames().iter().zip(vectors.chunks_exact(3)) {
+            let vector = DVec3::from_slice(vector);
+            if self.normal_part {
+                values.push(frame.normal.dot(vector));
+            }
+            values.extend(frame.coefficients(vector));
         }
         Ok(values)
     }
