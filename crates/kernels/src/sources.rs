@@ -36,6 +36,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (diffusion::cuda::SOURCE, plain()),
         (diffusion_net::cuda::SOURCE, plain()),
         (diffusion_net::hopper::SOURCE, plain()),
+        (diffusion_net::bf16::SOURCE, plain()),
         (implicit::cuda::SOURCE, plain()),
         (weighted_conv::cuda::SOURCE, plain()),
         (messages::cuda::SOURCE, plain()),

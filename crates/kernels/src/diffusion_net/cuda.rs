@@ -1,12 +1,12 @@
 //! The block on a GPU.
 
-use super::{DiffusionNet, OPERATOR, Saved, Weights, hopper};
+use super::{DiffusionNet, OPERATOR, Saved, Weights, bf16, hopper};
 use crate::cuda::reduce::{
     RowProduct, RowProducts, add_column_sums, add_partial_sums, column_threads,
 };
 use crate::cuda::{
     Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
-    Product, args, to_u32,
+    Product, ProductMode, args, to_u32,
 };
 use crate::diffusion::cuda::Batch;
 use crate::diffusion::{Filters, Spectra};
@@ -40,14 +40,20 @@ pub fn saved(
     vertices: usize,
     meshes: usize,
 ) -> Saved<usize> {
-    match hopper::applies(device, op) {
-        true => hopper::saved(op, vertices, meshes),
-        false => Saved {
+    match on_hopper(device, op) {
+        Some(ProductMode::Bf16) => bf16::saved(op, vertices, meshes),
+        Some(_) => hopper::saved(op, vertices, meshes),
+        None => Saved {
             features: 5 * vertices * op.channels,
             mapped: 2 * vertices * op.channels,
             ..op.saved(vertices, meshes)
         },
     }
+}
+
+/// The mode of products, if there are kernels for whole blocks in it.
+fn on_hopper(device: &CudaDevice, op: &DiffusionNet) -> Option<ProductMode> {
+    hopper::applies(device, op).then(|| device.product_mode())
 }
 
 /// Random streams of the two dropouts: seed and step, and what the seed is mixed with.
@@ -307,8 +313,12 @@ pub fn forward(
     }
     let copy = aligned_copy(device, x)?;
     let x = copy.as_ref().map_or(x, DeviceBuffer::view);
-    if hopper::applies(device, op) {
-        return hopper::forward(
+    if let Some(mode) = on_hopper(device, op) {
+        let forward = match mode {
+            ProductMode::Bf16 => bf16::forward,
+            _ => hopper::forward,
+        };
+        return forward(
             device,
             op,
             mesh_offsets,
@@ -418,8 +428,12 @@ pub fn backward(
     } else {
         1.0
     };
-    if hopper::applies(device, op) {
-        return hopper::backward(
+    if let Some(mode) = on_hopper(device, op) {
+        let backward = match mode {
+            ProductMode::Bf16 => bf16::backward,
+            _ => hopper::backward,
+        };
+        return backward(
             device,
             op,
             mesh_offsets,

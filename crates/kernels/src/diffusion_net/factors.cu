@@ -1,5 +1,5 @@
 // What the block on Hopper needs beside its passes over tiles: right factors in the layout that wgmma reads, and kernels on spectra; see
-// `hopper.cu`. `filter.cu` stands before this text.
+// `hopper.cu` and, with BF16, `bf16.cu`. `filter.cu` stands before this text.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -15,23 +15,44 @@ __device__ inline float to_tf32(float x) {
     return __uint_as_float(y);
 }
 
+// A number of a packed factor: tf32, or with BF16 bf16.
+#if BF16
+typedef unsigned short Number;
+__device__ inline Number to_number(float x) {
+    Number y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+#else
+typedef float Number;
+__device__ inline Number to_number(float x) { return to_tf32(x); }
+#endif
+
+struct __align__(2 * sizeof(Number)) Pair {
+    Number first, second;
+};
+
 // Where a column of a result lies in the order of wgmma, in which a thread holds pairs of neighbours: four neighbours are two of its pairs, so
 // that it loads and stores 16 bytes.
 __device__ inline u32 slot_of(u32 column) { return column / 16 * 16 + column % 4 / 2 * 8 + column % 16 / 4 * 2 + column % 2; }
 
+// Terms that lie in 128 bytes, and in 16.
+constexpr u32 PANEL = 128 / sizeof(Number), CHUNK = 16 / sizeof(Number);
+
+// Place of B[k, n] in panels of which `panels` hold all terms of a row.
+__device__ inline u32 swizzled_place(u32 n, u32 k, u32 panels) {
+    return (n / 8 * panels + k / PANEL) * 8 * PANEL + n % 8 * PANEL + (k % PANEL / CHUNK ^ n % 8) * CHUNK + k % CHUNK;
+}
+
 // Place of B[k, n] in a packed factor of two halves of its rows. A left factor from registers, which are the result of another product, has
 // its columns in another order.
 __device__ inline u32 packed_place(u32 n, u32 k, bool from_registers) {
-    n = slot_of(n);
-    if (from_registers) k = slot_of(k), k = k / 8 * 8 + k % 2 * 4 + k % 8 / 2;
-    return k / 64 * (FACTOR / 2) + n / 8 * 512 + k % 64 / 32 * 256 + n % 8 * 32 + (k % 32 / 4 ^ n % 8) * 4 + k % 4;
+    if (from_registers) k = slot_of(k), k = BF16 ? k : k / 8 * 8 + k % 2 * 4 + k % 8 / 2;
+    return k / 64 * (FACTOR / 2) + swizzled_place(slot_of(n), k % 64, 64 / PANEL);
 }
 
 // The same for two halves of its columns.
-__device__ inline u32 packed_place_of_columns(u32 n, u32 k) {
-    n = slot_of(n);
-    return n / 8 * 1024 + k / 32 * 256 + n % 8 * 32 + (k % 32 / 4 ^ n % 8) * 4 + k % 4;
-}
+__device__ inline u32 packed_place_of_columns(u32 n, u32 k) { return swizzled_place(slot_of(n), k, C / PANEL); }
 
 // sums += a b, 16x8 times 8x8; lane 4 g + t holds a[g, g + 8][t, t + 4], b[t, t + 4][g], sums[g, g + 8][2 t, 2 t + 1]. Rows, columns and terms
 // can be numbered as one likes: below, a lane takes four neighbours from memory for several of them.
@@ -66,7 +87,7 @@ struct Layers {
 
 // Packs a part of the factors of all rows: W1x, W1p, W2, W3 transposed, for products with them; then W3, W2, W1x, W1p, for those of the
 // backward pass. And the three biases, in the order of threads.
-__device__ inline void pack_shared(u32 part, const Layers &layers, float *packed, float *biases) {
+__device__ inline void pack_shared(u32 part, const Layers &layers, Number *packed, float *biases) {
     constexpr u32 COUNT = SHARED_FACTORS * FACTOR / SHARED_BLOCKS;
     if (part < 3 && threadIdx.x < C) {
         const float *bias = part == 0 ? layers.first_bias : part == 1 ? layers.hidden_bias : layers.update_bias;
@@ -78,18 +99,18 @@ __device__ inline void pack_shared(u32 part, const Layers &layers, float *packed
         u32 i = (part * COUNT + at) % FACTOR, row = i / C, column = i % C;
         float value = from[row * (which == 0 ? 2 * C : C) + column];
         u32 n = factor < 4 ? row : column, k = factor < 4 ? column : row;
-        packed[factor * FACTOR + packed_place(n, k, factor != 0 && factor != 4)] = to_tf32(value);
+        packed[factor * FACTOR + packed_place(n, k, factor != 0 && (BF16 || factor != 4))] = to_number(value);
     }
 }
 
 // Sums the raw spectra over slabs, saves and filters them, and multiplies them with the maps: all factors of a block, packed, and the
-// spectra S behind them. A block of threads for SPECTRUM_ROWS rows of a mesh, then SHARED_BLOCKS for the factors of all rows.
+// spectra S. A block of threads for SPECTRUM_ROWS rows of a mesh, then SHARED_BLOCKS for the factors of all rows.
 extern "C" __global__ void __launch_bounds__(3 * C)
 spectra_forward(const float *__restrict__ raw, u32 slabs, u32 meshes, const float *__restrict__ eigenvalues, const float *__restrict__ log_times,
                 const float *__restrict__ bands, const float *__restrict__ product, const float *__restrict__ scalars,
                 const float *__restrict__ invariants, const float *__restrict__ hidden, const float *__restrict__ update,
                 const float *__restrict__ first_bias, const float *__restrict__ hidden_bias, const float *__restrict__ update_bias,
-                float *__restrict__ saved, float *__restrict__ packed, float *__restrict__ biases) {
+                float *__restrict__ saved, Number *__restrict__ packed, float *__restrict__ spectra, float *__restrict__ biases) {
     if (blockIdx.x >= meshes * SPECTRUM_BLOCKS) {
         pack_shared(blockIdx.x - meshes * SPECTRUM_BLOCKS, {scalars, invariants, hidden, update, first_bias, hidden_bias, update_bias}, packed,
                     biases);
@@ -97,15 +118,15 @@ spectra_forward(const float *__restrict__ raw, u32 slabs, u32 meshes, const floa
     }
     __shared__ __align__(16) float spectrum[SPECTRUM_ROWS][C + 16];
     u32 mesh = blockIdx.x / SPECTRUM_BLOCKS, first = blockIdx.x % SPECTRUM_BLOCKS * SPECTRUM_ROWS;
-    float *of_mesh = packed + (u64)(SHARED_FACTORS + mesh * MESH_FACTORS) * FACTOR;
-    float *plain = packed + (u64)(SHARED_FACTORS + meshes * MESH_FACTORS + mesh) * FACTOR;
+    Number *of_mesh = packed + (u64)(SHARED_FACTORS + mesh * MESH_FACTORS) * FACTOR;
     for (u32 i = threadIdx.x; i < SPECTRUM_ROWS * C; i += blockDim.x) {
         u32 row = first + i / C, channel = i % C, place = row * C + channel;
         float s = slab_sum(raw + (u64)mesh * slabs * FACTOR + place, slabs, FACTOR);
         saved[(u64)mesh * FACTOR + place] = s;
         s *= filter_of(eigenvalues[mesh * C + row], log_times[channel], bands[channel]).f;
-        plain[place] = s;
-        of_mesh[packed_place_of_columns(channel, row)] = spectrum[i / C][channel] = to_tf32(s);
+        spectra[(u64)mesh * FACTOR + place] = s;
+        spectrum[i / C][channel] = to_tf32(s);
+        of_mesh[packed_place_of_columns(channel, row)] = to_number(s);
     }
     __syncthreads();
     // 32 rows of the maps for each warp.
@@ -127,47 +148,43 @@ spectra_forward(const float *__restrict__ raw, u32 slabs, u32 meshes, const floa
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
         u32 n = (32 * warp + 8 * i + g) % C, k = first + 2 * t;
-        float2 pair = {to_tf32(sums[i / 2][i % 2 * 2]), to_tf32(sums[i / 2][i % 2 * 2 + 1])};
-        *(float2 *)(of_mesh + (which < 2 ? packed_place_of_columns(n, k) : packed_place(n, k, false))) = pair;
+        Pair pair = {to_number(sums[i / 2][i % 2 * 2]), to_number(sums[i / 2][i % 2 * 2 + 1])};
+        *(Pair *)(of_mesh + (which < 2 ? packed_place_of_columns(n, k) : packed_place(n, k, false))) = pair;
     }
 }
 
-// Copies x to the features [p | x]; weighted = m x. One thread for each four numbers.
-extern "C" __global__ void enter(const float4 *__restrict__ x, const float *__restrict__ mass, float4 *__restrict__ features,
-                                 float4 *__restrict__ weighted, u64 count) {
-    u64 i = item(), row = i / (C / 4);
-    if (i >= count) return;
-    float4 value = x[i];
-    float m = mass[row];
-    features[i + (row + 1) * (C / 4)] = value;
-    weighted[i] = {m * value.x, m * value.y, m * value.z, m * value.w};
-}
-
-// Gradients of the spectra, from sums over slabs of Phi^T dh, G1^T [dg1 | dm1 | dm2] and G2^T [dm1 | dm2 | dg2]. dmaps: those of the maps, as
+// Gradients of the spectra, from sums over slabs of Phi^T dh, G1^T [dg1 | dm1 | dm2] and G2^T [dm1 | dm2 | dg2], whose terms are summed with
+// BF16: those for a, for b, and of the spectrum itself. dmaps: those of the maps, as
 // rows [S a^T | S b^T | S W1d^T]. packed: those of the raw spectra. partials: sums of the gradients by times, then by bands,
 // for each block of threads. Blocks as in `spectra_forward`.
 extern "C" __global__ void __launch_bounds__(3 * C)
 spectra_backward(const float *__restrict__ scalar_sums, u32 scalar_slabs, const float *__restrict__ vector_sums, u32 vector_slabs,
                  const float *__restrict__ product, const float *__restrict__ scalars, const float *__restrict__ saved,
                  const float *__restrict__ eigenvalues, const float *__restrict__ log_times, const float *__restrict__ bands,
-                 float *__restrict__ dmaps, float *__restrict__ packed, float *__restrict__ partials) {
+                 float *__restrict__ dmaps, Number *__restrict__ packed, float *__restrict__ partials) {
     __shared__ float of_maps[SPECTRUM_ROWS][3 * C + 4], parts[4][SPECTRUM_ROWS][C], by_filter[2][C];
     u32 mesh = blockIdx.x / SPECTRUM_BLOCKS, first = blockIdx.x % SPECTRUM_BLOCKS * SPECTRUM_ROWS;
     u32 channel = threadIdx.x % C, part = threadIdx.x / C;
-    const float *vectors = vector_sums + (u64)mesh * vector_slabs * 6 * FACTOR + channel;
+    constexpr u32 VECTORS = BF16 ? 3 * FACTOR : 6 * FACTOR;
+    const float *vectors = vector_sums + (u64)mesh * vector_slabs * VECTORS + channel;
     auto of_vectors = [&](u32 row, u32 which) {
-        return slab_sum(vectors + which / 3 * 3 * FACTOR + row * 3 * C + which % 3 * C, vector_slabs, 6 * FACTOR);
+        u32 place = BF16 ? which * FACTOR + row * C : which / 3 * 3 * FACTOR + row * 3 * C + which % 3 * C;
+        return slab_sum(vectors + place, vector_slabs, VECTORS);
+    };
+    auto of_map = [&](u32 row) {
+        if (BF16) return of_vectors(row, part);
+        return part == 0 ? of_vectors(row, 1) + of_vectors(row, 4) : of_vectors(row, 3) - of_vectors(row, 2);
     };
 #pragma unroll 4
     for (u32 i = 0; i < SPECTRUM_ROWS; ++i) {
         u32 row = first + i;
-        float value = part == 0   ? of_vectors(row, 1) + of_vectors(row, 4)
-                      : part == 1 ? of_vectors(row, 3) - of_vectors(row, 2)
-                                  : slab_sum(scalar_sums + (u64)mesh * scalar_slabs * FACTOR + row * C + channel, scalar_slabs, FACTOR);
+        float value =
+            part < 2 ? of_map(row) : slab_sum(scalar_sums + (u64)mesh * scalar_slabs * FACTOR + row * C + channel, scalar_slabs, FACTOR);
         dmaps[(u64)(mesh * C + row) * 3 * C + threadIdx.x] = value;
         of_maps[i][threadIdx.x] = to_tf32(value);
     }
-    for (u32 i = part; i < SPECTRUM_ROWS; i += 3) parts[3][i][channel] = of_vectors(first + i, 0) + of_vectors(first + i, 5);
+    for (u32 i = part; i < SPECTRUM_ROWS; i += 3)
+        parts[3][i][channel] = BF16 ? of_vectors(first + i, 2) : of_vectors(first + i, 0) + of_vectors(first + i, 5);
     __syncthreads();
     // A map and 32 channels for each warp.
     Maps maps = {product, scalars};
@@ -197,7 +214,7 @@ spectra_backward(const float *__restrict__ scalar_sums, u32 scalar_slabs, const 
             Filter filter = filter_of(eigenvalues[mesh * C + row], log_times[channel], bands[channel]);
             by_time += filter.by_time * of_product;
             by_band += filter.by_band * of_product;
-            packed[(u64)mesh * FACTOR + packed_place(channel, row, false)] = to_tf32(filter.f * ds);
+            packed[(u64)mesh * FACTOR + packed_place(channel, row, false)] = to_number(filter.f * ds);
         }
     }
     if (part == 1) by_filter[0][channel] = by_time, by_filter[1][channel] = by_band;

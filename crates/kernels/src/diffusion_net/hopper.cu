@@ -3,13 +3,11 @@
 //
 // A tile is TILE_ROWS rows of one mesh. Two warpgroups multiply 64 of them each; a third one loads. It copies rows of matrices over all
 // vertices into two slots for each of the others, and streams the right factors, which are 128 x 128, in halves. Those are packed: B^T, in
-// the layout that wgmma reads from shared memory with swizzles of 128 bytes. `philox.cu` and `factors.cu` stand before this text.
+// the layout that wgmma reads from shared memory with swizzles of 128 bytes. `rows.cu` stands before this text.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-constexpr u32 TILE_ROWS = 128, STAGES = 3, HALF_BYTES = FACTOR * 2, SLOT_BYTES = 64 * C * 4;
-// Nanoseconds between the starts of blocks of threads that begin later.
-constexpr u32 SKEW = 2000;
+constexpr u32 STAGES = 3, HALF_BYTES = FACTOR * 2, SLOT_BYTES = 64 * C * 4;
 
 // d = a B, or d += a B, for eight columns of a; with SIGN -1, a is negated.
 template <int SIGN> __device__ inline void multiply(float (&d)[64], u64 a, u64 b, u32 add) {
@@ -34,33 +32,6 @@ __device__ inline void multiply_registers(float (&d)[64], const float *a, u64 b,
                  : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[3])), "l"(b),
                    "r"(add));
 }
-
-// Meshes of equal size: the first row, rows of a mesh, tiles of a mesh, tiles of all, and tiles of other meshes before them.
-struct Meshes {
-    u32 first_row, size, tiles_of_mesh, tiles, first_tile;
-};
-
-// Rows first..end of a mesh, at most TILE_ROWS of which are the tile. If the last tiles are for less than half of the blocks of threads, each is
-// divided: the first warpgroups of two blocks do its parts.
-struct Tile {
-    u32 mesh, first, end, number, part;
-    bool divided;
-    __device__ inline Tile(const Meshes &meshes, u32 at) {
-        u32 whole = meshes.tiles - meshes.tiles % gridDim.x;
-        divided = at >= whole && divides(meshes);
-        part = divided ? (at - whole) % 2 : 0;
-        u32 tile = divided ? whole + (at - whole) / 2 : at;
-        number = meshes.first_tile + tile;
-        mesh = tile / meshes.tiles_of_mesh;
-        first = meshes.first_row + mesh * meshes.size + tile % meshes.tiles_of_mesh * TILE_ROWS;
-        end = meshes.first_row + (mesh + 1) * meshes.size;
-    }
-
-    __device__ static inline bool divides(const Meshes &meshes) { return 2 * (meshes.tiles % gridDim.x) <= gridDim.x; }
-
-    // Tiles and divided tiles.
-    __device__ static inline u32 count(const Meshes &meshes) { return meshes.tiles + (divides(meshes) ? meshes.tiles % gridDim.x : 0); }
-};
 
 // Rows of a matrix over all vertices.
 struct Rows {
@@ -202,9 +173,8 @@ template <typename Pass> __device__ inline void run(const Meshes &meshes, const 
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    // Blocks of threads that have a tile less than others begin later, at different times: all would store and load at once.
-    u32 tiles = Tile::count(meshes), longest = (tiles - 1) % gridDim.x + 1;
-    if (tiles > gridDim.x && blockIdx.x >= longest) __nanosleep((blockIdx.x - longest) % 8 * SKEW);
+    u32 tiles = Tile::count(meshes);
+    wait_for_turn(tiles);
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 0) {
@@ -248,83 +218,21 @@ template <typename Pass> __device__ inline void run(const Meshes &meshes, const 
     }
 }
 
-// A thread holds numbers of two rows, `row` and `row` + 8. Calls `run(i, row, column)` for every four neighbours in rows before `end`, of 16 PARTS
-// columns: they are d[i], d[i + 1], d[i + 4] and d[i + 5].
-template <u32 PARTS = 8, typename Run> __device__ __forceinline__ void in_quads(u32 row, u32 end, Run run) {
-#pragma unroll
-    for (u32 h = 0; h < 2; ++h) {
-        if (row + 8 * h >= end) continue;
-#pragma unroll
-        for (u32 j = 0; j < PARTS; ++j) run(8 * j + 2 * h, row + 8 * h, 16 * j + threadIdx.x % 4 * 4);
-    }
-}
-
-__device__ __forceinline__ void store(const float (&d)[64], float *to, u32 stride, u32 row, u32 end) {
-    in_quads(row, end, [&](u32 i, u32 r, u32 column) { *(float4 *)(to + (u64)r * stride + column) = {d[i], d[i + 1], d[i + 4], d[i + 5]}; });
-}
-
-// Rows from `end` on become zero.
-__device__ __forceinline__ void fetch(float (&d)[64], const float *from, u32 stride, u32 row, u32 end) {
-#pragma unroll
-    for (u32 i = 0; i < 64; ++i) d[i] = 0.0f;
-    in_quads(row, end, [&](u32 i, u32 r, u32 column) {
-        float4 four = *(const float4 *)(from + (u64)r * stride + column);
-        d[i] = four.x, d[i + 1] = four.y, d[i + 4] = four.z, d[i + 5] = four.w;
-    });
-}
-
 __device__ __forceinline__ void round_all(float (&d)[64]) {
 #pragma unroll
     for (u32 i = 0; i < 64; ++i) d[i] = to_tf32(d[i]);
 }
 
-// Dropout: a null stream drops nothing.
-struct Drop {
-    const u64 *stream;
-    u64 salt, threshold;
-    float scale;
-};
-
-// Bits of the numbers of a thread that are kept. Four neighbours take a block of random words.
-__device__ __forceinline__ void draw(u32 (&kept)[2], const Drop &drop, u32 row) {
-    kept[0] = kept[1] = drop.stream ? 0 : 0xffffffffu;
-    if (!drop.stream) return;
-    u64 seed = drop.stream[0] ^ drop.salt, step = drop.stream[1], least = drop.threshold;
-#pragma unroll
-    for (u32 j = 0; j < 8; ++j) {
-#pragma unroll
-        for (u32 h = 0; h < 2; ++h) {
-            uint4 words = block_of((u64)(row + 8 * h) * (C / 4) + 4 * j + threadIdx.x % 4, seed, step);
-            u32 bits = (words.x >= least) | (words.y >= least) << 1 | (words.z >= least) << 4 | (words.w >= least) << 5;
-            kept[j / 4] |= bits << (8 * j % 32 + 2 * h);
-        }
-    }
+// Copies x to the features [p | x]; weighted = m x. One thread for each four numbers.
+extern "C" __global__ void enter(const float4 *__restrict__ x, const float *__restrict__ mass, float4 *__restrict__ features,
+                                 float4 *__restrict__ weighted, u64 count) {
+    u64 i = item(), row = i / (C / 4);
+    if (i >= count) return;
+    float4 value = x[i];
+    float m = mass[row];
+    features[i + (row + 1) * (C / 4)] = value;
+    weighted[i] = {m * value.x, m * value.y, m * value.z, m * value.w};
 }
-
-// d = drop(relu(d)). `kept` becomes the bits of numbers above zero.
-__device__ __forceinline__ void activate(float (&d)[64], u32 (&kept)[2], const Drop &drop) {
-    float scale = drop.stream ? drop.scale : 1.0f;
-    u32 above[2] = {};
-#pragma unroll
-    for (u32 i = 0; i < 64; ++i) {
-        d[i] = (d[i] < 0.0f ? 0.0f : d[i]) * (kept[i / 32] >> i % 32 & 1 ? scale : 0.0f);
-        above[i / 32] |= (d[i] > 0.0f) << i % 32;
-    }
-    kept[0] = above[0], kept[1] = above[1];
-}
-
-// d = a bias, which is ordered by threads.
-__device__ __forceinline__ void begin(float (&d)[64], const float *bias) {
-    const float4 *from = (const float4 *)(bias + threadIdx.x % 4 * 32);
-#pragma unroll
-    for (u32 j = 0; j < 8; ++j) {
-        float4 four = from[j];
-        d[8 * j] = d[8 * j + 2] = four.x, d[8 * j + 1] = d[8 * j + 3] = four.y;
-        d[8 * j + 4] = d[8 * j + 6] = four.z, d[8 * j + 5] = d[8 * j + 7] = four.w;
-    }
-}
-
-__device__ inline float tanh_of(float x) { return 1.0f - __fdividef(2.0f, 1.0f + __expf(2.0f * fminf(x, 15.0f))); }
 
 struct Forward {
     static constexpr u32 HALVES = 16, LOADS = 4;
@@ -405,32 +313,6 @@ block_forward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_t
     run(meshes, Forward{basis, gradients, packed, biases, first_mesh, {one, one_salt, threshold, scale},
                         {two, two_salt, threshold, scale}, features, first, second, y, masks});
 }
-
-// Sums of columns over the rows of a warp, which it alone adds to in memory: registers are scarce.
-struct ColumnSums {
-    // Keeps one half of the sums, and adds those of the thread that keeps the other.
-    template <u32 COUNT> __device__ __forceinline__ static void exchange(float (&v)[32]) {
-        bool upper = threadIdx.x & COUNT;
-#pragma unroll
-        for (u32 i = 0; i < COUNT; ++i) {
-            float sent = upper ? v[i] : v[i + COUNT], kept = upper ? v[i + COUNT] : v[i];
-            v[i] = kept + __shfl_xor_sync(0xffffffffu, sent, COUNT);
-        }
-    }
-
-    // Four neighbours of each thread in the sums of its warp.
-    __device__ __forceinline__ static float *place(float *sums) {
-        return sums + (u64)(blockIdx.x * 8 + threadIdx.x / 32 - 4) * 3 * C + threadIdx.x % 32 * 4;
-    }
-
-    __device__ __forceinline__ static void add(const float (&d)[64], float *sums) {
-        float v[32];
-#pragma unroll
-        for (u32 i = 0; i < 32; ++i) v[i] = d[i / 2 * 4 + i % 2] + d[i / 2 * 4 + 2 + i % 2];
-        exchange<16>(v), exchange<8>(v), exchange<4>(v);
-        asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(place(sums)), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
-    }
-};
 
 struct Backward {
     static constexpr u32 HALVES = 14, LOADS = 3;

@@ -6,6 +6,8 @@
 //! maps are products of spectra.
 //!
 //! The backward pass computes `g` and `A g` again. Saved are `[p | x]`, `h1`, `h2`, and the factors of all products with rows.
+//!
+//! What is done with spectra is the same [in bf16](super::bf16).
 
 use super::cuda::{Streams, aligned_copy};
 use super::{DiffusionNet, OPERATOR, Saved, Weights};
@@ -21,20 +23,22 @@ use crate::dropout::{scale, threshold};
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
     "diffusion_net_hopper",
     concat!(
+        "#define BF16 0\n",
         include_str!("../cuda/hopper.cu"),
         include_str!("../dropout/philox.cu"),
         include_str!("../diffusion/filter.cu"),
         include_str!("factors.cu"),
+        include_str!("rows.cu"),
         include_str!("hopper.cu")
     ),
 );
 
 /// Channels and eigenvectors: C there.
-const C: usize = 128;
+pub(super) const C: usize = 128;
 /// Numbers of a factor.
-const FACTOR: usize = C * C;
+pub(super) const FACTOR: usize = C * C;
 /// Rows of a tile: TILE_ROWS there.
-const TILE: usize = 128;
+pub(super) const TILE: usize = 128;
 /// Factors of all rows, and of each mesh, as there.
 const SHARED_FACTORS: usize = 8;
 const MESH_FACTORS: usize = 4;
@@ -45,11 +49,11 @@ const SPECTRUM_BLOCKS: usize = 16;
 const SHARED_BLOCKS: usize = 64;
 const GRADIENT_BLOCKS: usize = 48 + 2 * 128 + 256 + 3 + 2;
 /// Warps of a block of threads that multiply, each with its sums for biases.
-const WARPS: usize = 8;
+pub(super) const WARPS: usize = 8;
 /// Slabs of all meshes for products of gradients with vectors, three tiles wide each.
 const VECTOR_SLABS: usize = 64;
 
-/// True if these kernels can do the work.
+/// True if these kernels can do the work, or those in bf16.
 pub(super) fn applies(device: &CudaDevice, op: &DiffusionNet) -> bool {
     device.product_mode() != ProductMode::F32
         && device.capability() == (9, 0)
@@ -59,14 +63,14 @@ pub(super) fn applies(device: &CudaDevice, op: &DiffusionNet) -> bool {
 }
 
 /// Numbers of the masks of a tile.
-const TILE_MASKS: usize = 2 * TILE * C / 32;
+pub(super) const TILE_MASKS: usize = 2 * TILE * C / 32;
 
 /// Lengths of what is saved. In the place of `A g`: packed factors, spectra, biases, and masks of both activations.
 pub(super) fn saved(op: &DiffusionNet, vertices: usize, meshes: usize) -> Saved<usize> {
     let tiles = vertices / TILE + meshes;
     Saved {
         features: 2 * vertices * C,
-        mapped: Places::new(meshes).masks + tiles * TILE_MASKS,
+        mapped: Places::new(meshes, FACTOR).masks + tiles * TILE_MASKS,
         first: vertices * C,
         second: vertices * C,
         spectrum: op.diffusion().saved_count(meshes),
@@ -74,15 +78,16 @@ pub(super) fn saved(op: &DiffusionNet, vertices: usize, meshes: usize) -> Saved<
 }
 
 /// Where the parts of that begin.
-struct Places {
-    spectra: usize,
-    biases: usize,
-    masks: usize,
+pub(super) struct Places {
+    pub spectra: usize,
+    pub biases: usize,
+    pub masks: usize,
 }
 
 impl Places {
-    fn new(meshes: usize) -> Self {
-        let spectra = (SHARED_FACTORS + MESH_FACTORS * meshes) * FACTOR;
+    /// For factors that take the memory of some numbers in f32.
+    pub fn new(meshes: usize, factor: usize) -> Self {
+        let spectra = (SHARED_FACTORS + MESH_FACTORS * meshes) * factor;
         let biases = spectra + meshes * FACTOR;
         let masks = biases + 3 * C;
         Self {
@@ -94,17 +99,19 @@ impl Places {
 }
 
 /// A block on a batch.
-struct Block<'a> {
-    device: &'a CudaDevice,
-    diffusion: Diffusion,
-    batch: Batch<'a>,
-    spectra: Spectra<DeviceSlice<'a, f32>>,
-    rows: usize,
+pub(super) struct Block<'a> {
+    pub device: &'a CudaDevice,
+    source: KernelSource,
+    pub diffusion: Diffusion,
+    pub batch: Batch<'a>,
+    pub spectra: Spectra<DeviceSlice<'a, f32>>,
+    pub rows: usize,
 }
 
 impl<'a> Block<'a> {
-    fn new(
+    pub fn new(
         device: &'a CudaDevice,
+        source: KernelSource,
         op: &DiffusionNet,
         mesh_offsets: &'a [u32],
         spectra: Spectra<DeviceSlice<'a, f32>>,
@@ -112,6 +119,7 @@ impl<'a> Block<'a> {
         let diffusion = op.diffusion();
         Self {
             device,
+            source,
             batch: Batch::new(device, &diffusion, mesh_offsets, spectra),
             diffusion,
             spectra,
@@ -120,15 +128,21 @@ impl<'a> Block<'a> {
     }
 
     /// Gradients of the scalar eigenvectors.
-    fn gradients(&self) -> DeviceSlice<'a, f32> {
+    pub fn gradients(&self) -> DeviceSlice<'a, f32> {
         let start = self.rows * self.diffusion.gradient_block();
         self.spectra.bases.from(start)
     }
 
     /// Blocks of threads for the tiles of some meshes, which can be divided in two.
-    fn blocks(&self, size: usize, meshes: usize) -> usize {
+    pub fn blocks(&self, size: usize, meshes: usize) -> usize {
         let parts = 2 * size.div_ceil(TILE) * meshes;
         self.device.multiprocessors().min(parts)
+    }
+
+    /// Blocks of threads of a pass over all tiles.
+    pub fn all_blocks(&self) -> usize {
+        let runs = self.batch.runs();
+        runs.map(|(range, _, n)| self.blocks(range.len(), n)).sum()
     }
 
     /// Launches a pass over tiles, once for each run of meshes of one size. `last(blocks of threads before this launch)`: arguments
@@ -136,9 +150,27 @@ impl<'a> Block<'a> {
     ///
     /// # Safety
     /// The arguments are those of the kernel after `first_mesh`, with a row for each vertex.
-    unsafe fn pass<const N: usize>(
+    pub unsafe fn pass<const N: usize>(
         &self,
         name: &'static str,
+        shared_bytes: usize,
+        arguments: &[Arg],
+        last: impl Fn(usize) -> [Arg; N],
+    ) -> Result<(), CudaError> {
+        let blocks = |size, meshes| self.blocks(size, meshes);
+        // SAFETY: the caller vouches for it.
+        unsafe { self.launch(name, (384, shared_bytes), blocks, arguments, last) }
+    }
+
+    /// The same for any number of threads, and of blocks for some meshes of one size.
+    ///
+    /// # Safety
+    /// As that of [`pass`](Self::pass).
+    pub unsafe fn launch<const N: usize>(
+        &self,
+        name: &'static str,
+        (threads, shared_bytes): (usize, usize),
+        blocks: impl Fn(usize, usize) -> usize,
         arguments: &[Arg],
         last: impl Fn(usize) -> [Arg; N],
     ) -> Result<(), CudaError> {
@@ -146,7 +178,7 @@ impl<'a> Block<'a> {
         let (mut before, mut tiles_before) = (0, 0);
         for (range, mesh, meshes) in self.batch.runs() {
             let tiles = range.len().div_ceil(TILE);
-            let blocks = self.blocks(range.len(), meshes);
+            let blocks = blocks(range.len(), meshes);
             let first: &[Arg] = args![
                 size(range.start)?,
                 size(range.len())?,
@@ -156,15 +188,125 @@ impl<'a> Block<'a> {
                 size(mesh)?
             ];
             let all = [first, arguments, &last(before)].concat();
-            let function = self
-                .device
-                .function_with_shared(SOURCE, &[], name, SHARED_BYTES)?;
+            let function =
+                self.device
+                    .function_with_shared(self.source, &[], name, shared_bytes)?;
             // SAFETY: the caller vouches for it.
-            unsafe { function.run((blocks, 1), (384, 1), &all)? };
+            unsafe { function.run((blocks, 1), (threads, 1), &all)? };
             before += blocks;
             tiles_before += tiles * meshes;
         }
         Ok(())
+    }
+
+    /// All factors, the spectra and the biases of a block from raw spectra of slabs, in `factors`.
+    pub fn spectra_forward(
+        &self,
+        (raw, slabs): (DeviceSlice<'_, f32>, usize),
+        weights: &Weights<DeviceSlice<'_, f32>>,
+        spectrum: &DeviceSliceMut<'_, f32>,
+        factors: DeviceSlice<'_, f32>,
+        places: &Places,
+    ) -> Result<(), CudaError> {
+        let (device, meshes) = (self.device, self.batch.meshes());
+        let maps = Maps::new(device, weights)?;
+        let (product, scalars) = maps.of(weights);
+        let size = |n: usize| to_u32(OPERATOR, n);
+        // SAFETY: every mesh has as many slabs, and its part of what is saved; there is room for all factors, and for the spectra and the
+        // biases behind them. The weights were checked.
+        unsafe {
+            let arguments = args![
+                raw,
+                size(slabs)?,
+                size(meshes)?,
+                self.spectra.eigenvalues,
+                weights.log_times,
+                weights.bands,
+                product,
+                scalars,
+                weights.invariants,
+                weights.hidden,
+                weights.update,
+                weights.scalars_bias,
+                weights.hidden_bias,
+                weights.update_bias,
+                spectrum,
+                factors,
+                factors.from(places.spectra),
+                factors.from(places.biases)
+            ];
+            let blocks = meshes * SPECTRUM_BLOCKS + SHARED_BLOCKS;
+            let function = device.function(self.source, &[], "spectra_forward")?;
+            function.run((blocks, 1), (3 * C, 1), arguments)
+        }
+    }
+
+    /// Adds to the gradients of all parameters. The result is the gradient of the raw spectra, as packed factors. `spectra`: the filtered
+    /// ones; `saved`: the raw ones.
+    pub fn spectra_backward(
+        &self,
+        sums: Sums<'_>,
+        weights: &Weights<DeviceSlice<'_, f32>>,
+        saved: &DeviceSliceMut<'_, f32>,
+        spectra: DeviceSlice<'_, f32>,
+        gradients: &Weights<DeviceSliceMut<'_, f32>>,
+    ) -> Result<DeviceBuffer<f32>, CudaError> {
+        let (device, meshes) = (self.device, self.batch.meshes());
+        let dmaps: DeviceBuffer<f32> = device.buffer(3 * meshes * FACTOR)?;
+        let packed: DeviceBuffer<f32> = device.buffer(meshes * FACTOR)?;
+        let filter_parts = meshes * SPECTRUM_BLOCKS;
+        let filter_sums: DeviceBuffer<f32> = device.buffer(filter_parts * 2 * C)?;
+        let maps = Maps::new(device, weights)?;
+        let (product, scalars) = maps.of(weights);
+        let size = |n: usize| to_u32(OPERATOR, n);
+        // SAFETY: every mesh has as many slabs of these sizes, and its part of the results; every block of threads has its sums. There are
+        // as many partial sums of each kind, and the lengths of the gradients were checked.
+        unsafe {
+            let arguments = args![
+                sums.scalars.0,
+                size(sums.scalars.1)?,
+                sums.vectors.0,
+                size(sums.vectors.1)?,
+                product,
+                scalars,
+                saved,
+                self.spectra.eigenvalues,
+                weights.log_times,
+                weights.bands,
+                &dmaps,
+                &packed,
+                &filter_sums
+            ];
+            let function = device.function(self.source, &[], "spectra_backward")?;
+            function.run((filter_parts, 1), (3 * C, 1), arguments)?;
+            let arguments = args![
+                &dmaps,
+                spectra,
+                size(meshes * C)?,
+                sums.update,
+                sums.hidden.0,
+                size(sums.hidden.1)?,
+                sums.first.0,
+                size(sums.first.1)?,
+                sums.biases.0,
+                size(sums.biases.1)?,
+                &filter_sums,
+                size(filter_parts)?,
+                &gradients.product,
+                &gradients.scalars,
+                &gradients.invariants,
+                &gradients.hidden,
+                &gradients.update,
+                &gradients.scalars_bias,
+                &gradients.hidden_bias,
+                &gradients.update_bias,
+                &gradients.log_times,
+                &gradients.bands
+            ];
+            let function = device.function(self.source, &[], "add_gradients")?;
+            function.run((GRADIENT_BLOCKS, 1), (256, 1), arguments)?;
+        }
+        Ok(packed)
     }
 
     /// `a^T b` over slabs of rows.
@@ -184,6 +326,17 @@ impl<'a> Block<'a> {
         sums.add(self.device, self.rows, &[product])?;
         Ok(sums)
     }
+}
+
+/// Partial sums over rows, with their numbers: for `W3` and `W2`, of which there are equally many, for `[W1p | W1x]` and the biases, and
+/// for the spectra, with their numbers of each mesh.
+pub(super) struct Sums<'a> {
+    pub update: DeviceSlice<'a, f32>,
+    pub hidden: (DeviceSlice<'a, f32>, usize),
+    pub first: (DeviceSlice<'a, f32>, usize),
+    pub biases: (DeviceSlice<'a, f32>, usize),
+    pub scalars: (DeviceSlice<'a, f32>, usize),
+    pub vectors: (DeviceSlice<'a, f32>, usize),
 }
 
 /// Copies of the maps that apply to spectra, in the place of those that are not aligned for loads of four.
@@ -232,7 +385,7 @@ pub(super) fn forward<'a>(
     y: DeviceSliceMut<'_, f32>,
     saved: Saved<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
-    let block = Block::new(device, op, mesh_offsets, spectra);
+    let block = Block::new(device, SOURCE, op, mesh_offsets, spectra);
     let (batch, meshes) = (&block.batch, block.batch.meshes());
     let mut weighted: DeviceBuffer<f32> = device.buffer(x.len())?;
     // SAFETY: all have a row for each vertex, of the widths that the kernel expects.
@@ -252,41 +405,10 @@ pub(super) fn forward<'a>(
     let terms = block.diffusion.input_terms();
     batch.project(&terms, (weighted.view(), C), spectrum.view_mut())?;
     drop(weighted);
-    let (factors, places) = (saved.mapped.view(), Places::new(meshes));
-    let maps = Maps::new(device, &weights)?;
-    let (product, scalars) = maps.of(&weights);
-    let size = |n: usize| to_u32(OPERATOR, n);
-    // SAFETY: every mesh has as many slabs, and its part of what is saved; there is room for all factors, and for the spectra and the biases
-    // behind them. The weights were checked.
-    unsafe {
-        let arguments = args![
-            &spectrum,
-            size(batch.slabs())?,
-            size(meshes)?,
-            spectra.eigenvalues,
-            weights.log_times,
-            weights.bands,
-            product,
-            scalars,
-            weights.invariants,
-            weights.hidden,
-            weights.update,
-            weights.scalars_bias,
-            weights.hidden_bias,
-            weights.update_bias,
-            &saved.spectrum,
-            factors,
-            factors.from(places.biases)
-        ];
-        let blocks = meshes * SPECTRUM_BLOCKS + SHARED_BLOCKS;
-        let function = device.function(SOURCE, &[], "spectra_forward")?;
-        function.run((blocks, 1), (3 * C, 1), arguments)?;
-    }
-    let stream = |at: usize| match streams {
-        Some(streams) => (streams[at].0.view(), streams[at].1),
-        None => (DeviceSlice::empty(), 0),
-    };
-    let ((one, one_salt), (two, two_salt)) = (stream(0), stream(1));
+    let (factors, places) = (saved.mapped.view(), Places::new(meshes, FACTOR));
+    let raw = (spectrum.view(), batch.slabs());
+    block.spectra_forward(raw, &weights, &saved.spectrum, factors, &places)?;
+    let [(one, one_salt), (two, two_salt)] = stream_arguments(streams);
     let arguments = args![
         spectra.bases,
         block.gradients(),
@@ -304,8 +426,16 @@ pub(super) fn forward<'a>(
         &y,
         factors.from(places.masks)
     ];
-    // SAFETY: all have a row for each vertex. An empty stream is a null pointer, which the kernel does not read.
-    unsafe { block.pass("block_forward", arguments, |_| []) }
+    // SAFETY: all have a row for each vertex.
+    unsafe { block.pass("block_forward", SHARED_BYTES, arguments, |_| []) }
+}
+
+/// Both streams as arguments. An empty one is a null pointer, which kernels do not read.
+pub(super) fn stream_arguments(streams: Streams<'_>) -> [(DeviceSlice<'_, u64>, u64); 2] {
+    match streams {
+        Some(streams) => streams.map(|(stream, salt)| (stream.view(), salt)),
+        None => [(DeviceSlice::empty(), 0); 2],
+    }
 }
 
 /// As [`backward`](super::cuda::backward), for work that was checked and to which this [`applies`].
@@ -322,15 +452,12 @@ pub(super) fn backward<'a>(
     dx: Option<DeviceSliceMut<'_, f32>>,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
-    let block = Block::new(device, op, mesh_offsets, spectra);
+    let block = Block::new(device, SOURCE, op, mesh_offsets, spectra);
     let (batch, meshes) = (&block.batch, block.batch.meshes());
     let (features, factors) = (saved.features.view(), saved.mapped.view());
     let (first, second) = (saved.first.view(), saved.second.view());
-    let places = Places::new(meshes);
-    let blocks = batch
-        .runs()
-        .map(|(range, _, n)| block.blocks(range.len(), n));
-    let bias_parts = blocks.sum::<usize>() * WARPS;
+    let places = Places::new(meshes, FACTOR);
+    let bias_parts = block.all_blocks() * WARPS;
     let bias_sums: DeviceBuffer<f32> = device.buffer(bias_parts * 3 * C)?;
     let dfirst: DeviceBuffer<f32> = device.buffer(dy.len())?;
     let dsecond: DeviceBuffer<f32> = device.buffer(dy.len())?;
@@ -351,7 +478,7 @@ pub(super) fn backward<'a>(
     // SAFETY: all have a row for each vertex, and there are sums for each warp of all launches. The kernel does not write to a null
     // pointer for dx.
     unsafe {
-        block.pass("block_backward", arguments, |before| {
+        block.pass("block_backward", SHARED_BYTES, arguments, |before| {
             let from = before * WARPS * 3 * C;
             [Arg::from(bias_sums.view().from(from))]
         })?;
@@ -369,71 +496,20 @@ pub(super) fn backward<'a>(
     let terms = block.diffusion.gradient_terms(3 * C);
     vectors.project(&terms, (dvectors.view(), 4 * C), vector_sums.view_mut())?;
     drop(dvectors);
-    let dmaps: DeviceBuffer<f32> = device.buffer(3 * meshes * FACTOR)?;
-    let packed: DeviceBuffer<f32> = device.buffer(meshes * FACTOR)?;
-    let filter_parts = meshes * SPECTRUM_BLOCKS;
-    let filter_sums: DeviceBuffer<f32> = device.buffer(filter_parts * 2 * C)?;
-    let maps = Maps::new(device, &weights)?;
-    let (product, scalars) = maps.of(&weights);
-    let size = |n: usize| to_u32(OPERATOR, n);
-    // SAFETY: every mesh has as many slabs of these sizes, and its part of the results; every block of threads has its sums.
-    unsafe {
-        let arguments = args![
-            &scalar_sums,
-            size(batch.slabs())?,
-            &vector_sums,
-            size(vectors.slabs())?,
-            product,
-            scalars,
-            &saved.spectrum,
-            spectra.eigenvalues,
-            weights.log_times,
-            weights.bands,
-            &dmaps,
-            &packed,
-            &filter_sums
-        ];
-        let function = device.function(SOURCE, &[], "spectra_backward")?;
-        function.run((filter_parts, 1), (3 * C, 1), arguments)?;
-    }
-    drop((scalar_sums, vector_sums));
-    let (update, slabs) = update_sums.partials();
-    let (hidden, _) = hidden_sums.partials();
-    let (first, first_slabs) = first_sums.partials();
-    // SAFETY: there are as many partial sums of each kind, and both products of rows for W3 and W2 have equally many; the lengths of the gradients
-    // were checked.
-    unsafe {
-        let arguments = args![
-            &dmaps,
-            factors.from(places.spectra),
-            size(meshes * C)?,
-            update,
-            hidden,
-            size(slabs)?,
-            first,
-            size(first_slabs)?,
-            &bias_sums,
-            size(bias_parts)?,
-            &filter_sums,
-            size(filter_parts)?,
-            &gradients.product,
-            &gradients.scalars,
-            &gradients.invariants,
-            &gradients.hidden,
-            &gradients.update,
-            &gradients.scalars_bias,
-            &gradients.hidden_bias,
-            &gradients.update_bias,
-            &gradients.log_times,
-            &gradients.bands
-        ];
-        let function = device.function(SOURCE, &[], "add_gradients")?;
-        function.run((GRADIENT_BLOCKS, 1), (256, 1), arguments)?;
-    }
+    let sums = Sums {
+        update: update_sums.partials().0,
+        hidden: hidden_sums.partials(),
+        first: first_sums.partials(),
+        biases: (bias_sums.view(), bias_parts),
+        scalars: (scalar_sums.view(), batch.slabs()),
+        vectors: (vector_sums.view(), vectors.slabs()),
+    };
+    let filtered = factors.from(places.spectra);
+    let packed = block.spectra_backward(sums, &weights, &saved.spectrum, filtered, &gradients)?;
     let Some(dx) = dx else { return Ok(()) };
     // SAFETY: as above.
     unsafe {
         let arguments = args![spectra.bases, &packed, spectra.mass, &dx];
-        block.pass("enter_backward", arguments, |_| [])
+        block.pass("enter_backward", SHARED_BYTES, arguments, |_| [])
     }
 }

@@ -1,0 +1,254 @@
+//! The block in bf16 on GPUs of compute capability 9.0: as [in tf32](super::hopper), with kernels of its own also for products over rows.
+//!
+//! Matrices over all vertices are packed, in tiles of 128 rows of one mesh. Among them are the eigenvectors and their gradients, which all
+//! blocks and both passes share. Saved are `p`, `x`, `h1` and `h2` in bf16, and the factors of all products with rows.
+
+use super::cuda::Streams;
+use super::hopper::{Block, C, FACTOR, Places, Sums, TILE, TILE_MASKS, WARPS, stream_arguments};
+use super::{DiffusionNet, OPERATOR, Saved, Weights};
+use crate::cuda::{
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    to_u32,
+};
+use crate::diffusion::Spectra;
+use crate::dropout::{scale, threshold};
+
+pub(crate) const SOURCE: KernelSource = KernelSource::new(
+    "diffusion_net_bf16",
+    concat!(
+        "#define BF16 1\n",
+        include_str!("../cuda/hopper.cu"),
+        include_str!("../dropout/philox.cu"),
+        include_str!("../diffusion/filter.cu"),
+        include_str!("factors.cu"),
+        include_str!("rows.cu"),
+        include_str!("bf16.cu")
+    ),
+);
+
+/// Numbers in f32 that take the memory of a packed tile, and of a packed factor.
+const TILE_WORDS: usize = TILE * C / 2;
+const FACTOR_WORDS: usize = FACTOR / 2;
+/// Shared memory of a block of threads, from a multiple of 1,024 bytes on: half tiles and halves of factors of 16 KB.
+const SHARED_BYTES: usize = (8 + 6) * (16 << 10) + 1024;
+const ENTER_BYTES: usize = (2 + 4) * (16 << 10) + 1024;
+const PRODUCT_BYTES: usize = 12 * (16 << 10) + 1024;
+/// Packed matrices of eigenvectors: themselves, times masses, and both components of their gradients.
+const BASES: usize = 4;
+
+/// Room for the tiles of some meshes.
+fn tiles(vertices: usize, meshes: usize) -> usize {
+    vertices / TILE + meshes
+}
+
+/// Lengths of what is saved.
+pub(super) fn saved(op: &DiffusionNet, vertices: usize, meshes: usize) -> Saved<usize> {
+    let tiles = tiles(vertices, meshes);
+    Saved {
+        features: 2 * tiles * TILE_WORDS,
+        mapped: Places::new(meshes, FACTOR_WORDS).masks + tiles * TILE_MASKS,
+        first: tiles * TILE_WORDS,
+        second: tiles * TILE_WORDS,
+        spectrum: op.diffusion().saved_count(meshes),
+    }
+}
+
+impl Block<'_> {
+    /// Numbers in f32 that take the memory of a packed matrix over all vertices.
+    fn words(&self) -> usize {
+        tiles(self.rows, self.batch.meshes()) * TILE_WORDS
+    }
+
+    /// The packed eigenvectors.
+    fn pack_bases(&self) -> Result<DeviceBuffer<f32>, CudaError> {
+        let packed: DeviceBuffer<f32> = self.device.buffer(BASES * self.words())?;
+        let arguments = args![
+            self.spectra.bases,
+            self.gradients(),
+            self.spectra.mass,
+            &packed,
+            self.stride()
+        ];
+        let blocks = |size: usize, meshes| meshes * size.div_ceil(TILE) * (TILE * C / 8 / 256);
+        // SAFETY: there is room for the tiles of all matrices.
+        unsafe { self.launch("pack_bases", (256, 0), blocks, arguments, |_| [])? };
+        Ok(packed)
+    }
+
+    /// Numbers in bf16 from one packed matrix to the next.
+    fn stride(&self) -> u64 {
+        2 * self.words() as u64
+    }
+
+    /// Slabs of each mesh for a part of the multiprocessors.
+    fn slabs(&self, part: f64) -> usize {
+        let wanted = self.device.multiprocessors() as f64 * part;
+        let slabs = (wanted / self.batch.meshes() as f64).round() as usize;
+        let largest = self.batch.runs().map(|(range, ..)| range.len()).max();
+        slabs.clamp(1, 2 * largest.unwrap_or(1).div_ceil(TILE))
+    }
+
+    /// Memory for sums of `size` numbers of all slabs. Those of empty meshes are zero.
+    fn sums(&self, slabs: usize, size: usize) -> Result<DeviceBuffer<f32>, CudaError> {
+        let mut sums = self.device.buffer(self.batch.meshes() * slabs * size)?;
+        let filled: usize = self.batch.runs().map(|(_, _, meshes)| meshes).sum();
+        if filled < self.batch.meshes() {
+            self.device.clear(sums.view_mut())?;
+        }
+        Ok(sums)
+    }
+}
+
+/// As [`forward`](super::cuda::forward), for work that was checked and to which this applies.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn forward<'a>(
+    device: &'a CudaDevice,
+    op: &DiffusionNet,
+    mesh_offsets: &'a [u32],
+    spectra: Spectra<DeviceSlice<'a, f32>>,
+    weights: Weights<DeviceSlice<'_, f32>>,
+    streams: Streams<'_>,
+    x: DeviceSlice<'_, f32>,
+    y: DeviceSliceMut<'_, f32>,
+    saved: Saved<DeviceSliceMut<'_, f32>>,
+) -> Result<(), CudaError> {
+    let block = Block::new(device, SOURCE, op, mesh_offsets, spectra);
+    let bases = block.pack_bases()?;
+    let (features, words) = (saved.features.view(), block.words());
+    let own = features.from(words);
+    let slabs = block.slabs(1.0);
+    let raw = block.sums(slabs, FACTOR)?;
+    let arguments = args![
+        x,
+        bases.view().from(words),
+        to_u32(OPERATOR, slabs)?,
+        own,
+        &raw
+    ];
+    // SAFETY: all have a row for each vertex, and there are sums for all slabs.
+    unsafe {
+        let blocks = |_, meshes| meshes * slabs;
+        block.launch("enter", (512, ENTER_BYTES), blocks, arguments, |_| [])?;
+    }
+    let places = Places::new(block.batch.meshes(), FACTOR_WORDS);
+    let factors = saved.mapped.view();
+    let raw = (raw.view(), slabs);
+    block.spectra_forward(raw, &weights, &saved.spectrum, factors, &places)?;
+    let [(one, one_salt), (two, two_salt)] = stream_arguments(streams);
+    let arguments = args![
+        &bases,
+        block.stride(),
+        factors,
+        factors.from(places.biases),
+        one,
+        one_salt,
+        two,
+        two_salt,
+        threshold(op.dropout),
+        scale(op.dropout) as f32,
+        x,
+        own,
+        features,
+        &saved.first,
+        &saved.second,
+        &y,
+        factors.from(places.masks)
+    ];
+    // SAFETY: all have a row for each vertex.
+    unsafe { block.pass("block_forward", SHARED_BYTES, arguments, |_| []) }
+}
+
+/// As [`backward`](super::cuda::backward), for work that was checked and to which this applies.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn backward<'a>(
+    device: &'a CudaDevice,
+    op: &DiffusionNet,
+    mesh_offsets: &'a [u32],
+    factor: f32,
+    spectra: Spectra<DeviceSlice<'a, f32>>,
+    weights: Weights<DeviceSlice<'_, f32>>,
+    saved: Saved<DeviceSliceMut<'_, f32>>,
+    dy: DeviceSlice<'_, f32>,
+    dx: Option<DeviceSliceMut<'_, f32>>,
+    gradients: Weights<DeviceSliceMut<'_, f32>>,
+) -> Result<(), CudaError> {
+    let block = Block::new(device, SOURCE, op, mesh_offsets, spectra);
+    let bases = block.pack_bases()?;
+    let (meshes, words, stride) = (block.batch.meshes(), block.words(), block.stride());
+    let (features, factors) = (saved.features.view(), saved.mapped.view());
+    let places = Places::new(meshes, FACTOR_WORDS);
+    let bias_parts = block.all_blocks() * WARPS;
+    let bias_sums: DeviceBuffer<f32> = device.buffer(bias_parts * 3 * C)?;
+    // Gradients of y, before both activations, and of the vectors.
+    let packed: DeviceBuffer<f32> = device.buffer(7 * words)?;
+    let [dlast, dsecond, dfirst, dvectors] = [0, 1, 2, 3].map(|at| packed.view().from(at * words));
+    let dx_here = dx.as_ref().map_or(DeviceSlice::empty(), |dx| dx.view());
+    let arguments = args![
+        &bases,
+        stride,
+        dy,
+        factors,
+        factors.from(places.masks),
+        factor,
+        dlast,
+        dsecond,
+        dfirst,
+        dvectors,
+        dx_here
+    ];
+    // SAFETY: all have a row for each vertex, and there are sums for each warp of all launches. The kernel does not write to a null
+    // pointer for dx.
+    unsafe {
+        block.pass("block_backward", SHARED_BYTES, arguments, |before| {
+            let from = before * WARPS * 3 * C;
+            [Arg::from(bias_sums.view().from(from))]
+        })?;
+    }
+    // By the numbers of matrices that are read.
+    let (slabs, vector_slabs) = (block.slabs(4.0 / 14.0), block.slabs(6.0 / 14.0));
+    let update_sums = block.sums(slabs, FACTOR)?;
+    let hidden_sums = block.sums(slabs, FACTOR)?;
+    let first_sums = block.sums(slabs, 2 * FACTOR)?;
+    let scalar_sums = block.sums(slabs, FACTOR)?;
+    let vector_sums = block.sums(vector_slabs, 3 * FACTOR)?;
+    let arguments = args![
+        &bases,
+        stride,
+        to_u32(OPERATOR, slabs)?,
+        to_u32(OPERATOR, vector_slabs)?,
+        dlast,
+        &saved.second,
+        dsecond,
+        &saved.first,
+        dfirst,
+        features,
+        features.from(words),
+        dvectors,
+        &update_sums,
+        &hidden_sums,
+        &first_sums,
+        &scalar_sums,
+        &vector_sums
+    ];
+    // SAFETY: as above, and there are sums for all slabs.
+    unsafe {
+        let blocks = |_, meshes| meshes * (2 * slabs + vector_slabs);
+        let shape = (384, PRODUCT_BYTES);
+        block.launch("row_products", shape, blocks, arguments, |_| [])?;
+    }
+    drop(packed);
+    let sums = Sums {
+        update: update_sums.view(),
+        hidden: (hidden_sums.view(), meshes * slabs),
+        first: (first_sums.view(), meshes * slabs),
+        biases: (bias_sums.view(), bias_parts),
+        scalars: (scalar_sums.view(), slabs),
+        vectors: (vector_sums.view(), vector_slabs),
+    };
+    let filtered = factors.from(places.spectra);
+    let packed = block.spectra_backward(sums, &weights, &saved.spectrum, filtered, &gradients)?;
+    let Some(dx) = dx else { return Ok(()) };
+    let arguments = args![bases.view().from(words), &packed, &dx];
+    // SAFETY: as above.
+    unsafe { block.pass("enter_backward", SHARED_BYTES, arguments, |_| []) }
+}
