@@ -3,8 +3,9 @@
 use crate::device::{Sent, single_slice};
 use crate::error::check_size;
 use crate::{CellPoints, Device, NnError};
-use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
+use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSlice};
 use gemcnn_kernels::diffusion::{Spectra, basis_width};
+use gemcnn_kernels::diffusion_net::cuda::packed_bases;
 use gemcnn_kernels::{FeatureType, OnDevice, Real, View, compiled, elementwise, irrep_dimension};
 use gemcnn_mesh::surface::SurfaceOperators;
 use std::sync::Arc;
@@ -273,6 +274,7 @@ impl<T: Real> SpectraBatch<T> {
             mass: &self.mass,
             bases: &self.bases,
             eigenvalues: &self.eigenvalues,
+            packed: &[],
         }
     }
 
@@ -293,12 +295,25 @@ impl<T: Real> SpectraBatch<T> {
     ) -> Result<Arc<Spectra<DeviceBuffer<f32>>>, NnError> {
         self.sent.to(device, || {
             let upload = |values| Ok::<_, NnError>(device.upload(single_slice(values)?)?);
-            Ok(Spectra {
+            let mut sent = Spectra {
                 mass: upload(&self.mass)?,
                 bases: upload(&self.bases)?,
                 eigenvalues: upload(&self.eigenvalues)?,
-            })
+                packed: device.buffer(0)?,
+            };
+            sent.packed = self.pack(device, &sent)?;
+            Ok(sent)
         })
+    }
+
+    /// The bases for blocks in bf16, if the device has kernels for them and is in that mode.
+    fn pack(
+        &self,
+        device: &CudaDevice,
+        sent: &Spectra<DeviceBuffer<f32>>,
+    ) -> Result<DeviceBuffer<f32>, NnError> {
+        let (columns, offsets) = (&self.columns, &self.mesh_offsets);
+        Ok(packed_bases(device, columns, offsets, views(sent))?)
     }
 
     /// The same batch with arrays of its own on a GPU, for a captured step.
@@ -308,6 +323,7 @@ impl<T: Real> SpectraBatch<T> {
             mass: sent.mass.duplicate(device)?,
             bases: sent.bases.duplicate(device)?,
             eigenvalues: sent.eigenvalues.duplicate(device)?,
+            packed: self.pack(device, &sent)?,
         };
         Ok(Self {
             sent: Sent::holding(device, copy),
@@ -320,7 +336,25 @@ impl<T: Real> SpectraBatch<T> {
         let (to, from) = (self.on_cuda(device)?, with.on_cuda(device)?);
         to.mass.overwrite(device, &from.mass)?;
         to.bases.overwrite(device, &from.bases)?;
-        Ok(to.eigenvalues.overwrite(device, &from.eigenvalues)?)
+        to.eigenvalues.overwrite(device, &from.eigenvalues)?;
+        if to.packed.is_empty() {
+            return Ok(());
+        }
+        // The other batch may have been sent in another mode.
+        match from.packed.is_empty() {
+            true => to.packed.overwrite(device, &with.pack(device, &from)?)?,
+            false => to.packed.overwrite(device, &from.packed)?,
+        }
+        Ok(())
+    }
+}
+
+fn views(sent: &Spectra<DeviceBuffer<f32>>) -> Spectra<DeviceSlice<'_, f32>> {
+    Spectra {
+        mass: sent.mass.view(),
+        bases: sent.bases.view(),
+        eigenvalues: sent.eigenvalues.view(),
+        packed: sent.packed.view(),
     }
 }
 
@@ -361,18 +395,24 @@ impl<T: Real> SpectraOn<'_, T> {
                     mass,
                     bases,
                     eigenvalues,
+                    packed,
                 } = batch.arrays();
                 Spectra {
                     mass: OnDevice::Host(mass),
                     bases: OnDevice::Host(bases),
                     eigenvalues: OnDevice::Host(eigenvalues),
+                    packed: OnDevice::Host(packed),
                 }
             }
-            OnDevice::Cuda(sent) => Spectra {
-                mass: OnDevice::Cuda(sent.mass.view()),
-                bases: OnDevice::Cuda(sent.bases.view()),
-                eigenvalues: OnDevice::Cuda(sent.eigenvalues.view()),
-            },
+            OnDevice::Cuda(sent) => {
+                let sent = views(sent);
+                Spectra {
+                    mass: OnDevice::Cuda(sent.mass),
+                    bases: OnDevice::Cuda(sent.bases),
+                    eigenvalues: OnDevice::Cuda(sent.eigenvalues),
+                    packed: OnDevice::Cuda(sent.packed),
+                }
+            }
         }
     }
 }

@@ -51,6 +51,7 @@ pub fn prepared(
             mass,
             bases,
             eigenvalues,
+            ..
         } = spectra.arrays();
         let arrays = [mass, bases, eigenvalues].map(|values| PyArray1::from_slice(py, values));
         (spectra.columns().to_vec(), arrays)

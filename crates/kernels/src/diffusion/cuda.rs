@@ -20,6 +20,7 @@ impl Spectra<DeviceSlice<'_, f32>> {
             mass: self.mass.len(),
             bases: self.bases.len(),
             eigenvalues: self.eigenvalues.len(),
+            packed: self.packed.len(),
         }
     }
 }

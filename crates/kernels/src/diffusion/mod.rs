@@ -53,12 +53,15 @@ pub struct Spectra<S> {
     pub bases: S,
     /// Eigenvalues of all orders.
     pub eigenvalues: S,
+    /// The scalar basis and its gradients as [`packed_bases`](crate::diffusion_net::cuda::packed_bases), or nothing.
+    pub packed: S,
 }
 
 resolve_fields!(Spectra {
     mass,
     bases,
-    eigenvalues
+    eigenvalues,
+    packed
 });
 
 /// Parameters of the filters: one number for each irrep of the input.
@@ -331,6 +334,7 @@ impl<T> Spectra<&[T]> {
             mass: self.mass.len(),
             bases: self.bases.len(),
             eigenvalues: self.eigenvalues.len(),
+            packed: self.packed.len(),
         }
     }
 }

@@ -54,6 +54,7 @@ impl<T: Real> Case<T> {
             mass: &self.mass,
             bases: &self.bases,
             eigenvalues: &self.eigenvalues,
+            packed: &[],
         }
     }
 

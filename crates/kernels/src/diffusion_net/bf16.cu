@@ -91,11 +91,12 @@ struct Slab {
 
 constexpr u32 ENTER_STAGES = 4;
 
-// Packs x, and sums the spectra B^T x over slabs, with B the packed eigenvectors times masses. A block of threads for each slab; each warpgroup
-// has a quarter of the spectrum.
+// Packs x, and sums the spectra B^T x over slabs, with B the packed eigenvectors times masses. Loads take the time of this kernel, so it draws the
+// masks of both dropouts as well. A block of threads for each slab; each warpgroup has a quarter of the spectrum.
 extern "C" __global__ void __launch_bounds__(512, 1)
 enter(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const float *__restrict__ x,
-      const Number *__restrict__ basis, u32 slabs, Number *__restrict__ packed, float *__restrict__ sums) {
+      const Number *__restrict__ basis, u32 slabs, Number *__restrict__ packed, float *__restrict__ sums, const u64 *one, u64 one_salt,
+      const u64 *two, u64 two_salt, u64 threshold, u32 *__restrict__ masks) {
     __shared__ __align__(8) u64 barriers[ENTER_STAGES];
     unsigned char *aligned = memory + (-(u32)__cvta_generic_to_shared(memory) & 1023);
     u32 own = (u32)__cvta_generic_to_shared(aligned), stages = own + 2 * HALF_TILE, full = (u32)__cvta_generic_to_shared(barriers);
@@ -139,6 +140,12 @@ enter(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32
             *(uint4 *)((unsigned char *)(packed + (before + half) * HALF_NUMBERS) + at) = numbers;
         }
         load_x(half + 1);
+        if (one) {
+            // Half of the columns of a thread of a pass over tiles, for one of the dropouts.
+            u32 thread = threadIdx.x / 4, pass_row = half * 64 + thread / 32 * 16 + thread % 32 / 4;
+            Drop drop = threadIdx.x / 2 % 2 ? Drop{two, two_salt, threshold, 0.0f} : Drop{one, one_salt, threshold, 0.0f};
+            masks[(before + half) * 512 + threadIdx.x] = draw(drop, first_row + mesh * size + pass_row, thread % 4, threadIdx.x % 2);
+        }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         wait_for_products<0>();
         settle(d);
@@ -362,7 +369,7 @@ struct Forward {
     const Number *packed;
     const float *biases;
     u32 first_mesh;
-    Drop one, two;
+    Drop drop;
     const float *x;
     const Number *own;
     Number *invariants, *first, *second;
@@ -397,24 +404,23 @@ struct Forward {
         streams.give(0), streams.give(1);
         store_pairs(left, invariants, place);
         float a[64], b[64];
-        u32 first_kept[2], second_kept[2];
+        uint4 drawn = drop.stream ? masks[place * 128 + threadIdx.x % 128] : uint4{~0u, ~0u, ~0u, ~0u};
+        u32 first_kept[2] = {drawn.x, drawn.y}, second_kept[2] = {drawn.z, drawn.w};
         begin(a, biases);
         streams.product(a, half_tile(streams.take(2)));
         streams.product(a, half_tile(streams.take(3)));
         streams.product(a, left, true);
-        draw(first_kept, one, row);
         streams.finish();
         settle(a);
         streams.give(2), streams.give(3);
-        activate(a, first_kept, one);
+        activate(a, first_kept, drop);
         pack(left, a);
         store_pairs(left, first, place);
         begin(b, biases + C);
         streams.product(b, left, true);
-        draw(second_kept, two, row);
         streams.finish();
         settle(b);
-        activate(b, second_kept, two);
+        activate(b, second_kept, drop);
         masks[place * 128 + threadIdx.x % 128] = {first_kept[0], first_kept[1], second_kept[0], second_kept[1]};
         pack(left, b);
         store_pairs(left, second, place);
@@ -429,14 +435,13 @@ struct Forward {
     }
 };
 
-// From x to the result. bases: as packed. own: packed x. masks: bits of the numbers of both activations above zero, for each thread of a tile.
+// From x to the result. bases: as packed. own: packed x. masks: bits for each thread of a tile, of what both dropouts keep, if there is a random
+// stream; then those of numbers of both activations above zero.
 extern "C" __global__ void __launch_bounds__(384, 1)
 block_forward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const Number *bases, u64 stride,
-              const Number *packed, const float *biases, const u64 *one, u64 one_salt, const u64 *two, u64 two_salt, u64 threshold, float scale,
-              const float *x, const Number *own, Number *invariants, Number *first, Number *second, float *y, uint4 *masks) {
+              const Number *packed, const float *biases, const u64 *random, float scale, const float *x, const Number *own, Number *invariants, Number *first, Number *second, float *y, uint4 *masks) {
     Meshes meshes = {first_row, size, tiles_of_mesh, tiles, first_tile};
-    run(meshes, Forward{bases, stride, packed, biases, first_mesh, {one, one_salt, threshold, scale}, {two, two_salt, threshold, scale}, x, own,
-                        invariants, first, second, y, masks});
+    run(meshes, Forward{bases, stride, packed, biases, first_mesh, {random, 0, 0, scale}, x, own, invariants, first, second, y, masks});
 }
 
 struct Backward {

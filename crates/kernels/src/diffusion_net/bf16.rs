@@ -75,17 +75,38 @@ impl Block<'_> {
         Ok(packed)
     }
 
+    /// The same if none were given.
+    fn own_bases(&self) -> Result<Option<DeviceBuffer<f32>>, CudaError> {
+        let given = self.spectra.packed.len() == BASES * self.words();
+        (!given).then(|| self.pack_bases()).transpose()
+    }
+
     /// Numbers in bf16 from one packed matrix to the next.
     fn stride(&self) -> u64 {
         2 * self.words() as u64
     }
 
-    /// Slabs of each mesh for a part of the multiprocessors.
-    fn slabs(&self, part: f64) -> usize {
-        let wanted = self.device.multiprocessors() as f64 * part;
-        let slabs = (wanted / self.batch.meshes() as f64).round() as usize;
+    /// Slabs of each mesh, one for each multiprocessor.
+    fn slabs(&self) -> usize {
+        let wanted = self.device.multiprocessors() / self.batch.meshes();
+        wanted.clamp(1, self.most_slabs())
+    }
+
+    /// Slabs of each mesh for the products over rows, so that the largest reads as little as possible: two kinds read four matrices, the
+    /// vectors six.
+    fn product_slabs(&self) -> (usize, usize) {
+        let (all, most) = (self.device.multiprocessors(), self.most_slabs());
+        let of_mesh = (all / self.batch.meshes()).max(3);
+        let choices = (1..=(of_mesh - 1) / 2).map(|slabs| (slabs, of_mesh - 2 * slabs));
+        let bytes = |(slabs, vectors): &(usize, usize)| (4000 / slabs).max(6000 / vectors);
+        let (slabs, vectors) = choices.min_by_key(bytes).unwrap_or((1, 1));
+        (slabs.min(most), vectors.min(most))
+    }
+
+    /// Half tiles of the largest mesh.
+    fn most_slabs(&self) -> usize {
         let largest = self.batch.runs().map(|(range, ..)| range.len()).max();
-        slabs.clamp(1, 2 * largest.unwrap_or(1).div_ceil(TILE))
+        2 * largest.unwrap_or(1).div_ceil(TILE)
     }
 
     /// Memory for sums of `size` numbers of all slabs. Those of empty meshes are zero.
@@ -97,6 +118,16 @@ impl Block<'_> {
         }
         Ok(sums)
     }
+}
+
+/// As [`packed_bases`](super::cuda::packed_bases), for work that was checked and to which this applies.
+pub(super) fn packed_bases(
+    device: &CudaDevice,
+    op: &DiffusionNet,
+    mesh_offsets: &[u32],
+    spectra: Spectra<DeviceSlice<'_, f32>>,
+) -> Result<DeviceBuffer<f32>, CudaError> {
+    Block::new(device, SOURCE, op, mesh_offsets, spectra).pack_bases()
 }
 
 /// As [`forward`](super::cuda::forward), for work that was checked and to which this applies.
@@ -113,38 +144,43 @@ pub(super) fn forward<'a>(
     saved: Saved<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     let block = Block::new(device, SOURCE, op, mesh_offsets, spectra);
-    let bases = block.pack_bases()?;
+    let own_bases = block.own_bases()?;
+    let bases = own_bases
+        .as_ref()
+        .map_or(spectra.packed, DeviceBuffer::view);
     let (features, words) = (saved.features.view(), block.words());
     let own = features.from(words);
-    let slabs = block.slabs(1.0);
+    let slabs = block.slabs();
     let raw = block.sums(slabs, FACTOR)?;
+    let places = Places::new(block.batch.meshes(), FACTOR_WORDS);
+    let factors = saved.mapped.view();
+    let [(one, one_salt), (two, two_salt)] = stream_arguments(streams);
     let arguments = args![
         x,
-        bases.view().from(words),
+        bases.from(words),
         to_u32(OPERATOR, slabs)?,
         own,
-        &raw
+        &raw,
+        one,
+        one_salt,
+        two,
+        two_salt,
+        threshold(op.dropout),
+        factors.from(places.masks)
     ];
     // SAFETY: all have a row for each vertex, and there are sums for all slabs.
     unsafe {
         let blocks = |_, meshes| meshes * slabs;
         block.launch("enter", (512, ENTER_BYTES), blocks, arguments, |_| [])?;
     }
-    let places = Places::new(block.batch.meshes(), FACTOR_WORDS);
-    let factors = saved.mapped.view();
     let raw = (raw.view(), slabs);
     block.spectra_forward(raw, &weights, &saved.spectrum, factors, &places)?;
-    let [(one, one_salt), (two, two_salt)] = stream_arguments(streams);
     let arguments = args![
-        &bases,
+        bases,
         block.stride(),
         factors,
         factors.from(places.biases),
         one,
-        one_salt,
-        two,
-        two_salt,
-        threshold(op.dropout),
         scale(op.dropout) as f32,
         x,
         own,
@@ -173,7 +209,10 @@ pub(super) fn backward<'a>(
     gradients: Weights<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     let block = Block::new(device, SOURCE, op, mesh_offsets, spectra);
-    let bases = block.pack_bases()?;
+    let own_bases = block.own_bases()?;
+    let bases = own_bases
+        .as_ref()
+        .map_or(spectra.packed, DeviceBuffer::view);
     let (meshes, words, stride) = (block.batch.meshes(), block.words(), block.stride());
     let (features, factors) = (saved.features.view(), saved.mapped.view());
     let places = Places::new(meshes, FACTOR_WORDS);
@@ -184,7 +223,7 @@ pub(super) fn backward<'a>(
     let [dlast, dsecond, dfirst, dvectors] = [0, 1, 2, 3].map(|at| packed.view().from(at * words));
     let dx_here = dx.as_ref().map_or(DeviceSlice::empty(), |dx| dx.view());
     let arguments = args![
-        &bases,
+        bases,
         stride,
         dy,
         factors,
@@ -204,15 +243,14 @@ pub(super) fn backward<'a>(
             [Arg::from(bias_sums.view().from(from))]
         })?;
     }
-    // By the numbers of matrices that are read.
-    let (slabs, vector_slabs) = (block.slabs(4.0 / 14.0), block.slabs(6.0 / 14.0));
+    let (slabs, vector_slabs) = block.product_slabs();
     let update_sums = block.sums(slabs, FACTOR)?;
     let hidden_sums = block.sums(slabs, FACTOR)?;
     let first_sums = block.sums(slabs, 2 * FACTOR)?;
     let scalar_sums = block.sums(slabs, FACTOR)?;
     let vector_sums = block.sums(vector_slabs, 3 * FACTOR)?;
     let arguments = args![
-        &bases,
+        bases,
         stride,
         to_u32(OPERATOR, slabs)?,
         to_u32(OPERATOR, vector_slabs)?,
@@ -248,7 +286,7 @@ pub(super) fn backward<'a>(
     let filtered = factors.from(places.spectra);
     let packed = block.spectra_backward(sums, &weights, &saved.spectrum, filtered, &gradients)?;
     let Some(dx) = dx else { return Ok(()) };
-    let arguments = args![bases.view().from(words), &packed, &dx];
+    let arguments = args![bases.from(words), &packed, &dx];
     // SAFETY: as above.
     unsafe { block.pass("enter_backward", SHARED_BYTES, arguments, |_| []) }
 }

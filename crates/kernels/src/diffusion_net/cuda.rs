@@ -56,6 +56,30 @@ fn on_hopper(device: &CudaDevice, op: &DiffusionNet) -> Option<ProductMode> {
     hopper::applies(device, op).then(|| device.product_mode())
 }
 
+/// The scalar basis and its gradients as blocks in bf16 read them. With no such copy in [`Spectra`] each block makes its own. It is empty
+/// where a block with as many channels as scalar eigenvectors has no kernels in the present mode of products.
+///
+/// # Errors
+/// Lengths that do not fit, or a failed call.
+pub fn packed_bases(
+    device: &CudaDevice,
+    columns: &[usize],
+    mesh_offsets: &[u32],
+    spectra: Spectra<DeviceSlice<'_, f32>>,
+) -> Result<DeviceBuffer<f32>, CudaError> {
+    let op = DiffusionNet {
+        channels: columns.first().copied().unwrap_or(0),
+        columns: columns.to_vec(),
+        dropout: 0.0,
+    };
+    if on_hopper(device, &op) != Some(ProductMode::Bf16) {
+        return device.buffer(0);
+    }
+    let diffusion = op.diffusion();
+    diffusion.check_spectra(OPERATOR, mesh_offsets, spectra.lengths())?;
+    bf16::packed_bases(device, &op, mesh_offsets, spectra)
+}
+
 /// Random streams of the two dropouts: seed and step, and what the seed is mixed with.
 pub type Streams<'a> = Option<[(&'a DeviceStream, u64); 2]>;
 

@@ -68,11 +68,13 @@ __device__ inline float4 rounded(const float *from) {
     return {to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w)};
 }
 
-__device__ inline float slab_sum(const float *from, u32 slabs, u32 size) {
-    float total = 0.0f;
-#pragma unroll 4
-    for (u32 slab = 0; slab < slabs; ++slab) total += from[(u64)slab * size];
-    return total;
+// Adds `sign` times the sum over slabs of `size` numbers, for COUNT numbers.
+template <u32 COUNT> __device__ inline void add_slabs(float (&sums)[COUNT], const float *from, u32 stride, u32 slabs, u32 size, float sign = 1.0f) {
+#pragma unroll 2
+    for (u32 slab = 0; slab < slabs; ++slab) {
+#pragma unroll
+        for (u32 i = 0; i < COUNT; ++i) sums[i] = fmaf(sign, from[(u64)slab * size + i * stride], sums[i]);
+    }
 }
 
 // What applies to spectra: rows of a, of b, and of the part of W1 that reads diffused scalars.
@@ -119,29 +121,42 @@ spectra_forward(const float *__restrict__ raw, u32 slabs, u32 meshes, const floa
     __shared__ __align__(16) float spectrum[SPECTRUM_ROWS][C + 16];
     u32 mesh = blockIdx.x / SPECTRUM_BLOCKS, first = blockIdx.x % SPECTRUM_BLOCKS * SPECTRUM_ROWS;
     Number *of_mesh = packed + (u64)(SHARED_FACTORS + mesh * MESH_FACTORS) * FACTOR;
-    for (u32 i = threadIdx.x; i < SPECTRUM_ROWS * C; i += blockDim.x) {
-        u32 row = first + i / C, channel = i % C, place = row * C + channel;
-        float s = slab_sum(raw + (u64)mesh * slabs * FACTOR + place, slabs, FACTOR);
-        saved[(u64)mesh * FACTOR + place] = s;
-        s *= filter_of(eigenvalues[mesh * C + row], log_times[channel], bands[channel]).f;
-        spectra[(u64)mesh * FACTOR + place] = s;
-        spectrum[i / C][channel] = to_tf32(s);
-        of_mesh[packed_place_of_columns(channel, row)] = to_number(s);
-    }
-    __syncthreads();
-    // 32 rows of the maps for each warp.
+    // 32 rows of the maps for each warp, which are in flight while spectra are summed: latency takes the time of this kernel.
     Maps maps = {product, scalars};
     u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, which = warp / 4;
+    float4 top[2][8], bottom[2][8];
+#pragma unroll
+    for (u32 i = 0; i < 16; ++i) {
+        const float *of_map = maps.row(32 * warp + i / 8 * 16 + g) + i % 8 * 16 + 4 * t;
+        top[i / 8][i % 8] = rounded(of_map), bottom[i / 8][i % 8] = rounded(of_map + 8 * (which < 2 ? C : 2 * C));
+    }
+    // Four neighbours for each thread.
+    u32 i = threadIdx.x / (C / 4), row = first + i, channel = threadIdx.x % (C / 4) * 4, place = row * C + channel;
+    if (i < SPECTRUM_ROWS) {
+        float4 sum = {};
+        in_batches<8>(
+            0, slabs, 1, [&](u32 slab) { return *(const float4 *)(raw + ((u64)mesh * slabs + slab) * FACTOR + place); },
+            [&](u32, float4 v) { sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w; });
+        *(float4 *)(saved + (u64)mesh * FACTOR + place) = sum;
+        float s[4] = {sum.x, sum.y, sum.z, sum.w}, eigenvalue = eigenvalues[mesh * C + row];
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) {
+            s[k] *= filter_of(eigenvalue, log_times[channel + k], bands[channel + k]).f;
+            spectrum[i][channel + k] = to_tf32(s[k]);
+            of_mesh[packed_place_of_columns(channel + k, row)] = to_number(s[k]);
+        }
+        *(float4 *)(spectra + (u64)mesh * FACTOR + place) = {s[0], s[1], s[2], s[3]};
+    }
+    __syncthreads();
     float sums[2][4] = {};
-#pragma unroll 4
-    for (u32 k = 4 * t; k < C; k += 16) {
-        float4 s = *(const float4 *)&spectrum[g][k];
+#pragma unroll
+    for (u32 k = 0; k < 8; ++k) {
+        float4 s = *(const float4 *)&spectrum[g][16 * k + 4 * t];
 #pragma unroll
         for (u32 i = 0; i < 2; ++i) {
-            const float *row = maps.row(32 * warp + 16 * i + g) + k;
-            float4 top = rounded(row), bottom = rounded(row + 8 * (which < 2 ? C : 2 * C));
-            multiply_lanes(sums[i], top.x, bottom.x, top.y, bottom.y, s.x, s.y);
-            multiply_lanes(sums[i], top.z, bottom.z, top.w, bottom.w, s.z, s.w);
+            float4 a = top[i][k], b = bottom[i][k];
+            multiply_lanes(sums[i], a.x, b.x, a.y, b.y, s.x, s.y);
+            multiply_lanes(sums[i], a.z, b.z, a.w, b.w, s.z, s.w);
         }
     }
     of_mesh += (1 + which) * FACTOR;
@@ -154,45 +169,51 @@ spectra_forward(const float *__restrict__ raw, u32 slabs, u32 meshes, const floa
 }
 
 // Gradients of the spectra, from sums over slabs of Phi^T dh, G1^T [dg1 | dm1 | dm2] and G2^T [dm1 | dm2 | dg2], whose terms are summed with
-// BF16: those for a, for b, and of the spectrum itself. dmaps: those of the maps, as
-// rows [S a^T | S b^T | S W1d^T]. packed: those of the raw spectra. partials: sums of the gradients by times, then by bands,
-// for each block of threads. Blocks as in `spectra_forward`.
+// BF16: those for a, for b, and of the spectrum itself. dmaps: those of the maps, as rows [S a^T | S b^T | S W1d^T]. packed: those of the raw
+// spectra. partials: sums of the gradients by times, then by bands, for each block of threads. Blocks as in `spectra_forward`.
 extern "C" __global__ void __launch_bounds__(3 * C)
 spectra_backward(const float *__restrict__ scalar_sums, u32 scalar_slabs, const float *__restrict__ vector_sums, u32 vector_slabs,
                  const float *__restrict__ product, const float *__restrict__ scalars, const float *__restrict__ saved,
                  const float *__restrict__ eigenvalues, const float *__restrict__ log_times, const float *__restrict__ bands,
                  float *__restrict__ dmaps, Number *__restrict__ packed, float *__restrict__ partials) {
-    __shared__ float of_maps[SPECTRUM_ROWS][3 * C + 4], parts[4][SPECTRUM_ROWS][C], by_filter[2][C];
+    __shared__ float of_maps[SPECTRUM_ROWS][3 * C + 4], parts[3][SPECTRUM_ROWS][C], by_filter[2][C];
     u32 mesh = blockIdx.x / SPECTRUM_BLOCKS, first = blockIdx.x % SPECTRUM_BLOCKS * SPECTRUM_ROWS;
     u32 channel = threadIdx.x % C, part = threadIdx.x / C;
-    constexpr u32 VECTORS = BF16 ? 3 * FACTOR : 6 * FACTOR;
-    const float *vectors = vector_sums + (u64)mesh * vector_slabs * VECTORS + channel;
-    auto of_vectors = [&](u32 row, u32 which) {
-        u32 place = BF16 ? which * FACTOR + row * C : which / 3 * 3 * FACTOR + row * 3 * C + which % 3 * C;
-        return slab_sum(vectors + place, vector_slabs, VECTORS);
-    };
-    auto of_map = [&](u32 row) {
-        if (BF16) return of_vectors(row, part);
-        return part == 0 ? of_vectors(row, 1) + of_vectors(row, 4) : of_vectors(row, 3) - of_vectors(row, 2);
-    };
-#pragma unroll 4
-    for (u32 i = 0; i < SPECTRUM_ROWS; ++i) {
-        u32 row = first + i;
-        float value =
-            part < 2 ? of_map(row) : slab_sum(scalar_sums + (u64)mesh * scalar_slabs * FACTOR + row * C + channel, scalar_slabs, FACTOR);
-        dmaps[(u64)(mesh * C + row) * 3 * C + threadIdx.x] = value;
-        of_maps[i][threadIdx.x] = to_tf32(value);
-    }
-    for (u32 i = part; i < SPECTRUM_ROWS; i += 3)
-        parts[3][i][channel] = BF16 ? of_vectors(first + i, 2) : of_vectors(first + i, 0) + of_vectors(first + i, 5);
-    __syncthreads();
-    // A map and 32 channels for each warp.
+    // A map and 32 channels for each warp, in flight while the sums are.
     Maps maps = {product, scalars};
     u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, columns = warp % 4 * 32 + 4 * g;
+    float4 of_map[32];
+#pragma unroll
+    for (u32 i = 0; i < 32; ++i) of_map[i] = rounded(maps.row(part * C + 4 * i + t) + columns);
+    constexpr u32 VECTORS = BF16 ? 3 * FACTOR : 6 * FACTOR;
+    const float *vectors = vector_sums + (u64)mesh * vector_slabs * VECTORS + channel;
+    // Where a kind of sums begins, and numbers from one row to the next.
+    constexpr u32 STRIDE = BF16 ? C : 3 * C;
+    auto kind = [&](u32 which, u32 row) { return vectors + (BF16 ? which * FACTOR : which / 3 * 3 * FACTOR + which % 3 * C) + row * STRIDE; };
+    float values[SPECTRUM_ROWS] = {}, own[4] = {};
+    auto add = [&](u32 which, float sign) { add_slabs(values, kind(which, first), STRIDE, vector_slabs, VECTORS, sign); };
+    if (part == 2)
+        add_slabs(values, scalar_sums + (u64)mesh * scalar_slabs * FACTOR + first * C + channel, C, scalar_slabs, FACTOR);
+    else if (BF16)
+        add(part, 1.0f);
+    else if (part == 0)
+        add(1, 1.0f), add(4, 1.0f);
+    else
+        add(3, 1.0f), add(2, -1.0f);
+    // Of the rows that are filtered here.
+    for (u32 i = 0; part < 2 && i < (BF16 ? 1 : 2); ++i)
+        add_slabs(own, kind(BF16 ? 2 : 5 * i, first + part * 4), STRIDE, vector_slabs, VECTORS);
+#pragma unroll
+    for (u32 i = 0; i < SPECTRUM_ROWS; ++i) {
+        dmaps[(u64)(mesh * C + first + i) * 3 * C + threadIdx.x] = values[i];
+        of_maps[i][threadIdx.x] = to_tf32(values[i]);
+    }
+    __syncthreads();
     float sums[2][4] = {};
-#pragma unroll 4
-    for (u32 k = part * C + t; k < (part + 1) * C; k += 8) {
-        float4 low = rounded(maps.row(k) + columns), high = rounded(maps.row(k + 4) + columns);
+#pragma unroll
+    for (u32 i = 0; i < 16; ++i) {
+        u32 k = part * C + 8 * i + t;
+        float4 low = of_map[2 * i], high = of_map[2 * i + 1];
         float b0 = of_maps[g][k], b1 = of_maps[g][k + 4];
         multiply_lanes(sums[0], low.x, low.y, high.x, high.y, b0, b1);
         multiply_lanes(sums[1], low.z, low.w, high.z, high.w, b0, b1);
@@ -207,9 +228,9 @@ spectra_backward(const float *__restrict__ scalar_sums, u32 scalar_slabs, const 
     float by_time = 0.0f, by_band = 0.0f;
     if (part < 2) {
 #pragma unroll
-        for (u32 i = part * 4; i < part * 4 + 4; ++i) {
-            u32 row = first + i;
-            float ds = parts[3][i][channel] + parts[0][i][channel] + parts[1][i][channel] + parts[2][i][channel];
+        for (u32 k = 0; k < 4; ++k) {
+            u32 i = part * 4 + k, row = first + i;
+            float ds = own[k] + parts[0][i][channel] + parts[1][i][channel] + parts[2][i][channel];
             float of_product = ds * saved[(u64)mesh * FACTOR + row * C + channel];
             Filter filter = filter_of(eigenvalues[mesh * C + row], log_times[channel], bands[channel]);
             by_time += filter.by_time * of_product;
@@ -230,19 +251,25 @@ __device__ inline void map_gradients(float (&parts)[8][32 * 32], u32 block, cons
     u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, row = block / 4 * 32, column = block % 4 * 32;
     float sums[2][4][4] = {};
     dmaps += row + 4 * g, spectra += column + 4 * g;
-#pragma unroll 2
-    for (u32 k = 8 * warp + t; k < rows; k += 64) {
-        float4 low = rounded(dmaps + (u64)k * 3 * C), high = rounded(dmaps + (u64)(k + 4) * 3 * C);
-        float4 b0 = rounded(spectra + (u64)k * C), b1 = rounded(spectra + (u64)(k + 4) * C);
+    struct Rows {
+        float4 low, high, b0, b1;
+    };
+    in_batches<4>(
+        8 * warp + t, rows, 64,
+        [&](u32 k) {
+            const float *a = dmaps + (u64)k * 3 * C, *b = spectra + (u64)k * C;
+            return Rows{rounded(a), rounded(a + 12 * C), rounded(b), rounded(b + 4 * C)};
+        },
+        [&](u32, const Rows &v) {
 #pragma unroll
-        for (u32 i = 0; i < 2; ++i) {
-            float a0 = i ? low.z : low.x, a1 = i ? low.w : low.y, a2 = i ? high.z : high.x, a3 = i ? high.w : high.y;
-            multiply_lanes(sums[i][0], a0, a1, a2, a3, b0.x, b1.x);
-            multiply_lanes(sums[i][1], a0, a1, a2, a3, b0.y, b1.y);
-            multiply_lanes(sums[i][2], a0, a1, a2, a3, b0.z, b1.z);
-            multiply_lanes(sums[i][3], a0, a1, a2, a3, b0.w, b1.w);
-        }
-    }
+            for (u32 i = 0; i < 2; ++i) {
+                float a0 = i ? v.low.z : v.low.x, a1 = i ? v.low.w : v.low.y, a2 = i ? v.high.z : v.high.x, a3 = i ? v.high.w : v.high.y;
+                multiply_lanes(sums[i][0], a0, a1, a2, a3, v.b0.x, v.b1.x);
+                multiply_lanes(sums[i][1], a0, a1, a2, a3, v.b0.y, v.b1.y);
+                multiply_lanes(sums[i][2], a0, a1, a2, a3, v.b0.z, v.b1.z);
+                multiply_lanes(sums[i][3], a0, a1, a2, a3, v.b0.w, v.b1.w);
+            }
+        });
 #pragma unroll
     for (u32 i = 0; i < 32; ++i) {
         u32 r = 4 * g + i / 16 * 2 + i % 4 / 2, c = 4 * (2 * t + i % 2) + i % 16 / 4;

@@ -276,7 +276,8 @@ struct Forward {
         u64 diffused = streams.take();
         streams.product(b, diffused, true);
         streams.product(b, a, true);
-        draw(first_kept, one, row);
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) first_kept[half] = draw(one, row, threadIdx.x % 4, half);
         streams.finish();
         settle(b);
         streams.give(1), streams.give(0);
@@ -285,7 +286,8 @@ struct Forward {
         round_all(b);
         begin(c, biases + C);
         streams.product(c, b, true);
-        draw(second_kept, two, row);
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) second_kept[half] = draw(two, row, threadIdx.x % 4, half);
         streams.finish();
         settle(c);
         activate(c, second_kept, two);

@@ -72,20 +72,20 @@ struct Drop {
     float scale;
 };
 
-// Bits of the numbers of a thread that are kept. Four neighbours take a block of random words.
-__device__ __forceinline__ void draw(u32 (&kept)[2], const Drop &drop, u32 row) {
-    kept[0] = kept[1] = drop.stream ? 0 : 0xffffffffu;
-    if (!drop.stream) return;
+// Bits of the numbers of a thread that are kept, for half of its columns: of those that a thread with this `lane` of four has in `row` and
+// `row` + 8. Four neighbours take a block of random words.
+__device__ inline u32 draw(const Drop &drop, u32 row, u32 lane, u32 half) {
+    if (!drop.stream) return 0xffffffffu;
     u64 seed = drop.stream[0] ^ drop.salt, step = drop.stream[1], least = drop.threshold;
+    u32 kept = 0;
 #pragma unroll
-    for (u32 j = 0; j < 8; ++j) {
-#pragma unroll
-        for (u32 h = 0; h < 2; ++h) {
-            uint4 words = block_of((u64)(row + 8 * h) * (C / 4) + 4 * j + threadIdx.x % 4, seed, step);
-            u32 bits = (words.x >= least) | (words.y >= least) << 1 | (words.z >= least) << 4 | (words.w >= least) << 5;
-            kept[j / 4] |= bits << (8 * j % 32 + 2 * h);
-        }
+    for (u32 i = 0; i < 8; ++i) {
+        u32 j = i / 2, h = i % 2;
+        uint4 words = block_of((u64)(row + 8 * h) * (C / 4) + 16 * half + 4 * j + lane, seed, step);
+        u32 bits = (words.x >= least) | (words.y >= least) << 1 | (words.z >= least) << 4 | (words.w >= least) << 5;
+        kept |= bits << (8 * j + 2 * h);
     }
+    return kept;
 }
 
 // d = drop(relu(d)). `kept` becomes the bits of numbers above zero.

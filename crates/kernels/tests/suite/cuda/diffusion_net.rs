@@ -89,6 +89,7 @@ fn blocks_of_diffusion_net() {
             mass: &m[..],
             bases: &b,
             eigenvalues: &e,
+            packed: &[],
         };
         let w = weights.each_ref().map(|values| wide(values));
         let w = w.each_ref().map(|values| &values[..]);
@@ -144,6 +145,7 @@ fn blocks_of_diffusion_net() {
             ("bias of update", b3),
         ];
         let label = format!("{channels} channels, {columns:?}, {rows} rows, {meshes} meshes");
+        let turn = std::cell::Cell::new(false);
         checks.check(&label, expected, |device| {
             let up = |values: &[f32]| device.upload(values).unwrap();
             let (m, b, e) = (up(&mass), up(&bases), up(&eigenvalues));
@@ -151,6 +153,17 @@ fn blocks_of_diffusion_net() {
                 mass: m.view(),
                 bases: b.view(),
                 eigenvalues: e.view(),
+                packed: DeviceSlice::empty(),
+            };
+            // Every second time the block packs the bases itself.
+            let packed = diffusion_net::cuda::packed_bases(device, columns, offsets, spectra);
+            let packed = packed.unwrap();
+            let spectra = match turn.replace(!turn.get()) {
+                true => spectra,
+                false => Spectra {
+                    packed: packed.view(),
+                    ..spectra
+                },
             };
             let w = weights.each_ref().map(|values| up(values));
             let w = w.each_ref().map(DeviceBuffer::view);

@@ -299,6 +299,7 @@ fn diffusion_in_the_bases_of_meshes() {
             mass: &m[..],
             bases: &b[..],
             eigenvalues: &e[..],
+            packed: &[],
         };
         let filters = Filters {
             log_times: &t[..],
@@ -358,6 +359,7 @@ fn diffusion_in_the_bases_of_meshes() {
                 mass: m.view(),
                 bases: b.view(),
                 eigenvalues: e.view(),
+                packed: DeviceSlice::empty(),
             };
             let filters = Filters {
                 log_times: t.view(),
