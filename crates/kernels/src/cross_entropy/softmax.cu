@@ -296,12 +296,17 @@ tally(const double *__restrict__ losses, const u32 *__restrict__ marks, u32 rows
       double *__restrict__ score) {
     double loss = 0.0;
     u32 correct = 0, counted = 0;
-#pragma unroll 8
-    for (u32 row = threadIdx.x; row < rows; row += THREADS) {
-        loss += losses[row];
-        counted += marks[row] & 1;
-        correct += marks[row] >> 1;
-    }
+    struct Row {
+        double loss;
+        u32 marks;
+    };
+    in_batches<16>(
+        threadIdx.x, rows, THREADS, [&](u32 row) { return Row{losses[row], marks[row]}; },
+        [&](u32, const Row &row) {
+            loss += row.loss;
+            counted += row.marks & 1;
+            correct += row.marks >> 1;
+        });
     loss = sum_over_block(loss);
     correct = sum_over_block(correct);
     counted = sum_over_block(counted);
