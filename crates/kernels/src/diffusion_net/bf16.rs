@@ -22,6 +22,7 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new(
         include_str!("../diffusion/filter.cu"),
         include_str!("factors.cu"),
         include_str!("rows.cu"),
+        include_str!("half_tiles.cu"),
         include_str!("bf16.cu")
     ),
 );
