@@ -15,7 +15,7 @@
 //! complex one in the forward pass.
 //!
 //! On the CPU a tile of rows stays in the cache for the whole forward pass. On GPUs of compute capability 9.0, with 128 channels and eigenvectors
-//! and products in tf32, it stays in registers; the backward pass computes `g` and `A g` again. Other GPUs take the products
+//! and products in tf32 or bf16, it stays in registers; the backward pass computes `g` and `A g` again. Other GPUs take the products
 //! as they are written above, over rows `[p | x | d | g]`.
 //!
 //! Saved for the backward pass are `[p | x]`, `h1`, `h2`, the spectrum, and what [`Saved`] says. A number of `h1` or `h2` above zero says that
@@ -94,7 +94,7 @@ pub struct Saved<S> {
     /// `[p | x]`. With products as they are written: `[p | x | d | g]`.
     pub features: S,
     /// `g` and `A g`, which the backward pass overwrites. With products as they are written: `A g`. On GPUs of compute capability
-    /// 9.0: factors of products, and bits of `h1` and `h2` above zero.
+    /// 9.0: factors of products, and bits of `h1` and `h2` above zero. In bf16 there, this and the other matrices are packed.
     pub mapped: S,
     /// `h1`.
     pub first: S,

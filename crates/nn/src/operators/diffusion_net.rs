@@ -9,7 +9,7 @@ use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{FeatureType, KernelError, Real, Resolve, ViewMut, dispatch};
 
 /// A whole block of DiffusionNet ([`diffusion_net`]). Saves nine numbers for each scalar of the input, or four on GPUs with a kernel
-/// of its own for the block, and the spectrum.
+/// of its own for the block (in bf16, the memory of two), and the spectrum.
 ///
 /// # Shapes
 /// `x` and `y`: one row of scalars for each vertex.
