@@ -18,12 +18,17 @@ const COLUMNS: [usize; 3] = [12, 6, 5];
 const FEATURES: &str = "4x0 + 3x1 + 2x2";
 
 fn spectra<T: Real>(mesh: &Mesh) -> SpectraBatch<T> {
+    padded_spectra(mesh, &COLUMNS)
+}
+
+/// The same eigenvectors, with `columns` of each order: missing ones are zero.
+fn padded_spectra<T: Real>(mesh: &Mesh, columns: &[usize]) -> SpectraBatch<T> {
     let options = OperatorOptions {
         eigenpairs: COLUMNS,
         ..Default::default()
     };
     let operators = SurfaceOperators::new(mesh, &graph(mesh), &options).unwrap();
-    SpectraBatch::new(&operators, &COLUMNS).unwrap()
+    SpectraBatch::new(&operators, columns).unwrap()
 }
 
 /// The meshes of `common::batch` with their eigenvectors.
@@ -246,6 +251,7 @@ fn losses(
     device: &Device,
     stepper: &mut Stepper<f32>,
     blocks: &[DiffusionBlockConfig; 2],
+    columns: &[usize],
 ) -> (Vec<f64>, Vec<f32>) {
     let (network, mut parameters) = Network::builder(kind("2x0 + 1x1"))
         .equivariant_linear(&blocks[0].features)
@@ -259,7 +265,8 @@ fn losses(
     let meshes = [bumpy_sphere(), stretched.unwrap()];
     let batches = meshes.map(|mesh| {
         let graphs = HierarchyBatch::from(GraphBatch::new([&graph(&mesh)]).unwrap());
-        let graphs = graphs.with_spectra(spectra(&mesh)).unwrap();
+        let spectra = padded_spectra(&mesh, columns);
+        let graphs = graphs.with_spectra(spectra).unwrap();
         let objective = Objective::Classes {
             count: 5,
             weights: None,
@@ -303,14 +310,14 @@ fn captured_steps_on_other_surfaces_equal_plain_ones() {
         [plain, regularised(FEATURES)],
         [scalar_block(0.0), scalar_block(0.3)],
     ] {
-        let (expected, weights) = losses(&Device::Cpu, &mut Stepper::plain(), &blocks);
+        let (expected, weights) = losses(&Device::Cpu, &mut Stepper::plain(), &blocks, &COLUMNS);
         assert!(expected[6] < expected[0] && expected[7] < expected[1]);
         let Some(device) = gpu("captured steps on surfaces") else {
             return;
         };
-        let plain = losses(&device, &mut Stepper::plain(), &blocks);
+        let plain = losses(&device, &mut Stepper::plain(), &blocks, &COLUMNS);
         let mut stepper = Stepper::default();
-        let captured = losses(&device, &mut stepper, &blocks);
+        let captured = losses(&device, &mut stepper, &blocks, &COLUMNS);
         assert!(stepper.is_recorded());
         assert_eq!(captured, plain);
         for (found, expected) in plain.0.iter().zip(&expected) {
@@ -319,6 +326,31 @@ fn captured_steps_on_other_surfaces_equal_plain_ones() {
         let weights: Vec<f64> = weights.into_iter().map(f64::from).collect();
         let error = relative_error(&plain.1, &weights);
         assert!(error < 1e-3, "averages differ by {error}");
+    }
+}
+
+/// Blocks that have kernels of their own on Hopper, which read packed eigenvectors in bf16.
+#[test]
+fn captured_steps_of_wide_blocks_equal_plain_ones() {
+    let Some(device) = gpu("captured steps of wide blocks") else {
+        return;
+    };
+    let Device::Cuda(cuda) = &device else { return };
+    let blocks = [0.0, 0.3].map(|dropout| DiffusionBlockConfig {
+        dropout,
+        ..DiffusionBlockConfig::new(kind("128x0"))
+    });
+    let run = |device, stepper: &mut Stepper<f32>| losses(device, stepper, &blocks, &[128]);
+    let (expected, _) = run(&Device::Cpu, &mut Stepper::plain());
+    for mode in [ProductMode::Tf32, ProductMode::Bf16] {
+        cuda.set_product_mode(mode);
+        let plain = run(&device, &mut Stepper::plain());
+        let mut stepper = Stepper::default();
+        assert_eq!(run(&device, &mut stepper), plain);
+        assert!(stepper.is_recorded());
+        // Before rounding had any part in the weights.
+        let error = (plain.0[0] / expected[0] - 1.0).abs();
+        assert!(error < 1e-2, "{mode:?}: {:?} {expected:?}", plain.0);
     }
 }
 
