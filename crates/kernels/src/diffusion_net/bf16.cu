@@ -186,14 +186,14 @@ __device__ __forceinline__ void pack(u32 (&pairs)[32], const float (&d)[64]) {
 
 // Stores 16 PARTS columns of a thread's rows in a half tile. get(i): the pair d[2 i], d[2 i + 1].
 template <u32 PARTS, typename Get> __device__ __forceinline__ void store_pairs(Number *half_tile, u32 column, Get get) {
-    u32 row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    // As `place_of`, with one number for all parts: registers are scarce.
+    u32 row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, swizzle = (threadIdx.x % 4 / 2 ^ row % 8) * 16 + threadIdx.x % 2 * 8;
+    unsigned char *to = (unsigned char *)half_tile + row / 8 * 2048 + row % 8 * 128 + column / 64 * 1024;
 #pragma unroll
-    for (u32 h = 0; h < 2; ++h)
+    for (u32 j = 0; j < PARTS; ++j)
 #pragma unroll
-        for (u32 j = 0; j < PARTS; ++j) {
-            u32 at = place_of(row + 8 * h, column / 8 + 2 * j + threadIdx.x % 4 / 2) + threadIdx.x % 2 * 8;
-            *(uint2 *)((unsigned char *)half_tile + at) = {get(4 * j + h), get(4 * j + h + 2)};
-        }
+        for (u32 h = 0; h < 2; ++h)
+            *(uint2 *)(to + (swizzle ^ j % 4 * 32) + (h * 2048 + j / 4 * 1024)) = {get(4 * j + h), get(4 * j + h + 2)};
 }
 
 __device__ __forceinline__ void store_pairs(const u32 (&pairs)[32], Number *to, u32 half) {
@@ -226,9 +226,19 @@ struct Forward {
         return {i, from + (u64)half * HALF_NUMBERS, HALF_TILE};
     }
 
-    __device__ inline void prepare() const {}
+    // The biases in shared memory: loads from device memory would wait for the stores before them.
+    __device__ inline float *own_biases() const {
+        __shared__ __align__(16) float own[3 * C];
+        return own;
+    }
+
+    __device__ inline void prepare() const {
+        for (u32 i = threadIdx.x - 128; i < 3 * C; i += 256) own_biases()[i] = biases[i];
+        asm volatile("bar.sync 1, 256;" ::: "memory");
+    }
 
     __device__ __forceinline__ void tile(Streams &streams, u32 end, u32 row, u32 place) const {
+        const float *biases = own_biases();
         u32 left[32];
         u64 g1 = half_tile(streams.take(0)), g2 = half_tile(streams.take(1));
 #pragma unroll
