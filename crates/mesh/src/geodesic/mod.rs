@@ -65,8 +65,9 @@ pub enum GeodesicError {
 /// ```
 #[derive(Debug, Clone)]
 pub struct GeodesicSolver {
-    /// Node of every vertex: its distinct position.
+    /// Node of every vertex: its distinct position. That of a vertex without faces is not its own.
     node: Vec<u32>,
+    has_faces: Vec<bool>,
     heat: PointHeat,
     fans: Fans,
     /// Factor from lengths of the mesh to lengths at unit area.
@@ -83,7 +84,12 @@ impl GeodesicSolver {
         let laplacian = SurfaceLaplacian::new(mesh)?;
         let sides = side_lengths(&laplacian.positions, &laplacian.triangles);
         let step = mean_side(&sides).max(longest_path(&laplacian) / LARGEST_DECAY);
+        let mut has_faces = vec![false; mesh.vertex_count()];
+        for &corner in mesh.faces().corners() {
+            has_faces[corner as usize] = true;
+        }
         Ok(Self {
+            has_faces,
             heat: PointHeat::new(&laplacian, step * step)?,
             fans: Fans::new(laplacian.positions.len(), &laplacian.triangles, &sides),
             node: laplacian.node_of_vertex().to_vec(),
@@ -118,7 +124,16 @@ impl GeodesicSolver {
             let sources = sources.iter().zip(heats);
             sources.map(|(&source, heat)| self.sweep(source, &heat))
         });
-        Ok(blocks.collect())
+        let mut rows: Vec<Vec<f64>> = blocks.collect();
+        for (row, &source) in rows.iter_mut().zip(vertices) {
+            for (vertex, distance) in row.iter_mut().enumerate() {
+                let is_connected = self.has_faces[vertex] && self.has_faces[source];
+                if !is_connected {
+                    *distance = if vertex == source { 0.0 } else { f64::INFINITY };
+                }
+            }
+        }
+        Ok(rows)
     }
 
     /// Distances of the vertices in the order in which the heat of the source falls off.

@@ -477,7 +477,7 @@ fn weights_of_delaunay_meshes_are_the_usual_cotangents() {
 }
 
 #[test]
-fn scale_does_not_matter_and_unused_vertices_have_no_part() {
+fn scale_does_not_matter_and_vertices_without_faces_join_the_nearest() {
     let mesh = irregular_square(8, 6);
     let (mut vertices, faces) = mesh.map_vertices(|v| 37.0 * v).unwrap().into_parts();
     vertices.push(DVec3::new(500.0, 0.0, 0.0));
@@ -491,18 +491,17 @@ fn scale_does_not_matter_and_unused_vertices_have_no_part() {
     for (x, y) in x.values.iter().zip(&y.values) {
         assert!((x - y).abs() < 1e-6 * (1.0 + x), "{x} {y}");
     }
-    assert!(
-        y.vectors[mesh.vertex_count() * 20..]
-            .iter()
-            .all(|v| *v == 0.0)
-    );
+    let last = mesh.vertex_count();
+    let to_last = |&v: &usize| larger.vertices()[v].distance(larger.vertices()[last]);
+    let nearest = (0..last).min_by(|v, w| to_last(v).total_cmp(&to_last(w)));
+    let nearest = nearest.unwrap();
+    let row = |vertex: usize| &y.vectors[vertex * 20..][..20];
+    assert_eq!(row(last), row(nearest));
+    assert_eq!(b.mass()[last], b.mass()[nearest]);
+    assert!((a.mass()[nearest] - 2.0 * b.mass()[last]).abs() < 1e-12);
     let jets = Jets::new(&b, graph(&larger).frames()).unwrap();
-    assert!(
-        jets.offsets
-            .windows(2)
-            .last()
-            .is_some_and(|row| row[0] == row[1])
-    );
+    let entries = |vertex: usize| jets.offsets[vertex + 1] - jets.offsets[vertex];
+    assert!(entries(last) > 0 && entries(last) == entries(nearest));
 }
 
 #[test]
