@@ -18,6 +18,19 @@ pub(crate) fn vectorised(work: impl FnMut()) {
     Arch::new().dispatch(Work(work));
 }
 
+/// Asks for memory that will be read soon.
+#[inline(always)]
+pub(crate) fn prefetch<T>(values: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in values.chunks_exact(64 / size_of::<T>()) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint, which reads nothing; every x86-64 has the instruction.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = values;
+}
+
 /// The vector operations that the operators use, for one number type.
 pub trait Lanes: Pod {
     /// A vector on the instruction set `S`.
@@ -61,6 +74,10 @@ pub trait Lanes: Pod {
         condition: Self::Vector<S>,
         values: Self::Vector<S>,
     ) -> Self::Vector<S>;
+    /// The sum of all lanes.
+    fn sum_lanes<S: Simd>(simd: S, vector: Self::Vector<S>) -> Self;
+    /// Bit `i` is set unless lane `i` is zero.
+    fn nonzero<S: Simd>(simd: S, vector: Self::Vector<S>) -> u64;
     /// Zero where the lane is below zero, else the lane.
     fn without_negative<S: Simd>(simd: S, vector: Self::Vector<S>) -> Self::Vector<S>;
 
@@ -86,9 +103,25 @@ pub trait Lanes: Pod {
     }
 }
 
+/// The lanes of a mask as bits. A mask has one bit for each lane, or as many bytes as a lane.
+#[inline(always)]
+fn mask_bits<M: bytemuck::NoUninit>(mask: M, lanes: usize) -> u64 {
+    let bytes = bytemuck::bytes_of(&mask);
+    match *bytes {
+        [byte] => u64::from(byte),
+        [low, high] => u64::from(u16::from_le_bytes([low, high])),
+        _ => {
+            let each = bytes.len() / lanes;
+            let bit = |bits: u64, lane: usize| bits | u64::from(bytes[lane * each] & 1) << lane;
+            (0..lanes).fold(0, bit)
+        }
+    }
+}
+
 macro_rules! lanes {
     ($real:ident, $vector:ident, $as_simd:ident, $as_mut_simd:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident,
-     $mul:ident, $mul_add:ident, $negate_mul_add:ident, $greater:ident, $select:ident) => {
+     $mul:ident, $mul_add:ident, $negate_mul_add:ident, $greater:ident, $equal:ident, $select:ident,
+     $sum:ident) => {
         impl Lanes for $real {
             type Vector<S: Simd> = S::$vector;
 
@@ -150,6 +183,16 @@ macro_rules! lanes {
                 simd.$select(simd.$greater(condition, zero), values, zero)
             }
             #[inline(always)]
+            fn sum_lanes<S: Simd>(simd: S, vector: S::$vector) -> Self {
+                simd.$sum(vector)
+            }
+            #[inline(always)]
+            fn nonzero<S: Simd>(simd: S, vector: S::$vector) -> u64 {
+                let lanes = Self::count::<S>();
+                let zeros = simd.$equal(vector, simd.$splat(0.0));
+                !mask_bits(zeros, lanes) & (u64::MAX >> (64 - lanes))
+            }
+            #[inline(always)]
             fn without_negative<S: Simd>(simd: S, vector: S::$vector) -> S::$vector {
                 // With this comparison NaN stays NaN, and is not hidden as a zero.
                 let zero = simd.$splat(0.0);
@@ -173,7 +216,9 @@ lanes!(
     mul_add_e_f32s,
     negate_mul_add_e_f32s,
     greater_than_f32s,
-    select_f32s
+    equal_f32s,
+    select_f32s,
+    reduce_sum_f32s
 );
 lanes!(
     f64,
@@ -189,5 +234,7 @@ lanes!(
     mul_add_e_f64s,
     negate_mul_add_e_f64s,
     greater_than_f64s,
-    select_f64s
+    equal_f64s,
+    select_f64s,
+    reduce_sum_f64s
 );

@@ -8,6 +8,8 @@
 mod harmonics;
 mod products;
 
+pub(crate) use harmonics::higher_harmonics;
+
 use super::{Aggregate, Aggregation, Radial};
 use crate::parallel::{TILE, spread, worker_count};
 use crate::{EdgePhases, FeatureType, GraphView, Real, Scratch};

@@ -21,7 +21,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use fast::{Direction, Gather, Row};
+pub(crate) use fast::{Direction, Gather, Row, higher_harmonics};
 
 use crate::error::check_length;
 use crate::real::compiled;

@@ -10,11 +10,13 @@
 //!
 //! All functions work on the edges of a `range`, with one row of `z` or `v` for each. `y` and `dx` have one row for each vertex
 //! and are added to, so that memory for edges is needed for one range at a time. The backward passes are gathers over the
-//! reversed edges: no atomics, and always the same order of additions. [`chain`] has both passes on a GPU, layers included.
+//! reversed edges: no atomics, and always the same order of additions. [`host`] has both passes on the CPU and
+//! [`chain`] those on a GPU, layers included.
 
 pub mod chain;
 pub mod cuda;
 mod fast;
+pub mod host;
 mod layout;
 pub mod reference;
 #[cfg(test)]

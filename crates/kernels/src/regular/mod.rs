@@ -345,7 +345,7 @@ fn check_normalisation<T: Real>(
 }
 
 /// Entry `(t, k)` of the samples matrix: `1, cos phi_t, sin phi_t, cos 2 phi_t, sin 2 phi_t, ...`
-fn harmonic(t: usize, component: usize, samples: usize) -> f64 {
+pub(crate) fn harmonic(t: usize, component: usize, samples: usize) -> f64 {
     let order = component.div_ceil(2);
     // Reduced modulo one turn first, so that high orders keep full precision.
     let turn = (order * t % samples) as f64 / samples as f64;
@@ -358,7 +358,7 @@ fn harmonic(t: usize, component: usize, samples: usize) -> f64 {
 }
 
 /// Weight of a component in the projection: `1/N` for order 0, else `2/N`.
-fn projection_weight(component: usize, samples: usize) -> f64 {
+pub(crate) fn projection_weight(component: usize, samples: usize) -> f64 {
     if component == 0 {
         1.0 / samples as f64
     } else {

@@ -5,6 +5,7 @@ use crate::{Context, Device, GraphBatch, NnError, Operator, ParameterId, Storage
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSlice};
 use gemcnn_kernels::linear::{self, Linear};
 use gemcnn_kernels::messages::chain::{self, Chain, SendLayer};
+use gemcnn_kernels::messages::host::{self, HostChain, HostLayer};
 use gemcnn_kernels::regular::{self, Plan};
 use gemcnn_kernels::{FeatureType, Real, Resolve, dispatch, messages};
 use std::ops::Range;
@@ -31,8 +32,9 @@ pub struct MessageFunction<T: Real> {
 }
 
 /// Mean of nonlinear messages over the neighbours of each vertex,
-/// `1/|N(p)| sum_q rho(theta_pq) phi(rho(-theta_pq) x_p, rho(g_pq - theta_pq) x_q)`. Saves `x`. Edges are computed in pieces,
-/// and again in the backward pass, so memory grows with the number of vertices.
+/// `1/|N(p)| sum_q rho(theta_pq) phi(rho(-theta_pq) x_p, rho(g_pq - theta_pq) x_q)`. Saves `x`. Edges are computed in
+/// one pass where the device supports the layers ([`host`], [`chain`]), in pieces elsewhere, and again in the backward pass, so memory
+/// grows with the number of vertices.
 ///
 /// # Shapes
 /// `x`: one row of `function.input` for each vertex; `y`: one row of the type of the last layer.
@@ -59,6 +61,44 @@ impl<T: Real> MessageFunction<T> {
     fn width(&self) -> usize {
         let layers = self.layers.iter().map(|layer| 2 * layer.map.outputs);
         2 * self.input.dimension() + layers.sum::<usize>()
+    }
+
+    /// The layers for one pass over the edges on the CPU, if it supports them.
+    fn host_chain(&self) -> Option<HostChain<'_, T>> {
+        let layers = self.layers.iter().map(|layer| HostLayer {
+            map: &layer.map,
+            plan: &layer.plan,
+        });
+        HostChain::new(&self.input, &layers.collect::<Vec<_>>())
+    }
+
+    /// All matrices, then all biases, in main memory.
+    fn host_weights(&self, context: &mut Context<'_, T>) -> Result<Vec<T>, NnError> {
+        let (mut weights, mut biases) = (Vec::new(), Vec::new());
+        for layer in &self.layers {
+            let ([weight, bias], _) = context.values(layer.weights.ids())?;
+            weights.extend_from_slice(weight.host()?);
+            biases.extend_from_slice(bias.host()?);
+        }
+        weights.append(&mut biases);
+        Ok(weights)
+    }
+
+    /// Adds to the gradients of all matrices and biases.
+    fn add_host_gradients(&self, context: &mut Context<'_, T>, all: &[T]) -> Result<(), NnError> {
+        let matrices = self.layers.iter().map(|layer| layer.map.weight_count());
+        let (mut weights, mut biases) = all.split_at(matrices.sum());
+        for layer in &self.layers {
+            let (_, [dweight, dbias], _) = context.gradients(layer.weights.ids())?;
+            let parts = [(&mut weights, dweight), (&mut biases, dbias)];
+            for (rest, gradient) in parts {
+                let gradient = gradient.host()?;
+                let part = rest.split_off(..gradient.len()).unwrap_or_default();
+                let pairs = gradient.iter_mut().zip(part);
+                pairs.for_each(|(gradient, &part)| *gradient += part);
+            }
+        }
+        Ok(())
     }
 
     /// The ranges of edges that are computed together.
@@ -158,12 +198,15 @@ impl<T: Real> SendMessages<'_, T> {
         Ok(chain.map(|chain| OneKernel::new(device, chain, weights())))
     }
 
-    /// The result by one kernel, if the device supports it.
+    /// The result in one pass over the edges, if the device supports it.
     fn sent(
         &self,
         context: &mut Context<'_, T>,
         x: &Var<T>,
     ) -> Result<Option<Storage<T>>, NnError> {
+        if let Device::Cpu = context.device() {
+            return self.sent_on_host(context, x);
+        }
         let Some(kernel) = self.chain(context.device())? else {
             return Ok(None);
         };
@@ -181,13 +224,62 @@ impl<T: Real> SendMessages<'_, T> {
         Ok(Some(y))
     }
 
-    /// The gradient of `x` by one kernel, if the device supports it; adds to the gradients of the weights.
+    fn sent_on_host(
+        &self,
+        context: &mut Context<'_, T>,
+        x: &Var<T>,
+    ) -> Result<Option<Storage<T>>, NnError> {
+        let Some(chain) = self.function.host_chain() else {
+            return Ok(None);
+        };
+        let weights = self.function.host_weights(context)?;
+        let mut y = context.buffer(x.rows() * self.function.output().dimension())?;
+        let graph = self.batch.on(context.device())?;
+        let scratch = context.executor().cpu_only("messages")?.narrow;
+        let (graph, x, y_view) = (graph.view().host()?, x.view().host()?, y.view_mut().host()?);
+        host::send(&chain, graph, x, &weights, y_view, scratch)?;
+        Ok(Some(y))
+    }
+
+    fn sent_back_on_host(
+        &self,
+        context: &mut Context<'_, T>,
+        x: &Var<T>,
+        dy: &Storage<T>,
+        wanted: bool,
+    ) -> Result<Option<[Option<Storage<T>>; 1]>, NnError> {
+        let Some(chain) = self.function.host_chain() else {
+            return Ok(None);
+        };
+        let weights = self.function.host_weights(context)?;
+        let mut gradients = vec![T::zero(); weights.len()];
+        let mut dx = context.buffer_if(wanted, x.values_len())?;
+        let graph = self.batch.on(context.device())?;
+        host::send_backward(
+            &chain,
+            graph.view().host()?,
+            x.view().host()?,
+            &weights,
+            dy.view().host()?,
+            dx.as_mut().map(Storage::view_mut).host()?,
+            &mut gradients,
+            context.executor().cpu_only("messages")?.narrow,
+        )?;
+        self.function.add_host_gradients(context, &gradients)?;
+        Ok(Some([dx]))
+    }
+
+    /// The gradient of `x` in one pass over the edges, if the device supports it; adds to the gradients of the weights.
     fn sent_back(
         &self,
         context: &mut Context<'_, T>,
         x: &Var<T>,
         dy: &Storage<T>,
-    ) -> Result<Option<Storage<T>>, NnError> {
+        wanted: bool,
+    ) -> Result<Option<[Option<Storage<T>>; 1]>, NnError> {
+        if let Device::Cpu = context.device() {
+            return self.sent_back_on_host(context, x, dy, wanted);
+        }
         let kernel = self.chain(context.device())?;
         let Some(kernel) = kernel.filter(|kernel| kernel.chain.has_backward()) else {
             return Ok(None);
@@ -207,7 +299,7 @@ impl<T: Real> SendMessages<'_, T> {
             gradients.view_mut(),
         )?;
         kernel.add_gradients(context, gradients.view())?;
-        Ok(Some(dx))
+        Ok(Some([wanted.then_some(dx)]))
     }
 
     fn compute(
@@ -297,8 +389,8 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
         [wanted]: [bool; 1],
     ) -> Result<[Option<Storage<T>>; 1], NnError> {
         let (function, output) = (&*self.function, &self.function.output());
-        if let Some(dx) = self.sent_back(context, &x, &dy)? {
-            return Ok([wanted.then_some(dx)]);
+        if let Some(gradient) = self.sent_back(context, &x, &dy, wanted)? {
+            return Ok(gradient);
         }
         let mut dx = match wanted {
             true => Some(context.zeros(x.values_len())?),

@@ -109,11 +109,13 @@ fn attention_has_the_right_gradients_and_is_equivariant() {
 fn block<T: Real>(
     input: &str,
     layers: [usize; 2],
+    samples: usize,
     parameters: &mut Parameters<T>,
 ) -> MessageBlock<T> {
     let config = MessageBlockConfig {
         edge_layers: layers[0],
         node_layers: layers[1],
+        samples,
         nonlinearity: Arc::new(Gates::relu()),
         ..MessageBlockConfig::new(FeatureType::uniform(2, 2), kind("2x0 + 1x1"))
     };
@@ -125,13 +127,15 @@ fn block<T: Real>(
 
 #[test]
 fn messages_have_the_right_gradients_and_are_exactly_equivariant() {
-    for (input, layers) in [
-        ("2x0 + 1x1", [1, 1]),
-        ("3x0", [2, 2]),
-        ("1x0 + 2x1 + 1x3", [3, 1]),
+    // Five samples are one pass over the edges, others are computed in pieces.
+    for (input, layers, samples) in [
+        ("2x0 + 1x1", [1, 1], 5),
+        ("3x0", [2, 2], 5),
+        ("1x0 + 2x1 + 1x3", [3, 1], 5),
+        ("2x0 + 1x1", [2, 1], 7),
     ] {
         let mut parameters = Parameters::<f64>::new();
-        let block = block(input, layers, &mut parameters);
+        let block = block(input, layers, samples, &mut parameters);
         check_equivariance(input, "2x0 + 1x1", &parameters, &|tape, levels, x| {
             block.forward(tape, levels, x)
         });
@@ -248,16 +252,22 @@ fn messages_are_the_composition() {
     let grid = shapes::grid(40, 41, Cells::Triangles).unwrap();
     let large = GraphBatch::new([&graph(&grid)]).unwrap();
     assert!(large.edge_count() > 8192);
-    for (batch, layers) in [(large, 2), (batch(), 1), (batch(), 3)] {
+    for (batch, layers, samples) in [
+        (&large, 2, 5),
+        (&large, 2, 6),
+        (&batch(), 1, 5),
+        (&batch(), 3, 5),
+        (&batch(), 1, 4),
+    ] {
         let input = kind("2x0 + 1x1");
         let mut parameters = Parameters::<f64>::new();
-        let block = block("2x0 + 1x1", [layers, 1], &mut parameters);
+        let block = block("2x0 + 1x1", [layers, 1], samples, &mut parameters);
         let function = block.messages();
         let cpu = Device::Cpu;
-        let fused = run(&cpu, &input, &batch, &parameters, |tape, levels, x| {
+        let fused = run(&cpu, &input, batch, &parameters, |tape, levels, x| {
             tape.send_messages(function, levels.graph()?, x)
         });
-        let composed = run(&cpu, &input, &batch, &parameters, |tape, levels, x| {
+        let composed = run(&cpu, &input, batch, &parameters, |tape, levels, x| {
             let (graph, frame) = (levels.graph()?, EdgeFrame::Edge);
             let own = tape.spread_edges(frame, graph, x.clone())?;
             let neighbour = tape.gather_edges(frame, graph, x)?;
@@ -273,7 +283,11 @@ fn messages_are_the_composition() {
             });
             tape.reduce_edges(&mean, graph, value.into_scalars())
         });
-        assert_same(&fused, &composed, &format!("{layers} layers"));
+        assert_same(
+            &fused,
+            &composed,
+            &format!("{layers} layers, {samples} samples"),
+        );
     }
 }
 

@@ -151,7 +151,7 @@ fn times<T: Real>(a: [T; 2], b: [T; 2]) -> [T; 2] {
 /// From the first pair of columns `(cos, sin)`, the pairs of the higher multiples by angle addition;
 /// then every pair times `scales`.
 #[inline(always)]
-fn higher_harmonics<T: Real>(pairs: &mut [T], count: usize, scales: Option<&[T]>) {
+pub(crate) fn higher_harmonics<T: Real>(pairs: &mut [T], count: usize, scales: Option<&[T]>) {
     if count == 0 || pairs.is_empty() {
         return;
     }

@@ -1,0 +1,525 @@
+//! Chunks of edges: harmonics of their angles, sums of rows of vertices over harmonics and back, products that skip zeros.
+
+use super::Layer;
+use crate::aggregate::higher_harmonics;
+use crate::simd::prefetch;
+use crate::{Activation, EdgePhases, GraphView, Real};
+use pulp::{Arch, Simd, WithSimd};
+use std::ops::Range;
+
+/// Edges from the one that is computed to the one whose neighbour is prefetched.
+const AHEAD: usize = 3;
+
+/// Edges of a chunk.
+pub(super) const CHUNK: usize = 144;
+
+/// Edges that are computed together, and where those of each vertex are among them.
+#[derive(Default)]
+pub(super) struct Chunk {
+    pub edges: Vec<u32>,
+    /// Places of vertices in their tile, with ranges of `edges`.
+    segments: Vec<(usize, Range<usize>)>,
+}
+
+impl Chunk {
+    /// Calls `work` with all edges of some vertices that `edge` maps to an edge, in chunks.
+    pub fn for_each(
+        &mut self,
+        graph: GraphView<'_, impl Real>,
+        vertices: Range<usize>,
+        edge: impl Fn(usize) -> Option<usize>,
+        mut work: impl FnMut(&Self),
+    ) {
+        for (place, vertex) in vertices.enumerate() {
+            let mut start = self.edges.len();
+            for edge in graph.row(vertex).filter_map(&edge) {
+                if self.edges.len() == CHUNK {
+                    self.segments.push((place, start..CHUNK));
+                    self.finish(&mut work);
+                    start = 0;
+                }
+                self.edges.push(edge as u32);
+            }
+            self.segments.push((place, start..self.edges.len()));
+        }
+        self.finish(&mut work);
+    }
+
+    fn finish(&mut self, work: &mut impl FnMut(&Self)) {
+        if !self.edges.is_empty() {
+            work(self);
+        }
+        self.edges.clear();
+        self.segments.clear();
+    }
+
+    /// `1, cos a, sin a, cos 2 a, ...` of an angle of every edge, one column after the other.
+    #[inline(always)]
+    pub fn harmonics<T: Real>(
+        &self,
+        graph: GraphView<'_, T>,
+        angle: impl Fn(&EdgePhases<T>) -> [T; 2],
+        table: &mut [T],
+    ) {
+        let count = self.edges.len();
+        let (ones, table) = table.split_at_mut(count);
+        ones.fill(T::one());
+        if !table.is_empty() {
+            let (cosines, rest) = table.split_at_mut(count);
+            let pairs = cosines.iter_mut().zip(rest).zip(&self.edges);
+            for ((c, s), &edge) in pairs {
+                [*c, *s] = angle(&graph.phases()[edge as usize]);
+            }
+            higher_harmonics(table, count, None);
+        }
+    }
+}
+
+/// Rows that are summed over harmonics, each times a factor of the edge.
+#[derive(Clone, Copy)]
+pub(super) struct Series<'a, T> {
+    /// `[rows, harmonics, width]`.
+    pub rows: &'a [T],
+    /// `[harmonics, edges]`.
+    pub table: &'a [T],
+    pub harmonics: usize,
+}
+
+/// `out[e] = own series of the vertex of e + series of its neighbour`.
+pub(super) struct Combine<'a, T> {
+    pub chunk: &'a Chunk,
+    pub graph: GraphView<'a, T>,
+    /// Rows of the vertices of a tile.
+    pub own: Series<'a, T>,
+    /// Rows of all vertices.
+    pub neighbour: Option<Series<'a, T>>,
+    /// Length of a row, a multiple of all vectors.
+    pub width: usize,
+    pub out: &'a mut [T],
+}
+
+impl<T: Real> Series<'_, T> {
+    /// Adds `VECTORS` vectors of the series of a row, from a column on.
+    #[inline(always)]
+    fn add<S: Simd, const VECTORS: usize>(
+        &self,
+        simd: S,
+        (row, width, column): (usize, usize, usize),
+        (place, edges): (usize, usize),
+        sums: &mut [T::Vector<S>; VECTORS],
+    ) {
+        let rows = &self.rows[row * self.harmonics * width..][..self.harmonics * width];
+        let table = &self.table[..self.harmonics * edges];
+        assert!(place < edges && column + VECTORS * T::count::<S>() <= width);
+        for k in 0..self.harmonics {
+            // SAFETY: the table has `harmonics` columns of `edges` numbers, and `place < edges`.
+            let factor = T::splat(simd, unsafe { *table.get_unchecked(k * edges + place) });
+            let from = rows.as_ptr().wrapping_add(k * width + column);
+            for (v, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: `column` and the vectors after it lie in row `k` of `harmonics` rows.
+                let value = unsafe { T::load_from::<S>(from.wrapping_add(v * T::count::<S>())) };
+                *sum = T::times_plus(simd, factor, value, *sum);
+            }
+        }
+    }
+
+    /// Asks for a row that will be added soon.
+    #[inline(always)]
+    fn prefetch(&self, row: usize, width: usize) {
+        let length = self.harmonics * width;
+        prefetch(&self.rows[row * length..][..length]);
+    }
+}
+
+/// Runs `$strip::<N>(column)` on all columns of a row, as many vectors `N` at a time as there are and registers hold.
+macro_rules! strips {
+    ($lanes:expr, $width:expr, [$($count:literal)*], |$column:ident| $strip:ident $arguments:tt) => {
+        let mut $column = 0;
+        $(
+            while $column + $count * $lanes <= $width {
+                $strip::<_, _, $count> $arguments;
+                $column += $count * $lanes;
+            }
+        )*
+    };
+}
+
+impl<T: Real> WithSimd for Combine<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        #[inline(always)]
+        fn strip<S: Simd, T: Real, const VECTORS: usize>(
+            simd: S,
+            combine: &mut Combine<'_, T>,
+            [vertex, place, column]: [usize; 3],
+        ) {
+            let (edges, width) = (combine.chunk.edges.len(), combine.width);
+            let mut sums = [T::splat(simd, T::zero()); VECTORS];
+            let (own, at) = (combine.own, (place, edges));
+            own.add(simd, (vertex, width, column), at, &mut sums);
+            if let Some(neighbour) = combine.neighbour {
+                let edge = combine.chunk.edges[place] as usize;
+                let vertex = combine.graph.neighbours()[edge] as usize;
+                neighbour.add(simd, (vertex, width, column), at, &mut sums);
+            }
+            store(simd, &mut combine.out[place * width + column..], sums);
+        }
+        let (chunk, width, mut combine) = (self.chunk, self.width, self);
+        for (vertex, places) in &chunk.segments {
+            for place in places.clone() {
+                if let (Some(neighbour), Some(&edge)) =
+                    (combine.neighbour, chunk.edges.get(place + AHEAD))
+                {
+                    neighbour.prefetch(combine.graph.neighbours()[edge as usize] as usize, width);
+                }
+                strips!(T::count::<S>(), width, [5 1], |column| strip(
+                    simd,
+                    &mut combine,
+                    [*vertex, place, column]
+                ));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn store<S: Simd, T: Real, const VECTORS: usize>(
+    _: S,
+    out: &mut [T],
+    vectors: [T::Vector<S>; VECTORS],
+) {
+    let lanes = T::count::<S>();
+    let out = &mut out[..VECTORS * lanes];
+    for (v, vector) in vectors.into_iter().enumerate() {
+        // SAFETY: `out` has as many numbers as the vectors.
+        unsafe { T::store_to::<S>(out.as_mut_ptr().wrapping_add(v * lanes), vector) };
+    }
+}
+
+/// The adjoint: adds to the rows of vertices the rows of their edges, times the factor of each harmonic.
+pub(super) struct Collect<'a, T> {
+    pub chunk: &'a Chunk,
+    /// Rows of edges from `first` on.
+    pub rows: &'a [T],
+    pub first: usize,
+    pub width: usize,
+    pub table: &'a [T],
+    pub harmonics: usize,
+    /// `[vertices of a tile, harmonics, width]`.
+    pub sums: &'a mut [T],
+}
+
+impl<T: Real> WithSimd for Collect<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        #[inline(always)]
+        fn strip<S: Simd, T: Real, const COUNT: usize>(
+            simd: S,
+            collect: &mut Collect<'_, T>,
+            (vertex, places): (usize, &Range<usize>),
+            (harmonic, column): (usize, usize),
+        ) {
+            let (width, edges) = (collect.width, &collect.chunk.edges);
+            let start = (vertex * collect.harmonics + harmonic) * width + column;
+            let to = &mut collect.sums[start..][..(COUNT - 1) * width + T::count::<S>()];
+            let to = to.as_mut_ptr();
+            let table = &collect.table[harmonic * edges.len()..][..COUNT * edges.len()];
+            // SAFETY: `sums` has `COUNT` rows from this harmonic on, each a multiple of a vector.
+            let mut sums: [T::Vector<S>; COUNT] =
+                std::array::from_fn(|k| unsafe { T::load_from::<S>(to.wrapping_add(k * width)) });
+            for (place, &edge) in edges[places.clone()].iter().enumerate() {
+                let place = places.start + place;
+                let row = (edge as usize - collect.first) * width + column;
+                // SAFETY: `with_simd` checked that the rows of all edges exist; they are multiples of a vector.
+                let value = unsafe { T::load_from::<S>(collect.rows.as_ptr().wrapping_add(row)) };
+                for (k, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: `table` has `COUNT` columns, one number for each edge.
+                    let factor = unsafe { *table.get_unchecked(k * edges.len() + place) };
+                    *sum = T::times_plus(simd, T::splat(simd, factor), value, *sum);
+                }
+            }
+            for (k, sum) in sums.into_iter().enumerate() {
+                // SAFETY: as for the loads.
+                unsafe { T::store_to::<S>(to.wrapping_add(k * width), sum) };
+            }
+        }
+        let (chunk, mut collect) = (self.chunk, self);
+        let rows = collect.first..collect.first + collect.rows.len() / collect.width;
+        assert!(
+            chunk
+                .edges
+                .iter()
+                .all(|&edge| rows.contains(&(edge as usize)))
+        );
+        for (vertex, places) in &chunk.segments {
+            for column in (0..collect.width).step_by(T::count::<S>()) {
+                strips!(1, collect.harmonics, [5 3 1], |harmonic| strip(
+                    simd,
+                    &mut collect,
+                    (*vertex, places),
+                    (harmonic, column)
+                ));
+            }
+        }
+    }
+}
+
+/// `out = rows weights + bias`; the product skips zeros of `rows`.
+pub(super) struct Multiply<'a, T> {
+    /// `[rows, inputs]`.
+    pub rows: &'a [T],
+    /// `[inputs, outputs]`.
+    pub weights: &'a [T],
+    /// `[outputs]`.
+    pub bias: Option<&'a [T]>,
+    /// Both multiples of [`PAD`](super::PAD).
+    pub sizes: [usize; 2],
+    pub out: &'a mut [T],
+}
+
+impl<T: Real> WithSimd for Multiply<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        #[inline(always)]
+        fn strip<S: Simd, T: Real, const VECTORS: usize>(
+            simd: S,
+            multiply: &Multiply<'_, T>,
+            (row, out): (&[T], &mut [T]),
+            column: usize,
+        ) {
+            let ([inputs, outputs], lanes) = (multiply.sizes, T::count::<S>());
+            let mut sums = [T::splat(simd, T::zero()); VECTORS];
+            if let Some(bias) = multiply.bias {
+                let bias = &bias[column..][..VECTORS * lanes];
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: the slice has all vectors.
+                    *sum = unsafe { T::load_from::<S>(bias.as_ptr().wrapping_add(v * lanes)) };
+                }
+            }
+            assert!(multiply.weights.len() == inputs * outputs && row.len() == inputs);
+            assert!(column + VECTORS * lanes <= outputs);
+            for start in (0..inputs).step_by(64) {
+                let mut bits = 0u64;
+                for at in (start..inputs.min(start + 64)).step_by(lanes) {
+                    // SAFETY: `inputs` is a multiple of a vector.
+                    let vector = unsafe { T::load_from::<S>(row.as_ptr().wrapping_add(at)) };
+                    bits |= T::nonzero(simd, vector) << (at - start);
+                }
+                while bits != 0 {
+                    let input = start + bits.trailing_zeros() as usize;
+                    bits &= bits - 1;
+                    // SAFETY: only bits of inputs are set.
+                    let factor = T::splat(simd, unsafe { *row.get_unchecked(input) });
+                    let from = multiply
+                        .weights
+                        .as_ptr()
+                        .wrapping_add(input * outputs + column);
+                    for (v, sum) in sums.iter_mut().enumerate() {
+                        // SAFETY: checked above: `input` is a row and the vectors from `column` on are in it.
+                        let weight = unsafe { T::load_from::<S>(from.wrapping_add(v * lanes)) };
+                        *sum = T::times_plus(simd, factor, weight, *sum);
+                    }
+                }
+            }
+            store(simd, &mut out[column..], sums);
+        }
+        let [inputs, outputs] = self.sizes;
+        let mut multiply = self;
+        let out = std::mem::take(&mut multiply.out);
+        let rows = multiply.rows.chunks_exact(inputs);
+        for (row, out) in rows.zip(out.chunks_exact_mut(outputs)) {
+            strips!(T::count::<S>(), outputs, [10 5 1], |column| strip(
+                simd,
+                &multiply,
+                (row, &mut *out),
+                column
+            ));
+        }
+    }
+}
+
+/// `values = f(sums)`, or `gradients *= f'(sums)`.
+pub(super) enum Activate<'a, T> {
+    Values {
+        sums: &'a [T],
+        values: &'a mut [T],
+    },
+    InPlace {
+        values: &'a mut [T],
+    },
+    Slopes {
+        sums: &'a [T],
+        gradients: &'a mut [T],
+    },
+}
+
+impl<T: Real> Layer<'_, T> {
+    pub fn activate(&self, work: Activate<'_, T>) {
+        Arch::new().dispatch(ActivateRows { layer: self, work });
+    }
+}
+
+struct ActivateRows<'a, T> {
+    layer: &'a Layer<'a, T>,
+    work: Activate<'a, T>,
+}
+
+impl<T: Real> WithSimd for ActivateRows<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        match self.layer.activation {
+            // A loop of its own, which does not ask for the function again.
+            Activation::Relu => self.work.run(simd, &Activation::Relu),
+            activation => self.work.run(simd, activation),
+        }
+    }
+}
+
+impl<T: Real> Activate<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S, f: &Activation) {
+        let lanes = T::count::<S>();
+        match self {
+            Self::Values { sums, values } => {
+                for (sum, value) in sums.chunks_exact(lanes).zip(values.chunks_exact_mut(lanes)) {
+                    T::store(simd, value, f.values::<T, S>(simd, T::load(simd, sum)));
+                }
+            }
+            Self::InPlace { values } => {
+                for value in values.chunks_exact_mut(lanes) {
+                    let sum = T::load(simd, value);
+                    T::store(simd, value, f.values::<T, S>(simd, sum));
+                }
+            }
+            Self::Slopes { sums, gradients } => {
+                let rows = sums.chunks_exact(lanes);
+                for (sum, gradient) in rows.zip(gradients.chunks_exact_mut(lanes)) {
+                    let (sum, before) = (T::load(simd, sum), T::load(simd, gradient));
+                    T::store(simd, gradient, f.slopes_times::<T, S>(simd, sum, before));
+                }
+            }
+        }
+    }
+}
+
+/// The projection of samples to components, rotated by `theta`: sums over the harmonics of `theta` of samples,
+/// `[harmonics, components, channels]`, to `[components, channels]`.
+pub(super) struct Project<'a, T> {
+    pub layer: &'a Layer<'a, T>,
+    pub scale: T,
+    pub sums: &'a [T],
+    pub y: &'a mut [T],
+}
+
+/// The adjoint: gradients of the sums.
+pub(super) struct ProjectBack<'a, T> {
+    pub layer: &'a Layer<'a, T>,
+    pub scale: T,
+    pub dy: &'a [T],
+    pub dsums: &'a mut [T],
+}
+
+impl<T: Real> WithSimd for Project<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Layer {
+            channels,
+            components,
+            row,
+            ref projection,
+            ..
+        } = *self.layer;
+        for first in (0..channels).step_by(T::count::<S>()) {
+            let width = T::count::<S>().min(channels - first);
+            // Sine 0 is the constant, which has no partner.
+            for sine in (0..components).step_by(2) {
+                let cosine = sine.saturating_sub(1);
+                let mut sums = [T::splat(simd, T::zero()); 2];
+                for sample in 0..components {
+                    let load = |harmonic: usize| {
+                        let start = harmonic * row + sample * channels + first;
+                        T::load(simd, &self.sums[start..][..width])
+                    };
+                    let factor = |component: usize| {
+                        let factor = projection[sample * components + component];
+                        T::splat(simd, self.scale * factor)
+                    };
+                    let (a, c) = (load(cosine), factor(cosine));
+                    sums[0] = T::times_plus(simd, c, a, sums[0]);
+                    if sine > 0 {
+                        let (b, s) = (load(sine), factor(sine));
+                        sums[0] = T::minus_times(simd, s, b, sums[0]);
+                        sums[1] = T::times_plus(simd, c, b, sums[1]);
+                        sums[1] = T::times_plus(simd, s, a, sums[1]);
+                    }
+                }
+                let mut store = |component: usize, sum| {
+                    let to = &mut self.y[component * channels + first..][..width];
+                    T::store(simd, to, sum);
+                };
+                store(cosine, sums[0]);
+                if sine > 0 {
+                    store(sine, sums[1]);
+                }
+            }
+        }
+    }
+}
+
+impl<T: Real> WithSimd for ProjectBack<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Layer {
+            channels,
+            components,
+            row,
+            ref projection,
+            ..
+        } = *self.layer;
+        let zero = T::splat(simd, T::zero());
+        let padding = channels * components..row;
+        for first in (0..channels).step_by(T::count::<S>()) {
+            let width = T::count::<S>().min(channels - first);
+            for sine in (0..components).step_by(2) {
+                let cosine = sine.saturating_sub(1);
+                let load = |component: usize| {
+                    let from = &self.dy[component * channels + first..][..width];
+                    T::times(simd, T::splat(simd, self.scale), T::load(simd, from))
+                };
+                let (a, b) = (load(cosine), if sine > 0 { load(sine) } else { zero });
+                for sample in 0..components {
+                    let factor = |component: usize| {
+                        T::splat(simd, projection[sample * components + component])
+                    };
+                    let mut store = |harmonic: usize, gradient| {
+                        let start = harmonic * row + sample * channels + first;
+                        T::store(simd, &mut self.dsums[start..][..width], gradient);
+                    };
+                    let c = factor(cosine);
+                    if sine == 0 {
+                        store(0, T::times(simd, c, a));
+                        continue;
+                    }
+                    let s = factor(sine);
+                    store(cosine, T::times_plus(simd, s, b, T::times(simd, c, a)));
+                    store(sine, T::minus_times(simd, s, a, T::times(simd, c, b)));
+                }
+            }
+        }
+        for row in self.dsums.chunks_exact_mut(row) {
+            row[padding.clone()].fill(T::zero());
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The forward pass: tiles of vertices in parallel, each by chunks of its edges.
+
+use super::HostChain;
+use super::edges::{Activate, CHUNK, Chunk, Collect, Combine, Multiply, Project, Series};
+use super::folded::Folded;
+use crate::narrow::{Left, Sizes, narrow_product};
+use crate::parallel::{Loop, TILE, spread, worker_count};
+use crate::simd::vectorised;
+use crate::{Aggregation, Destination, GraphView, Real, Scratch};
+use pulp::Arch;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Vertices of a tile of a forward pass: fewer than usual, for their sums take as much memory as what they are computed of.
+const FORWARD_TILE: usize = TILE / 2;
+
+/// The next `count` numbers.
+pub(super) fn take<'a, T>(memory: &mut &'a mut [T], count: usize) -> &'a mut [T] {
+    memory.split_off_mut(..count).unwrap_or_default()
+}
+
+impl<T: Real> HostChain<'_, T> {
+    /// Rows of `C` or `D` for rows of features.
+    fn vertex_rows(&self, stacked: &[T], bias: Option<&[T]>, x: &[T], rows: &mut [T]) {
+        let (width, stride) = (self.first().row, self.first_row());
+        let orders = self.orders.iter().map(|order| order.components);
+        if orders.sum::<usize>() < self.harmonics[0] {
+            rows.fill(T::zero());
+        }
+        for row in rows.chunks_exact_mut(stride) {
+            if let Some(bias) = bias {
+                row[..width].copy_from_slice(bias);
+            }
+        }
+        for order in &self.orders {
+            let [inner, columns] = order.size(width);
+            let destination = match (order.harmonic, bias) {
+                (0, Some(_)) => Destination::Add,
+                _ => Destination::Set,
+            };
+            let left = Left {
+                data: &x[order.start..],
+                row_stride: self.dimension,
+                column_stride: 1,
+            };
+            let sizes = Sizes {
+                rows: rows.len() / stride,
+                inner,
+                columns,
+            };
+            let result = (&mut rows[order.harmonic * width..], stride);
+            let right = (&stacked[order.stacked..], columns);
+            narrow_product(destination, result, left, right, sizes);
+        }
+    }
+
+    /// `D` of all vertices.
+    pub(super) fn neighbour_rows(&self, folded: &Folded<T>, x: &[T], rows: &mut [T]) {
+        let tiles = rows.par_chunks_mut(TILE * self.first_row());
+        tiles.enumerate().run(|(tile, rows)| {
+            let x = &x[tile * TILE * self.dimension..];
+            self.vertex_rows(&folded.ends[1], None, x, rows);
+        });
+    }
+
+    /// Numbers of the harmonics of a chunk: of `theta` and of `g - theta`.
+    pub(super) fn table_lengths(&self) -> [usize; 2] {
+        let [first, last] = self.harmonics;
+        [first.max(last) * CHUNK, first * CHUNK]
+    }
+
+    fn widest(&self) -> usize {
+        self.layers.iter().map(|layer| layer.row).max().unwrap_or(0)
+    }
+}
+
+/// Features, graph and weights of a pass.
+#[derive(Clone, Copy)]
+pub(super) struct Pass<'a, T: Real> {
+    pub chain: &'a HostChain<'a, T>,
+    pub folded: &'a Folded<T>,
+    pub graph: GraphView<'a, T>,
+    pub x: &'a [T],
+    /// `D` of all vertices.
+    pub neighbours: &'a [T],
+}
+
+impl<T: Real> Pass<'_, T> {
+    pub(super) fn features(&self, vertices: &Range<usize>) -> &[T] {
+        let width = self.chain.dimension;
+        &self.x[vertices.start * width..vertices.end * width]
+    }
+
+    pub(super) fn own_rows(&self, vertices: &Range<usize>, rows: &mut [T]) {
+        let (own, bias) = (&self.folded.ends[0], &self.folded.biases[0]);
+        let x = self.features(vertices);
+        self.chain.vertex_rows(own, Some(bias), x, rows);
+    }
+
+    /// The tables of a chunk.
+    pub(super) fn harmonics(&self, chunk: &Chunk, theta: &mut [T], transport: &mut [T]) {
+        let [first, last] = self.chain.harmonics;
+        let edges = chunk.edges.len();
+        let theta = &mut theta[..first.max(last) * edges];
+        let transport = &mut transport[..first * edges];
+        vectorised(
+            #[inline(always)]
+            || {
+                chunk.harmonics(self.graph, |phases| phases.angle, theta);
+                chunk.harmonics(self.graph, |phases| phases.transport, transport);
+            },
+        );
+    }
+
+    /// The sums of the first layer.
+    pub(super) fn first_sums(
+        &self,
+        chunk: &Chunk,
+        own: &[T],
+        [theta, transport]: [&[T]; 2],
+        out: &mut [T],
+    ) {
+        let harmonics = self.chain.harmonics[0];
+        Arch::new().dispatch(Combine {
+            chunk,
+            graph: self.graph,
+            own: Series {
+                rows: own,
+                table: theta,
+                harmonics,
+            },
+            neighbour: Some(Series {
+                rows: self.neighbours,
+                table: transport,
+                harmonics,
+            }),
+            width: self.chain.first().row,
+            out,
+        });
+    }
+
+    /// The sums of a layer after the first.
+    pub(super) fn next_sums(&self, layer: usize, values: &[T], out: &mut [T]) {
+        Arch::new().dispatch(Multiply {
+            rows: values,
+            weights: &self.folded.next[layer - 1],
+            bias: Some(&self.folded.biases[layer]),
+            sizes: [layer - 1, layer].map(|layer| self.chain.layers[layer].row),
+            out,
+        });
+    }
+
+    /// The mean of the messages to the vertices of a tile.
+    fn send(
+        &self,
+        (mut memory, chunk): (&mut [T], &mut Chunk),
+        vertices: Range<usize>,
+        y: &mut [T],
+    ) {
+        let (chain, graph) = (self.chain, self.graph);
+        let (first_row, last_row) = (chain.first_row(), chain.last_row());
+        let own = take(&mut memory, vertices.len() * first_row);
+        let sums = take(&mut memory, vertices.len() * last_row);
+        let [theta, transport] = chain
+            .table_lengths()
+            .map(|length| take(&mut memory, length));
+        let (mut rows, mut next) = memory.split_at_mut(CHUNK * chain.widest());
+        self.own_rows(&vertices, own);
+        sums.fill(T::zero());
+        chunk.for_each(graph, vertices.clone(), Some, |chunk| {
+            self.harmonics(chunk, theta, transport);
+            let edges = chunk.edges.len();
+            self.first_sums(chunk, own, [theta, transport], rows);
+            for (index, layer) in chain.layers.iter().enumerate() {
+                if index > 0 {
+                    let before = edges * chain.layers[index - 1].row;
+                    self.next_sums(index, &rows[..before], next);
+                    std::mem::swap(&mut rows, &mut next);
+                }
+                let values = &mut rows[..edges * layer.row];
+                layer.activate(Activate::InPlace { values });
+            }
+            Arch::new().dispatch(Collect {
+                chunk,
+                rows,
+                first: chunk.edges[0] as usize,
+                width: chain.last().row,
+                table: theta,
+                harmonics: chain.harmonics[1],
+                sums,
+            });
+        });
+        let rows = sums
+            .chunks_exact(last_row)
+            .zip(y.chunks_exact_mut(chain.output()));
+        for (vertex, (sums, y)) in vertices.zip(rows) {
+            Arch::new().dispatch(Project {
+                layer: chain.last(),
+                scale: Aggregation::Mean.scale(graph.row(vertex).len()),
+                sums,
+                y,
+            });
+        }
+    }
+}
+
+pub(super) fn send<T: Real>(
+    chain: &HostChain<'_, T>,
+    graph: GraphView<'_, T>,
+    x: &[T],
+    weights: &[T],
+    y: &mut [T],
+    scratch: &mut Scratch<T>,
+) {
+    let folded = chain.fold(weights);
+    let vertices = graph.vertex_count();
+    let workers = worker_count(vertices.div_ceil(FORWARD_TILE));
+    let [theta, transport] = chain.table_lengths();
+    let each = FORWARD_TILE * (chain.first_row() + chain.last_row())
+        + theta
+        + transport
+        + 2 * CHUNK * chain.widest();
+    let memory = scratch.take(vertices * chain.first_row() + workers * each);
+    let (neighbours, memory) = memory.split_at_mut(vertices * chain.first_row());
+    chain.neighbour_rows(&folded, x, neighbours);
+    let pass = Pass {
+        chain,
+        folded: &folded,
+        graph,
+        x,
+        neighbours,
+    };
+    let memories = memory.chunks_exact_mut(each);
+    spread(
+        memories.map(|memory| (memory, Chunk::default())),
+        y.chunks_mut(FORWARD_TILE * chain.output()).enumerate(),
+        |(memory, chunk), (tile, y)| {
+            let first = tile * FORWARD_TILE;
+            let vertices = first..first + y.len() / chain.output();
+            pass.send((memory, chunk), vertices, y);
+        },
+    );
+}
