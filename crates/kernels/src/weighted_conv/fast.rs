@@ -3,10 +3,13 @@
 use crate::aggregate::Direction;
 use crate::gauge_conv::{GaugeConv, Stack, Weights};
 use crate::narrow::{Left, Sizes, narrow_product};
-use crate::parallel::{TILE, spread, worker_count};
+use crate::parallel::{self, spread, worker_count};
 use crate::{Aggregation, Destination, GraphView, Real, Scratch};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
+
+/// Vertices of a tile: fewer than usual, for the rows of `B` are long.
+const TILE: usize = parallel::TILE / 3;
 
 /// The convolution whose terms are plain sums over neighbours.
 pub(super) fn plain(op: &GaugeConv) -> GaugeConv {
