@@ -1,8 +1,9 @@
 //! The backward pass: tasks of some tiles in parallel, for a piece of the edges at a time.
 
 use super::HostChain;
-use super::edges::{Activate, CHUNK, Chunk, Collect, Combine, Multiply, ProjectBack, Series};
+use super::edges::{Activate, CHUNK, Chunk, Collect, Combine, Multiply, ProjectBack};
 use super::forward::{Pass, take};
+use super::neighbours::Neighbours;
 use crate::narrow::{Left, Sizes, narrow_product};
 use crate::parallel::{Loop, TILE, spread, sum_partials, worker_count};
 use crate::simd::vectorised;
@@ -107,7 +108,7 @@ fn add_rows<T: Real>(rows: &[T], stride: usize, sums: &mut [T]) {
     );
 }
 
-impl<T: Real> Pass<'_, T> {
+impl<T: Real> Pass<'_, '_, T> {
     /// The backward pass of the edges of some vertices: gradients of the first sums of their edges, of features through their own
     /// ends, and of weights.
     fn send_back(
@@ -200,12 +201,10 @@ impl<T: Real> Pass<'_, T> {
                     Arch::new().dispatch(Combine {
                         chunk,
                         graph,
-                        own: Series {
-                            rows: dsums,
-                            table: theta,
-                            harmonics: chain.harmonics[1],
-                        },
-                        neighbour: None,
+                        rows: dsums,
+                        table: theta,
+                        harmonics: chain.harmonics[1],
+                        neighbours: None,
                         width: layer.row,
                         out: to,
                     });
@@ -345,7 +344,7 @@ pub(super) fn send_backward<T: Real>(
     let dneighbours = take(&mut memory, vertices * first_row);
     let dfirst = take(&mut memory, piece_length);
     let partials = take(&mut memory, PARTIAL_SUMS * each_sums);
-    chain.neighbour_rows(&folded, x, neighbours);
+    let neighbours = Neighbours::new(chain, &folded.ends[1], x, neighbours);
     dneighbours
         .par_chunks_mut(TILE * first_row)
         .run(|rows| rows.fill(T::zero()));
@@ -355,7 +354,7 @@ pub(super) fn send_backward<T: Real>(
         folded: &folded,
         graph,
         x,
-        neighbours,
+        neighbours: &neighbours,
     };
     let mut memories: Vec<(&mut [T], Chunk)> = memory
         .chunks_exact_mut(each)

@@ -1,6 +1,7 @@
 //! Chunks of edges: harmonics of their angles, sums of rows of vertices over harmonics and back, products that skip zeros.
 
 use super::Layer;
+use super::neighbours::Neighbours;
 use crate::aggregate::higher_harmonics;
 use crate::simd::prefetch;
 use crate::{Activation, EdgePhases, GraphView, Real};
@@ -75,59 +76,42 @@ impl Chunk {
     }
 }
 
-/// Rows that are summed over harmonics, each times a factor of the edge.
-#[derive(Clone, Copy)]
-pub(super) struct Series<'a, T> {
-    /// `[rows, harmonics, width]`.
-    pub rows: &'a [T],
-    /// `[harmonics, edges]`.
-    pub table: &'a [T],
-    pub harmonics: usize,
-}
-
-/// `out[e] = own series of the vertex of e + series of its neighbour`.
-pub(super) struct Combine<'a, T> {
+/// `out[e] = sum_k t_k(e) rows[vertex of e, k] + t'_k(e) D[neighbour of e, k]`.
+pub(super) struct Combine<'a, 'm, T: Real> {
     pub chunk: &'a Chunk,
     pub graph: GraphView<'a, T>,
-    /// Rows of the vertices of a tile.
-    pub own: Series<'a, T>,
-    /// Rows of all vertices.
-    pub neighbour: Option<Series<'a, T>>,
-    /// Length of a row, a multiple of all vectors.
+    /// `[vertices of a tile, harmonics, width]`.
+    pub rows: &'a [T],
+    /// Factors `[harmonics, edges]`.
+    pub table: &'a [T],
+    /// Rows of the neighbours, and their factors.
+    pub neighbours: Option<(&'a Neighbours<'a, 'm, T>, &'a [T])>,
+    pub harmonics: usize,
+    /// A multiple of all vectors.
     pub width: usize,
     pub out: &'a mut [T],
 }
 
-impl<T: Real> Series<'_, T> {
-    /// Adds `VECTORS` vectors of the series of a row, from a column on.
-    #[inline(always)]
-    fn add<S: Simd, const VECTORS: usize>(
-        &self,
-        simd: S,
-        (row, width, column): (usize, usize, usize),
-        (place, edges): (usize, usize),
-        sums: &mut [T::Vector<S>; VECTORS],
-    ) {
-        let rows = &self.rows[row * self.harmonics * width..][..self.harmonics * width];
-        let table = &self.table[..self.harmonics * edges];
-        assert!(place < edges && column + VECTORS * T::count::<S>() <= width);
-        for k in 0..self.harmonics {
-            // SAFETY: the table has `harmonics` columns of `edges` numbers, and `place < edges`.
-            let factor = T::splat(simd, unsafe { *table.get_unchecked(k * edges + place) });
-            let from = rows.as_ptr().wrapping_add(k * width + column);
-            for (v, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: `column` and the vectors after it lie in row `k` of `harmonics` rows.
-                let value = unsafe { T::load_from::<S>(from.wrapping_add(v * T::count::<S>())) };
-                *sum = T::times_plus(simd, factor, value, *sum);
-            }
+/// Adds `VECTORS` vectors of the sum over the harmonics of a row, from a column on.
+#[inline(always)]
+fn add_harmonics<S: Simd, T: Real, const VECTORS: usize>(
+    simd: S,
+    (row, width, column): (&[T], usize, usize),
+    (table, edges, place): (&[T], usize, usize),
+    sums: &mut [T::Vector<S>; VECTORS],
+) {
+    let harmonics = row.len() / width;
+    let table = &table[..harmonics * edges];
+    assert!(place < edges && column + VECTORS * T::count::<S>() <= width);
+    for k in 0..harmonics {
+        // SAFETY: the table has `harmonics` columns of `edges` numbers, and `place < edges`.
+        let factor = T::splat(simd, unsafe { *table.get_unchecked(k * edges + place) });
+        let from = row.as_ptr().wrapping_add(k * width + column);
+        for (v, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: `column` and the vectors after it lie in part `k` of `harmonics` parts of the row.
+            let value = unsafe { T::load_from::<S>(from.wrapping_add(v * T::count::<S>())) };
+            *sum = T::times_plus(simd, factor, value, *sum);
         }
-    }
-
-    /// Asks for a row that will be added soon.
-    #[inline(always)]
-    fn prefetch(&self, row: usize, width: usize) {
-        let length = self.harmonics * width;
-        prefetch(&self.rows[row * length..][..length]);
     }
 }
 
@@ -144,7 +128,7 @@ macro_rules! strips {
     };
 }
 
-impl<T: Real> WithSimd for Combine<'_, T> {
+impl<T: Real> WithSimd for Combine<'_, '_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -152,27 +136,29 @@ impl<T: Real> WithSimd for Combine<'_, T> {
         #[inline(always)]
         fn strip<S: Simd, T: Real, const VECTORS: usize>(
             simd: S,
-            combine: &mut Combine<'_, T>,
+            combine: &mut Combine<'_, '_, T>,
             [vertex, place, column]: [usize; 3],
         ) {
             let (edges, width) = (combine.chunk.edges.len(), combine.width);
             let mut sums = [T::splat(simd, T::zero()); VECTORS];
-            let (own, at) = (combine.own, (place, edges));
-            own.add(simd, (vertex, width, column), at, &mut sums);
-            if let Some(neighbour) = combine.neighbour {
-                let edge = combine.chunk.edges[place] as usize;
-                let vertex = combine.graph.neighbours()[edge] as usize;
-                neighbour.add(simd, (vertex, width, column), at, &mut sums);
+            let length = combine.harmonics * width;
+            let own = &combine.rows[vertex * length..][..length];
+            let at = (combine.table, edges, place);
+            add_harmonics(simd, (own, width, column), at, &mut sums);
+            if let Some((neighbours, table)) = combine.neighbours {
+                let row = neighbours.row(combine.neighbour(place));
+                let at = (table, edges, place);
+                add_harmonics(simd, (row, width, column), at, &mut sums);
             }
             store(simd, &mut combine.out[place * width + column..], sums);
         }
         let (chunk, width, mut combine) = (self.chunk, self.width, self);
         for (vertex, places) in &chunk.segments {
             for place in places.clone() {
-                if let (Some(neighbour), Some(&edge)) =
-                    (combine.neighbour, chunk.edges.get(place + AHEAD))
+                if let Some((neighbours, _)) = combine.neighbours
+                    && place + AHEAD < chunk.edges.len()
                 {
-                    neighbour.prefetch(combine.graph.neighbours()[edge as usize] as usize, width);
+                    prefetch(neighbours.row(combine.neighbour(place + AHEAD)));
                 }
                 strips!(T::count::<S>(), width, [5 1], |column| strip(
                     simd,
@@ -181,6 +167,13 @@ impl<T: Real> WithSimd for Combine<'_, T> {
                 ));
             }
         }
+    }
+}
+
+impl<T: Real> Combine<'_, '_, T> {
+    #[inline(always)]
+    fn neighbour(&self, place: usize) -> usize {
+        self.graph.neighbours()[self.chunk.edges[place] as usize] as usize
     }
 }
 
@@ -346,11 +339,11 @@ impl<T: Real> WithSimd for Multiply<'_, T> {
 
 /// `values = f(sums)`, or `gradients *= f'(sums)`.
 pub(super) enum Activate<'a, T> {
-    Values {
-        sums: &'a [T],
+    InPlace {
         values: &'a mut [T],
     },
-    InPlace {
+    Values {
+        sums: &'a [T],
         values: &'a mut [T],
     },
     Slopes {

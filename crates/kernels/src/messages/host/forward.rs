@@ -1,14 +1,14 @@
 //! The forward pass: tiles of vertices in parallel, each by chunks of its edges.
 
 use super::HostChain;
-use super::edges::{Activate, CHUNK, Chunk, Collect, Combine, Multiply, Project, Series};
+use super::edges::{Activate, CHUNK, Chunk, Collect, Combine, Multiply, Project};
 use super::folded::Folded;
+use super::neighbours::Neighbours;
 use crate::narrow::{Left, Sizes, narrow_product};
-use crate::parallel::{Loop, TILE, spread, worker_count};
+use crate::parallel::{TILE, spread, worker_count};
 use crate::simd::vectorised;
 use crate::{Aggregation, Destination, GraphView, Real, Scratch};
 use pulp::Arch;
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// Vertices of a tile of a forward pass: fewer than usual, for their sums take as much memory as what they are computed of.
@@ -21,7 +21,7 @@ pub(super) fn take<'a, T>(memory: &mut &'a mut [T], count: usize) -> &'a mut [T]
 
 impl<T: Real> HostChain<'_, T> {
     /// Rows of `C` or `D` for rows of features.
-    fn vertex_rows(&self, stacked: &[T], bias: Option<&[T]>, x: &[T], rows: &mut [T]) {
+    pub(super) fn vertex_rows(&self, stacked: &[T], bias: Option<&[T]>, x: &[T], rows: &mut [T]) {
         let (width, stride) = (self.first().row, self.first_row());
         let orders = self.orders.iter().map(|order| order.components);
         if orders.sum::<usize>() < self.harmonics[0] {
@@ -54,15 +54,6 @@ impl<T: Real> HostChain<'_, T> {
         }
     }
 
-    /// `D` of all vertices.
-    pub(super) fn neighbour_rows(&self, folded: &Folded<T>, x: &[T], rows: &mut [T]) {
-        let tiles = rows.par_chunks_mut(TILE * self.first_row());
-        tiles.enumerate().run(|(tile, rows)| {
-            let x = &x[tile * TILE * self.dimension..];
-            self.vertex_rows(&folded.ends[1], None, x, rows);
-        });
-    }
-
     /// Numbers of the harmonics of a chunk: of `theta` and of `g - theta`.
     pub(super) fn table_lengths(&self) -> [usize; 2] {
         let [first, last] = self.harmonics;
@@ -76,16 +67,15 @@ impl<T: Real> HostChain<'_, T> {
 
 /// Features, graph and weights of a pass.
 #[derive(Clone, Copy)]
-pub(super) struct Pass<'a, T: Real> {
+pub(super) struct Pass<'a, 'm, T: Real> {
     pub chain: &'a HostChain<'a, T>,
     pub folded: &'a Folded<T>,
     pub graph: GraphView<'a, T>,
     pub x: &'a [T],
-    /// `D` of all vertices.
-    pub neighbours: &'a [T],
+    pub neighbours: &'a Neighbours<'a, 'm, T>,
 }
 
-impl<T: Real> Pass<'_, T> {
+impl<T: Real> Pass<'_, '_, T> {
     pub(super) fn features(&self, vertices: &Range<usize>) -> &[T] {
         let width = self.chain.dimension;
         &self.x[vertices.start * width..vertices.end * width]
@@ -124,16 +114,10 @@ impl<T: Real> Pass<'_, T> {
         Arch::new().dispatch(Combine {
             chunk,
             graph: self.graph,
-            own: Series {
-                rows: own,
-                table: theta,
-                harmonics,
-            },
-            neighbour: Some(Series {
-                rows: self.neighbours,
-                table: transport,
-                harmonics,
-            }),
+            rows: own,
+            table: theta,
+            harmonics,
+            neighbours: Some((self.neighbours, transport)),
             width: self.chain.first().row,
             out,
         });
@@ -222,13 +206,13 @@ pub(super) fn send<T: Real>(
         + 2 * CHUNK * chain.widest();
     let memory = scratch.take(vertices * chain.first_row() + workers * each);
     let (neighbours, memory) = memory.split_at_mut(vertices * chain.first_row());
-    chain.neighbour_rows(&folded, x, neighbours);
+    let neighbours = Neighbours::new(chain, &folded.ends[1], x, neighbours);
     let pass = Pass {
         chain,
         folded: &folded,
         graph,
         x,
-        neighbours,
+        neighbours: &neighbours,
     };
     let memories = memory.chunks_exact_mut(each);
     spread(

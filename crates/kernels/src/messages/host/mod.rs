@@ -17,7 +17,7 @@
 //! ```
 //!
 //! `C` and the sums exist for one tile of vertices, rows of edges for one chunk of its edges; they stay in the cache. `D` exists for all
-//! vertices. Products skip zeros of their left factor: with ReLU, about half of it.
+//! vertices; its rows are computed when an edge first needs them. Products skip zeros of their left factor: with ReLU, about half of it.
 //!
 //! The backward pass computes the layers again. The gradients of `C` and `D` are sums over edges with the same factors. That of
 //! `D` is a gather over the reversed edges: the gradients of the first sums are stored for a piece of the edges at a time.
@@ -28,6 +28,7 @@ mod backward;
 mod edges;
 mod folded;
 mod forward;
+mod neighbours;
 #[cfg(test)]
 mod tests;
 
