@@ -65,9 +65,10 @@ pub enum GeodesicError {
 /// ```
 #[derive(Debug, Clone)]
 pub struct GeodesicSolver {
-    /// Node of every vertex: its distinct position. That of a vertex without faces is not its own.
+    /// Node of every vertex: its distinct position, unless the vertex is apart.
     node: Vec<u32>,
-    has_faces: Vec<bool>,
+    /// True for vertices that no triangle reaches, nor one at the same position.
+    is_apart: Vec<bool>,
     heat: PointHeat,
     fans: Fans,
     /// Factor from lengths of the mesh to lengths at unit area.
@@ -84,12 +85,8 @@ impl GeodesicSolver {
         let laplacian = SurfaceLaplacian::new(mesh)?;
         let sides = side_lengths(&laplacian.positions, &laplacian.triangles);
         let step = mean_side(&sides).max(longest_path(&laplacian) / LARGEST_DECAY);
-        let mut has_faces = vec![false; mesh.vertex_count()];
-        for &corner in mesh.faces().corners() {
-            has_faces[corner as usize] = true;
-        }
         Ok(Self {
-            has_faces,
+            is_apart: laplacian.is_apart().to_vec(),
             heat: PointHeat::new(&laplacian, step * step)?,
             fans: Fans::new(laplacian.positions.len(), &laplacian.triangles, &sides),
             node: laplacian.node_of_vertex().to_vec(),
@@ -127,8 +124,7 @@ impl GeodesicSolver {
         let mut rows: Vec<Vec<f64>> = blocks.collect();
         for (row, &source) in rows.iter_mut().zip(vertices) {
             for (vertex, distance) in row.iter_mut().enumerate() {
-                let is_connected = self.has_faces[vertex] && self.has_faces[source];
-                if !is_connected {
+                if self.is_apart[vertex] || self.is_apart[source] {
                     *distance = if vertex == source { 0.0 } else { f64::INFINITY };
                 }
             }

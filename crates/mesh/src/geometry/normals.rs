@@ -171,19 +171,22 @@ fn estimate(mesh: &Mesh, table: &CornerTable, normals: &mut [DVec3]) {
     }
 }
 
-/// Gives vertices without faces the normal of the nearest vertex that has faces, so that it rotates with the mesh. Without any face it
-/// is the z axis.
+/// Gives vertices without faces the normal of the nearest vertex that has one, so that it rotates with the mesh. If there is none it is
+/// the z axis.
 fn adopt(mesh: &Mesh, table: &CornerTable, normals: &mut [DVec3]) {
-    let (used, unused): (Vec<usize>, Vec<usize>) =
-        (0..normals.len()).partition(|&vertex| table.corners_of(vertex).len() > 0);
+    let is_unused = |&vertex: &usize| table.corners_of(vertex).len() == 0;
+    let unused: Vec<usize> = (0..normals.len()).filter(is_unused).collect();
     if unused.is_empty() {
         return;
     }
+    let known: Vec<usize> = (0..normals.len())
+        .filter(|&vertex| normals[vertex] != DVec3::ZERO)
+        .collect();
     let position = |&vertex: &usize| mesh.vertices()[vertex];
-    let index = PointIndex::new(&used.iter().map(position).collect::<Vec<_>>());
+    let index = PointIndex::new(&known.iter().map(position).collect::<Vec<_>>());
     for vertex in unused {
         let nearest = index.nearest(position(&vertex));
-        normals[vertex] = nearest.map_or(DVec3::Z, |found| normals[used[found.point as usize]]);
+        normals[vertex] = nearest.map_or(DVec3::Z, |found| normals[known[found.point as usize]]);
     }
 }
 

@@ -26,8 +26,7 @@ pub struct Eigenbasis {
     /// The `k` lowest eigenvalues, ascending and non-negative, of the mesh scaled to unit area.
     pub values: Vec<f64>,
     /// Eigenvectors, orthonormal with respect to the mass. Shape `[V, k]` for order 0 and
-    /// `[V, 2, k]` for higher orders: per vertex the real parts, then the imaginary parts. Zero at
-    /// vertices that no face uses.
+    /// `[V, 2, k]` for higher orders: per vertex the real parts, then the imaginary parts.
     pub vectors: Vec<f64>,
 }
 

@@ -11,8 +11,8 @@ use faer::c64;
 ///
 /// The matrices are factored once. An implicit step attenuates an eigenvector by
 /// `1 / (1 + t lambda)`, which agrees with `exp(-t lambda)` for `t lambda << 1`. It needs no
-/// eigenvectors, so it scales to large meshes. Values at vertices that no face uses stay as they
-/// are.
+/// eigenvectors, so it scales to large meshes. Vertices that no triangle reaches get the values of the
+/// nearest node.
 #[derive(Debug)]
 pub struct HeatSolver<'a> {
     connection: ConnectionLaplacian<'a>,

@@ -8,7 +8,7 @@ use super::triangulation::{Nodes, Welded, delaunay_weights};
 use crate::geometry::{check_length, of_moderate_size};
 use crate::{DVec3, Frame, Mesh};
 
-/// Mass of a vertex that no face uses, as a fraction of the mean mass.
+/// Mass of a node without area and of a vertex that no triangle reaches, as a fraction of the mean mass.
 const UNUSED_MASS: f64 = 1e-8;
 
 /// Cotangent Laplacian and lumped mass of a mesh, scaled to unit area.
@@ -17,7 +17,8 @@ const UNUSED_MASS: f64 = 1e-8;
 /// non-negative on every mesh: open, non-manifold, non-orientable, with polygons, thin or
 /// duplicate faces. Vertices at equal positions form one node. The Laplacian is
 /// `(L f)_i = sum_j w_ij (f_i - f_j)`; with the masses `M`, `M^-1 L` approximates the positive
-/// Laplace-Beltrami operator. Vertices that no face uses have no edges and a tiny mass.
+/// Laplace-Beltrami operator. A vertex that no triangle reaches belongs to the nearest node and has a tiny mass, so its values do
+/// not influence others.
 ///
 /// ```
 /// use gemcnn_mesh::{shapes, surface::SurfaceLaplacian};
@@ -56,8 +57,10 @@ impl SurfaceLaplacian {
         let found = delaunay_weights(mesh, &welded)?;
         let Welded { nodes, triangles } = welded;
         let unused = UNUSED_MASS / nodes.count.len() as f64;
-        // The tiny masses of unused vertices are part of the total of 1.
-        let unused_total = found.mass.iter().filter(|&&mass| mass == 0.0).count() as f64 * unused;
+        // The tiny masses are part of the total of 1.
+        let without_area = found.mass.iter().filter(|&&mass| mass == 0.0).count();
+        let apart = nodes.is_apart.iter().filter(|&&is_apart| is_apart).count();
+        let unused_total = (without_area + apart) as f64 * unused;
         let mass_scale = (1.0 - unused_total) / found.area;
         let node_mass: Vec<f64> = found
             .mass
@@ -73,7 +76,11 @@ impl SurfaceLaplacian {
         let mass = nodes
             .of_vertex
             .iter()
-            .map(|&node| node_mass[node as usize] / f64::from(nodes.count[node as usize]))
+            .zip(&nodes.is_apart)
+            .map(|(&node, is_apart)| match is_apart {
+                true => unused,
+                false => node_mass[node as usize] / f64::from(nodes.count[node as usize]),
+            })
             .collect();
         let scale = found.area.sqrt().recip();
         let positions = nodes
@@ -121,7 +128,7 @@ impl SurfaceLaplacian {
     }
 
     /// Mass of every vertex. Masses are positive and sum to 1. Coincident vertices share the mass
-    /// of their node equally.
+    /// of their node equally. That of a vertex which no triangle reaches is tiny.
     pub fn mass(&self) -> &[f64] {
         &self.mass
     }
@@ -131,14 +138,19 @@ impl SurfaceLaplacian {
         self.scale
     }
 
-    /// Vertex that represents the node of every vertex. Only coincident vertices are represented
-    /// by another vertex.
+    /// Vertex that represents the node of every vertex. Only coincident vertices, and those that no triangle reaches, are
+    /// represented by another vertex.
     pub fn representatives(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         let nodes = &self.nodes;
         nodes
             .of_vertex
             .iter()
             .map(|&node| nodes.representative[node as usize])
+    }
+
+    /// True for vertices that no triangle reaches: they belong to a node at another position.
+    pub(crate) fn is_apart(&self) -> &[bool] {
+        &self.nodes.is_apart
     }
 
     /// Connection Laplacian of fields of the given order in the given frames:

@@ -18,7 +18,7 @@ use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
 use std::collections::HashMap;
 
 /// Format version. Increment when the layout or the meaning of an entry changes.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 /// Name of the version in the metadata.
 const VERSION_KEY: &str = "surface_operators";
 

@@ -18,15 +18,17 @@ const TOLERANCE: f64 = 1e-10;
 /// Limit of the number of edges examined per side of the cover. Closed bodies need about 2.
 const EFFORT: usize = 64;
 
-/// Nodes of a mesh: its vertices, with coincident vertices merged, and those without faces merged with others.
+/// Nodes of a mesh: its vertices, with coincident vertices merged, and those that no triangle reaches joined to the nearest others.
 #[derive(Debug, Clone)]
 pub(super) struct Nodes {
     /// Node of every vertex.
     pub(super) of_vertex: Vec<u32>,
-    /// Vertex that represents a node: the first one of those with faces.
+    /// Vertex that represents a node: the first one that a triangle uses, if any.
     pub(super) representative: Vec<u32>,
-    /// Number of vertices of every node.
+    /// Number of vertices at the position of every node.
     pub(super) count: Vec<u32>,
+    /// True for vertices that joined a node at another position.
+    pub(super) is_apart: Vec<bool>,
 }
 
 /// Triangles over nodes, without those that repeat a node.
@@ -36,58 +38,91 @@ pub(super) struct Welded {
 }
 
 impl Welded {
-    /// Triangulates the faces of a mesh and merges vertices at exactly equal positions. A vertex without faces joins the node of the
-    /// nearest vertex with faces.
+    /// Triangulates the faces of a mesh and merges vertices at exactly equal positions. What no triangle reaches joins the nearest
+    /// node of a triangle.
     pub(super) fn new(mesh: &Mesh) -> Self {
-        let corners = triangle_corners(mesh);
         let positions = mesh.vertices();
-        let mut is_used = vec![corners.is_empty(); positions.len()];
-        for &corner in corners.iter().flatten() {
-            is_used[corner as usize] = true;
-        }
-        let (used, unused): (Vec<u32>, Vec<u32>) =
-            (0..positions.len() as u32).partition(|&vertex| is_used[vertex as usize]);
-        let mut found = HashMap::with_capacity(used.len());
+        let mut found = HashMap::with_capacity(positions.len());
         let mut representative = Vec::new();
-        let mut of_vertex = vec![0; positions.len()];
-        for &vertex in &used {
-            // Adding zero maps -0 to 0.
-            let key = positions[vertex as usize].to_array();
-            let node = *found
-                .entry(key.map(|x| (x + 0.0).to_bits()))
-                .or_insert_with(|| {
+        let mut of_vertex: Vec<u32> = (0u32..)
+            .zip(positions)
+            .map(|(vertex, position)| {
+                // Adding zero maps -0 to 0.
+                let key = position.to_array().map(|x| (x + 0.0).to_bits());
+                *found.entry(key).or_insert_with(|| {
                     representative.push(vertex);
                     representative.len() as u32 - 1
-                });
-            of_vertex[vertex as usize] = node;
+                })
+            })
+            .collect();
+        let mut corners = triangle_corners(mesh);
+        corners.retain(|corners| {
+            let [a, b, c] = corners.map(|corner| of_vertex[corner as usize]);
+            a != b && b != c && c != a
+        });
+        let mut is_corner = vec![false; positions.len()];
+        for &corner in corners.iter().flatten() {
+            is_corner[corner as usize] = true;
         }
-        if !unused.is_empty() {
-            let with_faces = used.iter().map(|&vertex| positions[vertex as usize]);
-            let index = PointIndex::new(&with_faces.collect::<Vec<_>>());
-            for &vertex in &unused {
-                if let Some(nearest) = index.nearest(positions[vertex as usize]) {
-                    of_vertex[vertex as usize] = of_vertex[used[nearest.point as usize] as usize];
-                }
+        let mut is_reached = vec![false; representative.len()];
+        for (vertex, &node) in (0u32..).zip(&of_vertex) {
+            let node = node as usize;
+            if is_corner[vertex as usize] && !is_reached[node] {
+                is_reached[node] = true;
+                representative[node] = vertex;
             }
         }
-        let mut count = vec![0; representative.len()];
-        for &node in &of_vertex {
-            count[node as usize] += 1;
+        if !corners.is_empty() && is_reached.contains(&false) {
+            join_nearest(mesh, &is_reached, &mut of_vertex, &mut representative);
         }
+        let mut count = vec![0; representative.len()];
+        let places = positions.iter().zip(&of_vertex);
+        let is_apart: Vec<bool> = places
+            .map(|(position, &node)| {
+                let is_apart = *position != positions[representative[node as usize] as usize];
+                count[node as usize] += u32::from(!is_apart);
+                is_apart
+            })
+            .collect();
         let triangles = corners
             .into_iter()
             .map(|corners| corners.map(|corner| of_vertex[corner as usize]))
-            .filter(|[a, b, c]| a != b && b != c && c != a)
             .collect();
         Self {
             nodes: Nodes {
                 of_vertex,
                 representative,
                 count,
+                is_apart,
             },
             triangles,
         }
     }
+}
+
+/// Keeps the nodes that triangles reach. The vertices of the others join the nearest of them.
+fn join_nearest(
+    mesh: &Mesh,
+    is_reached: &[bool],
+    of_vertex: &mut [u32],
+    representative: &mut Vec<u32>,
+) {
+    let position = |node: usize| mesh.vertices()[representative[node] as usize];
+    let (kept, others): (Vec<usize>, Vec<usize>) =
+        (0..is_reached.len()).partition(|&node| is_reached[node]);
+    let points: Vec<_> = kept.iter().map(|&node| position(node)).collect();
+    let index = PointIndex::new(&points);
+    let mut number = vec![0; is_reached.len()];
+    for (new, &node) in (0..).zip(&kept) {
+        number[node] = new;
+    }
+    for node in others {
+        number[node] = index.nearest(position(node)).map_or(0, |found| found.point);
+    }
+    for node in of_vertex {
+        *node = number[*node as usize];
+    }
+    *representative = kept.iter().map(|&node| representative[node]).collect();
 }
 
 /// Weights and masses of an intrinsic Delaunay triangulation.

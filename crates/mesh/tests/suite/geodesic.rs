@@ -195,6 +195,29 @@ fn other_components_are_infinitely_far() {
 }
 
 #[test]
+fn copies_of_a_vertex_are_one_point_and_collapsed_faces_connect_nothing() {
+    let (mut vertices, mut faces) = shapes::icosahedron().into_parts();
+    let expected = distances(&shapes::icosahedron(), 3);
+    // A copy that no face uses, a vertex of a face that repeats a corner, and three vertices at one point.
+    vertices.extend([vertices[3], DVec3::new(0.1, 0.2, 3.0)]);
+    vertices.extend([DVec3::new(-4.0, 0.0, 0.0); 3]);
+    faces.push(&[13, 13, 0]);
+    faces.push(&[14, 15, 16]);
+    let mesh = Mesh::new(vertices, faces).unwrap();
+    let solver = GeodesicSolver::new(&mesh).unwrap();
+    for source in [3, 12] {
+        let found = solver.distances_from(source).unwrap();
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!((found - expected).abs() < 1e-12);
+        }
+        assert_eq!(found[12], 0.0);
+        assert!(found[13..].iter().all(|d| *d == f64::INFINITY));
+    }
+    let apart = solver.distances_from(13).unwrap();
+    assert!(apart[13] == 0.0 && apart[0] == f64::INFINITY);
+}
+
+#[test]
 fn heat_reaches_the_end_of_a_very_long_strip() {
     let strip = shapes::grid(2, 5000, Cells::Triangles).unwrap();
     let [_, largest] = errors(&strip, 0, DVec3::distance);

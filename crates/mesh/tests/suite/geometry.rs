@@ -406,6 +406,16 @@ fn isolated_vertices_have_an_empty_row_and_a_frame() {
     assert_eq!(graph.offsets(), [0, 0, 2, 4, 6, 6]);
     assert_eq!(graph.frames()[4].normal, DVec3::Z);
     assert_finite_and_orthonormal(&graph);
+    // The normal rotates with the mesh.
+    let moved = mesh.map_vertices(|v| DVec3::new(v.z, v.x, v.y)).unwrap();
+    assert_eq!(default_graph(&moved).frames()[4].normal, DVec3::X);
+    // Only vertices of faces can lack a tangent plane.
+    let flat = [DVec3::ZERO, DVec3::X, 2.0 * DVec3::X, DVec3::Y];
+    let flat = Mesh::new(flat.to_vec(), [[0, 1, 2]].iter().collect()).unwrap();
+    assert!(matches!(
+        GaugeGraph::new(&flat, &GeometryOptions::default()),
+        Err(GeometryError::NoTangentPlane { count: 3, .. })
+    ));
 
     let empty = Mesh::new(vec![], Faces::new()).unwrap();
     assert_eq!(default_graph(&empty).offsets(), [0]);

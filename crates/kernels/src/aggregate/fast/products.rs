@@ -15,6 +15,7 @@ impl<T: Real> Table<'_, T> {
     pub fn products<S: Simd>(&self, simd: S, p: usize, rows: &[T], out: &mut [T]) {
         let edges = self.graph.row(p);
         assert!(self.edges.start <= edges.start && edges.end <= self.edges.end);
+        assert!(out.len() <= edges.len());
         let lanes = T::count::<S>();
         for (first, out) in edges.step_by(EDGES).zip(out.chunks_mut(EDGES)) {
             let edges = first..first + out.len();

@@ -98,10 +98,13 @@ impl Order {
 }
 
 impl<'a, T: Real> HostChain<'a, T> {
-    /// The layers of a message function on features of type `input`; `None` if they do not fit together, or if a nonlinearity has
-    /// not as many samples as components.
+    /// The layers of a message function on features of type `input`; `None` if they do not fit together, if there are no
+    /// features, or if a nonlinearity has not as many samples as components.
     pub fn new(input: &FeatureType, layers: &[HostLayer<'a, T>]) -> Option<Self> {
         let mut inputs = 2 * input.dimension();
+        if inputs == 0 {
+            return None;
+        }
         let mut rows = Vec::with_capacity(layers.len());
         for &HostLayer { map, plan } in layers {
             let config = plan.config();
