@@ -306,13 +306,17 @@ impl<T: Real> SpectraBatch<T> {
         })
     }
 
-    /// The bases for blocks in bf16, if the device has kernels for them and is in that mode.
+    /// The bases for blocks in bf16, if the device has kernels for them and is in that mode. Batches with other orders are those of networks
+    /// with other blocks: for them it is empty.
     fn pack(
         &self,
         device: &CudaDevice,
         sent: &Spectra<DeviceBuffer<f32>>,
     ) -> Result<DeviceBuffer<f32>, NnError> {
         let (columns, offsets) = (&self.columns, &self.mesh_offsets);
+        if columns.iter().skip(1).any(|&count| count > 0) {
+            return Ok(device.buffer(0)?);
+        }
         Ok(packed_bases(device, columns, offsets, views(sent))?)
     }
 
