@@ -39,7 +39,7 @@ pub struct SegmentationCommand {
     vertices: Option<usize>,
 
     /// Give each body its own mesh, simplified from one with 50 times the vertices of training, so that all densities show the
-    /// same surfaces and borders [default: bodies of the same density share their connectivity]
+    /// same surfaces and borders. The densest bodies are not simplified and share their connectivity [default: bodies of the same density share their connectivity]
     #[arg(long)]
     unregistered: bool,
 

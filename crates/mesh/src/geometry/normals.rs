@@ -16,7 +16,7 @@ const CANCELLED: f64 = 1e-12;
 
 /// Unit normals of all vertices.
 ///
-/// A vertex that no face uses gets the normal of the nearest vertex that has faces; without any face, the z axis.
+/// A vertex that no face uses gets the normal of the nearest vertex that has one; if there is none, the z axis.
 ///
 /// # Errors
 /// [`GeometryError::NoTangentPlane`] with the vertices whose faces all have zero area or cancel.

@@ -154,8 +154,7 @@ pub fn gauge(mesh: &Mesh, options: &ShotOptions) -> Result<Gauge, GeometryError>
 struct Surroundings {
     points: Vec<DVec3>,
     normals: Vec<DVec3>,
-    /// For each vertex, true if a face uses it. Others are not part of any
-    /// support.
+    /// For each vertex, true if a face uses it. Others are not part of any support.
     used: Vec<bool>,
     radius: f64,
     index: PointIndex,
