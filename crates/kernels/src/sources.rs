@@ -34,6 +34,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (incidence::cuda::SOURCE, plain()),
         (mesh_product::cuda::SOURCE, plain()),
         (diffusion::cuda::SOURCE, plain()),
+        (diffusion::points::SOURCE, plain()),
         (diffusion_net::cuda::SOURCE, plain()),
         (diffusion_net::hopper::SOURCE, plain()),
         (diffusion_net::bf16::SOURCE, plain()),

@@ -468,7 +468,7 @@ impl<T: Real> HierarchyBatch<T> {
             clusters.on_cuda(device)?;
         }
         if let Some(spectra) = &self.spectra {
-            spectra.on_cuda(device)?;
+            spectra.send(device)?;
         }
         if let Some(heat) = &self.heat {
             heat.send(device)?;

@@ -2,6 +2,8 @@
 
 use crate::NnError;
 use crate::error::check_size;
+use gemcnn_kernels::cuda::CudaDevice;
+use gemcnn_kernels::diffusion::points::{DeviceCellPoint, DeviceCellPoints};
 use gemcnn_kernels::{FeatureType, Real, compiled, irrep_dimension};
 use gemcnn_mesh::GaugeGraph;
 
@@ -105,27 +107,35 @@ impl<T: Real> CellPoints<T> {
     /// # Errors
     /// Another number of values than the vertices need.
     pub fn interpolate(&self, fields: &FeatureType, values: &[T]) -> Result<Vec<T>, NnError> {
-        let mut result = Vec::with_capacity(values.len());
-        self.append(fields, values, &mut result)?;
-        Ok(result)
-    }
-
-    /// Appends the values of fields at the points to `result`.
-    pub(crate) fn append(
-        &self,
-        fields: &FeatureType,
-        values: &[T],
-        result: &mut Vec<T>,
-    ) -> Result<(), NnError> {
         check_size(
             "values of a field",
             self.len() * fields.dimension(),
             values.len(),
         )?;
+        let mut result = Vec::with_capacity(values.len());
+        self.append(fields, values, &mut result);
+        Ok(result)
+    }
+
+    /// Appends the values of fields at the points to `result`. There is a row of `values` for each point.
+    pub(crate) fn append(&self, fields: &FeatureType, values: &[T], result: &mut Vec<T>) {
         compiled!(CellPoints::append_rows as fn(&CellPoints<T>, &FeatureType, &[T], &mut Vec<T>))(
             self, fields, values, result,
         );
-        Ok(())
+    }
+
+    /// The points on a GPU.
+    pub(crate) fn upload(&self, device: &CudaDevice) -> Result<DeviceCellPoints, NnError> {
+        let single = |value: T| value.as_f64() as f32;
+        let points = self.points.iter().map(|point| DeviceCellPoint {
+            own: single(point.own),
+            vertices: point.neighbours.map(|neighbour| neighbour.vertex),
+            weights: point.neighbours.map(|neighbour| single(neighbour.weight)),
+            transport: point
+                .neighbours
+                .map(|neighbour| single(neighbour.transport)),
+        });
+        Ok(DeviceCellPoints::new(device, &points.collect::<Vec<_>>())?)
     }
 
     fn append_rows(&self, fields: &FeatureType, values: &[T], result: &mut Vec<T>) {

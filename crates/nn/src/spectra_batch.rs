@@ -2,6 +2,7 @@
 
 use crate::device::{Sent, single_slice};
 use crate::error::check_size;
+use crate::points_batch::PointsBatch;
 use crate::{CellPoints, Device, NnError};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSlice};
 use gemcnn_kernels::diffusion::{Spectra, basis_width};
@@ -31,11 +32,18 @@ pub struct SpectraBatch<T> {
     mesh_offsets: Vec<u32>,
     columns: Vec<usize>,
     mass: Vec<T>,
-    /// Bases of all orders, then gradients, each for all vertices.
-    bases: Vec<T>,
+    bases: Bases<T>,
     /// Eigenvalues of all orders, each for all meshes.
     eigenvalues: Vec<T>,
     sent: Sent<Spectra<DeviceBuffer<f32>>>,
+}
+
+/// Bases of all orders, then gradients, each for all vertices.
+#[derive(Debug, Clone, PartialEq)]
+enum Bases<T> {
+    AtVertices(Arc<Vec<T>>),
+    /// Computed where they are read.
+    AtPoints(PointsBatch<T>),
 }
 
 impl<T: Real> SpectraBatch<T> {
@@ -95,7 +103,7 @@ impl<T: Real> SpectraBatch<T> {
             mesh_offsets: vec![0, end],
             columns,
             mass,
-            bases,
+            bases: Bases::AtVertices(bases.into()),
             eigenvalues,
             sent: Sent::default(),
         })
@@ -127,19 +135,11 @@ impl<T: Real> SpectraBatch<T> {
                 mesh_offsets.push(offset);
             }
         }
-        let blocks = columns.iter().enumerate();
-        let blocks = blocks.map(|(order, k)| irrep_dimension(order) * k);
-        let gradient = 2 * columns.first().copied().unwrap_or(0);
-        let (mut bases, mut before) = (Vec::with_capacity(mass.len() * basis_width(columns)), 0);
-        for block in blocks.chain([gradient]) {
-            for batch in batches {
-                let vertices = batch.mass.len();
-                bases.extend_from_slice(
-                    &batch.bases[vertices * before..vertices * (before + block)],
-                );
-            }
-            before += block;
-        }
+        let points: Option<Vec<_>> = batches.iter().map(|batch| batch.points()).collect();
+        let bases = match points {
+            Some(points) => Bases::AtPoints(PointsBatch::join(&points)),
+            None => Bases::AtVertices(Self::join_bases(batches, columns).into()),
+        };
         let (mut eigenvalues, mut before) = (Vec::new(), 0);
         for &k in columns {
             for batch in batches {
@@ -159,12 +159,20 @@ impl<T: Real> SpectraBatch<T> {
         })
     }
 
-    /// A copy that does not share its arrays on a GPU: they are freed with the copy.
-    pub fn detached(&self) -> Self {
-        Self {
-            sent: Sent::default(),
-            ..self.clone()
+    fn join_bases(batches: &[&Self], columns: &[usize]) -> Vec<T> {
+        let vertices: usize = batches.iter().map(|batch| batch.vertex_count()).sum();
+        let mut bases = Vec::with_capacity(vertices * basis_width(columns));
+        for block in 0..=columns.len() {
+            for batch in batches {
+                bases.extend(
+                    batch
+                        .blocks()
+                        .nth(block)
+                        .map_or(&[][..], |(_, block)| block),
+                );
+            }
         }
+        bases
     }
 
     /// The same eigenvectors in frames rotated by `angles`, as
@@ -175,76 +183,101 @@ impl<T: Real> SpectraBatch<T> {
     pub fn gauge_transform(&self, angles: &[f64]) -> Result<Self, NnError> {
         check_size("gauge angles", self.vertex_count(), angles.len())?;
         let angles: Vec<T> = angles.iter().map(|&angle| T::of(-angle)).collect();
-        self.map_bases(|fields, block, bases| {
+        let mut bases = Vec::with_capacity(self.bases().len());
+        for (fields, block) in self.blocks() {
             let start = bases.len();
             bases.extend_from_slice(block);
-            elementwise::rotate(fields, &angles, block, &mut bases[start..])?;
-            Ok(())
-        })
+            elementwise::rotate(&fields, &angles, block, &mut bases[start..])?;
+        }
+        Ok(self.with_bases(Bases::AtVertices(bases.into())))
     }
 
-    /// The same eigenvectors and gradients at other points of a mesh. The masses stay.
+    /// The eigenvectors and gradients of one mesh at other points of it, with other masses, eigenvalues multiplied by
+    /// `factors`, and gradients by `gradient`.
+    ///
+    /// They are computed where they are read. A GPU computes them from the eigenvectors at the vertices, which stay there.
     ///
     /// # Errors
-    /// Points of another mesh.
-    pub fn at(&self, points: &CellPoints<T>) -> Result<Self, NnError> {
+    /// Other numbers of points, masses or eigenvalues than those of the mesh, or several meshes.
+    pub fn at(
+        self: &Arc<Self>,
+        points: CellPoints<T>,
+        mass: Vec<T>,
+        factors: &[T],
+        gradient: T,
+    ) -> Result<Self, NnError> {
+        check_size("meshes", 1, self.mesh_offsets.len() - 1)?;
         check_size("points", self.vertex_count(), points.len())?;
-        self.map_bases(|fields, block, bases| points.append(fields, block, bases))
-    }
-
-    /// The same batch with other masses, eigenvalues of the single mesh multiplied by `factors`, and gradients by
-    /// `gradient`.
-    ///
-    /// # Errors
-    /// Other numbers of masses or of eigenvalues.
-    pub fn perturbed(self, mass: Vec<T>, factors: &[T], gradient: T) -> Result<Self, NnError> {
-        check_size("masses", self.mass.len(), mass.len())?;
+        check_size("masses", self.vertex_count(), mass.len())?;
         check_size(
             "factors of eigenvalues",
             self.eigenvalues.len(),
             factors.len(),
         )?;
-        let (mut eigenvalues, mut bases) = (self.eigenvalues, self.bases);
-        for (value, &factor) in eigenvalues.iter_mut().zip(factors) {
-            *value *= factor;
-        }
-        let gradients = 2 * mass.len() * self.columns.first().copied().unwrap_or(0);
-        let start = bases.len() - gradients;
-        compiled!(multiply as fn(&mut [T], T))(&mut bases[start..], gradient);
+        let eigenvalues = self.eigenvalues.iter().zip(factors);
         Ok(Self {
+            mesh_offsets: self.mesh_offsets.clone(),
+            columns: self.columns.clone(),
             mass,
-            eigenvalues,
-            bases,
+            bases: Bases::AtPoints(PointsBatch::new(Arc::clone(self), points, gradient)),
+            eigenvalues: eigenvalues
+                .map(|(&value, &factor)| value * factor)
+                .collect(),
             sent: Sent::default(),
-            ..self
         })
     }
 
-    /// Maps the bases of all orders and the gradients, each as fields on all vertices. `map` appends its result.
-    fn map_bases(
-        &self,
-        mut map: impl FnMut(&FeatureType, &[T], &mut Vec<T>) -> Result<(), NnError>,
-    ) -> Result<Self, NnError> {
-        let vertices = self.vertex_count();
-        let mut bases = Vec::with_capacity(self.bases.len());
-        let mut rest = &self.bases[..];
-        let orders = self.columns.iter().copied().enumerate();
-        let gradient = (1, self.columns.first().copied().unwrap_or(0));
-        for (order, k) in orders.chain([gradient]) {
-            let mut multiplicities = vec![0; order + 1];
-            multiplicities[order] = k;
-            let fields = FeatureType::new(&multiplicities);
-            let (block, after) = rest.split_at(vertices * fields.dimension());
-            map(&fields, block, &mut bases)?;
-            rest = after;
-        }
-        Ok(Self {
+    /// The batches from which this one is computed [at other points](Self::at), one for each mesh.
+    pub fn origins(&self) -> impl Iterator<Item = &Arc<Self>> {
+        self.points().into_iter().flat_map(PointsBatch::origins)
+    }
+
+    /// A copy that does not share its arrays on a GPU: they are freed with the copy.
+    pub fn detached(&self) -> Self {
+        self.with_bases(match &self.bases {
+            Bases::AtVertices(bases) => Bases::AtVertices(Arc::clone(bases)),
+            Bases::AtPoints(points) => Bases::AtPoints(points.detached()),
+        })
+    }
+
+    fn with_bases(&self, bases: Bases<T>) -> Self {
+        Self {
             mesh_offsets: self.mesh_offsets.clone(),
             columns: self.columns.clone(),
             mass: self.mass.clone(),
             bases,
             eigenvalues: self.eigenvalues.clone(),
             sent: Sent::default(),
+        }
+    }
+
+    fn points(&self) -> Option<&PointsBatch<T>> {
+        match &self.bases {
+            Bases::AtVertices(_) => None,
+            Bases::AtPoints(points) => Some(points),
+        }
+    }
+
+    fn bases(&self) -> &[T] {
+        match &self.bases {
+            Bases::AtVertices(bases) => bases,
+            Bases::AtPoints(points) => points.bases(&self.columns),
+        }
+    }
+
+    /// The bases of all orders and the gradients, each as fields on all vertices.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (FeatureType, &[T])> {
+        let vertices = self.vertex_count();
+        let orders = self.columns.iter().copied().enumerate();
+        let gradient = (1, self.columns.first().copied().unwrap_or(0));
+        let mut rest = self.bases();
+        orders.chain([gradient]).map(move |(order, k)| {
+            let mut multiplicities = vec![0; order + 1];
+            multiplicities[order] = k;
+            let fields = FeatureType::new(&multiplicities);
+            let (block, after) = rest.split_at(vertices * fields.dimension());
+            rest = after;
+            (fields, block)
         })
     }
 
@@ -265,14 +298,15 @@ impl<T: Real> SpectraBatch<T> {
 
     /// Size of the arrays in bytes.
     pub fn size_in_bytes(&self) -> usize {
-        (self.mass.len() + self.bases.len() + self.eigenvalues.len()) * size_of::<T>()
+        let bases = self.vertex_count() * basis_width(&self.columns);
+        (self.mass.len() + bases + self.eigenvalues.len()) * size_of::<T>()
     }
 
     /// Masses, bases and eigenvalues, in the layout of [`gemcnn_kernels::diffusion`].
     pub fn arrays(&self) -> Spectra<&[T]> {
         Spectra {
             mass: &self.mass,
-            bases: &self.bases,
+            bases: self.bases(),
             eigenvalues: &self.eigenvalues,
             packed: &[],
         }
@@ -297,13 +331,29 @@ impl<T: Real> SpectraBatch<T> {
             let upload = |values| Ok::<_, NnError>(device.upload(single_slice(values)?)?);
             let mut sent = Spectra {
                 mass: upload(&self.mass)?,
-                bases: upload(&self.bases)?,
+                bases: match &self.bases {
+                    Bases::AtVertices(bases) => upload(bases)?,
+                    Bases::AtPoints(points) => {
+                        let to = device.buffer(self.vertex_count() * basis_width(&self.columns))?;
+                        let from = points.send(device, &self.mass, &self.eigenvalues)?;
+                        points.write(device, &self.columns, &from, &to)?;
+                        to
+                    }
+                },
                 eigenvalues: upload(&self.eigenvalues)?,
                 packed: device.buffer(0)?,
             };
             sent.packed = self.pack(device, &sent)?;
             Ok(sent)
         })
+    }
+
+    /// Copies to a GPU what the next step needs.
+    pub(crate) fn send(&self, device: &CudaDevice) -> Result<(), NnError> {
+        match self.points() {
+            Some(points) => (points.send(device, &self.mass, &self.eigenvalues)).map(drop),
+            None => self.on_cuda(device).map(drop),
+        }
     }
 
     /// The bases for blocks in bf16, if the device has kernels for them and is in that mode. Batches with other orders are those of networks
@@ -337,7 +387,18 @@ impl<T: Real> SpectraBatch<T> {
 
     /// Copies another batch with the same numbers of vertices and columns over this one, on a GPU.
     pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
-        let (to, from) = (self.on_cuda(device)?, with.on_cuda(device)?);
+        let to = self.on_cuda(device)?;
+        if let Some(points) = with.points() {
+            let from = points.send(device, &with.mass, &with.eigenvalues)?;
+            to.mass.overwrite(device, &from.mass)?;
+            to.eigenvalues.overwrite(device, &from.eigenvalues)?;
+            points.write(device, &with.columns, &from, &to.bases)?;
+            if !to.packed.is_empty() {
+                to.packed.overwrite(device, &with.pack(device, &to)?)?;
+            }
+            return Ok(());
+        }
+        let from = with.on_cuda(device)?;
         to.mass.overwrite(device, &from.mass)?;
         to.bases.overwrite(device, &from.bases)?;
         to.eigenvalues.overwrite(device, &from.eigenvalues)?;
@@ -360,10 +421,6 @@ fn views(sent: &Spectra<DeviceBuffer<f32>>) -> Spectra<DeviceSlice<'_, f32>> {
         eigenvalues: sent.eigenvalues.view(),
         packed: sent.packed.view(),
     }
-}
-
-fn multiply<T: Real>(values: &mut [T], factor: T) {
-    values.iter_mut().for_each(|value| *value *= factor);
 }
 
 /// Appends rows of `found` numbers as rows of `wanted` numbers: the first ones, then zeros.

@@ -4,7 +4,9 @@ use crate::device::{Sent, single_slice};
 use crate::error::check_size;
 use crate::operators::{DeviceValues, single_targets};
 use crate::storage::Storage;
-use crate::{Device, GraphBatch, HierarchyBatch, IGNORE, Levels, NnError, Penalty, Targets};
+use crate::{
+    Device, GraphBatch, HierarchyBatch, IGNORE, Levels, NnError, Penalty, SpectraBatch, Targets,
+};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::regression::Regression;
@@ -239,12 +241,13 @@ impl<T: Real> TrainingBatch<T> {
     }
 
     /// Starts asynchronous copies of everything to a GPU, from any thread. The GPU waits for them before the step
-    /// that reads them. Does nothing on the CPU.
+    /// that reads them. On the CPU it computes eigenvectors [at points](crate::SpectraBatch::at).
     ///
     /// # Errors
     /// Labels that name no class, or too little memory.
     pub fn send_ahead(&self, device: &Device) -> Result<(), NnError> {
         let Device::Cuda(device) = device else {
+            self.graphs.spectra().map(SpectraBatch::arrays);
             return Ok(());
         };
         let ahead = device.ahead();

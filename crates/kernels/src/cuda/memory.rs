@@ -110,12 +110,16 @@ impl<T: Pod> DeviceBuffer<T> {
         device: &CudaDevice,
         values: DeviceSlice<'_, T>,
     ) -> Result<(), CudaError> {
-        let place = DeviceSliceMut {
+        device.copy(values, self.place().slice(0..values.len()))
+    }
+
+    /// The whole buffer for writing in stream order, as [`overwrite`](Self::overwrite), while others read it.
+    pub(crate) fn place(&self) -> DeviceSliceMut<'_, T> {
+        DeviceSliceMut {
             address: self.address(),
             length: self.length,
             buffer: PhantomData,
-        };
-        device.copy(values, place.slice(0..values.len()))
+        }
     }
 
     /// A copy, made in stream order.

@@ -21,6 +21,7 @@
 
 pub mod cuda;
 pub(crate) mod fast;
+pub mod points;
 pub mod reference;
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@ use gemcnn_nn::{
     StepSettings, Stepper, Stream, Tape, Target, TrainingBatch, Workspace,
 };
 use glam::DQuat;
+use std::sync::Arc;
 
 const COLUMNS: [usize; 3] = [12, 6, 5];
 const FEATURES: &str = "4x0 + 3x1 + 2x2";
@@ -246,7 +247,8 @@ fn meshes_with_few_vertices_have_columns_of_zeros() {
     }
 }
 
-/// Losses of a few training steps on two batches of the same shape in turn, and the averaged weights.
+/// Losses of a few training steps on batches of the same shape in turn, and the averaged weights. Two batches have eigenvectors at
+/// points other than the vertices.
 fn losses(
     device: &Device,
     stepper: &mut Stepper<f32>,
@@ -263,30 +265,47 @@ fn losses(
         .unwrap();
     let stretched = bumpy_sphere().map_vertices(|p| gemcnn_mesh::DVec3::new(1.5 * p.x, p.y, p.z));
     let meshes = [bumpy_sphere(), stretched.unwrap()];
-    let batches = meshes.map(|mesh| {
-        let graphs = HierarchyBatch::from(GraphBatch::new([&graph(&mesh)]).unwrap());
-        let spectra = padded_spectra(&mesh, columns);
-        let graphs = graphs.with_spectra(spectra).unwrap();
+    let singles = [false, true].map(|is_moved| {
+        meshes.each_ref().map(|mesh| {
+            let graphs = HierarchyBatch::from(GraphBatch::new([&graph(mesh)]).unwrap());
+            let spectra = Arc::new(padded_spectra(mesh, columns));
+            let spectra = match is_moved {
+                true => Arc::new(at_points(&spectra, &graph(mesh))),
+                false => spectra,
+            };
+            graphs.with_spectra(spectra).unwrap()
+        })
+    });
+    let [plain, moved] = &singles;
+    let pairs = [
+        [&plain[0], &plain[1]],
+        [&moved[1], &moved[0]],
+        [&moved[0], &moved[0]],
+    ];
+    let batches = pairs.map(|pair| {
+        let graphs = HierarchyBatch::join(&pair).unwrap();
+        let vertices = graphs.levels()[0].vertex_count();
         let objective = Objective::Classes {
             count: 5,
             weights: None,
             smoothing: 0.1,
         };
-        let labels = (0..mesh.vertex_count() as u32).map(|v| v % 5).collect();
+        let labels = (0..vertices as u32).map(|v| v % 5).collect();
         let input = kind("2x0 + 1x1");
-        let x = random(mesh.vertex_count() * input.dimension(), 2);
+        let x = random(vertices * input.dimension(), 2);
         TrainingBatch::new(graphs, input, x, objective, Target::Labels(labels)).unwrap()
     });
     let mut optimiser = Optimiser::with_average(Method::adam(), 0.9, &parameters).unwrap();
     let mut workspace = Workspace::new(device.clone());
-    let losses = (0..8)
+    let losses = (0..9)
         .map(|step| {
             let settings = StepSettings {
                 rate: 1e-2,
                 randomness: Stream { seed: 1, step },
                 clip: None,
             };
-            let batch = &batches[step as usize % 2];
+            let batch = &batches[step as usize % 3];
+            batch.send_ahead(device).unwrap();
             let loss = stepper.step(
                 &network,
                 &mut parameters,
@@ -311,7 +330,7 @@ fn captured_steps_on_other_surfaces_equal_plain_ones() {
         [scalar_block(0.0), scalar_block(0.3)],
     ] {
         let (expected, weights) = losses(&Device::Cpu, &mut Stepper::plain(), &blocks, &COLUMNS);
-        assert!(expected[6] < expected[0] && expected[7] < expected[1]);
+        assert!((0..3).all(|first| expected[first + 6] < expected[first]));
         let Some(device) = gpu("captured steps on surfaces") else {
             return;
         };
@@ -421,6 +440,56 @@ fn a_block_of_scalars_on_a_gpu_equals_that_on_the_cpu() {
     }
 }
 
+/// Eigenvectors at points, with other masses, eigenvalues and gradients.
+fn at_points<T: Real>(spectra: &Arc<SpectraBatch<T>>, graph: &GaugeGraph) -> SpectraBatch<T> {
+    let mass = spectra.arrays().mass.iter().map(|&mass| mass * T::of(0.9));
+    let mass = mass.collect();
+    let factors = vec![T::of(1.1); spectra.arrays().eigenvalues.len()];
+    let moved = spectra.at(points(graph), mass, &factors, T::of(0.8));
+    moved.unwrap()
+}
+
+#[test]
+fn joined_eigenvectors_at_points_are_those_of_the_meshes() {
+    let meshes = [bumpy_sphere(), bumpy_grid()];
+    let moved = meshes.each_ref().map(|mesh| {
+        let spectra = Arc::new(spectra::<f64>(mesh));
+        at_points(&spectra, &graph(mesh))
+    });
+    let stored = moved.each_ref().map(|moved| {
+        let arrays = moved.arrays();
+        let (mass, bases) = (arrays.mass.to_vec(), arrays.bases.to_vec());
+        SpectraBatch::from_parts(COLUMNS.to_vec(), mass, bases, arrays.eigenvalues.to_vec())
+            .unwrap()
+    });
+    let join = |[a, b]: [&SpectraBatch<f64>; 2]| SpectraBatch::join(&[a, b]).unwrap();
+    let expected = join(stored.each_ref());
+    for found in [
+        join(moved.each_ref()),
+        join([&moved[0], &stored[1]]),
+        join(moved.each_ref()).detached(),
+    ] {
+        assert_eq!(found.arrays().bases, expected.arrays().bases);
+        assert_eq!(found.arrays().eigenvalues, expected.arrays().eigenvalues);
+        assert_eq!(found.mesh_offsets(), expected.mesh_offsets());
+    }
+    // The last block are the gradients.
+    let (vertices, spectra) = (meshes[0].vertex_count(), spectra::<f64>(&meshes[0]));
+    let values = spectra.arrays().bases;
+    let (gradients, kind) = (values.len() - 2 * vertices * COLUMNS[0], kind("12x1"));
+    let plain = points::<f64>(&graph(&meshes[0])).interpolate(&kind, &values[gradients..]);
+    let found = &moved[0].arrays().bases[gradients..];
+    assert!(
+        found
+            .iter()
+            .zip(&plain.unwrap())
+            .all(|(a, b)| *a == 0.8 * b)
+    );
+    let joined = Arc::new(join(stored.each_ref()));
+    let draws = points(&graph(&meshes[0]));
+    assert!(joined.at(draws, vec![], &[], 1.0).is_err());
+}
+
 /// Points in cells that do not depend on the frames.
 fn points<T: Real>(graph: &GaugeGraph) -> CellPoints<T> {
     let mut draws = random::<f64>(4 * graph.vertex_count(), 3).into_iter();
@@ -435,11 +504,11 @@ fn fields_at_points_in_cells_rotate_with_the_frames() {
     let graph = graph(&mesh);
     let angles: Vec<f64> = random(graph.vertex_count(), 5);
     let turned = graph.clone().gauge_transform(&angles).unwrap();
-    let spectra = spectra::<f64>(&mesh);
-    let after = spectra.at(&points(&graph)).unwrap();
+    let spectra = Arc::new(spectra::<f64>(&mesh));
+    let after = at_points(&spectra, &graph);
     let after = after.gauge_transform(&angles).unwrap();
-    let before = spectra.gauge_transform(&angles).unwrap();
-    let before = before.at(&points(&turned)).unwrap();
+    let before = Arc::new(spectra.gauge_transform(&angles).unwrap());
+    let before = at_points(&before, &turned);
     let (after, before) = (after.arrays().bases, before.arrays().bases);
     let largest = |values: &[f64]| values.iter().fold(0.0f64, |a, b| a.max(b.abs()));
     let differences: Vec<f64> = after.iter().zip(before).map(|(a, b)| a - b).collect();

@@ -49,12 +49,8 @@ pub(super) fn resampled(
         .map(|_| noise(EIGENVALUES, random) / (scale * scale))
         .collect::<Vec<f32>>();
     let gradient = noise(FIELDS, random) / scale;
-    let resampled = spectra
-        .at(&points)?
-        .perturbed(mass, &eigenvalues, gradient)?;
     sample.features = points.interpolate(&sample.kind, &sample.features)?;
     perturb(&sample.kind, &mut sample.features, FIELDS, random);
-    sample.spectra = Some(Arc::new(resampled));
     match &mut sample.target {
         // Faces and edges have vertices that are kept.
         _ if sample.elements.is_some() => {}
@@ -70,6 +66,8 @@ pub(super) fn resampled(
         }
         _ => {}
     }
+    let resampled = spectra.at(points, mass, &eigenvalues, gradient)?;
+    sample.spectra = Some(Arc::new(resampled));
     Ok(sample)
 }
 

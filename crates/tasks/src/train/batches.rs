@@ -81,11 +81,13 @@ impl GraphCache {
             return Ok(graphs);
         };
         // Eigenvectors that only this sample holds are not needed again. Others stay on the GPU if there is room.
-        let is_needed_again = Arc::strong_count(spectra) > 1;
-        Ok(match is_needed_again && !self.keep(spectra) {
-            true => graphs.with_spectra(spectra.detached())?,
-            false => graphs.with_spectra(Arc::clone(spectra))?,
-        })
+        let has_place = |spectra| Arc::strong_count(spectra) == 1 || self.keep(spectra);
+        Ok(
+            match spectra.origins().all(has_place) && has_place(spectra) {
+                true => graphs.with_spectra(Arc::clone(spectra))?,
+                false => graphs.with_spectra(spectra.detached())?,
+            },
+        )
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
