@@ -61,6 +61,13 @@ impl<C: Chosen + ?Sized> Registry<C> {
         kinds.keys().copied().collect()
     }
 
+    /// Names of the kinds that a name alone can choose: all but that of a list.
+    pub fn named_kinds(&self) -> Vec<&'static str> {
+        let mut kinds = self.kinds();
+        kinds.retain(|&kind| kind != COMBINED);
+        kinds
+    }
+
     /// `KIND:NAME` stands for the kind with the setting `name`.
     fn parse(&self, kind: &str, mut settings: Map<String, Value>) -> Result<Choice<C>, TaskError> {
         let kind = match kind.split_once(':') {
@@ -81,7 +88,7 @@ impl<C: Chosen + ?Sized> Registry<C> {
                 self.what,
                 format!(
                     "`{kind}` is not a registered kind; the kinds are {}",
-                    self.kinds().join(", ")
+                    self.named_kinds().join(", ")
                 ),
             ));
         };

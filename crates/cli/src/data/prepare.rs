@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// Compute the geometry and features of all meshes, and store them in the cache.
 ///
 /// Training does the same. Use this command to fill the cache beforehand, or from another machine that shares the cache
-/// folder. Augmented versions of the training meshes are prepared by training only.
+/// folder. It prepares the versions of the training meshes that the default augmentation of the model asks for.
 #[derive(Args)]
 pub struct Prepare {
     /// Folder of the data set.
@@ -69,13 +69,15 @@ impl Prepare {
         };
         config.features = self.features.unwrap_or(config.features);
         let (kind, preparation) = (config.features.name(), config.preparation());
-        let mut meshes = 0;
+        let (mut meshes, mut versions) = (0, 0);
         let mut skipped = dataset.skipped().to_vec();
         for part in Part::ALL {
-            let mut samples = dataset
-                .part(part, &preparation, &cache)
-                .map_err(Failure::input)?
-                .with_memory(0);
+            let samples = dataset.part(part, &preparation, &cache);
+            let samples = match part {
+                Part::Train => samples.and_then(|part| part.augmented(&config.augmentation)),
+                _ => samples,
+            };
+            let mut samples = samples.map_err(Failure::input)?.with_memory(0);
             let what = format!("preparing {}", count(samples.len(), "mesh", "meshes"));
             let unusable = progress::during(&what, || samples.load_usable(&|| true, &|| {}));
             for (_, problem) in unusable.map_err(Failure::input)? {
@@ -84,7 +86,9 @@ impl Prepare {
                     false => skipped.push(problem.to_string()),
                 }
             }
-            meshes += samples.len();
+            let visited = samples.len() / samples.versions();
+            meshes += visited;
+            versions += samples.len() - visited;
         }
         for line in &skipped {
             say(format_args!("skipped: {line}"));
@@ -94,8 +98,9 @@ impl Prepare {
             None => "and not stored".into(),
         };
         print(&format!(
-            "{} prepared with {kind} features, {place}\n",
+            "{} and {} prepared with {kind} features, {place}\n",
             count(meshes, "mesh", "meshes"),
+            count(versions, "version", "versions"),
         ))
     }
 }

@@ -32,8 +32,8 @@ fn fail(command: &mut Command) -> Output {
     output
 }
 
-fn torus(number: usize) -> Mesh {
-    shapes::torus(60, 40, 2.0 + number as f64, 0.5, Cells::Triangles).unwrap()
+fn torus(number: usize, columns: usize) -> Mesh {
+    shapes::torus(columns, 40, 2.0 + number as f64, 0.5, Cells::Triangles).unwrap()
 }
 
 fn write(path: &Path, mesh: &Mesh, label: Vec<u8>) {
@@ -43,9 +43,13 @@ fn write(path: &Path, mesh: &Mesh, label: Vec<u8>) {
 
 /// Tori whose inside is labelled 1.
 fn teeth(count: usize) -> TempDir {
+    tori(count, 60)
+}
+
+fn tori(count: usize, columns: usize) -> TempDir {
     let folder = tempdir().unwrap();
     for number in 0..count {
-        let mesh = torus(number);
+        let mesh = torus(number, columns);
         let inside = |radius: f64| u8::from(radius < 2.0 + number as f64);
         let label = mesh
             .vertices()
@@ -99,7 +103,7 @@ fn check_shows_what_was_found_and_counts() {
 fn check_reports_every_problem_and_fails() {
     let folder = teeth(4);
     fs::write(folder.path().join("t01.ply"), "ply\n").unwrap();
-    write(&folder.path().join("t02.ply"), &torus(2), vec![7; 2400]);
+    write(&folder.path().join("t02.ply"), &torus(2, 60), vec![7; 2400]);
     fs::write(
         folder.path().join("dataset.toml"),
         "task = 'segmentation'\nclasses = ['gum', 'tooth']\ntarget.property = 'label'",
@@ -208,6 +212,21 @@ fn processes_share_a_cache_and_may_be_killed() {
 }
 
 #[test]
+fn training_finds_everything_in_the_cache() {
+    let (folder, place) = (tori(4, 8), tempdir().unwrap());
+    let (cache, run) = (place.path().join("cache"), place.path().join("run"));
+    let common = ["--cache", path(&cache)];
+    let prepare = [&["data", "prepare", path(folder.path())], &common[..]].concat();
+    succeed(&mut gemcnn(&prepare));
+    let entries = usage(&cache)["entries"].clone();
+    assert!(entries.as_u64().unwrap() > 4, "versions of the meshes");
+    let train = ["train", "segmentation", "--data", path(folder.path())];
+    let end = ["--epochs", "1", "--device", "cpu", "--run-dir", path(&run)];
+    succeed(&mut gemcnn(&[&train, &end[..], &common[..]].concat()));
+    assert_eq!(usage(&cache)["entries"], entries);
+}
+
+#[test]
 fn made_bodies_are_a_data_set() {
     let folder = tempdir().unwrap();
     let place = folder.path().join("bodies");
@@ -240,7 +259,8 @@ fn a_cache_in_the_way_warns_once_and_does_not_stop() {
     let (folder, place) = (teeth(3), tempdir().unwrap());
     let file = place.path().join("file");
     fs::write(&file, "").unwrap();
-    let mut command = gemcnn(&["data", "prepare", path(folder.path())]);
+    let prepare = ["data", "prepare", path(folder.path()), "--model", "gem"];
+    let mut command = gemcnn(&prepare);
     let output = command
         .env("GEMCNN_CACHE", file.join("cache"))
         .output()
@@ -250,7 +270,7 @@ fn a_cache_in_the_way_warns_once_and_does_not_stop() {
     assert_eq!(errors.matches("warning").count(), 1, "{errors}");
     assert!(errors.contains("GEMCNN_CACHE"), "{errors}");
     let home = place.path().join("home");
-    let mut command = gemcnn(&["data", "prepare", path(folder.path())]);
+    let mut command = gemcnn(&prepare);
     let said = succeed(command.env("XDG_CACHE_HOME", &home));
     assert!(said.contains(path(&home.join("gemcnn/meshes"))), "{said}");
 }
