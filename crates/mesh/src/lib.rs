@@ -8,6 +8,7 @@ mod attribute;
 mod classes;
 mod cloud;
 mod defects;
+mod deformation;
 mod edges;
 mod farthest;
 pub mod features;
@@ -16,6 +17,7 @@ mod geometry;
 mod hierarchy;
 mod io;
 mod mesh;
+mod normalisation;
 mod orientation;
 pub mod patches;
 mod points;
@@ -31,6 +33,7 @@ mod triangulate;
 
 pub use attribute::{AttributeValues, VertexAttribute};
 pub use cloud::connect_points;
+pub use deformation::{Deformation, uniform_rotation};
 pub use farthest::farthest_points;
 pub use geodesic::{GeodesicError, GeodesicSolver};
 pub use geometry::{
@@ -46,6 +49,7 @@ pub use io::{
     vector_name, write_atomically, write_mesh, write_mesh_with_faces,
 };
 pub use mesh::{Faces, Mesh, MeshError};
+pub use normalisation::normalised;
 pub use points::{Found, PointIndex};
 pub use polygon::vector_area;
 pub use repair::{Repair, RepairError, RepairStep, Repaired, repair};

@@ -1,11 +1,11 @@
 //! Augmentation of the training meshes.
 
 use super::classes::Classes;
-use super::deformation::{Deformation, Mirrors, Rotations};
+use super::motions::{Mirrors, Rotations};
 use crate::features::Fields;
 use crate::{Element, Task, TaskError};
-use gemcnn_mesh::Mesh;
 use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind, Remeshed, remesh};
+use gemcnn_mesh::{Deformation, Mesh};
 use gemcnn_nn::Target;
 use glam::DMat3;
 use rand::{RngExt, SeedableRng};

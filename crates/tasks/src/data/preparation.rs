@@ -1,7 +1,5 @@
 //! Preparation of meshes: geometry, coarser levels, features.
 
-use super::deformation::uniform_rotation;
-use super::normalisation::normalised_mesh;
 use super::patches::PatchSettings;
 use crate::elements::Elements;
 use crate::features::Fields;
@@ -11,7 +9,7 @@ use gemcnn_mesh::features::shot;
 use gemcnn_mesh::surface::{HeatArrays, OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{
     Adjacency, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh,
-    MeshError, NeighbourWeights, Neighbourhood, NormalWeighting, vertex_areas,
+    MeshError, NeighbourWeights, Neighbourhood, NormalWeighting, uniform_rotation, vertex_areas,
 };
 use gemcnn_nn::{HeatBatch, PatchArrays, PatchBatch, SpectraBatch};
 use glam::{DMat3, DQuat};
@@ -167,7 +165,7 @@ impl Preparation {
         let mesh = match self.geometry.normalise {
             false => mesh,
             true => {
-                normalised = normalised_mesh(mesh).map_err(refuse)?;
+                normalised = gemcnn_mesh::normalised(mesh).map_err(refuse)?;
                 &normalised
             }
         };

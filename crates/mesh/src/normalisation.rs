@@ -1,7 +1,8 @@
 //! Position and size of meshes, without regard to spikes.
 
-use gemcnn_mesh::features::centred;
-use gemcnn_mesh::{DVec3, Mesh, MeshError};
+use crate::features::centred;
+use crate::{Mesh, MeshError};
+use glam::DVec3;
 
 /// A vertex is a spike if it is further from the mean of its neighbours than this many times the largest distance of a
 /// neighbour from that mean.
@@ -14,7 +15,7 @@ const MOST_SPIKES: f64 = 0.005;
 ///
 /// # Errors
 /// Vertices that are not finite after scaling.
-pub(super) fn normalised_mesh(mesh: &Mesh) -> Result<Mesh, MeshError> {
+pub fn normalised(mesh: &Mesh) -> Result<Mesh, MeshError> {
     let tamed = tamed(mesh)?;
     match centred(&tamed) {
         Ok(positions) => Mesh::new(positions, tamed.into_parts().1),
@@ -26,39 +27,51 @@ pub(super) fn normalised_mesh(mesh: &Mesh) -> Result<Mesh, MeshError> {
 /// The mesh with spikes moved to the mean of their neighbours.
 fn tamed(mesh: &Mesh) -> Result<Mesh, MeshError> {
     let points = mesh.vertices();
-    let mut neighbours: Vec<Vec<u32>> = vec![Vec::new(); points.len()];
-    for face in mesh.faces().iter() {
-        for (at, &corner) in face.iter().enumerate() {
-            let next = face[(at + 1) % face.len()];
-            neighbours[corner as usize].push(next);
-            neighbours[next as usize].push(corner);
-        }
+    // For each vertex the number of its neighbours, once for each face, their mean, and the largest distance from it.
+    let mut counts = vec![0; points.len()];
+    let mut means = vec![DVec3::ZERO; points.len()];
+    let mut reaches = vec![0.0f64; points.len()];
+    for_sides(mesh, |vertex, neighbour| {
+        counts[vertex] += 1;
+        means[vertex] += points[neighbour];
+    });
+    for (mean, &count) in means.iter_mut().zip(&counts) {
+        *mean /= f64::from(count);
     }
-    let place = |vertex: usize| {
-        let around = &neighbours[vertex];
-        let mean = around.iter().map(|&q| points[q as usize]).sum::<DVec3>() / around.len() as f64;
-        let distances = around.iter().map(|&q| points[q as usize].distance(mean));
-        let reach = distances.fold(0.0, f64::max);
-        (around.len() >= 3 && points[vertex].distance(mean) > SPIKE * reach).then_some(mean)
+    for_sides(mesh, |vertex, neighbour| {
+        let distance = points[neighbour].distance(means[vertex]);
+        reaches[vertex] = reaches[vertex].max(distance);
+    });
+    let is_spike = |&vertex: &usize| {
+        counts[vertex] >= 3 && points[vertex].distance(means[vertex]) > SPIKE * reaches[vertex]
     };
-    let spikes: Vec<(usize, DVec3)> = (0..points.len())
-        .filter_map(|vertex| Some((vertex, place(vertex)?)))
-        .collect();
+    let spikes: Vec<usize> = (0..points.len()).filter(is_spike).collect();
     let most = (MOST_SPIKES * points.len() as f64).max(1.0);
     if spikes.is_empty() || spikes.len() as f64 > most {
         return Ok(mesh.clone());
     }
     let (mut vertices, faces) = mesh.clone().into_parts();
-    for (vertex, mean) in spikes {
-        vertices[vertex] = mean;
+    for vertex in spikes {
+        vertices[vertex] = means[vertex];
     }
     Mesh::new(vertices, faces)
+}
+
+/// Calls `visit` with both ends of each side of each face, in both directions.
+fn for_sides(mesh: &Mesh, mut visit: impl FnMut(usize, usize)) {
+    for face in mesh.faces().iter() {
+        for (at, &corner) in face.iter().enumerate() {
+            let next = face[(at + 1) % face.len()];
+            visit(corner as usize, next as usize);
+            visit(next as usize, corner as usize);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemcnn_mesh::shapes;
+    use crate::shapes;
 
     fn with_vertex(mesh: &Mesh, vertex: usize, place: impl Fn(DVec3) -> DVec3) -> Mesh {
         let (mut vertices, faces) = mesh.clone().into_parts();
@@ -77,10 +90,7 @@ mod tests {
         let mesh = shapes::icosphere(3).unwrap();
         let shift = DVec3::new(3.0, -20.0, 1e3);
         let moved = mesh.map_vertices(|p| 1e3 * p + shift).unwrap();
-        let (a, b) = (
-            normalised_mesh(&mesh).unwrap(),
-            normalised_mesh(&moved).unwrap(),
-        );
+        let (a, b) = (normalised(&mesh).unwrap(), normalised(&moved).unwrap());
         assert!(largest_move(&a, &b, usize::MAX) < 1e-9);
         let radius = (4.0 * std::f64::consts::PI).sqrt().recip();
         assert!((a.vertices()[0].length() - radius).abs() < 1e-3);
@@ -90,10 +100,7 @@ mod tests {
     fn one_spike_moves_nothing_else() {
         let mesh = shapes::icosphere(3).unwrap();
         let spiked = with_vertex(&mesh, 100, |p| 3.0 * p);
-        let (a, b) = (
-            normalised_mesh(&mesh).unwrap(),
-            normalised_mesh(&spiked).unwrap(),
-        );
+        let (a, b) = (normalised(&mesh).unwrap(), normalised(&spiked).unwrap());
         assert!(largest_move(&a, &b, 100) < 1e-3);
         assert!(b.vertices()[100].distance(a.vertices()[100]) < 0.01);
         // A moderate bump is shape.
@@ -113,6 +120,6 @@ mod tests {
     #[test]
     fn a_mesh_without_area_stays() {
         let flat = shapes::icosahedron().map_vertices(|_| DVec3::ONE).unwrap();
-        assert_eq!(normalised_mesh(&flat).unwrap(), flat);
+        assert_eq!(normalised(&flat).unwrap(), flat);
     }
 }

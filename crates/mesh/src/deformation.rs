@@ -1,76 +1,15 @@
 //! Random smooth deformations of meshes.
 
-use gemcnn_mesh::{DVec3, Mesh, MeshError};
-use glam::{DMat3, DQuat};
+use crate::{Mesh, MeshError};
+use glam::{DMat3, DQuat, DVec3};
 use rand::{Rng, RngExt};
-use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
 /// Number of waves of a bending.
 const WAVES: usize = 6;
 
-/// Directions of random rotations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rotations {
-    /// No rotations.
-    #[default]
-    None,
-    /// About the x axis.
-    X,
-    /// About the y axis.
-    Y,
-    /// About the z axis.
-    Z,
-    /// All rotations, uniformly distributed.
-    All,
-}
-
-impl Rotations {
-    /// A random rotation; `None` without rotations.
-    pub fn draw(self, random: &mut impl Rng) -> Option<DQuat> {
-        let mut about = |axis: DVec3| DQuat::from_axis_angle(axis, TAU * random.random::<f64>());
-        Some(match self {
-            Self::None => return None,
-            Self::X => about(DVec3::X),
-            Self::Y => about(DVec3::Y),
-            Self::Z => about(DVec3::Z),
-            Self::All => uniform_rotation(random),
-        })
-    }
-}
-
-/// Reflections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mirrors {
-    /// No reflections.
-    #[default]
-    None,
-    /// `x` to `-x`.
-    X,
-    /// `y` to `-y`.
-    Y,
-    /// `z` to `-z`.
-    Z,
-}
-
-impl Mirrors {
-    /// The reflection, or none, each with probability one half.
-    pub(super) fn draw(self, random: &mut impl Rng) -> Option<DMat3> {
-        let axis = match self {
-            Self::None => return None,
-            Self::X => DVec3::X,
-            Self::Y => DVec3::Y,
-            Self::Z => DVec3::Z,
-        };
-        let reflection = DMat3::from_diagonal(DVec3::ONE - 2.0 * axis);
-        random.random::<bool>().then_some(reflection)
-    }
-}
-
 /// A uniformly distributed rotation (Shoemake).
-pub(super) fn uniform_rotation(random: &mut impl Rng) -> DQuat {
+pub fn uniform_rotation(random: &mut impl Rng) -> DQuat {
     let [u, v, w]: [f64; 3] = std::array::from_fn(|_| random.random());
     let (a, b) = ((1.0 - u).sqrt(), u.sqrt());
     let ((sv, cv), (sw, cw)) = ((TAU * v).sin_cos(), (TAU * w).sin_cos());
@@ -79,7 +18,7 @@ pub(super) fn uniform_rotation(random: &mut impl Rng) -> DQuat {
 
 /// A smooth map of space: scaling along three random perpendicular axes, then a sum of long waves.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Deformation {
+pub struct Deformation {
     stretch: DMat3,
     /// Wave vector (for unit size of the mesh), phase and displacement of each wave.
     waves: Vec<(DVec3, f64, DVec3)>,
@@ -111,6 +50,9 @@ impl Deformation {
     }
 
     /// The deformed mesh. The size of a mesh is the root mean squared distance of its vertices from their mean.
+    ///
+    /// # Errors
+    /// Vertices that are not finite afterwards.
     pub fn apply(&self, mesh: &Mesh) -> Result<Mesh, MeshError> {
         let points = mesh.vertices();
         let count = points.len().max(1) as f64;
@@ -131,7 +73,7 @@ impl Deformation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemcnn_mesh::shapes;
+    use crate::shapes;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
 
@@ -167,16 +109,5 @@ mod tests {
             assert!((0.7 - 1e-12..=1.3 + 1e-12).contains(&length), "{length}");
             assert!((drawn.stretch - drawn.stretch.transpose()).abs_diff_eq(DMat3::ZERO, 1e-12));
         }
-    }
-
-    #[test]
-    fn rotations_about_an_axis_keep_it() {
-        let mut random = ChaCha8Rng::seed_from_u64(3);
-        assert_eq!(Rotations::None.draw(&mut random), None);
-        let turn = Rotations::Y.draw(&mut random).unwrap();
-        assert!((turn * DVec3::Y - DVec3::Y).length() < 1e-12);
-        let turns = (0..4000).filter_map(|_| Rotations::All.draw(&mut random));
-        let sum: DVec3 = turns.map(|turn| turn * DVec3::X).sum();
-        assert!(sum.length() / 4000.0 < 0.05, "{sum}");
     }
 }
