@@ -12,6 +12,7 @@ pub mod attention;
 pub mod batch_norm;
 mod bf16;
 pub mod classifier;
+mod complex;
 pub mod cross_entropy;
 pub mod cuda;
 pub mod diffusion;
