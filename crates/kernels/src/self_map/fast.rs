@@ -187,42 +187,83 @@ pub(super) fn forward<T: Real>(
     if y.is_empty() {
         return;
     }
-    let blocks: Vec<Block> = blocks(&op.input, &op.output).collect();
-    let full = scratch.take(blocks.iter().map(Block::full).sum());
-    fill_matrices(&blocks, false, weight, full);
-    let strips = strips(&blocks, false);
+    let memory = scratch.take(Matrices::<T>::length(op));
+    let matrices = Matrices::new(op, weight, memory);
     let (from, to) = (op.input.dimension(), op.output.dimension());
     spread(
         std::iter::repeat_n((), worker_count(vertices.div_ceil(TILE))),
         y.chunks_mut(TILE * to).enumerate(),
         |(), (tile, y)| {
-            if !op
-                .output
-                .orders()
-                .eq(blocks.iter().map(|b| (b.order, b.out_channels)))
-            {
-                y.fill(T::zero());
-            }
-            multiply(Products {
-                strips: &strips,
-                transposed: false,
-                full,
-                x: &x[tile * TILE * from..],
-                from,
-                y,
-                to,
-            });
-            for row in y.chunks_exact_mut(to) {
-                for (y, &bias) in row.iter_mut().zip(bias) {
-                    *y += bias;
-                }
-            }
+            let rows = y.len() / to;
+            let x = &x[tile * TILE * from..][..rows * from];
+            matrices.multiply(Destination::Set, x, y);
+            add_bias(y, to, bias);
         },
     );
 }
 
+/// Adds a bias to the first numbers of every row.
+pub(crate) fn add_bias<T: Real>(y: &mut [T], width: usize, bias: &[T]) {
+    for row in y.chunks_exact_mut(width) {
+        for (y, &bias) in row.iter_mut().zip(bias) {
+            *y += bias;
+        }
+    }
+}
+
+/// The full matrices of a map.
+pub(crate) struct Matrices<'a, T> {
+    strips: Vec<Strip>,
+    full: &'a [T],
+    from: usize,
+    to: usize,
+    /// True if some orders of the output have no input.
+    has_gaps: bool,
+}
+
+impl<'a, T: Real> Matrices<'a, T> {
+    /// Memory that the matrices take.
+    pub fn length(op: &SelfMap) -> usize {
+        blocks(&op.input, &op.output)
+            .map(|block| block.full())
+            .sum()
+    }
+
+    /// Lays the weights out in memory.
+    pub fn new(op: &SelfMap, weight: &[T], memory: &'a mut [T]) -> Self {
+        let blocks: Vec<Block> = blocks(&op.input, &op.output).collect();
+        fill_matrices(&blocks, false, weight, memory);
+        let complete = blocks.iter().map(|b| (b.order, b.out_channels));
+        Self {
+            strips: strips(&blocks, false),
+            full: memory,
+            from: op.input.dimension(),
+            to: op.output.dimension(),
+            has_gaps: !op.output.orders().eq(complete),
+        }
+    }
+
+    /// Rows of `y` from those of `x`, without bias.
+    pub fn multiply(&self, destination: Destination, x: &[T], y: &mut [T]) {
+        if self.has_gaps && destination == Destination::Set {
+            y.fill(T::zero());
+        }
+        multiply(Products {
+            destination,
+            strips: &self.strips,
+            transposed: false,
+            full: self.full,
+            x,
+            from: self.from,
+            y,
+            to: self.to,
+        });
+    }
+}
+
 /// `y = x times the full matrices` for the rows of one tile.
 struct Products<'a, T> {
+    destination: Destination,
     strips: &'a [Strip],
     /// True if the matrices are transposed.
     transposed: bool,
@@ -255,7 +296,7 @@ fn multiply<T: Real>(products: Products<'_, T>) {
                 true => (Conjugate::Neither, to_parts[1]),
             };
             complex_product(
-                Destination::Set,
+                products.destination,
                 conjugate,
                 (result, products.to, to_parts),
                 (left, from_parts),
@@ -269,7 +310,7 @@ fn multiply<T: Real>(products: Products<'_, T>) {
             continue;
         }
         let (result, right) = ((result, products.to), (right, strip.to_width));
-        narrow_product(Destination::Set, result, left, right, sizes);
+        narrow_product(products.destination, result, left, right, sizes);
     }
 }
 
@@ -317,6 +358,7 @@ pub(super) fn backward<T: Real>(
                     dx.fill(T::zero());
                 }
                 multiply(Products {
+                    destination: Destination::Set,
                     strips: &strips,
                     transposed: true,
                     full,

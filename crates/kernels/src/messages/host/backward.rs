@@ -283,6 +283,7 @@ impl<T: Real> Pass<'_, '_, T> {
                 width: row,
                 table: theta,
                 harmonics: chain.harmonics[0],
+                destination: Destination::Add,
                 sums: down,
             });
         });
@@ -322,6 +323,7 @@ impl<T: Real> Pass<'_, '_, T> {
                 width: chain.first().row,
                 table,
                 harmonics,
+                destination: Destination::Add,
                 sums,
             });
         });

@@ -4,7 +4,7 @@ use super::Layer;
 use super::neighbours::Neighbours;
 use crate::aggregate::higher_harmonics;
 use crate::simd::prefetch;
-use crate::{Activation, EdgePhases, GraphView, Real};
+use crate::{Activation, Destination, EdgePhases, GraphView, Real};
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 
@@ -18,8 +18,8 @@ pub(super) const CHUNK: usize = 144;
 #[derive(Default)]
 pub(super) struct Chunk {
     pub edges: Vec<u32>,
-    /// Places of vertices in their tile, with ranges of `edges`.
-    segments: Vec<(usize, Range<usize>)>,
+    /// Places of vertices in their tile, with ranges of `edges`, and true for the first range of a vertex.
+    segments: Vec<(usize, Range<usize>, bool)>,
 }
 
 impl Chunk {
@@ -32,16 +32,17 @@ impl Chunk {
         mut work: impl FnMut(&Self),
     ) {
         for (place, vertex) in vertices.enumerate() {
-            let mut start = self.edges.len();
+            let (mut start, mut is_first) = (self.edges.len(), true);
             for edge in graph.row(vertex).filter_map(&edge) {
                 if self.edges.len() == CHUNK {
-                    self.segments.push((place, start..CHUNK));
+                    self.segments.push((place, start..CHUNK, is_first));
                     self.finish(&mut work);
-                    start = 0;
+                    (start, is_first) = (0, false);
                 }
                 self.edges.push(edge as u32);
             }
-            self.segments.push((place, start..self.edges.len()));
+            self.segments
+                .push((place, start..self.edges.len(), is_first));
         }
         self.finish(&mut work);
     }
@@ -156,7 +157,7 @@ impl<T: Real> WithSimd for Combine<'_, '_, T> {
             store(simd, out, sums, combine.relu);
         }
         let (chunk, width, mut combine) = (self.chunk, self.width, self);
-        for (vertex, places) in &chunk.segments {
+        for (vertex, places, _) in &chunk.segments {
             for place in places.clone() {
                 // Before the sums, for a call that computes rows would move them from registers to memory.
                 let neighbour = combine.neighbours.map(|(neighbours, table)| {
@@ -203,7 +204,8 @@ fn store<S: Simd, T: Real, const VECTORS: usize>(
     }
 }
 
-/// The adjoint: adds to the rows of vertices the rows of their edges, times the factor of each harmonic.
+/// The adjoint: adds to the rows of vertices the rows of their edges, times the factor of each harmonic; or overwrites the rows of vertices
+/// with edges.
 pub(super) struct Collect<'a, T> {
     pub chunk: &'a Chunk,
     /// Rows of edges from `first` on.
@@ -212,6 +214,7 @@ pub(super) struct Collect<'a, T> {
     pub width: usize,
     pub table: &'a [T],
     pub harmonics: usize,
+    pub destination: Destination,
     /// `[vertices of a tile, harmonics, width]`.
     pub sums: &'a mut [T],
 }
@@ -225,7 +228,7 @@ impl<T: Real> WithSimd for Collect<'_, T> {
         fn strip<S: Simd, T: Real, const COUNT: usize>(
             simd: S,
             collect: &mut Collect<'_, T>,
-            (vertex, places): (usize, &Range<usize>),
+            (vertex, places, is_first): (usize, &Range<usize>, bool),
             (harmonic, column): (usize, usize),
         ) {
             let (width, edges) = (collect.width, &collect.chunk.edges);
@@ -233,9 +236,13 @@ impl<T: Real> WithSimd for Collect<'_, T> {
             let to = &mut collect.sums[start..][..(COUNT - 1) * width + T::count::<S>()];
             let to = to.as_mut_ptr();
             let table = &collect.table[harmonic * edges.len()..][..COUNT * edges.len()];
-            // SAFETY: `sums` has `COUNT` rows from this harmonic on, each a multiple of a vector.
-            let mut sums: [T::Vector<S>; COUNT] =
-                std::array::from_fn(|k| unsafe { T::load_from::<S>(to.wrapping_add(k * width)) });
+            let mut sums = [T::splat(simd, T::zero()); COUNT];
+            if !(is_first && collect.destination == Destination::Set) {
+                for (k, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: `sums` has `COUNT` rows from this harmonic on, each a multiple of a vector.
+                    *sum = unsafe { T::load_from::<S>(to.wrapping_add(k * width)) };
+                }
+            }
             for (place, &edge) in edges[places.clone()].iter().enumerate() {
                 let place = places.start + place;
                 let row = (edge as usize - collect.first) * width + column;
@@ -260,12 +267,12 @@ impl<T: Real> WithSimd for Collect<'_, T> {
                 .iter()
                 .all(|&edge| rows.contains(&(edge as usize)))
         );
-        for (vertex, places) in &chunk.segments {
+        for (vertex, places, is_first) in &chunk.segments {
             for column in (0..collect.width).step_by(T::count::<S>()) {
                 strips!(1, collect.harmonics, [5 3 1], |harmonic| strip(
                     simd,
                     &mut collect,
-                    (*vertex, places),
+                    (*vertex, places, *is_first),
                     (harmonic, column)
                 ));
             }

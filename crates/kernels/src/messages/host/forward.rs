@@ -174,7 +174,11 @@ impl<T: Real> Pass<'_, '_, T> {
             .map(|length| take(&mut memory, length));
         let (mut rows, mut next) = memory.split_at_mut(CHUNK * chain.widest());
         self.own_rows(&vertices, own);
-        sums.fill(T::zero());
+        for (vertex, sums) in vertices.clone().zip(sums.chunks_exact_mut(last_row)) {
+            if graph.row(vertex).is_empty() {
+                sums.fill(T::zero());
+            }
+        }
         chunk.for_each(graph, vertices.clone(), Some, |chunk| {
             self.harmonics(chunk, theta, transport);
             let edges = chunk.edges.len();
@@ -199,6 +203,7 @@ impl<T: Real> Pass<'_, '_, T> {
                 width: chain.last().row,
                 table: theta,
                 harmonics: chain.harmonics[1],
+                destination: Destination::Set,
                 sums,
             });
         });

@@ -31,6 +31,9 @@ mod forward;
 mod neighbours;
 #[cfg(test)]
 mod tests;
+mod update;
+
+pub use update::{HostUpdate, update};
 
 use super::OPERATOR;
 use crate::complex::is_whole;
