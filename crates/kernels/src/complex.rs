@@ -34,33 +34,21 @@ const PANELS: [[usize; 2]; 2] = [[4, 160], [16, 80]];
 /// # Panics
 /// If a part of a matrix does not lie in its slice, there is a partial vector, or a stride of the left factor is not 1.
 pub(crate) fn complex_product<T: Real>(
-    mut destination: Destination,
+    destination: Destination,
     conjugate: Conjugate,
-    (c, c_stride, c_parts): (&mut [T], usize, Parts),
-    (a, a_parts): (Left<'_, T>, Parts),
-    (b, b_stride, b_parts): (&[T], usize, Parts),
+    c: (&mut [T], usize, Parts),
+    a: (Left<'_, T>, Parts),
+    b: (&[T], usize, Parts),
     sizes: Sizes,
 ) {
-    // `(a + i b) (c - i d) = i conj((b + i a) (c + i d))`: parts trade places on both sides.
-    let swap = |[re, im]: Parts| match conjugate {
-        Conjugate::Neither => [re, im],
-        Conjugate::Left | Conjugate::Right => [im, re],
-    };
-    let most = PANELS[usize::from(a.column_stride != 1)][1];
-    for first in (0..sizes.inner.max(1)).step_by(most) {
-        pulp::Arch::new().dispatch(ComplexProduct {
-            destination,
-            negative: conjugate == Conjugate::Left,
-            c: (&mut *c, c_stride, swap(c_parts)),
-            a: (a, swap(a_parts).map(|part| part + first * a.column_stride)),
-            b: (b, b_stride, b_parts.map(|part| part + first * b_stride)),
-            sizes: Sizes {
-                inner: most.min(sizes.inner - first),
-                ..sizes
-            },
-        });
-        destination = Destination::Add;
-    }
+    pulp::Arch::new().dispatch(ComplexProduct {
+        destination,
+        conjugate,
+        c,
+        a,
+        b,
+        sizes,
+    });
 }
 
 /// True if rows of `columns` numbers are whole vectors on this CPU, so that [`complex_product`] has use for all lanes.
@@ -80,8 +68,7 @@ pub(crate) fn is_whole<T: Real>(columns: usize) -> bool {
 
 struct ComplexProduct<'a, T> {
     destination: Destination,
-    /// True if the first part of the result has the other sign.
-    negative: bool,
+    conjugate: Conjugate,
     c: (&'a mut [T], usize, Parts),
     a: (Left<'a, T>, Parts),
     b: (&'a [T], usize, Parts),
@@ -103,8 +90,8 @@ impl<T: Real> WithSimd for ComplexProduct<'_, T> {
         if rows == 0 || columns == 0 {
             return;
         }
-        let lanes = T::count::<S>();
-        assert!(columns.is_multiple_of(lanes));
+        assert!(columns.is_multiple_of(T::count::<S>()));
+        assert!(a.row_stride == 1 || a.column_stride == 1);
         let last = |parts: Parts| parts[0].max(parts[1]);
         assert!(last(c_parts) + (rows - 1) * c_stride + columns <= c.len());
         if inner > 0 {
@@ -112,30 +99,38 @@ impl<T: Real> WithSimd for ComplexProduct<'_, T> {
             assert!(last(a_parts) + left < a.data.len());
             assert!(last(b_parts) + (inner - 1) * b_stride + columns <= b.len());
         }
-        assert!(a.row_stride == 1 || a.column_stride == 1);
-        assert!(inner <= PANELS[usize::from(a.column_stride != 1)][1]);
-        let place = Place {
-            c: c_parts.map(|part| c.as_mut_ptr().wrapping_add(part)),
-            c_stride,
-            a: a_parts.map(|part| a.data.as_ptr().wrapping_add(part)),
-            a_stride: a.row_stride.max(a.column_stride),
-            both: std::ptr::null(),
-            b: b_parts.map(|part| b.as_ptr().wrapping_add(part)),
-            b_stride,
-            inner,
-            columns,
-            add: self.destination == Destination::Add,
-            negative: self.negative,
+        // `(a + i b) (c - i d) = i conj((b + i a) (c + i d))`: parts trade places on both sides.
+        let swap = |[re, im]: Parts| match self.conjugate {
+            Conjugate::Neither => [re, im],
+            Conjugate::Left | Conjugate::Right => [im, re],
         };
-        // SAFETY: the assertions above bound every entry of both parts of the `rows x columns` result, the `rows x inner` left and
-        // the `inner x columns` right factor; `c` is borrowed mutably, so it overlaps neither.
-        unsafe {
-            if a.column_stride == 1 {
-                let mut both = [T::zero(); PANELS[0][0] * PANELS[0][1]];
-                panels::<S, T, true>(simd, place, rows, &mut both);
-            } else {
-                let mut both = [T::zero(); PANELS[1][0] * PANELS[1][1]];
-                panels::<S, T, false>(simd, place, rows, &mut both);
+        let by_rows = a.column_stride == 1;
+        let most = PANELS[usize::from(!by_rows)][1];
+        for first in (0..inner.max(1)).step_by(most) {
+            let (a_first, b_first) = (first * a.column_stride, first * b_stride);
+            let place = Place {
+                c: swap(c_parts).map(|part| c.as_mut_ptr().wrapping_add(part)),
+                c_stride,
+                a: swap(a_parts).map(|part| a.data.as_ptr().wrapping_add(part + a_first)),
+                a_stride: a.row_stride.max(a.column_stride),
+                both: std::ptr::null(),
+                b: b_parts.map(|part| b.as_ptr().wrapping_add(part + b_first)),
+                b_stride,
+                inner: most.min(inner - first),
+                columns,
+                add: first > 0 || self.destination == Destination::Add,
+                negative: self.conjugate == Conjugate::Left,
+            };
+            // SAFETY: the assertions above bound every entry of both parts of the `rows x columns` result, the `rows x inner` left and
+            // the `inner x columns` right factor; `c` is borrowed mutably, so it overlaps neither.
+            unsafe {
+                if by_rows {
+                    let mut both = [T::zero(); PANELS[0][0] * PANELS[0][1]];
+                    panels::<S, T, true>(simd, place, rows, &mut both);
+                } else {
+                    let mut both = [T::zero(); PANELS[1][0] * PANELS[1][1]];
+                    panels::<S, T, false>(simd, place, rows, &mut both);
+                }
             }
         }
     }
@@ -286,12 +281,14 @@ unsafe fn strip<S: Simd, T: Real, const ROWS: usize, const VECTORS: usize, const
     let mut b = place.b.map(|b| b.wrapping_add(start));
     for _ in 0..place.inner {
         let mut right = [[zero; VECTORS]; 3];
-        for v in 0..VECTORS {
+        let [reals, sums_of_both, differences] = &mut right;
+        let vectors = reals.iter_mut().zip(sums_of_both).zip(differences);
+        for (v, ((real, sum), difference)) in vectors.enumerate() {
             // SAFETY: a vector of the right factor.
             let [re, im] = b.map(|b| unsafe { T::load_from::<S>(b.wrapping_add(v * lanes)) });
-            right[0][v] = re;
-            right[1][v] = T::plus(simd, re, im);
-            right[2][v] = T::minus(simd, re, im);
+            *real = re;
+            *sum = T::plus(simd, re, im);
+            *difference = T::minus(simd, re, im);
         }
         for (i, sums) in sums.iter_mut().enumerate() {
             let left = [
@@ -338,7 +335,7 @@ mod tests {
     use crate::testing::random;
 
     /// All heights of blocks, by rows and by columns, with strides and conjugates.
-    fn check<T: Real>(tolerance: f64) {
+    fn check<S: Simd, T: Real>(simd: S, tolerance: f64) {
         let columns = 32;
         assert!(is_whole::<T>(columns));
         for (rows, inner) in [(8, 5), (31, 200), (1, 1), (3, 0), (0, 2)] {
@@ -362,14 +359,14 @@ mod tests {
                             row_stride,
                             column_stride,
                         };
-                        complex_product(
+                        simd.vectorize(ComplexProduct {
                             destination,
                             conjugate,
-                            (&mut c, c_stride, c_parts),
-                            (left, a_parts),
-                            (&b, b_stride, b_parts),
+                            c: (&mut c, c_stride, c_parts),
+                            a: (left, a_parts),
+                            b: (&b, b_stride, b_parts),
                             sizes,
-                        );
+                        });
                         let mut expected: Vec<f64> = start.iter().map(|v| v.as_f64()).collect();
                         let sign = |factor| if conjugate == factor { -1.0 } else { 1.0 };
                         for (i, j) in (0..rows * columns).map(|at| (at / columns, at % columns)) {
@@ -405,8 +402,19 @@ mod tests {
     }
 
     #[test]
-    fn complex_products_equal_their_definition() {
-        check::<f32>(1e-4);
-        check::<f64>(1e-12);
+    fn complex_products_equal_their_definition_on_every_instruction_set() {
+        check::<_, f32>(pulp::Scalar::new(), 1e-4);
+        check::<_, f64>(pulp::Scalar::new(), 1e-12);
+        #[cfg(target_arch = "x86_64")]
+        {
+            if let Some(simd) = pulp::x86::V3::try_new() {
+                check::<_, f32>(simd, 1e-4);
+                check::<_, f64>(simd, 1e-12);
+            }
+            if let Some(simd) = pulp::x86::V4::try_new() {
+                check::<_, f32>(simd, 1e-4);
+                check::<_, f64>(simd, 1e-12);
+            }
+        }
     }
 }
