@@ -7,10 +7,12 @@
 
 pub mod activation;
 pub mod aggregate;
+mod aligned;
 pub mod attention;
 pub mod batch_norm;
 mod bf16;
 pub mod classifier;
+mod complex;
 pub mod cross_entropy;
 pub mod cuda;
 pub mod diffusion;
@@ -51,6 +53,7 @@ pub mod weighted_conv;
 
 pub use activation::Activation;
 pub use aggregate::Aggregation;
+pub use aligned::Aligned;
 pub use error::{KernelError, check_length};
 pub use feature_type::{FeatureType, ParseTypeError, irrep_dimension};
 pub use graph::{EdgePhases, GraphArrays, GraphParts, GraphSlices, GraphView};

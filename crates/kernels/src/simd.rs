@@ -76,6 +76,8 @@ pub trait Lanes: Pod {
     ) -> Self::Vector<S>;
     /// The sum of all lanes.
     fn sum_lanes<S: Simd>(simd: S, vector: Self::Vector<S>) -> Self;
+    /// The upper half of the lanes, then the lower half.
+    fn swap_halves<S: Simd>(simd: S, vector: Self::Vector<S>) -> Self::Vector<S>;
     /// Bit `i` is set unless lane `i` is zero.
     fn nonzero<S: Simd>(simd: S, vector: Self::Vector<S>) -> u64;
     /// Zero where the lane is below zero, else the lane.
@@ -121,7 +123,7 @@ fn mask_bits<M: bytemuck::NoUninit>(mask: M, lanes: usize) -> u64 {
 macro_rules! lanes {
     ($real:ident, $vector:ident, $as_simd:ident, $as_mut_simd:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident,
      $mul:ident, $mul_add:ident, $negate_mul_add:ident, $greater:ident, $equal:ident, $select:ident,
-     $sum:ident) => {
+     $sum:ident, $rotate:ident) => {
         impl Lanes for $real {
             type Vector<S: Simd> = S::$vector;
 
@@ -187,6 +189,10 @@ macro_rules! lanes {
                 simd.$sum(vector)
             }
             #[inline(always)]
+            fn swap_halves<S: Simd>(simd: S, vector: S::$vector) -> S::$vector {
+                simd.$rotate(vector, Self::count::<S>() / 2)
+            }
+            #[inline(always)]
             fn nonzero<S: Simd>(simd: S, vector: S::$vector) -> u64 {
                 let lanes = Self::count::<S>();
                 let zeros = simd.$equal(vector, simd.$splat(0.0));
@@ -218,7 +224,8 @@ lanes!(
     greater_than_f32s,
     equal_f32s,
     select_f32s,
-    reduce_sum_f32s
+    reduce_sum_f32s,
+    rotate_left_f32s
 );
 lanes!(
     f64,
@@ -236,5 +243,6 @@ lanes!(
     greater_than_f64s,
     equal_f64s,
     select_f64s,
-    reduce_sum_f64s
+    reduce_sum_f64s,
+    rotate_left_f64s
 );

@@ -4,7 +4,7 @@
 //! request from idle buffers. A request is served by an idle buffer that is at most a quarter too large, else by a
 //! new allocation. The pool holds at most one and a half times the largest number of bytes ever in use at once.
 
-use gemcnn_kernels::{Real, compiled};
+use gemcnn_kernels::{Aligned, Real, compiled};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,7 +42,7 @@ pub struct PoolUsage {
 #[derive(Debug)]
 struct Store<T> {
     /// Idle buffers by capacity.
-    idle: BTreeMap<usize, Vec<Vec<T>>>,
+    idle: BTreeMap<usize, Vec<Aligned<T>>>,
     usage: PoolUsage,
     /// Maximum of live bytes ever, which bounds the size of the pool.
     highest_live: usize,
@@ -63,7 +63,7 @@ impl<T: Real> Pool<T> {
     /// A buffer of `length` unspecified values.
     pub fn take(&self, length: usize) -> Buffer<T> {
         let mut values = self.lock().take(length);
-        compiled!(resize as fn(&mut Vec<T>, usize))(&mut values, length);
+        values.set_length(length);
         Buffer {
             values,
             pool: self.clone(),
@@ -101,10 +101,6 @@ impl<T: Real> Pool<T> {
     }
 }
 
-fn resize<T: Real>(values: &mut Vec<T>, length: usize) {
-    values.resize(length, T::zero());
-}
-
 /// Overwrites all values with 0.
 pub(crate) fn clear<T: Real>(values: &mut [T]) {
     compiled!(fill_zero as fn(&mut [T]))(values);
@@ -120,19 +116,19 @@ impl<T: Real> Default for Pool<T> {
     }
 }
 
-fn bytes_of<T>(values: &Vec<T>) -> usize {
+fn bytes_of<T: Real>(values: &Aligned<T>) -> usize {
     values.capacity() * size_of::<T>()
 }
 
-impl<T> Store<T> {
-    fn take(&mut self, length: usize) -> Vec<T> {
+impl<T: Real> Store<T> {
+    fn take(&mut self, length: usize) -> Aligned<T> {
         let fitting = self.idle.range(length..=length + length / 4).next();
         let values = match fitting.map(|(&capacity, _)| capacity) {
             Some(capacity) => self.take_idle(capacity),
             None => {
                 self.make_room(length * size_of::<T>());
                 self.usage.allocations += 1;
-                Vec::with_capacity(length)
+                Aligned::zeros(length)
             }
         };
         self.usage.live_bytes += bytes_of(&values);
@@ -141,9 +137,9 @@ impl<T> Store<T> {
         values
     }
 
-    fn take_idle(&mut self, capacity: usize) -> Vec<T> {
+    fn take_idle(&mut self, capacity: usize) -> Aligned<T> {
         let Some(idle) = self.idle.get_mut(&capacity) else {
-            return Vec::new();
+            return Aligned::default();
         };
         let values = idle.pop().unwrap_or_default();
         if idle.is_empty() {
@@ -163,7 +159,7 @@ impl<T> Store<T> {
         }
     }
 
-    fn put_back(&mut self, values: Vec<T>) {
+    fn put_back(&mut self, values: Aligned<T>) {
         let bytes = bytes_of(&values);
         self.usage.live_bytes -= bytes;
         if bytes > 0 {
@@ -173,10 +169,10 @@ impl<T> Store<T> {
     }
 }
 
-/// A buffer in main memory, which returns to its pool when dropped.
+/// A buffer in main memory, aligned to a cache line, which returns to its pool when dropped.
 #[derive(Debug)]
 pub struct Buffer<T: Real> {
-    values: Vec<T>,
+    values: Aligned<T>,
     pool: Pool<T>,
 }
 

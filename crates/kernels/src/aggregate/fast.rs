@@ -6,6 +6,7 @@
 //! registers.
 
 mod harmonics;
+mod paired;
 mod products;
 
 pub(crate) use harmonics::higher_harmonics;
@@ -243,6 +244,10 @@ impl<T: Real> Table<'_, T> {
                         if columns.block.order == 0 {
                             self.sums::<S, $count, false, TAIL>(
                                 simd, edges.clone(), columns, first, out,
+                            );
+                        } else if TAIL && columns.block.is_paired::<S, T>() {
+                            self.paired_sums::<S, $count>(
+                                simd, edges.clone(), columns.block, first, out,
                             );
                         } else {
                             self.sums::<S, $count, true, TAIL>(

@@ -3,6 +3,7 @@
 use super::{EdgeFrame, Reduce};
 use crate::parallel::{Loop, for_rows, piece_length};
 use crate::rotated_sum::{Term, rotated_sum};
+use crate::simd::vectorised;
 use crate::{FeatureType, GraphView, Real, irrep_dimension};
 use rayon::prelude::*;
 use std::iter::once;
@@ -146,8 +147,8 @@ fn dot<T: Real>(a: &[T], b: &[T]) -> T {
     a.iter().zip(b).map(|(&a, &b)| a * b).sum()
 }
 
-/// Calls `work` with the edges of every vertex, and their part of `y`, `[edges, width]`.
-fn for_vertices<T: Real>(
+/// Calls `work` with pieces of the vertices, and the part of `y`, `[edges, width]`, that belongs to their edges.
+fn for_pieces<T: Real>(
     graph: GraphView<'_, T>,
     width: usize,
     y: &mut [T],
@@ -165,35 +166,56 @@ fn for_vertices<T: Real>(
             (range, part.unwrap_or_default())
         })
         .collect();
-    pieces.into_par_iter().run(|(range, mut part)| {
-        for vertex in range {
-            let row = graph.row(vertex);
-            let y = part.split_off_mut(..row.len() * width);
-            work(row, y.unwrap_or_default());
-        }
-    });
+    pieces
+        .into_par_iter()
+        .run(|(range, part)| work(range, part));
+}
+
+/// The edges of each of some vertices, counted from the first edge of the first vertex.
+fn rows_of<T: Real>(
+    graph: GraphView<'_, T>,
+    vertices: Range<usize>,
+) -> impl Iterator<Item = Range<usize>> {
+    let first = graph.offsets()[vertices.start] as usize;
+    vertices.map(move |vertex| {
+        let row = graph.row(vertex);
+        row.start - first..row.end - first
+    })
 }
 
 pub(super) fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
-    for_vertices(graph, heads, y, |row, y| {
-        let x = &x[row.start * heads..row.end * heads];
-        for head in 0..heads {
-            let scores = x.iter().skip(head).step_by(heads);
-            let largest = scores.clone().fold(T::neg_infinity(), |a, &b| a.max(b));
-            // All scores are minus infinity: exponentials and weights are 0.
-            let shift = if largest == T::neg_infinity() {
-                T::zero()
-            } else {
-                largest
-            };
-            let mut sum = T::zero();
-            for (y, &x) in y.iter_mut().skip(head).step_by(heads).zip(scores) {
-                *y = (x - shift).exp_of_negative();
-                sum += *y;
+    for_pieces(graph, heads, y, |vertices, y| {
+        let x = &x[graph.offsets()[vertices.start] as usize * heads..][..y.len()];
+        for row in rows_of(graph, vertices.clone()) {
+            let row = row.start * heads..row.end * heads;
+            let (x, y) = (&x[row.clone()], &mut y[row]);
+            for head in 0..heads {
+                let scores = x.iter().skip(head).step_by(heads);
+                let largest = scores.clone().fold(T::neg_infinity(), |a, &b| a.max(b));
+                // All scores are minus infinity: exponentials and weights are 0.
+                let shift = if largest == T::neg_infinity() {
+                    T::zero()
+                } else {
+                    largest
+                };
+                for (y, &x) in y.iter_mut().skip(head).step_by(heads).zip(scores) {
+                    *y = x - shift;
+                }
             }
-            if sum != T::zero() {
-                let weights = y.iter_mut().skip(head).step_by(heads);
-                weights.for_each(|y| *y /= sum);
+        }
+        vectorised(
+            #[inline(always)]
+            || y.iter_mut().for_each(|y| *y = y.exp_of_negative()),
+        );
+        for row in rows_of(graph, vertices) {
+            let y = &mut y[row.start * heads..row.end * heads];
+            for head in 0..heads {
+                let sum: T = y.iter().skip(head).step_by(heads).copied().sum();
+                if sum != T::zero() {
+                    let scale = T::one() / sum;
+                    let weights = y.iter_mut().skip(head).step_by(heads);
+                    weights.for_each(|y| *y *= scale);
+                }
             }
         }
     });
@@ -206,14 +228,18 @@ pub(super) fn softmax_backward<T: Real>(
     dy: &[T],
     dx: &mut [T],
 ) {
-    for_vertices(graph, heads, dx, |row, dx| {
-        let range = row.start * heads..row.end * heads;
-        let (y, dy) = (&y[range.clone()], &dy[range]);
-        for head in 0..heads {
-            let pairs = y.iter().zip(dy).skip(head).step_by(heads);
-            let mean: T = pairs.clone().map(|(&y, &dy)| y * dy).sum();
-            for (dx, (&y, &dy)) in dx.iter_mut().skip(head).step_by(heads).zip(pairs) {
-                *dx = y * (dy - mean);
+    for_pieces(graph, heads, dx, |vertices, dx| {
+        let first = graph.offsets()[vertices.start] as usize * heads;
+        let (y, dy) = (&y[first..][..dx.len()], &dy[first..][..dx.len()]);
+        for row in rows_of(graph, vertices) {
+            let row = row.start * heads..row.end * heads;
+            let (y, dy, dx) = (&y[row.clone()], &dy[row.clone()], &mut dx[row]);
+            for head in 0..heads {
+                let pairs = y.iter().zip(dy).skip(head).step_by(heads);
+                let mean: T = pairs.clone().map(|(&y, &dy)| y * dy).sum();
+                for (dx, (&y, &dy)) in dx.iter_mut().skip(head).step_by(heads).zip(pairs) {
+                    *dx = y * (dy - mean);
+                }
             }
         }
     });

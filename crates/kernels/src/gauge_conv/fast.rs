@@ -3,6 +3,7 @@
 use super::stacked::Stack;
 use super::{GaugeConv, Weights};
 use crate::aggregate::Direction;
+use crate::complex::{Conjugate, complex_product};
 use crate::narrow::{Left, Sizes, narrow_product};
 use crate::parallel::{TILE, reduction_block, spread, sum_partials, worker_count};
 use crate::{Destination, GraphView, Real, Scratch};
@@ -114,38 +115,78 @@ impl<T: Real> Tile<'_, T> {
     /// `result = tile x stacked weights`, order by order.
     fn multiply(self, stacked: &[T], result: &mut [T]) {
         for order in &self.stack.orders {
-            let left = Left {
-                data: &self.tile[order.start..],
+            let left = |first: usize| Left {
+                data: &self.tile[order.start + first..],
                 row_stride: self.stack.row,
                 column_stride: 1,
             };
-            let sizes = Sizes {
-                rows: self.rows,
-                inner: order.terms,
-                columns: order.width,
-            };
-            let result = (&mut result[order.result..], self.stack.result);
-            let right = (&stacked[order.weights..], order.width);
-            narrow_product(Destination::Set, result, left, right, sizes);
+            let result = &mut result[order.result..];
+            let (mut first, mut destination) = (0, Destination::Set);
+            if let Some(sizes) = order.complex::<T>(self.rows) {
+                let (parts, stacked) = (order.value_parts(), &stacked[order.weights..]);
+                complex_product(
+                    destination,
+                    Conjugate::Neither,
+                    (result, self.stack.result, parts),
+                    (left(0), order.term_parts()),
+                    (stacked, order.width, parts),
+                    sizes,
+                );
+                (first, destination) = (2 * order.pairs, Destination::Add);
+            }
+            if first == 0 || first < order.terms {
+                let sizes = Sizes {
+                    rows: self.rows,
+                    inner: order.terms - first,
+                    columns: order.width,
+                };
+                let right = &stacked[order.weights + first * order.width..];
+                let (result, right) = ((result, self.stack.result), (right, order.width));
+                narrow_product(destination, result, left(first), right, sizes);
+            }
         }
     }
 
     /// `sums (+)= tile^T x features`, order by order, in the layout of the stacked weights.
     fn correlate(self, features: &[T], destination: Destination, sums: &mut [T]) {
         for order in &self.stack.orders {
-            let left = Left {
-                data: &self.tile[order.start..],
+            let left = |first: usize| Left {
+                data: &self.tile[order.start + first..],
                 row_stride: 1,
                 column_stride: self.stack.row,
             };
-            let sizes = Sizes {
-                rows: order.terms,
-                inner: self.rows,
-                columns: order.width,
-            };
-            let result = (&mut sums[order.weights..], order.width);
-            let right = (&features[order.result..], self.stack.result);
-            narrow_product(destination, result, left, right, sizes);
+            let sums = &mut sums[order.weights..][..order.terms * order.width];
+            let features = &features[order.result..];
+            let mut first = 0;
+            if let Some(Sizes { inner, columns, .. }) = order.complex::<T>(0) {
+                let sizes = Sizes {
+                    rows: inner,
+                    inner: self.rows,
+                    columns,
+                };
+                let parts = order.value_parts();
+                complex_product(
+                    destination,
+                    Conjugate::Left,
+                    (sums, order.width, parts),
+                    (left(0), order.term_parts()),
+                    (features, self.stack.result, parts),
+                    sizes,
+                );
+                first = 2 * order.pairs;
+                // The gradients of both parts of the weights are in the rows of the cosines.
+                sums[order.pairs * order.width..first * order.width].fill(T::zero());
+            }
+            if first == 0 || first < order.terms {
+                let sizes = Sizes {
+                    rows: order.terms - first,
+                    inner: self.rows,
+                    columns: order.width,
+                };
+                let result = (&mut sums[first * order.width..], order.width);
+                let right = (features, self.stack.result);
+                narrow_product(destination, result, left(first), right, sizes);
+            }
         }
     }
 }

@@ -20,6 +20,8 @@
 
 use super::{GaugeConv, Weights};
 use crate::aggregate::{Direction, Gather, Row};
+use crate::complex::{Parts, is_whole};
+use crate::narrow::Sizes;
 use crate::self_map::{self, blocks, signed};
 use crate::{FeatureType, Real, irrep_dimension};
 
@@ -37,8 +39,32 @@ pub(crate) struct Order {
     pub width: usize,
     /// Start of its stacked weights.
     pub weights: usize,
+    /// Terms of `A[cos m]`, and of `A[sin m]`, if the weights of this order act on both as a complex number; else 0.
+    pub pairs: usize,
     /// The self term.
     own: Option<self_map::Block>,
+}
+
+impl Order {
+    /// Offsets of the cosines and the sines in the terms of this order.
+    pub fn term_parts(&self) -> Parts {
+        [0, self.pairs]
+    }
+
+    /// Offsets of both components in its values.
+    pub fn value_parts(&self) -> Parts {
+        [0, self.width / 2]
+    }
+
+    /// Sizes of a complex product of the terms with the weights; `None` where plain products have more use for vectors.
+    pub fn complex<T: Real>(&self, rows: usize) -> Option<Sizes> {
+        let columns = self.width / 2;
+        (self.pairs > 0 && is_whole::<T>(columns)).then_some(Sizes {
+            rows,
+            inner: self.pairs,
+            columns,
+        })
+    }
 }
 
 /// Terms of `a c z` and of `b c conj(z)`, complex numbers by parts, with `c = (C, S)`:
@@ -112,6 +138,7 @@ impl<'a> Stack<'a> {
                     end += source.dimension();
                 }
             }
+            let pairs = if order > 0 { (end - start) / 2 } else { 0 };
             let own = if op.self_term {
                 blocks(&op.input, &op.output).find(|block| block.order == order)
             } else {
@@ -134,6 +161,7 @@ impl<'a> Stack<'a> {
                 result: target.range(order).start,
                 width,
                 weights,
+                pairs,
                 own,
             });
             weights += (end - start) * width;
@@ -180,6 +208,7 @@ impl<'a> Stack<'a> {
                 result: target.range(order).start,
                 width,
                 weights: weights - row * width,
+                pairs: 0,
                 own: (blocks(&op.input, &op.output))
                     .find(|block| op.self_term && block.order == order),
             }

@@ -169,6 +169,11 @@ impl<T: Real> Plan<T> {
         self.shape.channels * self.shape.outputs
     }
 
+    /// Rows of `y` from those of `x`.
+    pub(crate) fn apply(&self, x: &[T], y: &mut [T]) {
+        self.forward_rows(None, x, y);
+    }
+
     fn forward_rows(&self, affine: Option<&Affine<T>>, x: &[T], y: &mut [T]) {
         let rows = Rows {
             shape: self.shape,

@@ -1,10 +1,12 @@
 //! The equivariant linear map as one narrow product for each order.
 //!
 //! The weights of an order are laid out as a full matrix first, inputs by outputs:
-//! `[[a, -b], [b, a]]` for orders above 0. The gradient is collected for that full matrix
-//! and folded back onto `a` and `b` at the end.
+//! `[[a, -b], [b, a]]` for orders above 0, where whole vectors of channels are multiplied as
+//! complex numbers. The gradient is collected for that full matrix and folded back onto `a` and
+//! `b` at the end.
 
 use super::SelfMap;
+use crate::complex::{Conjugate, complex_product, is_whole};
 use crate::narrow::{Left, Sizes, narrow_product};
 use crate::parallel::{TILE, reduction_block, spread, sum_partials, worker_count};
 use crate::{Destination, FeatureType, Real, Scratch, irrep_dimension};
@@ -106,6 +108,19 @@ struct Strip {
     to: usize,
     to_width: usize,
     matrix: usize,
+    /// True if the matrix is that of a complex number.
+    is_complex: bool,
+}
+
+impl Strip {
+    /// Offsets of both components in the columns that are read, and in those that are written.
+    fn parts(&self) -> [[usize; 2]; 2] {
+        [[0, self.from_width / 2], [0, self.to_width / 2]]
+    }
+
+    fn has_whole_vectors<T: Real>(&self) -> bool {
+        self.is_complex && is_whole::<T>(self.to_width / 2)
+    }
 }
 
 fn strips(blocks: &[Block], transposed: bool) -> Vec<Strip> {
@@ -127,6 +142,7 @@ fn strips(blocks: &[Block], transposed: bool) -> Vec<Strip> {
             to: to.0,
             to_width: to.1,
             matrix: matrix - block.full(),
+            is_complex: block.order > 0,
         }
     };
     blocks.iter().map(strip).collect()
@@ -171,42 +187,86 @@ pub(super) fn forward<T: Real>(
     if y.is_empty() {
         return;
     }
-    let blocks: Vec<Block> = blocks(&op.input, &op.output).collect();
-    let full = scratch.take(blocks.iter().map(Block::full).sum());
-    fill_matrices(&blocks, false, weight, full);
-    let strips = strips(&blocks, false);
+    let memory = scratch.take(Matrices::<T>::length(op));
+    let matrices = Matrices::new(op, weight, memory);
     let (from, to) = (op.input.dimension(), op.output.dimension());
     spread(
         std::iter::repeat_n((), worker_count(vertices.div_ceil(TILE))),
         y.chunks_mut(TILE * to).enumerate(),
         |(), (tile, y)| {
-            if !op
-                .output
-                .orders()
-                .eq(blocks.iter().map(|b| (b.order, b.out_channels)))
-            {
-                y.fill(T::zero());
-            }
-            multiply(Products {
-                strips: &strips,
-                full,
-                x: &x[tile * TILE * from..],
-                from,
-                y,
-                to,
-            });
-            for row in y.chunks_exact_mut(to) {
-                for (y, &bias) in row.iter_mut().zip(bias) {
-                    *y += bias;
-                }
-            }
+            let rows = y.len() / to;
+            let x = &x[tile * TILE * from..][..rows * from];
+            matrices.multiply(Destination::Set, x, y);
+            add_bias(y, to, bias);
         },
     );
 }
 
+/// Adds a bias to the first numbers of every row.
+pub(crate) fn add_bias<T: Real>(y: &mut [T], width: usize, bias: &[T]) {
+    for row in y.chunks_exact_mut(width) {
+        for (y, &bias) in row.iter_mut().zip(bias) {
+            *y += bias;
+        }
+    }
+}
+
+/// The full matrices of a map.
+pub(crate) struct Matrices<'a, T> {
+    strips: Vec<Strip>,
+    full: &'a [T],
+    from: usize,
+    to: usize,
+    /// True if some orders of the output have no input.
+    has_gaps: bool,
+}
+
+impl<'a, T: Real> Matrices<'a, T> {
+    /// Memory that the matrices take.
+    pub fn length(op: &SelfMap) -> usize {
+        blocks(&op.input, &op.output)
+            .map(|block| block.full())
+            .sum()
+    }
+
+    /// Lays the weights out in memory.
+    pub fn new(op: &SelfMap, weight: &[T], memory: &'a mut [T]) -> Self {
+        let blocks: Vec<Block> = blocks(&op.input, &op.output).collect();
+        fill_matrices(&blocks, false, weight, memory);
+        let complete = blocks.iter().map(|b| (b.order, b.out_channels));
+        Self {
+            strips: strips(&blocks, false),
+            full: memory,
+            from: op.input.dimension(),
+            to: op.output.dimension(),
+            has_gaps: !op.output.orders().eq(complete),
+        }
+    }
+
+    /// Rows of `y` from those of `x`, without bias.
+    pub fn multiply(&self, destination: Destination, x: &[T], y: &mut [T]) {
+        if self.has_gaps && destination == Destination::Set {
+            y.fill(T::zero());
+        }
+        multiply(Products {
+            destination,
+            strips: &self.strips,
+            transposed: false,
+            full: self.full,
+            x,
+            from: self.from,
+            y,
+            to: self.to,
+        });
+    }
+}
+
 /// `y = x times the full matrices` for the rows of one tile.
 struct Products<'a, T> {
+    destination: Destination,
     strips: &'a [Strip],
+    /// True if the matrices are transposed.
+    transposed: bool,
     full: &'a [T],
     x: &'a [T],
     from: usize,
@@ -227,9 +287,30 @@ fn multiply<T: Real>(products: Products<'_, T>) {
             inner: strip.from_width,
             columns: strip.to_width,
         };
-        let result = (&mut products.y[strip.to..], products.to);
-        let right = (&products.full[strip.matrix..], strip.to_width);
-        narrow_product(Destination::Set, result, left, right, sizes);
+        let (result, right) = (&mut products.y[strip.to..], &products.full[strip.matrix..]);
+        if strip.has_whole_vectors::<T>() {
+            let [from_parts, to_parts] = strip.parts();
+            // `b` is in the first column of the matrix, and of the transposed one in the first row.
+            let (conjugate, b) = match products.transposed {
+                false => (Conjugate::Right, from_parts[1] * strip.to_width),
+                true => (Conjugate::Neither, to_parts[1]),
+            };
+            complex_product(
+                products.destination,
+                conjugate,
+                (result, products.to, to_parts),
+                (left, from_parts),
+                (right, strip.to_width, [0, b]),
+                Sizes {
+                    rows,
+                    inner: from_parts[1],
+                    columns: to_parts[1],
+                },
+            );
+            continue;
+        }
+        let (result, right) = ((result, products.to), (right, strip.to_width));
+        narrow_product(products.destination, result, left, right, sizes);
     }
 }
 
@@ -277,7 +358,9 @@ pub(super) fn backward<T: Real>(
                     dx.fill(T::zero());
                 }
                 multiply(Products {
+                    destination: Destination::Set,
                     strips: &strips,
+                    transposed: true,
                     full,
                     x: dy,
                     from: to,
@@ -343,8 +426,28 @@ fn correlate<T: Real>(products: WeightSums<'_, T>) {
             inner: products.rows,
             columns: strip.to_width,
         };
-        let result = (&mut products.sums[strip.matrix..], strip.to_width);
-        let right = (&products.x[strip.to..], products.in_dimension);
+        let size = strip.from_width * strip.to_width;
+        let sums = &mut products.sums[strip.matrix..][..size];
+        let right = &products.x[strip.to..];
+        if strip.has_whole_vectors::<T>() {
+            let [from_parts, to_parts] = strip.parts();
+            complex_product(
+                Destination::Set,
+                Conjugate::Left,
+                (sums, strip.to_width, to_parts),
+                (left, from_parts),
+                (right, products.in_dimension, to_parts),
+                Sizes {
+                    rows: from_parts[1],
+                    inner: products.rows,
+                    columns: to_parts[1],
+                },
+            );
+            // The gradients of `a` and `b` are in the first rows.
+            sums[size / 2..].fill(T::zero());
+            continue;
+        }
+        let (result, right) = ((sums, strip.to_width), (right, products.in_dimension));
         narrow_product(Destination::Set, result, left, right, sizes);
     }
 }

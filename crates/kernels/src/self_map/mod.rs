@@ -22,7 +22,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use fast::{Block, Part, blocks, signed};
+pub(crate) use fast::{Block, Matrices, Part, add_bias, blocks, signed};
 
 use crate::error::check_length;
 use crate::real::compiled;

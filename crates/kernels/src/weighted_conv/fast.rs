@@ -1,6 +1,7 @@
 //! The products tile by tile: `B` of a tile in the cache, then one pass over its edges.
 
 use crate::aggregate::Direction;
+use crate::complex::{Conjugate, complex_product, is_whole};
 use crate::gauge_conv::{GaugeConv, Stack, Weights};
 use crate::narrow::{Left, Sizes, narrow_product};
 use crate::parallel::{self, spread, worker_count};
@@ -103,8 +104,24 @@ fn multiply<T: Real>(
             inner: order.width,
             columns: order.terms,
         };
-        let result = (&mut rows[order.start..], stack.row);
-        let right = (&transposed[order.weights..], order.terms);
+        let (result, right) = (&mut rows[order.start..], &transposed[order.weights..]);
+        if order.pairs > 0 && is_whole::<T>(order.pairs) {
+            let (channels, terms) = (order.width / 2, order.terms);
+            complex_product(
+                Destination::Set,
+                Conjugate::Right,
+                (result, stack.row, order.term_parts()),
+                (left, order.value_parts()),
+                (right, terms, [0, channels * terms]),
+                Sizes {
+                    inner: channels,
+                    columns: order.pairs,
+                    ..sizes
+                },
+            );
+            continue;
+        }
+        let (result, right) = ((result, stack.row), (right, order.terms));
         narrow_product(Destination::Set, result, left, right, sizes);
     }
 }

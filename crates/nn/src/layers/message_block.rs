@@ -95,7 +95,7 @@ impl<T: Real> MessageBlockConfig<T> {
         })
     }
 
-    /// The update function, if a GPU may have one kernel for it: all features have one type, and the nonlinearity is regular.
+    /// The update function, if it may be one operator: all features have one type, and the nonlinearity is regular.
     fn fused(&self, input: &FeatureType, updates: &[Update<T>]) -> Option<Arc<UpdateFunction<T>>> {
         let regular = self.nonlinearity.as_regular()?;
         if regular.batch_norm || input != &self.hidden || input != &self.output {
@@ -177,7 +177,7 @@ pub struct MessageBlock<T: Real> {
     name: String,
     messages: Arc<MessageFunction<T>>,
     updates: Vec<Update<T>>,
-    /// The updates and the skip connection for a GPU, where one kernel may compute them.
+    /// The updates and the skip connection, where one operator may compute them.
     fused: Option<Arc<UpdateFunction<T>>>,
     skip: Option<EquivariantLinear>,
     output: FeatureType,

@@ -72,16 +72,8 @@ impl<T: Real> MessageFunction<T> {
         HostChain::new(&self.input, &layers.collect::<Vec<_>>())
     }
 
-    /// All matrices, then all biases, in main memory.
     fn host_weights(&self, context: &mut Context<'_, T>) -> Result<Vec<T>, NnError> {
-        let (mut weights, mut biases) = (Vec::new(), Vec::new());
-        for layer in &self.layers {
-            let ([weight, bias], _) = context.values(layer.weights.ids())?;
-            weights.extend_from_slice(weight.host()?);
-            biases.extend_from_slice(bias.host()?);
-        }
-        weights.append(&mut biases);
-        Ok(weights)
+        host_weights(context, self.layers.iter().map(|layer| layer.weights))
     }
 
     /// Adds to the gradients of all matrices and biases.
@@ -110,6 +102,21 @@ impl<T: Real> MessageFunction<T> {
         let first = (0..edges).step_by(piece);
         first.map(move |first| first..edges.min(first + piece))
     }
+}
+
+/// All matrices of some maps, then all biases, in main memory.
+pub(super) fn host_weights<T: Real>(
+    context: &mut Context<'_, T>,
+    maps: impl Iterator<Item = LinearWeights>,
+) -> Result<Vec<T>, NnError> {
+    let (mut weights, mut biases) = (Vec::new(), Vec::new());
+    for map in maps {
+        let ([weight, bias], _) = context.values(map.ids())?;
+        weights.extend_from_slice(weight.host()?);
+        biases.extend_from_slice(bias.host()?);
+    }
+    weights.append(&mut biases);
+    Ok(weights)
 }
 
 /// What the layers computed for a range of edges.

@@ -1,9 +1,10 @@
-//! Updates of vertices with their messages, on a GPU.
+//! Updates of vertices with their messages, as one operator.
 
 use super::LinearWeights;
-use super::messages::OneKernel;
+use super::messages::{OneKernel, host_weights};
 use crate::{Context, Device, NnError, Operator, Storage, Tape, Var};
 use gemcnn_kernels::messages::chain::{self, Chain};
+use gemcnn_kernels::messages::host::{self, HostUpdate};
 use gemcnn_kernels::regular::Plan;
 use gemcnn_kernels::{FeatureType, KernelError, Real, Resolve};
 use std::sync::Arc;
@@ -17,7 +18,8 @@ pub struct UpdateFunction<T: Real> {
     pub plan: Arc<Plan<T>>,
 }
 
-/// Updates of vertices, `x + phi(x, m)`, on a GPU that computes them in one kernel. Saves `x` and the messages `m`.
+/// Updates of vertices, `x + phi(x, m)`, in inference on the CPU, or on a GPU that computes them in one kernel. Saves `x` and the
+/// messages `m`.
 ///
 /// # Shapes
 /// `x`, `m` and the result: as many rows of the type of the plan.
@@ -41,6 +43,12 @@ impl<T: Real> UpdateFunction<T> {
         let chain = Chain::update(device, self.kind(), self.layers.len(), plan)?;
         let chain = chain.filter(Chain::has_backward);
         Ok(chain.map(|chain| OneKernel::new(device, chain, self.layers.iter().copied())))
+    }
+
+    /// The layers for one pass over the vertices on the CPU, if it supports them.
+    fn on_host(&self) -> Option<HostUpdate<'_, T>> {
+        let has_biases = self.layers.iter().all(|layer| layer.bias.is_some());
+        HostUpdate::new(self.layers.len(), &self.plan).filter(|_| has_biases)
     }
 
     fn expected(&self, device: &Device) -> Result<OneKernel<'_>, NnError> {
@@ -69,9 +77,16 @@ impl<T: Real> Operator<T, 2> for UpdateVertices<T> {
         x.expect_kind("input of an update", kind)?;
         m.expect_kind("messages of an update", kind)?;
         m.expect_rows("the messages of an update", x.rows())?;
+        let mut y = context.buffer(x.values_len())?;
+        if let (Device::Cpu, Some(update)) = (context.device(), self.function.on_host()) {
+            let weights = host_weights(context, self.function.layers.iter().copied())?;
+            let scratch = context.executor().cpu_only("updates")?.narrow;
+            let ends = [x.view().host()?, m.view().host()?];
+            host::update(&update, ends, &weights, y.view_mut().host()?, scratch)?;
+            return Ok((Var::new(kind.clone(), x.rows(), y), [x, m]));
+        }
         let kernel = self.function.expected(context.device())?;
         let weights = kernel.weights(context)?;
-        let mut y = context.buffer(x.values_len())?;
         let ends = [x.view().cuda()?, m.view().cuda()?];
         chain::update(
             &kernel.device,
@@ -113,7 +128,7 @@ impl<T: Real> Operator<T, 2> for UpdateVertices<T> {
 }
 
 impl<'a, T: Real> Tape<'a, T> {
-    /// Applies [`UpdateVertices`] if the device of the tape supports it; `None` if it does not.
+    /// Applies [`UpdateVertices`] if the device of the tape supports it, on the CPU in inference; `None` if it does not.
     ///
     /// # Errors
     /// Features or messages of another type or number of rows, or work on the GPU that failed.
@@ -123,7 +138,11 @@ impl<'a, T: Real> Tape<'a, T> {
         x: Var<T>,
         m: Var<T>,
     ) -> Result<Option<Var<T>>, NnError> {
-        if function.kernel(self.device())?.is_none() {
+        let is_supported = match self.device() {
+            Device::Cpu => !self.is_training() && function.on_host().is_some(),
+            device => function.kernel(device)?.is_some(),
+        };
+        if !is_supported {
             return Ok(None);
         }
         let function = Arc::clone(function);

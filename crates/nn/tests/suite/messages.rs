@@ -364,6 +364,31 @@ fn decided<T: Real>(
     (network, parameters)
 }
 
+/// In inference on the CPU an update of one type is one operator; in training it is composed of layers.
+#[test]
+fn messages_are_the_same_in_inference_and_in_training() {
+    let (small, wide) = (FeatureType::uniform(2, 1), FeatureType::uniform(8, 2));
+    for (types, layers) in [
+        ([&wide, &wide, &wide], [2, 2]),
+        ([&small, &small, &small], [1, 3]),
+        ([&small, &wide, &small], [1, 1]),
+    ] {
+        let (network, parameters) = decided::<f64>(types, layers, &Regular::relu(5));
+        let (batch, cpu) = (batch(), Device::Cpu);
+        let [expected, ..] = run(&cpu, types[0], &batch, &parameters, |tape, levels, x| {
+            network.forward(tape, levels, x)
+        });
+        let mut workspace = Workspace::new(cpu);
+        let mut tape = Tape::inference(&mut workspace, &parameters);
+        let x = random::<f64>(batch.vertex_count() * types[0].dimension(), 1);
+        let x = tape.input(types[0].clone(), &x).unwrap();
+        let y = network.forward(&mut tape, (&batch).into(), x).unwrap();
+        let values = y.values().unwrap();
+        let mut pairs = values.iter().zip(&expected);
+        assert!(pairs.all(|(y, e)| (y - e).abs() <= 1e-12 * (1.0 + e.abs())));
+    }
+}
+
 #[test]
 fn layers_on_tensor_cores_agree_with_f64_on_the_cpu() {
     let Some(device) = gpu("attention and messages on tensor cores") else {

@@ -4,6 +4,7 @@ use super::HostChain;
 use super::edges::{Activate, CHUNK, Chunk, Collect, Combine, Multiply, ProjectBack};
 use super::forward::{Pass, take};
 use super::neighbours::Neighbours;
+use crate::complex::{Conjugate, complex_product};
 use crate::narrow::{Left, Sizes, narrow_product};
 use crate::parallel::{Loop, TILE, spread, sum_partials, worker_count};
 use crate::simd::vectorised;
@@ -26,10 +27,11 @@ struct Sums<'a, T> {
 }
 
 impl<T: Real> HostChain<'_, T> {
-    /// Gradients of rows of features from those of `C` or `D`.
+    /// Gradients of rows of features from those of `C` (`end` 0) or `D` (1).
     fn vertex_rows_backward(
         &self,
         destination: Destination,
+        end: usize,
         transposed: &[T],
         rows: &[T],
         dx: &mut [T],
@@ -47,14 +49,31 @@ impl<T: Real> HostChain<'_, T> {
                 inner,
                 columns,
             };
-            let result = (&mut dx[order.start..], self.dimension);
-            let right = (&transposed[order.stacked..], columns);
+            let result = &mut dx[order.start..];
+            let right = &transposed[order.stacked..];
+            if order.is_complex::<T>(order.channels) {
+                let parts = [0, order.channels];
+                complex_product(
+                    destination,
+                    [Conjugate::Neither, Conjugate::Left][end],
+                    (result, self.dimension, parts),
+                    (left, [0, width]),
+                    (right, columns, parts),
+                    Sizes {
+                        inner: width,
+                        columns: order.channels,
+                        ..sizes
+                    },
+                );
+                continue;
+            }
+            let (result, right) = ((result, self.dimension), (right, columns));
             narrow_product(destination, result, left, right, sizes);
         }
     }
 
-    /// Adds the gradients of stacked weights.
-    fn correlate(&self, x: &[T], rows: &[T], sums: &mut [T]) {
+    /// Adds the gradients of stacked weights of one end.
+    fn correlate(&self, end: usize, x: &[T], rows: &[T], sums: &mut [T]) {
         let (width, stride) = (self.first().row, self.first_row());
         for order in &self.orders {
             let [inputs, columns] = order.size(width);
@@ -68,8 +87,26 @@ impl<T: Real> HostChain<'_, T> {
                 inner: rows.len() / stride,
                 columns,
             };
-            let result = (&mut sums[order.stacked..], columns);
-            let right = (&rows[order.harmonic * width..], stride);
+            let result = &mut sums[order.stacked..];
+            let right = &rows[order.harmonic * width..];
+            if order.is_complex::<T>(width) {
+                let channels = order.channels;
+                // In the columns of the cosines; those of the sines stay zero.
+                complex_product(
+                    Destination::Add,
+                    [Conjugate::Right, Conjugate::Neither][end],
+                    (result, columns, [0, channels * columns]),
+                    (left, [0, channels]),
+                    (right, stride, [0, width]),
+                    Sizes {
+                        rows: channels,
+                        columns: width,
+                        ..sizes
+                    },
+                );
+                continue;
+            }
+            let (result, right) = ((result, columns), (right, stride));
             narrow_product(Destination::Add, result, left, right, sizes);
         }
     }
@@ -172,11 +209,11 @@ impl<T: Real> Pass<'_, '_, T> {
         chunk.for_each(graph, vertices.clone(), Some, |chunk| {
             self.harmonics(chunk, theta, transport);
             let edges = chunk.edges.len();
-            self.first_sums(chunk, own, [theta, transport], sums[0]);
+            self.first_sums(chunk, own, [theta, transport], (sums[0], false));
             for (index, layer) in layers.iter().enumerate() {
                 if index > 0 {
                     let before = &values[index - 1][..edges * layers[index - 1].row];
-                    self.next_sums(index, before, sums[index]);
+                    self.next_sums(index, before, (sums[index], false));
                 }
                 if index + 1 < layers.len() {
                     let sums = &sums[index][..edges * layer.row];
@@ -206,6 +243,7 @@ impl<T: Real> Pass<'_, '_, T> {
                         harmonics: chain.harmonics[1],
                         neighbours: None,
                         width: layer.row,
+                        relu: false,
                         out: to,
                     });
                 } else if let Some(after) = after {
@@ -229,6 +267,7 @@ impl<T: Real> Pass<'_, '_, T> {
                         weights: &self.folded.next_transposed[index],
                         bias: None,
                         sizes: [next, layer.row],
+                        relu: false,
                         out: to,
                     });
                 }
@@ -244,15 +283,16 @@ impl<T: Real> Pass<'_, '_, T> {
                 width: row,
                 table: theta,
                 harmonics: chain.harmonics[0],
+                destination: Destination::Add,
                 sums: down,
             });
         });
         add_rows(down, first_row, gradients.biases[0]);
         let x = self.features(&vertices);
-        chain.correlate(x, down, gradients.ends[0]);
+        chain.correlate(0, x, down, gradients.ends[0]);
         if let Some(dx) = dx {
             let transposed = &self.folded.transposed[0];
-            chain.vertex_rows_backward(Destination::Set, transposed, down, dx);
+            chain.vertex_rows_backward(Destination::Set, 0, transposed, down, dx);
         }
     }
 
@@ -283,6 +323,7 @@ impl<T: Real> Pass<'_, '_, T> {
                 width: chain.first().row,
                 table,
                 harmonics,
+                destination: Destination::Add,
                 sums,
             });
         });
@@ -406,11 +447,11 @@ pub(super) fn send_backward<T: Real>(
             |_, (vertices, rows, mut dx, sums)| {
                 let tiles = rows.chunks(TILE * first_row);
                 for (rows, x) in tiles.zip(pass.features(&vertices).chunks(TILE * width)) {
-                    chain.correlate(x, rows, sums.ends[1]);
+                    chain.correlate(1, x, rows, sums.ends[1]);
                     if let Some(dx) = &mut dx {
                         let dx = take(dx, x.len());
                         let transposed = &folded.transposed[1];
-                        chain.vertex_rows_backward(Destination::Add, transposed, rows, dx);
+                        chain.vertex_rows_backward(Destination::Add, 1, transposed, rows, dx);
                     }
                 }
             },

@@ -4,7 +4,7 @@ use super::Layer;
 use super::neighbours::Neighbours;
 use crate::aggregate::higher_harmonics;
 use crate::simd::prefetch;
-use crate::{Activation, EdgePhases, GraphView, Real};
+use crate::{Activation, Destination, EdgePhases, GraphView, Real};
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 
@@ -18,8 +18,8 @@ pub(super) const CHUNK: usize = 144;
 #[derive(Default)]
 pub(super) struct Chunk {
     pub edges: Vec<u32>,
-    /// Places of vertices in their tile, with ranges of `edges`.
-    segments: Vec<(usize, Range<usize>)>,
+    /// Places of vertices in their tile, with ranges of `edges`, and true for the first range of a vertex.
+    segments: Vec<(usize, Range<usize>, bool)>,
 }
 
 impl Chunk {
@@ -32,16 +32,17 @@ impl Chunk {
         mut work: impl FnMut(&Self),
     ) {
         for (place, vertex) in vertices.enumerate() {
-            let mut start = self.edges.len();
+            let (mut start, mut is_first) = (self.edges.len(), true);
             for edge in graph.row(vertex).filter_map(&edge) {
                 if self.edges.len() == CHUNK {
-                    self.segments.push((place, start..CHUNK));
+                    self.segments.push((place, start..CHUNK, is_first));
                     self.finish(&mut work);
-                    start = 0;
+                    (start, is_first) = (0, false);
                 }
                 self.edges.push(edge as u32);
             }
-            self.segments.push((place, start..self.edges.len()));
+            self.segments
+                .push((place, start..self.edges.len(), is_first));
         }
         self.finish(&mut work);
     }
@@ -89,6 +90,8 @@ pub(super) struct Combine<'a, 'm, T: Real> {
     pub harmonics: usize,
     /// A multiple of all vectors.
     pub width: usize,
+    /// True for zeros in the place of negative numbers.
+    pub relu: bool,
     pub out: &'a mut [T],
 }
 
@@ -137,6 +140,7 @@ impl<T: Real> WithSimd for Combine<'_, '_, T> {
         fn strip<S: Simd, T: Real, const VECTORS: usize>(
             simd: S,
             combine: &mut Combine<'_, '_, T>,
+            neighbour: Option<(&[T], &[T])>,
             [vertex, place, column]: [usize; 3],
         ) {
             let (edges, width) = (combine.chunk.edges.len(), combine.width);
@@ -145,24 +149,27 @@ impl<T: Real> WithSimd for Combine<'_, '_, T> {
             let own = &combine.rows[vertex * length..][..length];
             let at = (combine.table, edges, place);
             add_harmonics(simd, (own, width, column), at, &mut sums);
-            if let Some((neighbours, table)) = combine.neighbours {
-                let row = neighbours.row(combine.neighbour(place));
+            if let Some((row, table)) = neighbour {
                 let at = (table, edges, place);
                 add_harmonics(simd, (row, width, column), at, &mut sums);
             }
-            store(simd, &mut combine.out[place * width + column..], sums);
+            let out = &mut combine.out[place * width + column..];
+            store(simd, out, sums, combine.relu);
         }
         let (chunk, width, mut combine) = (self.chunk, self.width, self);
-        for (vertex, places) in &chunk.segments {
+        for (vertex, places, _) in &chunk.segments {
             for place in places.clone() {
-                if let Some((neighbours, _)) = combine.neighbours
-                    && place + AHEAD < chunk.edges.len()
-                {
-                    prefetch(neighbours.row(combine.neighbour(place + AHEAD)));
-                }
+                // Before the sums, for a call that computes rows would move them from registers to memory.
+                let neighbour = combine.neighbours.map(|(neighbours, table)| {
+                    if place + AHEAD < chunk.edges.len() {
+                        prefetch(neighbours.row(combine.neighbour(place + AHEAD)));
+                    }
+                    (neighbours.row(combine.neighbour(place)), table)
+                });
                 strips!(T::count::<S>(), width, [5 1], |column| strip(
                     simd,
                     &mut combine,
+                    neighbour,
                     [*vertex, place, column]
                 ));
             }
@@ -179,10 +186,16 @@ impl<T: Real> Combine<'_, '_, T> {
 
 #[inline(always)]
 fn store<S: Simd, T: Real, const VECTORS: usize>(
-    _: S,
+    simd: S,
     out: &mut [T],
-    vectors: [T::Vector<S>; VECTORS],
+    mut vectors: [T::Vector<S>; VECTORS],
+    relu: bool,
 ) {
+    if relu {
+        for vector in &mut vectors {
+            *vector = T::without_negative(simd, *vector);
+        }
+    }
     let lanes = T::count::<S>();
     let out = &mut out[..VECTORS * lanes];
     for (v, vector) in vectors.into_iter().enumerate() {
@@ -191,7 +204,8 @@ fn store<S: Simd, T: Real, const VECTORS: usize>(
     }
 }
 
-/// The adjoint: adds to the rows of vertices the rows of their edges, times the factor of each harmonic.
+/// The adjoint: adds to the rows of vertices the rows of their edges, times the factor of each harmonic; or overwrites the rows of vertices
+/// with edges.
 pub(super) struct Collect<'a, T> {
     pub chunk: &'a Chunk,
     /// Rows of edges from `first` on.
@@ -200,6 +214,7 @@ pub(super) struct Collect<'a, T> {
     pub width: usize,
     pub table: &'a [T],
     pub harmonics: usize,
+    pub destination: Destination,
     /// `[vertices of a tile, harmonics, width]`.
     pub sums: &'a mut [T],
 }
@@ -213,7 +228,7 @@ impl<T: Real> WithSimd for Collect<'_, T> {
         fn strip<S: Simd, T: Real, const COUNT: usize>(
             simd: S,
             collect: &mut Collect<'_, T>,
-            (vertex, places): (usize, &Range<usize>),
+            (vertex, places, is_first): (usize, &Range<usize>, bool),
             (harmonic, column): (usize, usize),
         ) {
             let (width, edges) = (collect.width, &collect.chunk.edges);
@@ -221,9 +236,13 @@ impl<T: Real> WithSimd for Collect<'_, T> {
             let to = &mut collect.sums[start..][..(COUNT - 1) * width + T::count::<S>()];
             let to = to.as_mut_ptr();
             let table = &collect.table[harmonic * edges.len()..][..COUNT * edges.len()];
-            // SAFETY: `sums` has `COUNT` rows from this harmonic on, each a multiple of a vector.
-            let mut sums: [T::Vector<S>; COUNT] =
-                std::array::from_fn(|k| unsafe { T::load_from::<S>(to.wrapping_add(k * width)) });
+            let mut sums = [T::splat(simd, T::zero()); COUNT];
+            if !(is_first && collect.destination == Destination::Set) {
+                for (k, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: `sums` has `COUNT` rows from this harmonic on, each a multiple of a vector.
+                    *sum = unsafe { T::load_from::<S>(to.wrapping_add(k * width)) };
+                }
+            }
             for (place, &edge) in edges[places.clone()].iter().enumerate() {
                 let place = places.start + place;
                 let row = (edge as usize - collect.first) * width + column;
@@ -248,12 +267,12 @@ impl<T: Real> WithSimd for Collect<'_, T> {
                 .iter()
                 .all(|&edge| rows.contains(&(edge as usize)))
         );
-        for (vertex, places) in &chunk.segments {
+        for (vertex, places, is_first) in &chunk.segments {
             for column in (0..collect.width).step_by(T::count::<S>()) {
                 strips!(1, collect.harmonics, [5 3 1], |harmonic| strip(
                     simd,
                     &mut collect,
-                    (*vertex, places),
+                    (*vertex, places, *is_first),
                     (harmonic, column)
                 ));
             }
@@ -271,7 +290,30 @@ pub(super) struct Multiply<'a, T> {
     pub bias: Option<&'a [T]>,
     /// Both multiples of [`PAD`](super::PAD).
     pub sizes: [usize; 2],
+    /// True for zeros in the place of negative numbers.
+    pub relu: bool,
     pub out: &'a mut [T],
+}
+
+/// Bit `i` is set unless number `i` of at most 128, a multiple of a vector, is zero.
+#[inline(always)]
+fn nonzero<S: Simd, T: Real>(simd: S, numbers: &[T]) -> u128 {
+    let (lanes, mut bits) = (T::count::<S>(), 0);
+    for (place, vector) in numbers.chunks_exact(lanes).enumerate() {
+        bits |= u128::from(T::nonzero(simd, T::load(simd, vector))) << (place * lanes);
+    }
+    bits
+}
+
+/// The number at the lowest bit, or 0 without bits, and its place. Clears the bit.
+#[inline(always)]
+fn next<T: Real>(numbers: &[T], bits: &mut u128) -> (usize, T) {
+    if *bits == 0 {
+        return (0, T::zero());
+    }
+    let place = bits.trailing_zeros() as usize;
+    *bits &= *bits - 1;
+    (place, numbers[place])
 }
 
 impl<T: Real> WithSimd for Multiply<'_, T> {
@@ -279,11 +321,12 @@ impl<T: Real> WithSimd for Multiply<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        /// Two rows, of which the second may be empty. They share the reads of weights where neither has a zero.
         #[inline(always)]
         fn strip<S: Simd, T: Real, const VECTORS: usize>(
             simd: S,
             multiply: &Multiply<'_, T>,
-            (row, out): (&[T], &mut [T]),
+            (rows, out): (&[T], &mut [T]),
             column: usize,
         ) {
             let ([inputs, outputs], lanes) = (multiply.sizes, T::count::<S>());
@@ -295,42 +338,61 @@ impl<T: Real> WithSimd for Multiply<'_, T> {
                     *sum = unsafe { T::load_from::<S>(bias.as_ptr().wrapping_add(v * lanes)) };
                 }
             }
-            assert!(multiply.weights.len() == inputs * outputs && row.len() == inputs);
+            let mut others = sums;
+            assert!(multiply.weights.len() == inputs * outputs && rows.len() >= inputs);
             assert!(column + VECTORS * lanes <= outputs);
-            for start in (0..inputs).step_by(64) {
-                let mut bits = 0u64;
-                for at in (start..inputs.min(start + 64)).step_by(lanes) {
-                    // SAFETY: `inputs` is a multiple of a vector.
-                    let vector = unsafe { T::load_from::<S>(row.as_ptr().wrapping_add(at)) };
-                    bits |= T::nonzero(simd, vector) << (at - start);
-                }
-                while bits != 0 {
-                    let input = start + bits.trailing_zeros() as usize;
-                    bits &= bits - 1;
-                    // SAFETY: only bits of inputs are set.
-                    let factor = T::splat(simd, unsafe { *row.get_unchecked(input) });
-                    let from = multiply
-                        .weights
-                        .as_ptr()
-                        .wrapping_add(input * outputs + column);
-                    for (v, sum) in sums.iter_mut().enumerate() {
-                        // SAFETY: checked above: `input` is a row and the vectors from `column` on are in it.
+            let (row, other) = rows.split_at(inputs);
+            for start in (0..inputs).step_by(128) {
+                let row = &row[start..inputs.min(start + 128)];
+                let other = other.get(start..start + row.len()).unwrap_or_default();
+                let weights = |(input, factor): (usize, T)| {
+                    let from = (start + input) * outputs + column;
+                    let from = multiply.weights.as_ptr().wrapping_add(from);
+                    (T::splat(simd, factor), from)
+                };
+                let (mut first, mut second) = (nonzero(simd, row), nonzero(simd, other));
+                let mut both = first & second;
+                (first, second) = (first & !both, second & !both);
+                while both != 0 {
+                    let input = both.trailing_zeros() as usize;
+                    both &= both - 1;
+                    let (x, from) = weights((input, row[input]));
+                    let y = T::splat(simd, other[input]);
+                    for (v, (sum, other)) in sums.iter_mut().zip(&mut others).enumerate() {
+                        // SAFETY: checked above: the input is a row and the vectors from `column` on are in it.
                         let weight = unsafe { T::load_from::<S>(from.wrapping_add(v * lanes)) };
-                        *sum = T::times_plus(simd, factor, weight, *sum);
+                        *sum = T::times_plus(simd, x, weight, *sum);
+                        *other = T::times_plus(simd, y, weight, *other);
+                    }
+                }
+                while first | second != 0 {
+                    let (x, from) = weights(next(row, &mut first));
+                    let (y, other_from) = weights(next(other, &mut second));
+                    for (v, (sum, other)) in sums.iter_mut().zip(&mut others).enumerate() {
+                        let places = [from, other_from].map(|from| from.wrapping_add(v * lanes));
+                        // SAFETY: as above.
+                        let [a, b] = places.map(|place| unsafe { T::load_from::<S>(place) });
+                        *sum = T::times_plus(simd, x, a, *sum);
+                        *other = T::times_plus(simd, y, b, *other);
                     }
                 }
             }
-            store(simd, &mut out[column..], sums);
+            let (out, other_out) = out.split_at_mut(outputs);
+            store(simd, &mut out[column..], sums, multiply.relu);
+            if !other_out.is_empty() {
+                store(simd, &mut other_out[column..], others, multiply.relu);
+            }
         }
         let [inputs, outputs] = self.sizes;
         let mut multiply = self;
         let out = std::mem::take(&mut multiply.out);
-        let rows = multiply.rows.chunks_exact(inputs);
-        for (row, out) in rows.zip(out.chunks_exact_mut(outputs)) {
-            strips!(T::count::<S>(), outputs, [10 5 1], |column| strip(
+        let rows = multiply.rows.chunks(2 * inputs);
+        for (rows, out) in rows.zip(out.chunks_mut(2 * outputs)) {
+            let out = &mut out[..rows.len() / inputs * outputs];
+            strips!(T::count::<S>(), outputs, [5 1], |column| strip(
                 simd,
                 &multiply,
-                (row, &mut *out),
+                (rows, &mut *out),
                 column
             ));
         }

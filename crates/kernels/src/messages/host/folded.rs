@@ -1,20 +1,20 @@
 //! The weights of a chain with the maps to samples and back multiplied in, and their gradients taken apart.
 
 use super::{HostChain, Layer, Order};
-use crate::Real;
+use crate::{Aligned, Real};
 
 /// Padded weights.
 pub(super) struct Folded<T> {
     /// Stacked weights of the first layer, of the vertex itself and of its neighbour.
-    pub ends: [Vec<T>; 2],
+    pub ends: [Aligned<T>; 2],
     /// The same, each order transposed.
-    pub transposed: [Vec<T>; 2],
+    pub transposed: [Aligned<T>; 2],
     /// Biases of the samples of each layer.
-    pub biases: Vec<Vec<T>>,
+    pub biases: Vec<Aligned<T>>,
     /// Weights `[inputs, outputs]` of the layers after the first.
-    pub next: Vec<Vec<T>>,
+    pub next: Vec<Aligned<T>>,
     /// The same, `[outputs, inputs]`.
-    pub next_transposed: Vec<Vec<T>>,
+    pub next_transposed: Vec<Aligned<T>>,
 }
 
 /// Block `a` of the result is `sum_b m[a, b]` times block `b`, with as many blocks as components; `m` is transposed if `is_transposed`.
@@ -63,14 +63,14 @@ impl<T: Real> HostChain<'_, T> {
         let (outputs, inputs) = (first.map.outputs, first.map.inputs);
         let by_inputs = transposed(&weight, [outputs, inputs, inputs], [inputs, first.row]);
         let ends = [0, 1].map(|end| self.stack(end, &by_inputs));
-        let flip = |stacked: &Vec<T>| {
+        let flip = |stacked: &[T]| {
             let mut result = Vec::with_capacity(stacked.len());
             for order in &self.orders {
                 let [rows, columns] = order.size(first.row);
                 let part = &stacked[order.stacked..][..rows * columns];
                 result.extend(transposed(part, [rows, columns, columns], [columns, rows]));
             }
-            result
+            Aligned::from(&result[..])
         };
         let mut next = Vec::new();
         for (layers, matrix) in self.layers.windows(2).zip(matrices) {
@@ -81,17 +81,17 @@ impl<T: Real> HostChain<'_, T> {
             let by_inputs = transposed(&sampled, size, [inputs, layer.row]);
             let mut full = before.mixed((&before.projection, false), &by_inputs);
             full.resize(before.row * layer.row, T::zero());
-            next.push(full);
+            next.push(Aligned::from(&full[..]));
         }
         let next_transposed = self.layers.windows(2).zip(&next).map(|(layers, matrix)| {
             let [before, layer] = [layers[0].row, layers[1].row];
-            transposed(matrix, [before, layer, layer], [layer, before])
+            Aligned::from(&transposed(matrix, [before, layer, layer], [layer, before])[..])
         });
         let biases = self.layers.iter().zip(biases.drain(..));
         let biases = biases.map(|(layer, bias)| {
             let mut samples = layer.mixed((&layer.synthesis, false), bias);
             samples.resize(layer.row, T::zero());
-            samples
+            Aligned::from(&samples[..])
         });
         Folded {
             biases: biases.collect(),
@@ -178,8 +178,8 @@ impl<T: Real> HostChain<'_, T> {
         }
     }
 
-    fn stack(&self, end: usize, by_inputs: &[T]) -> Vec<T> {
-        let (row, mut stacked) = (self.first().row, vec![T::zero(); self.stacked()]);
+    fn stack(&self, end: usize, by_inputs: &[T]) -> Aligned<T> {
+        let (row, mut stacked) = (self.first().row, Aligned::zeros(self.stacked()));
         self.visit(end, |to, input, negative| {
             let to = stacked[to..to + row].iter_mut();
             for (to, &weight) in to.zip(&by_inputs[input * row..]) {

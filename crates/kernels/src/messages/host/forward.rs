@@ -1,13 +1,14 @@
 //! The forward pass: tiles of vertices in parallel, each by chunks of its edges.
 
-use super::HostChain;
 use super::edges::{Activate, CHUNK, Chunk, Collect, Combine, Multiply, Project};
 use super::folded::Folded;
 use super::neighbours::Neighbours;
+use super::{HostChain, Layer};
+use crate::complex::{Conjugate, complex_product};
 use crate::narrow::{Left, Sizes, narrow_product};
 use crate::parallel::{TILE, spread, worker_count};
 use crate::simd::vectorised;
-use crate::{Aggregation, Destination, GraphView, Real, Scratch};
+use crate::{Activation, Aggregation, Destination, GraphView, Real, Scratch};
 use pulp::Arch;
 use std::ops::Range;
 
@@ -20,8 +21,13 @@ pub(super) fn take<'a, T>(memory: &mut &'a mut [T], count: usize) -> &'a mut [T]
 }
 
 impl<T: Real> HostChain<'_, T> {
-    /// Rows of `C` or `D` for rows of features.
+    /// Rows of `C` (with a bias) or of `D` for rows of features.
     pub(super) fn vertex_rows(&self, stacked: &[T], bias: Option<&[T]>, x: &[T], rows: &mut [T]) {
+        // `C = (a + i b) conj(W)` for features `a + i b` and weights `W` of an order above 0, and `D` is the conjugate.
+        let conjugate = match bias {
+            Some(_) => Conjugate::Right,
+            None => Conjugate::Left,
+        };
         let (width, stride) = (self.first().row, self.first_row());
         let orders = self.orders.iter().map(|order| order.components);
         if orders.sum::<usize>() < self.harmonics[0] {
@@ -48,9 +54,25 @@ impl<T: Real> HostChain<'_, T> {
                 inner,
                 columns,
             };
-            let result = (&mut rows[order.harmonic * width..], stride);
-            let right = (&stacked[order.stacked..], columns);
-            narrow_product(destination, result, left, right, sizes);
+            let result = &mut rows[order.harmonic * width..];
+            let right = &stacked[order.stacked..];
+            if order.is_complex::<T>(width) {
+                let channels = order.channels;
+                complex_product(
+                    destination,
+                    conjugate,
+                    (result, stride, [0, width]),
+                    (left, [0, channels]),
+                    (right, columns, [0, channels * columns]),
+                    Sizes {
+                        inner: channels,
+                        columns: width,
+                        ..sizes
+                    },
+                );
+                continue;
+            }
+            narrow_product(destination, (result, stride), left, (right, columns), sizes);
         }
     }
 
@@ -102,13 +124,13 @@ impl<T: Real> Pass<'_, '_, T> {
         );
     }
 
-    /// The sums of the first layer.
+    /// The sums of the first layer, with zeros in the place of negative numbers if `relu`.
     pub(super) fn first_sums(
         &self,
         chunk: &Chunk,
         own: &[T],
         [theta, transport]: [&[T]; 2],
-        out: &mut [T],
+        (out, relu): (&mut [T], bool),
     ) {
         let harmonics = self.chain.harmonics[0];
         Arch::new().dispatch(Combine {
@@ -119,17 +141,19 @@ impl<T: Real> Pass<'_, '_, T> {
             harmonics,
             neighbours: Some((self.neighbours, transport)),
             width: self.chain.first().row,
+            relu,
             out,
         });
     }
 
     /// The sums of a layer after the first.
-    pub(super) fn next_sums(&self, layer: usize, values: &[T], out: &mut [T]) {
+    pub(super) fn next_sums(&self, layer: usize, values: &[T], (out, relu): (&mut [T], bool)) {
         Arch::new().dispatch(Multiply {
             rows: values,
             weights: &self.folded.next[layer - 1],
             bias: Some(&self.folded.biases[layer]),
             sizes: [layer - 1, layer].map(|layer| self.chain.layers[layer].row),
+            relu,
             out,
         });
     }
@@ -150,19 +174,27 @@ impl<T: Real> Pass<'_, '_, T> {
             .map(|length| take(&mut memory, length));
         let (mut rows, mut next) = memory.split_at_mut(CHUNK * chain.widest());
         self.own_rows(&vertices, own);
-        sums.fill(T::zero());
+        for (vertex, sums) in vertices.clone().zip(sums.chunks_exact_mut(last_row)) {
+            if graph.row(vertex).is_empty() {
+                sums.fill(T::zero());
+            }
+        }
         chunk.for_each(graph, vertices.clone(), Some, |chunk| {
             self.harmonics(chunk, theta, transport);
             let edges = chunk.edges.len();
-            self.first_sums(chunk, own, [theta, transport], rows);
+            let is_relu = |layer: &Layer<'_, T>| matches!(layer.activation, Activation::Relu);
+            let relu = is_relu(chain.first());
+            self.first_sums(chunk, own, [theta, transport], (rows, relu));
             for (index, layer) in chain.layers.iter().enumerate() {
                 if index > 0 {
                     let before = edges * chain.layers[index - 1].row;
-                    self.next_sums(index, &rows[..before], next);
+                    self.next_sums(index, &rows[..before], (next, is_relu(layer)));
                     std::mem::swap(&mut rows, &mut next);
                 }
-                let values = &mut rows[..edges * layer.row];
-                layer.activate(Activate::InPlace { values });
+                if !is_relu(layer) {
+                    let values = &mut rows[..edges * layer.row];
+                    layer.activate(Activate::InPlace { values });
+                }
             }
             Arch::new().dispatch(Collect {
                 chunk,
@@ -171,6 +203,7 @@ impl<T: Real> Pass<'_, '_, T> {
                 width: chain.last().row,
                 table: theta,
                 harmonics: chain.harmonics[1],
+                destination: Destination::Set,
                 sums,
             });
         });

@@ -31,8 +31,12 @@ mod forward;
 mod neighbours;
 #[cfg(test)]
 mod tests;
+mod update;
+
+pub use update::{HostUpdate, update};
 
 use super::OPERATOR;
+use crate::complex::is_whole;
 use crate::error::{check_length, check_rows};
 use crate::linear::Linear;
 use crate::real::compiled;
@@ -94,6 +98,11 @@ impl Order {
     /// Rows and, with `row` numbers for each harmonic, columns of the stacked weights.
     fn size(&self, row: usize) -> [usize; 2] {
         [self.components * self.channels, self.components * row]
+    }
+
+    /// True if the weights act as complex numbers, with `columns` columns that are whole vectors.
+    fn is_complex<T: Real>(&self, columns: usize) -> bool {
+        self.components == 2 && is_whole::<T>(columns)
     }
 }
 

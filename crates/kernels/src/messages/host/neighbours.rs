@@ -2,10 +2,11 @@
 
 use super::HostChain;
 use crate::Real;
+use crate::simd::prefetch;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Vertices whose rows are computed together.
-const ROWS: usize = 36;
+const ROWS: usize = 32;
 
 /// Rows of `D`, by tiles. An edge asks for the row of its neighbour, so rows are used soon after they are written, while
 /// they are in the cache, if neighbours have near numbers.
@@ -60,6 +61,7 @@ impl<'a, 'm, T: Real> Neighbours<'a, 'm, T> {
         rows.get_or_init(|| {
             let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
             let rows = memory.take().unwrap_or_default();
+            prefetch(rows);
             let x = &self.x[tile * ROWS * self.chain.dimension..];
             self.chain.vertex_rows(self.stacked, None, x, rows);
             rows
