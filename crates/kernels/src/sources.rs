@@ -3,7 +3,7 @@
 use crate::cuda::{Define, KernelSource, graph, optimiser, reduce};
 use crate::{
     activation, aggregate, attention, batch_norm, classifier, cross_entropy, diffusion,
-    diffusion_net, dropout, edges, elementwise, gauge_conv, implicit, incidence, irrep,
+    diffusion_net, dropout, edges, elementwise, gauge_conv, implicit, incidence, irrep, linear,
     mesh_product, messages, norm_gate, pool, regression, regular, weighted_conv,
 };
 
@@ -24,6 +24,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (activation::cuda::SOURCE, activation::cuda::variants()),
         (norm_gate::cuda::SOURCE, activation::cuda::variants()),
         (dropout::cuda::SOURCE, plain()),
+        (linear::activated::SOURCE, linear::activated::variants()),
         (elementwise::cuda::SOURCE, plain()),
         (cross_entropy::cuda::SOURCE, cross_entropy::cuda::variants()),
         (classifier::hopper::SOURCE, classifier::hopper::variants()),

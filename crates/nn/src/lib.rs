@@ -64,7 +64,7 @@ pub use heat_batch::{HeatBatch, MassesOn};
 pub use incidence_batch::{IncidenceBatch, IncidenceOn};
 pub use levels::Levels;
 pub use loss::{Loss, LossOperator, LossValue};
-pub use module::{Head, Module, Part};
+pub use module::{Head, Module, Part, PointwiseLayer};
 pub use network::{LayerConfig, Network, NetworkConfig, Stage, WeightDecay};
 pub use operator::{Context, Operator, RandomStream};
 pub use optimiser::{Method, Optimiser};

@@ -6,8 +6,10 @@ use crate::{
     Device, Levels, Loss, NnError, Objective, Parameters, Rows, Tape, Target, Targets,
     TrainingBatch, Var, Workspace,
 };
-use gemcnn_kernels::{FeatureType, OnDevice, Real, cross_entropy};
+use gemcnn_kernels::dropout::Dropout;
+use gemcnn_kernels::{Activation, FeatureType, OnDevice, Real, cross_entropy};
 use std::fmt;
+use std::sync::Arc;
 
 /// A layer or a model: a function of features on graphs, with parameters in
 /// [`Parameters`](crate::Parameters).
@@ -36,6 +38,42 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         levels: Levels<'a, T>,
         x: Var<T>,
     ) -> Result<Var<T>, NnError>;
+
+    /// The sum of the output for `x` and of `skipped`, features of the output type: the end of a residual block. The default adds
+    /// them after the forward pass.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward), or `skipped` of another type or number of rows.
+    fn forward_added<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+        skipped: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        let y = self.forward(tape, levels, x)?;
+        tape.add(y, skipped)
+    }
+
+    /// What this module is to the one before it, if it is a pointwise layer.
+    fn as_pointwise(&self) -> Option<PointwiseLayer<'_>> {
+        None
+    }
+
+    /// Runs the module and as many of the pointwise layers that follow it as it can apply itself. Returns the result and their
+    /// number. The default applies none.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    fn forward_then<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+        _following: &[PointwiseLayer<'_>],
+    ) -> Result<(Var<T>, usize), NnError> {
+        Ok((self.forward(tape, levels, x)?, 0))
+    }
 
     /// Number of graphs, from fine to coarse, that the forward pass needs (default 1).
     fn levels(&self) -> usize {
@@ -148,6 +186,15 @@ fn finite_outputs(finite: bool) -> Result<(), NnError> {
         true => Ok(()),
         false => Err(NnError::OutputNotFinite),
     }
+}
+
+/// A layer of numbers one by one, which the layer before it may apply while it writes its result.
+#[derive(Debug, Clone, Copy)]
+pub enum PointwiseLayer<'m> {
+    /// A function of scalars.
+    Activation(&'m Activation),
+    /// Dropout.
+    Dropout(&'m Arc<Dropout>),
 }
 
 /// The last layer of a model, if it is linear.

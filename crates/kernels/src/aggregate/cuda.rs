@@ -17,8 +17,8 @@ pub(crate) const ADJOINT: KernelSource = KernelSource::new("adjoint", include_st
 
 /// Largest number of sums that a thread keeps in registers.
 const MOST_SUMS: usize = 96;
-/// Smallest number of vertices of a block.
-const LEAST_VERTICES: usize = 16;
+/// Smallest number of vertices of a block that multiplies their rows.
+const TENSOR_VERTICES: usize = 16;
 /// Largest size of the edges of a block in shared memory, in bytes.
 const EDGE_BYTES: usize = 12 << 10;
 /// Largest size of the rows of a block in shared memory, in bytes.
@@ -138,13 +138,14 @@ impl GatherPlan {
     pub fn run(&self, device: &CudaDevice, run: &GatherRun<'_>) -> Result<(), CudaError> {
         let (table, shape) = self.shape(device, run)?;
         let function = device.function(GATHER, &shape.defines(None), "gather")?;
+        let (vertices, threads) = shape.block(false);
         let blocks = (
-            run.vertices.1.div_ceil(shape.vertices()),
+            run.vertices.1.div_ceil(vertices),
             self.radial.rings / shape.rings,
         );
         // SAFETY: the operators checked the lengths of features, rows and results against the graph,
         // whose arrays were checked when it was made.
-        unsafe { function.run(blocks, (shape.threads(), 1), &self.arguments(run, &table)?) }
+        unsafe { function.run(blocks, (threads, 1), &self.arguments(run, &table)?) }
     }
 
     /// True if rows of this stride fit in shared memory.
@@ -162,12 +163,13 @@ impl GatherPlan {
     ) -> Result<RowKernel<'_>, CudaError> {
         let irreps = irreps(device, &self.source, self.vector)?;
         let shape = self.shape_of(self.vector, irreps.len());
+        let (vertices, threads) = shape.block(true);
         Ok(RowKernel {
             defines: shape.defines(Some(stride)),
             irreps,
             destinations: &self.destinations,
-            vertices: shape.vertices(),
-            threads: shape.threads(),
+            vertices,
+            threads,
             vector: self.vector,
         })
     }
@@ -183,7 +185,8 @@ impl GatherPlan {
         let bytes = shape.shared_bytes(product.stride);
         let defines = shape.defines(Some(product.stride));
         let function = device.function_with_shared(GATHER, &defines, "convolve", bytes)?;
-        let blocks = (run.vertices.1.div_ceil(shape.vertices()), 1);
+        let (vertices, threads) = shape.block(true);
+        let blocks = (run.vertices.1.div_ceil(vertices), 1);
         let mut arguments = self.arguments(run, &table)?.to_vec();
         arguments.extend(args![
             product.stacked,
@@ -193,7 +196,7 @@ impl GatherPlan {
         ]);
         // SAFETY: as in `run`; the columns are places in rows of `stride` numbers and in the stacked
         // weights, as the operator laid them out.
-        unsafe { function.run(blocks, (shape.threads(), 1), &arguments) }
+        unsafe { function.run(blocks, (threads, 1), &arguments) }
     }
 
     /// The shape of the kernel for a run, and its irreps.
@@ -295,18 +298,16 @@ struct Shape {
 }
 
 impl Shape {
-    /// Vertices of a block: at least as many as tensor cores multiply at a time.
-    fn vertices(&self) -> usize {
-        (256 / self.group).max(LEAST_VERTICES)
-    }
-
-    fn threads(&self) -> usize {
-        self.vertices() * self.group
+    /// Vertices of a block, and its threads. If the rows are multiplied there, as many as tensor cores multiply at a time.
+    fn block(&self, is_multiplied: bool) -> (usize, usize) {
+        let least = if is_multiplied { TENSOR_VERTICES } else { 1 };
+        let vertices = (256 / self.group).max(least);
+        (vertices, vertices * self.group)
     }
 
     /// Shared memory of the rows of a block.
     fn shared_bytes(&self, stride: usize) -> usize {
-        4 * self.vertices() * stride
+        4 * self.block(true).0 * stride
     }
 
     /// Macros of the kernel. `tensor`: stride of the rows in shared memory, if they are multiplied there.
@@ -318,7 +319,8 @@ impl Shape {
             _ => 1,
         };
         let edge_bytes = 8 * self.orders + 4 * (self.harmonics + self.rings + self.heads) + 16;
-        let edges = (8 * self.vertices()).min(EDGE_BYTES / edge_bytes).max(8);
+        let (vertices, threads) = self.block(tensor.is_some());
+        let edges = (8 * vertices).min(EDGE_BYTES / edge_bytes).max(8);
         let mut defines = vec![
             ("HARMONICS", self.harmonics),
             ("RINGS", self.rings),
@@ -329,12 +331,12 @@ impl Shape {
             ("COLUMNS", self.columns),
             ("HEADS", self.heads),
             ("EDGES", edges),
-            ("THREADS", self.threads()),
-            ("BLOCKS", (256 * blocks / self.threads()).max(1)),
+            ("THREADS", threads),
+            ("BLOCKS", (256 * blocks / threads).max(1)),
             ("TENSOR", usize::from(tensor.is_some())),
         ];
         if let Some(stride) = tensor {
-            defines.extend([("VERTICES", self.vertices()), ("ROW", stride)]);
+            defines.extend([("VERTICES", vertices), ("ROW", stride)]);
         }
         let text = |(name, value): (&'static str, usize)| (name, value.to_string());
         defines.into_iter().map(text).collect()

@@ -4,7 +4,7 @@ use super::plan::Plan;
 use super::{Attention, HeadWeights, OPERATOR};
 use crate::KernelError;
 use crate::aggregate::Direction;
-use crate::cuda::reduce::{self, add_column_sums};
+use crate::cuda::reduce::{self, ColumnPartials};
 use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut,
     KernelSource, ProductMode, args, check_length, to_u32,
@@ -324,7 +324,7 @@ pub fn backward(
     let (dkeys, rest) = sums.view_mut().split_at(keys);
     let (down, rest) = rest.split_at(own);
     let (dvalues, dbias) = rest.split_at(values);
-    add_column_sums(device, dy, (vertices, outputs, dbias.len()), &dbias)?;
+    let columns = ColumnPartials::new(device, dy, (vertices, outputs, dbias.len()))?;
 
     let part = |start: usize, count: usize| joint.view().slice(start..start + count);
     let (nothing, none) = (DeviceSlice::empty(), DeviceSliceMut::empty);
@@ -340,7 +340,7 @@ pub fn backward(
     let sums_of_values = Weights {
         neighbour: dvalues,
         self_term: none(),
-        bias: none(),
+        bias: dbias,
     };
     transposed(
         device,
@@ -352,6 +352,7 @@ pub fn backward(
         to,
         false,
         sums_of_values,
+        &columns,
     )?;
 
     let reversed = reversed_factors(device, graph, dlogits.view(), op.heads)?;
@@ -379,6 +380,7 @@ pub fn backward(
         dx,
         true,
         sums_of_keys,
+        &ColumnPartials::none(device)?,
     )?;
     let nothing = DeviceSlice::empty();
     let to = [&gradients, &DeviceSliceMut::empty()];

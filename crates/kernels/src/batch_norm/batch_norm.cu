@@ -41,6 +41,23 @@ __device__ inline void average(float &running, double momentum, double value) {
     running = (float)((1.0 - momentum) * running + momentum * value);
 }
 
+// Sums over a block of BLOCK threads, always in the same order; valid in all of them.
+__device__ inline double2 block_sums(double2 value) {
+    __shared__ double2 parts[BLOCK / 32];
+    for (u32 step = 16; step > 0; step /= 2) {
+        value.x += __shfl_down_sync(0xffffffffu, value.x, step);
+        value.y += __shfl_down_sync(0xffffffffu, value.y, step);
+    }
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+    __syncthreads();
+    double2 sum = make_double2(0.0, 0.0);
+    for (u32 warp = 0; warp < BLOCK / 32; ++warp) {
+        sum.x += parts[warp].x;
+        sum.y += parts[warp].y;
+    }
+    return sum;
+}
+
 // Mean and variance of each slot; one block for each. If there is an `affine`, also the map of each column, and the new running
 // averages unless there are no vertices.
 extern "C" __global__ void finish_moments(const double2 *__restrict__ partials, u32 count, u32 width,
@@ -52,7 +69,7 @@ extern "C" __global__ void finish_moments(const double2 *__restrict__ partials, 
     uint4 slot = slots[blockIdx.x];
     double first = 0.0, second = 0.0;
     auto column_of = [&](u32 i) { return slot.x + i % slot.z * slot.y; };
-    in_batches<8>(
+    in_batches<16>(
         threadIdx.x, count * slot.z, blockDim.x,
         [&](u32 i) { return partials[(u64)(i / slot.z) * width + column_of(i)]; },
         [&](u32 i, double2 sum) {
@@ -60,23 +77,21 @@ extern "C" __global__ void finish_moments(const double2 *__restrict__ partials, 
             if (scalar) first += sum.x;
             second += (scalar ? 1.0 : 0.5) * sum.y;
         });
-    first = block_sum(first);
-    second = block_sum(second);
+    double2 sum = block_sums(make_double2(first, second));
+    u32 i = blockIdx.x;
+    double centre = vertices > 0.0 ? sum.x / vertices : 0.0;
+    double spread = vertices > 0.0 ? fmax(sum.y / vertices - centre * centre, 0.0) : 0.0;
     if (threadIdx.x == 0) {
-        u32 i = blockIdx.x;
-        double centre = vertices > 0.0 ? first / vertices : 0.0;
-        double spread = vertices > 0.0 ? fmax(second / vertices - centre * centre, 0.0) : 0.0;
         mean[i] = centre;
         variance[i] = spread;
-        if (!affine) return;
-        if (vertices > 0.0) {
+        if (affine && vertices > 0.0) {
             average(running_mean[i], momentum, centre);
             average(running_variance[i], momentum, spread);
         }
-        for (u32 member = 0; member < slot.z; ++member) {
-            u32 column = slot.x + member * slot.y;
-            affine[column] = affine_of(column < scalars, centre, spread, gamma[i], beta[i], epsilon);
-        }
+    }
+    for (u32 member = threadIdx.x; affine && member < slot.z; member += blockDim.x) {
+        u32 column = slot.x + member * slot.y;
+        affine[column] = affine_of(column < scalars, centre, spread, gamma[i], beta[i], epsilon);
     }
 }
 
@@ -153,7 +168,7 @@ extern "C" __global__ void finish_backward_sums(const double *__restrict__ parti
     uint4 slot = slots[blockIdx.x];
     u32 row = width + scalars;
     double a = 0.0, c = 0.0;
-    in_batches<8>(
+    in_batches<16>(
         threadIdx.x, count * slot.z, blockDim.x,
         [&](u32 i) { return partials[(u64)(i / slot.z) * row + slot.x + i % slot.z * slot.y]; },
         [&](u32, double part) { a += part; });
@@ -161,17 +176,16 @@ extern "C" __global__ void finish_backward_sums(const double *__restrict__ parti
         in_batches<2>(
             threadIdx.x, count, blockDim.x, [&](u32 part) { return partials[(u64)part * row + width + slot.x]; },
             [&](u32, double part) { c += part; });
-    a = block_sum(a);
-    c = block_sum(c);
+    double2 sum = block_sums(make_double2(a, c));
     if (threadIdx.x == 0) {
-        dgamma[blockIdx.x] += (float)a;
-        if (slot.x < scalars) dbeta[blockIdx.x] += (float)c;
-        for (u32 member = 0; member < slot.z; ++member) {
-            u32 column = slot.x + member * slot.y;
-            bool scalar = column < scalars;
-            through[column] = make_float2(scalar ? (float)(c * inverse_vertices) : 0.0f,
-                                          (float)((scalar ? 1.0 : 0.5) * a * inverse_vertices));
-        }
+        dgamma[blockIdx.x] += (float)sum.x;
+        if (slot.x < scalars) dbeta[blockIdx.x] += (float)sum.y;
+    }
+    for (u32 member = threadIdx.x; member < slot.z; member += blockDim.x) {
+        u32 column = slot.x + member * slot.y;
+        bool scalar = column < scalars;
+        through[column] = make_float2(scalar ? (float)(sum.y * inverse_vertices) : 0.0f,
+                                      (float)((scalar ? 1.0 : 0.5) * sum.x * inverse_vertices));
     }
 }
 

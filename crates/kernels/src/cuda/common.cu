@@ -3,6 +3,14 @@
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
+// Begins every kernel. On Hopper and later a kernel is launched while the one before it on its stream ends (programmatic
+// dependent launch), so it waits for the results of that one.
+__device__ inline void start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Threads of a block, unless an operator chooses another number.
 constexpr u32 BLOCK = 256;
 

@@ -21,7 +21,7 @@ __device__ inline void store(const Tensor &tensor, const Rule &rule, u64 i, floa
     if (tensor.average) tensor.average[i] += rule.average_rate * (w - tensor.average[i]);
 }
 
-constexpr u32 PIECE = 4096;
+constexpr u32 PIECE = 1024;
 
 // pieces: (tensor, piece of it).
 extern "C" __global__ void adam(const Tensor *__restrict__ tensors, const uint2 *__restrict__ pieces,

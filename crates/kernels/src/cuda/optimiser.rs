@@ -23,7 +23,7 @@ pub(crate) const SOURCE: KernelSource =
     KernelSource::new("optimiser", include_str!("optimiser.cu"));
 
 /// Values of a parameter that one block updates; as in the kernel.
-const PIECE: usize = 4096;
+const PIECE: usize = 1024;
 
 /// Largest number of partial sums of a norm.
 const MOST_PARTIALS: usize = 256;

@@ -22,13 +22,20 @@ extern "C" __global__ void column_partials(const float *__restrict__ x, u32 stri
     }
 }
 
-// result[column] += sum of the partials. One block for each column.
+// result[column] += sum of the partials, by a block.
+__device__ inline void add_column(const double *__restrict__ partials, u32 count, u32 columns, u32 column,
+                                  float *__restrict__ result) {
+    u32 thread = threadIdx.y * blockDim.x + threadIdx.x;
+    double sum = 0.0;
+    for (u32 part = thread; part < count; part += BLOCK) sum += partials[(u64)part * columns + column];
+    sum = block_sum(sum);
+    if (thread == 0) result[column] += (float)sum;
+}
+
+// One block for each column.
 extern "C" __global__ void add_column_sums(const double *__restrict__ partials, u32 count, u32 columns,
                                            float *__restrict__ result) {
-    double sum = 0.0;
-    for (u32 part = threadIdx.x; part < count; part += blockDim.x) sum += partials[(u64)part * columns + blockIdx.x];
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) result[blockIdx.x] += (float)sum;
+    add_column(partials, count, columns, blockIdx.x, result);
 }
 
 // y[row][i] = bias[i] for the first `count` numbers of each row. Block (columns, rows), a run of rows for each block.
@@ -82,14 +89,21 @@ extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 part
 }
 
 // result[i] += the sum over partials of the terms +-partials[k][place] of a table, as in `signed_terms`. Block (32, 8): the
-// partials are shared out over y.
-extern "C" __global__ void fold_partials(const int *__restrict__ table, u32 terms, u32 count,
+// partials are shared out over y. order: the results in the order of their first places. The blocks after those of the results do
+// the work of `add_column_sums`.
+extern "C" __global__ void fold_partials(const int *__restrict__ table, const u32 *__restrict__ order, u32 terms, u32 count,
                                          const float *__restrict__ from, u32 partials, u32 size,
-                                         float *__restrict__ result, float *__restrict__ result_second, u32 split_to) {
+                                         float *__restrict__ result, float *__restrict__ result_second, u32 split_to,
+                                         const double *__restrict__ columns, u32 column_parts, u32 column_count,
+                                         float *__restrict__ column_sums) {
+    u32 blocks = (count + 31) / 32;
+    if (blockIdx.x >= blocks) return add_column(columns, column_parts, column_count, blockIdx.x - blocks, column_sums);
     __shared__ float parts[8][32];
-    u32 i = blockIdx.x * 32 + threadIdx.x;
+    u32 place_in_order = blockIdx.x * 32 + threadIdx.x;
+    bool used = place_in_order < count;
+    u32 i = used ? order[place_in_order] : 0;
     float sum = 0.0f;
-    for (u32 term = 0; i < count && term < terms; ++term) {
+    for (u32 term = 0; used && term < terms; ++term) {
         int entry = table[(u64)i * terms + term];
         if (entry == 0) continue;
         const float *place = from + (entry > 0 ? entry : -entry) - 1;
@@ -100,7 +114,7 @@ extern "C" __global__ void fold_partials(const int *__restrict__ table, u32 term
     }
     parts[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.y == 0 && i < count) {
+    if (threadIdx.y == 0 && used) {
         for (u32 y = 1; y < 8; ++y) sum += parts[y][threadIdx.x];
         float *to = i < split_to ? result + i : result_second + (i - split_to);
         *to += sum;

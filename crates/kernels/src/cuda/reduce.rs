@@ -22,7 +22,7 @@ pub(crate) struct Pieces {
 }
 
 /// Smallest number of rows of a partial sum.
-const LEAST_ROWS: usize = 64;
+const LEAST_ROWS: usize = 32;
 /// Largest number of partial sums.
 const MOST_PARTS: usize = 512;
 
@@ -54,29 +54,62 @@ pub(crate) fn add_column_sums(
     (rows, stride, columns): (usize, usize, usize),
     result: &DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    if rows == 0 || columns == 0 {
-        return Ok(());
+    let partials = ColumnPartials::new(device, x, (rows, stride, columns))?;
+    partials.add_to(device, result)
+}
+
+/// Partial sums of columns in f64, `[parts, columns]`.
+#[derive(Debug)]
+pub(crate) struct ColumnPartials {
+    partials: DeviceBuffer<f64>,
+    columns: usize,
+}
+
+impl ColumnPartials {
+    /// Those of the first `columns` columns of `x`.
+    pub fn new(
+        device: &CudaDevice,
+        x: DeviceSlice<'_, f32>,
+        (rows, stride, columns): (usize, usize, usize),
+    ) -> Result<Self, CudaError> {
+        let pieces = Pieces::new(rows, columns);
+        let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * columns)?;
+        let size = |n: usize| to_u32("column sums", n);
+        // SAFETY: the rows lie in `x`, as the operator checked, and there is a partial sum for each block
+        // and column.
+        unsafe {
+            device.function(SOURCE, &[], "column_partials")?.run(
+                pieces.blocks,
+                pieces.threads,
+                args![
+                    x,
+                    size(stride)?,
+                    size(rows)?,
+                    size(columns)?,
+                    size(pieces.rows_of_block)?,
+                    &partials.view_mut(),
+                ],
+            )?;
+        }
+        Ok(Self { partials, columns })
     }
-    let pieces = Pieces::new(rows, columns);
-    let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * columns)?;
-    let size = |n: usize| to_u32("column sums", n);
-    // SAFETY: the rows lie in `x`, as the operator checked, and there is a partial sum for each block
-    // and column.
-    unsafe {
-        device.function(SOURCE, &[], "column_partials")?.run(
-            pieces.blocks,
-            pieces.threads,
-            args![
-                x,
-                size(stride)?,
-                size(rows)?,
-                size(columns)?,
-                size(pieces.rows_of_block)?,
-                &partials.view_mut(),
-            ],
-        )?;
+
+    /// No columns.
+    pub fn none(device: &CudaDevice) -> Result<Self, CudaError> {
+        Ok(Self {
+            partials: device.buffer(0)?,
+            columns: 0,
+        })
     }
-    add_partial_sums(device, partials.view(), columns, result)
+
+    /// `result[c] += sum of column c`.
+    pub fn add_to(
+        &self,
+        device: &CudaDevice,
+        result: &DeviceSliceMut<'_, f32>,
+    ) -> Result<(), CudaError> {
+        add_partial_sums(device, self.partials.view(), self.columns, result)
+    }
 }
 
 /// `result[c] += sum over parts of partials[part][c]`.
@@ -136,6 +169,8 @@ pub(crate) fn fill_rows(
 #[derive(Debug)]
 pub(crate) struct SignedTable {
     entries: DeviceBuffer<i32>,
+    /// The results in the order of their first places.
+    order: DeviceBuffer<u32>,
     terms: usize,
     count: usize,
 }
@@ -159,8 +194,15 @@ impl SignedTable {
                 *free = if negative { -entry } else { entry };
             }
         }
+        let mut order: Vec<u32> = (0..to_u32("weights", count)?).collect();
+        order.sort_by_key(|&result| {
+            entries
+                .get(result as usize * terms)
+                .map(|e| e.unsigned_abs())
+        });
         Ok(Self {
             entries: device.upload(&entries)?,
+            order: device.upload(&order)?,
             terms,
             count,
         })
@@ -203,25 +245,28 @@ impl SignedTable {
     }
 
     /// Adds the terms of every result, summed over `count` partial sums of `size` numbers each. Results may be split over two
-    /// slices.
+    /// slices. In the same launch, adds sums of columns to a result of their own.
     pub fn fold_partials(
         &self,
         device: &CudaDevice,
         partials: DeviceSlice<'_, f32>,
         (count, size): (usize, usize),
         to: [&DeviceSliceMut<'_, f32>; 2],
+        (columns, column_sums): (&ColumnPartials, &DeviceSliceMut<'_, f32>),
     ) -> Result<(), CudaError> {
         assert!(count * size <= partials.len(), "too few partial sums");
         let number = |n: usize| to_u32("weights", n);
         let function = device.function(SOURCE, &[], "fold_partials")?;
+        let column_parts = columns.partials.len() / columns.columns.max(1);
         // SAFETY: the table was made for sources of `size` numbers and results of these lengths, which the operators
-        // check; there are as many partial sums as the assertion says.
+        // check; there are as many partial sums as the assertion says, and a result for each column.
         unsafe {
             function.run(
-                (self.count.div_ceil(32), 1),
+                (self.count.div_ceil(32) + columns.columns, 1),
                 (32, 8),
                 args![
                     &self.entries,
+                    &self.order,
                     number(self.terms)?,
                     number(self.count)?,
                     partials,
@@ -230,6 +275,10 @@ impl SignedTable {
                     to[0],
                     to[1],
                     number(to[0].len())?,
+                    &columns.partials,
+                    number(column_parts)?,
+                    number(columns.columns)?,
+                    column_sums,
                 ],
             )
         }
@@ -262,11 +311,15 @@ pub(crate) struct RowProduct<'a> {
 }
 
 impl RowProducts {
-    /// For results of `size` numbers, over `rows` rows at a time.
-    pub fn new(device: &CudaDevice, rows: usize, size: usize) -> Result<Self, CudaError> {
+    /// For results of `size` numbers, at most `largest` of which are of one product, over `rows` rows at a time.
+    pub fn new(
+        device: &CudaDevice,
+        rows: usize,
+        (size, largest): (usize, usize),
+    ) -> Result<Self, CudaError> {
         // A block of threads of cuBLAS has about 128 x 128 results, and every multiprocessor takes one.
         let most = device.multiprocessors();
-        let wanted = most * (128 * 128) / size.max(1);
+        let wanted = most * (128 * 128) / largest.max(1);
         let slabs = divisor(rows, wanted.min(rows / 256).clamp(1, most.max(1)));
         Ok(Self {
             partials: device.buffer((slabs + 1) * size)?,

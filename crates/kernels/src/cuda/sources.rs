@@ -73,10 +73,16 @@ impl KernelSource {
         self.name
     }
 
-    /// The text that is compiled: the prelude, then the source.
+    /// The text that is compiled: the prelude, then the source, whose kernels begin with `start()`.
     pub fn text(&self) -> String {
         let prelude = include_str!("common.cu");
-        format!("{prelude}\n#line 1 \"{}.cu\"\n{}", self.name, self.body)
+        let mut parts = self.body.split("__global__");
+        let mut body = parts.next().unwrap_or_default().to_string();
+        for kernel in parts {
+            body += "__global__";
+            body += &kernel.replacen('{', "{ start();", 1);
+        }
+        format!("{prelude}\n#line 1 \"{}.cu\"\n{body}", self.name)
     }
 
     /// What tells this source from others.
@@ -100,6 +106,15 @@ pub(super) const fn hash(bytes: &[u8]) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_kernel_begins_with_its_start() {
+        let source = KernelSource::new("two", "__global__ a() { f({}); }\n__global__ b(\n) {\n}");
+        let text = source.text();
+        assert!(
+            text.ends_with("__global__ a() { start(); f({}); }\n__global__ b(\n) { start();\n}")
+        );
+    }
 
     #[test]
     fn the_hash_is_fnv_1a() {

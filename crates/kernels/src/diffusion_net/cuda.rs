@@ -209,7 +209,7 @@ impl<'a> Block<'a> {
         result: &DeviceSliceMut<'_, f32>,
         add: bool,
     ) -> Result<(), CudaError> {
-        let mut sums = RowProducts::new(self.device, self.rows, m * n)?;
+        let mut sums = RowProducts::new(self.device, self.rows, (m * n, m * n))?;
         let product = RowProduct {
             a: (a, a_stride),
             b: (b, b_stride),

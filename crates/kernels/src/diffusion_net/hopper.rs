@@ -315,7 +315,7 @@ impl<'a> Block<'a> {
         a: DeviceSlice<'_, f32>,
         (b, width): (DeviceSlice<'_, f32>, usize),
     ) -> Result<RowProducts, CudaError> {
-        let mut sums = RowProducts::new(self.device, self.rows, C * width)?;
+        let mut sums = RowProducts::new(self.device, self.rows, (C * width, C * width))?;
         let product = RowProduct {
             a: (a, C),
             b: (b, width),

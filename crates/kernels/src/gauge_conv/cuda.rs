@@ -8,7 +8,7 @@ use super::warps::Warps;
 use super::{GaugeConv, OPERATOR, Weights};
 use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, GatherRun, TensorProduct};
-use crate::cuda::reduce::{RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows};
+use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, SignedTable, fill_rows};
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, Operand,
     Product, ProductMode, check_length, key,
@@ -171,14 +171,14 @@ impl Plan {
         })
     }
 
-    /// Vertices of a tile.
+    /// Vertices of a tile: about as many in each.
     fn chunk(&self, device: &CudaDevice, vertices: usize) -> usize {
         let fitting = device.tile_bytes() / (4 * self.row.max(1));
-        if fitting >= vertices {
-            vertices.max(1)
-        } else {
-            (fitting / 256 * 256).max(1024)
-        }
+        let tiles = vertices.div_ceil((fitting / 256 * 256).max(1024));
+        vertices
+            .div_ceil(tiles.max(1))
+            .next_multiple_of(256)
+            .min(vertices.max(1))
     }
 
     /// The product on tensor cores, if it is possible and the device uses tf32.
@@ -369,22 +369,15 @@ pub fn backward(
     let (outputs, biases) = (op.output.dimension(), op.bias_count());
     check_length(OPERATOR, "dy", dy, vertices * outputs)?;
     check_length(OPERATOR, "bias gradients", gradients.bias.view(), biases)?;
-    add_column_sums(device, dy, (vertices, outputs, biases), &gradients.bias)?;
+    let columns = ColumnPartials::new(device, dy, (vertices, outputs, biases))?;
+    let dy = [dy, dy];
     transposed(
-        device,
-        op,
-        graph,
-        x,
-        weights,
-        [dy, dy],
-        dx,
-        false,
-        gradients,
+        device, op, graph, x, weights, dy, dx, false, gradients, &columns,
     )
 }
 
-/// [`backward`] without the gradient of the bias, for gradients `dy` that reach the neighbours and `own` that reach the vertex
-/// itself, and with `add` to add to `dx`.
+/// [`backward`] for gradients `dy` that reach the neighbours and `own` that reach the vertex itself, and with `add` to add to `dx`.
+/// The gradient of the bias is the sum of `columns`.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn transposed(
     device: &CudaDevice,
@@ -396,6 +389,7 @@ pub(crate) fn transposed(
     mut dx: Option<DeviceSliceMut<'_, f32>>,
     add: bool,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
+    columns: &ColumnPartials,
 ) -> Result<(), CudaError> {
     op.check_device(graph, x, ("dy", dy), weights)?;
     check_length(OPERATOR, "own dy", own, dy.len())?;
@@ -422,8 +416,10 @@ pub(crate) fn transposed(
         device.clear(dx.reborrow())?;
     }
     if x.is_empty() || dy.is_empty() {
-        return Ok(());
+        return columns.add_to(device, &gradients.bias);
     }
+    let to = [&gradients.neighbour, &gradients.self_term];
+    let columns = (columns, &gradients.bias);
     let kind = (graph.columns(), graph.heads());
     let plan = Plan::new(device, op, kind, Direction::Backward)?;
     let reversed = graph.reversed_edges(device)?;
@@ -445,9 +441,8 @@ pub(crate) fn transposed(
     if let Some(warps) = plan.warps(device, &whole, x) {
         let factors = [weights.neighbour, weights.self_term];
         let (partials, count) = warps.differentiate(device, &whole, factors, x, add)?;
-        let to = [&gradients.neighbour, &gradients.self_term];
         let sizes = (count, plan.weights);
-        return plan.fold.fold_partials(device, partials.view(), sizes, to);
+        return (plan.fold).fold_partials(device, partials.view(), sizes, to, columns);
     }
     let stacked = match &dx {
         Some(_) => Some(plan.stacked(device, weights)?),
@@ -455,7 +450,9 @@ pub(crate) fn transposed(
     };
     let chunk = plan.chunk(device, vertices);
     let mut rows: DeviceBuffer<f32> = device.buffer(chunk.min(vertices) * plan.row)?;
-    let mut sums = RowProducts::new(device, chunk.min(vertices), plan.weights)?;
+    let largest = plan.orders.iter().map(|order| order.terms * order.width);
+    let sizes = (plan.weights, largest.max().unwrap_or(0));
+    let mut sums = RowProducts::new(device, chunk.min(vertices), sizes)?;
     for first in (0..vertices).step_by(chunk) {
         let count = chunk.min(vertices - first);
         let run = GatherRun {
@@ -499,12 +496,8 @@ pub(crate) fn transposed(
             .collect();
         sums.add(device, count, &products)?;
     }
-    let mut total: DeviceBuffer<f32> = device.buffer(plan.weights)?;
-    sums.finish(device, &total.view_mut(), false)?;
-    plan.fold.apply(
-        device,
-        [total.view(), DeviceSlice::empty()],
-        [&gradients.neighbour, &gradients.self_term],
-        true,
-    )
+    let (partials, count) = sums.partials();
+    let sizes = (count, plan.weights);
+    plan.fold
+        .fold_partials(device, partials, sizes, to, columns)
 }

@@ -8,7 +8,7 @@ use crate::cuda::{
 };
 
 impl Linear {
-    fn check_device(
+    pub(super) fn check_device(
         &self,
         rows: usize,
         x: DeviceSlice<'_, f32>,
@@ -70,6 +70,22 @@ pub fn backward(
     dbias: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     op.check_device(rows, x, ("dy", dy), weight, ("dbias", dbias.view()))?;
+    add_column_sums(device, dy, (rows, op.outputs, dbias.len()), &dbias)?;
+    product_gradients(device, op, rows, x, weight, dy, dx, dweight)
+}
+
+/// [`backward`] without the gradient of the bias.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn product_gradients(
+    device: &CudaDevice,
+    op: &Linear,
+    rows: usize,
+    x: DeviceSlice<'_, f32>,
+    weight: DeviceSlice<'_, f32>,
+    dy: DeviceSlice<'_, f32>,
+    dx: Option<DeviceSliceMut<'_, f32>>,
+    dweight: DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
     check_length(OPERATOR, "dweight", dweight.view(), op.weight_count())?;
     if let Some(mut dx) = dx {
         check_length(OPERATOR, "dx", dx.view(), x.len())?;
@@ -87,11 +103,11 @@ pub fn backward(
         }
         .run(device, &dx, (op.inputs, 0))?;
     }
-    add_column_sums(device, dy, (rows, op.outputs, dbias.len()), &dbias)?;
     if rows == 0 || dweight.is_empty() {
         return Ok(());
     }
-    let mut sums = RowProducts::new(device, rows, op.weight_count())?;
+    let size = op.weight_count();
+    let mut sums = RowProducts::new(device, rows, (size, size))?;
     let product = RowProduct {
         a: (dy, op.outputs),
         b: (x, op.inputs),

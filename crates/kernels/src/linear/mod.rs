@@ -5,6 +5,7 @@
 //!
 //! Shapes: `x` is `[rows, inputs]`, `W` is `[outputs, inputs]`, `y` is `[rows, outputs]`.
 
+pub mod activated;
 pub mod cuda;
 mod fast;
 pub mod reference;

@@ -2,7 +2,7 @@
 //! order is one product.
 
 use super::{Block, OPERATOR, SelfMap, blocks};
-use crate::cuda::reduce::{RowProduct, RowProducts, SignedTable, add_column_sums, fill_rows};
+use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, SignedTable, fill_rows};
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
     check_length, key,
@@ -185,11 +185,17 @@ pub fn backward(
             )?;
         }
     }
-    add_column_sums(device, dy, (vertices, outputs, dbias.len()), &dbias)?;
+    let columns = ColumnPartials::new(device, dy, (vertices, outputs, dbias.len()))?;
     if vertices == 0 || plan.numbers == 0 {
-        return Ok(());
+        return columns.add_to(device, &dbias);
     }
-    let mut sums = RowProducts::new(device, vertices, plan.numbers)?;
+    let columns = (&columns, &dbias);
+    let sizes = plan
+        .blocks
+        .iter()
+        .map(|(block, _)| block.in_width() * block.out_width());
+    let sizes = (plan.numbers, sizes.max().unwrap_or(0));
+    let mut sums = RowProducts::new(device, vertices, sizes)?;
     let products: Vec<RowProduct<'_>> = plan
         .blocks
         .iter()
@@ -202,7 +208,7 @@ pub fn backward(
         })
         .collect();
     sums.add(device, vertices, &products)?;
-    let mut total: DeviceBuffer<f32> = device.buffer(plan.numbers)?;
-    sums.finish(device, &total.view_mut(), false)?;
-    plan.add_gradients(device, total.view(), &dweight)
+    let (partials, count) = sums.partials();
+    let (sizes, nothing) = ((count, plan.numbers), DeviceSliceMut::empty());
+    (plan.fold).fold_partials(device, partials, sizes, [&dweight, &nothing], columns)
 }

@@ -132,7 +132,19 @@ impl<T: Real> Module<T> for GemConv {
         levels: Levels<'a, T>,
         x: Var<T>,
     ) -> Result<Var<T>, NnError> {
-        tape.gauge_conv(&self.config, levels.graph()?, self.weights, x)
+        tape.gauge_conv(&self.config, levels.graph()?, self.weights, x, None)
+            .map_err(|error| error.in_layer(&self.name))
+    }
+
+    fn forward_added<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+        skipped: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        let (graph, skipped) = (levels.graph()?, Some(skipped));
+        tape.gauge_conv(&self.config, graph, self.weights, x, skipped)
             .map_err(|error| error.in_layer(&self.name))
     }
 }

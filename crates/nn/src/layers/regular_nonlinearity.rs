@@ -2,7 +2,8 @@
 
 use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
 use crate::initialisation::{DRAWS, drawn_moments};
-use crate::{Builder, Levels, Module, NnError, Tape, Var};
+use crate::operators::RegularActivate;
+use crate::{Builder, Device, Levels, Module, NnError, PointwiseLayer, Tape, Var};
 use gemcnn_kernels::batch_norm::NormGroups;
 use gemcnn_kernels::regular::{self, Plan};
 use gemcnn_kernels::{Activation, FeatureType, Real};
@@ -129,5 +130,29 @@ impl<T: Real> Module<T> for RegularNonlinearity<T> {
         let norm = self.norm.as_ref().map(EquivariantNorm::weights);
         tape.regular(&self.plan, norm, x)
             .map_err(|error| error.in_layer(&self.name))
+    }
+
+    /// On a GPU, applies a dropout that follows a batch normalisation.
+    fn forward_then<'a>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        x: Var<T>,
+        following: &[PointwiseLayer<'_>],
+    ) -> Result<(Var<T>, usize), NnError> {
+        let dropout = match following {
+            [PointwiseLayer::Dropout(dropout), ..] if tape.device() != &Device::Cpu => dropout,
+            _ => return Ok((self.forward(tape, levels, x)?, 0)),
+        };
+        if self.norm.is_none() || !self.plan.config().can_drop(dropout) {
+            return Ok((self.forward(tape, levels, x)?, 0));
+        }
+        let operator = RegularActivate {
+            plan: Arc::clone(&self.plan),
+            norm: self.norm.as_ref().map(EquivariantNorm::weights).cloned(),
+            dropout: Some(Arc::clone(dropout)),
+        };
+        let y = tape.apply(operator, [x]);
+        Ok((y.map_err(|error| error.in_layer(&self.name))?, 1))
     }
 }

@@ -112,12 +112,11 @@ impl<T: Real> Module<T> for ResidualBlock<T> {
     ) -> Result<Var<T>, NnError> {
         let inner = self.conv1.forward(tape, levels, x.clone())?;
         let inner = self.act1.forward(tape, levels, inner)?;
-        let inner = self.conv2.forward(tape, levels, inner)?;
         let skipped = match &self.skip {
             None => x,
             Some(skip) => skip.forward(tape, levels, x)?,
         };
-        let sum = tape.add(inner, skipped)?;
+        let sum = self.conv2.forward_added(tape, levels, inner, skipped)?;
         self.act2.forward(tape, levels, sum)
     }
 }

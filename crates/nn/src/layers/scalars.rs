@@ -1,6 +1,6 @@
 //! Layers without parameters: pointwise functions of scalars, and components as scalars.
 
-use crate::{Levels, Module, NnError, Tape, Var};
+use crate::{Levels, Module, NnError, PointwiseLayer, Tape, Var};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 
 /// A pointwise function of scalars.
@@ -31,6 +31,10 @@ impl<T: Real> Module<T> for ActivationLayer {
 
     fn reach(&self) -> Option<usize> {
         Some(0)
+    }
+
+    fn as_pointwise(&self) -> Option<PointwiseLayer<'_>> {
+        Some(PointwiseLayer::Activation(&self.function))
     }
 
     fn forward<'a>(

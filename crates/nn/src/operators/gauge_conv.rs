@@ -45,22 +45,9 @@ fn weights<S>([neighbour, self_term, bias]: [S; 3]) -> Weights<S> {
     }
 }
 
-impl<T: Real> Operator<T> for GaugeConvolve<'_, T> {
-    type Saved = Var<T>;
-
-    fn name(&self) -> &'static str {
-        "gauge convolution"
-    }
-
-    fn has_parameters(&self) -> bool {
-        true
-    }
-
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+impl<T: Real> GaugeConvolve<'_, T> {
+    /// The convolution of `x`.
+    fn convolve(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<Storage<T>, NnError> {
         let config = &*self.config;
         x.expect_kind("input of a gauge convolution", &config.input)?;
         x.expect_rows(
@@ -77,16 +64,17 @@ impl<T: Real> Operator<T> for GaugeConvolve<'_, T> {
         if let Access::Calibration(parameters) = &mut context.access {
             calibrate(config, self.weights, parameters, y.view_mut().host()?);
         }
-        Ok((Var::new(config.output.clone(), x.rows(), y), x))
+        Ok(y)
     }
 
-    fn backward(
+    /// The gradient of `x`, if it is wanted; adds to the gradients of the parameters.
+    fn transposed(
         &self,
         context: &mut Context<'_, T>,
-        x: Self::Saved,
-        dy: Storage<T>,
-        [wanted]: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+        x: &Var<T>,
+        dy: &Storage<T>,
+        wanted: bool,
+    ) -> Result<Option<Storage<T>>, NnError> {
         let mut dx = context.buffer_if(wanted, x.values_len())?;
         let graph = self.batch.on(context.device())?;
         let (values, gradients, run) = context.gradients(self.weights.ids())?;
@@ -103,7 +91,78 @@ impl<T: Real> Operator<T> for GaugeConvolve<'_, T> {
                 scratch
             )
         );
-        Ok([dx])
+        Ok(dx)
+    }
+}
+
+impl<T: Real> Operator<T> for GaugeConvolve<'_, T> {
+    type Saved = Var<T>;
+
+    fn name(&self) -> &'static str {
+        "gauge convolution"
+    }
+
+    fn has_parameters(&self) -> bool {
+        true
+    }
+
+    fn forward(
+        &self,
+        context: &mut Context<'_, T>,
+        [x]: [Var<T>; 1],
+    ) -> Result<(Var<T>, Self::Saved), NnError> {
+        let y = self.convolve(context, &x)?;
+        Ok((Var::new(self.config.output.clone(), x.rows(), y), x))
+    }
+
+    fn backward(
+        &self,
+        context: &mut Context<'_, T>,
+        x: Self::Saved,
+        dy: Storage<T>,
+        [wanted]: [bool; 1],
+    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+        Ok([self.transposed(context, &x, &dy, wanted)?])
+    }
+}
+
+/// The sum of the convolution of the first input and of the second input: the end of a residual block. The gradient of the output
+/// becomes that of the second input when the convolution has used it.
+impl<T: Real> Operator<T, 2> for GaugeConvolve<'_, T> {
+    type Saved = Var<T>;
+
+    fn name(&self) -> &'static str {
+        "gauge convolution with a skip connection"
+    }
+
+    fn has_parameters(&self) -> bool {
+        true
+    }
+
+    fn forward(
+        &self,
+        context: &mut Context<'_, T>,
+        [x, skipped]: [Var<T>; 2],
+    ) -> Result<(Var<T>, Self::Saved), NnError> {
+        skipped.expect_kind(
+            "skip connection of a gauge convolution",
+            &self.config.output,
+        )?;
+        skipped.expect_rows("the skip connection of a gauge convolution", x.rows())?;
+        let mut y = self.convolve(context, &x)?;
+        (context.workspace).accumulate(&mut y, &skipped.into_storage())?;
+        Ok((Var::new(self.config.output.clone(), x.rows(), y), x))
+    }
+
+    fn backward(
+        &self,
+        context: &mut Context<'_, T>,
+        x: Self::Saved,
+        dy: Storage<T>,
+        [wanted, skipped]: [bool; 2],
+    ) -> Result<[Option<Storage<T>>; 2], NnError> {
+        let dx = self.transposed(context, &x, &dy, wanted)?;
+        Ok([dx, skipped.then_some(dy)])
     }
 }
 
@@ -158,25 +217,27 @@ fn calibrate<T: Real>(
 }
 
 impl<'a, T: Real> Tape<'a, T> {
-    /// Applies [`GaugeConvolve`].
+    /// Applies [`GaugeConvolve`], and adds the features of a skip connection if there are any.
     ///
     /// # Errors
-    /// Input of another type or number of rows.
+    /// Input or skip connection of another type or number of rows.
     pub fn gauge_conv(
         &mut self,
         config: &Arc<GaugeConv>,
         batch: &'a GraphBatch<T>,
         weights: ConvWeights,
         x: Var<T>,
+        skipped: Option<Var<T>>,
     ) -> Result<Var<T>, NnError> {
         let config = Arc::clone(config);
-        self.apply(
-            GaugeConvolve {
-                config,
-                batch,
-                weights,
-            },
-            [x],
-        )
+        let operator = GaugeConvolve {
+            config,
+            batch,
+            weights,
+        };
+        match skipped {
+            None => self.apply(operator, [x]),
+            Some(skipped) => self.apply(operator, [x, skipped]),
+        }
     }
 }

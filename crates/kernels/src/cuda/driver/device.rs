@@ -82,8 +82,10 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// Default memory of a tile: the gathered rows of a convolution, or the logits of a classifier.
-const TILE_BYTES: usize = 256 << 20;
+/// Default memory of a tile, the gathered rows of a convolution or the logits of a classifier: this part of the memory of the GPU, and
+/// at least so much.
+const TILE_PART: usize = 128;
+const LEAST_TILE_BYTES: usize = 256 << 20;
 
 /// Bytes of one copy through pinned memory.
 const STAGED_BYTES: usize = 32 << 20;
@@ -213,7 +215,7 @@ impl CudaDevice {
                 capturing: Mutex::default(),
                 blas,
                 mode: AtomicU8::new(ProductMode::default() as u8),
-                tile_bytes: AtomicUsize::new(TILE_BYTES),
+                tile_bytes: AtomicUsize::new(LEAST_TILE_BYTES.max(total_memory / TILE_PART)),
                 staging: Mutex::default(),
                 modules: Mutex::default(),
                 tables: Mutex::default(),

@@ -93,6 +93,14 @@ impl CudaDevice {
         })
     }
 
+    /// True if a kernel may be launched before the one before it on the stream has ended: on Hopper and later, with drivers that
+    /// can capture it.
+    fn launches_early(&self) -> bool {
+        matches!(self.lane, Lane::Compute)
+            && self.inner.capability >= (9, 0)
+            && self.inner.driver >= 12_030
+    }
+
     fn module(&self, source: KernelSource, defines: &[Define]) -> Result<Arc<Module>, CudaError> {
         let key = (source.key(), defines.to_vec());
         let mut modules = locked(&self.inner.modules);
@@ -152,7 +160,7 @@ impl Launch<'_> {
             return Ok(());
         }
         let refused = |problem: String| CudaError::Call {
-            call: "cuLaunchKernel",
+            call: "cuLaunchKernelEx",
             problem,
         };
         let size = |n: usize| {
@@ -170,18 +178,31 @@ impl Launch<'_> {
             *pointer = std::ptr::from_ref(&argument.0).cast_mut().cast();
         }
         self.device.bind()?;
-        // SAFETY: the caller vouches for the arguments; the context is current.
-        driver("cuLaunchKernel", unsafe {
-            sys::cuLaunchKernel(
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue {
+                programmaticStreamSerializationAllowed: 1,
+            },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: size(blocks.0)?,
+            gridDimY: size(blocks.1)?,
+            gridDimZ: 1,
+            blockDimX: size(threads.0)?,
+            blockDimY: size(threads.1)?,
+            blockDimZ: 1,
+            sharedMemBytes: self.shared_bytes as u32,
+            hStream: self.device.stream(),
+            attrs: &mut attribute,
+            numAttrs: u32::from(self.device.launches_early()),
+        };
+        // SAFETY: the caller vouches for the arguments; the context is current, and what `config` points to outlives the call.
+        // Every kernel begins with `start()`, so it may be launched before the one before it has ended.
+        driver("cuLaunchKernelEx", unsafe {
+            sys::cuLaunchKernelEx(
+                &config,
                 self.function,
-                size(blocks.0)?,
-                size(blocks.1)?,
-                1,
-                size(threads.0)?,
-                size(threads.1)?,
-                1,
-                self.shared_bytes as u32,
-                self.device.stream(),
                 pointers.as_mut_ptr(),
                 std::ptr::null_mut(),
             )

@@ -44,6 +44,35 @@ fn an_architecture_after_the_compiler_becomes_assembly() {
     assert!(String::from_utf8_lossy(&image).contains(".version"));
 }
 
+/// On Hopper a kernel is launched before the one before it has ended: it must not read its results before `start()` has waited.
+#[test]
+fn no_kernel_reads_memory_before_its_start() {
+    if !nvrtc_is_there() {
+        return;
+    }
+    for (source, variants) in kernel_sources() {
+        for variant in variants {
+            let image = compile_for(source, &variant, 9999).unwrap();
+            let text = String::from_utf8_lossy(&image);
+            for kernel in text.split(".entry").skip(1) {
+                let name = kernel.split_whitespace().next().unwrap_or_default();
+                let before = kernel
+                    .split("griddepcontrol.wait")
+                    .next()
+                    .unwrap_or_default();
+                let reads = ["ld.global", "ld.volatile", "cp.async", "atom.", "red."];
+                assert!(before.len() < kernel.len(), "{name} does not wait");
+                for read in reads {
+                    assert!(
+                        !before.contains(read),
+                        "{name} reads before it waits: {before}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn errors_of_the_compiler_are_told_with_name_and_line() {
     if !nvrtc_is_there() {

@@ -14,6 +14,7 @@ mod device;
 mod diffusion_net;
 #[cfg(feature = "cuda")]
 mod foreign;
+mod fused;
 mod graphs;
 mod implicit;
 mod losses;
