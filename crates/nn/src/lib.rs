@@ -27,7 +27,6 @@ pub mod operators;
 mod optimiser;
 mod parameters;
 mod patch_batch;
-mod points_batch;
 mod pool;
 mod schedule;
 mod spectra_batch;

@@ -1,7 +1,8 @@
 //! Eigenbases at points of surfaces other than the vertices.
 
+use super::SpectraBatch;
 use crate::device::{Sent, expect_single, single_slice};
-use crate::{CellPoints, NnError, SpectraBatch};
+use crate::{CellPoints, NnError};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
 use gemcnn_kernels::diffusion::basis_width;
 use gemcnn_kernels::diffusion::points::{DeviceCellPoints, MovedBases, bases_at_points};
@@ -11,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 /// The points of the meshes of a batch. Bases are computed from those at the vertices where they are read: on a GPU, the
 /// latter stay there, and a batch uploads its points alone.
 #[derive(Debug, Clone)]
-pub(crate) struct PointsBatch<T> {
+pub(super) struct PointsBatch<T> {
     meshes: Vec<MovedMesh<T>>,
     on_host: OnceLock<Vec<T>>,
     sent: Sent<SentPoints>,
@@ -27,7 +28,7 @@ struct MovedMesh<T> {
 
 /// What a batch uploads.
 #[derive(Debug)]
-pub(crate) struct SentPoints {
+pub(super) struct SentPoints {
     points: Vec<DeviceCellPoints>,
     pub mass: DeviceBuffer<f32>,
     pub eigenvalues: DeviceBuffer<f32>,

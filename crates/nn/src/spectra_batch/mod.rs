@@ -1,14 +1,17 @@
 //! The eigenbases of a batch of surfaces, for diffusion.
 
+mod points;
+
 use crate::device::{Sent, single_slice};
 use crate::error::check_size;
-use crate::points_batch::PointsBatch;
+
 use crate::{CellPoints, Device, NnError};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSlice};
 use gemcnn_kernels::diffusion::{Spectra, basis_width};
 use gemcnn_kernels::diffusion_net::cuda::packed_bases;
 use gemcnn_kernels::{FeatureType, OnDevice, Real, View, compiled, elementwise, irrep_dimension};
 use gemcnn_mesh::surface::SurfaceOperators;
+use points::PointsBatch;
 use std::sync::Arc;
 
 /// Masses, eigenvalues and eigenvectors of the connection Laplacians of the meshes of a batch, and the gradients of the
@@ -266,7 +269,7 @@ impl<T: Real> SpectraBatch<T> {
     }
 
     /// The bases of all orders and the gradients, each as fields on all vertices.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = (FeatureType, &[T])> {
+    fn blocks(&self) -> impl Iterator<Item = (FeatureType, &[T])> {
         let vertices = self.vertex_count();
         let orders = self.columns.iter().copied().enumerate();
         let gradient = (1, self.columns.first().copied().unwrap_or(0));
