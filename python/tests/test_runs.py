@@ -214,7 +214,9 @@ def test_ctrl_c_saves_and_interrupts(tmp_path):
     program.write_text(
         textwrap.dedent(
             f"""
-            import gemcnn
+            import gemcnn, signal
+            # Ignored if the tests run in the background.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             config = {config_of(str(tmp_path / "data"), epochs=100000)!r}
             try:
                 gemcnn.train(config, run_dir={str(tmp_path / "run")!r}, device="cpu", cache=False,
