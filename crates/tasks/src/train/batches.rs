@@ -256,9 +256,18 @@ impl Prefetch {
         scope: &'scope Scope<'scope, 'env>,
         source: BatchSource<'env>,
         plan: BatchPlan,
-        (first, end): (u64, u64),
+        range: (u64, u64),
     ) -> Self {
-        let threads = loading_threads(source.device);
+        Self::with_threads(scope, source, plan, range, loading_threads(source.device))
+    }
+
+    fn with_threads<'scope, 'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        source: BatchSource<'env>,
+        plan: BatchPlan,
+        (first, end): (u64, u64),
+        threads: usize,
+    ) -> Self {
         let prepare = |thread: usize| {
             let (sender, receiver) = sync_channel(READY);
             let plan = plan.clone();
@@ -299,7 +308,13 @@ impl Iterator for Prefetch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::{
+        Augmentation, BodiesConfig, Cache, DataConfig, Dataset, Part, Preparation, Rotations,
+    };
+    use crate::train::BatchSize;
+    use crate::train::batch_plan::Division;
     use gemcnn_mesh::{GeometryOptions, shapes};
+    use std::collections::HashSet;
 
     struct Spheres(Vec<Sample>);
 
@@ -345,6 +360,55 @@ mod tests {
             device: &Device::Cpu,
         };
         PreparedBatch::load(source, which, None)
+    }
+
+    #[test]
+    fn augmented_batches_do_not_depend_on_the_number_of_threads() {
+        let bodies = BodiesConfig {
+            count: 5,
+            vertices: 500,
+            seed: 1,
+        };
+        let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
+        let augmentation = Augmentation {
+            every_epoch: true,
+            remesh: false,
+            rotate: Rotations::All,
+            bend: 0.05,
+            ..Default::default()
+        };
+        let samples = dataset.part(Part::Train, &Preparation::default(), &Cache::none());
+        let samples = samples.unwrap().augmented(&augmentation).unwrap();
+        let plan = BatchPlan {
+            samples: samples.len(),
+            versions: 1,
+            division: Division::new(&samples, BatchSize::Meshes(2)).unwrap(),
+            shuffle: Some(7),
+            drop_last: false,
+        };
+        let objective = Arc::new(Objective::classes(500));
+        let batches = |threads: usize| -> Vec<String> {
+            let cache = GraphCache::off();
+            let source = BatchSource {
+                samples: &samples,
+                objective: &objective,
+                cache: &cache,
+                device: &Device::Cpu,
+            };
+            std::thread::scope(|scope| {
+                let range = (0, 3 * plan.steps());
+                Prefetch::with_threads(scope, source, plan.clone(), range, threads)
+                    .map(|batch| format!("{:?}", batch.unwrap()))
+                    .collect()
+            })
+        };
+        let expected = batches(1);
+        assert_eq!(expected.len() as u64, 3 * plan.steps());
+        let distinct: HashSet<&String> = expected.iter().collect();
+        assert_eq!(distinct.len(), expected.len(), "every visit is new");
+        for threads in [2, 3, 8] {
+            assert!(batches(threads) == expected, "{threads} threads");
+        }
     }
 
     #[test]
