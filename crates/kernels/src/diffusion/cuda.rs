@@ -63,7 +63,7 @@ impl<'a> Batch<'a> {
         spectra: Spectra<DeviceSlice<'a, f32>>,
     ) -> Self {
         let (raw, saved) = op.sizes();
-        let batch = Self {
+        let mut batch = Self {
             device,
             mesh_offsets,
             spectra,
@@ -71,24 +71,11 @@ impl<'a> Batch<'a> {
             saved,
             slabs: 1,
         };
-        batch.with_slabs(raw, SLABS)
-    }
-
-    /// The same batch with spectra of `raw` numbers, for about `slabs` slabs of all meshes together.
-    pub fn with_slabs(&self, raw: usize, slabs: usize) -> Self {
-        let largest = self.runs().map(|(range, ..)| range.len()).max();
+        let largest = batch.runs().map(|(range, ..)| range.len()).max();
         let largest = largest.unwrap_or(0);
-        let wanted = slabs.div_ceil(self.meshes().max(1));
-        Self {
-            raw,
-            slabs: divisor(largest, wanted.min(largest / SLAB_ROWS).max(1)),
-            ..*self
-        }
-    }
-
-    /// Number of slabs of each mesh.
-    pub fn slabs(&self) -> usize {
-        self.slabs
+        let wanted = SLABS.div_ceil(batch.meshes().max(1));
+        batch.slabs = divisor(largest, wanted.min(largest / SLAB_ROWS).max(1));
+        batch
     }
 
     /// Runs of meshes with as many vertices, if there are some: vertices of the first mesh, its number, and number of meshes.

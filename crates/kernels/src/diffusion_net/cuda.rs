@@ -1,12 +1,12 @@
 //! The block on a GPU.
 
-use super::{DiffusionNet, OPERATOR, Saved, Weights, bf16, hopper};
+use super::{DiffusionNet, OPERATOR, Saved, Weights, half, hopper};
 use crate::cuda::reduce::{
     RowProduct, RowProducts, add_column_sums, add_partial_sums, column_threads,
 };
 use crate::cuda::{
     Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
-    Product, ProductMode, args, to_u32,
+    Product, args, to_u32,
 };
 use crate::diffusion::cuda::Batch;
 use crate::diffusion::{Filters, Spectra};
@@ -40,23 +40,17 @@ pub fn saved(
     vertices: usize,
     meshes: usize,
 ) -> Saved<usize> {
-    match on_hopper(device, op) {
-        Some(ProductMode::Bf16) => bf16::saved(op, vertices, meshes),
-        Some(_) => hopper::saved(op, vertices, meshes),
-        None => Saved {
-            features: 5 * vertices * op.channels,
-            mapped: 2 * vertices * op.channels,
-            ..op.saved(vertices, meshes)
-        },
+    if hopper::applies(device, op) {
+        return half::saved(device, op, vertices, meshes);
+    }
+    Saved {
+        features: 5 * vertices * op.channels,
+        mapped: 2 * vertices * op.channels,
+        ..op.saved(vertices, meshes)
     }
 }
 
-/// The mode of products, if there are kernels for whole blocks in it.
-fn on_hopper(device: &CudaDevice, op: &DiffusionNet) -> Option<ProductMode> {
-    hopper::applies(device, op).then(|| device.product_mode())
-}
-
-/// The scalar basis and its gradients as blocks in bf16 read them. With no such copy in [`Spectra`] each block makes its own. It is empty
+/// The scalar basis and its gradients as blocks on GPUs of compute capability 9.0 read them, in 16 bits. With no such copy in [`Spectra`] each block makes its own. It is empty
 /// where a block with as many channels as scalar eigenvectors has no kernels in the present mode of products.
 ///
 /// # Errors
@@ -72,12 +66,12 @@ pub fn packed_bases(
         columns: columns.to_vec(),
         dropout: 0.0,
     };
-    if on_hopper(device, &op) != Some(ProductMode::Bf16) {
+    if !hopper::applies(device, &op) {
         return device.buffer(0);
     }
     let diffusion = op.diffusion();
     diffusion.check_spectra(OPERATOR, mesh_offsets, spectra.lengths())?;
-    bf16::packed_bases(device, &op, mesh_offsets, spectra)
+    half::packed_bases(device, &op, mesh_offsets, spectra)
 }
 
 /// Random streams of the two dropouts: seed and step, and what the seed is mixed with.
@@ -337,12 +331,8 @@ pub fn forward(
     }
     let copy = aligned_copy(device, x)?;
     let x = copy.as_ref().map_or(x, DeviceBuffer::view);
-    if let Some(mode) = on_hopper(device, op) {
-        let forward = match mode {
-            ProductMode::Bf16 => bf16::forward,
-            _ => hopper::forward,
-        };
-        return forward(
+    if hopper::applies(device, op) {
+        return half::forward(
             device,
             op,
             mesh_offsets,
@@ -452,12 +442,8 @@ pub fn backward(
     } else {
         1.0
     };
-    if let Some(mode) = on_hopper(device, op) {
-        let backward = match mode {
-            ProductMode::Bf16 => bf16::backward,
-            _ => hopper::backward,
-        };
-        return backward(
+    if hopper::applies(device, op) {
+        return half::backward(
             device,
             op,
             mesh_offsets,

@@ -1,5 +1,5 @@
 // What the block on Hopper needs beside its passes over tiles: right factors in the layout that wgmma reads, and kernels on spectra; see
-// `hopper.cu` and, with BF16, `bf16.cu`. `filter.cu` stands before this text.
+// `half.cu`. `filter.cu` and `scales.cu` stand before this text.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -15,18 +15,18 @@ __device__ inline float to_tf32(float x) {
     return __uint_as_float(y);
 }
 
-// A number of a packed factor: tf32, or with BF16 bf16.
-#if BF16
+// A number of a packed matrix: fp16 or bf16.
+#if FP16
+#define NUMBER "f16"
+#else
+#define NUMBER "bf16"
+#endif
 typedef unsigned short Number;
 __device__ inline Number to_number(float x) {
     Number y;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    asm("cvt.rn." NUMBER ".f32 %0, %1;" : "=h"(y) : "f"(x));
     return y;
 }
-#else
-typedef float Number;
-__device__ inline Number to_number(float x) { return to_tf32(x); }
-#endif
 
 struct __align__(2 * sizeof(Number)) Pair {
     Number first, second;
@@ -47,7 +47,7 @@ __device__ inline u32 swizzled_place(u32 n, u32 k, u32 panels) {
 // Place of B[k, n] in a packed factor of two halves of its rows. A left factor from registers, which are the result of another product, has
 // its columns in another order.
 __device__ inline u32 packed_place(u32 n, u32 k, bool from_registers) {
-    if (from_registers) k = slot_of(k), k = BF16 ? k : k / 8 * 8 + k % 2 * 4 + k % 8 / 2;
+    if (from_registers) k = slot_of(k);
     return k / 64 * (FACTOR / 2) + swizzled_place(slot_of(n), k % 64, 64 / PANEL);
 }
 
@@ -68,12 +68,12 @@ __device__ inline float4 rounded(const float *from) {
     return {to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w)};
 }
 
-// Adds `sign` times the sum over slabs of `size` numbers, for COUNT numbers.
-template <u32 COUNT> __device__ inline void add_slabs(float (&sums)[COUNT], const float *from, u32 stride, u32 slabs, u32 size, float sign = 1.0f) {
+// Adds the sum over slabs of `size` numbers, for COUNT numbers.
+template <u32 COUNT> __device__ inline void add_slabs(float (&sums)[COUNT], const float *from, u32 stride, u32 slabs, u32 size) {
 #pragma unroll 2
     for (u32 slab = 0; slab < slabs; ++slab) {
 #pragma unroll
-        for (u32 i = 0; i < COUNT; ++i) sums[i] = fmaf(sign, from[(u64)slab * size + i * stride], sums[i]);
+        for (u32 i = 0; i < COUNT; ++i) sums[i] += from[(u64)slab * size + i * stride];
     }
 }
 
@@ -87,9 +87,71 @@ struct Layers {
     const float *scalars, *invariants, *hidden, *update, *first_bias, *hidden_bias, *update_bias;
 };
 
+#if FP16
+// Blocks of threads that measure the weights: 8 for the rows of each of seven matrices, 8 for their columns, and one for bands and biases.
+constexpr u32 WEIGHT_BLOCKS = 7 * 16 + 1;
+
+// Measures a part of the weights. 256 threads.
+__device__ inline void measure_weights(u32 block, const Maps &maps, const Layers &layers, const float *bands, float *measured) {
+    u32 which = block / 16, first = block % 8 * 16;
+    if (which == 7) {
+        for (u32 i = threadIdx.x / C; i < 3; i += 2) {
+            const float *from = i == 0 ? bands : i == 1 ? layers.first_bias : layers.hidden_bias;
+            measure(measured + BANDS + i, fabsf(from[threadIdx.x % C]));
+        }
+        return;
+    }
+    const float *from = which < 2    ? maps.product + which * FACTOR
+                        : which < 4  ? layers.scalars + (which - 2) * C
+                        : which == 4 ? layers.invariants
+                        : which == 5 ? layers.hidden
+                                     : layers.update;
+    u32 stride = which == 2 || which == 3 ? 2 * C : C;
+    // 16 threads for each of 16 rows or columns, with eight numbers each.
+    bool columns = block % 16 >= 8;
+    u32 line = columns ? threadIdx.x % 16 : threadIdx.x / 16, part = columns ? threadIdx.x / 16 : threadIdx.x % 16;
+    float sum = 0.0f;
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) {
+        u32 term = 16 * i + part;
+        sum += fabsf(columns ? from[term * stride + first + line] : from[(first + line) * stride + term]);
+    }
+    __shared__ float sums[16][17];
+    sums[line][part] = sum;
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    sum = 0.0f;
+    for (u32 i = 0; i < 16; ++i) sum += sums[threadIdx.x % 16][i];
+    measure(measured + NORMS + which, sum);
+}
+
+// Before anything is measured.
+extern "C" __global__ void forget(float *measured, u64 count) {
+    if (item() < count) measured[item()] = 0.0f;
+}
+
+// Measures x, of `count` times four numbers; and, in WEIGHT_BLOCKS blocks of threads before, the weights, if there are any.
+extern "C" __global__ void __launch_bounds__(256)
+largest(const float4 *__restrict__ x, u32 count, float *__restrict__ entry, float *__restrict__ measured, const float *__restrict__ bands,
+        const float *__restrict__ product, const float *__restrict__ scalars, const float *__restrict__ invariants,
+        const float *__restrict__ hidden, const float *__restrict__ update, const float *__restrict__ first_bias,
+        const float *__restrict__ hidden_bias) {
+    u32 before = product ? WEIGHT_BLOCKS : 0;
+    if (blockIdx.x < before) {
+        measure_weights(blockIdx.x, {product, scalars}, {scalars, invariants, hidden, update, first_bias, hidden_bias, nullptr}, bands, measured);
+        return;
+    }
+    float most = 0.0f;
+    in_batches<8>(
+        (blockIdx.x - before) * 256 + threadIdx.x, count, (gridDim.x - before) * 256, [&](u32 i) { return x[i]; },
+        [&](u32, float4 v) { most = fmaxf(most, fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)))); });
+    measure(entry, most);
+}
+#endif
+
 // Packs a part of the factors of all rows: W1x, W1p, W2, W3 transposed, for products with them; then W3, W2, W1x, W1p, for those of the
 // backward pass. And the three biases, in the order of threads.
-__device__ inline void pack_shared(u32 part, const Layers &layers, Number *packed, float *biases) {
+__device__ inline void pack_shared(u32 part, const Layers &layers, const Scales &scales, Number *packed, float *biases) {
     constexpr u32 COUNT = SHARED_FACTORS * FACTOR / SHARED_BLOCKS;
     if (part < 3 && threadIdx.x < C) {
         const float *bias = part == 0 ? layers.first_bias : part == 1 ? layers.hidden_bias : layers.update_bias;
@@ -97,11 +159,14 @@ __device__ inline void pack_shared(u32 part, const Layers &layers, Number *packe
     }
     u32 factor = part * COUNT / FACTOR, which = factor < 4 ? factor : factor < 6 ? 7 - factor : factor - 6;
     const float *from = which == 0 ? layers.scalars : which == 1 ? layers.invariants : which == 2 ? layers.hidden : layers.update;
+    float scale = factor == 0   ? scales.first_sums() / scales.x()
+                  : factor == 1 ? scales.first_sums() / P_SCALE
+                                : scales.weight(which == 0 ? 2 : 3 + which);
     for (u32 at = threadIdx.x; at < COUNT; at += blockDim.x) {
         u32 i = (part * COUNT + at) % FACTOR, row = i / C, column = i % C;
         float value = from[row * (which == 0 ? 2 * C : C) + column];
         u32 n = factor < 4 ? row : column, k = factor < 4 ? column : row;
-        packed[factor * FACTOR + packed_place(n, k, factor != 0 && (BF16 || factor != 4))] = to_number(value);
+        packed[factor * FACTOR + packed_place(n, k, factor != 0)] = to_number(scale * value);
     }
 }
 
@@ -112,10 +177,14 @@ spectra_forward(const float *__restrict__ raw, u32 slabs, u32 meshes, const floa
                 const float *__restrict__ bands, const float *__restrict__ product, const float *__restrict__ scalars,
                 const float *__restrict__ invariants, const float *__restrict__ hidden, const float *__restrict__ update,
                 const float *__restrict__ first_bias, const float *__restrict__ hidden_bias, const float *__restrict__ update_bias,
-                float *__restrict__ saved, Number *__restrict__ packed, float *__restrict__ spectra, float *__restrict__ biases) {
+                float *__restrict__ saved, Number *__restrict__ packed, float *__restrict__ spectra, float *__restrict__ biases, const float *of_bases,
+                const float *of_block, float drop) {
+    Measured measured = {of_bases, of_block, drop};
+    Scales scales = {measured};
+    float of_spectrum = scales.spectrum(), of_maps = scales.maps(), of_diffused = scales.first_sums() / scales.phi();
     if (blockIdx.x >= meshes * SPECTRUM_BLOCKS) {
-        pack_shared(blockIdx.x - meshes * SPECTRUM_BLOCKS, {scalars, invariants, hidden, update, first_bias, hidden_bias, update_bias}, packed,
-                    biases);
+        pack_shared(blockIdx.x - meshes * SPECTRUM_BLOCKS, {scalars, invariants, hidden, update, first_bias, hidden_bias, update_bias}, scales,
+                    packed, biases);
         return;
     }
     __shared__ __align__(16) float spectrum[SPECTRUM_ROWS][C + 16];
@@ -143,7 +212,7 @@ spectra_forward(const float *__restrict__ raw, u32 slabs, u32 meshes, const floa
         for (u32 k = 0; k < 4; ++k) {
             s[k] *= filter_of(eigenvalue, log_times[channel + k], bands[channel + k]).f;
             spectrum[i][channel + k] = to_tf32(s[k]);
-            of_mesh[packed_place_of_columns(channel + k, row)] = to_number(s[k]);
+            of_mesh[packed_place_of_columns(channel + k, row)] = to_number(of_spectrum * s[k]);
         }
         *(float4 *)(spectra + (u64)mesh * FACTOR + place) = {s[0], s[1], s[2], s[3]};
     }
@@ -160,22 +229,23 @@ spectra_forward(const float *__restrict__ raw, u32 slabs, u32 meshes, const floa
         }
     }
     of_mesh += (1 + which) * FACTOR;
+    float scale = which < 2 ? of_maps : of_diffused;
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
         u32 n = (32 * warp + 8 * i + g) % C, k = first + 2 * t;
-        Pair pair = {to_number(sums[i / 2][i % 2 * 2]), to_number(sums[i / 2][i % 2 * 2 + 1])};
+        Pair pair = {to_number(scale * sums[i / 2][i % 2 * 2]), to_number(scale * sums[i / 2][i % 2 * 2 + 1])};
         *(Pair *)(of_mesh + (which < 2 ? packed_place_of_columns(n, k) : packed_place(n, k, false))) = pair;
     }
 }
 
-// Gradients of the spectra, from sums over slabs of Phi^T dh, G1^T [dg1 | dm1 | dm2] and G2^T [dm1 | dm2 | dg2], whose terms are summed with
-// BF16: those for a, for b, and of the spectrum itself. dmaps: those of the maps, as rows [S a^T | S b^T | S W1d^T]. packed: those of the raw
-// spectra. partials: sums of the gradients by times, then by bands, for each block of threads. Blocks as in `spectra_forward`.
+// Gradients of the spectra, from sums over slabs of Phi^T dh, and of those of the vectors: for a, for b, and of the spectrum itself. dmaps: those of
+// the maps, as rows [S a^T | S b^T | S W1d^T]. packed: those of the raw spectra, packed, or with FP16 as they are, until they are measured. partials:
+// sums of the gradients by times, then by bands, for each block of threads. Blocks as in `spectra_forward`.
 extern "C" __global__ void __launch_bounds__(3 * C)
 spectra_backward(const float *__restrict__ scalar_sums, u32 scalar_slabs, const float *__restrict__ vector_sums, u32 vector_slabs,
                  const float *__restrict__ product, const float *__restrict__ scalars, const float *__restrict__ saved,
                  const float *__restrict__ eigenvalues, const float *__restrict__ log_times, const float *__restrict__ bands,
-                 float *__restrict__ dmaps, Number *__restrict__ packed, float *__restrict__ partials) {
+                 float *__restrict__ dmaps, void *__restrict__ packed, float *__restrict__ partials, float *__restrict__ entry) {
     __shared__ float of_maps[SPECTRUM_ROWS][3 * C + 4], parts[3][SPECTRUM_ROWS][C], by_filter[2][C];
     u32 mesh = blockIdx.x / SPECTRUM_BLOCKS, first = blockIdx.x % SPECTRUM_BLOCKS * SPECTRUM_ROWS;
     u32 channel = threadIdx.x % C, part = threadIdx.x / C;
@@ -185,24 +255,16 @@ spectra_backward(const float *__restrict__ scalar_sums, u32 scalar_slabs, const 
     float4 of_map[32];
 #pragma unroll
     for (u32 i = 0; i < 32; ++i) of_map[i] = rounded(maps.row(part * C + 4 * i + t) + columns);
-    constexpr u32 VECTORS = BF16 ? 3 * FACTOR : 6 * FACTOR;
+    constexpr u32 VECTORS = 3 * FACTOR;
     const float *vectors = vector_sums + (u64)mesh * vector_slabs * VECTORS + channel;
-    // Where a kind of sums begins, and numbers from one row to the next.
-    constexpr u32 STRIDE = BF16 ? C : 3 * C;
-    auto kind = [&](u32 which, u32 row) { return vectors + (BF16 ? which * FACTOR : which / 3 * 3 * FACTOR + which % 3 * C) + row * STRIDE; };
+    auto kind = [&](u32 which, u32 row) { return vectors + which * FACTOR + row * C; };
     float values[SPECTRUM_ROWS] = {}, own[4] = {};
-    auto add = [&](u32 which, float sign) { add_slabs(values, kind(which, first), STRIDE, vector_slabs, VECTORS, sign); };
     if (part == 2)
         add_slabs(values, scalar_sums + (u64)mesh * scalar_slabs * FACTOR + first * C + channel, C, scalar_slabs, FACTOR);
-    else if (BF16)
-        add(part, 1.0f);
-    else if (part == 0)
-        add(1, 1.0f), add(4, 1.0f);
     else
-        add(3, 1.0f), add(2, -1.0f);
+        add_slabs(values, kind(part, first), C, vector_slabs, VECTORS);
     // Of the rows that are filtered here.
-    for (u32 i = 0; part < 2 && i < (BF16 ? 1 : 2); ++i)
-        add_slabs(own, kind(BF16 ? 2 : 5 * i, first + part * 4), STRIDE, vector_slabs, VECTORS);
+    if (part < 2) add_slabs(own, kind(2, first + part * 4), C, vector_slabs, VECTORS);
 #pragma unroll
     for (u32 i = 0; i < SPECTRUM_ROWS; ++i) {
         dmaps[(u64)(mesh * C + first + i) * 3 * C + threadIdx.x] = values[i];
@@ -225,7 +287,7 @@ spectra_backward(const float *__restrict__ scalar_sums, u32 scalar_slabs, const 
         parts[part][2 * t + 1][column] = sums[i / 2][i % 2 * 2 + 1];
     }
     __syncthreads();
-    float by_time = 0.0f, by_band = 0.0f;
+    float by_time = 0.0f, by_band = 0.0f, largest = 0.0f;
     if (part < 2) {
 #pragma unroll
         for (u32 k = 0; k < 4; ++k) {
@@ -235,8 +297,14 @@ spectra_backward(const float *__restrict__ scalar_sums, u32 scalar_slabs, const 
             Filter filter = filter_of(eigenvalues[mesh * C + row], log_times[channel], bands[channel]);
             by_time += filter.by_time * of_product;
             by_band += filter.by_band * of_product;
-            packed[(u64)mesh * FACTOR + packed_place(channel, row, false)] = to_number(filter.f * ds);
+            u64 of_mesh = (u64)mesh * FACTOR;
+            if (FP16)
+                ((float *)packed)[of_mesh + row * C + channel] = filter.f * ds;
+            else
+                ((Number *)packed)[of_mesh + packed_place(channel, row, false)] = to_number(filter.f * ds);
+            largest = fmaxf(largest, fabsf(filter.f * ds));
         }
+        if (FP16) measure(entry, largest);
     }
     if (part == 1) by_filter[0][channel] = by_time, by_filter[1][channel] = by_band;
     __syncthreads();
@@ -244,6 +312,16 @@ spectra_backward(const float *__restrict__ scalar_sums, u32 scalar_slabs, const 
     partials[(u64)blockIdx.x * 2 * C + channel] = by_time + by_filter[0][channel];
     partials[((u64)blockIdx.x * 2 + 1) * C + channel] = by_band + by_filter[1][channel];
 }
+
+#if FP16
+// Packs the gradients of the raw spectra.
+extern "C" __global__ void pack_spectra(const float *__restrict__ spectra, Number *__restrict__ packed, const float *of_block, u64 count) {
+    u64 i = item();
+    if (i >= count) return;
+    Measured measured = {nullptr, of_block, 1.0f};
+    packed[i / FACTOR * FACTOR + packed_place(i % C, i % FACTOR / C, false)] = to_number(Scales{measured}.dspectrum() * spectra[i]);
+}
+#endif
 
 // 32 x 32 numbers of dmaps^T S, with `rows` rows in both, for each block of 256 threads. `add(row, column, number)` takes them.
 template <typename Add>

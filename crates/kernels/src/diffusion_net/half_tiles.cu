@@ -1,4 +1,4 @@
-// Matrices over all vertices in bf16, for the block on Hopper: their layout, and kernels that sum over rows; see `bf16.cu`, which stands behind
+// Matrices over all vertices in fp16 or bf16, for the block on Hopper: their layout, and kernels that sum over rows; see `half.cu`, which stands behind
 // this text, and the page of `diffusion_net`.
 //
 // A matrix is packed in half tiles: 64 rows of one mesh, in the layout that wgmma reads from shared memory with swizzles of 128 bytes. Rows behind
@@ -14,7 +14,7 @@ extern __shared__ unsigned char memory[];
 
 // d = a B, or d += a B, for 16 terms; with SIGN -1, a is negated. TRANSPOSED: rows of both are terms, not rows of a and columns of B.
 template <int SIGN, int TRANSPOSED> __device__ inline void multiply(float (&d)[64], u64 a, u64 b, u32 add) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" P32_0 "," P32_1
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32." NUMBER "." NUMBER " {" P32_0 "," P32_1
                  "}, %64, %65, p, %67, 1, %68, %68;\n}"
                  : R32(d, 0), R32(d, 32)
                  : "l"(a), "l"(b), "r"(add), "n"(SIGN), "n"(TRANSPOSED));
@@ -22,14 +22,14 @@ template <int SIGN, int TRANSPOSED> __device__ inline void multiply(float (&d)[6
 
 // The same for half of the columns of B.
 template <int SIGN, int TRANSPOSED> __device__ inline void multiply(float (&d)[32], u64 a, u64 b, u32 add) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" P32_0
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32." NUMBER "." NUMBER " {" P32_0
                  "}, %32, %33, p, %35, 1, %36, %36;\n}"
                  : R32(d, 0)
                  : "l"(a), "l"(b), "r"(add), "n"(SIGN), "n"(TRANSPOSED));
 }
 
 __device__ inline void multiply_registers(float (&d)[64], const u32 *a, u64 b, u32 add) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" P32_0 "," P32_1
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32." NUMBER "." NUMBER " {" P32_0 "," P32_1
                  "}, {%64,%65,%66,%67}, %68, p, 1, 1, 0;\n}"
                  : R32(d, 0), R32(d, 32)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
@@ -41,19 +41,49 @@ __device__ inline u64 half_tile(u32 address) { return matrix(address, 2048); }
 // Two numbers, the first in the lower half.
 __device__ inline u32 pair_of(float low, float high) {
     u32 pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    asm("cvt.rn." NUMBER "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
 
 // Place in bytes, in a half tile, of eight neighbours of a row.
 __device__ inline u32 place_of(u32 row, u32 eight) { return row / 8 * 2048 + eight / 8 * 1024 + row % 8 * 128 + (eight % 8 ^ row % 8) * 16; }
 
+__device__ inline float4 scaled(float4 v, float factor) { return {factor * v.x, factor * v.y, factor * v.z, factor * v.w}; }
 __device__ inline uint4 eight_of(float4 a, float4 b) { return {pair_of(a.x, a.y), pair_of(a.z, a.w), pair_of(b.x, b.y), pair_of(b.z, b.w)}; }
+
+#if FP16
+// Measures the eigenvectors. A warp for each row.
+extern "C" __global__ void __launch_bounds__(256)
+measure_bases(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32, u32, const float *__restrict__ basis, const float *__restrict__ gradients,
+              const float *__restrict__ mass, float *__restrict__ of_bases) {
+    u32 rows = tiles / tiles_of_mesh * size, lane = threadIdx.x % 32;
+    float phi = 0.0f, gradient = 0.0f, weighted = 0.0f;
+    auto norm = [&](const float *row) {
+        float4 v = ((const float4 *)row)[lane];
+        float sum = v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+#pragma unroll
+        for (u32 i = 16; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, i);
+        return sqrtf(sum);
+    };
+#pragma unroll 4
+    for (u32 i = blockIdx.x * 8 + threadIdx.x / 32; i < rows; i += gridDim.x * 8) {
+        u64 row = first_row + i;
+        float of_row = norm(basis + row * C);
+        phi = fmaxf(phi, of_row), weighted = fmaxf(weighted, fabsf(mass[row]) * of_row);
+        gradient = fmaxf(gradient, fmaxf(norm(gradients + row * 2 * C), norm(gradients + row * 2 * C + C)));
+    }
+    measure(of_bases + PHI, phi), measure(of_bases + GRADIENT, gradient);
+    measure(of_bases + WEIGHTED, weighted), measure(of_bases + PROJECTED, (float)size * weighted);
+}
+#endif
 
 // Packs the eigenvectors, those times masses, and both components of their gradients, `stride` numbers from one to the next. A thread for each
 // eight numbers.
 extern "C" __global__ void pack_bases(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32, const float *__restrict__ basis,
-                                      const float *__restrict__ gradients, const float *__restrict__ mass, Number *__restrict__ packed, u64 stride) {
+                                      const float *__restrict__ gradients, const float *__restrict__ mass, Number *__restrict__ packed, u64 stride,
+                                      const float *of_bases) {
+    Measured measured = {of_bases, nullptr, 1.0f};
+    Scales scales = {measured};
     u64 i = item();
     u32 eight = i % 16, row = i / 16 % TILE_ROWS, tile = i / (16 * TILE_ROWS);
     if (tile >= tiles) return;
@@ -64,15 +94,13 @@ extern "C" __global__ void pack_bases(u32 first_row, u32 size, u32 tiles_of_mesh
     auto put = [&](u32 which, const float *numbers, float factor) {
         float4 v[2] = {};
         if (inside) v[0] = ((const float4 *)numbers)[0], v[1] = ((const float4 *)numbers)[1];
-#pragma unroll
-        for (u32 k = 0; k < 2; ++k) v[k] = {factor * v[k].x, factor * v[k].y, factor * v[k].z, factor * v[k].w};
         unsigned char *to = (unsigned char *)(packed + which * stride + (u64)(first_tile + tile) * 2 * HALF_NUMBERS);
-        *(uint4 *)(to + row / 64 * HALF_TILE + place_of(row % 64, eight)) = eight_of(v[0], v[1]);
+        *(uint4 *)(to + row / 64 * HALF_TILE + place_of(row % 64, eight)) = eight_of(scaled(v[0], factor), scaled(v[1], factor));
     };
-    put(0, basis + from * C + 8 * eight, 1.0f);
-    put(1, basis + from * C + 8 * eight, m);
-    put(2, gradients + from * 2 * C + 8 * eight, 1.0f);
-    put(3, gradients + from * 2 * C + C + 8 * eight, 1.0f);
+    put(0, basis + from * C + 8 * eight, scales.phi());
+    put(1, basis + from * C + 8 * eight, scales.weighted() * m);
+    put(2, gradients + from * 2 * C + 8 * eight, scales.gradient());
+    put(3, gradients + from * 2 * C + C + 8 * eight, scales.gradient());
 }
 
 template <u32 COUNT> __device__ inline void clear(float (&numbers)[COUNT]) {
@@ -93,7 +121,10 @@ constexpr u32 ENTER_STAGES = 4;
 extern "C" __global__ void __launch_bounds__(512, 1)
 enter(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const float *__restrict__ x,
       const Number *__restrict__ basis, u32 slabs, Number *__restrict__ packed, float *__restrict__ sums, const u64 *one, u64 one_salt,
-      const u64 *two, u64 two_salt, u64 threshold, u32 *__restrict__ masks) {
+      const u64 *two, u64 two_salt, u64 threshold, u32 *__restrict__ masks, const float *of_bases, const float *of_block) {
+    Measured measured = {of_bases, of_block, 1.0f};
+    Scales scales = {measured};
+    float of_x = scales.x(), of_sums = 1.0f / (of_x * scales.weighted());
     __shared__ __align__(8) u64 barriers[ENTER_STAGES];
     unsigned char *aligned = memory + (-(u32)__cvta_generic_to_shared(memory) & 1023);
     u32 own = (u32)__cvta_generic_to_shared(aligned), stages = own + 2 * HALF_TILE, full = (u32)__cvta_generic_to_shared(barriers);
@@ -131,7 +162,7 @@ enter(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32
         u32 count = half - slab.first, stage = count % ENTER_STAGES, place = count % 2 * HALF_TILE;
 #pragma unroll
         for (u32 i = 0; i < 2; ++i) {
-            uint4 numbers = eight_of(next[2 * i], next[2 * i + 1]);
+            uint4 numbers = eight_of(scaled(next[2 * i], of_x), scaled(next[2 * i + 1], of_x));
             u32 at = place_of(row + 32 * i, eight);
             *(uint4 *)(aligned + place + at) = numbers;
             *(uint4 *)((unsigned char *)(packed + (before + half) * HALF_NUMBERS) + at) = numbers;
@@ -140,7 +171,7 @@ enter(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32
         if (one) {
             // Half of the columns of a thread of a pass over tiles, for one of the dropouts.
             u32 thread = threadIdx.x / 4, pass_row = half * 64 + thread / 32 * 16 + thread % 32 / 4;
-            Drop drop = threadIdx.x / 2 % 2 ? Drop{two, two_salt, threshold, 0.0f} : Drop{one, one_salt, threshold, 0.0f};
+            Drop drop = threadIdx.x / 2 % 2 ? Drop{two, two_salt, threshold} : Drop{one, one_salt, threshold};
             masks[(before + half) * 512 + threadIdx.x] = draw(drop, first_row + mesh * size + pass_row, thread % 4, threadIdx.x % 2);
         }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -163,17 +194,18 @@ enter(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32
     float *to = sums + (u64)((first_mesh + mesh) * slabs + blockIdx.x % slabs) * FACTOR + result_row * C + group / 2 * 64 + lane % 4 * 2;
 #pragma unroll
     for (u32 j = 0; j < 8; ++j) {
-        *(float2 *)(to + 8 * j) = {d[4 * j], d[4 * j + 1]};
-        *(float2 *)(to + 8 * C + 8 * j) = {d[4 * j + 2], d[4 * j + 3]};
+        *(float2 *)(to + 8 * j) = {of_sums * d[4 * j], of_sums * d[4 * j + 1]};
+        *(float2 *)(to + 8 * C + 8 * j) = {of_sums * d[4 * j + 2], of_sums * d[4 * j + 3]};
     }
 }
 
 constexpr u32 NEXT = HALF_TILE / 16;
 
-// Where a result begins, and numbers from one row to the next.
+// Where a result begins, numbers from one row to the next, and the scale that it has before it is stored.
 struct Result {
     float *to;
     u32 stride;
+    float scale;
 };
 
 // Products over the rows of a slab. LOADS matrices, half tiles of which are copied to shared memory together, as often as there is room.
@@ -222,11 +254,12 @@ __device__ inline void sum_rows(Slab slab, From from, Multiply multiply, Put put
             settle(d[i]);
             if (slab.first == slab.end) clear(d[i]);
             Result place = put(i);
+            float factor = 1.0f / place.scale;
             float *to = place.to + (group * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4) * place.stride + lane % 4 * 2;
 #pragma unroll
             for (u32 j = 0; j < 16; ++j) {
-                *(float2 *)(to + 8 * j) = {d[i][4 * j], d[i][4 * j + 1]};
-                *(float2 *)(to + 8 * place.stride + 8 * j) = {d[i][4 * j + 2], d[i][4 * j + 3]};
+                *(float2 *)(to + 8 * j) = {factor * d[i][4 * j], factor * d[i][4 * j + 1]};
+                *(float2 *)(to + 8 * place.stride + 8 * j) = {factor * d[i][4 * j + 2], factor * d[i][4 * j + 3]};
             }
         }
     }
@@ -238,7 +271,9 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 row_products(u32, u32, u32 tiles_of_mesh, u32, u32 first_tile, u32 first_mesh, const Number *bases, u64 stride, u32 slabs, u32 vector_slabs,
              const Number *dlast, const Number *second, const Number *dsecond, const Number *first, const Number *dfirst, const Number *invariants,
              const Number *own, const Number *dvectors, float *update_sums, float *hidden_sums, float *first_sums, float *scalar_sums,
-             float *vector_sums) {
+             float *vector_sums, const float *of_bases, const float *of_block, float drop) {
+    Measured measured = {of_bases, of_block, drop};
+    Scales scales = {measured};
     u32 blocks = 2 * slabs + vector_slabs, mesh = blockIdx.x / blocks, block = blockIdx.x % blocks;
     u64 before = 2 * first_tile + mesh * 2 * tiles_of_mesh;
     bool vectors = block >= 2 * slabs;
@@ -247,6 +282,7 @@ row_products(u32, u32, u32 tiles_of_mesh, u32, u32 first_tile, u32 first_mesh, c
     u64 sum = (u64)(first_mesh + mesh) * parts + of_mesh;
     auto rows = [&](const Number *matrix, u32 half) { return matrix + (before + half) * HALF_NUMBERS; };
     if (vectors) {
+        float of_mapped = scales.gradient() * scales.dmapped(), of_g = scales.gradient() * scales.dg();
         sum_rows<6, 3>(
             slab, [&](u32 i, u32 half) { return rows(i < 2 ? bases + (2 + i) * stride : dvectors + (i - 2) * stride, half); },
             [](float (&d)[3][64], u64 left, u64 right, u32 add) {
@@ -254,22 +290,27 @@ row_products(u32, u32, u32 tiles_of_mesh, u32, u32 first_tile, u32 first_mesh, c
                 multiply<1, 1>(d[2], left, right + 2 * NEXT, add), multiply<1, 1>(d[0], left + NEXT, right + 4 * NEXT, 1);
                 multiply<-1, 1>(d[1], left, right + 4 * NEXT, 1), multiply<1, 1>(d[2], left + NEXT, right + 5 * NEXT, 1);
             },
-            [&](u32 i) { return Result{vector_sums + (sum * 3 + i) * FACTOR, C}; });
+            [&](u32 i) { return Result{vector_sums + (sum * 3 + i) * FACTOR, C, i < 2 ? of_mapped : of_g}; });
     } else if (block < slabs) {
+        float of_update = scales.dy() * scales.second(), of_hidden = scales.dsecond() * scales.first();
         sum_rows<4, 2>(
             slab, [&](u32 i, u32 half) { return rows(i == 0 ? dlast : i == 1 ? second : i == 2 ? dsecond : first, half); },
             [](float (&d)[2][64], u64 left, u64 right, u32 add) {
                 multiply<1, 1>(d[0], left, right + NEXT, add), multiply<1, 1>(d[1], left + 2 * NEXT, right + 3 * NEXT, add);
             },
-            [&](u32 i) { return Result{(i == 0 ? update_sums : hidden_sums) + sum * FACTOR, C}; });
+            [&](u32 i) { return Result{(i == 0 ? update_sums : hidden_sums) + sum * FACTOR, C, i == 0 ? of_update : of_hidden}; });
     } else {
+        float of_first = scales.dfirst(), of_x = scales.x(), of_phi = scales.phi();
         sum_rows<4, 3>(
             slab, [&](u32 i, u32 half) { return rows(i == 0 ? dfirst : i == 1 ? invariants : i == 2 ? own : bases, half); },
             [](float (&d)[3][64], u64 left, u64 right, u32 add) {
                 multiply<1, 1>(d[0], left, right + NEXT, add), multiply<1, 1>(d[1], left, right + 2 * NEXT, add);
                 multiply<1, 1>(d[2], left + 3 * NEXT, right, add);
             },
-            [&](u32 i) { return i < 2 ? Result{first_sums + sum * 2 * FACTOR + i * C, 2 * C} : Result{scalar_sums + sum * FACTOR, C}; });
+            [&](u32 i) {
+                float by = i == 0 ? P_SCALE : i == 1 ? of_x : of_phi;
+                return Result{i < 2 ? first_sums + sum * 2 * FACTOR + i * C : scalar_sums + sum * FACTOR, i < 2 ? 2 * C : C, of_first * by};
+            });
     }
 }
 

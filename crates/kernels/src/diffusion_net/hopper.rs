@@ -1,37 +1,18 @@
-//! The block in tf32 on GPUs of compute capability 9.0.
+//! The block on GPUs of compute capability 9.0: what its kernels share, and what is done with spectra. [`half`](super::half) has the passes.
 //!
 //! A tile of rows stays in registers from the gradients of diffused scalars to the result, and back. What is linear in the spectrum `S`
 //! of a mesh is applied there: `A g` comes from the gradients of eigenvectors and `S a^T`, `S b^T`, the part of `W1` that
 //! reads diffused scalars from eigenvectors and `S W1d^T`. So diffused scalars are never computed, and the gradients of these
-//! maps are products of spectra.
-//!
-//! The backward pass computes `g` and `A g` again. Saved are `[p | x]`, `h1`, `h2`, and the factors of all products with rows.
-//!
-//! What is done with spectra is the same [in bf16](super::bf16).
+//! maps are products of spectra. The backward pass computes `g` and `A g` again.
 
 use super::cuda::{Streams, aligned_copy};
-use super::{DiffusionNet, OPERATOR, Saved, Weights};
-use crate::cuda::reduce::{RowProduct, RowProducts};
+use super::{DiffusionNet, OPERATOR, Weights};
 use crate::cuda::{
     Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
     ProductMode, args, to_u32,
 };
 use crate::diffusion::cuda::Batch;
 use crate::diffusion::{Diffusion, Spectra};
-use crate::dropout::{scale, threshold};
-
-pub(crate) const SOURCE: KernelSource = KernelSource::new(
-    "diffusion_net_hopper",
-    concat!(
-        "#define BF16 0\n",
-        include_str!("../cuda/hopper.cu"),
-        include_str!("../dropout/philox.cu"),
-        include_str!("../diffusion/filter.cu"),
-        include_str!("factors.cu"),
-        include_str!("rows.cu"),
-        include_str!("hopper.cu")
-    ),
-);
 
 /// Channels and eigenvectors: C there.
 pub(super) const C: usize = 128;
@@ -42,18 +23,16 @@ pub(super) const TILE: usize = 128;
 /// Factors of all rows, and of each mesh, as there.
 const SHARED_FACTORS: usize = 8;
 const MESH_FACTORS: usize = 4;
-/// Slots of 32 KB for rows, and stages of 32 KB for factors, from a multiple of 1,024 bytes on.
-const SHARED_BYTES: usize = (4 + 3) * (32 << 10) + 1024;
 /// Blocks of threads for a spectrum, for the factors of all rows, and for the gradients of the parameters, as there.
 const SPECTRUM_BLOCKS: usize = 16;
 const SHARED_BLOCKS: usize = 64;
 const GRADIENT_BLOCKS: usize = 48 + 2 * 128 + 256 + 3 + 2;
+/// Place of the largest number of the gradients of spectra among what is measured, as there.
+const LARGEST_SPECTRUM: usize = 14;
 /// Warps of a block of threads that multiply, each with its sums for biases.
 pub(super) const WARPS: usize = 8;
-/// Slabs of all meshes for products of gradients with vectors, three tiles wide each.
-const VECTOR_SLABS: usize = 64;
 
-/// True if these kernels can do the work, or those in bf16.
+/// True if these kernels can do the work.
 pub(super) fn applies(device: &CudaDevice, op: &DiffusionNet) -> bool {
     device.product_mode() != ProductMode::F32
         && device.capability() == (9, 0)
@@ -65,35 +44,44 @@ pub(super) fn applies(device: &CudaDevice, op: &DiffusionNet) -> bool {
 /// Numbers of the masks of a tile.
 pub(super) const TILE_MASKS: usize = 2 * TILE * C / 32;
 
-/// Lengths of what is saved. In the place of `A g`: packed factors, spectra, biases, and masks of both activations.
-pub(super) fn saved(op: &DiffusionNet, vertices: usize, meshes: usize) -> Saved<usize> {
-    let tiles = vertices / TILE + meshes;
-    Saved {
-        features: 2 * vertices * C,
-        mapped: Places::new(meshes, FACTOR).masks + tiles * TILE_MASKS,
-        first: vertices * C,
-        second: vertices * C,
-        spectrum: op.diffusion().saved_count(meshes),
-    }
-}
-
-/// Where the parts of that begin.
+/// Where the parts of what is saved in the place of `A g` begin: packed factors, spectra, biases, what was measured, and masks of both activations.
 pub(super) struct Places {
     pub spectra: usize,
     pub biases: usize,
+    pub measured: usize,
     pub masks: usize,
 }
 
 impl Places {
-    /// For factors that take the memory of some numbers in f32.
-    pub fn new(meshes: usize, factor: usize) -> Self {
-        let spectra = (SHARED_FACTORS + MESH_FACTORS * meshes) * factor;
+    /// With `measured` numbers that were measured.
+    pub fn new(meshes: usize, measured: usize) -> Self {
+        let spectra = (SHARED_FACTORS + MESH_FACTORS * meshes) * FACTOR / 2;
         let biases = spectra + meshes * FACTOR;
-        let masks = biases + 3 * C;
+        let place = biases + 3 * C;
         Self {
             spectra,
             biases,
-            masks,
+            measured: place,
+            masks: place + measured,
+        }
+    }
+}
+
+/// What scales of packed numbers follow from: what was measured of the eigenvectors and of a block, and the factor of what dropout keeps.
+/// Empty where there are no scales.
+#[derive(Clone, Copy)]
+pub(super) struct Measured<'a> {
+    pub bases: DeviceSlice<'a, f32>,
+    pub block: DeviceSlice<'a, f32>,
+    pub drop: f32,
+}
+
+impl<'a> Measured<'a> {
+    /// What was measured of a block, from the `entry`-th number on.
+    pub fn entry(&self, entry: usize) -> DeviceSlice<'a, f32> {
+        match self.block.is_empty() {
+            true => self.block,
+            false => self.block.from(entry),
         }
     }
 }
@@ -101,7 +89,7 @@ impl Places {
 /// A block on a batch.
 pub(super) struct Block<'a> {
     pub device: &'a CudaDevice,
-    source: KernelSource,
+    pub source: KernelSource,
     pub diffusion: Diffusion,
     pub batch: Batch<'a>,
     pub spectra: Spectra<DeviceSlice<'a, f32>>,
@@ -207,6 +195,7 @@ impl<'a> Block<'a> {
         spectrum: &DeviceSliceMut<'_, f32>,
         factors: DeviceSlice<'_, f32>,
         places: &Places,
+        measured: Measured<'_>,
     ) -> Result<(), CudaError> {
         let (device, meshes) = (self.device, self.batch.meshes());
         let maps = Maps::new(device, weights)?;
@@ -233,7 +222,10 @@ impl<'a> Block<'a> {
                 spectrum,
                 factors,
                 factors.from(places.spectra),
-                factors.from(places.biases)
+                factors.from(places.biases),
+                measured.bases,
+                measured.block,
+                measured.drop
             ];
             let blocks = meshes * SPECTRUM_BLOCKS + SHARED_BLOCKS;
             let function = device.function(self.source, &[], "spectra_forward")?;
@@ -250,10 +242,11 @@ impl<'a> Block<'a> {
         saved: &DeviceSliceMut<'_, f32>,
         spectra: DeviceSlice<'_, f32>,
         gradients: &Weights<DeviceSliceMut<'_, f32>>,
+        measured: Measured<'_>,
     ) -> Result<DeviceBuffer<f32>, CudaError> {
         let (device, meshes) = (self.device, self.batch.meshes());
         let dmaps: DeviceBuffer<f32> = device.buffer(3 * meshes * FACTOR)?;
-        let packed: DeviceBuffer<f32> = device.buffer(meshes * FACTOR)?;
+        let mut packed: DeviceBuffer<f32> = device.buffer(meshes * FACTOR)?;
         let filter_parts = meshes * SPECTRUM_BLOCKS;
         let filter_sums: DeviceBuffer<f32> = device.buffer(filter_parts * 2 * C)?;
         let maps = Maps::new(device, weights)?;
@@ -275,10 +268,18 @@ impl<'a> Block<'a> {
                 weights.bands,
                 &dmaps,
                 &packed,
-                &filter_sums
+                &filter_sums,
+                measured.entry(LARGEST_SPECTRUM)
             ];
             let function = device.function(self.source, &[], "spectra_backward")?;
             function.run((filter_parts, 1), (3 * C, 1), arguments)?;
+            if !measured.block.is_empty() {
+                let raw = std::mem::replace(&mut packed, device.buffer(meshes * FACTOR / 2)?);
+                let count = meshes * FACTOR;
+                let arguments = args![&raw, &packed, measured.block, count as u64];
+                let function = device.function(self.source, &[], "pack_spectra")?;
+                function.over(count, arguments)?;
+            }
             let arguments = args![
                 &dmaps,
                 spectra,
@@ -307,24 +308,6 @@ impl<'a> Block<'a> {
             function.run((GRADIENT_BLOCKS, 1), (256, 1), arguments)?;
         }
         Ok(packed)
-    }
-
-    /// `a^T b` over slabs of rows.
-    fn row_products(
-        &self,
-        a: DeviceSlice<'_, f32>,
-        (b, width): (DeviceSlice<'_, f32>, usize),
-    ) -> Result<RowProducts, CudaError> {
-        let mut sums = RowProducts::new(self.device, self.rows, (C * width, C * width))?;
-        let product = RowProduct {
-            a: (a, C),
-            b: (b, width),
-            m: C,
-            n: width,
-            place: 0,
-        };
-        sums.add(self.device, self.rows, &[product])?;
-        Ok(sums)
     }
 }
 
@@ -372,144 +355,10 @@ impl Maps {
     }
 }
 
-/// As [`forward`](super::cuda::forward), for work that was checked and to which this [`applies`].
-#[allow(clippy::too_many_arguments)]
-pub(super) fn forward<'a>(
-    device: &'a CudaDevice,
-    op: &DiffusionNet,
-    mesh_offsets: &'a [u32],
-    spectra: Spectra<DeviceSlice<'a, f32>>,
-    weights: Weights<DeviceSlice<'_, f32>>,
-    streams: Streams<'_>,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-    saved: Saved<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
-    let block = Block::new(device, SOURCE, op, mesh_offsets, spectra);
-    let (batch, meshes) = (&block.batch, block.batch.meshes());
-    let mut weighted: DeviceBuffer<f32> = device.buffer(x.len())?;
-    // SAFETY: all have a row for each vertex, of the widths that the kernel expects.
-    unsafe {
-        device.function(SOURCE, &[], "enter")?.over(
-            x.len() / 4,
-            args![
-                x,
-                spectra.mass,
-                &saved.features,
-                &weighted.view_mut(),
-                (x.len() / 4) as u64
-            ],
-        )?;
-    }
-    let mut spectrum = batch.spectrum()?;
-    let terms = block.diffusion.input_terms();
-    batch.project(&terms, (weighted.view(), C), spectrum.view_mut())?;
-    drop(weighted);
-    let (factors, places) = (saved.mapped.view(), Places::new(meshes, FACTOR));
-    let raw = (spectrum.view(), batch.slabs());
-    block.spectra_forward(raw, &weights, &saved.spectrum, factors, &places)?;
-    let [(one, one_salt), (two, two_salt)] = stream_arguments(streams);
-    let arguments = args![
-        spectra.bases,
-        block.gradients(),
-        factors,
-        factors.from(places.biases),
-        one,
-        one_salt,
-        two,
-        two_salt,
-        threshold(op.dropout),
-        scale(op.dropout) as f32,
-        &saved.features,
-        &saved.first,
-        &saved.second,
-        &y,
-        factors.from(places.masks)
-    ];
-    // SAFETY: all have a row for each vertex.
-    unsafe { block.pass("block_forward", SHARED_BYTES, arguments, |_| []) }
-}
-
 /// Both streams as arguments. An empty one is a null pointer, which kernels do not read.
 pub(super) fn stream_arguments(streams: Streams<'_>) -> [(DeviceSlice<'_, u64>, u64); 2] {
     match streams {
         Some(streams) => streams.map(|(stream, salt)| (stream.view(), salt)),
         None => [(DeviceSlice::empty(), 0); 2],
-    }
-}
-
-/// As [`backward`](super::cuda::backward), for work that was checked and to which this [`applies`].
-#[allow(clippy::too_many_arguments)]
-pub(super) fn backward<'a>(
-    device: &'a CudaDevice,
-    op: &DiffusionNet,
-    mesh_offsets: &'a [u32],
-    factor: f32,
-    spectra: Spectra<DeviceSlice<'a, f32>>,
-    weights: Weights<DeviceSlice<'_, f32>>,
-    saved: Saved<DeviceSliceMut<'_, f32>>,
-    dy: DeviceSlice<'_, f32>,
-    dx: Option<DeviceSliceMut<'_, f32>>,
-    gradients: Weights<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
-    let block = Block::new(device, SOURCE, op, mesh_offsets, spectra);
-    let (batch, meshes) = (&block.batch, block.batch.meshes());
-    let (features, factors) = (saved.features.view(), saved.mapped.view());
-    let (first, second) = (saved.first.view(), saved.second.view());
-    let places = Places::new(meshes, FACTOR);
-    let bias_parts = block.all_blocks() * WARPS;
-    let bias_sums: DeviceBuffer<f32> = device.buffer(bias_parts * 3 * C)?;
-    let dfirst: DeviceBuffer<f32> = device.buffer(dy.len())?;
-    let dsecond: DeviceBuffer<f32> = device.buffer(dy.len())?;
-    let dvectors: DeviceBuffer<f32> = device.buffer(4 * dy.len())?;
-    let dx_here = dx.as_ref().map_or(DeviceSlice::empty(), |dx| dx.view());
-    let arguments = args![
-        block.gradients(),
-        dy,
-        factors,
-        features,
-        factors.from(places.masks),
-        factor,
-        &dfirst,
-        &dsecond,
-        dx_here,
-        &dvectors
-    ];
-    // SAFETY: all have a row for each vertex, and there are sums for each warp of all launches. The kernel does not write to a null
-    // pointer for dx.
-    unsafe {
-        block.pass("block_backward", SHARED_BYTES, arguments, |before| {
-            let from = before * WARPS * 3 * C;
-            [Arg::from(bias_sums.view().from(from))]
-        })?;
-    }
-    let update_sums = block.row_products(dy, (second, C))?;
-    let hidden_sums = block.row_products(dsecond.view(), (first, C))?;
-    drop(dsecond);
-    let first_sums = block.row_products(dfirst.view(), (features, 2 * C))?;
-    let mut scalar_sums = batch.spectrum()?;
-    let terms = block.diffusion.input_terms();
-    batch.project(&terms, (dfirst.view(), C), scalar_sums.view_mut())?;
-    drop(dfirst);
-    let vectors = batch.with_slabs(6 * FACTOR, VECTOR_SLABS);
-    let mut vector_sums = vectors.spectrum()?;
-    let terms = block.diffusion.gradient_terms(3 * C);
-    vectors.project(&terms, (dvectors.view(), 4 * C), vector_sums.view_mut())?;
-    drop(dvectors);
-    let sums = Sums {
-        update: update_sums.partials().0,
-        hidden: hidden_sums.partials(),
-        first: first_sums.partials(),
-        biases: (bias_sums.view(), bias_parts),
-        scalars: (scalar_sums.view(), batch.slabs()),
-        vectors: (vector_sums.view(), vectors.slabs()),
-    };
-    let filtered = factors.from(places.spectra);
-    let packed = block.spectra_backward(sums, &weights, &saved.spectrum, filtered, &gradients)?;
-    let Some(dx) = dx else { return Ok(()) };
-    // SAFETY: as above.
-    unsafe {
-        let arguments = args![spectra.bases, &packed, spectra.mass, &dx];
-        block.pass("enter_backward", SHARED_BYTES, arguments, |_| [])
     }
 }

@@ -23,9 +23,9 @@
 //!
 //! The result is that of the composition of the operators, with the same dropout.
 
-pub(crate) mod bf16;
 pub mod cuda;
 mod fast;
+pub(crate) mod half;
 pub(crate) mod hopper;
 #[cfg(test)]
 mod tests;

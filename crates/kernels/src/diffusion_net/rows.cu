@@ -1,5 +1,5 @@
-// What passes over tiles of rows share, whatever the precision of their factors: which rows a tile has, and what a thread does with its numbers;
-// see `hopper.cu` and `bf16.cu`. `philox.cu` and `factors.cu` stand before this text.
+// What passes over tiles of rows share: which rows a tile has, and what a thread does with its numbers;
+// see `half.cu`. `philox.cu` and `factors.cu` stand before this text.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -69,7 +69,6 @@ __device__ inline void wait_for_turn(u32 tiles) {
 struct Drop {
     const u64 *stream;
     u64 salt, threshold;
-    float scale;
 };
 
 // Bits of the numbers of a thread that are kept, for half of its columns: of those that a thread with this `lane` of four has in `row` and
@@ -88,9 +87,8 @@ __device__ inline u32 draw(const Drop &drop, u32 row, u32 lane, u32 half) {
     return kept;
 }
 
-// d = drop(relu(d)). `kept` becomes the bits of numbers above zero.
-__device__ __forceinline__ void activate(float (&d)[64], u32 (&kept)[2], const Drop &drop) {
-    float scale = drop.stream ? drop.scale : 1.0f;
+// d = scale drop(relu(d)). `kept` becomes the bits of numbers above zero.
+__device__ __forceinline__ void activate(float (&d)[64], u32 (&kept)[2], float scale) {
     u32 above[2] = {};
 #pragma unroll
     for (u32 i = 0; i < 64; ++i) {
@@ -118,7 +116,7 @@ __device__ inline float tanh_slope(float x) {
     return less * (2.0f - less);
 }
 
-// Sums of columns over the rows of a warp, which it alone adds to in memory: registers are scarce.
+// Sums of columns over the rows of a warp, times `scale`, which it alone adds to in memory: registers are scarce.
 struct ColumnSums {
     // Keeps one half of the sums, and adds those of the thread that keeps the other.
     template <u32 COUNT> __device__ __forceinline__ static void exchange(float (&v)[32]) {
@@ -135,12 +133,12 @@ struct ColumnSums {
         return sums + (u64)(blockIdx.x * 8 + threadIdx.x / 32 - 4) * 3 * C + threadIdx.x % 32 * 4;
     }
 
-    __device__ __forceinline__ static void add(const float (&d)[64], float *sums) {
+    __device__ __forceinline__ static void add(const float (&d)[64], float scale, float *sums) {
         float v[32];
 #pragma unroll
         for (u32 i = 0; i < 32; ++i) v[i] = d[i / 2 * 4 + i % 2] + d[i / 2 * 4 + 2 + i % 2];
         exchange<16>(v), exchange<8>(v), exchange<4>(v);
-        asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(place(sums)), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
+        asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(place(sums)), "f"(scale * v[0]), "f"(scale * v[1]), "f"(scale * v[2]), "f"(scale * v[3]) : "memory");
     }
 };
 

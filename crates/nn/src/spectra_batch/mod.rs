@@ -359,7 +359,7 @@ impl<T: Real> SpectraBatch<T> {
         }
     }
 
-    /// The bases for blocks in bf16, if the device has kernels for them and is in that mode. Batches with other orders are those of networks
+    /// The bases for blocks in 16 bits, if the device has kernels for them in its mode. Batches with other orders are those of networks
     /// with other blocks: for them it is empty.
     fn pack(
         &self,
@@ -409,9 +409,9 @@ impl<T: Real> SpectraBatch<T> {
             return Ok(());
         }
         // The other batch may have been sent in another mode.
-        match from.packed.is_empty() {
-            true => to.packed.overwrite(device, &with.pack(device, &from)?)?,
-            false => to.packed.overwrite(device, &from.packed)?,
+        match from.packed.len() == to.packed.len() {
+            true => to.packed.overwrite(device, &from.packed)?,
+            false => to.packed.overwrite(device, &with.pack(device, &from)?)?,
         }
         Ok(())
     }

@@ -58,11 +58,15 @@ fn blocks_of_diffusion_net() {
     let mut checks = Checks::new(device);
     // On a GPU with 132 multiprocessors: a tile for each of them, then three tiles that are divided.
     let many: Vec<u32> = (0..=135).map(|mesh| 128 * mesh).collect();
-    for (offsets, channels, columns, dropout) in [
-        (&[0, 131, 131, 132, 460][..], 128, &[128][..], 0.4),
-        (&many, 128, &[128], 0.4),
-        (&[0, 130, 260, 390], 128, &[128, 6], 0.0),
-        (&[0, 131, 150], 12, &[9], 0.4),
+    let some = &[0, 131, 131, 132, 460][..];
+    // Sizes of x and of the gradient of y: 16 bits do not hold all of them without scales.
+    for (offsets, channels, columns, dropout, (x_size, dy_size)) in [
+        (some, 128, &[128][..], 0.4, (1.0, 1.0)),
+        (some, 128, &[128], 0.4, (1e-4, 1e-7)),
+        (some, 128, &[128], 0.0, (1.0, 1e6)),
+        (&many, 128, &[128], 0.4, (1.0, 1.0)),
+        (&[0, 130, 260, 390], 128, &[128, 6], 0.0, (1.0, 1.0)),
+        (&[0, 131, 150], 12, &[9], 0.4, (1.0, 1.0)),
     ] {
         let op = DiffusionNet {
             channels,
@@ -81,8 +85,14 @@ fn blocks_of_diffusion_net() {
         gradients.iter_mut().for_each(|value| *value *= 0.2);
         let eigenvalues = positive(meshes * columns.iter().sum::<usize>(), 3);
         let mass = positive(rows, 2);
-        let (x, dy) = (random(rows * channels, 6), random(rows * channels, 7));
+        let sized = |size: f32, seed| -> Vec<f32> {
+            let values = random(rows * channels, seed);
+            values.iter().map(|value| size * value).collect()
+        };
+        let (x, dy) = (sized(x_size, 6), sized(dy_size, 7));
         let weights = parameters(&op);
+        // Of the gradients, to which the backward pass adds.
+        let start: f32 = x_size * dy_size;
 
         let [m, b, e] = [&mass, &bases, &eigenvalues].map(|values| wide(values));
         let spectra = Spectra {
@@ -114,7 +124,9 @@ fn blocks_of_diffusion_net() {
         let near = |values: &[f64]| values.iter().filter(|&&v| v > 0.0 && v < 0.1).count();
         assert_eq!((near(&saved.first), near(&saved.second)), (0, 0));
         let mut dx = vec![0.0; x.len()];
-        let mut gradients = w.map(|values| vec![1.0; values.len()]).into_array();
+        let mut gradients = w
+            .map(|values| vec![f64::from(start); values.len()])
+            .into_array();
         let each = gradients.each_mut().map(|values| &mut values[..]);
         diffusion_net::backward(
             &op,
@@ -144,7 +156,9 @@ fn blocks_of_diffusion_net() {
             ("update", update),
             ("bias of update", b3),
         ];
-        let label = format!("{channels} channels, {columns:?}, {rows} rows, {meshes} meshes");
+        let label = format!(
+            "{channels} channels, {columns:?}, {rows} rows, {meshes} meshes, x {x_size}, dy {dy_size}"
+        );
         let turn = std::cell::Cell::new(false);
         checks.check(&label, expected, |device| {
             let up = |values: &[f32]| device.upload(values).unwrap();
@@ -191,7 +205,7 @@ fn blocks_of_diffusion_net() {
                 buffers(&mut saved),
             )
             .unwrap();
-            let mut gradients = w.map(|values| up(&vec![1.0; values.len()])).into_array();
+            let mut gradients = w.map(|values| up(&vec![start; values.len()])).into_array();
             let each = gradients.each_mut().map(DeviceBuffer::view_mut);
             diffusion_net::cuda::backward(
                 device,

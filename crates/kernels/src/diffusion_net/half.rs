@@ -1,35 +1,70 @@
-//! The block in bf16 on GPUs of compute capability 9.0: as [in tf32](super::hopper), with kernels of its own also for products over rows.
+//! The passes of the block on GPUs of compute capability 9.0, in 16 bits: bf16, or in the place of tf32 fp16 with scales.
 //!
 //! Matrices over all vertices are packed, in tiles of 128 rows of one mesh. Among them are the eigenvectors and their gradients, which all
-//! blocks and both passes share. Saved are `p`, `x`, `h1` and `h2` in bf16, and the factors of all products with rows.
+//! blocks and both passes share. Saved are `p`, `x`, `h1` and `h2` in 16 bits, and the factors of all products with rows.
+//!
+//! fp16 has the mantissa of tf32, and a smaller range. Each packed matrix therefore has a scale, a power of two. It follows from bounds on its numbers
+//! (`scales.cu`), and these from what kernels measure beforehand: the largest numbers of `x` and of the gradients of `y` and of the spectra, norms of
+//! eigenvectors and weights and, in the forward pass, the largest numbers of `g` and `A g`.
 
 use super::cuda::Streams;
-use super::hopper::{Block, C, FACTOR, Places, Sums, TILE, TILE_MASKS, WARPS, stream_arguments};
+use super::hopper::{
+    Block, C, FACTOR, Measured, Places, Sums, TILE, TILE_MASKS, WARPS, stream_arguments,
+};
 use super::{DiffusionNet, OPERATOR, Saved, Weights};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    to_u32,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
+    ProductMode, args, to_u32,
 };
 use crate::diffusion::Spectra;
 use crate::dropout::{scale, threshold};
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new(
-    "diffusion_net_bf16",
-    concat!(
-        "#define BF16 1\n",
-        include_str!("../cuda/hopper.cu"),
-        include_str!("../dropout/philox.cu"),
-        include_str!("../diffusion/filter.cu"),
-        include_str!("factors.cu"),
-        include_str!("rows.cu"),
-        include_str!("half_tiles.cu"),
-        include_str!("bf16.cu")
-    ),
-);
+macro_rules! source {
+    ($name:literal, $definition:literal) => {
+        KernelSource::new(
+            $name,
+            concat!(
+                $definition,
+                include_str!("../cuda/hopper.cu"),
+                include_str!("../dropout/philox.cu"),
+                include_str!("../diffusion/filter.cu"),
+                include_str!("scales.cu"),
+                include_str!("factors.cu"),
+                include_str!("rows.cu"),
+                include_str!("half_tiles.cu"),
+                include_str!("half.cu")
+            ),
+        )
+    };
+}
 
-/// Numbers in f32 that take the memory of a packed tile, and of a packed factor.
+pub(crate) const BF16: KernelSource = source!("diffusion_net_bf16", "#define FP16 0\n");
+pub(crate) const FP16: KernelSource = source!("diffusion_net_fp16", "#define FP16 1\n");
+
+/// The kernels for the present mode of products.
+fn source(device: &CudaDevice) -> KernelSource {
+    match device.product_mode() {
+        ProductMode::Bf16 => BF16,
+        _ => FP16,
+    }
+}
+
+/// How many numbers are measured of eigenvectors, and of a block.
+fn measured_count(device: &CudaDevice) -> usize {
+    match device.product_mode() {
+        ProductMode::Bf16 => 0,
+        _ => 16,
+    }
+}
+
+/// Place of the largest number of the gradient of `y` among those of a block: LARGEST_DY there.
+const LARGEST_GRADIENT: usize = 13;
+/// Blocks of threads that measure weights, and at most as many that measure rows.
+const WEIGHT_BLOCKS: usize = 7 * 16 + 1;
+const MEASURING_BLOCKS: usize = 528;
+
+/// Numbers in f32 that take the memory of a packed tile.
 const TILE_WORDS: usize = TILE * C / 2;
-const FACTOR_WORDS: usize = FACTOR / 2;
 /// Shared memory of a block of threads, from a multiple of 1,024 bytes on: half tiles and halves of factors of 16 KB.
 const SHARED_BYTES: usize = (8 + 6) * (16 << 10) + 1024;
 const ENTER_BYTES: usize = (2 + 4) * (16 << 10) + 1024;
@@ -43,11 +78,16 @@ fn tiles(vertices: usize, meshes: usize) -> usize {
 }
 
 /// Lengths of what is saved.
-pub(super) fn saved(op: &DiffusionNet, vertices: usize, meshes: usize) -> Saved<usize> {
+pub(super) fn saved(
+    device: &CudaDevice,
+    op: &DiffusionNet,
+    vertices: usize,
+    meshes: usize,
+) -> Saved<usize> {
     let tiles = tiles(vertices, meshes);
     Saved {
         features: 2 * tiles * TILE_WORDS,
-        mapped: Places::new(meshes, FACTOR_WORDS).masks + tiles * TILE_MASKS,
+        mapped: Places::new(meshes, measured_count(device)).masks + tiles * TILE_MASKS,
         first: tiles * TILE_WORDS,
         second: tiles * TILE_WORDS,
         spectrum: op.diffusion().saved_count(meshes),
@@ -60,15 +100,28 @@ impl Block<'_> {
         tiles(self.rows, self.batch.meshes()) * TILE_WORDS
     }
 
-    /// The packed eigenvectors.
+    /// The packed eigenvectors, and what was measured of them.
     fn pack_bases(&self) -> Result<DeviceBuffer<f32>, CudaError> {
-        let packed: DeviceBuffer<f32> = self.device.buffer(BASES * self.words())?;
+        let packed: DeviceBuffer<f32> = self.device.buffer(self.bases_length())?;
+        let (basis, mass) = (self.spectra.bases, self.spectra.mass);
+        let place = BASES * self.words();
+        let all = packed.len();
+        let measured = packed.view().slice(place..all);
+        if !measured.is_empty() {
+            self.forget(measured)?;
+            let arguments = args![basis, self.gradients(), mass, measured];
+            let blocks =
+                |size: usize, meshes: usize| (size * meshes).div_ceil(8).min(MEASURING_BLOCKS);
+            // SAFETY: all have a row for each vertex, and there is room for what is measured.
+            unsafe { self.launch("measure_bases", (256, 0), blocks, arguments, |_| [])? };
+        }
         let arguments = args![
-            self.spectra.bases,
+            basis,
             self.gradients(),
-            self.spectra.mass,
+            mass,
             &packed,
-            self.stride()
+            self.stride(),
+            measured
         ];
         let blocks = |size: usize, meshes| meshes * size.div_ceil(TILE) * (TILE * C / 8 / 256);
         // SAFETY: there is room for the tiles of all matrices.
@@ -76,13 +129,82 @@ impl Block<'_> {
         Ok(packed)
     }
 
+    /// Length of the packed eigenvectors.
+    fn bases_length(&self) -> usize {
+        BASES * self.words() + measured_count(self.device)
+    }
+
     /// The same if none were given.
     fn own_bases(&self) -> Result<Option<DeviceBuffer<f32>>, CudaError> {
-        let given = self.spectra.packed.len() == BASES * self.words();
+        let given = self.spectra.packed.len() == self.bases_length();
         (!given).then(|| self.pack_bases()).transpose()
     }
 
-    /// Numbers in bf16 from one packed matrix to the next.
+    /// What was measured of the eigenvectors, and what is measured of the block in `factors`.
+    fn measured<'b>(
+        &self,
+        bases: DeviceSlice<'b, f32>,
+        factors: DeviceSlice<'b, f32>,
+        places: &Places,
+        drop: f32,
+    ) -> Measured<'b> {
+        Measured {
+            bases: bases.from(BASES * self.words()),
+            block: factors.slice(places.measured..places.masks),
+            drop,
+        }
+    }
+
+    /// Clears what was measured, in a kernel: the next one is launched while it ends.
+    fn forget(&self, measured: DeviceSlice<'_, f32>) -> Result<(), CudaError> {
+        if measured.is_empty() {
+            return Ok(());
+        }
+        let function = self.device.function(self.source, &[], "forget")?;
+        // SAFETY: it writes to all of these numbers.
+        unsafe { function.over(measured.len(), args![measured, measured.len() as u64]) }
+    }
+
+    /// Measures rows of `C` numbers and, if they are given, the weights.
+    fn measure(
+        &self,
+        rows: DeviceSlice<'_, f32>,
+        measured: Measured<'_>,
+        entry: usize,
+        weights: Option<&Weights<DeviceSlice<'_, f32>>>,
+    ) -> Result<(), CudaError> {
+        if measured.block.is_empty() {
+            return Ok(());
+        }
+        let quads = rows.len() / 4;
+        let blocks = quads.div_ceil(256).min(MEASURING_BLOCKS);
+        let blocks = blocks + weights.map_or(0, |_| WEIGHT_BLOCKS);
+        let given = match weights {
+            Some(w) => [
+                w.bands,
+                w.product,
+                w.scalars,
+                w.invariants,
+                w.hidden,
+                w.update,
+                w.scalars_bias,
+                w.hidden_bias,
+            ],
+            None => [DeviceSlice::empty(); 8],
+        };
+        let first: &[Arg] = args![
+            rows,
+            to_u32(OPERATOR, quads)?,
+            measured.entry(entry),
+            measured.block
+        ];
+        let function = self.device.function(self.source, &[], "largest")?;
+        let arguments = [first, &given.map(Arg::from)].concat();
+        // SAFETY: the weights were checked, and there is room for what is measured.
+        unsafe { function.run((blocks, 1), (256, 1), &arguments) }
+    }
+
+    /// Packed numbers from one matrix to the next.
     fn stride(&self) -> u64 {
         2 * self.words() as u64
     }
@@ -128,7 +250,7 @@ pub(super) fn packed_bases(
     mesh_offsets: &[u32],
     spectra: Spectra<DeviceSlice<'_, f32>>,
 ) -> Result<DeviceBuffer<f32>, CudaError> {
-    Block::new(device, SOURCE, op, mesh_offsets, spectra).pack_bases()
+    Block::new(device, source(device), op, mesh_offsets, spectra).pack_bases()
 }
 
 /// As [`forward`](super::cuda::forward), for work that was checked and to which this applies.
@@ -144,7 +266,7 @@ pub(super) fn forward<'a>(
     y: DeviceSliceMut<'_, f32>,
     saved: Saved<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
-    let block = Block::new(device, SOURCE, op, mesh_offsets, spectra);
+    let block = Block::new(device, source(device), op, mesh_offsets, spectra);
     let own_bases = block.own_bases()?;
     let bases = own_bases
         .as_ref()
@@ -153,8 +275,12 @@ pub(super) fn forward<'a>(
     let own = features.from(words);
     let slabs = block.slabs();
     let raw = block.sums(slabs, FACTOR)?;
-    let places = Places::new(block.batch.meshes(), FACTOR_WORDS);
+    let drop = streams.map_or(1.0, |_| scale(op.dropout) as f32);
+    let places = Places::new(block.batch.meshes(), measured_count(device));
     let factors = saved.mapped.view();
+    let measured = block.measured(bases, factors, &places, drop);
+    block.forget(measured.block)?;
+    block.measure(x, measured, 0, Some(&weights))?;
     let [(one, one_salt), (two, two_salt)] = stream_arguments(streams);
     let arguments = args![
         x,
@@ -167,7 +293,9 @@ pub(super) fn forward<'a>(
         two,
         two_salt,
         threshold(op.dropout),
-        factors.from(places.masks)
+        factors.from(places.masks),
+        measured.bases,
+        measured.block
     ];
     // SAFETY: all have a row for each vertex, and there are sums for all slabs.
     unsafe {
@@ -175,21 +303,23 @@ pub(super) fn forward<'a>(
         block.launch("enter", (512, ENTER_BYTES), blocks, arguments, |_| [])?;
     }
     let raw = (raw.view(), slabs);
-    block.spectra_forward(raw, &weights, &saved.spectrum, factors, &places)?;
+    block.spectra_forward(raw, &weights, &saved.spectrum, factors, &places, measured)?;
     let arguments = args![
         bases,
         block.stride(),
         factors,
         factors.from(places.biases),
         one,
-        scale(op.dropout) as f32,
+        drop,
         x,
         own,
         features,
         &saved.first,
         &saved.second,
         &y,
-        factors.from(places.masks)
+        factors.from(places.masks),
+        measured.bases,
+        measured.block
     ];
     // SAFETY: all have a row for each vertex.
     unsafe { block.pass("block_forward", SHARED_BYTES, arguments, |_| []) }
@@ -209,14 +339,16 @@ pub(super) fn backward<'a>(
     dx: Option<DeviceSliceMut<'_, f32>>,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
-    let block = Block::new(device, SOURCE, op, mesh_offsets, spectra);
+    let block = Block::new(device, source(device), op, mesh_offsets, spectra);
     let own_bases = block.own_bases()?;
     let bases = own_bases
         .as_ref()
         .map_or(spectra.packed, DeviceBuffer::view);
     let (meshes, words, stride) = (block.batch.meshes(), block.words(), block.stride());
     let (features, factors) = (saved.features.view(), saved.mapped.view());
-    let places = Places::new(meshes, FACTOR_WORDS);
+    let places = Places::new(meshes, measured_count(device));
+    let measured = block.measured(bases, factors, &places, factor);
+    block.measure(dy, measured, LARGEST_GRADIENT, None)?;
     let bias_parts = block.all_blocks() * WARPS;
     let bias_sums: DeviceBuffer<f32> = device.buffer(bias_parts * 3 * C)?;
     // Gradients of y, before both activations, and of the vectors.
@@ -234,7 +366,9 @@ pub(super) fn backward<'a>(
         dsecond,
         dfirst,
         dvectors,
-        dx_here
+        dx_here,
+        measured.bases,
+        measured.block
     ];
     // SAFETY: all have a row for each vertex, and there are sums for each warp of all launches. The kernel does not write to a null
     // pointer for dx.
@@ -267,7 +401,10 @@ pub(super) fn backward<'a>(
         &hidden_sums,
         &first_sums,
         &scalar_sums,
-        &vector_sums
+        &vector_sums,
+        measured.bases,
+        measured.block,
+        factor
     ];
     // SAFETY: as above, and there are sums for all slabs.
     unsafe {
@@ -285,9 +422,22 @@ pub(super) fn backward<'a>(
         vectors: (vector_sums.view(), vector_slabs),
     };
     let filtered = factors.from(places.spectra);
-    let packed = block.spectra_backward(sums, &weights, &saved.spectrum, filtered, &gradients)?;
+    let packed = block.spectra_backward(
+        sums,
+        &weights,
+        &saved.spectrum,
+        filtered,
+        &gradients,
+        measured,
+    )?;
     let Some(dx) = dx else { return Ok(()) };
-    let arguments = args![bases.from(words), &packed, &dx];
+    let arguments = args![
+        bases.from(words),
+        &packed,
+        &dx,
+        measured.bases,
+        measured.block
+    ];
     // SAFETY: as above.
     unsafe { block.pass("enter_backward", SHARED_BYTES, arguments, |_| []) }
 }

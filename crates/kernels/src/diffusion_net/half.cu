@@ -1,5 +1,5 @@
-// The block in bf16 on Hopper (compute capability 9.0), for 128 channels and 128 eigenvectors; see the page of `diffusion_net`. Factors of
-// products are in bf16, and so is all that the backward pass reads again. Sums, x, y and their gradients are in f32.
+// The block on Hopper (compute capability 9.0), for 128 channels and 128 eigenvectors; see the page of `diffusion_net`. Factors of products are in
+// bf16, or in fp16 with scales, and so is all that the backward pass reads again. Sums, x, y and their gradients are in f32.
 //
 // In the passes over tiles, two warpgroups multiply 64 rows each; two threads of a third one load: half tiles for each of the others, and a stream
 // of right factors, in halves. `half_tiles.cu` stands before this text.
@@ -179,6 +179,13 @@ template <typename Pass> __device__ inline void run(const Meshes &meshes, const 
     }
 }
 
+template <u32 COUNT> __device__ __forceinline__ float largest_of(const float (&d)[COUNT]) {
+    float largest = 0.0f;
+#pragma unroll
+    for (u32 i = 0; i < COUNT; ++i) largest = fmaxf(largest, fabsf(d[i]));
+    return largest;
+}
+
 __device__ __forceinline__ void pack(u32 (&pairs)[32], const float (&d)[64]) {
 #pragma unroll
     for (u32 i = 0; i < 32; ++i) pairs[i] = pair_of(d[2 * i], d[2 * i + 1]);
@@ -207,7 +214,9 @@ struct Forward {
     const Number *packed;
     const float *biases;
     u32 first_mesh;
-    Drop drop;
+    bool drops;
+    Measured measured;
+    float *of_block;
     const float *x;
     const Number *own;
     Number *invariants, *first, *second;
@@ -226,33 +235,52 @@ struct Forward {
         return {i, from + (u64)half * HALF_NUMBERS, HALF_TILE};
     }
 
-    // The biases in shared memory: loads from device memory would wait for the stores before them.
-    __device__ inline float *own_biases() const {
-        __shared__ __align__(16) float own[3 * C];
+    // In shared memory, as loads from device memory would wait for the stores before them: the biases, with the scales of the sums to which they
+    // are added, and factors that take sums to what is packed, or to what they stand for.
+    struct Constants {
+        float biases[3 * C], of_g, of_mapped, to_first, to_second, of_last;
+    };
+
+    __device__ inline Constants &constants() const {
+        __shared__ __align__(16) Constants own;
         return own;
     }
 
     __device__ inline void prepare() const {
-        for (u32 i = threadIdx.x - 128; i < 3 * C; i += 256) own_biases()[i] = biases[i];
+        Constants &own = constants();
+        Scales scales = {measured};
+        float first = scales.first_sums(), second = scales.first() * scales.weight(5), last = scales.second() * scales.weight(6);
+        for (u32 i = threadIdx.x - 128; i < 3 * C; i += 256) own.biases[i] = biases[i] * (i < C ? first : i < 2 * C ? second : last);
+        if (threadIdx.x == 128) {
+            own.of_g = 1.0f / (scales.gradient() * scales.spectrum()), own.of_mapped = 1.0f / (scales.gradient() * scales.maps());
+            own.to_first = measured.drop * scales.first() / first, own.to_second = measured.drop * scales.second() / second;
+            own.of_last = 1.0f / last;
+        }
         asm volatile("bar.sync 1, 256;" ::: "memory");
     }
 
     __device__ __forceinline__ void tile(Streams &streams, u32 end, u32 row, u32 place) const {
-        const float *biases = own_biases();
+        const Constants &own = constants();
+        const float *biases = own.biases;
         u32 left[32];
         u64 g1 = half_tile(streams.take(0)), g2 = half_tile(streams.take(1));
 #pragma unroll
         for (u32 half = 0; half < 2; ++half) {
             float g[2][32], mapped[2][32];
             streams.vectors(g, mapped, g1, g2);
-            auto p = [&](u32 i) { return tanh_of(g[0][i] * mapped[0][i] + g[1][i] * mapped[1][i]); };
+            if (FP16) {
+                measure(of_block + LARGEST_G, own.of_g * fmaxf(largest_of(g[0]), largest_of(g[1])));
+                measure(of_block + LARGEST_MAPPED, own.of_mapped * fmaxf(largest_of(mapped[0]), largest_of(mapped[1])));
+            }
+            float of_product = scale_or_one(own.of_g * own.of_mapped);
+            auto p = [&](u32 i) { return P_SCALE * tanh_of(of_product * (g[0][i] * mapped[0][i] + g[1][i] * mapped[1][i])); };
 #pragma unroll
             for (u32 i = 0; i < 16; ++i) left[16 * half + i] = pair_of(p(2 * i), p(2 * i + 1));
         }
         streams.give(0), streams.give(1);
         store_pairs(left, invariants, place);
         float a[64], b[64];
-        uint4 drawn = drop.stream ? masks[place * 128 + threadIdx.x % 128] : uint4{~0u, ~0u, ~0u, ~0u};
+        uint4 drawn = drops ? masks[place * 128 + threadIdx.x % 128] : uint4{~0u, ~0u, ~0u, ~0u};
         u32 first_kept[2] = {drawn.x, drawn.y}, second_kept[2] = {drawn.z, drawn.w};
         begin(a, biases);
         streams.product(a, half_tile(streams.take(2)));
@@ -260,7 +288,7 @@ struct Forward {
         streams.product(a, left, true);
         streams.finish();
         settle(a);
-        activate(a, first_kept, drop);
+        activate(a, first_kept, own.to_first);
         pack(left, a);
         streams.give(2), streams.give(3);
         store_pairs(left, first, place);
@@ -268,7 +296,7 @@ struct Forward {
         streams.product(b, left, true);
         streams.finish();
         settle(b);
-        activate(b, second_kept, drop);
+        activate(b, second_kept, own.to_second);
         masks[place * 128 + threadIdx.x % 128] = {first_kept[0], first_kept[1], second_kept[0], second_kept[1]};
         pack(left, b);
         store_pairs(left, second, place);
@@ -278,7 +306,7 @@ struct Forward {
         streams.finish();
         settle(a);
 #pragma unroll
-        for (u32 i = 0; i < 64; ++i) a[i] += b[i];
+        for (u32 i = 0; i < 64; ++i) a[i] = scale_or_one(own.of_last) * a[i] + b[i];
         store(a, y, C, row, end);
     }
 };
@@ -287,9 +315,11 @@ struct Forward {
 // stream; then those of numbers of both activations above zero.
 extern "C" __global__ void __launch_bounds__(384, 1)
 block_forward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const Number *bases, u64 stride,
-              const Number *packed, const float *biases, const u64 *random, float scale, const float *x, const Number *own, Number *invariants, Number *first, Number *second, float *y, uint4 *masks) {
+              const Number *packed, const float *biases, const u64 *random, float drop, const float *x, const Number *own, Number *invariants,
+              Number *first, Number *second, float *y, uint4 *masks, const float *of_bases, float *of_block) {
     Meshes meshes = {first_row, size, tiles_of_mesh, tiles, first_tile};
-    run(meshes, Forward{bases, stride, packed, biases, first_mesh, {random, 0, 0, scale}, x, own, invariants, first, second, y, masks});
+    run(meshes, Forward{bases, stride, packed, biases, first_mesh, random != nullptr, {of_bases, of_block, drop}, of_block, x, own, invariants, first, second,
+                        y, masks});
 }
 
 struct Backward {
@@ -300,7 +330,7 @@ struct Backward {
     const Number *packed;
     const uint4 *masks;
     u32 first_mesh;
-    float scale;
+    Measured measured;
     Number *dlast, *dsecond, *dfirst, *dvectors;
     float *dx, *bias_sums;
 
@@ -315,7 +345,25 @@ struct Backward {
         return {1 + i, bases + (1 + i) * stride + (u64)half * HALF_NUMBERS, HALF_TILE};
     }
 
+    // In shared memory: the scale of dy, factors that take sums to what is packed, and those that take what is packed to what it stands for.
+    struct Constants {
+        float to_last, to_second, to_first, of_last, of_second, of_first, of_own, of_product, by_vectors;
+    };
+
+    __device__ inline Constants &constants() const {
+        __shared__ Constants own;
+        return own;
+    }
+
     __device__ inline void prepare() const {
+        if (threadIdx.x == 128) {
+            Scales scales = {measured};
+            float last = scales.dy(), second = scales.dsecond(), first = scales.dfirst(), drop = measured.drop;
+            constants() = {last, drop * second / (last * scales.weight(6)), drop * first / (second * scales.weight(5)), 1.0f / last, 1.0f / second,
+                           1.0f / first, 1.0f / (first * scales.weight(2)),
+                           1.0f / (scales.gradient() * scales.spectrum()) / (scales.gradient() * scales.maps()), scales.by_vectors()};
+        }
+        asm volatile("bar.sync 1, 256;" ::: "memory");
 #pragma unroll
         for (u32 i = 0; i < 3; ++i) *(float4 *)ColumnSums::place(bias_sums + i * C) = {};
     }
@@ -325,7 +373,8 @@ struct Backward {
         u32 left[32];
         uint4 kept = masks[place * 128 + threadIdx.x % 128];
         bool inside[2] = {row < end, row + 8 < end};
-        auto mask = [&](float (&d)[64], u32 low, u32 high) {
+        const Constants &own = constants();
+        auto mask = [&](float (&d)[64], u32 low, u32 high, float scale) {
 #pragma unroll
             for (u32 i = 0; i < 64; ++i) d[i] = inside[i / 2 % 2] && (i < 32 ? low : high) >> i % 32 & 1 ? scale * d[i] : 0.0f;
         };
@@ -341,32 +390,35 @@ struct Backward {
         clear(b);
         in_quads(row, end, [&](u32 i, u32, u32 column) {
             float4 four = given_four(i, column);
-            b[i] = four.x, b[i + 1] = four.y, b[i + 4] = four.z, b[i + 5] = four.w;
+            float scale = scale_or_one(own.to_last);
+            b[i] = scale * four.x, b[i + 1] = scale * four.y, b[i + 4] = scale * four.z, b[i + 5] = scale * four.w;
         });
         pack(left, b);
         streams.product(a, left, false);
         store_pairs(left, dlast, place);
-        ColumnSums::add(b, bias_sums + 2 * C);
+        ColumnSums::add(b, scale_or_one(own.of_last), bias_sums + 2 * C);
         streams.finish();
         settle(a);
-        mask(a, kept.z, kept.w);
+        mask(a, kept.z, kept.w, own.to_second);
         pack(left, a);
         streams.product(b, left, false);
         store_pairs(left, dsecond, place);
-        ColumnSums::add(a, bias_sums + C);
+        ColumnSums::add(a, scale_or_one(own.of_second), bias_sums + C);
         streams.finish();
         settle(b);
-        mask(b, kept.x, kept.y);
+        mask(b, kept.x, kept.y, own.to_first);
         pack(left, b);
         streams.product(a, left, false);
         store_pairs(left, dfirst, place);
-        ColumnSums::add(b, bias_sums);
+        ColumnSums::add(b, scale_or_one(own.of_first), bias_sums);
         streams.finish();
         settle(a);
         if (dx)
             in_quads(row, end, [&](u32 i, u32 r, u32 column) {
                 float4 four = given_four(i, column);
-                *(float4 *)(dx + (u64)r * C + column) = {a[i] + four.x, a[i + 1] + four.y, a[i + 4] + four.z, a[i + 5] + four.w};
+                float scale = scale_or_one(own.of_own);
+                *(float4 *)(dx + (u64)r * C + column) = {scale * a[i] + four.x, scale * a[i + 1] + four.y, scale * a[i + 4] + four.z,
+                                                         scale * a[i + 5] + four.w};
             });
         streams.give(0);
         streams.product(a, left, false);
@@ -380,7 +432,7 @@ struct Backward {
             streams.vectors(g, mapped, g1, g2);
             if (half == 1) streams.give(2), streams.give(3);
 #pragma unroll
-            for (u32 i = 0; i < 32; ++i) a[32 * half + i] *= tanh_slope(g[0][i] * mapped[0][i] + g[1][i] * mapped[1][i]);
+            for (u32 i = 0; i < 32; ++i) a[32 * half + i] *= scale_or_one(own.by_vectors) * tanh_slope(scale_or_one(own.of_product) * (g[0][i] * mapped[0][i] + g[1][i] * mapped[1][i]));
             auto put = [&](const float (&d)[32], u32 which) {
                 const float *by = a + 32 * half;
                 store_pairs<4>(dvectors + which * stride + (u64)place * HALF_NUMBERS, 64 * half,
@@ -395,17 +447,22 @@ struct Backward {
 // sums for the biases.
 extern "C" __global__ void __launch_bounds__(384, 1)
 block_backward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const Number *bases, u64 stride,
-               const float *dy, const Number *packed, const uint4 *masks, float scale, Number *dlast, Number *dsecond, Number *dfirst,
-               Number *dvectors, float *dx, float *bias_sums) {
+               const float *dy, const Number *packed, const uint4 *masks, float drop, Number *dlast, Number *dsecond, Number *dfirst,
+               Number *dvectors, float *dx, const float *of_bases, const float *of_block, float *bias_sums) {
     Meshes meshes = {first_row, size, tiles_of_mesh, tiles, first_tile};
-    run(meshes, Backward{bases, stride, dy, packed, masks, first_mesh, scale, dlast, dsecond, dfirst, dvectors, dx, bias_sums});
+    run(meshes, Backward{bases, stride, dy, packed, masks, first_mesh, {of_bases, of_block, drop}, dlast, dsecond, dfirst, dvectors, dx, bias_sums});
+}
+
+__device__ __forceinline__ void multiply_all(float (&d)[64], float factor) {
+#pragma unroll
+    for (u32 i = 0; i < 64; ++i) d[i] *= factor;
 }
 
 struct EnterBackward {
     static constexpr u32 HALVES = 2, LOADS = 1;
     const Number *basis, *packed;
     u32 first_mesh;
-    float *dx;
+    float *dx, scale;
 
     __device__ inline const Number *half(u32 i, u32 mesh) const { return packed + ((u64)(first_mesh + mesh) * 2 + i) * (FACTOR / 2); }
     __device__ inline Rows rows(u32, u32 half, u32, u32) const { return {0, basis + (u64)half * HALF_NUMBERS, HALF_TILE}; }
@@ -414,9 +471,11 @@ struct EnterBackward {
     __device__ __forceinline__ void tile(Streams &streams, u32 end, u32 row, u32) const {
         float a[64];
         fetch(a, dx, C, row, end);
+        multiply_all(a, scale);
         streams.product(a, half_tile(streams.take(0)));
         streams.finish();
         settle(a);
+        multiply_all(a, 1.0f / scale);
         streams.give(0);
         store(a, dx, C, row, end);
     }
@@ -425,9 +484,11 @@ struct EnterBackward {
 // dx += basis S, with one packed S for each mesh.
 extern "C" __global__ void __launch_bounds__(384, 1)
 enter_backward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const Number *basis, const Number *packed,
-               float *dx) {
+               float *dx, const float *of_bases, const float *of_block) {
+    Measured measured = {of_bases, of_block, 1.0f};
+    Scales scales = {measured};
     Meshes meshes = {first_row, size, tiles_of_mesh, tiles, first_tile};
-    run(meshes, EnterBackward{basis, packed, first_mesh, dx});
+    run(meshes, EnterBackward{basis, packed, first_mesh, dx, scales.weighted() * scales.dspectrum()});
 }
 
 #endif
