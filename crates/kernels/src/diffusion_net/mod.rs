@@ -94,7 +94,7 @@ pub struct Saved<S> {
     /// `[p | x]`. With products as they are written: `[p | x | d | g]`.
     pub features: S,
     /// `g` and `A g`, which the backward pass overwrites. With products as they are written: `A g`. On GPUs of compute capability
-    /// 9.0: factors of products, and bits of `h1` and `h2` above zero. In bf16 there, this and the other matrices are packed.
+    /// 9.0: factors of products, and bits of `h1` and `h2` above zero; this and the other matrices are packed there.
     pub mapped: S,
     /// `h1`.
     pub first: S,
