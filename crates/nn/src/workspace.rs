@@ -44,7 +44,7 @@ impl<T: Real> Workspace<T> {
     }
 
     /// Sets the precision of matrix products on this device. On the CPU, [`ProductMode::Bf16`] rounds the factors of the
-    /// [classifier](crate::Tape::classifier) in training if the features are f32 and the CPU has AVX512-BF16. All other products there are
+    /// [classifier](crate::Tape::classifier) in training if the features are f32, there are more than 32 classes, and the CPU has AVX512-BF16. All other products there are
     /// in the precision of the features.
     pub fn set_product_mode(&mut self, mode: ProductMode) {
         match &self.device {

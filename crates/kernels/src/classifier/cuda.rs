@@ -4,12 +4,12 @@
 //! Rows of logits, and a copy of the weights, are padded with zeros to a multiple of 32 classes, so that
 //! all three products work on aligned rows.
 //!
-//! With [`ProductMode::Bf16`] the factors of the three products of training are rounded to bf16: features, weights, and the
+//! With [`ProductMode::Bf16`](crate::cuda::ProductMode) and more than 32 classes the factors of the three products of training are rounded to bf16: features, weights, and the
 //! gradients of the logits. So are the logits, after they are summed in f32, which halves the memory that is moved. Softmax, loss,
-//! sums and results stay in f32. On Hopper the kernels of `hopper.cu` do this work, and that of [`ProductMode::Tf32`], without storing
+//! sums and results stay in f32. On Hopper the kernels of `hopper.cu` do this work, and that of [`ProductMode::Tf32`](crate::cuda::ProductMode), without storing
 //! logits.
 
-use super::{Gradients, Map, OPERATOR, RowResults, hopper};
+use super::{Gradients, Map, OPERATOR, RowResults, hopper, rounds_to_bf16};
 use crate::cross_entropy::cuda::{
     DeviceScore, DeviceTargets, RowNumbers, RowScores, SoftmaxRows, empty_score, round_to_bf16,
     row_blocks, sums_bias,
@@ -17,7 +17,7 @@ use crate::cross_entropy::cuda::{
 use crate::cuda::reduce::{add_column_sums, sum_partials};
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
-    ProductMode, check_length,
+    check_length,
 };
 use crate::{KernelError, elementwise};
 
@@ -187,8 +187,9 @@ pub fn loss_and_gradients(
     let fused_bias = sums_bias(classes);
     let weight = padded_weight(device, classifier)?;
     // Without fused sums of the bias, its gradients are sums of those of the logits in f32.
-    let in_bf16 =
-        device.product_mode() == ProductMode::Bf16 && device.capability() >= (8, 0) && fused_bias;
+    let in_bf16 = rounds_to_bf16(device.product_mode(), classes)
+        && device.capability() >= (8, 0)
+        && fused_bias;
     let (rounded, chunk, mut tile) = if in_bf16 {
         let rounded = Rounded::new(device, features, weight.view())?;
         let chunk = chunk(device, stride, 2, count);

@@ -2,7 +2,7 @@
 
 use super::half::{BlockGradient, Factors, Weights};
 use super::plan::{CLASS_BLOCK, PARTS, Plan, ROW_BLOCK, class_block, split_rows};
-use super::{Classifier, Gradients, OPERATOR, Rows};
+use super::{Classifier, Gradients, OPERATOR, Rows, rounds_to_bf16};
 use crate::cross_entropy::softmax::{exponentials, peak, sum_of_exponentials, sum_of_logits};
 use crate::cross_entropy::{IGNORE, Score, Tally};
 use crate::cuda::ProductMode;
@@ -27,7 +27,7 @@ const LOGITS: usize = 4;
 
 /// Loss and gradients for the gradient `dloss` of the loss; see the [module](super).
 ///
-/// [`ProductMode::Bf16`] applies to f32 on CPUs with AVX512-BF16. Everywhere else, and with the other modes, products are those of `T`.
+/// [`ProductMode::Bf16`] applies to f32 and more than 32 classes on CPUs with AVX512-BF16. Everywhere else, and with the other modes, products are those of `T`.
 ///
 /// ```
 /// use gemcnn_kernels::Scratch;
@@ -94,7 +94,9 @@ fn train_rows<T: Real>(
         });
     }
     let plan = Plan {
-        half: products == ProductMode::Bf16 && T::NAME == f32::NAME && bf16::is_supported(),
+        half: rounds_to_bf16(products, classifier.targets.classes)
+            && T::NAME == f32::NAME
+            && bf16::is_supported(),
         ..Plan::new(classifier)
     };
     if plan.is_empty() {

@@ -3,7 +3,7 @@
 // Two kernels multiply twice each, on tensor cores (wgmma), as attention does. `classify` holds BM rows of features and streams tiles of
 // BN classes: logits, their running maximum and sum of exponentials, and the sum of exponentials times weights. `weigh` holds BM classes
 // and streams tiles of BN rows: the logits again, now their gradients, and those times features. `finish_rows` and `add_weights` combine
-// partial results in a fixed order.
+// partial results in a fixed order. `store_logits` multiplies as `classify` does, once, and writes the logits.
 //
 // fp16 has the mantissa of tf32 but a small range. So numbers are packed as multiples of a scale, a power of two with which the largest
 // of them has the exponent LIFT: each row of features has a scale of its own, all weights share one. Exponentials are lifted to 2^LIFT at
@@ -137,7 +137,7 @@ extern "C" __global__ void pack_weight(const float *__restrict__ from, u32 class
 // Threads for rows of features, one for each eight channels, up to a power of two; and how many rows they pack.
 constexpr u32 LANES = CHANNELS > 128 ? 32 : CHANNELS / 8, TOGETHER = 4;
 
-// Packs features, and zeros up to `padded` rows, a multiple of TOGETHER.
+// Packs features, and zeros up to `padded` rows, a multiple of TOGETHER. Without labels no row has a share.
 extern "C" __global__ void pack_features(const float *__restrict__ from, u32 rows, u32 padded, const u32 *__restrict__ labels,
                                          const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
                                          unsigned char *__restrict__ to, float *__restrict__ scales, Largest *largest) {
@@ -159,7 +159,7 @@ extern "C" __global__ void pack_features(const float *__restrict__ from, u32 row
     u32 row = first + eight, exponent = 0;
     if (eight < TOGETHER && row < padded) {
         scales[row] = own_scale;
-        double share = row < rows ? share_of(labels[row], class_weights, normaliser, dloss) : 0.0;
+        double share = row < rows && labels ? share_of(labels[row], class_weights, normaliser, dloss) : 0.0;
         if (share != 0.0) exponent = row_exponent(own_scale, share);
     }
     exponent = __reduce_max_sync(0xffffffffu, exponent);
@@ -421,6 +421,7 @@ struct Smoothing {
 
 struct Classify {
     static constexpr u32 COLUMNS = 1;
+    static constexpr bool STORES_LOGITS = false;
     Row rows[2];
     float factors[2], scales[2];
 
@@ -468,6 +469,7 @@ struct Classify {
 
 struct Weigh {
     static constexpr u32 COLUMNS = COLUMN;
+    static constexpr bool STORES_LOGITS = false;
     float bias[2], sums[2];
     u32 first_class;
 
@@ -549,9 +551,44 @@ struct Weigh {
     }
 };
 
+struct Logits {
+    static constexpr u32 COLUMNS = 1;
+    static constexpr bool STORES_LOGITS = true;
+    float *to;
+    u32 rows, classes;
+    // True if two neighbours can be stored at once.
+    bool pairs;
+    float scales[2];
+
+    // `held`: scales of the rows.
+    __device__ inline void begin(const float *held, float weight_scale, u32 row) {
+        scales[0] = held[row] * weight_scale;
+        scales[1] = held[row + 8] * weight_scale;
+    }
+
+    // `row`: this thread's first row; columns: bias.
+    __device__ inline void store(const float (&s)[BN / 2], const float *columns, u32 row, u32 first_class) {
+#pragma unroll
+        for (u32 i = 0; i < BN / 4; ++i) {
+            u32 j = i / 2, half = i % 2, k = 8 * j + threadIdx.x % 4 * 2;
+            float2 bias = *(const float2 *)(columns + k);
+            float2 two = {fmaf(s[4 * j + 2 * half], scales[half], bias.x), fmaf(s[4 * j + 2 * half + 1], scales[half], bias.y)};
+            k += first_class;
+            float *place = to + (u64)(row + 8 * half) * classes + k;
+            if (row + 8 * half >= rows || k >= classes) continue;
+            if (pairs) {
+                *(float2 *)place = two;
+            } else {
+                place[0] = two.x;
+                if (k + 1 < classes) place[1] = two.y;
+            }
+        }
+    }
+};
+
 // One warpgroup loads, two multiply 64 held rows each.
 template <typename Pass>
-__device__ inline void run(const unsigned char *held, const unsigned char *streamed, const float *columns, const float *held_numbers,
+__device__ inline void run(Pass pass, const unsigned char *held, const unsigned char *streamed, const float *columns, const float *held_numbers,
                            float weight_scale, u32 blocks, u32 tiles, Smoothing smoothing, float *partials,
                            float *row_partials, u32 row_numbers) {
     extern __shared__ unsigned char memory[];
@@ -597,7 +634,6 @@ __device__ inline void run(const unsigned char *held, const unsigned char *strea
         u64 own = matrix(held_here + group * (HELD / 2), GROUP);
         float s[BN / 2], sums[CHANNELS / 2];
         u32 p[BN / 4];
-        Pass pass;
         auto scores = [&](u32 at) {
             u64 tile = matrix(tiles_here + at * TILE, GROUP);
 #pragma unroll
@@ -625,48 +661,63 @@ __device__ inline void run(const unsigned char *held, const unsigned char *strea
 #pragma unroll
             for (u32 i = 0; i < CHANNELS / 2; ++i) sums[i] = 0.0f;
             wait(held_full, holds % 2);
-            wait(full + 8 * stage, round % 2);
-            begin_products();
-            scores(stage);
-            wait_for_products<0>();
-            settle(s);
-            if (tile + 1 == end) release(held_empty);
-            pass.soften_all(s, columns_here + stage * (COLUMN_BYTES / 4), tile, smoothing);
-            round_scores();
-            u32 earlier = stage;
-            for (++tile; tile < end; ++tile) {
-                if (++stage == STAGES) stage = 0, ++round;
+            if constexpr (Pass::STORES_LOGITS) {
+                for (; tile < end; ++tile) {
+                    wait(full + 8 * stage, round % 2);
+                    begin_products();
+                    scores(stage);
+                    wait_for_products<0>();
+                    settle(s);
+                    if (tile + 1 == end) release(held_empty);
+                    pass.store(s, columns_here + stage * (COLUMN_BYTES / 4), block * BM + row, tile * BN);
+                    __syncwarp();
+                    release(empty + 8 * stage);
+                    if (++stage == STAGES) stage = 0, ++round;
+                }
+            } else {
                 wait(full + 8 * stage, round % 2);
-                settle(sums);
                 begin_products();
                 scores(stage);
-                products(earlier);
-                wait_for_products<1>();
+                wait_for_products<0>();
                 settle(s);
                 if (tile + 1 == end) release(held_empty);
                 pass.soften_all(s, columns_here + stage * (COLUMN_BYTES / 4), tile, smoothing);
+                round_scores();
+                u32 earlier = stage;
+                for (++tile; tile < end; ++tile) {
+                    if (++stage == STAGES) stage = 0, ++round;
+                    wait(full + 8 * stage, round % 2);
+                    settle(sums);
+                    begin_products();
+                    scores(stage);
+                    products(earlier);
+                    wait_for_products<1>();
+                    settle(s);
+                    if (tile + 1 == end) release(held_empty);
+                    pass.soften_all(s, columns_here + stage * (COLUMN_BYTES / 4), tile, smoothing);
+                    wait_for_products<0>();
+                    settle(sums);
+                    release(empty + 8 * earlier);
+                    pass.rescale(sums);
+                    round_scores();
+                    earlier = stage;
+                }
+                settle(sums);
+                begin_products();
+                products(earlier);
                 wait_for_products<0>();
                 settle(sums);
                 release(empty + 8 * earlier);
-                pass.rescale(sums);
-                round_scores();
-                earlier = stage;
-            }
-            settle(sums);
-            begin_products();
-            products(earlier);
-            wait_for_products<0>();
-            settle(sums);
-            release(empty + 8 * earlier);
-            if (++stage == STAGES) stage = 0, ++round;
-            u64 slot = blockIdx.x + block;
-            float2 *to = (float2 *)(partials + (slot * BM + row) * CHANNELS) + lane % 4;
+                if (++stage == STAGES) stage = 0, ++round;
+                u64 slot = blockIdx.x + block;
+                float2 *to = (float2 *)(partials + (slot * BM + row) * CHANNELS) + lane % 4;
 #pragma unroll
-            for (u32 j = 0; j < CHANNELS / 8; ++j) {
-                to[4 * j] = {sums[4 * j], sums[4 * j + 1]};
-                to[4 * j + 4 * CHANNELS] = {sums[4 * j + 2], sums[4 * j + 3]};
+                for (u32 j = 0; j < CHANNELS / 8; ++j) {
+                    to[4 * j] = {sums[4 * j], sums[4 * j + 1]};
+                    to[4 * j + 4 * CHANNELS] = {sums[4 * j + 2], sums[4 * j + 3]};
+                }
+                pass.store(row_partials + slot * row_numbers, row);
             }
-            pass.store(row_partials + slot * row_numbers, row);
         }
     }
 }
@@ -674,13 +725,21 @@ __device__ inline void run(const unsigned char *held, const unsigned char *strea
 extern "C" __global__ void __launch_bounds__(384, 1)
 classify(const unsigned char *features, const float *scales, const unsigned char *weight, const Largest *largest, const float *bias, u32 blocks,
          u32 tiles, float *partials, float *row_partials) {
-    run<Classify>(features, weight, bias, scales, scale_for(largest->weight), blocks, tiles, {}, partials, row_partials, 3 * BM);
+    run(Classify{}, features, weight, bias, scales, scale_for(largest->weight), blocks, tiles, {}, partials, row_partials, 3 * BM);
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
 weigh(const unsigned char *weight, const unsigned char *features, const float *columns, const float *bias, u32 blocks, u32 tiles, float even,
       float at_label, float *partials, float *row_partials) {
-    run<Weigh>(weight, features, columns, bias, 1.0f, blocks, tiles, {even, at_label}, partials, row_partials, BM);
+    run(Weigh{}, weight, features, columns, bias, 1.0f, blocks, tiles, {even, at_label}, partials, row_partials, BM);
+}
+
+// to[row][class] = logit.
+extern "C" __global__ void __launch_bounds__(384, 1)
+store_logits(const unsigned char *features, const float *scales, const unsigned char *weight, const Largest *largest, const float *bias,
+             u32 blocks, u32 tiles, float *to, u32 rows, u32 classes) {
+    bool pairs = classes % 2 == 0 && (u64)to % 8 == 0;
+    run(Logits{to, rows, classes, pairs}, features, weight, bias, scales, scale_for(largest->weight), blocks, tiles, {}, nullptr, nullptr, 0);
 }
 
 #endif

@@ -6,10 +6,12 @@
 //! The logits of a tile stay in registers, as the scores of attention do. A first pass over the classes gives the statistics of a row
 //! and the gradient of its features; a second pass, over the rows, computes the logits again for the gradients of weights and bias.
 //! That is four products instead of three, but no logits are written or read.
+//!
+//! Inference that needs the logits takes [`logits`]: the first of these products, in fp16 in both modes, which writes them once.
 
 use super::cuda::{Classifier, Rows};
 use super::{Gradients, OPERATOR};
-use crate::cross_entropy::cuda::{DeviceScore, FEW_CLASSES, RowScores};
+use crate::cross_entropy::cuda::{DeviceScore, DeviceTargets, FEW_CLASSES, RowScores};
 use crate::cuda::reduce::add_column_sums;
 use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
@@ -75,11 +77,162 @@ pub(super) fn applies(
         gradients.features.view(),
         gradients.weight.view(),
     ];
+    multiplies(device, classifier.channels, &aligned) && classifier.targets.classes() > FEW_CLASSES
+}
+
+/// True if [`logits`] can do the work, and is faster than cuBLAS: that has to be given rows that begin with their bias, and is slow where
+/// they are not aligned.
+pub(crate) fn stores_logits(
+    device: &CudaDevice,
+    channels: usize,
+    features: DeviceSlice<'_, f32>,
+    weight: DeviceSlice<'_, f32>,
+    bias: DeviceSlice<'_, f32>,
+) -> bool {
+    multiplies(device, channels, &[features, weight])
+        && !features.is_empty()
+        && bias.len() >= MANY_CLASSES
+}
+
+/// Fewest classes for which it pays to pack features and weights.
+const MANY_CLASSES: usize = 1024;
+
+/// True if the kernels exist for these channels and numbers.
+fn multiplies(device: &CudaDevice, channels: usize, aligned: &[DeviceSlice<'_, f32>]) -> bool {
     device.product_mode() != ProductMode::F32
         && device.capability() == (9, 0)
-        && [64, 128, 192, 256].contains(&classifier.channels)
-        && classifier.targets.classes() > FEW_CLASSES
+        && [64, 128, 192, 256].contains(&channels)
         && aligned.iter().all(|numbers| numbers.is_aligned(4))
+}
+
+/// `to = features weight^T + bias`, for work that [`stores_logits`]; lengths were checked.
+pub(crate) fn logits(
+    device: &CudaDevice,
+    channels: usize,
+    features: DeviceSlice<'_, f32>,
+    weight: DeviceSlice<'_, f32>,
+    bias: DeviceSlice<'_, f32>,
+    to: &DeviceSliceMut<'_, f32>,
+) -> Result<(), CudaError> {
+    let defines = defines(channels, false, true);
+    let (rows, classes) = (features.len() / channels, bias.len());
+    let packed = Packed::new(
+        device,
+        &defines,
+        (rows, channels),
+        features,
+        weight,
+        bias,
+        None,
+    )?;
+    let (blocks, tiles) = (rows.div_ceil(HELD), classes.div_ceil(TILE));
+    let size = |n: usize| to_u32(OPERATOR, n);
+    let function = device.function_with_shared(SOURCE, &defines, "store_logits", SHARED_BYTES)?;
+    // SAFETY: features and weights are padded to whole blocks and tiles, and there is a place for each logit.
+    unsafe {
+        function.run(
+            (device.multiprocessors().min(blocks * tiles), 1),
+            (384, 1),
+            args![
+                &packed.features,
+                &packed.scales,
+                &packed.weight,
+                &packed.largest,
+                &packed.bias,
+                size(blocks)?,
+                size(tiles)?,
+                to,
+                size(rows)?,
+                size(classes)?,
+            ],
+        )
+    }
+}
+
+/// Scaled and rounded factors with rows up to a multiple of [`ROUND`], and the bias likewise.
+struct Packed {
+    features: DeviceBuffer<u8>,
+    /// Of the rows of features.
+    scales: DeviceBuffer<f32>,
+    weight: DeviceBuffer<u8>,
+    bias: DeviceBuffer<f32>,
+    /// `Largest` there.
+    largest: DeviceBuffer<u32>,
+}
+
+impl Packed {
+    /// With targets and the gradient of the loss, also finds the largest share of a row in the gradients.
+    fn new(
+        device: &CudaDevice,
+        defines: &[Define],
+        (rows, channels): (usize, usize),
+        features: DeviceSlice<'_, f32>,
+        weight: DeviceSlice<'_, f32>,
+        bias: DeviceSlice<'_, f32>,
+        loss: Option<(&DeviceTargets, f64)>,
+    ) -> Result<Self, CudaError> {
+        let classes = bias.len();
+        let size = |n: usize| to_u32(OPERATOR, n);
+        let kernel = |name| device.function(SOURCE, defines, name);
+        let (padded_rows, padded_classes) = (
+            rows.next_multiple_of(ROUND),
+            classes.next_multiple_of(ROUND),
+        );
+        let packed = Self {
+            features: device.buffer(padded_rows * channels * 2)?,
+            scales: device.buffer(padded_rows)?,
+            weight: device.buffer(padded_classes * channels * 2)?,
+            bias: device.buffer(padded_classes)?,
+            largest: device.zeros(2)?,
+        };
+        let nothing = (
+            DeviceSlice::empty(),
+            DeviceSlice::empty(),
+            DeviceSlice::empty(),
+        );
+        let (labels, class_weights, normaliser) =
+            loss.map_or(nothing, |(targets, _)| targets.slices());
+        // SAFETY: there are `rows` rows of features, with labels if with any, `classes` rows of weights with biases, and room for the
+        // padded ones.
+        unsafe {
+            // Only fp16 has scales.
+            if defines.contains(&("FP16", "1".into())) {
+                kernel("find_largest_weight")?.run(
+                    (8 * device.multiprocessors(), 1),
+                    (256, 1),
+                    args![weight, (classes * channels / 4) as u64, &packed.largest],
+                )?;
+            }
+            kernel("pack_weight")?.over(
+                padded_classes * channels / 8,
+                args![
+                    weight,
+                    size(classes)?,
+                    size(padded_classes)?,
+                    &packed.largest,
+                    &packed.weight,
+                    bias,
+                    &packed.bias,
+                ],
+            )?;
+            kernel("pack_features")?.over(
+                padded_rows / TOGETHER * (channels / 8).next_power_of_two(),
+                args![
+                    features,
+                    size(rows)?,
+                    size(padded_rows)?,
+                    labels,
+                    class_weights,
+                    normaliser,
+                    loss.map_or(0.0, |(_, dloss)| dloss),
+                    &packed.features,
+                    &packed.scales,
+                    &packed.largest,
+                ],
+            )?;
+        }
+        Ok(packed)
+    }
 }
 
 /// How a pass is split: into held blocks and tiles, whose pairs the blocks of threads share, and memory for their results.
@@ -130,52 +283,16 @@ pub(super) fn loss_and_gradients(
     let defines = defines(channels, smoothing > 0.0, fp16);
     let kernel = |name| device.function(SOURCE, &defines, name);
     let (labels, class_weights, normaliser) = targets.slices();
-    let (padded_rows, padded_classes) = (
-        count.next_multiple_of(ROUND),
-        classes.next_multiple_of(ROUND),
-    );
-    let packed = |rows: usize| device.buffer::<u8>(rows * channels * 2);
-    let (packed_features, packed_weight) = (packed(padded_rows)?, packed(padded_classes)?);
-    let scales: DeviceBuffer<f32> = device.buffer(padded_rows)?;
-    let bias: DeviceBuffer<f32> = device.buffer(padded_classes)?;
-    let largest: DeviceBuffer<u32> = device.zeros(2)?;
-    // SAFETY: there are `count` rows of features with labels, `classes` rows of weights with biases, and room for the padded ones.
-    unsafe {
-        if fp16 {
-            kernel("find_largest_weight")?.run(
-                (8 * device.multiprocessors(), 1),
-                (256, 1),
-                args![classifier.weight, (classes * channels / 4) as u64, &largest],
-            )?;
-        }
-        kernel("pack_weight")?.over(
-            padded_classes * channels / 8,
-            args![
-                classifier.weight,
-                size(classes)?,
-                size(padded_classes)?,
-                &largest,
-                &packed_weight,
-                classifier.bias,
-                &bias,
-            ],
-        )?;
-        kernel("pack_features")?.over(
-            padded_rows / TOGETHER * (channels / 8).next_power_of_two(),
-            args![
-                features,
-                size(count)?,
-                size(padded_rows)?,
-                labels,
-                class_weights,
-                normaliser,
-                dloss,
-                &packed_features,
-                &scales,
-                &largest,
-            ],
-        )?;
-    }
+    let packed = Packed::new(
+        device,
+        &defines,
+        (count, channels),
+        features,
+        classifier.weight,
+        classifier.bias,
+        Some((targets, dloss)),
+    )?;
+    let padded_rows = count.next_multiple_of(ROUND);
     let mut weight_sums = device.zeros(if smoothing > 0.0 { channels + 1 } else { 0 })?;
     if smoothing > 0.0 {
         let (sums, bias_sum) = weight_sums.view_mut().split_at(channels);
@@ -200,11 +317,11 @@ pub(super) fn loss_and_gradients(
                 (pass.parts, 1),
                 (384, 1),
                 args![
-                    packed_features.view().from(first * channels * 2),
-                    scales.view().from(first),
-                    &packed_weight,
-                    &largest,
-                    &bias,
+                    packed.features.view().from(first * channels * 2),
+                    packed.scales.view().from(first),
+                    &packed.weight,
+                    &packed.largest,
+                    &packed.bias,
                     pass.blocks,
                     pass.tiles,
                     &pass.sums,
@@ -222,11 +339,11 @@ pub(super) fn loss_and_gradients(
                     size(first)?,
                     size(end)?,
                     size(padded)?,
-                    &packed_features,
-                    &scales,
-                    &packed_weight,
-                    &largest,
-                    &bias,
+                    &packed.features,
+                    &packed.scales,
+                    &packed.weight,
+                    &packed.largest,
+                    &packed.bias,
                     size(classes)?,
                     labels,
                     class_weights,
@@ -251,10 +368,10 @@ pub(super) fn loss_and_gradients(
             (pass.parts, 1),
             (384, 1),
             args![
-                &packed_weight,
-                &packed_features,
+                &packed.weight,
+                &packed.features,
                 &columns,
-                &bias,
+                &packed.bias,
                 pass.blocks,
                 pass.tiles,
                 (smoothing / classes as f64) as f32,
@@ -273,7 +390,7 @@ pub(super) fn loss_and_gradients(
                 size(pass.parts)?,
                 size(classes)?,
                 if dloss < 0.0 { -1.0f32 } else { 1.0 },
-                &largest,
+                &packed.largest,
                 &gradients.weight,
                 &gradients.bias,
             ],

@@ -22,6 +22,7 @@
 //! In training with [`ProductMode::Bf16`](crate::cuda::ProductMode) the factors of the three products are rounded to bf16:
 //! features, weights and `P`. Softmax, sums and results stay in f32; so do the logits on a CPU and on Hopper, while other GPUs store them in bf16.
 //! With [`ProductMode::Tf32`](crate::cuda::ProductMode) they are rounded to 10 bits of mantissa on a GPU, on Hopper in fp16 with scales.
+//! Products of at most 32 classes take little time. With `Bf16` they are as with `Tf32`.
 
 pub mod cuda;
 mod fast;
@@ -33,6 +34,8 @@ pub mod reference;
 mod tests;
 
 use crate::cross_entropy::Targets;
+use crate::cross_entropy::cuda::FEW_CLASSES;
+use crate::cuda::ProductMode;
 use crate::error::check_length;
 use crate::{KernelError, Real};
 
@@ -94,6 +97,11 @@ impl<S> Default for RowResults<S> {
 }
 
 const OPERATOR: &str = "classifier";
+
+/// True if training rounds the factors of its products to bf16: with few classes that brings no speed.
+fn rounds_to_bf16(mode: ProductMode, classes: usize) -> bool {
+    mode == ProductMode::Bf16 && classes > FEW_CLASSES
+}
 
 impl<T: Real> Classifier<'_, T> {
     fn check(&self, features: &[T]) -> Result<(), KernelError> {

@@ -324,19 +324,26 @@ pub(crate) fn round_to_bf16(
     to: &DeviceSliceMut<'_, u16>,
 ) -> Result<(), CudaError> {
     check_length("rounding", "to", to.view(), from.len())?;
-    let function = device.function(SOURCE, &defines(1, false, true), "round_numbers")?;
+    let function = device.function(
+        SOURCE,
+        &defines(FEW_CLASSES + 1, false, true),
+        "round_numbers",
+    )?;
     // SAFETY: both have the same length.
     unsafe { function.over(from.len(), args![from, to, from.len() as u64]) }
 }
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {
-    let variants = [2, 10, 6890, 40_000].into_iter();
-    variants
-        .flat_map(|classes| {
-            [(false, false), (true, false), (false, true), (true, true)]
-                .map(|(smoothed, bf16)| defines(classes, smoothed, bf16))
-        })
-        .collect()
+    [
+        (2, false),
+        (10, false),
+        (6890, false),
+        (6890, true),
+        (40_000, false),
+    ]
+    .into_iter()
+    .flat_map(|(classes, bf16)| [false, true].map(|smoothed| defines(classes, smoothed, bf16)))
+    .collect()
 }
 
 impl RowScores {

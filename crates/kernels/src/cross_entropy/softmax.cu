@@ -92,12 +92,12 @@ struct alignas(RUN * sizeof(Number)) Run {
 };
 
 // logits: rows of `stride` numbers, plus `bias` where there is one. gradients, where wanted, are rows of `stride` numbers, whose
-// numbers beyond the classes are set to zero; they may be the logits. Both are in bf16 if BF16. losses[row] is the weighted loss. With
-// SMOOTHED, `smoothing` of the target of each row is spread evenly over all classes. marks[row] is 1 for a counted and 3 for a
+// numbers beyond the classes are set to zero; they may be the logits. Both are in bf16 if BF16, without ROW_LANES. losses[row] is the weighted
+// loss. With SMOOTHED, `smoothing` of the target of each row is spread evenly over all classes. marks[row] is 1 for a counted and 3 for a
 // correct row. bias_partials[block][class]: sums of gradients over the rows of a block.
 #if ROW_LANES > 0
 extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
-softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
+softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
              const u32 *__restrict__ labels, const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
              double smoothing, double *__restrict__ losses, u32 *__restrict__ marks, u32 *__restrict__ predictions,
              u32 *__restrict__ ranks, float *__restrict__ bias_partials) {
@@ -111,7 +111,7 @@ softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 
         u32 row = first + threadIdx.x / ROW_LANES;
         bool inside = row < rows && k < classes;
         u32 label = row < rows ? labels[row] : IGNORE;
-        float z = inside ? value_of(logits[(u64)row * stride + k]) + own_bias : -INFINITE;
+        float z = inside ? logits[(u64)row * stride + k] + own_bias : -INFINITE;
         float at_label = __shfl_sync(0xffffffffu, z, label, ROW_LANES);
         Summary own = {-INFINITE, 0xffffffffu, 0.0f};
         if (z > own.peak) own.peak = z, own.place = k;
@@ -152,8 +152,8 @@ softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 
             if (k == label) value -= kept;
             bias_sum += value;
         }
-        Number *to = gradients + (u64)row * stride;
-        for (u32 column = k; column < stride; column += ROW_LANES) to[column] = number_of(column == k ? value : 0.0f);
+        float *to = gradients + (u64)row * stride;
+        for (u32 column = k; column < stride; column += ROW_LANES) to[column] = column == k ? value : 0.0f;
     }
     if (!bias_partials) return;
     bias_sums[threadIdx.x] = bias_sum;

@@ -13,7 +13,7 @@ pub enum ProductMode {
     /// capability 8.0 compute in f32 instead. The classifier on Hopper takes fp16 with scales, which has the same mantissa.
     #[default]
     Tf32 = 1,
-    /// As `Tf32`, and the products of the classifier, and of blocks of DiffusionNet that have a kernel of their own, on factors
+    /// As `Tf32`, and the products of the classifier with more than 32 classes, and of blocks of DiffusionNet that have a kernel of their own, on factors
     /// rounded to bf16, which has 7 bits of mantissa. Sums, logits and softmax stay in f32.
     Bf16 = 2,
 }

@@ -1,7 +1,9 @@
-//! The plain linear map on a GPU: one product forward, two backward.
+//! The plain linear map on a GPU: one product forward, two backward. On Hopper, with many outputs and products that are not in f32, the
+//! forward product is that of the classifier.
 
 use super::{Linear, OPERATOR};
 use crate::KernelError;
+use crate::classifier::hopper;
 use crate::cuda::reduce::{RowProduct, RowProducts, add_column_sums, fill_rows};
 use crate::cuda::{
     CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, Operand, Product, check_length,
@@ -37,6 +39,9 @@ pub fn forward(
     mut y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     op.check_device(rows, x, ("y", y.view()), weight, ("bias", bias))?;
+    if hopper::stores_logits(device, op.inputs, x, weight, bias) {
+        return hopper::logits(device, op.inputs, x, weight, bias, &y);
+    }
     if op.inputs == 0 {
         device.clear(y.reborrow())?;
     }

@@ -433,8 +433,8 @@ pub enum Precision {
     Tf32,
     /// Single precision.
     F32,
-    /// As `tf32`, and bf16 for the products of the last layer of a classifier: 7 bits of mantissa. Also on CPUs with AVX512-BF16. On
-    /// Hopper, also for the blocks of DiffusionNet with 128 channels and 128 eigenvectors.
+    /// As `tf32`, and bf16 for the products of the last layer of a classifier with more than 32 classes: 7 bits of mantissa. Also on
+    /// CPUs with AVX512-BF16. On Hopper, also for the blocks of DiffusionNet with 128 channels and 128 eigenvectors.
     Bf16,
 }
 

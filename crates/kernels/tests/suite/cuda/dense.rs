@@ -7,8 +7,16 @@ fn linear_maps() {
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device);
     for rows in ROWS {
-        for (inputs, outputs, bias) in [(16, 256, true), (5, 3, true), (33, 1, false), (1, 7, true)]
-        {
+        for (inputs, outputs, bias) in [
+            (16, 256, true),
+            (5, 3, true),
+            (33, 1, false),
+            (1, 7, true),
+            // On Hopper the product of the classifier.
+            (64, 1024, true),
+            (256, 1045, true),
+            (192, 1538, true),
+        ] {
             let op = linear::Linear {
                 inputs,
                 outputs,
@@ -57,6 +65,58 @@ fn linear_maps() {
         }
     }
     checks.finish("linear");
+}
+
+/// Eighths, which all modes hold exactly, times powers of two: rows of very different sizes have exact products.
+#[test]
+fn maps_to_many_outputs_with_exact_factors() {
+    let Some(device) = device() else { return };
+    let eighths = |count, seed| -> Vec<f32> {
+        let numbers = random(count, seed);
+        numbers.iter().map(|v| (8.0 * v).round() / 8.0).collect()
+    };
+    for (rows, inputs, outputs, shift) in [
+        (1, 64, 1024, 0),
+        (129, 256, 6890, 0),
+        (400, 256, 6890, 1),
+        (127, 128, 1025, 0),
+        (770, 192, 2001, 3),
+    ] {
+        let op = linear::Linear {
+            inputs,
+            outputs,
+            bias: true,
+        };
+        let mut x = eighths(rows * inputs, 1);
+        let sizes = [1.0f32, (40f32).exp2(), (-40f32).exp2()];
+        for (row, x) in x.chunks_mut(inputs).enumerate() {
+            x.iter_mut().for_each(|x| *x *= sizes[row % 3]);
+        }
+        let (weight, bias) = (eighths(op.weight_count(), 2), eighths(outputs, 3));
+        let mut expected = vec![0.0; rows * outputs];
+        let (wx, ww) = (wide(&x), wide(&weight));
+        linear::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut expected).unwrap();
+        let [x, weight, bias] = [&x, &weight, &bias].map(|v| device.upload(v).unwrap());
+        for mode in [ProductMode::Tf32, ProductMode::Bf16] {
+            device.set_product_mode(mode);
+            // NaN around the result must stay.
+            let mut y = poisoned(&device, expected.len() + 2 * shift);
+            let to = y.view_mut().slice(shift..shift + expected.len());
+            let (x, weight, bias) = (x.view(), weight.view(), bias.view());
+            linear::cuda::forward(&device, &op, rows, x, weight, bias, to).unwrap();
+            let y = y.to_vec(&device).unwrap();
+            let (before, rest) = y.split_at(shift);
+            let (found, after) = rest.split_at(expected.len());
+            assert!(before.iter().chain(after).all(|y| y.is_nan()));
+            let what = format!("{rows} rows, {inputs} to {outputs}, {mode:?}");
+            for (place, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                assert!(
+                    (f64::from(*found) - expected).abs() <= 1e-6 * expected.abs().max(1.0),
+                    "{what}, {place}: {found}, {expected}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

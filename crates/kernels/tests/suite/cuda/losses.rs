@@ -440,6 +440,17 @@ fn classifier_with_exact_factors() {
 }
 
 #[test]
+fn few_classes_are_multiplied_alike_in_tf32_and_bf16() {
+    let Some(device) = device() else { return };
+    for (rows, classes, channels) in [(1, 2, 64), (300, 10, 64), (77, 32, 5)] {
+        let problem = Problem::new(rows, classes, channels, 10.0);
+        let [tf32, bf16] = [ProductMode::Tf32, ProductMode::Bf16]
+            .map(|mode| problem.found(&device, mode, 0).gradients);
+        assert_eq!(tf32, bf16, "{rows} x {classes}, {channels} channels");
+    }
+}
+
+#[test]
 fn huge_weights_of_one_class_leave_the_others_accurate() {
     let Some(device) = hopper() else { return };
     let (rows, huge, channels) = (300, 1, 128);
