@@ -5,7 +5,7 @@ use crate::FeatureType;
 use crate::cuda::reduce::column_threads;
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, irrep_count, irreps, key, to_u32,
+    check_length, key, to_u32,
 };
 use std::sync::Arc;
 
@@ -341,39 +341,4 @@ pub fn unslice(
         &table,
         &dx,
     )
-}
-
-/// `y_p = rho(angle_p) x_p`: every irrep of order `n` at vertex `p` is rotated by `n angle_p`.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
-pub fn rotate(
-    device: &CudaDevice,
-    kind: &FeatureType,
-    angles: DeviceSlice<'_, f32>,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let width = kind.dimension();
-    check_length("rotate", "x", x, angles.len() * width)?;
-    check_length("rotate", "y", y.view(), angles.len() * width)?;
-    let table = irreps(device, kind, 1)?;
-    let count = irrep_count(kind);
-    let size = |n: usize| to_u32("rotate", n);
-    let function = device.function(SOURCE, &[], "rotate")?;
-    // SAFETY: lengths were checked.
-    unsafe {
-        function.over(
-            angles.len() * count,
-            args![
-                angles,
-                x,
-                &y,
-                &*table,
-                size(count)?,
-                size(width)?,
-                size(angles.len())?,
-            ],
-        )
-    }
 }

@@ -46,37 +46,6 @@ impl DeviceIncidence {
         })
     }
 
-    /// A copy.
-    ///
-    /// # Errors
-    /// Too little memory.
-    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
-        Ok(Self {
-            row_offsets: self.row_offsets.duplicate(device)?,
-            columns: self.columns.duplicate(device)?,
-            column_offsets: self.column_offsets.duplicate(device)?,
-            rows: self.rows.duplicate(device)?,
-            places: self.places.duplicate(device)?,
-            phases: self.phases.duplicate(device)?,
-            weights: self.weights.duplicate(device)?,
-        })
-    }
-
-    /// Copies another incidence over this one, in the same place, for all work that follows.
-    ///
-    /// # Errors
-    /// Other numbers of rows, columns, entries, angles or weights.
-    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
-        self.row_offsets.overwrite(device, &with.row_offsets)?;
-        self.columns.overwrite(device, &with.columns)?;
-        self.column_offsets
-            .overwrite(device, &with.column_offsets)?;
-        self.rows.overwrite(device, &with.rows)?;
-        self.places.overwrite(device, &with.places)?;
-        self.phases.overwrite(device, &with.phases)?;
-        self.weights.overwrite(device, &with.weights)
-    }
-
     /// Number of rows.
     pub fn row_count(&self) -> usize {
         self.row_offsets.len() - 1
