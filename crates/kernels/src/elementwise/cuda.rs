@@ -1,6 +1,6 @@
 //! Element-wise operators, concatenation, slices and gauge transformations on a GPU.
 
-use super::{Run, Slice, check_block_count, concatenation};
+use super::{Run, Slice, check_blocks, concatenation};
 use crate::FeatureType;
 use crate::cuda::reduce::column_threads;
 use crate::cuda::{
@@ -97,19 +97,6 @@ pub fn softmax_backward(
     let width = to_u32("softmax", width)?;
     // SAFETY: all have `rows * width` values.
     unsafe { function.over(rows, args![y, dy, &dx, width, rows as u64]) }
-}
-
-fn check_blocks(
-    blocks: usize,
-    width: usize,
-    x: (&'static str, DeviceSlice<'_, f32>),
-    y: (&'static str, DeviceSlice<'_, f32>),
-) -> Result<usize, CudaError> {
-    check_block_count(blocks)?;
-    let rows = y.1.len() / width.max(1);
-    check_length("block maximum", y.0, y.1, rows * width)?;
-    check_length("block maximum", x.0, x.1, rows * blocks * width)?;
-    Ok(rows * width)
 }
 
 /// `y` = the largest of the blocks of each row; see [`block_maximum`](super::block_maximum).
