@@ -151,14 +151,8 @@ pub fn spread<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     check(features, graph.counts(), ("x", x), ("y", y))?;
-    compiled!(fast::spread as fn(&Reduce, GraphView<'_, T>, Option<&[T]>, &[T], &mut [T]))(
-        &Reduce::sum(features.clone(), frame),
-        graph,
-        None,
-        x,
-        y,
-    );
-    Ok(())
+    let sum = Reduce::sum(features.clone(), frame);
+    reduce_backward(&sum, graph, None, None, x, Some(y), None)
 }
 
 /// Overwrites `dx` `[vertices, dimension]` with the gradient of [`spread`].
@@ -173,14 +167,8 @@ pub fn spread_backward<T: Real>(
     dx: &mut [T],
 ) -> Result<(), KernelError> {
     check(features, graph.counts(), ("dx", &*dx), ("dy", dy))?;
-    compiled!(fast::reduce as fn(&Reduce, GraphView<'_, T>, &[T], Option<&[T]>, &mut [T]))(
-        &Reduce::sum(features.clone(), frame),
-        graph,
-        dy,
-        None,
-        dx,
-    );
-    Ok(())
+    let sum = Reduce::sum(features.clone(), frame);
+    reduce(&sum, graph, dy, None, dx)
 }
 
 impl Reduce {
