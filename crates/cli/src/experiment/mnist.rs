@@ -197,7 +197,7 @@ impl Watcher {
                 }
             }
             Event::Epoch { settings, record } => self.epoch(settings, record),
-            Event::Test { test, .. } => {
+            Event::Test { test } => {
                 self.say(&format!(
                     "  tested on {}: {} of {} wrong, {:.2} %",
                     test.surface,
