@@ -205,6 +205,23 @@ pub(crate) fn markdown<C: Display>(
     text
 }
 
+/// The choice with a name.
+///
+/// # Errors
+/// Another name.
+pub(crate) fn named<C: Copy + Display>(
+    what: &str,
+    choices: &[C],
+    name: &str,
+) -> Result<C, TaskError> {
+    let found = choices.iter().find(|choice| choice.to_string() == name);
+    found.copied().ok_or_else(|| {
+        let names: Vec<String> = choices.iter().map(C::to_string).collect();
+        let names = names.join(", ");
+        TaskError::setting(what, format!("`{name}` is not one of {names}"))
+    })
+}
+
 /// The report of a row, made by `new` if there is none yet.
 pub(crate) fn row_report<R>(
     reports: &mut Vec<R>,

@@ -454,11 +454,6 @@ impl<T: Real> HierarchyBatch<T> {
         &self.levels
     }
 
-    /// The clusters between levels: number `i` leads from level `i` to level `i + 1`.
-    pub fn clusters(&self) -> &[ClusterBatch<T>] {
-        &self.clusters
-    }
-
     /// Copies all graphs and clusters to a GPU, except those that are there already.
     pub(crate) fn send(&self, device: &CudaDevice) -> Result<(), NnError> {
         for graph in &*self.levels {

@@ -15,9 +15,6 @@ pub trait LossOperator<T: Real, const N: usize = 1> {
     /// What the backward pass needs beside the operator itself.
     type Saved;
 
-    /// Name for error messages.
-    fn name(&self) -> &'static str;
-
     /// Computes the value and what the backward pass needs.
     ///
     /// # Errors

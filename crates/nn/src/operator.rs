@@ -26,10 +26,6 @@ use std::sync::Arc;
 /// impl<T: Real> Operator<T> for Square {
 ///     type Saved = Var<T>;
 ///
-///     fn name(&self) -> &'static str {
-///         "square"
-///     }
-///
 ///     fn forward(
 ///         &self,
 ///         context: &mut Context<'_, T>,
@@ -71,9 +67,6 @@ use std::sync::Arc;
 pub trait Operator<T: Real, const N: usize = 1> {
     /// What the backward pass needs beside the operator itself.
     type Saved;
-
-    /// Name for error messages.
-    fn name(&self) -> &'static str;
 
     /// True if it reads parameters, so that it is recorded even if no input has a gradient.
     fn has_parameters(&self) -> bool {

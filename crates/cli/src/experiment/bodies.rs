@@ -1,6 +1,6 @@
 //! `gemcnn experiment bodies`: the paper's table of shape correspondence.
 
-use super::files::{BodiesArgs, SeedArgs, run_table};
+use super::files::{BodiesArgs, SeedArgs, directory, run_table};
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
@@ -53,9 +53,24 @@ pub struct BodiesCommand {
 
 impl BodiesCommand {
     pub fn run(self) -> Result<(), Failure> {
-        let settings = self.settings();
-        let name = if self.quick { "bodies-quick" } else { "bodies" };
-        let directory = self.out.unwrap_or_else(|| PathBuf::from("runs").join(name));
+        let default = match self.quick {
+            true => Settings::quick(),
+            false => Settings::default(),
+        };
+        let settings = Settings {
+            data: match self.data {
+                Some(folder) if folder.join(DESCRIPTION_FILE).exists() => {
+                    DataConfig::Folder(folder)
+                }
+                Some(folder) => DataConfig::Faust(folder),
+                None => self.bodies.config(),
+            },
+            rows: self.rows.unwrap_or(default.rows),
+            seeds: self.seeds.or(default.seeds),
+            epochs: self.epochs.unwrap_or(default.epochs),
+            precision: self.device.products().map_or(default.precision, Into::into),
+        };
+        let directory = directory(self.out, "bodies", self.quick);
         run_table(
             (&self.device, settings.precision),
             (&directory, &["table.md", "results.json"]),
@@ -65,28 +80,5 @@ impl BodiesCommand {
                 Ok(report.map(|report| (report.to_markdown(), report.has_failures())))
             },
         )
-    }
-
-    fn settings(&self) -> Settings {
-        let mut settings = match self.quick {
-            true => Settings::quick(),
-            false => Settings::default(),
-        };
-        settings.data = match &self.data {
-            Some(folder) if folder.join(DESCRIPTION_FILE).exists() => {
-                DataConfig::Folder(folder.clone())
-            }
-            Some(folder) => DataConfig::Faust(folder.clone()),
-            None => self.bodies.config(),
-        };
-        if let Some(rows) = &self.rows {
-            settings.rows.clone_from(rows);
-        }
-        settings.seeds = self.seeds.or(settings.seeds);
-        settings.epochs = self.epochs.unwrap_or(settings.epochs);
-        if let Some(products) = self.device.products() {
-            settings.precision = products.into();
-        }
-        settings
     }
 }

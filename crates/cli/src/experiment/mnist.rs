@@ -1,5 +1,6 @@
 //! `gemcnn experiment mnist`: digits on flat, bent and rough grids.
 
+use super::files::directory;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::output::{grouped, print, say};
@@ -105,12 +106,12 @@ pub struct MnistCommand {
 impl MnistCommand {
     pub fn run(self) -> Result<(), Failure> {
         let experiment = self.experiment();
-        let (data, out) = match self.quick {
-            true => (Mnist::few(), "runs/mnist-quick"),
-            false => (Mnist::open(&self.data), "runs/mnist"),
+        let data = match self.quick {
+            true => Mnist::few(),
+            false => Mnist::open(&self.data),
         };
         let data = data.map_err(Failure::input)?;
-        let out = self.out.unwrap_or_else(|| out.into());
+        let out = directory(self.out, "mnist", self.quick);
         let device = self.device.open(ProductMode::Tf32)?;
         let mut watcher = Watcher::new();
         experiment
@@ -196,7 +197,7 @@ impl Watcher {
                 }
             }
             Event::Epoch { settings, record } => self.epoch(settings, record),
-            Event::Test { test, .. } => {
+            Event::Test { test } => {
                 self.say(&format!(
                     "  tested on {}: {} of {} wrong, {:.2} %",
                     test.surface,

@@ -55,7 +55,18 @@ pub struct RemeshedCommand {
 
 impl RemeshedCommand {
     pub fn run(self) -> Result<(), Failure> {
-        let settings = self.settings();
+        let default = Settings::default();
+        let settings = Settings {
+            data: match self.data {
+                Some(folder) => DataConfig::Faust(folder),
+                None => self.bodies.config(),
+            },
+            remeshed: self.remeshed,
+            rows: self.rows.unwrap_or(default.rows),
+            seeds: self.seeds.or(default.seeds),
+            epochs: self.epochs.unwrap_or(default.epochs),
+            precision: self.device.products().map_or(default.precision, Into::into),
+        };
         run_table(
             (&self.device, settings.precision),
             (&self.out, &["table.md", "results.json", "errors.svg"]),
@@ -65,25 +76,5 @@ impl RemeshedCommand {
                 Ok(report.map(|report| (report.to_markdown(), report.has_failures())))
             },
         )
-    }
-
-    fn settings(&self) -> Settings {
-        let mut settings = Settings {
-            remeshed: self.remeshed.clone(),
-            ..Settings::default()
-        };
-        settings.data = match &self.data {
-            Some(folder) => DataConfig::Faust(folder.clone()),
-            None => self.bodies.config(),
-        };
-        if let Some(rows) = &self.rows {
-            settings.rows.clone_from(rows);
-        }
-        settings.seeds = self.seeds.or(settings.seeds);
-        settings.epochs = self.epochs.unwrap_or(settings.epochs);
-        if let Some(products) = self.device.products() {
-            settings.precision = products.into();
-        }
-        settings
     }
 }

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::output::{count, print};
 use crate::progress;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Arg, Args, Subcommand, ValueEnum};
 use gemcnn_mesh::shapes::{
     self, Axis, BodyFamily, BodyOptions, Cells, Profile, Roughness, ShapeError,
 };
@@ -18,6 +18,7 @@ pub struct Make {
 }
 
 #[derive(Subcommand)]
+#[command(mut_subcommands = |shape| shape.mut_args(negative_numbers))]
 enum Shape {
     /// The regular icosahedron: 12 vertices, 20 triangles.
     Icosahedron {
@@ -27,12 +28,7 @@ enum Shape {
     /// A unit sphere: a subdivided icosahedron.
     Icosphere {
         /// Number of subdivisions, each of a triangle into four: 10 x 4^N + 2 vertices.
-        #[arg(
-            long,
-            value_name = "N",
-            default_value_t = 3,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "N", default_value_t = 3)]
         subdivisions: u32,
         #[command(flatten)]
         output: Output,
@@ -55,52 +51,22 @@ enum Shape {
         #[arg(long, value_enum, default_value_t)]
         straight: Straight,
         /// cylinder: total angle of the arc, in degrees.
-        #[arg(
-            long,
-            value_name = "DEGREES",
-            default_value_t = 180.0,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "DEGREES", default_value_t = 180.0)]
         turn: f64,
         /// wave: largest slope, in degrees.
-        #[arg(
-            long,
-            value_name = "DEGREES",
-            default_value_t = 50.0,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "DEGREES", default_value_t = 50.0)]
         slope: f64,
         /// wave: number of periods over the sheet.
-        #[arg(
-            long,
-            value_name = "N",
-            default_value_t = 2.0,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "N", default_value_t = 2.0)]
         periods: f64,
         /// spiral: radius of curvature of the inner end, in grid spacings.
-        #[arg(
-            long,
-            value_name = "R",
-            default_value_t = 2.0,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "R", default_value_t = 2.0)]
         inner_radius: f64,
         /// spiral: distance between successive layers, in grid spacings.
-        #[arg(
-            long,
-            value_name = "D",
-            default_value_t = 2.0,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "D", default_value_t = 2.0)]
         gap: f64,
         /// random: seed of the profile.
-        #[arg(
-            long,
-            value_name = "SEED",
-            default_value_t = 0,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "SEED", default_value_t = 0)]
         seed: u64,
         #[command(flatten)]
         output: Output,
@@ -110,23 +76,13 @@ enum Shape {
         #[command(flatten)]
         size: GridSize,
         /// 3 minus the width of the smoothing Gaussian in pixels, from smooth (0.5) to very rough (2.5).
-        #[arg(
-            long,
-            value_name = "R",
-            default_value_t = 1.5,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "R", default_value_t = 1.5)]
         roughness: f64,
         /// Largest absolute height before smoothing, in pixels; heights are uniformly distributed.
-        #[arg(long, value_name = "A", default_value_t = Roughness::DEFAULT_AMPLITUDE, allow_negative_numbers = true)]
+        #[arg(long, value_name = "A", default_value_t = Roughness::DEFAULT_AMPLITUDE)]
         amplitude: f64,
         /// Seed of the heights.
-        #[arg(
-            long,
-            value_name = "SEED",
-            default_value_t = 0,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "SEED", default_value_t = 0)]
         seed: u64,
         #[command(flatten)]
         output: Output,
@@ -134,36 +90,16 @@ enum Shape {
     /// A torus around the z axis.
     Torus {
         /// Segments around the hole.
-        #[arg(
-            long,
-            value_name = "N",
-            default_value_t = 96,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "N", default_value_t = 96)]
         major_segments: usize,
         /// Segments around the tube.
-        #[arg(
-            long,
-            value_name = "N",
-            default_value_t = 48,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "N", default_value_t = 48)]
         minor_segments: usize,
         /// Radius of the centre line of the tube.
-        #[arg(
-            long,
-            value_name = "R",
-            default_value_t = 1.0,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "R", default_value_t = 1.0)]
         major_radius: f64,
         /// Radius of the tube.
-        #[arg(
-            long,
-            value_name = "R",
-            default_value_t = 0.4,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "R", default_value_t = 0.4)]
         minor_radius: f64,
         /// Quads instead of triangles.
         #[arg(long)]
@@ -174,44 +110,19 @@ enum Shape {
     /// A cylinder along the z axis, closed by hemispheres.
     Capsule {
         /// Segments around the axis.
-        #[arg(
-            long,
-            value_name = "N",
-            default_value_t = 48,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "N", default_value_t = 48)]
         segments: usize,
         /// Rings of faces on each hemisphere.
-        #[arg(
-            long,
-            value_name = "N",
-            default_value_t = 12,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "N", default_value_t = 12)]
         cap_bands: usize,
         /// Rings of faces on the cylinder.
-        #[arg(
-            long,
-            value_name = "N",
-            default_value_t = 16,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "N", default_value_t = 16)]
         tube_bands: usize,
         /// Radius of the cylinder and of the hemispheres.
-        #[arg(
-            long,
-            value_name = "R",
-            default_value_t = 0.5,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "R", default_value_t = 0.5)]
         radius: f64,
         /// Length of the cylinder.
-        #[arg(
-            long,
-            value_name = "L",
-            default_value_t = 1.0,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "L", default_value_t = 1.0)]
         length: f64,
         /// Quads instead of triangles, except at the poles.
         #[arg(long)]
@@ -223,18 +134,13 @@ enum Shape {
     /// each index is a different person in a different pose.
     Body {
         /// Number of vertices, from 500 to 200,000.
-        #[arg(long, value_name = "N", default_value_t = BodyOptions::default().vertices, allow_negative_numbers = true)]
+        #[arg(long, value_name = "N", default_value_t = BodyOptions::default().vertices)]
         vertices: usize,
         /// Seed of body shapes and poses.
-        #[arg(
-            long,
-            value_name = "SEED",
-            default_value_t = 0,
-            allow_negative_numbers = true
-        )]
+        #[arg(long, value_name = "SEED", default_value_t = 0)]
         seed: u64,
         /// Index of the body (default: the template in its rest pose).
-        #[arg(long, value_name = "I", allow_negative_numbers = true)]
+        #[arg(long, value_name = "I")]
         index: Option<u64>,
         #[command(flatten)]
         output: Output,
@@ -251,20 +157,10 @@ struct Output {
 #[derive(Args)]
 struct GridSize {
     /// Number of vertices from top to bottom.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 28,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "N", default_value_t = 28)]
     rows: usize,
     /// Number of vertices from left to right.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 28,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "N", default_value_t = 28)]
     columns: usize,
     /// Split every square into two triangles.
     #[arg(long)]
@@ -291,6 +187,12 @@ enum Straight {
     Columns,
     /// Rows stay straight; the sheet bends from top to bottom.
     Rows,
+}
+
+/// A negative number is a value, which may be out of range, and not an unknown option.
+fn negative_numbers(arg: Arg) -> Arg {
+    let takes_value = arg.get_action().takes_values();
+    arg.allow_negative_numbers(takes_value)
 }
 
 fn cells(triangles: bool) -> Cells {

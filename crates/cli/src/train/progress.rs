@@ -115,7 +115,7 @@ impl Observer for TrainProgress {
                     ));
                 }
             }
-            Event::EpochStarted { .. } | Event::CheckpointWritten { .. } | Event::Model(_) => {}
+            Event::Model(_) => {}
             Event::StepDone(report) => {
                 let what = format!("epoch {}", report.epoch);
                 self.show(&what, report.step, report.steps, || describe(report));

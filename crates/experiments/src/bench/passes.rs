@@ -148,10 +148,6 @@ struct Leaf(Arc<Mutex<Option<Storage<f32>>>>);
 impl Operator<f32> for Leaf {
     type Saved = ();
 
-    fn name(&self) -> &'static str {
-        "leaf"
-    }
-
     /// Recorded although its input has no gradient.
     fn has_parameters(&self) -> bool {
         true
@@ -182,10 +178,6 @@ struct Given(Arc<Storage<f32>>);
 
 impl LossOperator<f32> for Given {
     type Saved = ();
-
-    fn name(&self) -> &'static str {
-        "given gradient"
-    }
 
     fn forward(
         &self,

@@ -1,5 +1,6 @@
 //! The rows of the table: networks and their input features.
 
+use crate::runs::named;
 use gemcnn_tasks::features::{Matrix, Reltan, Shot, Xyz};
 use gemcnn_tasks::models::{
     AcnnModel, AngularModel, AttentionModel, EdgeModel, FeastModel, GemModel, GeodesicModel,
@@ -118,10 +119,6 @@ impl Row {
         }
     }
 
-    fn word(self) -> &'static str {
-        self.entry().0
-    }
-
     /// Name of the network in the paper.
     pub fn network_name(self) -> &'static str {
         self.entry().1
@@ -173,7 +170,7 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.entry().0)
     }
 }
 
@@ -181,11 +178,7 @@ impl FromStr for Row {
     type Err = TaskError;
 
     fn from_str(text: &str) -> Result<Self, TaskError> {
-        let named = |row: &Self| row.word() == text;
-        Self::ALL.into_iter().find(named).ok_or_else(|| {
-            let all = Self::ALL.map(Self::word).join(", ");
-            TaskError::setting("row", format!("`{text}` is not one of {all}"))
-        })
+        named("row", &Self::ALL, text)
     }
 }
 

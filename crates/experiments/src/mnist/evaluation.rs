@@ -96,10 +96,7 @@ impl Evaluator<'_> {
                     .filter(|(a, b)| *a != b)
                     .count(),
             };
-            observer(Event::Test {
-                settings: self.settings,
-                test: &test,
-            });
+            observer(Event::Test { test: &test });
             tests.push(test);
             match surface {
                 Surface::Flat => flat = Some(logits),

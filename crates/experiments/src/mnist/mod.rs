@@ -149,8 +149,6 @@ pub enum Event<'e> {
     },
     /// A trained network was tested on one geometry.
     Test {
-        /// The run.
-        settings: &'e RunSettings,
         /// The result.
         test: &'e Test,
     },

@@ -2,6 +2,7 @@
 
 use super::surface::GridOptions;
 use crate::digits::CLASSES;
+use crate::runs::named;
 use gemcnn_nn::layers::{GlobalPool, Regular};
 use gemcnn_nn::{Aggregation, FeatureType, Network, NetworkConfig};
 use gemcnn_tasks::TaskError;
@@ -92,15 +93,7 @@ impl FromStr for Model {
     type Err = TaskError;
 
     fn from_str(text: &str) -> Result<Self, TaskError> {
-        let named = Self::ALL
-            .into_iter()
-            .find(|model| model.to_string() == text);
-        named.ok_or_else(|| {
-            TaskError::setting(
-                "model",
-                format!("`{text}` is not one of paper-types, paper-size, graph"),
-            )
-        })
+        named("model", &Self::ALL, text)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::model::Model;
 use super::surface::{GridOptions, Surface};
+use crate::runs::named;
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::train::{BatchSize, Interval, ScheduleConfig, TrainingConfig};
@@ -59,13 +60,7 @@ impl FromStr for RateRule {
     type Err = TaskError;
 
     fn from_str(text: &str) -> Result<Self, TaskError> {
-        let named = Self::ALL.into_iter().find(|rule| rule.to_string() == text);
-        named.ok_or_else(|| {
-            TaskError::setting(
-                "schedule",
-                format!("`{text}` is not one of plateau, one-cycle, cosine"),
-            )
-        })
+        named("schedule", &Self::ALL, text)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The equations of the experiment, with their time steps and random initial states.
 
 use crate::random::Draws;
+use crate::runs::named;
 use gemcnn_mesh::surface::{self, State};
 use gemcnn_mesh::{DVec3, Frame};
 use gemcnn_tasks::TaskError;
@@ -127,10 +128,6 @@ impl FromStr for Equation {
     type Err = TaskError;
 
     fn from_str(text: &str) -> Result<Self, TaskError> {
-        let found = Self::ALL.into_iter().find(|e| e.word() == text);
-        found.ok_or_else(|| {
-            let words = Self::ALL.map(Self::word).join(", ");
-            TaskError::setting("equation", format!("`{text}` is not one of {words}"))
-        })
+        named("equation", &Self::ALL, text)
     }
 }

@@ -1,6 +1,7 @@
 //! The rows of the table: networks with about the same number of parameters.
 
 use super::samples::Coordinates;
+use crate::runs::named;
 use gemcnn_tasks::models::{
     AttentionModel, DiffusionModel, GemModel, GraphModel, HermesModel, ModelSpec, SurfaceModel,
 };
@@ -194,12 +195,7 @@ impl FromStr for Row {
     type Err = TaskError;
 
     fn from_str(text: &str) -> Result<Self, TaskError> {
-        let found = NETWORKS.iter().find(|network| network.name == text);
-        found.map(Self).ok_or_else(|| {
-            let names: Vec<&str> = NETWORKS.iter().map(|network| network.name).collect();
-            let names = names.join(", ");
-            TaskError::setting("row", format!("`{text}` is not one of {names}"))
-        })
+        named("row", &Self::all(), text)
     }
 }
 

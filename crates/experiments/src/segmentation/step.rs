@@ -1,5 +1,6 @@
 //! The steps of the recipe, each switched on after the other.
 
+use crate::runs::named;
 use gemcnn_tasks::data::Augmentation;
 use gemcnn_tasks::features::Xyz;
 use gemcnn_tasks::models::{DiffusionModel, GemModel, SurfaceModel};
@@ -38,17 +39,6 @@ impl Step {
         Self::Versions,
     ];
 
-    fn word(self) -> &'static str {
-        match self {
-            Self::Positions => "positions",
-            Self::Invariant => "invariant",
-            Self::Diffusion => "diffusion",
-            Self::Surface => "surface",
-            Self::Resampled => "resampled",
-            Self::Versions => "versions",
-        }
-    }
-
     /// The configuration, with the data of the default.
     pub(super) fn config(self) -> RunConfig {
         let task = Task::Segmentation;
@@ -86,7 +76,14 @@ impl Step {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(match self {
+            Self::Positions => "positions",
+            Self::Invariant => "invariant",
+            Self::Diffusion => "diffusion",
+            Self::Surface => "surface",
+            Self::Resampled => "resampled",
+            Self::Versions => "versions",
+        })
     }
 }
 
@@ -94,10 +91,6 @@ impl FromStr for Step {
     type Err = TaskError;
 
     fn from_str(text: &str) -> Result<Self, TaskError> {
-        let found = Self::ALL.into_iter().find(|step| step.word() == text);
-        found.ok_or_else(|| {
-            let words = Self::ALL.map(Self::word).join(", ");
-            TaskError::setting("step", format!("`{text}` is not one of {words}"))
-        })
+        named("step", &Self::ALL, text)
     }
 }

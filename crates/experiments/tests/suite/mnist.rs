@@ -39,7 +39,7 @@ fn run(experiment: &Experiment, folder: &Path) -> Result<(Vec<RunResult>, Vec<St
             Event::Skipped { .. } => "skipped".into(),
             Event::Step { report, .. } => format!("step {}.{}", report.epoch, report.step),
             Event::Epoch { record, .. } => format!("epoch {}", record.epoch),
-            Event::Test { test, .. } => format!("test {}", test.surface),
+            Event::Test { test } => format!("test {}", test.surface),
             Event::Finished { .. } => "finished".into(),
         });
     })?;

@@ -1,12 +1,12 @@
 //! Gauge aggregation on a GPU: one coalesced gather, and its adjoint over the reversed edges.
 
 use super::{Aggregate, Aggregation, OPERATOR, Radial, Row};
+use crate::FeatureType;
 use crate::cuda::{
     Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice,
-    DeviceSliceMut, KernelSource, args, check_length, irrep_count, irrep_rows, irreps,
-    irreps_of_heads, key, to_u32,
+    DeviceSliceMut, KernelSource, args, irrep_count, irrep_rows, irreps, irreps_of_heads, key,
+    to_u32,
 };
-use crate::{FeatureType, KernelError};
 use std::sync::Arc;
 
 pub(crate) const GATHER: KernelSource = KernelSource::new(
@@ -375,21 +375,6 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
     .into()
 }
 
-impl Aggregate {
-    fn check_device(
-        &self,
-        graph: DeviceGraphView<'_>,
-        (x_name, x): (&'static str, DeviceSlice<'_, f32>),
-        (a_name, a): (&'static str, DeviceSlice<'_, f32>),
-    ) -> Result<(), KernelError> {
-        self.radial().check(OPERATOR)?;
-        super::check_columns(graph.columns())?;
-        let vertices = graph.vertex_count();
-        check_length(OPERATOR, x_name, x, vertices * self.input.dimension())?;
-        check_length(OPERATOR, a_name, a, vertices * self.dimension())
-    }
-}
-
 /// `a = G x`.
 ///
 /// # Errors
@@ -401,7 +386,8 @@ pub fn forward(
     x: DeviceSlice<'_, f32>,
     a: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check_device(graph, ("x", x), ("a", a.view()))?;
+    let sizes = (graph.vertex_count(), graph.columns());
+    op.check(sizes, ("x", x), ("a", a.view()))?;
     let mut settings = key(&[&op.input]);
     let radius = op.max_radius.to_bits() as usize;
     settings.extend([op.highest_order, op.rings, radius, graph.columns()]);
@@ -443,7 +429,8 @@ pub fn backward(
     da: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check_device(graph, ("dx", dx.view()), ("da", da))?;
+    let sizes = (graph.vertex_count(), graph.columns());
+    op.check(sizes, ("dx", dx.view()), ("da", da))?;
     let edges = graph.reversed_edges(device)?;
     let table = irreps(device, &op.input, 1)?;
     let count = irrep_count(&op.input);

@@ -23,7 +23,7 @@ mod tests;
 
 pub(crate) use fast::{Direction, Gather, Row, higher_harmonics};
 
-use crate::error::check_length;
+use crate::error::{Length, check_count};
 use crate::real::compiled;
 use crate::{FeatureType, GraphView, KernelError, Real, Scratch};
 
@@ -148,28 +148,26 @@ impl Aggregate {
         }
     }
 
-    fn check<T: Real>(
+    /// Checks vertices and coefficients of a graph, and lengths. Refuses graphs whose harmonics are replaced, which
+    /// only convolutions read.
+    fn check<S: Length>(
         &self,
-        graph: GraphView<'_, T>,
-        (x_name, x): (&'static str, &[T]),
-        (a_name, a): (&'static str, &[T]),
+        (vertices, columns): (usize, usize),
+        (x_name, x): (&'static str, S),
+        (a_name, a): (&'static str, S),
     ) -> Result<(), KernelError> {
         self.radial().check(OPERATOR)?;
-        check_columns(graph.columns())?;
-        let vertices = graph.vertex_count();
-        check_length(OPERATOR, x_name, x, vertices * self.input.dimension())?;
-        check_length(OPERATOR, a_name, a, vertices * self.dimension())
-    }
-}
-
-/// Refuses graphs whose harmonics are replaced, which only convolutions read.
-fn check_columns(columns: usize) -> Result<(), KernelError> {
-    match columns {
-        0 | 1 => Ok(()),
-        _ => Err(KernelError::Setting {
-            operator: OPERATOR,
-            problem: format!("the graph has {columns} coefficients of each edge instead of angles"),
-        }),
+        if columns > 1 {
+            let problem =
+                format!("the graph has {columns} coefficients of each edge instead of angles");
+            return Err(KernelError::Setting {
+                operator: OPERATOR,
+                problem,
+            });
+        }
+        let inputs = self.input.dimension();
+        check_count(OPERATOR, x_name, x.length(), vertices * inputs)?;
+        check_count(OPERATOR, a_name, a.length(), vertices * self.dimension())
     }
 }
 
@@ -184,7 +182,8 @@ pub fn forward<T: Real>(
     a: &mut [T],
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
-    op.check(graph, ("x", x), ("a", a))?;
+    let sizes = (graph.vertex_count(), graph.columns());
+    op.check(sizes, ("x", x), ("a", a))?;
     compiled!(fast::forward as fn(&Aggregate, GraphView<'_, T>, &[T], &mut [T], &mut Scratch<T>))(
         op, graph, x, a, scratch,
     );
@@ -202,7 +201,8 @@ pub fn backward<T: Real>(
     dx: &mut [T],
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
-    op.check(graph, ("dx", dx), ("da", da))?;
+    let sizes = (graph.vertex_count(), graph.columns());
+    op.check(sizes, ("dx", &*dx), ("da", da))?;
     compiled!(fast::backward as fn(&Aggregate, GraphView<'_, T>, &[T], &mut [T], &mut Scratch<T>))(
         op, graph, da, dx, scratch,
     );

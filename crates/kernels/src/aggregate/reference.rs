@@ -55,7 +55,8 @@ pub fn forward<T: Real>(
     x: &[T],
     a: &mut [T],
 ) -> Result<(), KernelError> {
-    op.check(graph, ("x", x), ("a", a))?;
+    let sizes = (graph.vertex_count(), graph.columns());
+    op.check(sizes, ("x", x), ("a", a))?;
     a.fill(T::zero());
     let dimension = op.input.dimension();
     for p in 0..graph.vertex_count() {
@@ -87,7 +88,8 @@ pub fn backward<T: Real>(
     da: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {
-    op.check(graph, ("dx", dx), ("da", da))?;
+    let sizes = (graph.vertex_count(), graph.columns());
+    op.check(sizes, ("dx", &*dx), ("da", da))?;
     dx.fill(T::zero());
     let dimension = op.input.dimension();
     for p in 0..graph.vertex_count() {

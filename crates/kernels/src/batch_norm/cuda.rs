@@ -48,11 +48,6 @@ impl DeviceStatistics {
         })
     }
 
-    /// Origin of the statistics.
-    pub fn origin(&self) -> Origin {
-        self.origin
-    }
-
     /// Updates running averages: `r <- (1 - momentum) r + momentum s`. A batch without vertices changes
     /// nothing.
     ///

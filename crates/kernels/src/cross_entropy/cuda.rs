@@ -453,7 +453,7 @@ pub fn forward(
     targets: &DeviceTargets,
     logits: DeviceSlice<'_, f32>,
 ) -> Result<DeviceScore, CudaError> {
-    run(device, targets, logits, None, DeviceSlice::empty())
+    run(device, targets, logits, None)
 }
 
 /// `dlogits` for the gradient `dloss` of the loss, and the score.
@@ -469,26 +469,7 @@ pub fn backward(
 ) -> Result<DeviceScore, CudaError> {
     check_length(OPERATOR, "dlogits", dlogits.view(), logits.len())?;
     let gradients = Some((RowNumbers::F32(dlogits.view()), dloss));
-    run(device, targets, logits, gradients, DeviceSlice::empty())
-}
-
-/// The class with the largest logit in each row, the lower one in ties.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
-pub fn predict(
-    device: &CudaDevice,
-    targets: &DeviceTargets,
-    logits: DeviceSlice<'_, f32>,
-    predictions: DeviceSliceMut<'_, u32>,
-) -> Result<DeviceScore, CudaError> {
-    check_length(
-        "prediction",
-        "predictions",
-        predictions.view(),
-        targets.rows(),
-    )?;
-    run(device, targets, logits, None, predictions.view())
+    run(device, targets, logits, gradients)
 }
 
 fn run(
@@ -496,7 +477,6 @@ fn run(
     targets: &DeviceTargets,
     logits: DeviceSlice<'_, f32>,
     gradients: Option<(RowNumbers<'_>, f64)>,
-    predictions: DeviceSlice<'_, u32>,
 ) -> Result<DeviceScore, CudaError> {
     let (rows, classes) = (targets.rows(), targets.classes);
     check_length(OPERATOR, "logits", logits, rows * classes)?;
@@ -513,7 +493,7 @@ fn run(
             stride: classes,
             bias: DeviceSlice::empty(),
             gradients,
-            predictions,
+            predictions: DeviceSlice::empty(),
             ranks: DeviceSlice::empty(),
             bias_partials: DeviceSlice::empty(),
         },

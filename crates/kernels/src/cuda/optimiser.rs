@@ -230,21 +230,6 @@ impl DeviceOptimiser {
         self.state.each_mut().map(DeviceBuffer::view_mut)
     }
 
-    /// Updates all parameters: [`prepare`](Self::prepare), then [`run`](Self::run).
-    ///
-    /// # Errors
-    /// Parameters of another number or other lengths than in [`new`](Self::new), or a failed call.
-    pub fn step(
-        &mut self,
-        device: &CudaDevice,
-        step: Step,
-        average_rate: f64,
-        parameters: &[Parameter<'_>],
-    ) -> Result<(), CudaError> {
-        self.prepare(device, step, average_rate, parameters)?;
-        self.run(device)
-    }
-
     /// Copies the settings and the addresses of the parameters for the next [`run`](Self::run) to the device,
     /// unless they are there already. `average_rate` is the share of the new values in the averages.
     ///

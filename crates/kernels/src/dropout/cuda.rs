@@ -161,21 +161,6 @@ pub fn forward(
     }
 }
 
-/// `dx` from `dy`, with the stream and salt of the forward pass.
-///
-/// # Errors
-/// Invalid settings, buffers of the wrong length, or a failed call.
-pub fn backward(
-    device: &CudaDevice,
-    config: &Dropout,
-    stream: (&DeviceStream, u64),
-    vertices: usize,
-    dy: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    forward(device, config, stream, vertices, dy, dx)
-}
-
 /// Blocks for each mesh.
 const PIECES: usize = 32;
 

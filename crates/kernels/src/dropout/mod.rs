@@ -137,17 +137,3 @@ pub fn forward<T: Real>(
     );
     Ok(())
 }
-
-/// `dx` from `dy`, with the stream of the forward pass.
-///
-/// # Errors
-/// Invalid settings, or buffers of the wrong length.
-pub fn backward<T: Real>(
-    config: &Dropout,
-    stream: Stream,
-    vertices: usize,
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
-    forward(config, stream, vertices, dy, dx)
-}

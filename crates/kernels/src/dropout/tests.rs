@@ -97,9 +97,7 @@ fn commutes_with_rotation_and_is_its_own_adjoint() {
         };
         check_close(&apply(&turn(&x)), &turn(&apply(&x)), 1e-12, "equivariance");
         let dy: Vec<f64> = random(x.len(), 3);
-        let mut dx = vec![0.0; x.len()];
-        backward(&config, STREAM, vertices, &dy, &mut dx).unwrap();
-        assert!((dot(&apply(&x), &dy) - dot(&x, &dx)).abs() < 1e-12);
+        assert!((dot(&apply(&x), &dy) - dot(&x, &apply(&dy))).abs() < 1e-12);
     }
 }
 

@@ -1,13 +1,12 @@
 //! Gather, spread, reduce and softmax on the edges of a graph, on a GPU.
 
-use super::{EdgeFrame, OPERATOR, Reduce};
+use super::{EdgeFrame, OPERATOR, Reduce, check};
+use crate::FeatureType;
 use crate::aggregate::cuda::number;
 use crate::cuda::{
     CudaDevice, CudaError, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, Share, args,
     check_length, over_irreps, to_u32,
 };
-use crate::irrep::check_heads;
-use crate::{FeatureType, KernelError};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
     "edges",
@@ -25,18 +24,6 @@ fn frame_number(frame: EdgeFrame) -> u32 {
     }
 }
 
-fn check(
-    features: &FeatureType,
-    graph: DeviceGraphView<'_>,
-    (vertex_name, at_vertices): (&'static str, DeviceSlice<'_, f32>),
-    (edge_name, at_edges): (&'static str, DeviceSlice<'_, f32>),
-) -> Result<(), KernelError> {
-    let (vertices, edges) = (graph.vertex_count(), graph.edge_count());
-    let width = features.dimension();
-    check_length(OPERATOR, vertex_name, at_vertices, vertices * width)?;
-    check_length(OPERATOR, edge_name, at_edges, edges * width)
-}
-
 /// Features of the neighbour at every edge; see [`gather`](super::gather).
 ///
 /// # Errors
@@ -49,7 +36,7 @@ pub fn gather(
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    check(features, graph, ("x", x), ("y", y.view()))?;
+    check(features, graph.counts(), ("x", x), ("y", y.view()))?;
     let (edges, share) = (graph.edges(), Share::Irreps);
     let (kernel, rows) = ((SOURCE, "gather"), graph.edge_count());
     let arguments = args![edges.neighbours, edges.phases, frame_number(frame), x, &y];
@@ -69,7 +56,7 @@ pub fn gather_backward(
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    check(features, graph, ("dx", dx.view()), ("dy", dy))?;
+    check(features, graph.counts(), ("dx", dx.view()), ("dy", dy))?;
     let (edges, share) = (graph.edges(), Share::Irreps);
     let (kernel, rows) = ((SOURCE, "gather_backward"), graph.vertex_count());
     let (reverse, frame) = (graph.reverse(), frame_number(frame));
@@ -90,7 +77,7 @@ pub fn spread(
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    check(features, graph, ("x", x), ("y", y.view()))?;
+    check(features, graph.counts(), ("x", x), ("y", y.view()))?;
     let op = Reduce::sum(features.clone(), frame);
     weighted_spread(device, &op, graph, DeviceSlice::empty(), x, &y)
 }
@@ -107,7 +94,7 @@ pub fn spread_backward(
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    check(features, graph, ("dx", dx.view()), ("dy", dy))?;
+    check(features, graph.counts(), ("dx", dx.view()), ("dy", dy))?;
     let op = Reduce::sum(features.clone(), frame);
     reduce(device, &op, graph, dy, None, dx)
 }
@@ -139,28 +126,6 @@ fn weighted_spread(
     unsafe { over_irreps(device, kernel, &op.features, share, rows, arguments) }
 }
 
-impl Reduce {
-    fn check_device(
-        &self,
-        graph: DeviceGraphView<'_>,
-        values: (&'static str, DeviceSlice<'_, f32>),
-        weights: Option<DeviceSlice<'_, f32>>,
-        y: (&'static str, DeviceSlice<'_, f32>),
-    ) -> Result<(), KernelError> {
-        check_heads(OPERATOR, &self.features, self.heads)?;
-        check(&self.features, graph, y, values)?;
-        match weights {
-            Some(weights) => check_length(
-                OPERATOR,
-                "weights",
-                weights,
-                graph.edge_count() * self.heads,
-            ),
-            None => Ok(()),
-        }
-    }
-}
-
 /// Weighted sum over the edges of each vertex; see [`reduce`](super::reduce).
 ///
 /// # Errors
@@ -173,7 +138,7 @@ pub fn reduce(
     weights: Option<DeviceSlice<'_, f32>>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check_device(graph, ("values", values), weights, ("y", y.view()))?;
+    op.check(graph.counts(), ("values", values), weights, ("y", y.view()))?;
     let (edges, share) = (graph.edges(), Share::IrrepsOfHeads(op.heads));
     let (kernel, rows) = ((SOURCE, "reduce"), graph.vertex_count());
     let arguments = args![
@@ -206,7 +171,12 @@ pub fn reduce_backward(
     dweights: Option<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     if let Some(dvalues) = dvalues {
-        op.check_device(graph, ("dvalues", dvalues.view()), weights, ("dy", dy))?;
+        op.check(
+            graph.counts(),
+            ("dvalues", dvalues.view()),
+            weights,
+            ("dy", dy),
+        )?;
         let weights = weights.unwrap_or(DeviceSlice::empty());
         weighted_spread(device, op, graph, weights, dy, &dvalues)?;
     }
@@ -214,7 +184,7 @@ pub fn reduce_backward(
         return Ok(());
     };
     let values = values.unwrap_or(DeviceSlice::empty());
-    op.check_device(graph, ("values", values), weights, ("dy", dy))?;
+    op.check(graph.counts(), ("values", values), weights, ("dy", dy))?;
     let (edge_count, edges) = (graph.edge_count(), graph.edges());
     check_length(OPERATOR, "dweights", dweights.view(), edge_count * op.heads)?;
     let kernel = (SOURCE, "reduce_backward_weights");

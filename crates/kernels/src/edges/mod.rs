@@ -21,7 +21,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::error::check_rows;
+use crate::error::{Length, check_count, check_rows};
 use crate::irrep::check_heads;
 use crate::real::compiled;
 use crate::{Aggregation, EdgePhases, FeatureType, GraphView, KernelError, Real};
@@ -86,16 +86,20 @@ impl Reduce {
 }
 
 /// Checks rows of features at vertices and at edges.
-fn check<T: Real>(
+fn check<S: Length>(
     features: &FeatureType,
-    graph: GraphView<'_, T>,
-    (vertex_name, at_vertices): (&'static str, &[T]),
-    (edge_name, at_edges): (&'static str, &[T]),
+    (vertices, edges): (usize, usize),
+    (vertex_name, at_vertices): (&'static str, S),
+    (edge_name, at_edges): (&'static str, S),
 ) -> Result<(), KernelError> {
-    let (vertices, edges) = (graph.vertex_count(), graph.edge_count());
-    let width = features.dimension();
-    check_rows(OPERATOR, vertex_name, at_vertices, vertices, width)?;
-    check_rows(OPERATOR, edge_name, at_edges, edges, width)
+    for (name, values, rows) in [
+        (vertex_name, at_vertices, vertices),
+        (edge_name, at_edges, edges),
+    ] {
+        let expected = rows.saturating_mul(features.dimension());
+        check_count(OPERATOR, name, values.length(), expected)?;
+    }
+    Ok(())
 }
 
 /// Features of the neighbour at every edge: `x` `[vertices, dimension]` to `y` `[edges, dimension]`.
@@ -109,7 +113,7 @@ pub fn gather<T: Real>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
-    check(features, graph, ("x", x), ("y", y))?;
+    check(features, graph.counts(), ("x", x), ("y", y))?;
     compiled!(fast::gather as fn(&FeatureType, EdgeFrame, GraphView<'_, T>, &[T], &mut [T]))(
         features, frame, graph, x, y,
     );
@@ -127,7 +131,7 @@ pub fn gather_backward<T: Real>(
     dy: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {
-    check(features, graph, ("dx", dx), ("dy", dy))?;
+    check(features, graph.counts(), ("dx", &*dx), ("dy", dy))?;
     compiled!(
         fast::gather_backward as fn(&FeatureType, EdgeFrame, GraphView<'_, T>, &[T], &mut [T])
     )(features, frame, graph, dy, dx);
@@ -146,15 +150,9 @@ pub fn spread<T: Real>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
-    check(features, graph, ("x", x), ("y", y))?;
-    compiled!(fast::spread as fn(&Reduce, GraphView<'_, T>, Option<&[T]>, &[T], &mut [T]))(
-        &Reduce::sum(features.clone(), frame),
-        graph,
-        None,
-        x,
-        y,
-    );
-    Ok(())
+    check(features, graph.counts(), ("x", x), ("y", y))?;
+    let sum = Reduce::sum(features.clone(), frame);
+    reduce_backward(&sum, graph, None, None, x, Some(y), None)
 }
 
 /// Overwrites `dx` `[vertices, dimension]` with the gradient of [`spread`].
@@ -168,33 +166,24 @@ pub fn spread_backward<T: Real>(
     dy: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {
-    check(features, graph, ("dx", dx), ("dy", dy))?;
-    compiled!(fast::reduce as fn(&Reduce, GraphView<'_, T>, &[T], Option<&[T]>, &mut [T]))(
-        &Reduce::sum(features.clone(), frame),
-        graph,
-        dy,
-        None,
-        dx,
-    );
-    Ok(())
+    check(features, graph.counts(), ("dx", &*dx), ("dy", dy))?;
+    let sum = Reduce::sum(features.clone(), frame);
+    reduce(&sum, graph, dy, None, dx)
 }
 
 impl Reduce {
-    fn check<T: Real>(
+    fn check<S: Length>(
         &self,
-        graph: GraphView<'_, T>,
-        values: (&'static str, &[T]),
-        weights: Option<&[T]>,
-        y: (&'static str, &[T]),
+        counts: (usize, usize),
+        values: (&'static str, S),
+        weights: Option<S>,
+        y: (&'static str, S),
     ) -> Result<(), KernelError> {
         check_heads(OPERATOR, &self.features, self.heads)?;
-        check(&self.features, graph, y, values)?;
-        match weights {
-            Some(weights) => {
-                check_rows(OPERATOR, "weights", weights, graph.edge_count(), self.heads)
-            }
-            None => Ok(()),
-        }
+        check(&self.features, counts, y, values)?;
+        let expected = counts.1.saturating_mul(self.heads);
+        let found = weights.map_or(expected, S::length);
+        check_count(OPERATOR, "weights", found, expected)
     }
 }
 
@@ -210,7 +199,7 @@ pub fn reduce<T: Real>(
     weights: Option<&[T]>,
     y: &mut [T],
 ) -> Result<(), KernelError> {
-    op.check(graph, ("values", values), weights, ("y", y))?;
+    op.check(graph.counts(), ("values", values), weights, ("y", y))?;
     compiled!(fast::reduce as fn(&Reduce, GraphView<'_, T>, &[T], Option<&[T]>, &mut [T]))(
         op, graph, values, weights, y,
     );
@@ -232,14 +221,14 @@ pub fn reduce_backward<T: Real>(
     dweights: Option<&mut [T]>,
 ) -> Result<(), KernelError> {
     if let Some(dvalues) = dvalues {
-        op.check(graph, ("dvalues", dvalues), weights, ("dy", dy))?;
+        op.check(graph.counts(), ("dvalues", &*dvalues), weights, ("dy", dy))?;
         compiled!(fast::spread as fn(&Reduce, GraphView<'_, T>, Option<&[T]>, &[T], &mut [T]))(
             op, graph, weights, dy, dvalues,
         );
     }
     if let Some(dweights) = dweights {
         let values = values.unwrap_or_default();
-        op.check(graph, ("values", values), weights, ("dy", dy))?;
+        op.check(graph.counts(), ("values", values), weights, ("dy", dy))?;
         check_rows(OPERATOR, "dweights", dweights, graph.edge_count(), op.heads)?;
         compiled!(
             fast::reduce_backward_weights as fn(&Reduce, GraphView<'_, T>, &[T], &[T], &mut [T])

@@ -1,11 +1,11 @@
 //! Element-wise operators, concatenation, slices and gauge transformations on a GPU.
 
-use super::{Run, Slice, check_block_count, concatenation};
+use super::{Run, Slice, check_blocks, concatenation};
 use crate::FeatureType;
 use crate::cuda::reduce::column_threads;
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, irrep_count, irreps, key, to_u32,
+    check_length, key, to_u32,
 };
 use std::sync::Arc;
 
@@ -97,19 +97,6 @@ pub fn softmax_backward(
     let width = to_u32("softmax", width)?;
     // SAFETY: all have `rows * width` values.
     unsafe { function.over(rows, args![y, dy, &dx, width, rows as u64]) }
-}
-
-fn check_blocks(
-    blocks: usize,
-    width: usize,
-    x: (&'static str, DeviceSlice<'_, f32>),
-    y: (&'static str, DeviceSlice<'_, f32>),
-) -> Result<usize, CudaError> {
-    check_block_count(blocks)?;
-    let rows = y.1.len() / width.max(1);
-    check_length("block maximum", y.0, y.1, rows * width)?;
-    check_length("block maximum", x.0, x.1, rows * blocks * width)?;
-    Ok(rows * width)
 }
 
 /// `y` = the largest of the blocks of each row; see [`block_maximum`](super::block_maximum).
@@ -341,39 +328,4 @@ pub fn unslice(
         &table,
         &dx,
     )
-}
-
-/// `y_p = rho(angle_p) x_p`: every irrep of order `n` at vertex `p` is rotated by `n angle_p`.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
-pub fn rotate(
-    device: &CudaDevice,
-    kind: &FeatureType,
-    angles: DeviceSlice<'_, f32>,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let width = kind.dimension();
-    check_length("rotate", "x", x, angles.len() * width)?;
-    check_length("rotate", "y", y.view(), angles.len() * width)?;
-    let table = irreps(device, kind, 1)?;
-    let count = irrep_count(kind);
-    let size = |n: usize| to_u32("rotate", n);
-    let function = device.function(SOURCE, &[], "rotate")?;
-    // SAFETY: lengths were checked.
-    unsafe {
-        function.over(
-            angles.len() * count,
-            args![
-                angles,
-                x,
-                &y,
-                &*table,
-                size(count)?,
-                size(width)?,
-                size(angles.len())?,
-            ],
-        )
-    }
 }

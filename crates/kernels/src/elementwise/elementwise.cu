@@ -1,4 +1,4 @@
-// Sums, multiples, selections of columns, and changes of gauge.
+// Sums, multiples and selections of columns.
 
 extern "C" __global__ void add(const float *a, const float *b, float *y, u64 count) {
     in_fours(count, [&](u64 i) { return a[i] + b[i]; }, [&](u64 i, float value) { y[i] = value; });
@@ -79,23 +79,4 @@ extern "C" __global__ void select_columns(const float *__restrict__ a, u32 a_wid
 #pragma unroll
     for (u32 k = 0; k < 4; ++k)
         if (first + k * blockDim.y < rows) y[(u64)(first + k * blockDim.y) * width + to] = values[k];
-}
-
-// y_p = rho(angle_p) x_p, one thread for each irrep of each vertex.
-extern "C" __global__ void rotate(const float *__restrict__ angles, const float *__restrict__ x, float *__restrict__ y,
-                                  const uint4 *__restrict__ irreps, u32 irrep_count, u32 width, u32 vertices) {
-    u64 i = item();
-    if (i >= (u64)vertices * irrep_count) return;
-    u64 vertex = i / irrep_count, row = vertex * width;
-    uint4 irrep = irreps[i % irrep_count];
-    if (irrep.z == 0) {
-        y[row + irrep.x] = x[row + irrep.x];
-        return;
-    }
-    Phase angle;
-    sincosf(angles[vertex], &angle.s, &angle.c);
-    Phase turn = multiple(angle, irrep.z);
-    float a = x[row + irrep.x], b = x[row + irrep.y];
-    y[row + irrep.x] = turn.c * a - turn.s * b;
-    y[row + irrep.y] = turn.s * a + turn.c * b;
 }

@@ -13,7 +13,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{check_length, check_rows};
+use crate::error::{Length, check_count, check_length, check_rows};
 use crate::parallel::{Loop, for_rows};
 use crate::real::compiled;
 use crate::{FeatureType, KernelError, Real, irrep_dimension};
@@ -145,26 +145,24 @@ fn softmax_backward_rows<T: Real>(
     Ok(())
 }
 
-fn check_block_count(blocks: usize) -> Result<(), KernelError> {
-    match blocks {
-        0 => Err(KernelError::Setting {
-            operator: "block maximum",
-            problem: "there are no blocks, but a maximum needs one".into(),
-        }),
-        _ => Ok(()),
-    }
-}
-
-fn check_blocks<T>(
+/// Checks sizes and returns the length of the result.
+fn check_blocks<S: Length>(
     blocks: usize,
     width: usize,
-    x: (&'static str, &[T]),
-    y: (&'static str, &[T]),
-) -> Result<(), KernelError> {
-    check_block_count(blocks)?;
-    let rows = y.1.len() / width.max(1);
-    check_rows("block maximum", y.0, y.1, rows, width)?;
-    check_rows("block maximum", x.0, x.1, rows, blocks * width)
+    (x_name, x): (&'static str, S),
+    (y_name, y): (&'static str, S),
+) -> Result<usize, KernelError> {
+    let operator = "block maximum";
+    if blocks == 0 {
+        return Err(KernelError::Setting {
+            operator,
+            problem: "there are no blocks, but a maximum needs one".into(),
+        });
+    }
+    let count = y.length() / width.max(1) * width;
+    check_count(operator, y_name, y.length(), count)?;
+    check_count(operator, x_name, x.length(), count.saturating_mul(blocks))?;
+    Ok(count)
 }
 
 /// `y` = the largest of the `blocks` blocks of `width` values of each row.
@@ -228,7 +226,7 @@ fn block_maximum_backward_rows<T: Real>(
     dx: &mut [T],
 ) -> Result<(), KernelError> {
     check_blocks(blocks, width, ("x", x), ("y", y))?;
-    check_blocks(blocks, width, ("dx", dx), ("dy", dy))?;
+    check_blocks(blocks, width, ("dx", &*dx), ("dy", dy))?;
     for_rows(dx, blocks * width, |row, dx| {
         dx.fill(T::zero());
         let x = &x[row * blocks * width..][..blocks * width];

@@ -6,6 +6,7 @@ use super::fragments::{Fragments, row_stride};
 use super::stacked::{Order, Stack};
 use super::warps::Warps;
 use super::{GaugeConv, OPERATOR, Weights};
+use crate::FeatureType;
 use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, GatherRun, TensorProduct};
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, SignedTable, fill_rows};
@@ -13,7 +14,6 @@ use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, Operand,
     Product, ProductMode, check_length, key,
 };
-use crate::{FeatureType, KernelError};
 use std::sync::Arc;
 
 /// One direction of a convolution, prepared for the device.
@@ -252,33 +252,6 @@ fn uses_tf32(device: &CudaDevice) -> bool {
     device.product_mode() != ProductMode::F32 && device.capability() >= (8, 0)
 }
 
-impl GaugeConv {
-    fn check_device(
-        &self,
-        graph: DeviceGraphView<'_>,
-        x: DeviceSlice<'_, f32>,
-        (y_name, y): (&'static str, DeviceSlice<'_, f32>),
-        weights: Weights<DeviceSlice<'_, f32>>,
-    ) -> Result<(), KernelError> {
-        self.radial().check(OPERATOR)?;
-        let vertices = graph.vertex_count();
-        for (name, values, expected) in [
-            ("x", x, vertices * self.input.dimension()),
-            (y_name, y, vertices * self.output.dimension()),
-            (
-                "neighbour weights",
-                weights.neighbour,
-                self.neighbour_count(),
-            ),
-            ("self weights", weights.self_term, self.self_count()),
-            ("bias", weights.bias, self.bias_count()),
-        ] {
-            check_length(OPERATOR, name, values, expected)?;
-        }
-        Ok(())
-    }
-}
-
 /// Overwrites `y` with the convolution of `x`.
 ///
 /// # Errors
@@ -291,7 +264,7 @@ pub fn forward(
     weights: Weights<DeviceSlice<'_, f32>>,
     mut y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check_device(graph, x, ("y", y.view()), weights)?;
+    op.check(graph.vertex_count(), x, ("y", y.view()), weights)?;
     let vertices = graph.vertex_count();
     if op.input.dimension() == 0 {
         device.clear(y.reborrow())?;
@@ -391,7 +364,7 @@ pub(crate) fn transposed(
     gradients: Weights<DeviceSliceMut<'_, f32>>,
     columns: &ColumnPartials,
 ) -> Result<(), CudaError> {
-    op.check_device(graph, x, ("dy", dy), weights)?;
+    op.check(graph.vertex_count(), x, ("dy", dy), weights)?;
     check_length(OPERATOR, "own dy", own, dy.len())?;
     for (name, values, expected) in [
         ("dx", dx.as_ref().map_or(x, |dx| dx.view()), x.len()),

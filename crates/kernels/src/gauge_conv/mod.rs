@@ -55,7 +55,7 @@ pub(crate) use fragments::{Fragments, row_stride};
 pub(crate) use stacked::{Order, Stack};
 
 use crate::aggregate::Radial;
-use crate::error::check_length;
+use crate::error::{Length, check_count, check_length};
 use crate::real::compiled;
 use crate::{Aggregation, FeatureType, GraphView, KernelError, Real, Scratch, self_map};
 
@@ -149,15 +149,14 @@ impl GaugeConv {
         }
     }
 
-    fn check<T: Real>(
+    fn check<S: Length>(
         &self,
-        graph: GraphView<'_, T>,
-        x: &[T],
-        (y_name, y): (&'static str, &[T]),
-        weights: Weights<&[T]>,
+        vertices: usize,
+        x: S,
+        (y_name, y): (&'static str, S),
+        weights: Weights<S>,
     ) -> Result<(), KernelError> {
         self.radial().check(OPERATOR)?;
-        let vertices = graph.vertex_count();
         for (name, values, expected) in [
             ("x", x, vertices * self.input.dimension()),
             (y_name, y, vertices * self.output.dimension()),
@@ -169,7 +168,7 @@ impl GaugeConv {
             ("self weights", weights.self_term, self.self_count()),
             ("bias", weights.bias, self.bias_count()),
         ] {
-            check_length(OPERATOR, name, values, expected)?;
+            check_count(OPERATOR, name, values.length(), expected)?;
         }
         Ok(())
     }
@@ -183,7 +182,7 @@ impl GaugeConv {
         weights: Weights<&[T]>,
         gradients: &Weights<&mut [T]>,
     ) -> Result<(), KernelError> {
-        self.check(graph, x, ("dy", dy), weights)?;
+        self.check(graph.vertex_count(), x, ("dy", dy), weights)?;
         for (name, values, expected) in [
             ("dx", dx.unwrap_or(x), x.len()),
             (
@@ -212,7 +211,7 @@ pub fn forward<T: Real>(
     y: &mut [T],
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
-    op.check(graph, x, ("y", y), weights)?;
+    op.check(graph.vertex_count(), x, ("y", y), weights)?;
     compiled!(
         fast::forward
             as fn(&GaugeConv, GraphView<'_, T>, &[T], Weights<&[T]>, &mut [T], &mut Scratch<T>)

@@ -146,7 +146,7 @@ pub fn forward<T: Real>(
     weights: Weights<&[T]>,
     y: &mut [T],
 ) -> Result<(), KernelError> {
-    op.check(graph, x, ("y", y), weights)?;
+    op.check(graph.vertex_count(), x, ("y", y), weights)?;
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
     y.fill(T::zero());
     for p in 0..graph.vertex_count() {

@@ -1,13 +1,12 @@
 //! Sparse incidences with transport on a GPU.
 
-use super::mixture::check_plain;
-use super::{IncidenceArrays, Mixture, Normalise, OPERATOR, Target};
+use super::{IncidenceArrays, Mixture, Normalise, OPERATOR, Target, check};
 use crate::aggregate::cuda::number;
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Share, args,
-    check_length, over_irreps, to_u32,
+    over_irreps, to_u32,
 };
-use crate::{Aggregation, FeatureType, KernelError};
+use crate::{Aggregation, FeatureType};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
     "incidence",
@@ -46,37 +45,6 @@ impl DeviceIncidence {
         })
     }
 
-    /// A copy.
-    ///
-    /// # Errors
-    /// Too little memory.
-    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
-        Ok(Self {
-            row_offsets: self.row_offsets.duplicate(device)?,
-            columns: self.columns.duplicate(device)?,
-            column_offsets: self.column_offsets.duplicate(device)?,
-            rows: self.rows.duplicate(device)?,
-            places: self.places.duplicate(device)?,
-            phases: self.phases.duplicate(device)?,
-            weights: self.weights.duplicate(device)?,
-        })
-    }
-
-    /// Copies another incidence over this one, in the same place, for all work that follows.
-    ///
-    /// # Errors
-    /// Other numbers of rows, columns, entries, angles or weights.
-    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
-        self.row_offsets.overwrite(device, &with.row_offsets)?;
-        self.columns.overwrite(device, &with.columns)?;
-        self.column_offsets
-            .overwrite(device, &with.column_offsets)?;
-        self.rows.overwrite(device, &with.rows)?;
-        self.places.overwrite(device, &with.places)?;
-        self.phases.overwrite(device, &with.phases)?;
-        self.weights.overwrite(device, &with.weights)
-    }
-
     /// Number of rows.
     pub fn row_count(&self) -> usize {
         self.row_offsets.len() - 1
@@ -87,20 +55,9 @@ impl DeviceIncidence {
         self.column_offsets.len() - 1
     }
 
-    fn check(
-        &self,
-        features: &FeatureType,
-        (row_name, at_rows): (&'static str, DeviceSlice<'_, f32>),
-        (column_name, at_columns): (&'static str, DeviceSlice<'_, f32>),
-    ) -> Result<(), KernelError> {
-        let width = features.dimension();
-        check_length(OPERATOR, row_name, at_rows, self.row_count() * width)?;
-        check_length(
-            OPERATOR,
-            column_name,
-            at_columns,
-            self.column_count() * width,
-        )
+    /// Numbers of rows and of columns.
+    fn counts(&self) -> (usize, usize) {
+        (self.row_count(), self.column_count())
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -156,7 +113,7 @@ pub fn apply(
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    incidence.check(features, ("y", y.view()), ("x", x))?;
+    check(features, incidence.counts(), ("y", y.view()), ("x", x))?;
     let (target, normalise) = (Target::Rows, Normalise::Target);
     incidence.sum(device, features, aggregation, target, normalise, x, &y)
 }
@@ -173,7 +130,7 @@ pub fn apply_backward(
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    incidence.check(features, ("dy", dy), ("dx", dx.view()))?;
+    check(features, incidence.counts(), ("dy", dy), ("dx", dx.view()))?;
     let (target, normalise) = (Target::Columns, Normalise::Source);
     incidence.sum(device, features, aggregation, target, normalise, dy, &dx)
 }
@@ -191,7 +148,7 @@ pub fn apply_transposed(
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    incidence.check(features, ("x", x), ("y", y.view()))?;
+    check(features, incidence.counts(), ("x", x), ("y", y.view()))?;
     let (target, normalise) = (Target::Columns, Normalise::Target);
     incidence.sum(device, features, aggregation, target, normalise, x, &y)
 }
@@ -208,24 +165,14 @@ pub fn apply_transposed_backward(
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    incidence.check(features, ("dx", dx.view()), ("dy", dy))?;
+    check(features, incidence.counts(), ("dx", dx.view()), ("dy", dy))?;
     let (target, normalise) = (Target::Rows, Normalise::Source);
     incidence.sum(device, features, aggregation, target, normalise, dy, &dx)
 }
 
 impl DeviceIncidence {
-    fn check_mixture(
-        &self,
-        op: &Mixture,
-        at_rows: [(&'static str, DeviceSlice<'_, f32>, usize); 2],
-        (name, at_columns): (&'static str, DeviceSlice<'_, f32>),
-    ) -> Result<(), KernelError> {
-        check_plain(self.phases.is_empty() && self.weights.is_empty())?;
-        for (name, values, width) in at_rows {
-            check_length(OPERATOR, name, values, self.row_count() * width)?;
-        }
-        let length = self.column_count() * op.outputs();
-        check_length(OPERATOR, name, at_columns, length)
+    fn is_plain(&self) -> bool {
+        self.phases.is_empty() && self.weights.is_empty()
     }
 }
 
@@ -241,8 +188,8 @@ pub fn mix(
     w: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    let at_rows = [("x", x, op.channels), ("w", w, op.weights)];
-    incidence.check_mixture(op, at_rows, ("y", y.view()))?;
+    let (is_plain, counts) = (incidence.is_plain(), incidence.counts());
+    op.check(is_plain, counts, [("x", x), ("w", w)], ("y", y.view()))?;
     let arguments = args![
         incidence.column_offsets.view(),
         incidence.rows.view(),
@@ -274,13 +221,10 @@ pub fn mix_backward(
     dx: DeviceSliceMut<'_, f32>,
     mut dw: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    let at_rows = [("x", x, op.channels), ("w", w, op.weights)];
-    incidence.check_mixture(op, at_rows, ("dy", dy))?;
-    let gradients = [
-        ("dx", dx.view(), op.channels),
-        ("dw", dw.view(), op.weights),
-    ];
-    incidence.check_mixture(op, gradients, ("dy", dy))?;
+    let (is_plain, counts) = (incidence.is_plain(), incidence.counts());
+    op.check(is_plain, counts, [("x", x), ("w", w)], ("dy", dy))?;
+    let gradients = [("dx", dx.view()), ("dw", dw.view())];
+    op.check(is_plain, counts, gradients, ("dy", dy))?;
     if op.channels == 0 {
         return device.clear(dw.reborrow());
     }

@@ -9,7 +9,7 @@
 //! are needed in the backward pass.
 
 use super::{IncidenceArrays, OPERATOR};
-use crate::error::check_rows;
+use crate::error::{Length, check_count};
 use crate::parallel::for_rows;
 use crate::real::compiled;
 use crate::{Aggregation, KernelError, Real};
@@ -30,31 +30,37 @@ impl Mixture {
     pub fn outputs(&self) -> usize {
         self.weights * self.channels
     }
-}
 
-/// Refuses an incidence whose entries carry more than their places.
-pub(super) fn check_plain(is_plain: bool) -> Result<(), KernelError> {
-    match is_plain {
-        true => Ok(()),
-        false => Err(KernelError::Setting {
-            operator: OPERATOR,
-            problem: "a mixture takes an incidence without angles and weights".into(),
-        }),
+    /// Checks features and weights at rows and results at columns, of an incidence whose entries carry only their places.
+    pub(super) fn check<S: Length>(
+        &self,
+        is_plain: bool,
+        (rows, columns): (usize, usize),
+        [(x_name, x), (w_name, w)]: [(&'static str, S); 2],
+        (y_name, y): (&'static str, S),
+    ) -> Result<(), KernelError> {
+        if !is_plain {
+            return Err(KernelError::Setting {
+                operator: OPERATOR,
+                problem: "a mixture takes an incidence without angles and weights".into(),
+            });
+        }
+        let numbers = |count: usize, width: usize| count.saturating_mul(width);
+        check_count(OPERATOR, x_name, x.length(), numbers(rows, self.channels))?;
+        check_count(OPERATOR, w_name, w.length(), numbers(rows, self.weights))?;
+        check_count(
+            OPERATOR,
+            y_name,
+            y.length(),
+            numbers(columns, self.outputs()),
+        )
     }
 }
 
-fn check<T: Real>(
-    op: &Mixture,
-    incidence: &IncidenceArrays<T>,
-    at_rows: [(&'static str, &[T], usize); 2],
-    (name, at_columns): (&'static str, &[T]),
-) -> Result<(), KernelError> {
-    check_plain(incidence.phases.is_empty() && incidence.weights.is_empty())?;
-    for (name, values, width) in at_rows {
-        check_rows(OPERATOR, name, values, incidence.row_count(), width)?;
+impl<T> IncidenceArrays<T> {
+    fn is_plain(&self) -> bool {
+        self.phases.is_empty() && self.weights.is_empty()
     }
-    let columns = incidence.column_count();
-    check_rows(OPERATOR, name, at_columns, columns, op.outputs())
 }
 
 /// `x` `[rows, channels]` and `w` `[rows, weights]` to `y` `[columns, weights * channels]`.
@@ -68,8 +74,8 @@ pub fn mix<T: Real>(
     w: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
-    let at_rows = [("x", x, op.channels), ("w", w, op.weights)];
-    check(op, incidence, at_rows, ("y", y))?;
+    let (is_plain, counts) = (incidence.is_plain(), incidence.counts());
+    op.check(is_plain, counts, [("x", x), ("w", w)], ("y", y))?;
     compiled!(sum as fn(&Mixture, &IncidenceArrays<T>, &[T], &[T], &mut [T]))(
         op, incidence, x, w, y,
     );
@@ -105,10 +111,9 @@ pub fn mix_backward<T: Real>(
     dx: &mut [T],
     dw: &mut [T],
 ) -> Result<(), KernelError> {
-    let at_rows = [("x", x, op.channels), ("w", w, op.weights)];
-    check(op, incidence, at_rows, ("dy", dy))?;
-    let gradients = [("dx", &*dx, op.channels), ("dw", &*dw, op.weights)];
-    check(op, incidence, gradients, ("dy", dy))?;
+    let (is_plain, counts) = (incidence.is_plain(), incidence.counts());
+    op.check(is_plain, counts, [("x", x), ("w", w)], ("dy", dy))?;
+    op.check(is_plain, counts, [("dx", &*dx), ("dw", &*dw)], ("dy", dy))?;
     compiled!(gradient_of_x as fn(&Mixture, &IncidenceArrays<T>, &[T], &[T], &mut [T]))(
         op, incidence, w, dy, dx,
     );

@@ -22,7 +22,7 @@ mod tests;
 
 pub use mixture::{Mixture, mix, mix_backward};
 
-use crate::error::check_rows;
+use crate::error::{Length, check_count};
 use crate::real::compiled;
 use crate::rotated_sum::{Term, rotated_sum};
 use crate::{Aggregation, FeatureType, KernelError, Real};
@@ -205,21 +205,9 @@ impl<T: Real> IncidenceArrays<T> {
         self.places.len()
     }
 
-    fn check(
-        &self,
-        features: &FeatureType,
-        (row_name, at_rows): (&'static str, &[T]),
-        (column_name, at_columns): (&'static str, &[T]),
-    ) -> Result<(), KernelError> {
-        let width = features.dimension();
-        check_rows(OPERATOR, row_name, at_rows, self.row_count(), width)?;
-        check_rows(
-            OPERATOR,
-            column_name,
-            at_columns,
-            self.column_count(),
-            width,
-        )
+    /// Numbers of rows and of columns.
+    fn counts(&self) -> (usize, usize) {
+        (self.row_count(), self.column_count())
     }
 
     /// Sums over the entries of each row or column, the target, of the features at the other end, the source.
@@ -325,6 +313,23 @@ fn transposed(rows: &Side, columns: usize) -> (Side, Vec<u32>) {
     (Side { offsets, others }, places)
 }
 
+/// Checks features at rows and at columns.
+fn check<S: Length>(
+    features: &FeatureType,
+    (rows, columns): (usize, usize),
+    (row_name, at_rows): (&'static str, S),
+    (column_name, at_columns): (&'static str, S),
+) -> Result<(), KernelError> {
+    for (name, values, count) in [
+        (row_name, at_rows, rows),
+        (column_name, at_columns, columns),
+    ] {
+        let expected = count.saturating_mul(features.dimension());
+        check_count(OPERATOR, name, values.length(), expected)?;
+    }
+    Ok(())
+}
+
 /// Sum or mean over each row of the features of its columns: `x` `[columns, dimension]` to `y`
 /// `[rows, dimension]`.
 ///
@@ -337,7 +342,7 @@ pub fn apply<T: Real>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
-    incidence.check(features, ("y", y), ("x", x))?;
+    check(features, incidence.counts(), ("y", &*y), ("x", x))?;
     incidence.sum(features, aggregation, Target::Rows, Normalise::Target, x, y);
     Ok(())
 }
@@ -353,7 +358,7 @@ pub fn apply_backward<T: Real>(
     dy: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {
-    incidence.check(features, ("dy", dy), ("dx", dx))?;
+    check(features, incidence.counts(), ("dy", dy), ("dx", dx))?;
     incidence.sum(
         features,
         aggregation,
@@ -377,7 +382,7 @@ pub fn apply_transposed<T: Real>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
-    incidence.check(features, ("x", x), ("y", y))?;
+    check(features, incidence.counts(), ("x", x), ("y", y))?;
     incidence.sum(
         features,
         aggregation,
@@ -400,7 +405,7 @@ pub fn apply_transposed_backward<T: Real>(
     dy: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {
-    incidence.check(features, ("dx", dx), ("dy", dy))?;
+    check(features, incidence.counts(), ("dx", &*dx), ("dy", dy))?;
     incidence.sum(
         features,
         aggregation,

@@ -1,29 +1,13 @@
 //! Norms, dot products and products with invariants on a GPU.
 
 use super::{Grouping, OPERATOR, check_epsilon};
+use crate::FeatureType;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, KernelSource, Share, args, check_length,
-    over_irreps, to_u32,
+    CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, KernelSource, Share, args, over_irreps,
+    to_u32,
 };
-use crate::{FeatureType, KernelError};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("irrep", include_str!("irrep.cu"));
-
-impl Grouping {
-    fn check_device(
-        self,
-        features: &FeatureType,
-        rows: usize,
-        maps: &[(&'static str, DeviceSlice<'_, f32>)],
-        (name, scalars): (&'static str, DeviceSlice<'_, f32>),
-    ) -> Result<(), KernelError> {
-        self.check(features)?;
-        for &(name, values) in maps {
-            check_length(OPERATOR, name, values, rows * features.dimension())?;
-        }
-        check_length(OPERATOR, name, scalars, rows * self.count(features))
-    }
-}
 
 /// The product of every irrep, or the root of its sum with epsilon.
 fn dot_irreps(
@@ -62,7 +46,7 @@ pub fn norm(
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     check_epsilon(epsilon)?;
-    Grouping::Irreps.check_device(features, rows, &[("x", x)], ("y", y.view()))?;
+    Grouping::Irreps.check(features, rows, &[("x", x)], ("y", y.view()))?;
     dot_irreps(device, features, rows, (x, x), Some(epsilon), &y)
 }
 
@@ -81,7 +65,7 @@ pub fn norm_backward(
 ) -> Result<(), CudaError> {
     check_epsilon(epsilon)?;
     let maps = [("x", x), ("dx", dx.view())];
-    Grouping::Irreps.check_device(features, rows, &maps, ("dy", dy))?;
+    Grouping::Irreps.check(features, rows, &maps, ("dy", dy))?;
     let (kernel, arguments) = ((SOURCE, "norm_backward"), args![x, epsilon as f32, dy, &dx]);
     // SAFETY: lengths were checked.
     unsafe { over_irreps(device, kernel, features, Share::Irreps, rows, arguments) }
@@ -100,7 +84,7 @@ pub fn dot(
     b: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    grouping.check_device(features, rows, &[("a", a), ("b", b)], ("y", y.view()))?;
+    grouping.check(features, rows, &[("a", a), ("b", b)], ("y", y.view()))?;
     let Grouping::Heads(heads) = grouping else {
         return dot_irreps(device, features, rows, (a, b), None, &y);
     };
@@ -149,7 +133,7 @@ pub fn scale(
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     let maps = [("x", x), ("y", y.view())];
-    grouping.check_device(features, rows, &maps, ("factors", factors))?;
+    grouping.check(features, rows, &maps, ("factors", factors))?;
     let share = match grouping {
         Grouping::Irreps => Share::Irreps,
         Grouping::Heads(heads) => Share::IrrepsOfHeads(heads),

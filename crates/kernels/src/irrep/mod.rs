@@ -16,7 +16,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::error::check_rows;
+use crate::error::{Length, check_count};
 use crate::real::compiled;
 use crate::{FeatureType, KernelError, Real, irrep_dimension};
 
@@ -49,11 +49,21 @@ impl Grouping {
         }
     }
 
-    fn check(self, features: &FeatureType) -> Result<(), KernelError> {
-        match self {
-            Self::Irreps => Ok(()),
-            Self::Heads(heads) => check_heads(OPERATOR, features, heads),
+    fn check<S: Length>(
+        self,
+        features: &FeatureType,
+        rows: usize,
+        maps: &[(&'static str, S)],
+        (name, scalars): (&'static str, S),
+    ) -> Result<(), KernelError> {
+        if let Self::Heads(heads) = self {
+            check_heads(OPERATOR, features, heads)?;
         }
+        let (width, count) = (features.dimension(), self.count(features));
+        for (name, values) in maps {
+            check_count(OPERATOR, name, values.length(), rows.saturating_mul(width))?;
+        }
+        check_count(OPERATOR, name, scalars.length(), rows.saturating_mul(count))
     }
 
     /// The runs of numbers of a row that have consecutive scalars, or share one.
@@ -127,8 +137,7 @@ pub fn norm<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     check_epsilon(epsilon)?;
-    check_rows(OPERATOR, "x", x, rows, features.dimension())?;
-    check_rows(OPERATOR, "y", y, rows, Grouping::Irreps.count(features))?;
+    Grouping::Irreps.check(features, rows, &[("x", x)], ("y", y))?;
     dots(features, Grouping::Irreps, x, x, y, Some(T::of(epsilon)));
     Ok(())
 }
@@ -146,9 +155,7 @@ pub fn norm_backward<T: Real>(
     dx: &mut [T],
 ) -> Result<(), KernelError> {
     check_epsilon(epsilon)?;
-    check_rows(OPERATOR, "x", x, rows, features.dimension())?;
-    check_rows(OPERATOR, "dy", dy, rows, Grouping::Irreps.count(features))?;
-    check_rows(OPERATOR, "dx", dx, rows, features.dimension())?;
+    Grouping::Irreps.check(features, rows, &[("x", x), ("dx", dx)], ("dy", dy))?;
     compiled!(fast::norm_backward as fn(&FeatureType, T, &[T], &[T], &mut [T]))(
         features,
         T::of(epsilon),
@@ -171,10 +178,7 @@ pub fn dot<T: Real>(
     b: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
-    grouping.check(features)?;
-    check_rows(OPERATOR, "a", a, rows, features.dimension())?;
-    check_rows(OPERATOR, "b", b, rows, features.dimension())?;
-    check_rows(OPERATOR, "y", y, rows, grouping.count(features))?;
+    grouping.check(features, rows, &[("a", a), ("b", b)], ("y", y))?;
     dots(features, grouping, a, b, y, None);
     Ok(())
 }
@@ -228,10 +232,7 @@ pub fn scale<T: Real>(
     factors: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
-    grouping.check(features)?;
-    check_rows(OPERATOR, "x", x, rows, features.dimension())?;
-    check_rows(OPERATOR, "factors", factors, rows, grouping.count(features))?;
-    check_rows(OPERATOR, "y", y, rows, features.dimension())?;
+    grouping.check(features, rows, &[("x", x), ("y", y)], ("factors", factors))?;
     compiled!(fast::scale as fn(&FeatureType, Grouping, &[T], &[T], &mut [T]))(
         features, grouping, x, factors, y,
     );

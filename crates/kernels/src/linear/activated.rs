@@ -69,7 +69,7 @@ pub fn forward(
     z: DeviceSliceMut<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check_device(rows, x, ("y", y.view()), weight, ("bias", bias))?;
+    op.check(rows, x, ("y", y.view()), weight, ("bias", bias))?;
     check_length(OPERATOR, "z", z.view(), y.len())?;
     check(op, &[bias, z.view(), y.view()])?;
     Product {
@@ -123,7 +123,7 @@ pub fn backward(
     dweight: DeviceSliceMut<'_, f32>,
     dbias: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check_device(rows, x, ("dy", dy), weight, ("bias", bias))?;
+    op.check(rows, x, ("dy", dy), weight, ("bias", bias))?;
     check_length(OPERATOR, "z", z, dy.len())?;
     check_length(OPERATOR, "dbias", dbias.view(), op.outputs)?;
     check(op, &[bias, z, dy])?;

@@ -2,28 +2,11 @@
 //! forward product is that of the classifier.
 
 use super::{Linear, OPERATOR};
-use crate::KernelError;
 use crate::classifier::hopper;
 use crate::cuda::reduce::{RowProduct, RowProducts, add_column_sums, fill_rows};
 use crate::cuda::{
     CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, Operand, Product, check_length,
 };
-
-impl Linear {
-    pub(super) fn check_device(
-        &self,
-        rows: usize,
-        x: DeviceSlice<'_, f32>,
-        (y_name, y): (&'static str, DeviceSlice<'_, f32>),
-        weight: DeviceSlice<'_, f32>,
-        (bias_name, bias): (&'static str, DeviceSlice<'_, f32>),
-    ) -> Result<(), KernelError> {
-        check_length(OPERATOR, "x", x, rows * self.inputs)?;
-        check_length(OPERATOR, y_name, y, rows * self.outputs)?;
-        check_length(OPERATOR, "weight", weight, self.weight_count())?;
-        check_length(OPERATOR, bias_name, bias, self.bias_count())
-    }
-}
 
 /// `y = x W^T + bias`. Without a bias, `bias` is empty.
 ///
@@ -38,7 +21,7 @@ pub fn forward(
     bias: DeviceSlice<'_, f32>,
     mut y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check_device(rows, x, ("y", y.view()), weight, ("bias", bias))?;
+    op.check(rows, x, ("y", y.view()), weight, ("bias", bias))?;
     if hopper::stores_logits(device, op.inputs, x, weight, bias) {
         return hopper::logits(device, op.inputs, x, weight, bias, &y);
     }
@@ -74,7 +57,7 @@ pub fn backward(
     dweight: DeviceSliceMut<'_, f32>,
     dbias: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check_device(rows, x, ("dy", dy), weight, ("dbias", dbias.view()))?;
+    op.check(rows, x, ("dy", dy), weight, ("dbias", dbias.view()))?;
     add_column_sums(device, dy, (rows, op.outputs, dbias.len()), &dbias)?;
     product_gradients(device, op, rows, x, weight, dy, dx, dweight)
 }

@@ -12,7 +12,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::error::check_length;
+use crate::error::{Length, check_count, check_length};
 use crate::real::compiled;
 use crate::{KernelError, Real, Scratch};
 
@@ -40,18 +40,18 @@ impl Linear {
         if self.bias { self.outputs } else { 0 }
     }
 
-    fn check<T>(
+    fn check<S: Length>(
         &self,
         rows: usize,
-        x: &[T],
-        (y_name, y): (&'static str, &[T]),
-        weight: &[T],
-        (bias_name, bias): (&'static str, &[T]),
+        x: S,
+        (y_name, y): (&'static str, S),
+        weight: S,
+        (bias_name, bias): (&'static str, S),
     ) -> Result<(), KernelError> {
-        check_length(OPERATOR, "x", x, rows * self.inputs)?;
-        check_length(OPERATOR, y_name, y, rows * self.outputs)?;
-        check_length(OPERATOR, "weight", weight, self.weight_count())?;
-        check_length(OPERATOR, bias_name, bias, self.bias_count())
+        check_count(OPERATOR, "x", x.length(), rows * self.inputs)?;
+        check_count(OPERATOR, y_name, y.length(), rows * self.outputs)?;
+        check_count(OPERATOR, "weight", weight.length(), self.weight_count())?;
+        check_count(OPERATOR, bias_name, bias.length(), self.bias_count())
     }
 }
 

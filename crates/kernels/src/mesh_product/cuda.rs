@@ -10,19 +10,6 @@ pub(crate) const SOURCE: KernelSource =
     KernelSource::new("mesh_product", include_str!("mesh_product.cu"));
 
 impl MeshProduct {
-    fn check_device(
-        &self,
-        mesh_offsets: &[u32],
-        basis: DeviceSlice<'_, f32>,
-        weights: Option<DeviceSlice<'_, f32>>,
-        (x_name, x): (&'static str, DeviceSlice<'_, f32>),
-        (y_name, y): (&'static str, DeviceSlice<'_, f32>),
-    ) -> Result<(), CudaError> {
-        let (x, y) = ((x_name, x.len()), (y_name, y.len()));
-        let weights = weights.map(|weights| weights.len());
-        Ok(self.check(mesh_offsets, basis.len(), weights, x, y)?)
-    }
-
     /// `to = w x`, in place if `x` is `to`.
     fn weigh(
         &self,
@@ -175,7 +162,7 @@ pub fn project(
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check_device(mesh_offsets, basis, weights, ("x", x), ("y", y.view()))?;
+    op.check(mesh_offsets, basis, weights, ("x", x), ("y", y.view()))?;
     op.project(device, mesh_offsets, basis, weights, x, y)
 }
 
@@ -192,7 +179,7 @@ pub fn project_backward(
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check_device(mesh_offsets, basis, weights, ("dx", dx.view()), ("dy", dy))?;
+    op.check(mesh_offsets, basis, weights, ("dx", dx.view()), ("dy", dy))?;
     op.expand(device, mesh_offsets, basis, weights, dy, dx)
 }
 
@@ -208,7 +195,7 @@ pub fn expand(
     y: DeviceSlice<'_, f32>,
     x: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check_device(mesh_offsets, basis, None, ("x", x.view()), ("y", y))?;
+    op.check(mesh_offsets, basis, None, ("x", x.view()), ("y", y))?;
     op.expand(device, mesh_offsets, basis, None, y, x)
 }
 
@@ -224,6 +211,6 @@ pub fn expand_backward(
     dx: DeviceSlice<'_, f32>,
     dy: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check_device(mesh_offsets, basis, None, ("dx", dx), ("dy", dy.view()))?;
+    op.check(mesh_offsets, basis, None, ("dx", dx), ("dy", dy.view()))?;
     op.project(device, mesh_offsets, basis, None, dx, dy)
 }

@@ -23,7 +23,7 @@ mod tests;
 
 pub(crate) use fast::weighted;
 
-use crate::error::{check_count, check_mesh_offsets};
+use crate::error::{Length, check_count, check_mesh_offsets};
 use crate::real::compiled;
 use crate::{FeatureType, KernelError, Real, Scratch};
 use std::ops::Range;
@@ -48,13 +48,13 @@ impl MeshProduct {
     }
 
     /// Checks the settings, and lengths of basis, weights, `x` and `y`.
-    fn check(
+    fn check<S: Length>(
         &self,
         mesh_offsets: &[u32],
-        basis: usize,
-        weights: Option<usize>,
-        (x_name, x): (&'static str, usize),
-        (y_name, y): (&'static str, usize),
+        basis: S,
+        weights: Option<S>,
+        (x_name, x): (&'static str, S),
+        (y_name, y): (&'static str, S),
     ) -> Result<(), KernelError> {
         if self.complex && (self.features.orders().count() != 1 || self.features.is_scalar()) {
             return Err(KernelError::Setting {
@@ -67,10 +67,11 @@ impl MeshProduct {
         }
         let vertices = check_mesh_offsets(mesh_offsets)?;
         let (meshes, width) = (mesh_offsets.len() - 1, self.features.dimension());
-        check_count(OPERATOR, "basis", basis, vertices * self.stride())?;
-        check_count(OPERATOR, "weights", weights.unwrap_or(vertices), vertices)?;
-        check_count(OPERATOR, x_name, x, vertices * width)?;
-        check_count(OPERATOR, y_name, y, meshes * self.columns * width)
+        let weights = weights.map_or(vertices, S::length);
+        check_count(OPERATOR, "basis", basis.length(), vertices * self.stride())?;
+        check_count(OPERATOR, "weights", weights, vertices)?;
+        check_count(OPERATOR, x_name, x.length(), vertices * width)?;
+        check_count(OPERATOR, y_name, y.length(), meshes * self.columns * width)
     }
 }
 
@@ -93,14 +94,7 @@ pub fn project<T: Real>(
     y: &mut [T],
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
-    let count = weights.map(<[T]>::len);
-    op.check(
-        mesh_offsets,
-        basis.len(),
-        count,
-        ("x", x.len()),
-        ("y", y.len()),
-    )?;
+    op.check(mesh_offsets, basis, weights, ("x", x), ("y", &*y))?;
     compiled!(
         fast::project
             as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>)
@@ -121,14 +115,7 @@ pub fn project_backward<T: Real>(
     dx: &mut [T],
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
-    let count = weights.map(<[T]>::len);
-    op.check(
-        mesh_offsets,
-        basis.len(),
-        count,
-        ("dx", dx.len()),
-        ("dy", dy.len()),
-    )?;
+    op.check(mesh_offsets, basis, weights, ("dx", &*dx), ("dy", dy))?;
     compiled!(
         fast::expand
             as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>)
@@ -148,13 +135,7 @@ pub fn expand<T: Real>(
     x: &mut [T],
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
-    op.check(
-        mesh_offsets,
-        basis.len(),
-        None,
-        ("x", x.len()),
-        ("y", y.len()),
-    )?;
+    op.check(mesh_offsets, basis, None, ("x", &*x), ("y", y))?;
     compiled!(
         fast::expand
             as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>)
@@ -174,13 +155,7 @@ pub fn expand_backward<T: Real>(
     dy: &mut [T],
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
-    op.check(
-        mesh_offsets,
-        basis.len(),
-        None,
-        ("dx", dx.len()),
-        ("dy", dy.len()),
-    )?;
+    op.check(mesh_offsets, basis, None, ("dx", dx), ("dy", &*dy))?;
     compiled!(
         fast::project
             as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>)

@@ -1,7 +1,6 @@
 //! Norm and gated nonlinearities on a GPU.
 
 use super::{GatedNonlinearity, NormNonlinearity};
-use crate::KernelError;
 use crate::activation::cuda::defines;
 use crate::cuda::reduce::add_column_sums;
 use crate::cuda::{
@@ -11,22 +10,6 @@ use crate::cuda::{
 
 pub(crate) const SOURCE: KernelSource =
     KernelSource::new("norm_gate", include_str!("norm_gate.cu"));
-
-impl NormNonlinearity {
-    fn check_device(
-        &self,
-        operator: &'static str,
-        vertices: usize,
-        bias: DeviceSlice<'_, f32>,
-        maps: &[(&'static str, DeviceSlice<'_, f32>)],
-    ) -> Result<(), KernelError> {
-        let width = self.check(operator, bias.len())?;
-        for &(name, values) in maps {
-            check_length(operator, name, values, vertices * width)?;
-        }
-        Ok(())
-    }
-}
 
 /// `y` = the norm nonlinearity of `x`; both are `vertices` rows of the type.
 ///
@@ -41,7 +24,7 @@ pub fn norm_forward(
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     let operator = "norm nonlinearity forward";
-    config.check_device(operator, vertices, bias, &[("x", x), ("y", y.view())])?;
+    config.check(operator, vertices, bias, &[("x", x), ("y", y.view())])?;
     let table = irreps(device, &config.kind, 1)?;
     let count = irrep_count(&config.kind);
     let size = |n: usize| to_u32(operator, n);
@@ -82,7 +65,7 @@ pub fn norm_backward(
 ) -> Result<(), CudaError> {
     let operator = "norm nonlinearity backward";
     let maps = [("x", x), ("dy", dy), ("dx", dx.view())];
-    config.check_device(operator, vertices, bias, &maps)?;
+    config.check(operator, vertices, bias, &maps)?;
     check_length(operator, "dbias", dbias.view(), bias.len())?;
     let table = irreps(device, &config.kind, 1)?;
     let count = irrep_count(&config.kind);

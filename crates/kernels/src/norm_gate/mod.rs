@@ -23,7 +23,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{check_count, check_length, check_rows};
+use crate::error::{Length, check_count, check_length, check_rows};
 use crate::real::compiled;
 use crate::{Activation, FeatureType, KernelError, Real, Scratch};
 
@@ -53,15 +53,23 @@ impl NormNonlinearity {
         }
     }
 
-    fn check(&self, operator: &'static str, biases: usize) -> Result<usize, KernelError> {
+    fn check<S: Length>(
+        &self,
+        operator: &'static str,
+        vertices: usize,
+        bias: S,
+        maps: &[(&'static str, S)],
+    ) -> Result<(), KernelError> {
         if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
             return Err(KernelError::Setting {
                 operator,
                 problem: format!("epsilon must be positive, but is {}", self.epsilon),
             });
         }
-        check_count(operator, "bias", biases, rotating_irreps(&self.kind))?;
-        Ok(self.kind.dimension())
+        check_count(operator, "bias", bias.length(), rotating_irreps(&self.kind))?;
+        let expected = vertices.saturating_mul(self.kind.dimension());
+        maps.iter()
+            .try_for_each(|(name, values)| check_count(operator, name, values.length(), expected))
     }
 }
 
@@ -104,9 +112,7 @@ pub fn norm_forward<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     let operator = "norm nonlinearity forward";
-    let width = config.check(operator, bias.len())?;
-    check_rows(operator, "x", x, vertices, width)?;
-    check_rows(operator, "y", y, vertices, width)?;
+    config.check(operator, vertices, bias, &[("x", x), ("y", y)])?;
     compiled!(fast::norm_forward as fn(&NormNonlinearity, &[T], &[T], &mut [T]))(
         config, x, bias, y,
     );
@@ -129,10 +135,8 @@ pub fn norm_backward<T: Real>(
     scratch: &mut Scratch<f64>,
 ) -> Result<(), KernelError> {
     let operator = "norm nonlinearity backward";
-    let width = config.check(operator, bias.len())?;
-    check_rows(operator, "x", x, vertices, width)?;
-    check_rows(operator, "dy", dy, vertices, width)?;
-    check_rows(operator, "dx", dx, vertices, width)?;
+    let maps = [("x", x), ("dy", dy), ("dx", &*dx)];
+    config.check(operator, vertices, bias, &maps)?;
     check_length(operator, "dbias", dbias, bias.len())?;
     compiled!(
         fast::norm_backward

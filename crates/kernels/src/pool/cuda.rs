@@ -1,6 +1,6 @@
 //! Pooling on a GPU: over the meshes of a batch, and over clusters with transport.
 
-use super::global::check_meshes;
+use super::global::check;
 use super::transport::ClusterView;
 use crate::cuda::reduce::column_threads;
 use crate::cuda::{
@@ -16,20 +16,6 @@ const TRANSPORT: &str = "transport pooling";
 /// Number of pieces of the vertices of a mesh.
 const PIECES: usize = 32;
 
-/// Checks sizes and returns the number of channels.
-fn check(
-    graph: DeviceGraphView<'_>,
-    features: &FeatureType,
-    (x_name, x): (&'static str, DeviceSlice<'_, f32>),
-    (y_name, y): (&'static str, DeviceSlice<'_, f32>),
-) -> Result<usize, KernelError> {
-    check_meshes(graph.mesh_offsets(), features)?;
-    let channels = features.dimension();
-    check_length(GLOBAL, x_name, x, graph.vertex_count() * channels)?;
-    check_length(GLOBAL, y_name, y, graph.mesh_count() * channels)?;
-    Ok(channels)
-}
-
 /// Mean of scalars over each mesh of a graph.
 ///
 /// # Errors
@@ -41,7 +27,7 @@ pub fn mean(
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    let channels = check(graph, features, ("x", x), ("y", y.view()))?;
+    let channels = check(graph.mesh_offsets(), features, ("x", x), ("y", y.view()))?;
     if y.is_empty() {
         return Ok(());
     }
@@ -85,7 +71,12 @@ pub fn mean_backward(
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    let channels = check(graph, features, ("dx", dx.view()), ("dy", dy))?;
+    let channels = check(
+        graph.mesh_offsets(),
+        features,
+        ("dx", dx.view()),
+        ("dy", dy),
+    )?;
     let function = device.function(SOURCE, &[], "mean_backward")?;
     // SAFETY: lengths were checked.
     unsafe {
@@ -114,7 +105,7 @@ pub fn max(
     y: DeviceSliceMut<'_, f32>,
     arguments: DeviceSliceMut<'_, u32>,
 ) -> Result<(), CudaError> {
-    let channels = check(graph, features, ("x", x), ("y", y.view()))?;
+    let channels = check(graph.mesh_offsets(), features, ("x", x), ("y", y.view()))?;
     check_length(GLOBAL, "arguments", arguments.view(), y.len())?;
     if y.is_empty() {
         return Ok(());
@@ -160,7 +151,12 @@ pub fn max_backward(
     dy: DeviceSlice<'_, f32>,
     mut dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    let channels = check(graph, features, ("dx", dx.view()), ("dy", dy))?;
+    let channels = check(
+        graph.mesh_offsets(),
+        features,
+        ("dx", dx.view()),
+        ("dy", dy),
+    )?;
     check_length(GLOBAL, "arguments", arguments, dy.len())?;
     device.clear(dx.reborrow())?;
     let meshes = graph.mesh_count();

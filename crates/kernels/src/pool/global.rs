@@ -12,7 +12,7 @@
 //! The mean is summed in f64 and saves nothing. The maximum saves the vertex that attains it, the lowest
 //! one in ties. NaN counts as larger than any number.
 
-use crate::error::{check_length, check_mesh_offsets};
+use crate::error::{Length, check_count, check_length, check_mesh_offsets};
 use crate::parallel::{Loop, piece_length};
 use crate::real::compiled;
 use crate::{FeatureType, KernelError, Real};
@@ -106,7 +106,7 @@ fn mean_backward_rows<T: Real>(
     dy: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {
-    let channels = check(mesh_offsets, features, ("dx", dx), ("dy", dy))?;
+    let channels = check(mesh_offsets, features, ("dx", &*dx), ("dy", dy))?;
     if channels == 0 {
         return Ok(());
     }
@@ -199,7 +199,7 @@ fn max_backward_rows<T: Real>(
     dy: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {
-    let channels = check(mesh_offsets, features, ("dx", dx), ("dy", dy))?;
+    let channels = check(mesh_offsets, features, ("dx", &*dx), ("dy", dy))?;
     check_length(OPERATOR, "arguments", arguments, dy.len())?;
     dx.fill(T::zero());
     for (at, (&argument, &dy)) in arguments.iter().zip(dy).enumerate() {
@@ -217,24 +217,12 @@ fn max_backward_rows<T: Real>(
     Ok(())
 }
 
-/// Checks sizes and returns the number of channels.
-pub(super) fn check<T>(
+/// Checks that features are scalars and that offsets rise, and sizes; returns the number of channels.
+pub(super) fn check<S: Length>(
     mesh_offsets: &[u32],
     features: &FeatureType,
-    (x_name, x): (&'static str, &[T]),
-    (y_name, y): (&'static str, &[T]),
-) -> Result<usize, KernelError> {
-    let vertices = check_meshes(mesh_offsets, features)?;
-    let channels = features.dimension();
-    check_length(OPERATOR, x_name, x, vertices * channels)?;
-    check_length(OPERATOR, y_name, y, (mesh_offsets.len() - 1) * channels)?;
-    Ok(channels)
-}
-
-/// Checks that features are scalars and that offsets rise, and returns the number of vertices.
-pub(super) fn check_meshes(
-    mesh_offsets: &[u32],
-    features: &FeatureType,
+    (x_name, x): (&'static str, S),
+    (y_name, y): (&'static str, S),
 ) -> Result<usize, KernelError> {
     if !features.is_scalar() {
         return Err(KernelError::Setting {
@@ -244,7 +232,11 @@ pub(super) fn check_meshes(
             ),
         });
     }
-    check_mesh_offsets(mesh_offsets)
+    let (vertices, channels) = (check_mesh_offsets(mesh_offsets)?, features.dimension());
+    let meshes = mesh_offsets.len() - 1;
+    check_count(OPERATOR, x_name, x.length(), vertices * channels)?;
+    check_count(OPERATOR, y_name, y.length(), meshes * channels)?;
+    Ok(channels)
 }
 
 fn vertices(mesh_offsets: &[u32], mesh: usize) -> Range<usize> {

@@ -2,7 +2,7 @@
 //! applied while loading. The backward pass computes the gradient of the normalised features twice, once
 //! for the sums over vertices and once for the result, and never stores it.
 
-use super::{Regular, harmonic};
+use super::{Regular, check_types, harmonic};
 use crate::KernelError;
 use crate::activation::cuda::{defines as activation_defines, literals};
 use crate::batch_norm::NormGradients;
@@ -210,24 +210,6 @@ impl DevicePlan {
             )
         }
     }
-
-    fn check_normalisation(
-        &self,
-        operator: &'static str,
-        normalisation: &DeviceNormalisation<'_>,
-    ) -> Result<(), CudaError> {
-        normalisation.check(operator)?;
-        if normalisation.config.kind != self.config.input {
-            return Err(CudaError::Kernel(KernelError::Setting {
-                operator,
-                problem: format!(
-                    "the normalisation is for {}, but the nonlinearity for {}",
-                    normalisation.config.kind, self.config.input
-                ),
-            }));
-        }
-        Ok(())
-    }
 }
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {
@@ -318,7 +300,8 @@ pub fn forward_dropped(
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     let operator = "normalised regular forward";
-    plan.check_normalisation(operator, &normalisation)?;
+    normalisation.check(operator)?;
+    check_types(operator, &normalisation.config.kind, &plan.config.input)?;
     plan.check_lengths(operator, vertices, &[("x", x)], ("y", y.view()))?;
     let affine = normalisation.affine(device)?;
     plan.run_forward(device, Some(&affine), drawn, vertices, x, &y)
@@ -368,7 +351,8 @@ pub fn backward_dropped(
     gradients: NormGradients<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     let operator = "normalised regular backward";
-    plan.check_normalisation(operator, &normalisation)?;
+    normalisation.check(operator)?;
+    check_types(operator, &normalisation.config.kind, &plan.config.input)?;
     gradients.check(operator, &normalisation)?;
     let inputs = [("x", x), ("dx", dx.view())];
     plan.check_lengths(operator, vertices, &inputs, ("dy", dy))?;

@@ -254,7 +254,8 @@ pub fn forward_normalised<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     let operator = "normalised regular forward";
-    check_normalisation(operator, plan, &normalisation)?;
+    normalisation.check(operator)?;
+    check_types(operator, &normalisation.config.kind, &plan.config.input)?;
     let affine = Affine::new(&normalisation);
     run_forward(operator, plan, Some(&affine), vertices, x, y)
 }
@@ -276,7 +277,8 @@ pub fn backward_normalised<T: Real>(
     scratch: &mut Scratch<f64>,
 ) -> Result<(), KernelError> {
     let operator = "normalised regular backward";
-    check_normalisation(operator, plan, &normalisation)?;
+    normalisation.check(operator)?;
+    check_types(operator, &normalisation.config.kind, &plan.config.input)?;
     gradients.check(operator, &normalisation)?;
     check_backward(operator, plan, vertices, x, dy, dx)?;
     let affine = Affine::new(&normalisation);
@@ -331,22 +333,21 @@ fn check_backward<T: Real>(
     check_rows(operator, "dx", dx, vertices, plan.input_width())
 }
 
-fn check_normalisation<T: Real>(
+/// Checks that a normalisation has the type of a nonlinearity.
+fn check_types(
     operator: &'static str,
-    plan: &Plan<T>,
-    normalisation: &HostNormalisation<'_, T>,
+    normalised: &FeatureType,
+    input: &FeatureType,
 ) -> Result<(), KernelError> {
-    normalisation.check(operator)?;
-    if normalisation.config.kind != plan.config.input {
-        return Err(KernelError::Setting {
+    match normalised == input {
+        true => Ok(()),
+        false => Err(KernelError::Setting {
             operator,
             problem: format!(
-                "the normalisation is for {}, but the nonlinearity for {}",
-                normalisation.config.kind, plan.config.input
+                "the normalisation is for {normalised}, but the nonlinearity for {input}"
             ),
-        });
+        }),
     }
-    Ok(())
 }
 
 /// Entry `(t, k)` of the samples matrix: `1, cos phi_t, sin phi_t, cos 2 phi_t, sin 2 phi_t, ...`

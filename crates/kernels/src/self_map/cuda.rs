@@ -2,12 +2,12 @@
 //! order is one product.
 
 use super::{Block, OPERATOR, SelfMap, blocks};
+use crate::FeatureType;
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, SignedTable, fill_rows};
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
     check_length, key,
 };
-use crate::{FeatureType, KernelError};
 use std::sync::Arc;
 
 /// The full matrices `[in, out]` of all orders, concatenated.
@@ -78,22 +78,6 @@ impl Plan {
     }
 }
 
-impl SelfMap {
-    fn check_device(
-        &self,
-        vertices: usize,
-        features: [(&'static str, DeviceSlice<'_, f32>, &FeatureType); 2],
-        (weight_name, weight): (&'static str, DeviceSlice<'_, f32>),
-        (bias_name, bias): (&'static str, DeviceSlice<'_, f32>),
-    ) -> Result<(), KernelError> {
-        for (name, values, kind) in features {
-            check_length(OPERATOR, name, values, vertices * kind.dimension())?;
-        }
-        check_length(OPERATOR, weight_name, weight, self.parameter_count())?;
-        check_length(OPERATOR, bias_name, bias, self.bias_count())
-    }
-}
-
 /// True if every order of `kind` is one of the blocks, so that the products write all of it.
 fn covers(plan: &Plan, kind: &FeatureType) -> bool {
     plan.blocks.len() == kind.orders().count()
@@ -112,8 +96,7 @@ pub fn forward(
     bias: DeviceSlice<'_, f32>,
     mut y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    let features = [("x", x, &op.input), ("y", y.view(), &op.output)];
-    op.check_device(vertices, features, ("weight", weight), ("bias", bias))?;
+    op.check(vertices, x, ("y", y.view()), weight, ("bias", bias))?;
     let plan = Plan::new(device, op)?;
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
     if !covers(&plan, &op.output) {
@@ -156,9 +139,7 @@ pub fn backward(
     dweight: DeviceSliceMut<'_, f32>,
     dbias: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    let features = [("x", x, &op.input), ("dy", dy, &op.output)];
-    let biases = ("dbias", dbias.view());
-    op.check_device(vertices, features, ("weight", weight), biases)?;
+    op.check(vertices, x, ("dy", dy), weight, ("dbias", dbias.view()))?;
     check_length(OPERATOR, "dweight", dweight.view(), op.parameter_count())?;
     let plan = Plan::new(device, op)?;
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());

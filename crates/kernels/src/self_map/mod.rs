@@ -24,7 +24,7 @@ mod tests;
 
 pub(crate) use fast::{Block, Matrices, Part, add_bias, blocks, signed};
 
-use crate::error::check_length;
+use crate::error::{Length, check_count, check_length};
 use crate::real::compiled;
 use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
 
@@ -73,18 +73,19 @@ impl SelfMap {
         }
     }
 
-    fn check<T>(
+    fn check<S: Length>(
         &self,
         vertices: usize,
-        features: [(&'static str, &[T], &FeatureType); 2],
-        (weight_name, weight): (&'static str, &[T]),
-        (bias_name, bias): (&'static str, &[T]),
+        x: S,
+        (y_name, y): (&'static str, S),
+        weight: S,
+        (bias_name, bias): (&'static str, S),
     ) -> Result<(), KernelError> {
-        for (name, values, kind) in features {
-            check_length(OPERATOR, name, values, vertices * kind.dimension())?;
-        }
-        check_length(OPERATOR, weight_name, weight, self.parameter_count())?;
-        check_length(OPERATOR, bias_name, bias, self.bias_count())
+        let (inputs, outputs) = (self.input.dimension(), self.output.dimension());
+        check_count(OPERATOR, "x", x.length(), vertices * inputs)?;
+        check_count(OPERATOR, y_name, y.length(), vertices * outputs)?;
+        check_count(OPERATOR, "weight", weight.length(), self.parameter_count())?;
+        check_count(OPERATOR, bias_name, bias.length(), self.bias_count())
     }
 }
 
@@ -101,8 +102,7 @@ pub fn forward<T: Real>(
     y: &mut [T],
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
-    let features = [("x", x, &op.input), ("y", &*y, &op.output)];
-    op.check(vertices, features, ("weight", weight), ("bias", bias))?;
+    op.check(vertices, x, ("y", y), weight, ("bias", bias))?;
     compiled!(fast::forward as fn(&SelfMap, usize, &[T], &[T], &[T], &mut [T], &mut Scratch<T>))(
         op, vertices, x, weight, bias, y, scratch,
     );
@@ -125,8 +125,7 @@ pub fn backward<T: Real>(
     dbias: &mut [T],
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
-    let features = [("x", x, &op.input), ("dy", dy, &op.output)];
-    op.check(vertices, features, ("weight", weight), ("dbias", dbias))?;
+    op.check(vertices, x, ("dy", dy), weight, ("dbias", dbias))?;
     check_length(OPERATOR, "dweight", dweight, op.parameter_count())?;
     if let Some(dx) = &dx {
         check_length(OPERATOR, "dx", dx, x.len())?;

@@ -16,8 +16,7 @@ pub fn forward<T: Real>(
     bias: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
-    let features = [("x", x, &op.input), ("y", &*y, &op.output)];
-    op.check(vertices, features, ("weight", weight), ("bias", bias))?;
+    op.check(vertices, x, ("y", y), weight, ("bias", bias))?;
     y.fill(T::zero());
     for vertex in 0..vertices {
         let x = &x[vertex * op.input.dimension()..];
@@ -60,8 +59,7 @@ pub fn backward<T: Real>(
     dweight: &mut [T],
     dbias: &mut [T],
 ) -> Result<(), KernelError> {
-    let features = [("x", x, &op.input), ("dy", dy, &op.output)];
-    op.check(vertices, features, ("weight", weight), ("dbias", dbias))?;
+    op.check(vertices, x, ("dy", dy), weight, ("dbias", dbias))?;
     check_length(OPERATOR, "dweight", dweight, op.parameter_count())?;
     check_length(OPERATOR, "dx", dx, x.len())?;
     dx.fill(T::zero());

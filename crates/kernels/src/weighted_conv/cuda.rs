@@ -1,6 +1,6 @@
 //! The gauge convolution with weights of edges on a GPU, and the products with keys.
 
-use super::{OPERATOR, check_settings, fast::plain};
+use super::{OPERATOR, check_products, check_settings, fast::plain};
 use crate::aggregate::Direction;
 use crate::cuda::reduce::SignedTable;
 use crate::cuda::{
@@ -130,13 +130,9 @@ pub fn products(
     weight: DeviceSlice<'_, f32>,
     mut products: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    check_settings(op)?;
     let vertices = graph.vertex_count();
+    check_products(op, graph.counts(), y, x, weight, products.view())?;
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
-    check_length(OPERATOR, "y", y, vertices * outputs)?;
-    check_length(OPERATOR, "x", x, vertices * inputs)?;
-    check_length(OPERATOR, "weight", weight, op.neighbour_count())?;
-    check_length(OPERATOR, "products", products.view(), graph.edge_count())?;
     if inputs == 0 || outputs == 0 {
         return device.clear(products.reborrow());
     }

@@ -29,7 +29,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::error::check_length;
+use crate::error::{Length, check_count, check_length};
 use crate::gauge_conv::{self, GaugeConv, Weights};
 use crate::real::compiled;
 use crate::{GraphView, KernelError, Real, Scratch};
@@ -106,7 +106,7 @@ pub fn products<T: Real>(
     products: &mut [T],
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
-    check_products(op, graph, y, x, weight, products)?;
+    check_products(op, graph.counts(), y, x, weight, products)?;
     compiled!(
         fast::products
             as fn(&GaugeConv, GraphView<'_, T>, &[T], &[T], &[T], &mut [T], &mut Scratch<T>)
@@ -114,18 +114,18 @@ pub fn products<T: Real>(
     Ok(())
 }
 
-fn check_products<T: Real>(
+fn check_products<S: Length>(
     op: &GaugeConv,
-    graph: GraphView<'_, T>,
-    y: &[T],
-    x: &[T],
-    weight: &[T],
-    products: &[T],
+    (vertices, edges): (usize, usize),
+    y: S,
+    x: S,
+    weight: S,
+    products: S,
 ) -> Result<(), KernelError> {
     check_settings(op)?;
-    let vertices = graph.vertex_count();
-    check_length(OPERATOR, "y", y, vertices * op.output.dimension())?;
-    check_length(OPERATOR, "x", x, vertices * op.input.dimension())?;
-    check_length(OPERATOR, "weight", weight, op.neighbour_count())?;
-    check_length(OPERATOR, "products", products, graph.edge_count())
+    let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
+    check_count(OPERATOR, "y", y.length(), vertices * outputs)?;
+    check_count(OPERATOR, "x", x.length(), vertices * inputs)?;
+    check_count(OPERATOR, "weight", weight.length(), op.neighbour_count())?;
+    check_count(OPERATOR, "products", products.length(), edges)
 }

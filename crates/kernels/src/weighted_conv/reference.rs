@@ -17,7 +17,7 @@ pub fn products<T: Real>(
     weight: &[T],
     products: &mut [T],
 ) -> Result<(), KernelError> {
-    check_products(op, graph, y, x, weight, products)?;
+    check_products(op, graph.counts(), y, x, weight, products)?;
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
     for p in 0..graph.vertex_count() {
         for edge in graph.row(p) {

@@ -52,14 +52,6 @@ impl Curvature {
         Ok(curvature)
     }
 
-    /// Gaussian curvature `H^2 - |traceless|^2` of every vertex.
-    pub fn gaussian(&self) -> Vec<f64> {
-        let parts = self.mean.iter().zip(self.traceless.chunks_exact(2));
-        parts
-            .map(|(mean, z)| mean * mean - z[0] * z[0] - z[1] * z[1])
-            .collect()
-    }
-
     /// The curvature after diffusion for the given times, as features of type
     /// `times x 0 + times x 2`. Bases of orders 0 and 2 are needed; the usual times are 1e-3 and
     /// 1e-2.

@@ -16,7 +16,6 @@ use faer::c64;
 #[derive(Debug)]
 pub struct HeatSolver<'a> {
     connection: ConnectionLaplacian<'a>,
-    times: Vec<f64>,
     /// Nodes in the order of elimination.
     order: Vec<u32>,
     factors: Factors,
@@ -53,15 +52,9 @@ impl<'a> HeatSolver<'a> {
         };
         Ok(Self {
             connection,
-            times: times.to_vec(),
             order: elimination,
             factors,
         })
-    }
-
-    /// The times.
-    pub fn times(&self) -> &[f64] {
-        &self.times
     }
 
     /// Diffuses fields of shape `[V, b]` (order 0) or `[V, 2, b]` for the time with index `time`.

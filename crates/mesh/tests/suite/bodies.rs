@@ -329,17 +329,10 @@ fn silly_options_are_refused() {
 }
 
 #[test]
-fn parts_are_numbered_named_and_mirrored() {
-    let names: HashSet<&str> = BodyPart::ALL.iter().map(|part| part.name()).collect();
-    assert_eq!(names.len(), BodyPart::ALL.len());
+fn parts_are_numbered_and_mirrored() {
     for (label, part) in BodyPart::ALL.iter().enumerate() {
         assert_eq!(usize::from(part.label()), label);
-        let mirrored = part.mirrored();
-        assert_eq!(mirrored.mirrored(), *part);
-        assert_eq!(
-            mirrored.name().replace("right", "left"),
-            part.name().replace("right", "left")
-        );
+        assert_eq!(part.mirrored().mirrored(), *part);
     }
     assert_eq!(BodyPart::HandLeft.mirrored(), BodyPart::HandRight);
 }

@@ -185,9 +185,9 @@ impl AttentionConv {
         let query = tape.scale(self.scale, query)?;
         let (key, value) = (&head.key, &head.value);
         let weight = key.weights().neighbour;
-        let logits = tape.edge_product(key.shared_config(), graph, weight, query, x.clone())?;
+        let logits = tape.edge_product(key.config(), graph, weight, query, x.clone())?;
         let weights = tape.edge_softmax(graph, logits)?;
-        tape.weighted_conv(value.shared_config(), graph, value.weights(), x, weights)
+        tape.weighted_conv(value.config(), graph, value.weights(), x, weights)
     }
 }
 

@@ -150,18 +150,8 @@ impl<T: Real> Module<T> for GemConv {
 }
 
 impl GemConv {
-    /// Name with the names of the enclosing scopes.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Settings of the operator.
-    pub fn config(&self) -> &GaugeConv {
-        &self.config
-    }
-
-    /// The same, shared.
-    pub(super) fn shared_config(&self) -> &Arc<GaugeConv> {
+    pub fn config(&self) -> &Arc<GaugeConv> {
         &self.config
     }
 

@@ -73,11 +73,6 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Name with the names of the enclosing scopes.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Ids of its parameters, for [`Tape::classifier`].
     pub fn weights(&self) -> LinearWeights {
         self.weights

@@ -13,10 +13,6 @@ pub struct Pointwise(pub Activation);
 impl<T: Real> Operator<T> for Pointwise {
     type Saved = Var<T>;
 
-    fn name(&self) -> &'static str {
-        "activation"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,

@@ -22,10 +22,6 @@ pub struct GaugeAggregate<'a, T> {
 impl<T: Real> Operator<T> for GaugeAggregate<'_, T> {
     type Saved = ();
 
-    fn name(&self) -> &'static str {
-        "gauge aggregation"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,

@@ -55,10 +55,6 @@ impl<T: Real> Operator<T> for Attend<'_, T> {
     /// `x`, queries, and weights of attention.
     type Saved = (Var<T>, [Storage<T>; 2]);
 
-    fn name(&self) -> &'static str {
-        "attention"
-    }
-
     fn has_parameters(&self) -> bool {
         true
     }

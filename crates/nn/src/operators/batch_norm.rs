@@ -108,10 +108,6 @@ pub struct BatchNormalise(pub NormWeights);
 impl<T: Real> Operator<T> for BatchNormalise {
     type Saved = (Var<T>, UsedStatistics);
 
-    fn name(&self) -> &'static str {
-        "batch normalisation"
-    }
-
     fn has_parameters(&self) -> bool {
         true
     }

@@ -16,10 +16,6 @@ pub struct BlockMaximum {
 impl<T: Real> Operator<T> for BlockMaximum {
     type Saved = [Var<T>; 2];
 
-    fn name(&self) -> &'static str {
-        "block maximum"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,

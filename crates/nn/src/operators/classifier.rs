@@ -63,10 +63,6 @@ type KnownGradients<T> = [Storage<T>; 3];
 impl<T: Real> LossOperator<T> for ClassifierLoss {
     type Saved = KnownGradients<T>;
 
-    fn name(&self) -> &'static str {
-        "classifier"
-    }
-
     fn forward(
         &self,
         _: &mut Context<'_, T>,

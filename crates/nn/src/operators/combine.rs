@@ -15,10 +15,6 @@ pub struct Add;
 impl<T: Real> Operator<T, 2> for Add {
     type Saved = ();
 
-    fn name(&self) -> &'static str {
-        "sum"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,
@@ -79,10 +75,6 @@ impl Scale {
 impl<T: Real> Operator<T> for Scale {
     type Saved = ();
 
-    fn name(&self) -> &'static str {
-        "scale"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,
@@ -129,10 +121,6 @@ pub struct Concatenate;
 impl<T: Real> Operator<T, 2> for Concatenate {
     type Saved = ([FeatureType; 2], usize);
 
-    fn name(&self) -> &'static str {
-        "concatenation"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,
@@ -177,10 +165,6 @@ pub struct SelectChannels(pub Arc<Slice>);
 
 impl<T: Real> Operator<T> for SelectChannels {
     type Saved = usize;
-
-    fn name(&self) -> &'static str {
-        "slice"
-    }
 
     fn forward(
         &self,

@@ -28,10 +28,6 @@ impl<'a, T: Real> CrossEntropy<'a, T> {
 impl<T: Real> LossOperator<T> for CrossEntropy<'_, T> {
     type Saved = (Var<T>, AnyTargetsHere);
 
-    fn name(&self) -> &'static str {
-        "cross-entropy"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,

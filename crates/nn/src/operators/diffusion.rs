@@ -46,10 +46,6 @@ impl<T: Real> Diffuse<'_, T> {
 impl<T: Real> Operator<T> for Diffuse<'_, T> {
     type Saved = (FeatureType, Storage<T>);
 
-    fn name(&self) -> &'static str {
-        "diffusion"
-    }
-
     fn has_parameters(&self) -> bool {
         true
     }

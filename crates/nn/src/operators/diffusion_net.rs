@@ -78,10 +78,6 @@ impl<'s> Resolve for Streams<'s> {
 impl<T: Real> Operator<T> for DiffusionNetBlock<'_, T> {
     type Saved = SavedBlock<T>;
 
-    fn name(&self) -> &'static str {
-        "diffusion block"
-    }
-
     fn has_parameters(&self) -> bool {
         true
     }

@@ -35,10 +35,6 @@ impl DropIrreps {
 impl<T: Real> Operator<T> for DropIrreps {
     type Saved = Option<(RandomStream, usize)>;
 
-    fn name(&self) -> &'static str {
-        "dropout"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,
@@ -106,10 +102,6 @@ impl<T: Real> DropMeshes<'_, T> {
 
 impl<T: Real> Operator<T> for DropMeshes<'_, T> {
     type Saved = Option<(RandomStream, FeatureType)>;
-
-    fn name(&self) -> &'static str {
-        "dropout of meshes"
-    }
 
     fn forward(
         &self,

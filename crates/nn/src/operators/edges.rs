@@ -48,10 +48,6 @@ macro_rules! to_edges {
         impl<T: Real> Operator<T> for $name<'_, T> {
             type Saved = FeatureType;
 
-            fn name(&self) -> &'static str {
-                $label
-            }
-
             fn forward(
                 &self,
                 context: &mut Context<'_, T>,
@@ -167,10 +163,6 @@ impl<T: Real> ReduceEdges<'_, T> {
 impl<T: Real> Operator<T, 1> for ReduceEdges<'_, T> {
     type Saved = ();
 
-    fn name(&self) -> &'static str {
-        "edge reduction"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,
@@ -193,10 +185,6 @@ impl<T: Real> Operator<T, 1> for ReduceEdges<'_, T> {
 
 impl<T: Real> Operator<T, 2> for ReduceEdges<'_, T> {
     type Saved = [Var<T>; 2];
-
-    fn name(&self) -> &'static str {
-        "weighted edge reduction"
-    }
 
     fn forward(
         &self,
@@ -228,10 +216,6 @@ pub struct EdgeSoftmax<'a, T>(pub &'a GraphBatch<T>);
 
 impl<T: Real> Operator<T> for EdgeSoftmax<'_, T> {
     type Saved = Var<T>;
-
-    fn name(&self) -> &'static str {
-        "edge softmax"
-    }
 
     fn forward(
         &self,

@@ -98,10 +98,6 @@ impl<T: Real> GaugeConvolve<'_, T> {
 impl<T: Real> Operator<T> for GaugeConvolve<'_, T> {
     type Saved = Var<T>;
 
-    fn name(&self) -> &'static str {
-        "gauge convolution"
-    }
-
     fn has_parameters(&self) -> bool {
         true
     }
@@ -130,10 +126,6 @@ impl<T: Real> Operator<T> for GaugeConvolve<'_, T> {
 /// becomes that of the second input when the convolution has used it.
 impl<T: Real> Operator<T, 2> for GaugeConvolve<'_, T> {
     type Saved = Var<T>;
-
-    fn name(&self) -> &'static str {
-        "gauge convolution with a skip connection"
-    }
 
     fn has_parameters(&self) -> bool {
         true

@@ -23,10 +23,6 @@ pub struct DiffuseImplicitly<'a, T> {
 impl<T: Real> Operator<T> for DiffuseImplicitly<'_, T> {
     type Saved = Storage<T>;
 
-    fn name(&self) -> &'static str {
-        "implicit diffusion"
-    }
-
     fn has_parameters(&self) -> bool {
         true
     }
@@ -104,10 +100,6 @@ pub struct SurfaceGradient<'a, T>(pub &'a HeatBatch<T>);
 
 impl<T: Real> Operator<T> for SurfaceGradient<'_, T> {
     type Saved = FeatureType;
-
-    fn name(&self) -> &'static str {
-        "surface gradient"
-    }
 
     fn forward(
         &self,

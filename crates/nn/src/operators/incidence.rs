@@ -58,10 +58,6 @@ impl<T: Real> MixIncidence<'_, T> {
 impl<T: Real> Operator<T, 2> for MixIncidence<'_, T> {
     type Saved = [Var<T>; 2];
 
-    fn name(&self) -> &'static str {
-        "mixture"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,
@@ -121,10 +117,6 @@ macro_rules! incidence_map {
     ($name:ident, $label:literal, $from:ident -> $to:ident, $forward:ident, $backward:ident) => {
         impl<T: Real> Operator<T> for $name<'_, T> {
             type Saved = FeatureType;
-
-            fn name(&self) -> &'static str {
-                $label
-            }
 
             fn forward(
                 &self,

@@ -17,10 +17,6 @@ pub struct IrrepNorm {
 impl<T: Real> Operator<T> for IrrepNorm {
     type Saved = Var<T>;
 
-    fn name(&self) -> &'static str {
-        "irrep norm"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,
@@ -60,10 +56,6 @@ pub struct IrrepDot(pub Grouping);
 
 impl<T: Real> Operator<T, 2> for IrrepDot {
     type Saved = [Var<T>; 2];
-
-    fn name(&self) -> &'static str {
-        "irrep dot product"
-    }
 
     fn forward(
         &self,
@@ -114,10 +106,6 @@ pub struct IrrepScale(pub Grouping);
 
 impl<T: Real> Operator<T, 2> for IrrepScale {
     type Saved = [Var<T>; 2];
-
-    fn name(&self) -> &'static str {
-        "irrep scale"
-    }
 
     fn forward(
         &self,

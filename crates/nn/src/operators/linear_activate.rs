@@ -38,10 +38,6 @@ impl LinearActivate {
 impl<T: Real> Operator<T> for LinearActivate {
     type Saved = (Var<T>, Storage<T>, Option<RandomStream>);
 
-    fn name(&self) -> &'static str {
-        "linear map with activation"
-    }
-
     fn has_parameters(&self) -> bool {
         true
     }

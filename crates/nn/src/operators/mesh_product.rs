@@ -36,10 +36,6 @@ impl<T: Real> BasisBatch<T> {
 impl<T: Real> Operator<T> for Project<'_, T> {
     type Saved = FeatureType;
 
-    fn name(&self) -> &'static str {
-        "projection"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,
@@ -90,10 +86,6 @@ pub struct Expand<'a, T>(pub &'a BasisBatch<T>);
 
 impl<T: Real> Operator<T> for Expand<'_, T> {
     type Saved = FeatureType;
-
-    fn name(&self) -> &'static str {
-        "expansion"
-    }
 
     fn forward(
         &self,

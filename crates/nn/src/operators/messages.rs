@@ -352,10 +352,6 @@ impl<T: Real> SendMessages<'_, T> {
 impl<T: Real> Operator<T> for SendMessages<'_, T> {
     type Saved = Var<T>;
 
-    fn name(&self) -> &'static str {
-        "messages"
-    }
-
     fn has_parameters(&self) -> bool {
         true
     }

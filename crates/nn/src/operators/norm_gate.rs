@@ -20,10 +20,6 @@ pub struct NormActivate {
 impl<T: Real> Operator<T> for NormActivate {
     type Saved = Var<T>;
 
-    fn name(&self) -> &'static str {
-        "norm nonlinearity"
-    }
-
     fn has_parameters(&self) -> bool {
         true
     }
@@ -74,10 +70,6 @@ pub struct Gate(pub Arc<GatedNonlinearity>);
 
 impl<T: Real> Operator<T> for Gate {
     type Saved = Var<T>;
-
-    fn name(&self) -> &'static str {
-        "gated nonlinearity"
-    }
 
     fn forward(
         &self,

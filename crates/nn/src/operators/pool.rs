@@ -14,10 +14,6 @@ pub struct GlobalMean<'a, T>(pub &'a GraphBatch<T>);
 impl<T: Real> Operator<T> for GlobalMean<'_, T> {
     type Saved = FeatureType;
 
-    fn name(&self) -> &'static str {
-        "global mean"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,
@@ -55,10 +51,6 @@ pub struct GlobalMax<'a, T>(pub &'a GraphBatch<T>);
 
 impl<T: Real> Operator<T> for GlobalMax<'_, T> {
     type Saved = (FeatureType, OnDevice<Vec<u32>, DeviceBuffer<u32>>);
-
-    fn name(&self) -> &'static str {
-        "global maximum"
-    }
 
     fn forward(
         &self,
@@ -127,10 +119,6 @@ macro_rules! cluster_map {
     ($name:ident, $label:literal, $from:ident -> $to:ident, $forward:ident, $backward:ident) => {
         impl<T: Real> Operator<T> for $name<'_, T> {
             type Saved = FeatureType;
-
-            fn name(&self) -> &'static str {
-                $label
-            }
 
             fn forward(
                 &self,

@@ -75,10 +75,6 @@ impl<'a, T> HostValues<'a, T> {
 impl<T: Real> LossOperator<T> for RegressionLoss<'_, T> {
     type Saved = (Var<T>, Option<Arc<DeviceValues>>);
 
-    fn name(&self) -> &'static str {
-        "regression"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,

@@ -28,10 +28,6 @@ pub struct RegularActivate<T: Real> {
 impl<T: Real> Operator<T> for RegularActivate<T> {
     type Saved = (Var<T>, Option<UsedStatistics>, Option<RandomStream>);
 
-    fn name(&self) -> &'static str {
-        "regular nonlinearity"
-    }
-
     fn has_parameters(&self) -> bool {
         self.norm.is_some()
     }

@@ -48,10 +48,6 @@ impl<T: Real> RotatedMap<T> {
 impl<T: Real> Operator<T> for RotatedMap<T> {
     type Saved = Var<T>;
 
-    fn name(&self) -> &'static str {
-        "rotated linear map"
-    }
-
     fn has_parameters(&self) -> bool {
         true
     }

@@ -51,10 +51,6 @@ macro_rules! row_map {
         impl<T: Real> Operator<T> for $name {
             type Saved = Var<T>;
 
-            fn name(&self) -> &'static str {
-                $label
-            }
-
             fn has_parameters(&self) -> bool {
                 true
             }

@@ -13,10 +13,6 @@ pub struct RowSoftmax;
 impl<T: Real> Operator<T> for RowSoftmax {
     type Saved = Var<T>;
 
-    fn name(&self) -> &'static str {
-        "softmax"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,

@@ -60,10 +60,6 @@ impl<T: Real> UpdateFunction<T> {
 impl<T: Real> Operator<T, 2> for UpdateVertices<T> {
     type Saved = [Var<T>; 2];
 
-    fn name(&self) -> &'static str {
-        "update of vertices"
-    }
-
     fn has_parameters(&self) -> bool {
         true
     }

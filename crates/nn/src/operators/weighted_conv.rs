@@ -64,10 +64,6 @@ fn products<T: Real>(
 impl<T: Real> Operator<T, 2> for EdgeProduct<'_, T> {
     type Saved = [Var<T>; 2];
 
-    fn name(&self) -> &'static str {
-        "edge product"
-    }
-
     fn has_parameters(&self) -> bool {
         true
     }
@@ -134,10 +130,6 @@ impl<T: Real> Operator<T, 2> for EdgeProduct<'_, T> {
 
 impl<T: Real> Operator<T, 2> for WeightedConvolve<'_, T> {
     type Saved = [Var<T>; 2];
-
-    fn name(&self) -> &'static str {
-        "weighted gauge convolution"
-    }
 
     fn has_parameters(&self) -> bool {
         true

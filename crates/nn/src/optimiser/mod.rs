@@ -160,11 +160,6 @@ impl<T: Real> Optimiser<T> {
         })
     }
 
-    /// The update rule.
-    pub fn method(&self) -> Method {
-        self.method
-    }
-
     /// Number of steps so far.
     pub fn steps(&self) -> u64 {
         self.steps

@@ -51,11 +51,6 @@ impl<T: Real> Parameter<T> {
         &self.shape
     }
 
-    /// Its role.
-    pub fn role(&self) -> Role {
-        self.role
-    }
-
     /// True if optimisers update it.
     pub fn is_trained(&self) -> bool {
         self.role != Role::Statistic
@@ -494,7 +489,7 @@ mod tests {
         ));
         assert_eq!(parameters.trained_count(), 6);
         let bias = parameters.find("a.bias").unwrap();
-        assert_eq!(parameters.get(bias).role(), Role::Offset);
+        assert_eq!(parameters.get(bias).role, Role::Offset);
         assert_eq!(parameters.find("c"), None);
     }
 

@@ -187,11 +187,11 @@ impl Head {
     ) -> Result<Var<f64>, NnError> {
         let graph = levels.graph()?;
         let query = self.query.forward(tape, levels, x.clone())?;
-        let config = Arc::new(self.key.config().clone());
+        let config = self.key.config();
         let weight = self.key.weights().neighbour;
-        let logits = tape.edge_product(&config, graph, weight, query, x.clone())?;
+        let logits = tape.edge_product(config, graph, weight, query, x.clone())?;
         let weights = tape.edge_softmax(graph, logits)?;
-        tape.weighted_conv(&config, graph, self.value.weights(), x, weights)
+        tape.weighted_conv(config, graph, self.value.weights(), x, weights)
     }
 
     /// Keys and values of every edge.

@@ -260,7 +260,7 @@ fn the_fused_convolution_is_the_composition() {
         };
         let conv = config.init("conv", &mut Builder::new(&mut parameters, 1));
         let conv = conv.unwrap();
-        let GaugeConv { rings: 1, .. } = conv.config() else {
+        let GaugeConv { rings: 1, .. } = **conv.config() else {
             panic!("one ring");
         };
         let x = random::<f64>(batch.vertex_count() * input.dimension(), 1);
@@ -595,10 +595,6 @@ struct Square;
 
 impl<T: Real> Operator<T> for Square {
     type Saved = ();
-
-    fn name(&self) -> &'static str {
-        "square"
-    }
 
     fn forward(
         &self,

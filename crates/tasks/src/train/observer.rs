@@ -62,11 +62,6 @@ pub enum Event<'a> {
         /// Device of the checkpoint, if it was another one. Results are then not bit-identical.
         other_device: Option<&'a str>,
     },
-    /// An epoch starts.
-    EpochStarted {
-        /// The epoch.
-        epoch: u64,
-    },
     /// A step is done.
     StepDone(&'a StepReport),
     /// An epoch is done, and evaluated if that was due.
@@ -74,13 +69,6 @@ pub enum Event<'a> {
     /// The current model, which [`Observer::wants_model`] asked for. See
     /// [`TrainedModel::from_archive`](super::TrainedModel::from_archive).
     Model(&'a Archive),
-    /// A checkpoint was written to disk.
-    CheckpointWritten {
-        /// The file.
-        path: &'a Path,
-        /// Steps since the start of the run.
-        steps: u64,
-    },
 }
 
 /// Progress of training. On a GPU, losses are read only from time to time.

@@ -38,10 +38,6 @@ mod cpu {
 impl<T: Real> Operator<T> for Softsign {
     type Saved = Var<T>;
 
-    fn name(&self) -> &'static str {
-        "softsign"
-    }
-
     fn forward(
         &self,
         context: &mut Context<'_, T>,

@@ -95,7 +95,8 @@ fn optimisers() {
                     .collect();
                 let rate = average_rate(step);
                 let step = rule(step as u64 + 1);
-                optimiser.step(device, step, rate, &parameters).unwrap();
+                optimiser.prepare(device, step, rate, &parameters).unwrap();
+                optimiser.run(device).unwrap();
             }
             let all: Vec<f32> = values
                 .iter()

@@ -418,7 +418,6 @@ fn elementwise_operators() {
         let b = random(rows * second.dimension(), 2);
         let y = random(rows * both.dimension(), 3);
         let dy = random(rows * narrow.dimension(), 4);
-        let angles: Vec<f32> = random(rows, 5).iter().map(|a| 4.0 * a).collect();
         let (wa, wb, wy) = (wide(&a), wide(&b), wide(&y));
         let mut concatenated = vec![0.0; y.len()];
         elementwise::reference::concatenate(&first, &second, rows, &wa, &wb, &mut concatenated);
@@ -427,8 +426,6 @@ fn elementwise_operators() {
         let (mut sliced, mut unsliced) = (vec![0.0; dy.len()], vec![0.0; y.len()]);
         elementwise::reference::slice(&slice, &narrow, rows, &wy, &mut sliced);
         elementwise::unslice(&slice, rows, &wide(&dy), &mut unsliced).unwrap();
-        let mut rotated = vec![0.0; y.len()];
-        elementwise::reference::rotate(&both, &wide(&angles), &wy, &mut rotated);
         let sum: Vec<f64> = wy.iter().map(|y| 2.0 * y).collect();
         let scaled: Vec<f64> = wy.iter().map(|y| -0.75 * y).collect();
         let width = both.dimension();
@@ -441,7 +438,6 @@ fn elementwise_operators() {
             ("split, second", &split_b),
             ("slice", &sliced),
             ("unslice", &unsliced),
-            ("rotate", &rotated),
             ("add", &sum),
             ("accumulate", &sum),
             ("scale", &scaled),
@@ -452,7 +448,7 @@ fn elementwise_operators() {
             use elementwise::cuda;
             let up = |values: &[f32]| device.upload(values).unwrap();
             let nan = |count: usize| poisoned(device, count);
-            let (a, b, y, dy, angles) = (up(&a), up(&b), up(&y), up(&dy), up(&angles));
+            let (a, b, y, dy) = (up(&a), up(&b), up(&y), up(&dy));
             let mut joined = nan(y.len());
             cuda::concatenate(
                 device,
@@ -478,8 +474,6 @@ fn elementwise_operators() {
             let (mut sliced, mut unsliced) = (nan(dy.len()), nan(y.len()));
             cuda::slice(device, &slice, rows, y.view(), sliced.view_mut()).unwrap();
             cuda::unslice(device, &slice, rows, dy.view(), unsliced.view_mut()).unwrap();
-            let mut rotated = nan(y.len());
-            cuda::rotate(device, &both, angles.view(), y.view(), rotated.view_mut()).unwrap();
             let (mut sum, mut scaled) = (nan(y.len()), nan(y.len()));
             cuda::add(device, y.view(), y.view(), sum.view_mut()).unwrap();
             let mut accumulated = device.buffer(y.len()).unwrap();
@@ -502,7 +496,6 @@ fn elementwise_operators() {
                 split_b,
                 sliced,
                 unsliced,
-                rotated,
                 sum,
                 accumulated,
                 scaled,

@@ -130,26 +130,6 @@ impl BodyPart {
         self as u8
     }
 
-    /// Name of the part, such as `left hand`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Head => "head",
-            Self::Torso => "torso",
-            Self::UpperArmLeft => "left upper arm",
-            Self::UpperArmRight => "right upper arm",
-            Self::ForearmLeft => "left forearm",
-            Self::ForearmRight => "right forearm",
-            Self::HandLeft => "left hand",
-            Self::HandRight => "right hand",
-            Self::ThighLeft => "left thigh",
-            Self::ThighRight => "right thigh",
-            Self::ShinLeft => "left shin",
-            Self::ShinRight => "right shin",
-            Self::FootLeft => "left foot",
-            Self::FootRight => "right foot",
-        }
-    }
-
     /// The same part on the other side. Head and torso are their own mirror images.
     pub fn mirrored(self) -> Self {
         match self {

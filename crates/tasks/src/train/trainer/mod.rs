@@ -277,7 +277,7 @@ impl<'a> Trainer<'a> {
         });
         self.clock = Clock::new();
         let mut log = MetricsLog::rewrite(&self.run.metrics(), &self.progress.history)?;
-        self.checkpoint(observer)?;
+        self.checkpoint()?;
         let objective = self.objective.clone();
         let device = self.state.workspace.device().clone();
         let cache = std::mem::replace(&mut self.cache, GraphCache::new(&device));
@@ -295,16 +295,12 @@ impl<'a> Trainer<'a> {
             let mut batches = Prefetch::start(scope, source, plan, range);
             while !self.is_finished() {
                 if stop.is_requested() {
-                    self.checkpoint(observer)?;
+                    self.checkpoint()?;
                     self.write_model()?;
                     let Progress { epoch, step, .. } = self.progress;
                     return Ok(Outcome::Stopped { epoch, step });
                 }
                 if self.progress.step < steps {
-                    if self.progress.step == 0 {
-                        let epoch = self.progress.epoch + 1;
-                        observer.observe(Event::EpochStarted { epoch });
-                    }
                     let prepared = batches.next().ok_or_else(no_batch)??;
                     self.step(&prepared)?;
                     observer.observe(Event::StepDone(&self.report()));
@@ -318,13 +314,13 @@ impl<'a> Trainer<'a> {
                     }
                 }
                 if self.is_checkpoint_due() {
-                    self.checkpoint(observer)?;
+                    self.checkpoint()?;
                 }
             }
             let last = self.progress.history.last().cloned();
             let last =
                 last.ok_or_else(|| TaskError::setting("training", "no epoch was trained"))?;
-            self.checkpoint(observer)?;
+            self.checkpoint()?;
             if last.epoch < epochs {
                 observer.observe(Event::Note(&format!(
                     "training ended after epoch {} of {epochs}: the last {} evaluations were not better than \
@@ -503,7 +499,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Writes a checkpoint, unless the latest one holds the current state.
-    fn checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TaskError> {
+    fn checkpoint(&mut self) -> Result<(), TaskError> {
         if self.is_saved {
             return Ok(());
         }
@@ -529,10 +525,6 @@ impl<'a> Trainer<'a> {
                 samples: names(self.problem.training, &self.unread.last),
             });
         }
-        observer.observe(Event::CheckpointWritten {
-            path: &self.run.checkpoint(),
-            steps: optimiser.steps(),
-        });
         self.is_saved = true;
         self.clock.checkpoint = Instant::now();
         self.clock.steps_since_checkpoint = 0;
