@@ -106,10 +106,10 @@ __device__ inline u32 row_exponent(float scale, double share) {
     return (__float_as_uint(scale) >> 23) + max((u32)__double2hiint(share) >> 20 & 2047u, 1023u - 112u);
 }
 
-// Any number of threads.
-extern "C" __global__ void find_largest_weight(const float *__restrict__ weight, u64 fours, Largest *largest) {
+// Any number of threads, of which this is one.
+__device__ inline void find_largest_weight(u64 thread, u64 threads, const float *weight, u64 fours, Largest *largest) {
     u32 top = 0;
-    for (u64 i = item(); i < fours; i += (u64)gridDim.x * blockDim.x) {
+    for (u64 i = thread; i < fours; i += threads) {
         float4 numbers = ((const float4 *)weight)[i];
         top = max(top, largest_of((const float *)&numbers, 4));
     }
@@ -122,25 +122,49 @@ __device__ inline Eight load_eight(const float *from) {
     return {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 }
 
+struct Weights {
+    const float *from;
+    u32 classes, padded;
+    unsigned char *to;
+    const float *bias;
+    float *padded_bias;
+};
+
 // Packs weights, and zeros up to `padded` classes; the bias is padded with -infinity. One thread for each eight channels.
-extern "C" __global__ void pack_weight(const float *__restrict__ from, u32 classes, u32 padded, const Largest *__restrict__ largest,
-                                       unsigned char *__restrict__ to, const float *__restrict__ bias, float *__restrict__ padded_bias) {
-    u64 i = item();
-    if (i < padded) padded_bias[i] = i < classes ? bias[i] : -INFINITE;
+__device__ inline void pack(u64 i, Weights weights, float scale) {
+    if (i < weights.padded) weights.padded_bias[i] = i < weights.classes ? weights.bias[i] : -INFINITE;
     u32 row = i / (CHANNELS / 8), eight = i % (CHANNELS / 8);
-    if (row >= padded) return;
+    if (row >= weights.padded) return;
     Eight x = {};
-    if (row < classes) x = load_eight(from + i * 8);
-    pack_eight(to, row, eight, x, scale_for(largest->weight));
+    if (row < weights.classes) x = load_eight(weights.from + i * 8);
+    pack_eight(weights.to, row, eight, x, scale);
+}
+
+// After the largest weight is known, for FP16.
+extern "C" __global__ void pack_weight(const float *from, u32 classes, u32 padded, unsigned char *to, const float *bias,
+                                       float *padded_bias, const Largest *largest) {
+    pack(item(), {from, classes, padded, to, bias, padded_bias}, scale_for(largest->weight));
 }
 
 // Threads for rows of features, one for each eight channels, up to a power of two; and how many rows they pack.
 constexpr u32 LANES = CHANNELS > 128 ? 32 : CHANNELS / 8, TOGETHER = 4;
 
-// Packs features, and zeros up to `padded` rows, a multiple of TOGETHER. Without labels no row has a share.
+// Packs features, and zeros up to `padded` rows, a multiple of TOGETHER. Without labels no row has a share. The blocks after
+// `feature_blocks` find the largest weight for `pack_weight`, or pack the weights if they have no scale.
 extern "C" __global__ void pack_features(const float *__restrict__ from, u32 rows, u32 padded, const u32 *__restrict__ labels,
                                          const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
-                                         unsigned char *__restrict__ to, float *__restrict__ scales, Largest *largest) {
+                                         unsigned char *__restrict__ to, float *__restrict__ scales, Largest *largest, u32 feature_blocks,
+                                         const float *weight, u32 classes, u32 padded_classes, unsigned char *packed_weight,
+                                         const float *bias, float *padded_bias) {
+    if (blockIdx.x >= feature_blocks) {
+        u64 before = (u64)feature_blocks * blockDim.x;
+#if FP16
+        find_largest_weight(item() - before, (u64)gridDim.x * blockDim.x - before, weight, (u64)classes * (CHANNELS / 4), largest);
+#else
+        pack(item() - before, {weight, classes, padded_classes, packed_weight, bias, padded_bias}, 1.0f);
+#endif
+        return;
+    }
     u32 first = item() / LANES * TOGETHER, eight = item() % LANES;
     bool inside = first < padded && eight < CHANNELS / 8;
     Eight x[TOGETHER] = {};
@@ -163,7 +187,7 @@ extern "C" __global__ void pack_features(const float *__restrict__ from, u32 row
         if (share != 0.0) exponent = row_exponent(own_scale, share);
     }
     exponent = __reduce_max_sync(0xffffffffu, exponent);
-    if (threadIdx.x % 32 == 0) raise(&largest->row, exponent);
+    if (FP16 && threadIdx.x % 32 == 0) raise(&largest->row, exponent);
 }
 
 // Work is a list of units (held block, tile), of which each block of threads does a contiguous part. Its partial result of a held

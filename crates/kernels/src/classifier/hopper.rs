@@ -14,7 +14,7 @@ use super::{Gradients, OPERATOR};
 use crate::cross_entropy::cuda::{DeviceScore, DeviceTargets, FEW_CLASSES, RowScores};
 use crate::cuda::reduce::add_column_sums;
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
     ProductMode, args, to_u32,
 };
 
@@ -52,6 +52,10 @@ fn defines(channels: usize, smoothed: bool, fp16: bool) -> Vec<Define> {
         ("SMOOTHED", u8::from(smoothed).to_string()),
         ("FP16", u8::from(fp16).to_string()),
     ]
+}
+
+fn has_scales(defines: &[Define]) -> bool {
+    defines.contains(&("FP16", "1".into()))
 }
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {
@@ -183,7 +187,11 @@ impl Packed {
             scales: device.buffer(padded_rows)?,
             weight: device.buffer(padded_classes * channels * 2)?,
             bias: device.buffer(padded_classes)?,
-            largest: device.zeros(2)?,
+            // Only factors with scales need it.
+            largest: match has_scales(defines) {
+                true => device.zeros(2)?,
+                false => device.buffer(2)?,
+            },
         };
         let nothing = (
             DeviceSlice::empty(),
@@ -192,44 +200,46 @@ impl Packed {
         );
         let (labels, class_weights, normaliser) =
             loss.map_or(nothing, |(targets, _)| targets.slices());
+        let feature_threads = padded_rows / TOGETHER * (channels / 8).next_power_of_two();
+        let feature_blocks = feature_threads.div_ceil(256);
+        let (weight_threads, fp16) = (padded_classes * channels / 8, has_scales(defines));
+        let weight_blocks = match fp16 {
+            true => 8 * device.multiprocessors(),
+            false => weight_threads.div_ceil(256),
+        };
+        let weights: &[Arg] = args![
+            weight,
+            size(classes)?,
+            size(padded_classes)?,
+            &packed.weight,
+            bias,
+            &packed.bias,
+        ];
+        let features: &[Arg] = args![
+            features,
+            size(rows)?,
+            size(padded_rows)?,
+            labels,
+            class_weights,
+            normaliser,
+            loss.map_or(0.0, |(_, dloss)| dloss),
+            &packed.features,
+            &packed.scales,
+            &packed.largest,
+            size(feature_blocks)?,
+        ];
         // SAFETY: there are `rows` rows of features, with labels if with any, `classes` rows of weights with biases, and room for the
         // padded ones.
         unsafe {
-            // Only fp16 has scales.
-            if defines.contains(&("FP16", "1".into())) {
-                kernel("find_largest_weight")?.run(
-                    (8 * device.multiprocessors(), 1),
-                    (256, 1),
-                    args![weight, (classes * channels / 4) as u64, &packed.largest],
-                )?;
+            kernel("pack_features")?.run(
+                (feature_blocks + weight_blocks, 1),
+                (256, 1),
+                &[features, weights].concat(),
+            )?;
+            if fp16 {
+                let arguments = [weights, args![&packed.largest]].concat();
+                kernel("pack_weight")?.over(weight_threads, &arguments)?;
             }
-            kernel("pack_weight")?.over(
-                padded_classes * channels / 8,
-                args![
-                    weight,
-                    size(classes)?,
-                    size(padded_classes)?,
-                    &packed.largest,
-                    &packed.weight,
-                    bias,
-                    &packed.bias,
-                ],
-            )?;
-            kernel("pack_features")?.over(
-                padded_rows / TOGETHER * (channels / 8).next_power_of_two(),
-                args![
-                    features,
-                    size(rows)?,
-                    size(padded_rows)?,
-                    labels,
-                    class_weights,
-                    normaliser,
-                    loss.map_or(0.0, |(_, dloss)| dloss),
-                    &packed.features,
-                    &packed.scales,
-                    &packed.largest,
-                ],
-            )?;
         }
         Ok(packed)
     }

@@ -1,4 +1,4 @@
-// Sums of columns, in two stages that always add in the same order.
+// Sums of columns, in one or two stages that always add in the same order.
 
 // partials[block][column] = sum over the block's rows. Block (columns, rows); each block takes a run of
 // rows, its threads every blockDim.y-th of them.
@@ -22,20 +22,24 @@ extern "C" __global__ void column_partials(const float *__restrict__ x, u32 stri
     }
 }
 
-// result[column] += sum of the partials, by a block.
-__device__ inline void add_column(const double *__restrict__ partials, u32 count, u32 columns, u32 column,
+// result[column] += sum of the partials, or of the `x` if there are no partials, by a block. Both have `count` rows of `stride` numbers.
+__device__ inline void add_column(const double *__restrict__ partials, const float *__restrict__ x, u32 count, u32 stride, u32 column,
                                   float *__restrict__ result) {
     u32 thread = threadIdx.y * blockDim.x + threadIdx.x;
     double sum = 0.0;
-    for (u32 part = thread; part < count; part += BLOCK) sum += partials[(u64)part * columns + column];
+    auto add = [&](u32, double value) { sum += value; };
+    if (partials)
+        in_batches<2>(thread, count, BLOCK, [&](u32 part) { return partials[(u64)part * stride + column]; }, add);
+    else
+        in_batches<16>(thread, count, BLOCK, [&](u32 row) { return x[(u64)row * stride + column]; }, add);
     sum = block_sum(sum);
     if (thread == 0) result[column] += (float)sum;
 }
 
 // One block for each column.
-extern "C" __global__ void add_column_sums(const double *__restrict__ partials, u32 count, u32 columns,
+extern "C" __global__ void add_column_sums(const double *__restrict__ partials, const float *__restrict__ x, u32 count, u32 stride,
                                            float *__restrict__ result) {
-    add_column(partials, count, columns, blockIdx.x, result);
+    add_column(partials, x, count, stride, blockIdx.x, result);
 }
 
 // y[row][i] = bias[i] for the first `count` numbers of each row. Block (columns, rows), a run of rows for each block.
@@ -69,9 +73,13 @@ extern "C" __global__ void signed_terms(const int *__restrict__ table, u32 terms
     *to = add ? *to + sum : sum;
 }
 
-// result[i] = sum of partials[k][i] (or result[i] += it). Block (32, 8): the partials are shared out over y.
-extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 partials, u32 count,
-                                        float *__restrict__ result, u32 add) {
+// result[i] = sum of partials[k][i] (or result[i] += it). Block (32, 8): the partials are shared out over y. The blocks after those of
+// the results do the work of `add_column_sums`.
+extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 partials, u32 count, float *__restrict__ result, u32 add,
+                                        const double *__restrict__ columns, const float *__restrict__ x, u32 column_count,
+                                        u32 column_stride, float *__restrict__ column_sums) {
+    u32 blocks = (count + 31) / 32;
+    if (blockIdx.x >= blocks) return add_column(columns, x, column_count, column_stride, blockIdx.x - blocks, column_sums);
     __shared__ float parts[8][32];
     u32 i = blockIdx.x * 32 + threadIdx.x;
     float sum = 0.0f;
@@ -94,10 +102,10 @@ extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 part
 extern "C" __global__ void fold_partials(const int *__restrict__ table, const u32 *__restrict__ order, u32 terms, u32 count,
                                          const float *__restrict__ from, u32 partials, u32 size,
                                          float *__restrict__ result, float *__restrict__ result_second, u32 split_to,
-                                         const double *__restrict__ columns, u32 column_parts, u32 column_count,
-                                         float *__restrict__ column_sums) {
+                                         const double *__restrict__ columns, const float *__restrict__ x, u32 column_count,
+                                         u32 column_stride, float *__restrict__ column_sums) {
     u32 blocks = (count + 31) / 32;
-    if (blockIdx.x >= blocks) return add_column(columns, column_parts, column_count, blockIdx.x - blocks, column_sums);
+    if (blockIdx.x >= blocks) return add_column(columns, x, column_count, column_stride, blockIdx.x - blocks, column_sums);
     __shared__ float parts[8][32];
     u32 place_in_order = blockIdx.x * 32 + threadIdx.x;
     bool used = place_in_order < count;

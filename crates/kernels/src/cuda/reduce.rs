@@ -1,7 +1,7 @@
 //! Sums over rows in two stages, and products that are sums over rows.
 
 use super::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
     Product, args, check_length, to_u32,
 };
 
@@ -58,20 +58,42 @@ pub(crate) fn add_column_sums(
     partials.add_to(device, result)
 }
 
-/// Partial sums of columns in f64, `[parts, columns]`.
+/// Most rows and columns whose sums need no partial sums: a block of threads for each column takes no longer than the launch of
+/// another kernel.
+const FEW_ROWS: usize = 8192;
+const FEW_COLUMNS: usize = 64;
+
+/// Columns that are still to be summed: partial sums in f64, `[parts, columns]`, or few rows as they are.
 #[derive(Debug)]
-pub(crate) struct ColumnPartials {
+pub(crate) struct ColumnPartials<'a> {
     partials: DeviceBuffer<f64>,
+    /// Empty if there are partial sums.
+    x: DeviceSlice<'a, f32>,
+    /// Rows of the one or the other, and numbers from one to the next.
+    rows: usize,
+    stride: usize,
     columns: usize,
 }
 
-impl ColumnPartials {
+/// Columns, and the results to which their sums are added.
+pub(crate) type Columns<'a> = (&'a ColumnPartials<'a>, &'a DeviceSliceMut<'a, f32>);
+
+impl<'a> ColumnPartials<'a> {
     /// Those of the first `columns` columns of `x`.
     pub fn new(
         device: &CudaDevice,
-        x: DeviceSlice<'_, f32>,
+        x: DeviceSlice<'a, f32>,
         (rows, stride, columns): (usize, usize, usize),
     ) -> Result<Self, CudaError> {
+        if rows <= FEW_ROWS && columns <= FEW_COLUMNS {
+            return Ok(Self {
+                partials: device.buffer(0)?,
+                x,
+                rows,
+                stride,
+                columns,
+            });
+        }
         let pieces = Pieces::new(rows, columns);
         let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * columns)?;
         let size = |n: usize| to_u32("column sums", n);
@@ -91,15 +113,35 @@ impl ColumnPartials {
                 ],
             )?;
         }
-        Ok(Self { partials, columns })
+        Ok(Self::of_partials(partials, columns))
+    }
+
+    /// Partial sums that were made elsewhere, `[parts, columns]`.
+    pub fn of_partials(partials: DeviceBuffer<f64>, columns: usize) -> Self {
+        Self {
+            rows: partials.len() / columns.max(1),
+            x: DeviceSlice::empty(),
+            partials,
+            stride: columns,
+            columns,
+        }
     }
 
     /// No columns.
     pub fn none(device: &CudaDevice) -> Result<Self, CudaError> {
-        Ok(Self {
-            partials: device.buffer(0)?,
-            columns: 0,
-        })
+        Ok(Self::of_partials(device.buffer(0)?, 0))
+    }
+
+    /// Arguments of `add_column` there.
+    fn arguments(&self, result: &DeviceSliceMut<'_, f32>) -> Result<[Arg; 5], CudaError> {
+        let size = |n: usize| to_u32("column sums", n);
+        Ok(*args![
+            &self.partials,
+            self.x,
+            size(self.rows)?,
+            size(self.stride)?,
+            result,
+        ])
     }
 
     /// `result[c] += sum of column c`.
@@ -108,7 +150,9 @@ impl ColumnPartials {
         device: &CudaDevice,
         result: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), CudaError> {
-        add_partial_sums(device, self.partials.view(), self.columns, result)
+        let function = device.function(SOURCE, &[], "add_column_sums")?;
+        // SAFETY: there are as many numbers of each column, and a result for each.
+        unsafe { function.run((self.columns, 1), (256, 1), &self.arguments(result)?) }
     }
 }
 
@@ -121,12 +165,14 @@ pub(crate) fn add_partial_sums(
 ) -> Result<(), CudaError> {
     let size = |n: usize| to_u32("column sums", n);
     let count = partials.len() / columns.max(1);
+    let function = device.function(SOURCE, &[], "add_column_sums")?;
+    let nothing = DeviceSlice::<f32>::empty();
     // SAFETY: there are as many partial sums of each column, and a result for each.
     unsafe {
-        device.function(SOURCE, &[], "add_column_sums")?.run(
+        function.run(
             (columns, 1),
             (256, 1),
-            args![partials, size(count)?, size(columns)?, result],
+            args![partials, nothing, size(count)?, size(columns)?, result],
         )
     }
 }
@@ -252,34 +298,33 @@ impl SignedTable {
         partials: DeviceSlice<'_, f32>,
         (count, size): (usize, usize),
         to: [&DeviceSliceMut<'_, f32>; 2],
-        (columns, column_sums): (&ColumnPartials, &DeviceSliceMut<'_, f32>),
+        (columns, column_sums): Columns<'_>,
     ) -> Result<(), CudaError> {
         assert!(count * size <= partials.len(), "too few partial sums");
         let number = |n: usize| to_u32("weights", n);
         let function = device.function(SOURCE, &[], "fold_partials")?;
-        let column_parts = columns.partials.len() / columns.columns.max(1);
         // SAFETY: the table was made for sources of `size` numbers and results of these lengths, which the operators
         // check; there are as many partial sums as the assertion says, and a result for each column.
         unsafe {
             function.run(
                 (self.count.div_ceil(32) + columns.columns, 1),
                 (32, 8),
-                args![
-                    &self.entries,
-                    &self.order,
-                    number(self.terms)?,
-                    number(self.count)?,
-                    partials,
-                    number(count)?,
-                    number(size)?,
-                    to[0],
-                    to[1],
-                    number(to[0].len())?,
-                    &columns.partials,
-                    number(column_parts)?,
-                    number(columns.columns)?,
-                    column_sums,
-                ],
+                &[
+                    args![
+                        &self.entries,
+                        &self.order,
+                        number(self.terms)?,
+                        number(self.count)?,
+                        partials,
+                        number(count)?,
+                        number(size)?,
+                        to[0],
+                        to[1],
+                        number(to[0].len())?,
+                    ],
+                    &columns.arguments(column_sums)?[..],
+                ]
+                .concat(),
             )
         }
     }
@@ -389,6 +434,17 @@ impl RowProducts {
         let (partials, count) = self.partials();
         sum_partials(device, partials, count, result, add)
     }
+
+    /// `result += sum of the partial products`, and in the same launch the sums of columns.
+    pub fn finish_with(
+        self,
+        device: &CudaDevice,
+        result: &DeviceSliceMut<'_, f32>,
+        columns: Columns<'_>,
+    ) -> Result<(), CudaError> {
+        let (partials, count) = self.partials();
+        sum_partials_and(device, partials, count, (result, true), columns)
+    }
 }
 
 /// `result = sum over partials`, or `result += it`; a partial is as long as the result.
@@ -399,24 +455,40 @@ pub(crate) fn sum_partials(
     result: &DeviceSliceMut<'_, f32>,
     add: bool,
 ) -> Result<(), CudaError> {
+    let none = ColumnPartials::none(device)?;
+    let columns = (&none, &DeviceSliceMut::empty());
+    sum_partials_and(device, partials, count, (result, add), columns)
+}
+
+fn sum_partials_and(
+    device: &CudaDevice,
+    partials: DeviceSlice<'_, f32>,
+    count: usize,
+    (result, add): (&DeviceSliceMut<'_, f32>, bool),
+    (columns, column_sums): Columns<'_>,
+) -> Result<(), CudaError> {
     assert!(
         count * result.len() <= partials.len(),
         "too few partial sums"
     );
     let size = |n: usize| to_u32("partial sums", n);
     let function = device.function(SOURCE, &[], "sum_partials")?;
-    // SAFETY: there are as many partials as the assertion says.
+    // SAFETY: there are as many partials as the assertion says, and a result for each column.
     unsafe {
         function.run(
-            (result.len().div_ceil(32), 1),
+            (result.len().div_ceil(32) + columns.columns, 1),
             (32, 8),
-            args![
-                partials,
-                size(count)?,
-                size(result.len())?,
-                result,
-                u32::from(add),
-            ],
+            &[
+                args![
+                    partials,
+                    size(count)?,
+                    size(result.len())?,
+                    result,
+                    u32::from(add),
+                ],
+                &columns.arguments(column_sums)?[..],
+            ]
+            .concat(),
         )
     }
 }

@@ -362,7 +362,7 @@ pub(crate) fn transposed(
     mut dx: Option<DeviceSliceMut<'_, f32>>,
     add: bool,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
-    columns: &ColumnPartials,
+    columns: &ColumnPartials<'_>,
 ) -> Result<(), CudaError> {
     op.check(graph.vertex_count(), x, ("dy", dy), weights)?;
     check_length(OPERATOR, "own dy", own, dy.len())?;

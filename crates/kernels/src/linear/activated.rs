@@ -5,7 +5,7 @@ use super::cuda::product_gradients;
 use super::{Linear, OPERATOR};
 use crate::Activation;
 use crate::activation::cuda::{defines as activation_defines, variants as activations};
-use crate::cuda::reduce::{Pieces, add_partial_sums};
+use crate::cuda::reduce::{ColumnPartials, Pieces};
 use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
     Operand, Product, args, check_length, to_u32,
@@ -154,8 +154,9 @@ pub fn backward(
             ],
         )?;
     }
-    add_partial_sums(device, partials.view(), op.outputs, &dbias)?;
-    product_gradients(device, op, rows, x, weight, dz.view(), dx, dweight)
+    let columns = ColumnPartials::of_partials(partials, op.outputs);
+    let (dz, columns) = (dz.view(), (&columns, &dbias));
+    product_gradients(device, op, rows, x, weight, dz, dx, dweight, columns)
 }
 
 fn check(op: &Linear, aligned: &[DeviceSlice<'_, f32>]) -> Result<(), CudaError> {

@@ -3,7 +3,7 @@
 
 use super::{Linear, OPERATOR};
 use crate::classifier::hopper;
-use crate::cuda::reduce::{RowProduct, RowProducts, add_column_sums, fill_rows};
+use crate::cuda::reduce::{ColumnPartials, Columns, RowProduct, RowProducts, fill_rows};
 use crate::cuda::{
     CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, Operand, Product, check_length,
 };
@@ -58,11 +58,12 @@ pub fn backward(
     dbias: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     op.check(rows, x, ("dy", dy), weight, ("dbias", dbias.view()))?;
-    add_column_sums(device, dy, (rows, op.outputs, dbias.len()), &dbias)?;
-    product_gradients(device, op, rows, x, weight, dy, dx, dweight)
+    let columns = ColumnPartials::new(device, dy, (rows, op.outputs, dbias.len()))?;
+    let columns = (&columns, &dbias);
+    product_gradients(device, op, rows, x, weight, dy, dx, dweight, columns)
 }
 
-/// [`backward`] without the gradient of the bias.
+/// [`backward`], with sums of columns as the gradient of the bias.
 #[allow(clippy::too_many_arguments)]
 pub(super) fn product_gradients(
     device: &CudaDevice,
@@ -73,6 +74,7 @@ pub(super) fn product_gradients(
     dy: DeviceSlice<'_, f32>,
     dx: Option<DeviceSliceMut<'_, f32>>,
     dweight: DeviceSliceMut<'_, f32>,
+    columns: Columns<'_>,
 ) -> Result<(), CudaError> {
     check_length(OPERATOR, "dweight", dweight.view(), op.weight_count())?;
     if let Some(mut dx) = dx {
@@ -92,7 +94,8 @@ pub(super) fn product_gradients(
         .run(device, &dx, (op.inputs, 0))?;
     }
     if rows == 0 || dweight.is_empty() {
-        return Ok(());
+        let (sums, dbias) = columns;
+        return sums.add_to(device, dbias);
     }
     let size = op.weight_count();
     let mut sums = RowProducts::new(device, rows, (size, size))?;
@@ -104,5 +107,5 @@ pub(super) fn product_gradients(
         place: 0,
     };
     sums.add(device, rows, &[product])?;
-    sums.finish(device, &dweight, true)
+    sums.finish_with(device, &dweight, columns)
 }

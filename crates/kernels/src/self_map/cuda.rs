@@ -1,5 +1,5 @@
 //! The equivariant linear map on a GPU: the weights of each order are laid out as a full matrix, and each
-//! order is one product.
+//! order is one product. Order 0 alone needs no layout.
 
 use super::{Block, OPERATOR, SelfMap, blocks};
 use crate::FeatureType;
@@ -78,6 +78,36 @@ impl Plan {
     }
 }
 
+/// The matrices of a map as factors of products.
+struct Factors<'a> {
+    /// `None` if order 0 is alone: the weights `[out, in]` are its matrix.
+    laid_out: Option<DeviceBuffer<f32>>,
+    weight: DeviceSlice<'a, f32>,
+}
+
+impl<'a> Factors<'a> {
+    fn new(
+        device: &CudaDevice,
+        plan: &Plan,
+        weight: DeviceSlice<'a, f32>,
+    ) -> Result<Self, CudaError> {
+        let alone = plan.blocks.iter().all(|(block, _)| block.order == 0);
+        let laid_out = match alone {
+            true => None,
+            false => Some(plan.matrices(device, weight)?),
+        };
+        Ok(Self { laid_out, weight })
+    }
+
+    /// `[in, out]`.
+    fn of(&self, &(block, place): &(Block, usize)) -> Operand<'_> {
+        match &self.laid_out {
+            Some(matrices) => Operand::new(matrices.view().from(place), block.out_width()),
+            None => Operand::new(self.weight, block.in_width()).transposed(),
+        }
+    }
+}
+
 /// True if every order of `kind` is one of the blocks, so that the products write all of it.
 fn covers(plan: &Plan, kind: &FeatureType) -> bool {
     plan.blocks.len() == kind.orders().count()
@@ -103,14 +133,15 @@ pub fn forward(
         device.clear(y.reborrow())?;
     }
     fill_rows(device, &y, (vertices, outputs), bias)?;
-    let matrices = plan.matrices(device, weight)?;
-    for &(block, place) in &plan.blocks {
+    let factors = Factors::new(device, &plan, weight)?;
+    for placed in &plan.blocks {
+        let block = &placed.0;
         Product {
             m: vertices,
             n: block.out_width(),
             k: block.in_width(),
             a: Operand::new(x.from(block.in_start), inputs),
-            b: Operand::new(matrices.view().from(place), block.out_width()),
+            b: factors.of(placed),
             add: block.order == 0 && !bias.is_empty(),
             batches: 1,
         }
@@ -148,14 +179,15 @@ pub fn backward(
         if !covers(&plan, &op.input) {
             device.clear(dx.reborrow())?;
         }
-        let matrices = plan.matrices(device, weight)?;
-        for &(block, place) in &plan.blocks {
+        let factors = Factors::new(device, &plan, weight)?;
+        for placed in &plan.blocks {
+            let block = &placed.0;
             Product {
                 m: vertices,
                 n: block.in_width(),
                 k: block.out_width(),
                 a: Operand::new(dy.from(block.out_start), outputs),
-                b: Operand::new(matrices.view().from(place), block.out_width()).transposed(),
+                b: factors.of(placed).transposed(),
                 add: false,
                 batches: 1,
             }

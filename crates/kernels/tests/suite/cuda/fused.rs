@@ -28,7 +28,7 @@ fn linear_maps_with_activation_and_dropout() {
     let mut checks = Checks::new(device);
     let functions = [Activation::Tanh, Activation::Gelu, Activation::Elu];
     for rows in [0, 1, 63, 500, 2111] {
-        for (case, (inputs, outputs)) in [(16, 256), (5, 4), (33, 100), (3, 1024)]
+        for (case, (inputs, outputs)) in [(16, 256), (5, 4), (33, 100), (3, 1024), (64, 256)]
             .into_iter()
             .enumerate()
         {
