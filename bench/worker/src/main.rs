@@ -112,6 +112,8 @@ fn open_device(mut arguments: impl Iterator<Item = String>) -> Result<Device, Fa
             "--device" => device = value.parse().map_err(|_| bad())?,
             "--threads" => rayon::ThreadPoolBuilder::new()
                 .num_threads(value.parse().map_err(|_| bad())?)
+                // As in PyTorch, the thread that calls is one of them.
+                .use_current_thread()
                 .build_global()
                 .map_err(|_| bad())?,
             _ => return Err(bad()),

@@ -133,7 +133,8 @@ impl<T: Real> Stepper<T> {
             settings,
         };
         let Some((device, shape)) = capturable else {
-            return work.plain(batch);
+            // On a thread of the pool: from others, every loop would wake threads and wait to be woken.
+            return rayon::scope(|_| work.plain(batch));
         };
         if (self.captured.as_ref()).is_some_and(|captured| captured.shape == shape) {
             if let Some(loss) = self.replay(&device, &mut work, batch)? {
