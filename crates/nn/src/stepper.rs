@@ -133,8 +133,11 @@ impl<T: Real> Stepper<T> {
             settings,
         };
         let Some((device, shape)) = capturable else {
-            // On a thread of the pool: from others, every loop would wake threads and wait to be woken.
-            return rayon::scope(|_| work.plain(batch));
+            return match work.workspace.device() {
+                // On a thread of the pool: from others, every loop would wake threads and wait to be woken.
+                Device::Cpu => rayon::scope(|_| work.plain(batch)),
+                Device::Cuda(_) => work.plain(batch),
+            };
         };
         if (self.captured.as_ref()).is_some_and(|captured| captured.shape == shape) {
             if let Some(loss) = self.replay(&device, &mut work, batch)? {
