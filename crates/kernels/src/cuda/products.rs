@@ -10,11 +10,12 @@ pub enum ProductMode {
     /// Factors and sums in f32.
     F32 = 0,
     /// On tensor cores: factors rounded to 10 bits of mantissa, sums in f32. Devices below compute
-    /// capability 8.0 compute in f32 instead. The classifier on Hopper takes fp16 with scales, which has the same mantissa.
+    /// capability 8.0 compute in f32 instead. The classifier and blocks of DiffusionNet on Hopper take fp16 with
+    /// scales, which has the same mantissa.
     #[default]
     Tf32 = 1,
-    /// As `Tf32`, and the products of the classifier with more than 32 classes, and of blocks of DiffusionNet that have a kernel of their own, on factors
-    /// rounded to bf16, which has 7 bits of mantissa. Sums, logits and softmax stay in f32.
+    /// As `Tf32`, and the products of classifiers with more than 32 classes, and of blocks of DiffusionNet that have a kernel of their own,
+    /// on factors rounded to bf16, which has 7 bits of mantissa. Sums, logits and softmax stay in f32.
     Bf16 = 2,
 }
 
