@@ -50,8 +50,9 @@ pub fn saved(
     }
 }
 
-/// The scalar basis and its gradients as blocks on GPUs of compute capability 9.0 read them, in 16 bits. With no such copy in [`Spectra`] each block makes its own. It is empty
-/// where a block with as many channels as scalar eigenvectors has no kernels in the present mode of products.
+/// The scalar basis and its gradients as blocks on GPUs of compute capability 9.0 read them, in 16 bits. With no such copy in [`Spectra`]
+/// each block makes its own. It is empty where a block with as many channels as scalar eigenvectors has no kernels in the present mode of
+/// products.
 ///
 /// # Errors
 /// Lengths that do not fit, or a failed call.

@@ -104,11 +104,9 @@ impl Block<'_> {
     fn pack_bases(&self) -> Result<DeviceBuffer<f32>, CudaError> {
         let packed: DeviceBuffer<f32> = self.device.buffer(self.bases_length())?;
         let (basis, mass) = (self.spectra.bases, self.spectra.mass);
-        let place = BASES * self.words();
-        let all = packed.len();
-        let measured = packed.view().slice(place..all);
+        let measured = packed.view().from(BASES * self.words());
+        self.forget(measured)?;
         if !measured.is_empty() {
-            self.forget(measured)?;
             let arguments = args![basis, self.gradients(), mass, measured];
             let blocks =
                 |size: usize, meshes: usize| (size * meshes).div_ceil(8).min(MEASURING_BLOCKS);
