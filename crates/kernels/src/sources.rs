@@ -25,6 +25,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (norm_gate::cuda::SOURCE, activation::cuda::variants()),
         (dropout::cuda::SOURCE, plain()),
         (linear::activated::SOURCE, linear::activated::variants()),
+        (linear::few_inputs::SOURCE, linear::few_inputs::variants()),
         (elementwise::cuda::SOURCE, plain()),
         (cross_entropy::cuda::SOURCE, cross_entropy::cuda::variants()),
         (classifier::hopper::SOURCE, classifier::hopper::variants()),

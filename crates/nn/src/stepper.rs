@@ -5,7 +5,7 @@
 //! targets. Every later batch of that shape is copied to these buffers, and the CUDA graph is launched with one
 //! call. The results are bitwise equal to those of plain steps.
 
-use crate::training_batch::BatchShape;
+use crate::training_batch::{BatchShape, SentBatch};
 use crate::{
     Device, HierarchyBatch, Loss, Module, NnError, Optimiser, Parameters, Tape, TrainingBatch,
     Workspace,
@@ -13,7 +13,7 @@ use crate::{
 use gemcnn_kernels::Real;
 use gemcnn_kernels::cuda::{CudaDevice, CudaError, CudaGraph, ProductMode};
 use gemcnn_kernels::random::Stream;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Settings of a training step.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -76,8 +76,9 @@ struct CapturedStep<T: Real> {
     step: CudaGraph<Loss>,
     /// The batch whose buffers it reads.
     batch: TrainingBatch<T>,
-    /// The graphs that were last copied to these buffers.
+    /// The graphs, and the features and targets, that were last copied to these buffers.
     graphs: Arc<HierarchyBatch<T>>,
+    rows: Weak<SentBatch<T>>,
 }
 
 /// What a captured step is bound to beside its batch: addresses and settings.
@@ -181,7 +182,11 @@ impl<T: Real> Stepper<T> {
         if !place.can_hold(device, graphs)? {
             return Ok(None);
         }
-        captured.batch.overwrite_rows(device, batch)?;
+        let rows = batch.on(device)?;
+        if !Weak::ptr_eq(&Arc::downgrade(&rows), &captured.rows) {
+            captured.batch.overwrite_rows(device, &rows)?;
+            captured.rows = Arc::downgrade(&rows);
+        }
         if !Arc::ptr_eq(graphs, &captured.graphs) {
             place.overwrite(device, graphs)?;
             captured.graphs = Arc::clone(graphs);
@@ -212,6 +217,7 @@ impl<T: Real> Stepper<T> {
             step,
             batch: place,
             graphs: Arc::clone(batch.graphs()),
+            rows: Arc::downgrade(&batch.on(device)?),
         });
         Ok(loss)
     }

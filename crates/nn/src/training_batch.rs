@@ -337,8 +337,12 @@ impl<T: Real> TrainingBatch<T> {
     }
 
     /// Copies features and targets of another batch of the same shape over these, on the GPU.
-    pub(crate) fn overwrite_rows(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
-        let (place, from) = (self.on(device)?, with.on(device)?);
+    pub(crate) fn overwrite_rows(
+        &self,
+        device: &CudaDevice,
+        from: &SentBatch<T>,
+    ) -> Result<(), NnError> {
+        let place = self.on(device)?;
         place.features.overwrite(&from.features)?;
         match (&place.target, &from.target) {
             (SentTarget::Classes(to), SentTarget::Classes(from)) => Ok(to.overwrite(device, from)?),

@@ -36,9 +36,9 @@ __device__ inline float4 affine_of(bool scalar, double mean, double variance, do
     return make_float4((float)scale, (float)shift, (float)centre, (float)inverse);
 }
 
-// r = (1 - momentum) r + momentum s.
-__device__ inline void average(float &running, double momentum, double value) {
-    running = (float)((1.0 - momentum) * running + momentum * value);
+// (1 - momentum) r + momentum s.
+__device__ inline float average(float running, double momentum, double value) {
+    return (float)((1.0 - momentum) * running + momentum * value);
 }
 
 // Sums over a block of BLOCK threads, always in the same order; valid in all of them.
@@ -58,6 +58,25 @@ __device__ inline double2 block_sums(double2 value) {
     return sum;
 }
 
+// Calls `add(column, value)` for two rows of partial sums and all columns of a slot at a time, in threads that share out the rows.
+template <typename Number, typename Add>
+__device__ inline void over_slot(const uint4 &slot, const Number *partials, u32 count, u32 stride, Add add) {
+    struct Two {
+        Number first, second;
+    };
+    for (u32 part = threadIdx.x; part < count; part += 2 * BLOCK) {
+        const Number *from = partials + (u64)part * stride + slot.x;
+        bool both = part + BLOCK < count;
+        in_batches<8>(
+            0, slot.z, 1,
+            [&](u32 member) {
+                const Number *place = from + member * slot.y;
+                return Two{*place, both ? place[(u64)BLOCK * stride] : Number{}};
+            },
+            [&](u32 member, const Two &two) { add(slot.x + member * slot.y, two.first), add(slot.x + member * slot.y, two.second); });
+    }
+}
+
 // Mean and variance of each slot; one block for each. If there is an `affine`, also the map of each column, and the new running
 // averages unless there are no vertices.
 extern "C" __global__ void finish_moments(const double2 *__restrict__ partials, u32 count, u32 width,
@@ -66,32 +85,32 @@ extern "C" __global__ void finish_moments(const double2 *__restrict__ partials, 
                                           const float *__restrict__ gamma, const float *__restrict__ beta,
                                           double epsilon, double momentum, float *__restrict__ running_mean,
                                           float *__restrict__ running_variance, float4 *__restrict__ affine) {
-    uint4 slot = slots[blockIdx.x];
-    double first = 0.0, second = 0.0;
-    auto column_of = [&](u32 i) { return slot.x + i % slot.z * slot.y; };
-    in_batches<16>(
-        threadIdx.x, count * slot.z, blockDim.x,
-        [&](u32 i) { return partials[(u64)(i / slot.z) * width + column_of(i)]; },
-        [&](u32 i, double2 sum) {
-            bool scalar = column_of(i) < scalars;
-            if (scalar) first += sum.x;
-            second += (scalar ? 1.0 : 0.5) * sum.y;
-        });
-    double2 sum = block_sums(make_double2(first, second));
     u32 i = blockIdx.x;
+    uint4 slot = slots[i];
+    // In flight with the partial sums.
+    bool averages = threadIdx.x == 0 && affine && vertices > 0.0;
+    float scale = affine ? gamma[i] : 0.0f, shift = affine ? beta[i] : 0.0f;
+    float old_mean = averages ? running_mean[i] : 0.0f, old_variance = averages ? running_variance[i] : 0.0f;
+    double first = 0.0, second = 0.0;
+    over_slot(slot, partials, count, width, [&](u32 column, double2 sum) {
+        bool scalar = column < scalars;
+        if (scalar) first += sum.x;
+        second += (scalar ? 1.0 : 0.5) * sum.y;
+    });
+    double2 sum = block_sums(make_double2(first, second));
     double centre = vertices > 0.0 ? sum.x / vertices : 0.0;
     double spread = vertices > 0.0 ? fmax(sum.y / vertices - centre * centre, 0.0) : 0.0;
+    for (u32 member = threadIdx.x; affine && member < slot.z; member += blockDim.x) {
+        u32 column = slot.x + member * slot.y;
+        affine[column] = affine_of(column < scalars, centre, spread, scale, shift, epsilon);
+    }
     if (threadIdx.x == 0) {
         mean[i] = centre;
         variance[i] = spread;
-        if (affine && vertices > 0.0) {
-            average(running_mean[i], momentum, centre);
-            average(running_variance[i], momentum, spread);
-        }
     }
-    for (u32 member = threadIdx.x; affine && member < slot.z; member += blockDim.x) {
-        u32 column = slot.x + member * slot.y;
-        affine[column] = affine_of(column < scalars, centre, spread, gamma[i], beta[i], epsilon);
+    if (averages) {
+        running_mean[i] = average(old_mean, momentum, centre);
+        running_variance[i] = average(old_variance, momentum, spread);
     }
 }
 
@@ -100,8 +119,8 @@ extern "C" __global__ void update_running(const double *__restrict__ mean, const
                                           float *__restrict__ running_variance, u32 slots) {
     u64 i = item();
     if (i >= slots) return;
-    average(running_mean[i], momentum, mean[i]);
-    average(running_variance[i], momentum, variance[i]);
+    running_mean[i] = average(running_mean[i], momentum, mean[i]);
+    running_variance[i] = average(running_variance[i], momentum, variance[i]);
 }
 
 // Running averages as statistics.
@@ -167,19 +186,18 @@ extern "C" __global__ void finish_backward_sums(const double *__restrict__ parti
                                                 float *__restrict__ dbeta, float2 *__restrict__ through) {
     uint4 slot = slots[blockIdx.x];
     u32 row = width + scalars;
+    bool scalar_slot = slot.x < scalars;
+    float old_gamma = threadIdx.x == 0 ? dgamma[blockIdx.x] : 0.0f, old_beta = threadIdx.x == 0 && scalar_slot ? dbeta[blockIdx.x] : 0.0f;
     double a = 0.0, c = 0.0;
-    in_batches<16>(
-        threadIdx.x, count * slot.z, blockDim.x,
-        [&](u32 i) { return partials[(u64)(i / slot.z) * row + slot.x + i % slot.z * slot.y]; },
-        [&](u32, double part) { a += part; });
-    if (slot.x < scalars)
+    if (scalar_slot)
         in_batches<2>(
             threadIdx.x, count, blockDim.x, [&](u32 part) { return partials[(u64)part * row + width + slot.x]; },
             [&](u32, double part) { c += part; });
+    over_slot(slot, partials, count, row, [&](u32, double part) { a += part; });
     double2 sum = block_sums(make_double2(a, c));
     if (threadIdx.x == 0) {
-        dgamma[blockIdx.x] += (float)sum.x;
-        if (slot.x < scalars) dbeta[blockIdx.x] += (float)sum.y;
+        dgamma[blockIdx.x] = old_gamma + (float)sum.x;
+        if (scalar_slot) dbeta[blockIdx.x] = old_beta + (float)sum.y;
     }
     for (u32 member = threadIdx.x; member < slot.z; member += blockDim.x) {
         u32 column = slot.x + member * slot.y;

@@ -15,48 +15,67 @@ struct Rule {
     float beta1, beta2, rest1, rest2, rate, second_scale, epsilon, decay, shrink, average_rate;
 };
 
-// Stores a new value, and moves the average towards it.
-__device__ inline void store(const Tensor &tensor, const Rule &rule, u64 i, float w) {
-    tensor.value[i] = w;
-    if (tensor.average) tensor.average[i] += rule.average_rate * (w - tensor.average[i]);
+constexpr u32 PIECE = 1024, EACH = PIECE / 256;
+
+// A piece of a parameter, EACH numbers of it for each of 256 threads, which are in flight at once.
+struct Piece {
+    u64 first, end;
+
+    // Calls `run(k, i)` for the numbers of this thread: its k-th one is the i-th of the tensor.
+    template <typename Run> __device__ inline void each(Run run) const {
+#pragma unroll
+        for (u32 k = 0; k < EACH; ++k)
+            if (u64 i = first + threadIdx.x + k * 256; i < end) run(k, i);
+    }
+
+    __device__ inline void load(const float *from, float (&to)[EACH]) const {
+        each([&](u32 k, u64 i) { to[k] = from[i]; });
+    }
+
+    __device__ inline void store(const float (&from)[EACH], float *to) const {
+        each([&](u32 k, u64 i) { to[i] = from[k]; });
+    }
+};
+
+// Adam, or SGD with beta1 as the momentum. pieces: (tensor, piece of it).
+template <bool ADAM>
+__device__ inline void update(const Tensor *tensors, const uint2 *pieces, const Rule *rule_at) {
+    Rule rule = *rule_at;
+    uint2 which = pieces[blockIdx.x];
+    Tensor tensor = tensors[which.x];
+    u64 first = (u64)which.y * PIECE;
+    Piece piece = {first, min(tensor.length, first + PIECE)};
+    float decay = tensor.decays ? rule.decay : 0.0f, shrink = tensor.decays ? rule.shrink : 1.0f;
+    float w[EACH], g[EACH], m[EACH], v[EACH], average[EACH];
+    piece.load(tensor.value, w), piece.load(tensor.gradient, g), piece.load(tensor.first, m);
+    if (ADAM) piece.load(tensor.second, v);
+    if (tensor.average) piece.load(tensor.average, average);
+#pragma unroll
+    for (u32 k = 0; k < EACH; ++k) {
+        g[k] += decay * w[k];
+        if (ADAM) {
+            m[k] = rule.beta1 * m[k] + rule.rest1 * g[k];
+            v[k] = rule.beta2 * v[k] + rule.rest2 * g[k] * g[k];
+            w[k] = w[k] * shrink - rule.rate * m[k] / (sqrtf(v[k] * rule.second_scale) + rule.epsilon);
+        } else {
+            m[k] = rule.beta1 * m[k] + g[k];
+            w[k] -= rule.rate * m[k];
+        }
+        average[k] += rule.average_rate * (w[k] - average[k]);
+    }
+    piece.store(w, tensor.value), piece.store(m, tensor.first);
+    if (ADAM) piece.store(v, tensor.second);
+    if (tensor.average) piece.store(average, tensor.average);
 }
 
-constexpr u32 PIECE = 1024;
-
-// pieces: (tensor, piece of it).
 extern "C" __global__ void adam(const Tensor *__restrict__ tensors, const uint2 *__restrict__ pieces,
                                 const Rule *__restrict__ rule_at) {
-    Rule rule = *rule_at;
-    uint2 piece = pieces[blockIdx.x];
-    Tensor tensor = tensors[piece.x];
-    float decay = tensor.decays ? rule.decay : 0.0f, shrink = tensor.decays ? rule.shrink : 1.0f;
-    u64 first = (u64)piece.y * PIECE, end = min(tensor.length, first + PIECE);
-    for (u64 i = first + threadIdx.x; i < end; i += blockDim.x) {
-        float w = tensor.value[i];
-        float g = tensor.gradient[i] + decay * w;
-        float m = rule.beta1 * tensor.first[i] + rule.rest1 * g;
-        float v = rule.beta2 * tensor.second[i] + rule.rest2 * g * g;
-        tensor.first[i] = m;
-        tensor.second[i] = v;
-        float size = sqrtf(v * rule.second_scale) + rule.epsilon;
-        store(tensor, rule, i, w * shrink - rule.rate * m / size);
-    }
+    update<true>(tensors, pieces, rule_at);
 }
 
-// beta1 is the momentum.
 extern "C" __global__ void sgd(const Tensor *__restrict__ tensors, const uint2 *__restrict__ pieces,
                                const Rule *__restrict__ rule_at) {
-    Rule rule = *rule_at;
-    uint2 piece = pieces[blockIdx.x];
-    Tensor tensor = tensors[piece.x];
-    float decay = tensor.decays ? rule.decay : 0.0f;
-    u64 first = (u64)piece.y * PIECE, end = min(tensor.length, first + PIECE);
-    for (u64 i = first + threadIdx.x; i < end; i += blockDim.x) {
-        float w = tensor.value[i];
-        float m = rule.beta1 * tensor.first[i] + (tensor.gradient[i] + decay * w);
-        tensor.first[i] = m;
-        store(tensor, rule, i, w - rule.rate * m);
-    }
+    update<false>(tensors, pieces, rule_at);
 }
 
 // partials[block] = sum of squares of the block's share of numbers.

@@ -26,14 +26,15 @@ extern "C" __global__ void column_partials(const float *__restrict__ x, u32 stri
 __device__ inline void add_column(const double *__restrict__ partials, const float *__restrict__ x, u32 count, u32 stride, u32 column,
                                   float *__restrict__ result) {
     u32 thread = threadIdx.y * blockDim.x + threadIdx.x;
+    float before = thread == 0 ? result[column] : 0.0f;
     double sum = 0.0;
     auto add = [&](u32, double value) { sum += value; };
     if (partials)
         in_batches<2>(thread, count, BLOCK, [&](u32 part) { return partials[(u64)part * stride + column]; }, add);
     else
-        in_batches<16>(thread, count, BLOCK, [&](u32 row) { return x[(u64)row * stride + column]; }, add);
+        in_batches<32>(thread, count, BLOCK, [&](u32 row) { return x[(u64)row * stride + column]; }, add);
     sum = block_sum(sum);
-    if (thread == 0) result[column] += (float)sum;
+    if (thread == 0) result[column] = before + (float)sum;
 }
 
 // One block for each column.
@@ -73,6 +74,9 @@ extern "C" __global__ void signed_terms(const int *__restrict__ table, u32 terms
     *to = add ? *to + sum : sum;
 }
 
+// Partial sums of a thread in flight: an eighth of one for each multiprocessor.
+constexpr u32 PARTS = 18;
+
 // result[i] = sum of partials[k][i] (or result[i] += it). Block (32, 8): the partials are shared out over y. The blocks after those of
 // the results do the work of `add_column_sums`.
 extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 partials, u32 count, float *__restrict__ result, u32 add,
@@ -84,7 +88,7 @@ extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 part
     u32 i = blockIdx.x * 32 + threadIdx.x;
     float sum = 0.0f;
     if (i < count) {
-        in_batches<16>(
+        in_batches<PARTS>(
             threadIdx.y, partials, 8, [&](u32 k) { return from[(u64)k * count + i]; },
             [&](u32, float part) { sum += part; });
     }
@@ -96,36 +100,42 @@ extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 part
     }
 }
 
-// result[i] += the sum over partials of the terms +-partials[k][place] of a table, as in `signed_terms`. Block (32, 8): the
-// partials are shared out over y. order: the results in the order of their first places. The blocks after those of the results do
-// the work of `add_column_sums`.
-extern "C" __global__ void fold_partials(const int *__restrict__ table, const u32 *__restrict__ order, u32 terms, u32 count,
-                                         const float *__restrict__ from, u32 partials, u32 size,
-                                         float *__restrict__ result, float *__restrict__ result_second, u32 split_to,
+// A term of a table, as in `signed_terms`, of a partial sum.
+struct Term {
+    const float *from;
+    int entry;
+    __device__ inline float operator()(u64 place) const {
+        if (entry == 0) return 0.0f;
+        return entry > 0 ? from[place + entry - 1] : -from[place - entry - 1];
+    }
+};
+
+// result[i] += the sum over partials of its terms +-partials[k][place]. Block (32, 8): the partials are shared out over y. rows: a result and
+// its terms, as in `signed_terms`, in the order of the first places. Two terms of all partials are in flight: latency takes the time of this
+// kernel. The blocks after those of the results do the work of `add_column_sums`.
+extern "C" __global__ void fold_partials(const int *__restrict__ rows, u32 terms, u32 count, const float *__restrict__ from, u32 partials,
+                                         u32 size, float *__restrict__ result, float *__restrict__ result_second, u32 split_to,
                                          const double *__restrict__ columns, const float *__restrict__ x, u32 column_count,
                                          u32 column_stride, float *__restrict__ column_sums) {
     u32 blocks = (count + 31) / 32;
     if (blockIdx.x >= blocks) return add_column(columns, x, column_count, column_stride, blockIdx.x - blocks, column_sums);
     __shared__ float parts[8][32];
-    u32 place_in_order = blockIdx.x * 32 + threadIdx.x;
-    bool used = place_in_order < count;
-    u32 i = used ? order[place_in_order] : 0;
-    float sum = 0.0f;
-    for (u32 term = 0; used && term < terms; ++term) {
-        int entry = table[(u64)i * terms + term];
-        if (entry == 0) continue;
-        const float *place = from + (entry > 0 ? entry : -entry) - 1;
-        float sign = entry > 0 ? 1.0f : -1.0f;
-        in_batches<16>(
-            threadIdx.y, partials, 8, [&](u32 k) { return place[(u64)k * size]; },
-            [&](u32, float part) { sum += sign * part; });
+    u32 place = blockIdx.x * 32 + threadIdx.x;
+    const int *row = rows + (u64)min(place, count - 1) * (1 + terms);
+    u32 i = row[0];
+    float *to = i < split_to ? result + i : result_second + (i - split_to);
+    float before = threadIdx.y == 0 ? *to : 0.0f, sum = 0.0f;
+    for (u32 term = 1; term <= terms; term += 2) {
+        Term first = {from, row[term]}, second = {from, term < terms ? row[term + 1] : 0};
+        in_batches<PARTS>(
+            threadIdx.y, partials, 8, [&](u32 k) { return make_float2(first((u64)k * size), second((u64)k * size)); },
+            [&](u32, float2 part) { sum += part.x + part.y; });
     }
     parts[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.y == 0 && used) {
+    if (threadIdx.y == 0 && place < count) {
         for (u32 y = 1; y < 8; ++y) sum += parts[y][threadIdx.x];
-        float *to = i < split_to ? result + i : result_second + (i - split_to);
-        *to += sum;
+        *to = before + sum;
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Pieces {
 }
 
 /// Smallest number of rows of a partial sum.
-const LEAST_ROWS: usize = 32;
+const LEAST_ROWS: usize = 16;
 /// Largest number of partial sums.
 const MOST_PARTS: usize = 512;
 
@@ -215,8 +215,8 @@ pub(crate) fn fill_rows(
 #[derive(Debug)]
 pub(crate) struct SignedTable {
     entries: DeviceBuffer<i32>,
-    /// The results in the order of their first places.
-    order: DeviceBuffer<u32>,
+    /// Each result with its terms, in the order of their first places.
+    rows: DeviceBuffer<i32>,
     terms: usize,
     count: usize,
 }
@@ -240,15 +240,15 @@ impl SignedTable {
                 *free = if negative { -entry } else { entry };
             }
         }
-        let mut order: Vec<u32> = (0..to_u32("weights", count)?).collect();
-        order.sort_by_key(|&result| {
-            entries
-                .get(result as usize * terms)
-                .map(|e| e.unsigned_abs())
-        });
+        let mut order: Vec<i32> = (0..to_u32("weights", count)? as i32).collect();
+        let terms_of = |result: i32| &entries[result as usize * terms..][..terms];
+        order.sort_by_key(|&result| terms_of(result).first().map(|entry| entry.unsigned_abs()));
+        let rows: Vec<i32> = (order.iter())
+            .flat_map(|&result| [&[result], terms_of(result)].concat())
+            .collect();
         Ok(Self {
             entries: device.upload(&entries)?,
-            order: device.upload(&order)?,
+            rows: device.upload(&rows)?,
             terms,
             count,
         })
@@ -311,8 +311,7 @@ impl SignedTable {
                 (32, 8),
                 &[
                     args![
-                        &self.entries,
-                        &self.order,
+                        &self.rows,
                         number(self.terms)?,
                         number(self.count)?,
                         partials,
@@ -365,7 +364,7 @@ impl RowProducts {
         // A block of threads of cuBLAS has about 128 x 128 results, and every multiprocessor takes one.
         let most = device.multiprocessors();
         let wanted = most * (128 * 128) / largest.max(1);
-        let slabs = divisor(rows, wanted.min(rows / 256).clamp(1, most.max(1)));
+        let slabs = divisor(rows, wanted.min(rows / 128).clamp(1, most.max(1)));
         Ok(Self {
             partials: device.buffer((slabs + 1) * size)?,
             size,
@@ -460,7 +459,8 @@ pub(crate) fn sum_partials(
     sum_partials_and(device, partials, count, (result, add), columns)
 }
 
-fn sum_partials_and(
+/// The same, and in the same launch the sums of columns.
+pub(crate) fn sum_partials_and(
     device: &CudaDevice,
     partials: DeviceSlice<'_, f32>,
     count: usize,

@@ -1,7 +1,7 @@
 //! The plain linear map on a GPU: one product forward, two backward. On Hopper, with many outputs and products that are not in f32, the
 //! forward product is that of the classifier.
 
-use super::{Linear, OPERATOR};
+use super::{Linear, OPERATOR, few_inputs};
 use crate::classifier::hopper;
 use crate::cuda::reduce::{ColumnPartials, Columns, RowProduct, RowProducts, fill_rows};
 use crate::cuda::{
@@ -24,6 +24,9 @@ pub fn forward(
     op.check(rows, x, ("y", y.view()), weight, ("bias", bias))?;
     if hopper::stores_logits(device, op.inputs, x, weight, bias) {
         return hopper::logits(device, op.inputs, x, weight, bias, &y);
+    }
+    if few_inputs::applies(op, &[x, weight, bias, y.view()]) {
+        return few_inputs::forward(device, op, rows, x, weight, bias, &y);
     }
     if op.inputs == 0 {
         device.clear(y.reborrow())?;
@@ -58,6 +61,11 @@ pub fn backward(
     dbias: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     op.check(rows, x, ("dy", dy), weight, ("dbias", dbias.view()))?;
+    if few_inputs::applies(op, &[x, dy]) {
+        check_length(OPERATOR, "dweight", dweight.view(), op.weight_count())?;
+        input_gradient(device, op, rows, x, weight, dy, dx)?;
+        return few_inputs::gradients(device, op, rows, x, dy, &dweight, &dbias);
+    }
     let columns = ColumnPartials::new(device, dy, (rows, op.outputs, dbias.len()))?;
     let columns = (&columns, &dbias);
     product_gradients(device, op, rows, x, weight, dy, dx, dweight, columns)
@@ -77,22 +85,7 @@ pub(super) fn product_gradients(
     columns: Columns<'_>,
 ) -> Result<(), CudaError> {
     check_length(OPERATOR, "dweight", dweight.view(), op.weight_count())?;
-    if let Some(mut dx) = dx {
-        check_length(OPERATOR, "dx", dx.view(), x.len())?;
-        if op.outputs == 0 {
-            device.clear(dx.reborrow())?;
-        }
-        Product {
-            m: rows,
-            n: op.inputs,
-            k: op.outputs,
-            a: Operand::new(dy, op.outputs),
-            b: Operand::new(weight, op.inputs),
-            add: false,
-            batches: 1,
-        }
-        .run(device, &dx, (op.inputs, 0))?;
-    }
+    input_gradient(device, op, rows, x, weight, dy, dx)?;
     if rows == 0 || dweight.is_empty() {
         let (sums, dbias) = columns;
         return sums.add_to(device, dbias);
@@ -108,4 +101,31 @@ pub(super) fn product_gradients(
     };
     sums.add(device, rows, &[product])?;
     sums.finish_with(device, &dweight, columns)
+}
+
+/// `dx = dy W`, if it is given.
+fn input_gradient(
+    device: &CudaDevice,
+    op: &Linear,
+    rows: usize,
+    x: DeviceSlice<'_, f32>,
+    weight: DeviceSlice<'_, f32>,
+    dy: DeviceSlice<'_, f32>,
+    dx: Option<DeviceSliceMut<'_, f32>>,
+) -> Result<(), CudaError> {
+    let Some(mut dx) = dx else { return Ok(()) };
+    check_length(OPERATOR, "dx", dx.view(), x.len())?;
+    if op.outputs == 0 {
+        device.clear(dx.reborrow())?;
+    }
+    Product {
+        m: rows,
+        n: op.inputs,
+        k: op.outputs,
+        a: Operand::new(dy, op.outputs),
+        b: Operand::new(weight, op.inputs),
+        add: false,
+        batches: 1,
+    }
+    .run(device, &dx, (op.inputs, 0))
 }

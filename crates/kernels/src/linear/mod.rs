@@ -8,6 +8,7 @@
 pub mod activated;
 pub mod cuda;
 mod fast;
+pub(crate) mod few_inputs;
 pub mod reference;
 #[cfg(test)]
 mod tests;

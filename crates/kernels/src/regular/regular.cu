@@ -177,7 +177,8 @@ extern "C" __global__ void __launch_bounds__(256)
 regular_backward_sums(const float *__restrict__ x, const float *__restrict__ dy, const float4 *__restrict__ affine,
                       u32 channels, u32 vertices, u32 rows_of_block, double *__restrict__ partials,
                       const u64 *__restrict__ stream, u64 salt, u64 threshold, float scale) {
-    __shared__ double parts[BLOCK];
+    constexpr u32 GROUP = INPUTS < 8 ? INPUTS + 1 : 8;
+    __shared__ double parts[GROUP][BLOCK];
     u32 channel = blockIdx.y * blockDim.x + threadIdx.x;
     double sums[INPUTS + 1];
     UNROLL_COMPONENTS
@@ -202,15 +203,21 @@ regular_backward_sums(const float *__restrict__ x, const float *__restrict__ dy,
         UNROLL_COMPONENTS
         for (u32 k = 0; k < INPUTS; ++k) sums[k] *= affine[k * channels + channel].w;
     }
+    // Some components at a time; the threads then share out components and channels.
     UNROLL_COMPONENTS
-    for (u32 k = 0; k <= INPUTS; ++k) {
-        parts[threadIdx.y * blockDim.x + threadIdx.x] = sums[k];
+    for (u32 from = 0; from <= INPUTS; from += GROUP) {
+        u32 thread = threadIdx.y * blockDim.x + threadIdx.x, count = min(GROUP, INPUTS + 1 - from);
         __syncthreads();
-        if (threadIdx.y == 0 && channel < channels) {
-            double sum = sums[k];
-            for (u32 y = 1; y < blockDim.y; ++y) sum += parts[y * blockDim.x + threadIdx.x];
-            partials[(u64)blockIdx.x * (INPUTS + 1) * channels + k * channels + channel] = sum;
+#pragma unroll
+        for (u32 k = 0; k < GROUP; ++k)
+            if (from + k <= INPUTS) parts[k][thread] = sums[from + k];
+        __syncthreads();
+        for (u32 i = thread; i < count * blockDim.x; i += blockDim.x * blockDim.y) {
+            u32 k = i / blockDim.x, x = i % blockDim.x, column = blockIdx.y * blockDim.x + x;
+            if (column >= channels) continue;
+            double sum = 0.0;
+            for (u32 y = 0; y < blockDim.y; ++y) sum += parts[k][y * blockDim.x + x];
+            partials[((u64)blockIdx.x * (INPUTS + 1) + from + k) * channels + column] = sum;
         }
-        __syncthreads();
     }
 }
