@@ -289,8 +289,8 @@ impl Bench {
             targets: &targets,
         };
         let mut dh: DeviceBuffer<f32> = device.buffer(vertices * channels)?;
-        let mut dweight: DeviceBuffer<f32> = device.zeros(classes * channels + 1)?;
-        let mut dbias: DeviceBuffer<f32> = device.zeros(classes)?;
+        let mut dweight: DeviceBuffer<f32> = device.buffer(classes * channels + 1)?;
+        let mut dbias: DeviceBuffer<f32> = device.buffer(classes)?;
         let products = 6.0 * (vertices * classes * channels) as f64;
         let default_tile = device.tile_bytes();
         for &(mode, tile) in modes {

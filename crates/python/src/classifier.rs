@@ -34,8 +34,8 @@ fn linear_cross_entropy(
         let gradients = match &gradients {
             Some([features, weight, bias]) => Some(Gradients {
                 features: place.view_mut::<T>("gradient of x", features)?,
-                weight: place.zeros::<T>("gradient of weight", weight)?,
-                bias: place.zeros::<T>("gradient of bias", bias)?,
+                weight: place.view_mut::<T>("gradient of weight", weight)?,
+                bias: place.view_mut::<T>("gradient of bias", bias)?,
             }),
             None => None,
         };

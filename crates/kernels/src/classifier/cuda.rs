@@ -10,6 +10,7 @@
 //! logits.
 
 use super::{Gradients, Map, OPERATOR, RowResults, hopper, rounds_to_bf16};
+use crate::KernelError;
 use crate::cross_entropy::cuda::{
     DeviceScore, DeviceTargets, RowNumbers, RowScores, SoftmaxRows, empty_score, round_to_bf16,
     row_blocks, sums_bias,
@@ -19,7 +20,6 @@ use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
     check_length,
 };
-use crate::{KernelError, elementwise};
 
 /// A [`Map`] on the device.
 pub type Classifier<'a> = Map<DeviceSlice<'a, f32>, &'a DeviceTargets>;
@@ -177,7 +177,9 @@ pub fn loss_and_gradients(
         }));
     }
     if count == 0 || classes == 0 {
-        device.clear(gradients.features.reborrow())?;
+        for values in [gradients.features, gradients.weight, gradients.bias] {
+            device.clear(values)?;
+        }
         return empty_score(device);
     }
     if hopper::applies(device, classifier, features, &gradients) {
@@ -199,11 +201,13 @@ pub fn loss_and_gradients(
         let chunk = chunk(device, stride, 4, count);
         (None, chunk, Tile::F32(device.buffer(chunk * stride)?))
     };
-    let mut dweight: DeviceBuffer<f32> = device.buffer(stride * channels)?;
     let blocks = row_blocks(classes, chunk);
     let bias_partials: DeviceBuffer<f32> =
         device.buffer(if fused_bias { blocks * classes } else { 0 })?;
-    let mut scores = RowScores::new(device, count)?;
+    if !fused_bias {
+        device.clear(gradients.bias.reborrow())?;
+    }
+    let mut scores = RowScores::new(device, classes, (count, chunk))?;
     for first in (0..count).step_by(chunk) {
         let rows_here = chunk.min(count - first);
         let (h, w) = match &rounded {
@@ -239,7 +243,7 @@ pub fn loss_and_gradients(
             _ => {
                 let sums = bias_partials.view();
                 let blocks = row_blocks(classes, rows_here);
-                sum_partials(device, sums, blocks, &gradients.bias, true)?;
+                sum_partials(device, sums, blocks, &gradients.bias, first > 0)?;
             }
         }
         let p = tile.operand(stride);
@@ -258,7 +262,7 @@ pub fn loss_and_gradients(
         }
         .run(device, &dh, (channels, 0))?;
         Product {
-            m: stride,
+            m: classes,
             n: channels,
             k: rows_here,
             a: p.transposed(),
@@ -266,10 +270,8 @@ pub fn loss_and_gradients(
             add: first > 0,
             batches: 1,
         }
-        .run(device, &dweight.view_mut(), (channels, 0))?;
+        .run(device, &gradients.weight, (channels, 0))?;
     }
-    let sums = dweight.view().slice(0..classes * channels);
-    elementwise::cuda::accumulate(device, sums, gradients.weight)?;
     scores.finish(device, classifier.targets)
 }
 
@@ -299,7 +301,7 @@ pub fn evaluate(
     let chunk = chunk(device, stride, 4, count);
     let weight = padded_weight(device, classifier)?;
     let mut tile = Tile::F32(device.buffer(chunk * stride)?);
-    let mut scores = RowScores::new(device, count)?;
+    let mut scores = RowScores::new(device, classes, (count, chunk))?;
     for first in (0..count).step_by(chunk) {
         let rows_here = chunk.min(count - first);
         let h = Operand::new(features.from(first * channels), channels);

@@ -99,6 +99,8 @@ fn train_rows<T: Real>(
             && bf16::is_supported(),
         ..Plan::new(classifier)
     };
+    gradients.weight.fill(T::zero());
+    gradients.bias.fill(T::zero());
     if plan.is_empty() {
         gradients.features.fill(T::zero());
         return Ok(plan.empty_score(rows));

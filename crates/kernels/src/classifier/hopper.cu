@@ -2,7 +2,7 @@
 //
 // Two kernels multiply twice each, on tensor cores (wgmma), as attention does. `classify` holds BM rows of features and streams tiles of
 // BN classes: logits, their running maximum and sum of exponentials, and the sum of exponentials times weights. `weigh` holds BM classes
-// and streams tiles of BN rows: the logits again, now their gradients, and those times features. `finish_rows` and `add_weights` combine
+// and streams tiles of BN rows: the logits again, now their gradients, and those times features. `finish_rows` and `finish_weights` combine
 // partial results in a fixed order. `store_logits` multiplies as `classify` does, once, and writes the logits.
 //
 // fp16 has the mantissa of tf32 but a small range. So numbers are packed as multiples of a scale, a power of two with which the largest
@@ -20,8 +20,6 @@ constexpr u32 LIFT = 14;
 constexpr float LOG2E = 1.4426950408889634f;
 // Above it, the largest logit of a row is subtracted before the product with LOG2E, whose rounding would count.
 constexpr float LARGE = 512.0f;
-#define INFINITE __int_as_float(0x7f800000)
-constexpr u32 IGNORE = 0xffffffffu;
 
 #if FP16
 #define PAIR "f16x2"
@@ -85,12 +83,17 @@ __device__ inline u32 largest_of(const float *numbers, u32 count) {
 // The scale of numbers of which this is the largest. It and its inverse are normal numbers. bf16 has the range of f32 and needs none.
 __device__ inline float scale_for(u32 largest) { return FP16 ? __uint_as_float(max(largest >> 23, LIFT + 1) - LIFT << 23) : 1.0f; }
 
-// Most threads need not write.
-__device__ inline void raise(u32 *to, u32 value) {
-    if (value > *(volatile u32 *)to) atomicMax(to, value);
+// The largest over a block of 256 threads, in all of them.
+__device__ inline u32 largest_of_block(u32 value) {
+    __shared__ u32 parts[8];
+    value = __reduce_max_sync(0xffffffffu, value);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+    __syncthreads();
+    return __reduce_max_sync(0xffffffffu, parts[threadIdx.x % 8]);
 }
 
-// What the kernels of one call share: the largest weight, and the largest exponent of a row (see `row_exponent`). Both start at zero.
+// What the kernels of one call share: the largest weight, and the largest exponent of a row (see `row_exponent`).
 struct Largest {
     u32 weight, row;
 };
@@ -104,17 +107,6 @@ __device__ inline double share_of(u32 label, const float *class_weights, const d
 constexpr int EXPONENTS = 127 + 1023;
 __device__ inline u32 row_exponent(float scale, double share) {
     return (__float_as_uint(scale) >> 23) + max((u32)__double2hiint(share) >> 20 & 2047u, 1023u - 112u);
-}
-
-// Any number of threads, of which this is one.
-__device__ inline void find_largest_weight(u64 thread, u64 threads, const float *weight, u64 fours, Largest *largest) {
-    u32 top = 0;
-    for (u64 i = thread; i < fours; i += threads) {
-        float4 numbers = ((const float4 *)weight)[i];
-        top = max(top, largest_of((const float *)&numbers, 4));
-    }
-    top = __reduce_max_sync(0xffffffffu, top);
-    if (threadIdx.x % 32 == 0) raise(&largest->weight, top);
 }
 
 __device__ inline Eight load_eight(const float *from) {
@@ -140,33 +132,53 @@ __device__ inline void pack(u64 i, Weights weights, float scale) {
     pack_eight(weights.to, row, eight, x, scale);
 }
 
-// After the largest weight is known, for FP16.
-extern "C" __global__ void pack_weight(const float *from, u32 classes, u32 padded, unsigned char *to, const float *bias,
-                                       float *padded_bias, const Largest *largest) {
-    pack(item(), {from, classes, padded, to, bias, padded_bias}, scale_for(largest->weight));
+// For FP16, after `pack_features` has found the largest numbers of its blocks, `row_parts` and then `parts` in all.
+extern "C" __global__ void __launch_bounds__(256)
+pack_weight(const float *from, u32 classes, u32 padded, unsigned char *to, const float *bias, float *padded_bias,
+            const u32 *__restrict__ found, u32 row_parts, u32 parts, Largest *largest) {
+    auto largest_part = [&](u32 first, u32 end) {
+        u32 top = 0;
+        in_batches<4>(
+            first + threadIdx.x, end, 256, [&](u32 part) { return found[part]; }, [&](u32, u32 part) { top = max(top, part); });
+        return largest_of_block(top);
+    };
+    u32 top = largest_part(row_parts, parts);
+    pack(item(), {from, classes, padded, to, bias, padded_bias}, scale_for(top));
+    if (blockIdx.x > 0) return;
+    u32 row = largest_part(0, row_parts);
+    if (threadIdx.x == 0) *largest = {top, row};
 }
 
 // Threads for rows of features, one for each eight channels, up to a power of two; and how many rows they pack.
 constexpr u32 LANES = CHANNELS > 128 ? 32 : CHANNELS / 8, TOGETHER = 4;
 
 // Packs features, and zeros up to `padded` rows, a multiple of TOGETHER. Without labels no row has a share. The blocks after
-// `feature_blocks` find the largest weight for `pack_weight`, or pack the weights if they have no scale.
-extern "C" __global__ void pack_features(const float *__restrict__ from, u32 rows, u32 padded, const u32 *__restrict__ labels,
-                                         const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
-                                         unsigned char *__restrict__ to, float *__restrict__ scales, Largest *largest, u32 feature_blocks,
-                                         const float *weight, u32 classes, u32 padded_classes, unsigned char *packed_weight,
-                                         const float *bias, float *padded_bias) {
+// `feature_blocks` find the largest weight for `pack_weight`, or pack the weights if they have no scale. With FP16, found[block] is the
+// largest exponent of the rows of a block, or its largest weight.
+extern "C" __global__ void __launch_bounds__(256)
+pack_features(const float *__restrict__ from, u32 rows, u32 padded, const u32 *__restrict__ labels,
+              const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
+              unsigned char *__restrict__ to, float *__restrict__ scales, u32 *__restrict__ found, u32 feature_blocks,
+              const float *__restrict__ weight, u32 classes, u32 padded_classes, unsigned char *packed_weight, const float *bias,
+              float *padded_bias) {
     if (blockIdx.x >= feature_blocks) {
-        u64 before = (u64)feature_blocks * blockDim.x;
+        u32 block = blockIdx.x - feature_blocks, thread = block * 256 + threadIdx.x;
 #if FP16
-        find_largest_weight(item() - before, (u64)gridDim.x * blockDim.x - before, weight, (u64)classes * (CHANNELS / 4), largest);
+        u32 top = 0;
+        in_batches<8>(
+            thread, classes * (CHANNELS / 4), (gridDim.x - feature_blocks) * 256,
+            [&](u32 four) { return ((const float4 *)weight)[four]; },
+            [&](u32, const float4 &four) { top = max(top, largest_of(&four.x, 4)); });
+        top = largest_of_block(top);
+        if (threadIdx.x == 0) found[blockIdx.x] = top;
 #else
-        pack(item() - before, {weight, classes, padded_classes, packed_weight, bias, padded_bias}, 1.0f);
+        pack(thread, {weight, classes, padded_classes, packed_weight, bias, padded_bias}, 1.0f);
 #endif
         return;
     }
     u32 first = item() / LANES * TOGETHER, eight = item() % LANES;
     bool inside = first < padded && eight < CHANNELS / 8;
+    u32 row = first + eight, label = labels && eight < TOGETHER && row < rows ? labels[row] : IGNORE;
     Eight x[TOGETHER] = {};
 #pragma unroll
     for (u32 i = 0; i < TOGETHER; ++i)
@@ -180,14 +192,12 @@ extern "C" __global__ void pack_features(const float *__restrict__ from, u32 row
         if (inside) pack_eight(to, first + i, eight, x[i], scale);
         if (eight == i) own_scale = scale;
     }
-    u32 row = first + eight, exponent = 0;
-    if (eight < TOGETHER && row < padded) {
-        scales[row] = own_scale;
-        double share = row < rows && labels ? share_of(labels[row], class_weights, normaliser, dloss) : 0.0;
-        if (share != 0.0) exponent = row_exponent(own_scale, share);
-    }
-    exponent = __reduce_max_sync(0xffffffffu, exponent);
-    if (FP16 && threadIdx.x % 32 == 0) raise(&largest->row, exponent);
+    if (eight < TOGETHER && row < padded) scales[row] = own_scale;
+#if FP16
+    double share = share_of(label, class_weights, normaliser, dloss);
+    u32 exponent = largest_of_block(share != 0.0 ? row_exponent(own_scale, share) : 0);
+    if (threadIdx.x == 0) found[blockIdx.x] = exponent;
+#endif
 }
 
 // Work is a list of units (held block, tile), of which each block of threads does a contiguous part. Its partial result of a held
@@ -223,136 +233,144 @@ __device__ inline void store_column(float *columns, u32 row, Column column) {
 }
 
 // Combines the partial results of rows first_row..rows, one warp for each, into all that `softmax_rows` computes, gradients of the
-// features, and the columns of `weigh`, which are padded. Packed features of rows that do not count become zero, so that `weigh` meets no
-// NaN of theirs. weight_sums: sums of weights over the classes and that of the bias, for smoothing.
-extern "C" __global__ void __launch_bounds__(256)
+// features, and the columns of `weigh`, which are padded. scores[i] is that of the rows from 8 i on. Packed features of rows that do not
+// count become zero, so that `weigh` meets no NaN of theirs. weight_sums: sums of weights over the classes and that of the bias, for
+// smoothing.
+extern "C" __global__ void __launch_bounds__(256, 3)
 finish_rows(const float *__restrict__ partials, const float *__restrict__ row_partials, u32 blocks, u32 tiles, u32 parts, u32 first_row,
-            u32 rows, u32 padded, unsigned char *__restrict__ features, const float *__restrict__ scales,
+            u32 rows, unsigned char *__restrict__ features, const float *__restrict__ scales,
             const unsigned char *__restrict__ weight, const Largest *__restrict__ largest,
             const float *__restrict__ bias, u32 classes, const u32 *__restrict__ labels, const float *__restrict__ class_weights,
             const double *__restrict__ normaliser, double dloss, double smoothing, const float *__restrict__ weight_sums,
-            double *__restrict__ losses, u32 *__restrict__ marks, u32 *__restrict__ predictions, float *__restrict__ dfeatures,
-            float *__restrict__ columns) {
+            Score *__restrict__ scores, u32 *__restrict__ predictions, float *__restrict__ dfeatures, float *__restrict__ columns) {
     u32 local = item() / 32, row = first_row + local, lane = threadIdx.x % 32;
-    if (row >= padded) return;
-    if (row >= rows) {
-        if (lane == 0) store_column(columns, row, NO_COLUMN);
-        return;
-    }
-    // Loads that depend on nothing else come first.
-    u32 label = labels[row];
-    bool inside = lane < CHANNELS / 8;
-    float scale = scales[row], weight_scale = scale_for(largest->weight);
-    Eight x = {}, w = {}, even = {};
-    if (inside && label != IGNORE) {
-        x = eight_of(features, row, lane);
-        w = eight_of(weight, label, lane);
+    auto finish = [&]() {
+        if (row >= rows) {
+            if (lane == 0) store_column(columns, row, NO_COLUMN);
+            return Score{};
+        }
+        // Loads that depend on nothing else come first.
+        u32 label = labels[row];
+        bool inside = lane < CHANNELS / 8;
+        float scale = scales[row], weight_scale = scale_for(largest->weight);
+        Eight x = {}, w = {}, even = {};
+        if (inside && label != IGNORE) {
+            x = eight_of(features, row, lane);
+            w = eight_of(weight, label, lane);
 #if SMOOTHED
 #pragma unroll
-        for (u32 i = 0; i < 8; ++i) even.numbers[i] = weight_sums[8 * lane + i];
+            for (u32 i = 0; i < 8; ++i) even.numbers[i] = weight_sums[8 * lane + i];
 #endif
-    }
-    u32 block = local / BM;
-    u64 units = (u64)blocks * tiles;
-    u32 from = part_of((u64)block * tiles, units, parts), to = part_of((u64)(block + 1) * tiles - 1, units, parts);
-    float peak = -INFINITE, sum = 0.0f, dx[8] = {};
-    u32 place = IGNORE;
-    for (u32 part = from; part <= to; ++part) {
-        u64 slot = part + block;
-        const float *numbers = row_partials + slot * (3 * BM) + local % BM;
-        float4 terms[2] = {};
+        }
+        u32 block = local / BM;
+        u64 units = (u64)blocks * tiles;
+        u32 from = part_of((u64)block * tiles, units, parts), to = part_of((u64)(block + 1) * tiles - 1, units, parts);
+        float peak = -INFINITE, sum = 0.0f, dx[8] = {};
+        u32 place = IGNORE;
+        for (u32 start = from; start <= to; start += 4) {
+            // A part that is not there adds nothing.
+            float4 terms[4][2] = {};
+            float peaks[4], sums[4] = {}, places[4] = {};
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) {
+                u64 slot = start + i + block;
+                const float *numbers = row_partials + slot * (3 * BM) + local % BM;
+                peaks[i] = -INFINITE;
+                if (start + i > to) continue;
+                peaks[i] = numbers[0], sums[i] = numbers[BM], places[i] = numbers[2 * BM];
+                const float4 *sums_of_row = (const float4 *)(partials + (slot * BM + local % BM) * CHANNELS) + 2 * lane;
+                if (inside) terms[i][0] = sums_of_row[0], terms[i][1] = sums_of_row[1];
+            }
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) {
+                float before = peak;
+                if (peaks[i] > peak) {
+                    peak = peaks[i];
+                    place = __float_as_uint(places[i]);
+                }
+                float base = peak == -INFINITE ? 0.0f : peak;
+                float old_factor = exp2f((before - base) * LOG2E), factor = exp2f((peaks[i] - base) * LOG2E);
+                sum = sum * old_factor + sums[i] * factor;
+#pragma unroll
+                for (u32 j = 0; j < 8; ++j) dx[j] = dx[j] * old_factor + ((const float *)terms[i])[j] * factor;
+            }
+        }
+        // Exponentials were times 2^LIFT.
+        constexpr float LOWER = 1.0f / (1 << LIFT);
+        sum *= LOWER;
+        double class_weight = label == IGNORE ? 0.0 : class_weights ? (double)class_weights[label] : 1.0;
+        double share = share_of(label, class_weights, normaliser, dloss);
+        float at_label = 0.0f;
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) at_label += x.numbers[i] * w.numbers[i];
+        at_label = sum_over_warp(at_label) * (scale * weight_scale) + (label == IGNORE ? 0.0f : bias[label]);
+        // The same logit, but summed in another order.
+        if (place == label) at_label = peak;
+#if SMOOTHED
+        float all = 0.0f;
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) all += x.numbers[i] * even.numbers[i];
+        all = sum_over_warp(all) * scale + weight_sums[CHANNELS];
+#endif
         if (inside) {
-            const float4 *sums = (const float4 *)(partials + (slot * BM + local % BM) * CHANNELS) + 2 * lane;
-            terms[0] = sums[0];
-            terms[1] = sums[1];
+            float factor = (float)share / sum * (LOWER * weight_scale), whole = (float)(share * (1.0 - smoothing)) * weight_scale;
+            float part = (float)(share * smoothing / classes);
+#pragma unroll
+            for (u32 i = 0; i < 8; ++i) dx[i] = share == 0.0 ? 0.0f : dx[i] * factor - whole * w.numbers[i] - part * even.numbers[i];
+            float4 *to_row = (float4 *)(dfeatures + (u64)row * CHANNELS + 8 * lane);
+            to_row[0] = {dx[0], dx[1], dx[2], dx[3]};
+            to_row[1] = {dx[4], dx[5], dx[6], dx[7]};
+            if (share == 0.0) *(uint4 *)(features + packed_place(row, lane)) = {};
         }
-        float its_peak = numbers[0], its_sum = numbers[BM], its_place = numbers[2 * BM];
-        float before = peak;
-        if (its_peak > peak) {
-            peak = its_peak;
-            place = __float_as_uint(its_place);
-        }
-        float base = peak == -INFINITE ? 0.0f : peak;
-        float old_factor = exp2f((before - base) * LOG2E), factor = exp2f((its_peak - base) * LOG2E);
-        sum = sum * old_factor + its_sum * factor;
-#pragma unroll
-        for (u32 i = 0; i < 8; ++i) dx[i] = dx[i] * old_factor + ((const float *)terms)[i] * factor;
-    }
-    // Exponentials were times 2^LIFT.
-    constexpr float LOWER = 1.0f / (1 << LIFT);
-    sum *= LOWER;
-    double class_weight = label == IGNORE ? 0.0 : class_weights ? (double)class_weights[label] : 1.0;
-    double share = share_of(label, class_weights, normaliser, dloss);
-    float at_label = 0.0f;
-#pragma unroll
-    for (u32 i = 0; i < 8; ++i) at_label += x.numbers[i] * w.numbers[i];
-    at_label = sum_over_warp(at_label) * (scale * weight_scale) + (label == IGNORE ? 0.0f : bias[label]);
-    // The same logit, but summed in another order.
-    if (place == label) at_label = peak;
-#if SMOOTHED
-    float all = 0.0f;
-#pragma unroll
-    for (u32 i = 0; i < 8; ++i) all += x.numbers[i] * even.numbers[i];
-    all = sum_over_warp(all) * scale + weight_sums[CHANNELS];
-#endif
-    if (inside) {
-        float factor = (float)share / sum * (LOWER * weight_scale), whole = (float)(share * (1.0 - smoothing)) * weight_scale;
-        float part = (float)(share * smoothing / classes);
-#pragma unroll
-        for (u32 i = 0; i < 8; ++i) dx[i] = share == 0.0 ? 0.0f : dx[i] * factor - whole * w.numbers[i] - part * even.numbers[i];
-        float4 *to_row = (float4 *)(dfeatures + (u64)row * CHANNELS + 8 * lane);
-        to_row[0] = {dx[0], dx[1], dx[2], dx[3]};
-        to_row[1] = {dx[4], dx[5], dx[6], dx[7]};
-        if (share == 0.0) *(uint4 *)(features + packed_place(row, lane)) = {};
-    }
-    if (lane == 0) {
+        if (lane > 0) return Score{};
         double loss = (double)logf(sum) + ((peak == -INFINITE ? 0.0 : (double)peak) - (double)at_label);
 #if SMOOTHED
         loss += smoothing * ((double)at_label - (double)all / classes);
 #endif
         place = place == IGNORE ? 0 : place;
-        losses[row] = class_weight > 0.0 ? class_weight * loss : 0.0;
-        marks[row] = label == IGNORE ? 0 : place == label && loss == loss ? 3 : 1;
         if (predictions) predictions[row] = place;
-        if (share == 0.0) {
-            store_column(columns, row, NO_COLUMN);
-            return;
+        Column column = NO_COLUMN;
+        if (share != 0.0) {
+            // With this factor, a power of two, gradients of logits are below 2^(LIFT + 1), and their products with packed features have the
+            // same scale in all rows. Where it is far below, a row counts in the gradients of the bias only.
+            int exponent = (int)(__float_as_uint(scale) >> 23) + EXPONENTS + (int)LIFT - (int)largest->row;
+            float factor = FP16 ? __uint_as_float(max(exponent, 127 - 80) << 23) : 1.0f, size = fabsf((float)(share * (double)factor));
+            float offset = log2f(size) - log2f(sum);
+            bool large = fabsf(peak) > LARGE;
+            if (!large) offset = fmaf(-peak, LOG2E, offset);
+            column = {offset, scale * weight_scale, 1.0f / factor, large ? peak : 0.0f, size, label};
         }
-        // With this factor, a power of two, gradients of logits are below 2^(LIFT + 1), and their products with packed features have the
-        // same scale in all rows. Where it is far below, a row counts in the gradients of the bias only.
-        int exponent = (int)(__float_as_uint(scale) >> 23) + EXPONENTS + (int)LIFT - (int)largest->row;
-        float factor = FP16 ? __uint_as_float(max(exponent, 127 - 80) << 23) : 1.0f, size = fabsf((float)(share * (double)factor));
-        float offset = log2f(size) - log2f(sum);
-        bool large = fabsf(peak) > LARGE;
-        if (!large) offset = fmaf(-peak, LOG2E, offset);
-        store_column(columns, row, {offset, scale * weight_scale, 1.0f / factor, large ? peak : 0.0f, size, label});
-    }
+        store_column(columns, row, column);
+        return score_of(class_weight, loss, label, place);
+    };
+    Score score = score_of_block<8>(finish());
+    if (threadIdx.x == 0) scores[row / 8] = score;
 }
 
-// Adds the partial gradients of weights and bias, times `sign`. One thread for each four channels.
-extern "C" __global__ void add_weights(const float *__restrict__ partials, const float *__restrict__ bias_partials, u32 blocks, u32 tiles,
-                                       u32 parts, u32 classes, float sign, const Largest *__restrict__ largest,
-                                       float *__restrict__ dweight, float *__restrict__ dbias) {
+// Sums the partial gradients of weights and bias, times `sign`. One thread for each four channels; the block after them sums the scores.
+extern "C" __global__ void __launch_bounds__(256)
+finish_weights(const float *__restrict__ partials, const float *__restrict__ bias_partials, u32 blocks, u32 tiles, u32 parts, u32 classes,
+               float sign, const Largest *__restrict__ largest, float *__restrict__ dweight, float *__restrict__ dbias,
+               const Score *__restrict__ scores, u32 score_parts, const double *__restrict__ normaliser, Score *__restrict__ score) {
+    if (blockIdx.x == gridDim.x - 1) return sum_scores<8>(scores, score_parts, normaliser, score);
     u64 i = item();
     u32 row = i / (CHANNELS / 4), four = i % (CHANNELS / 4), block = row / BM;
     if (row >= classes) return;
     u64 units = (u64)blocks * tiles;
     u32 from = part_of((u64)block * tiles, units, parts), to = part_of((u64)(block + 1) * tiles - 1, units, parts);
+    auto place = [&](u32 part) { return (u64)(part + block) * BM + row % BM; };
     float4 sum = {};
-    float bias = 0.0f;
-    for (u32 part = from; part <= to; ++part) {
-        u64 place = (u64)(part + block) * BM + row % BM;
-        float4 term = ((const float4 *)(partials + place * CHANNELS))[four];
-        sum = {sum.x + term.x, sum.y + term.y, sum.z + term.z, sum.w + term.w};
-        if (four == 0) bias += bias_partials[place];
-    }
-    float4 *to_row = (float4 *)dweight + i;
-    float4 old = *to_row;
+    in_batches<4>(
+        from, to + 1, 1, [&](u32 part) { return ((const float4 *)(partials + place(part) * CHANNELS))[four]; },
+        [&](u32, const float4 &term) { sum = {sum.x + term.x, sum.y + term.y, sum.z + term.z, sum.w + term.w}; });
     // Undoes the factors of `finish_rows` and the scales of the features.
     int exponent = FP16 ? (int)largest->row - EXPONENTS - (int)LIFT : 0;
-    *to_row = {old.x + sign * ldexpf(sum.x, exponent), old.y + sign * ldexpf(sum.y, exponent), old.z + sign * ldexpf(sum.z, exponent),
-               old.w + sign * ldexpf(sum.w, exponent)};
-    if (four == 0) dbias[row] += sign * bias;
+    ((float4 *)dweight)[i] = {sign * ldexpf(sum.x, exponent), sign * ldexpf(sum.y, exponent), sign * ldexpf(sum.z, exponent),
+                              sign * ldexpf(sum.w, exponent)};
+    if (four > 0) return;
+    float bias = 0.0f;
+    for (u32 part = from; part <= to; ++part) bias += bias_partials[place(part)];
+    dbias[row] = sign * bias;
 }
 
 // s = held tile^T, or s += .., for 16 channels.

@@ -11,7 +11,7 @@
 
 use super::cuda::{Classifier, Rows};
 use super::{Gradients, OPERATOR};
-use crate::cross_entropy::cuda::{DeviceScore, DeviceTargets, FEW_CLASSES, RowScores};
+use crate::cross_entropy::cuda::{DeviceScore, DeviceTargets, FEW_CLASSES, ScoreParts};
 use crate::cuda::reduce::add_column_sums;
 use crate::cuda::{
     Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
@@ -20,7 +20,11 @@ use crate::cuda::{
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
     "classifier_hopper",
-    concat!(include_str!("../cuda/hopper.cu"), include_str!("hopper.cu")),
+    concat!(
+        include_str!("../cuda/hopper.cu"),
+        include_str!("../cross_entropy/score.cu"),
+        include_str!("hopper.cu")
+    ),
 );
 
 /// Rows or classes that a block of threads holds, and those of a tile that it streams: BM and BN there.
@@ -160,7 +164,7 @@ struct Packed {
     scales: DeviceBuffer<f32>,
     weight: DeviceBuffer<u8>,
     bias: DeviceBuffer<f32>,
-    /// `Largest` there.
+    /// `Largest` there. Only factors with scales have it.
     largest: DeviceBuffer<u32>,
 }
 
@@ -187,11 +191,7 @@ impl Packed {
             scales: device.buffer(padded_rows)?,
             weight: device.buffer(padded_classes * channels * 2)?,
             bias: device.buffer(padded_classes)?,
-            // Only factors with scales need it.
-            largest: match has_scales(defines) {
-                true => device.zeros(2)?,
-                false => device.buffer(2)?,
-            },
+            largest: device.buffer(2)?,
         };
         let nothing = (
             DeviceSlice::empty(),
@@ -204,9 +204,11 @@ impl Packed {
         let feature_blocks = feature_threads.div_ceil(256);
         let (weight_threads, fp16) = (padded_classes * channels / 8, has_scales(defines));
         let weight_blocks = match fp16 {
-            true => 8 * device.multiprocessors(),
+            true => 2 * device.multiprocessors(),
             false => weight_threads.div_ceil(256),
         };
+        // The largest number of each block.
+        let found: DeviceBuffer<u32> = device.buffer(feature_blocks + weight_blocks)?;
         let weights: &[Arg] = args![
             weight,
             size(classes)?,
@@ -225,7 +227,7 @@ impl Packed {
             loss.map_or(0.0, |(_, dloss)| dloss),
             &packed.features,
             &packed.scales,
-            &packed.largest,
+            &found,
             size(feature_blocks)?,
         ];
         // SAFETY: there are `rows` rows of features, with labels if with any, `classes` rows of weights with biases, and room for the
@@ -237,8 +239,10 @@ impl Packed {
                 &[features, weights].concat(),
             )?;
             if fp16 {
-                let arguments = [weights, args![&packed.largest]].concat();
-                kernel("pack_weight")?.over(weight_threads, &arguments)?;
+                let parts = [feature_blocks, feature_blocks + weight_blocks];
+                let parts: &[Arg] =
+                    args![&found, size(parts[0])?, size(parts[1])?, &packed.largest];
+                kernel("pack_weight")?.over(weight_threads, &[weights, parts].concat())?;
             }
         }
         Ok(packed)
@@ -311,8 +315,10 @@ pub(super) fn loss_and_gradients(
         add_column_sums(device, classifier.bias, (classes, 1, 1), &bias_sum)?;
     }
     let columns: DeviceBuffer<f32> = device.buffer(COLUMN * padded_rows)?;
-    let scores = RowScores::new(device, count)?;
-    let (losses, marks) = scores.places();
+    let (scores, score) = (
+        ScoreParts::new(device, padded_rows / 8)?,
+        DeviceScore::new(device)?,
+    );
     let predictions = rows.predictions.as_ref();
     let predictions = predictions.map_or(DeviceSlice::empty(), DeviceSliceMut::view);
     for first in (0..count).step_by(CHUNK) {
@@ -348,7 +354,6 @@ pub(super) fn loss_and_gradients(
                     size(pass.parts)?,
                     size(first)?,
                     size(end)?,
-                    size(padded)?,
                     &packed.features,
                     &packed.scales,
                     &packed.weight,
@@ -361,8 +366,7 @@ pub(super) fn loss_and_gradients(
                     dloss,
                     smoothing,
                     &weight_sums,
-                    losses,
-                    marks,
+                    scores.from(0),
                     predictions,
                     &gradients.features,
                     &columns,
@@ -390,8 +394,9 @@ pub(super) fn loss_and_gradients(
                 &pass.row_sums,
             ],
         )?;
-        kernel("add_weights")?.over(
-            classes * channels / 4,
+        kernel("finish_weights")?.run(
+            ((classes * channels / 4).div_ceil(256) + 1, 1),
+            (256, 1),
             args![
                 &pass.sums,
                 &pass.row_sums,
@@ -403,8 +408,12 @@ pub(super) fn loss_and_gradients(
                 &packed.largest,
                 &gradients.weight,
                 &gradients.bias,
+                scores.from(0),
+                size(padded_rows / 8)?,
+                normaliser,
+                score.numbers(),
             ],
         )?;
     }
-    scores.finish(device, targets)
+    Ok(score)
 }

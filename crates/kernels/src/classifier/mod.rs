@@ -5,7 +5,7 @@
 //! `P = dloss/dz` the gradients are
 //!
 //! ```text
-//! dh = P W        dW += P^T h        db += sum_v P_v
+//! dh = P W        dW = P^T h        db = sum_v P_v
 //! ```
 //!
 //! Fused: logits, softmax and all three products, in one pass over tiles of at most 512 rows. The full
@@ -62,9 +62,9 @@ pub type Classifier<'a, T> = Map<&'a [T], Targets<'a, T>>;
 pub struct Gradients<S> {
     /// Gradient of the features `[rows, channels]`, overwritten.
     pub features: S,
-    /// Gradient of the weights `[classes, channels]`, added to.
+    /// Gradient of the weights `[classes, channels]`, overwritten.
     pub weight: S,
-    /// Gradient of the bias, added to.
+    /// Gradient of the bias, overwritten.
     pub bias: S,
 }
 crate::view::resolve_fields!(Gradients {

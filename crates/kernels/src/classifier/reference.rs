@@ -22,7 +22,9 @@ pub fn loss_and_gradients<T: Real>(
     let mut dlogits = vec![T::zero(); logits.len()];
     reference::backward(&classifier.targets, &logits, dloss, &mut dlogits)?;
     let (channels, classes) = (classifier.channels, classifier.targets.classes);
-    gradients.features.fill(T::zero());
+    for values in [&mut *gradients.features, gradients.weight, gradients.bias] {
+        values.fill(T::zero());
+    }
     for row in 0..classifier.targets.labels.len() {
         for class in 0..classes {
             let p = dlogits[row * classes + class];

@@ -68,7 +68,7 @@ impl<T: Real> Problem<T> {
         }
     }
 
-    /// Parameter gradients start at 0.25, to see that they are added to.
+    /// Gradients start with NaN, to see that they are overwritten.
     fn solve(
         &self,
         solver: impl FnOnce(&Classifier<'_, T>, &[T], Gradients<&mut [T]>, Rows<'_>) -> Score,
@@ -76,8 +76,8 @@ impl<T: Real> Problem<T> {
         let mut answer = Answer {
             score: Score::default(),
             features: vec![T::nan(); self.features.len()],
-            weight: vec![T::of(0.25); self.weight.len()],
-            bias: vec![T::of(0.25); self.bias.len()],
+            weight: vec![T::nan(); self.weight.len()],
+            bias: vec![T::nan(); self.bias.len()],
             predictions: vec![77; self.rows],
         };
         let gradients = Gradients {
@@ -168,11 +168,11 @@ fn bf16_rounds_the_factors_and_nothing_else() {
         assert_eq!(found.predictions, expected.predictions, "{what}");
         check_close(&found.bias, &expected.bias, 3e-6, &what);
         let both = [
-            (&found.features, &expected.features, 0.0),
-            (&found.weight, &expected.weight, 0.25),
+            (&found.features, &expected.features),
+            (&found.weight, &expected.weight),
         ];
-        for (found, expected, start) in both {
-            let size = |most: f32, e: &f32| most.max((e - start).abs());
+        for (found, expected) in both {
+            let size = |most: f32, e: &f32| most.max(e.abs());
             let largest = expected.iter().fold(0.0, size);
             for (f, e) in found.iter().zip(expected) {
                 assert!(
@@ -296,7 +296,7 @@ fn score_and_bias_gradient_leave_out_rows_without_label_even_nan() {
     let none = problem.fast();
     assert_eq!(none.score, Score::default());
     assert!(none.features.iter().all(|&d| d == 0.0));
-    assert!(none.weight.iter().chain(&none.bias).all(|&d| d == 0.25));
+    assert!(none.weight.iter().chain(&none.bias).all(|&d| d == 0.0));
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn without_weight_or_upstream_gradient_all_gradients_are_zero() {
             .unwrap()
         });
         assert!(answer.features.iter().all(|&d| d == 0.0));
-        assert!(answer.weight.iter().chain(&answer.bias).all(|&d| d == 0.25));
+        assert!(answer.weight.iter().chain(&answer.bias).all(|&d| d == 0.0));
     }
 }
 

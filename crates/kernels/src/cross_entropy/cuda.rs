@@ -9,7 +9,10 @@ use crate::cuda::{
 };
 use bytemuck::Pod;
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new("softmax", include_str!("softmax.cu"));
+pub(crate) const SOURCE: KernelSource = KernelSource::new(
+    "softmax",
+    concat!(include_str!("score.cu"), include_str!("softmax.cu")),
+);
 
 const OPERATOR: &str = "cross-entropy";
 /// Largest number of logits that a thread keeps in registers.
@@ -193,6 +196,13 @@ pub struct DeviceScore {
 }
 
 impl DeviceScore {
+    /// A place for a score.
+    pub(crate) fn new(device: &CudaDevice) -> Result<Self, CudaError> {
+        Ok(Self {
+            numbers: device.buffer(SCORE)?,
+        })
+    }
+
     /// A copy, made in stream order.
     ///
     /// # Errors
@@ -213,7 +223,7 @@ impl DeviceScore {
     /// # Errors
     /// Failed work on the device.
     pub fn read(&self, device: &CudaDevice) -> Result<Score, CudaError> {
-        let mut numbers = [0.0; 3];
+        let mut numbers = [0.0; SCORE];
         self.numbers.read(device, &mut numbers)?;
         let [loss, correct, counted] = numbers;
         Ok(Score {
@@ -224,11 +234,29 @@ impl DeviceScore {
     }
 }
 
-/// Losses and marks of the rows of a launch, before they are summed.
+/// Scores of the rows of each block of threads, before they are summed.
 #[derive(Debug)]
 pub(crate) struct RowScores {
-    losses: DeviceBuffer<f64>,
-    marks: DeviceBuffer<u32>,
+    parts: ScoreParts,
+    used: usize,
+}
+
+/// Numbers of a [`DeviceScore`], and of a part of it: `Score` there.
+const SCORE: usize = 3;
+
+/// Places for parts of a score.
+#[derive(Debug)]
+pub(crate) struct ScoreParts(DeviceBuffer<f64>);
+
+impl ScoreParts {
+    pub fn new(device: &CudaDevice, count: usize) -> Result<Self, CudaError> {
+        Ok(Self(device.buffer(SCORE * count)?))
+    }
+
+    /// The parts from one on.
+    pub fn from(&self, part: usize) -> DeviceSlice<'_, f64> {
+        self.0.view().from(SCORE * part)
+    }
 }
 
 /// Some rows of logits, and the outputs for them.
@@ -297,7 +325,7 @@ pub(crate) fn row_blocks(classes: usize, rows: usize) -> usize {
 
 /// True if the kernel can sum the gradients of the bias for this number of classes.
 pub(crate) fn sums_bias(classes: usize) -> bool {
-    shape(classes).1 > 0
+    classes > FEW_CLASSES && shape(classes).1 > 0
 }
 
 fn defines(classes: usize, smoothed: bool, bf16: bool) -> Vec<Define> {
@@ -347,16 +375,17 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
 }
 
 impl RowScores {
-    pub fn new(device: &CudaDevice, rows: usize) -> Result<Self, CudaError> {
+    /// For rows that come in tiles of `chunk` rows.
+    pub fn new(
+        device: &CudaDevice,
+        classes: usize,
+        (rows, chunk): (usize, usize),
+    ) -> Result<Self, CudaError> {
+        let parts = rows.div_ceil(chunk.max(1)) * row_blocks(classes, chunk);
         Ok(Self {
-            losses: device.buffer(rows)?,
-            marks: device.buffer(rows)?,
+            parts: ScoreParts::new(device, parts)?,
+            used: 0,
         })
-    }
-
-    /// Where losses and marks of the rows go.
-    pub fn places(&self) -> (DeviceSlice<'_, f64>, DeviceSlice<'_, u32>) {
-        (self.losses.view(), self.marks.view())
     }
 
     /// Computes losses, predictions and gradients of some rows.
@@ -374,11 +403,15 @@ impl RowScores {
         let smoothing = rows.targets.smoothing;
         let defines = defines(classes, smoothing > 0.0, bf16);
         let function = device.function(SOURCE, &defines, "softmax_rows")?;
+        let blocks = row_blocks(classes, count);
+        let scores = self.parts.from(self.used);
+        assert!(SCORE * blocks <= scores.len(), "too few parts of a score");
+        self.used += blocks;
         // SAFETY: the operators checked that logits and gradients have `count` rows and that the rows
-        // are among those of the targets; labels were checked when the targets were made.
+        // are among those of the targets; labels were checked when the targets were made. There is a score for each block.
         unsafe {
             function.run(
-                (row_blocks(classes, count), 1),
+                (blocks, 1),
                 (threads, 1),
                 args![
                     rows.logits.address(),
@@ -392,8 +425,7 @@ impl RowScores {
                     &rows.targets.normaliser,
                     dloss,
                     smoothing,
-                    self.losses.view().from(first),
-                    self.marks.view().from(first),
+                    scores,
                     rows.predictions,
                     rows.ranks,
                     rows.bias_partials,
@@ -408,10 +440,9 @@ impl RowScores {
         device: &CudaDevice,
         targets: &DeviceTargets,
     ) -> Result<DeviceScore, CudaError> {
-        let mut numbers = device.buffer(3)?;
-        let rows = to_u32(OPERATOR, self.losses.len())?;
+        let score = DeviceScore::new(device)?;
         let defines = [
-            ("THREADS", "1024"),
+            ("THREADS", "256"),
             ("ITEMS", "0"),
             ("ROW_LANES", "0"),
             ("SMOOTHED", "0"),
@@ -419,28 +450,27 @@ impl RowScores {
         ]
         .map(|(name, value)| (name, value.to_string()));
         let function = device.function(SOURCE, &defines, "tally")?;
-        // SAFETY: there is a loss and a mark for every row.
+        // SAFETY: as many parts were computed.
         unsafe {
             function.run(
                 (1, 1),
-                (1024, 1),
+                (256, 1),
                 args![
-                    &self.losses,
-                    &self.marks,
-                    rows,
+                    self.parts.from(0),
+                    to_u32(OPERATOR, self.used)?,
                     &targets.normaliser,
-                    &numbers.view_mut(),
+                    score.numbers(),
                 ],
             )?;
         }
-        Ok(DeviceScore { numbers })
+        Ok(score)
     }
 }
 
 /// Score without rows or classes.
 pub(crate) fn empty_score(device: &CudaDevice) -> Result<DeviceScore, CudaError> {
     Ok(DeviceScore {
-        numbers: device.zeros(3)?,
+        numbers: device.zeros(SCORE)?,
     })
 }
 
@@ -483,7 +513,7 @@ fn run(
     if classes == 0 {
         return empty_score(device);
     }
-    let mut scores = RowScores::new(device, rows)?;
+    let mut scores = RowScores::new(device, classes, (rows, rows))?;
     scores.run(
         device,
         &SoftmaxRows {

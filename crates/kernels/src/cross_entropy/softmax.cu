@@ -4,7 +4,6 @@
 // a row.
 
 constexpr u32 WARPS = THREADS / 32;
-#define INFINITE __int_as_float(0x7f800000)
 
 // What a row is reduced to: its largest logit, the class of that, and sums over classes.
 struct Summary {
@@ -61,8 +60,6 @@ template <typename T> __device__ inline T sum_over_block(T value) {
     return sum;
 }
 
-constexpr u32 IGNORE = 0xffffffffu;
-
 #if BF16
 typedef unsigned short Number;
 // Neighbouring classes of a thread.
@@ -92,19 +89,18 @@ struct alignas(RUN * sizeof(Number)) Run {
 };
 
 // logits: rows of `stride` numbers, plus `bias` where there is one. gradients, where wanted, are rows of `stride` numbers, whose
-// numbers beyond the classes are set to zero; they may be the logits. Both are in bf16 if BF16, without ROW_LANES. losses[row] is the weighted
-// loss. With SMOOTHED, `smoothing` of the target of each row is spread evenly over all classes. marks[row] is 1 for a counted and 3 for a
-// correct row. bias_partials[block][class]: sums of gradients over the rows of a block.
+// numbers beyond the classes are set to zero; they may be the logits. Both are in bf16 if BF16, without ROW_LANES. With SMOOTHED,
+// `smoothing` of the target of each row is spread evenly over all classes. scores[block] is that of the rows of a block, and
+// bias_partials[block][class], not with ROW_LANES, the sums of their gradients.
 #if ROW_LANES > 0
 extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
              const u32 *__restrict__ labels, const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
-             double smoothing, double *__restrict__ losses, u32 *__restrict__ marks, u32 *__restrict__ predictions,
-             u32 *__restrict__ ranks, float *__restrict__ bias_partials) {
+             double smoothing, Score *__restrict__ scores, u32 *__restrict__ predictions, u32 *__restrict__ ranks, float *) {
     constexpr u32 ROWS = THREADS / ROW_LANES;
-    __shared__ float bias_sums[THREADS];
     u32 k = threadIdx.x % ROW_LANES;
-    float bias_sum = 0.0f, own_bias = bias && k < classes ? bias[k] : 0.0f;
+    float own_bias = bias && k < classes ? bias[k] : 0.0f;
+    Score score = {};
     double dmean = gradients ? dloss * *normaliser : 0.0;
     // All threads of a warp take part in the exchanges between its lanes.
     for (u32 first = blockIdx.x * ROWS; first < rows; first += gridDim.x * ROWS) {
@@ -134,8 +130,7 @@ softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 cl
             loss += smoothing * ((label == IGNORE ? 0.0 : (double)at_label) - (double)all.logits / classes);
 #endif
             u32 place = all.place == 0xffffffffu ? 0 : all.place;
-            losses[row] = weight > 0.0 ? weight * loss : 0.0;
-            marks[row] = label == IGNORE ? 0 : place == label && loss == loss ? 3 : 1;
+            score = plus(score, score_of(weight, loss, label, place));
             if (predictions) predictions[row] = place;
         }
         if (!gradients || row >= rows) continue;
@@ -150,26 +145,24 @@ softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 cl
         if (inside) {
             value = share == 0.0 ? 0.0f : own.sum * ((float)share / all.sum * expf(shift - peak)) - even;
             if (k == label) value -= kept;
-            bias_sum += value;
         }
         float *to = gradients + (u64)row * stride;
         for (u32 column = k; column < stride; column += ROW_LANES) to[column] = column == k ? value : 0.0f;
     }
-    if (!bias_partials) return;
-    bias_sums[threadIdx.x] = bias_sum;
-    __syncthreads();
-    if (threadIdx.x >= classes) return;
-    for (u32 at = 1; at < ROWS; ++at) bias_sum += bias_sums[at * ROW_LANES + threadIdx.x];
-    bias_partials[(u64)blockIdx.x * classes + threadIdx.x] = bias_sum;
+    score = score_of_block<WARPS>(score);
+    if (threadIdx.x == 0) scores[blockIdx.x] = score;
 }
 #else
 extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
              const u32 *__restrict__ labels, const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
-             double smoothing, double *__restrict__ losses, u32 *__restrict__ marks, u32 *__restrict__ predictions,
-             u32 *__restrict__ ranks, float *__restrict__ bias_partials) {
+             double smoothing, Score *__restrict__ scores, u32 *__restrict__ predictions, u32 *__restrict__ ranks,
+             float *__restrict__ bias_partials) {
     __shared__ Summary parts[2][WARPS];
     __shared__ float own_logit[2];
+    // Only the first thread uses it: no other one has registers for it.
+    __shared__ Score score;
+    if (threadIdx.x == 0) score = {};
 #if ITEMS > 0
     constexpr u32 RUNS = ITEMS / RUN;
     float z[ITEMS], bias_sum[ITEMS];
@@ -244,8 +237,7 @@ softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 
             loss += smoothing * ((double)at_label - (double)all.logits / classes);
 #endif
             u32 place = all.place == 0xffffffffu ? 0 : all.place;
-            losses[row] = weight > 0.0 ? weight * loss : 0.0;
-            marks[row] = label == IGNORE ? 0 : place == label && loss == loss ? 3 : 1;
+            score = plus(score, score_of(weight, loss, label, place));
             if (predictions) predictions[row] = place;
         }
         if (gradients) {
@@ -282,6 +274,7 @@ softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 
             for (u32 k = classes + threadIdx.x; k < stride; k += THREADS) to[k] = 0;
         }
     }
+    if (threadIdx.x == 0) scores[blockIdx.x] = score;
 #if ITEMS > 0
     if (bias_partials) {
         FOR_CLASSES { bias_partials[(u64)blockIdx.x * classes + k] = bias_sum[i]; }
@@ -290,29 +283,8 @@ softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 
 }
 #endif
 
-// score = (sum of losses, correct rows, counted rows). One block.
+// The score of all rows from those of the blocks of `softmax_rows`. One block.
 extern "C" __global__ void __launch_bounds__(THREADS)
-tally(const double *__restrict__ losses, const u32 *__restrict__ marks, u32 rows, const double *__restrict__ normaliser,
-      double *__restrict__ score) {
-    double loss = 0.0;
-    u32 correct = 0, counted = 0;
-    struct Row {
-        double loss;
-        u32 marks;
-    };
-    in_batches<16>(
-        threadIdx.x, rows, THREADS, [&](u32 row) { return Row{losses[row], marks[row]}; },
-        [&](u32, const Row &row) {
-            loss += row.loss;
-            counted += row.marks & 1;
-            correct += row.marks >> 1;
-        });
-    loss = sum_over_block(loss);
-    correct = sum_over_block(correct);
-    counted = sum_over_block(counted);
-    if (threadIdx.x == 0) {
-        score[0] = loss * *normaliser;
-        score[1] = correct;
-        score[2] = counted;
-    }
+tally(const Score *__restrict__ scores, u32 count, const double *__restrict__ normaliser, Score *__restrict__ score) {
+    sum_scores<WARPS>(scores, count, normaliser, score);
 }

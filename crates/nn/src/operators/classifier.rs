@@ -218,8 +218,8 @@ impl<'a, T: Real> Tape<'a, T> {
         let classes = targets.classes();
         let mut gradients = [
             context.buffer(features.values_len())?,
-            context.zeros(classes * features.kind().dimension())?,
-            context.zeros(classes)?,
+            context.buffer(classes * features.kind().dimension())?,
+            context.buffer(classes)?,
         ];
         let value = run(
             &mut context,

@@ -101,8 +101,8 @@ fn fused_classifier() {
         };
         let (mut dh, mut dw, mut db) = (
             vec![0.0; h.len()],
-            vec![0.5; weight.len()],
-            vec![0.25; bias.len()],
+            vec![0.0; weight.len()],
+            vec![0.0; bias.len()],
         );
         let gradients = classifier::Gradients {
             features: &mut dh[..],
@@ -175,8 +175,8 @@ fn fused_classifier() {
         let expected = [("dh", &dh[..]), ("dweight", &dw), ("dbias", &db)];
         checks.check(&what, expected, |device| {
             let mut dh = poisoned(device, h.len());
-            let mut dw = device.upload(&vec![0.5; weight.len()]).unwrap();
-            let mut db = device.upload(&vec![0.25; bias.len()]).unwrap();
+            let mut dw = poisoned(device, weight.len());
+            let mut db = poisoned(device, bias.len());
             let gradients = classifier::Gradients {
                 features: dh.view_mut(),
                 weight: dw.view_mut(),
@@ -211,7 +211,7 @@ struct Problem {
     dloss: f64,
 }
 
-/// What is computed from it: `dh`, `dweight` and `dbias`, which start at 0.25 where they are added to, and predictions.
+/// What is computed from it: `dh`, `dweight` and `dbias`, and predictions.
 struct Solution<T> {
     score: cross_entropy::Score,
     gradients: [Vec<T>; 3],
@@ -260,7 +260,7 @@ impl Problem {
             bias: &bias,
             targets: cross_entropy::Targets::new(self.classes, &self.labels),
         };
-        let mut gradients = [&h, &weight, &bias].map(|values| vec![0.25; values.len()]);
+        let mut gradients = [&h, &weight, &bias].map(|values| vec![0.0; values.len()]);
         let mut predictions = vec![0; self.labels.len()];
         let [dh, dw, db] = &mut gradients;
         let score = classifier::reference::loss_and_gradients(
@@ -302,8 +302,8 @@ impl Problem {
             targets: &on_device,
         };
         let mut dh = poisoned(device, self.h.len());
-        let mut dw = device.upload(&vec![0.25; weight.len() + shift]).unwrap();
-        let mut db = device.upload(&vec![0.25; bias.len()]).unwrap();
+        let mut dw = poisoned(device, weight.len() + shift);
+        let mut db = poisoned(device, bias.len());
         let mut predictions = device.upload(&vec![7u32; self.labels.len()]).unwrap();
         let score = classifier::cuda::loss_and_gradients(
             device,
