@@ -28,6 +28,7 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (linear::few_inputs::SOURCE, linear::few_inputs::variants()),
         (elementwise::cuda::SOURCE, plain()),
         (cross_entropy::cuda::SOURCE, cross_entropy::cuda::variants()),
+        (classifier::few::SOURCE, classifier::few::variants()),
         (classifier::hopper::SOURCE, classifier::hopper::variants()),
         (regression::cuda::SOURCE, plain()),
         (pool::cuda::SOURCE, plain()),

@@ -1,6 +1,8 @@
 //! The fused classifier on a GPU: cuBLAS computes the logits of a tile of rows, which are replaced in place
 //! by their gradients and used by both products before the next tile.
 //!
+//! Training with at most 32 classes takes the kernels of `few.cu` instead, in all modes, unless there are too many channels.
+//!
 //! Rows of logits, and a copy of the weights, are padded with zeros to a multiple of 32 classes, so that
 //! all three products work on aligned rows.
 //!
@@ -9,7 +11,7 @@
 //! sums and results stay in f32. On Hopper the kernels of `hopper.cu` do this work, and that of [`ProductMode::Tf32`](crate::cuda::ProductMode), without storing
 //! logits.
 
-use super::{Gradients, Map, OPERATOR, RowResults, hopper, rounds_to_bf16};
+use super::{Gradients, Map, OPERATOR, RowResults, few, hopper, rounds_to_bf16};
 use crate::KernelError;
 use crate::cross_entropy::cuda::{
     DeviceScore, DeviceTargets, RowNumbers, RowScores, SoftmaxRows, empty_score, round_to_bf16,
@@ -181,6 +183,11 @@ pub fn loss_and_gradients(
             device.clear(values)?;
         }
         return empty_score(device);
+    }
+    if let Some(shape) = few::Shape::of(classifier, features, &gradients) {
+        return few::loss_and_gradients(
+            device, shape, classifier, features, dloss, gradients, rows,
+        );
     }
     if hopper::applies(device, classifier, features, &gradients) {
         return hopper::loss_and_gradients(device, classifier, features, dloss, gradients, rows);

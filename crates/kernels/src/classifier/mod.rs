@@ -22,10 +22,12 @@
 //! In training with [`ProductMode::Bf16`](crate::cuda::ProductMode) the factors of the three products are rounded to bf16:
 //! features, weights and `P`. Softmax, sums and results stay in f32; so do the logits on a CPU and on Hopper, while other GPUs store them in bf16.
 //! With [`ProductMode::Tf32`](crate::cuda::ProductMode) they are rounded to 10 bits of mantissa on a GPU, on Hopper in fp16 with scales.
-//! Products of at most 32 classes take little time. With `Bf16` they are as with `Tf32`.
+//! Products of at most 32 classes take little time. On a GPU they are in f32 with any of the three, unless there are too many channels for
+//! one kernel to do all the work; then they are with `Bf16` as with `Tf32`.
 
 pub mod cuda;
 mod fast;
+pub(crate) mod few;
 mod half;
 pub(crate) mod hopper;
 mod plan;

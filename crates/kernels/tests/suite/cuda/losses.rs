@@ -82,6 +82,9 @@ fn fused_classifier() {
         (700, 500, 256, 0.0),
         (300, 130, 192, 0.1),
         (100, 2000, 128, 0.0),
+        // Few classes and too many channels for one kernel.
+        (300, 8, 1028, 0.1),
+        (300, 3, 0, 0.1),
     ] {
         let (labels, class_weights) = targets(rows, classes);
         let h = random(rows * channels, 1);
@@ -208,6 +211,8 @@ struct Problem {
     weight: Vec<f32>,
     bias: Vec<f32>,
     labels: Vec<u32>,
+    class_weights: Option<Vec<f32>>,
+    smoothing: f64,
     dloss: f64,
 }
 
@@ -238,6 +243,8 @@ impl Problem {
             weight: random(classes * channels, 2),
             bias: random(classes, 3),
             labels: targets(rows, classes).0,
+            class_weights: None,
+            smoothing: 0.0,
             dloss,
         }
     }
@@ -254,11 +261,16 @@ impl Problem {
     /// In f64.
     fn expected(&self) -> Solution<f64> {
         let (h, weight, bias) = (wide(&self.h), wide(&self.weight), wide(&self.bias));
+        let class_weights = self.class_weights.as_deref().map(wide);
         let map = classifier::Classifier {
             channels: self.channels,
             weight: &weight,
             bias: &bias,
-            targets: cross_entropy::Targets::new(self.classes, &self.labels),
+            targets: cross_entropy::Targets {
+                class_weights: class_weights.as_deref(),
+                smoothing: self.smoothing,
+                ..cross_entropy::Targets::new(self.classes, &self.labels)
+            },
         };
         let mut gradients = [&h, &weight, &bias].map(|values| vec![0.0; values.len()]);
         let mut predictions = vec![0; self.labels.len()];
@@ -285,16 +297,34 @@ impl Problem {
         }
     }
 
-    /// With gradients of weights that are `shift` numbers off their alignment: with another one, logits are stored.
+    /// With gradients of weights that are `shift` numbers off their alignment: with another one, logits of many classes are stored.
     fn found(&self, device: &CudaDevice, mode: ProductMode, shift: usize) -> Solution<f32> {
+        self.found_at(device, mode, shift, 0)
+    }
+
+    /// The same with features that are `features_shift` numbers off theirs.
+    fn found_at(
+        &self,
+        device: &CudaDevice,
+        mode: ProductMode,
+        shift: usize,
+        features_shift: usize,
+    ) -> Solution<f32> {
         device.set_product_mode(mode);
         let on_device = cross_entropy::cuda::DeviceTargets::new(
             device,
-            &cross_entropy::Targets::new(self.classes, &self.labels),
+            &cross_entropy::Targets {
+                class_weights: self.class_weights.as_deref(),
+                smoothing: self.smoothing,
+                ..cross_entropy::Targets::new(self.classes, &self.labels)
+            },
         )
         .unwrap();
-        let [h, weight, bias] =
-            [&self.h, &self.weight, &self.bias].map(|values| device.upload(values).unwrap());
+        let [weight, bias] =
+            [&self.weight, &self.bias].map(|values| device.upload(values).unwrap());
+        let mut h = vec![f32::NAN; features_shift];
+        h.extend(&self.h);
+        let h = device.upload(&h).unwrap();
         let map = classifier::cuda::Classifier {
             channels: self.channels,
             weight: weight.view(),
@@ -308,7 +338,7 @@ impl Problem {
         let score = classifier::cuda::loss_and_gradients(
             device,
             &map,
-            h.view(),
+            h.view().slice(features_shift..h.len()),
             self.dloss,
             classifier::Gradients {
                 features: dh.view_mut(),
@@ -439,14 +469,85 @@ fn classifier_with_exact_factors() {
     }
 }
 
+/// In all modes, and with the same bits in all.
 #[test]
-fn few_classes_are_multiplied_alike_in_tf32_and_bf16() {
+fn classifier_with_few_classes() {
     let Some(device) = device() else { return };
-    for (rows, classes, channels) in [(1, 2, 64), (300, 10, 64), (77, 32, 5)] {
-        let problem = Problem::new(rows, classes, channels, 10.0);
-        let [tf32, bf16] = [ProductMode::Tf32, ProductMode::Bf16]
-            .map(|mode| problem.found(&device, mode, 0).gradients);
-        assert_eq!(tf32, bf16, "{rows} x {classes}, {channels} channels");
+    let sizes = [0, 1, 127, 1000].into_iter().flat_map(|rows| {
+        let classes = [1, 2, 3, 8, 10, 31, 32].into_iter();
+        classes.flat_map(move |classes| {
+            let channels = [1, 3, 16, 60, 64, 128, 255, 256, 512].into_iter();
+            channels.map(move |channels| (rows, classes, channels))
+        })
+    });
+    // Steps of the loop over rows, also on the largest GPU.
+    let sizes = sizes.chain([(30_001, 8, 128), (10_001, 32, 256)]);
+    for (number, (rows, classes, channels)) in sizes.enumerate() {
+        let mut problem = Problem::of_eighths(rows, classes, channels, 10.0 * rows as f64);
+        // Differences of logits are of the same size with any number of channels, and exact.
+        let scale = [1.0, 0.5, 0.25, 0.125][(channels.ilog2() / 2).min(3) as usize];
+        problem.h.iter_mut().for_each(|h| *h *= scale);
+        if number % 2 == 1 {
+            problem.class_weights = Some(targets(rows, classes).1);
+        }
+        problem.smoothing = [0.0, 0.0, 0.1][number % 3];
+        let expected = problem.expected();
+        let what = format!("{rows} x {classes}, {channels} channels");
+        let modes = [ProductMode::F32, ProductMode::Tf32, ProductMode::Bf16];
+        let found = modes.map(|mode| problem.found(&device, mode, 0));
+        for other in &found[1..] {
+            assert_eq!(found[0].score, other.score, "{what}");
+            assert_eq!(found[0].gradients, other.gradients, "{what}");
+        }
+        let [found, ..] = found;
+        let (score, exact) = (found.score, expected.score);
+        assert!(
+            (score.loss - exact.loss).abs() <= 1e-5 * exact.loss.max(1.0),
+            "{what}: {score:?}, {exact:?}"
+        );
+        assert_eq!(
+            (score.correct, score.counted),
+            (exact.correct, exact.counted),
+            "{what}"
+        );
+        assert_eq!(found.predictions, expected.predictions, "{what}");
+        for (place, name) in ["dh", "dweight", "dbias"].into_iter().enumerate() {
+            let (found, expected) = (&found.gradients[place], &expected.gradients[place]);
+            check_within(&format!("{what}, {name}"), found, expected, 1e-5);
+        }
+    }
+}
+
+/// Vectors of features that are not aligned are read in smaller ones.
+#[test]
+fn few_classes_with_features_of_any_alignment() {
+    let Some(device) = device() else { return };
+    let problem = Problem::new(300, 8, 128, 300.0);
+    let expected = problem.expected();
+    for shift in 0..4 {
+        let mut found = problem.found_at(&device, ProductMode::Tf32, shift, shift);
+        for (place, name) in ["dh", "dweight", "dbias"].into_iter().enumerate() {
+            let found = std::mem::take(&mut found.gradients[place]);
+            let what = format!("{name}, {shift} numbers off");
+            check_within(&what, &found, &expected.gradients[place], 1e-5);
+        }
+    }
+}
+
+#[test]
+fn few_classes_of_a_number_that_is_not_finite_reach_the_loss() {
+    let Some(device) = device() else { return };
+    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut problem = Problem::new(200, 8, 128, 1.0);
+        problem.h[5] = value;
+        let loss = problem.found(&device, ProductMode::Tf32, 0).score.loss;
+        assert!(!loss.is_finite(), "{value}: {loss}");
+        // Rows without label do not count.
+        let mut problem = Problem::new(200, 8, 128, 1.0);
+        problem.h[4 * 128] = value;
+        let found = problem.found(&device, ProductMode::Tf32, 0);
+        assert!(found.score.loss.is_finite(), "{value}");
+        assert!(found.gradients[2].iter().all(|d| d.is_finite()), "{value}");
     }
 }
 
