@@ -324,7 +324,7 @@ pub fn backward(
     let (dkeys, rest) = sums.view_mut().split_at(keys);
     let (down, rest) = rest.split_at(own);
     let (dvalues, dbias) = rest.split_at(values);
-    let columns = ColumnPartials::new(device, dy, (vertices, outputs, dbias.len()))?;
+    let columns = ColumnPartials::of_rows(device, dy, (vertices, outputs, dbias.len()))?;
 
     let part = |start: usize, count: usize| joint.view().slice(start..start + count);
     let (nothing, none) = (DeviceSlice::empty(), DeviceSliceMut::empty);
@@ -352,7 +352,7 @@ pub fn backward(
         to,
         false,
         sums_of_values,
-        &columns,
+        columns,
     )?;
 
     let reversed = reversed_factors(device, graph, dlogits.view(), op.heads)?;
@@ -380,7 +380,7 @@ pub fn backward(
         dx,
         true,
         sums_of_keys,
-        &ColumnPartials::none(device)?,
+        ColumnPartials::none(device)?,
     )?;
     let nothing = DeviceSlice::empty();
     let to = [&gradients, &DeviceSliceMut::empty()];

@@ -1,7 +1,7 @@
 //! Batch normalisation on a GPU: partial sums in f64, then one pass over the features.
 
 use super::{BatchNorm, NormGradients, NormGroups, Normalisation, Origin};
-use crate::cuda::reduce::Pieces;
+use crate::cuda::reduce::{LEAST_ROWS, Pieces};
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
     check_length, key, to_u32,
@@ -287,7 +287,7 @@ fn moments(
     let width = config.kind.dimension();
     check_length("batch norm statistics", "x", x, vertices * width)?;
     let slots = Slots::new(device, config)?;
-    let pieces = Pieces::new(vertices, width);
+    let pieces = Pieces::new(vertices, width, LEAST_ROWS);
     let mut partials: DeviceBuffer<[f64; 2]> = device.buffer(pieces.count * width)?;
     let mut statistics = DeviceStatistics {
         mean: device.buffer(count)?,
@@ -399,7 +399,7 @@ pub fn backward(
         return Ok(());
     }
     let affine = normalisation.affine(device)?;
-    let pieces = Pieces::new(vertices, width);
+    let pieces = Pieces::new(vertices, width, LEAST_ROWS);
     let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * (width + scalars))?;
     let size = |n: usize| to_u32(operator, n);
     // SAFETY: lengths were checked, and there is a partial sum for each block and column.

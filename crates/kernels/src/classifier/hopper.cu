@@ -236,7 +236,7 @@ __device__ inline void store_column(float *columns, u32 row, Column column) {
 // features, and the columns of `weigh`, which are padded. scores[i] is that of the rows from 8 i on. Packed features of rows that do not
 // count become zero, so that `weigh` meets no NaN of theirs. weight_sums: sums of weights over the classes and that of the bias, for
 // smoothing.
-extern "C" __global__ void __launch_bounds__(256, 3)
+extern "C" __global__ void __launch_bounds__(256, 4)
 finish_rows(const float *__restrict__ partials, const float *__restrict__ row_partials, u32 blocks, u32 tiles, u32 parts, u32 first_row,
             u32 rows, unsigned char *__restrict__ features, const float *__restrict__ scales,
             const unsigned char *__restrict__ weight, const Largest *__restrict__ largest,
@@ -267,12 +267,12 @@ finish_rows(const float *__restrict__ partials, const float *__restrict__ row_pa
         u32 from = part_of((u64)block * tiles, units, parts), to = part_of((u64)(block + 1) * tiles - 1, units, parts);
         float peak = -INFINITE, sum = 0.0f, dx[8] = {};
         u32 place = IGNORE;
-        for (u32 start = from; start <= to; start += 4) {
+        for (u32 start = from; start <= to; start += 2) {
             // A part that is not there adds nothing.
-            float4 terms[4][2] = {};
-            float peaks[4], sums[4] = {}, places[4] = {};
+            float4 terms[2][2] = {};
+            float peaks[2], sums[2] = {}, places[2] = {};
 #pragma unroll
-            for (u32 i = 0; i < 4; ++i) {
+            for (u32 i = 0; i < 2; ++i) {
                 u64 slot = start + i + block;
                 const float *numbers = row_partials + slot * (3 * BM) + local % BM;
                 peaks[i] = -INFINITE;
@@ -282,7 +282,7 @@ finish_rows(const float *__restrict__ partials, const float *__restrict__ row_pa
                 if (inside) terms[i][0] = sums_of_row[0], terms[i][1] = sums_of_row[1];
             }
 #pragma unroll
-            for (u32 i = 0; i < 4; ++i) {
+            for (u32 i = 0; i < 2; ++i) {
                 float before = peak;
                 if (peaks[i] > peak) {
                     peak = peaks[i];

@@ -30,7 +30,7 @@ __device__ inline void add_column(const double *__restrict__ partials, const flo
     double sum = 0.0;
     auto add = [&](u32, double value) { sum += value; };
     if (partials)
-        in_batches<2>(thread, count, BLOCK, [&](u32 part) { return partials[(u64)part * stride + column]; }, add);
+        in_batches<8>(thread, count, BLOCK, [&](u32 part) { return partials[(u64)part * stride + column]; }, add);
     else
         in_batches<32>(thread, count, BLOCK, [&](u32 row) { return x[(u64)row * stride + column]; }, add);
     sum = block_sum(sum);
@@ -103,11 +103,9 @@ extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 part
 // A term of a table, as in `signed_terms`, of a partial sum.
 struct Term {
     const float *from;
-    int entry;
-    __device__ inline float operator()(u64 place) const {
-        if (entry == 0) return 0.0f;
-        return entry > 0 ? from[place + entry - 1] : -from[place - entry - 1];
-    }
+    float sign;
+    __device__ inline Term(const float *partials, int entry) : from(partials + max(abs(entry), 1) - 1), sign(entry > 0 ? 1.0f : entry < 0 ? -1.0f : 0.0f) {}
+    __device__ inline float of(float value) const { return sign == 0.0f ? 0.0f : sign * value; }
 };
 
 // result[i] += the sum over partials of its terms +-partials[k][place]. Block (32, 8): the partials are shared out over y. rows: a result and
@@ -126,10 +124,10 @@ extern "C" __global__ void fold_partials(const int *__restrict__ rows, u32 terms
     float *to = i < split_to ? result + i : result_second + (i - split_to);
     float before = threadIdx.y == 0 ? *to : 0.0f, sum = 0.0f;
     for (u32 term = 1; term <= terms; term += 2) {
-        Term first = {from, row[term]}, second = {from, term < terms ? row[term + 1] : 0};
+        Term first(from, row[term]), second(from, term < terms ? row[term + 1] : 0);
         in_batches<PARTS>(
-            threadIdx.y, partials, 8, [&](u32 k) { return make_float2(first((u64)k * size), second((u64)k * size)); },
-            [&](u32, float2 part) { sum += part.x + part.y; });
+            threadIdx.y, partials, 8, [&](u32 k) { return make_float2(first.from[(u64)k * size], second.from[(u64)k * size]); },
+            [&](u32, float2 part) { sum += first.of(part.x) + second.of(part.y); });
     }
     parts[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();

@@ -21,14 +21,15 @@ pub(crate) struct Pieces {
     pub threads: (usize, usize),
 }
 
-/// Smallest number of rows of a partial sum.
-const LEAST_ROWS: usize = 16;
+/// Smallest number of rows of a partial sum, for kernels that only sum, and for those that compute more for each row.
+pub(crate) const LEAST_ROWS: usize = 32;
+pub(crate) const LEAST_COMPUTED_ROWS: usize = 16;
 /// Largest number of partial sums.
 const MOST_PARTS: usize = 512;
 
 impl Pieces {
-    pub fn new(rows: usize, columns: usize) -> Self {
-        let rows_of_block = rows.div_ceil(MOST_PARTS).max(LEAST_ROWS);
+    pub fn new(rows: usize, columns: usize, least_rows: usize) -> Self {
+        let rows_of_block = rows.div_ceil(MOST_PARTS).max(least_rows);
         let count = rows.div_ceil(rows_of_block);
         let threads = column_threads(columns);
         Self {
@@ -83,19 +84,34 @@ impl<'a> ColumnPartials<'a> {
     pub fn new(
         device: &CudaDevice,
         x: DeviceSlice<'a, f32>,
+        shape: (usize, usize, usize),
+    ) -> Result<Self, CudaError> {
+        Self::of_rows(device, x, shape)?.in_parts(device)
+    }
+
+    /// The same, all rows of which are still to be summed.
+    pub fn of_rows(
+        device: &CudaDevice,
+        x: DeviceSlice<'a, f32>,
         (rows, stride, columns): (usize, usize, usize),
     ) -> Result<Self, CudaError> {
-        if rows <= FEW_ROWS && columns <= FEW_COLUMNS {
-            return Ok(Self {
-                partials: device.buffer(0)?,
-                x,
-                rows,
-                stride,
-                columns,
-            });
+        Ok(Self {
+            partials: device.buffer(0)?,
+            x,
+            rows,
+            stride,
+            columns,
+        })
+    }
+
+    /// The same with partial sums, unless there are few rows.
+    pub fn in_parts(self, device: &CudaDevice) -> Result<Self, CudaError> {
+        let few = self.rows <= FEW_ROWS && self.columns <= FEW_COLUMNS;
+        if self.x.is_empty() || few {
+            return Ok(self);
         }
-        let pieces = Pieces::new(rows, columns);
-        let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * columns)?;
+        let pieces = Pieces::new(self.rows, self.columns, LEAST_ROWS);
+        let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * self.columns)?;
         let size = |n: usize| to_u32("column sums", n);
         // SAFETY: the rows lie in `x`, as the operator checked, and there is a partial sum for each block
         // and column.
@@ -104,16 +120,21 @@ impl<'a> ColumnPartials<'a> {
                 pieces.blocks,
                 pieces.threads,
                 args![
-                    x,
-                    size(stride)?,
-                    size(rows)?,
-                    size(columns)?,
+                    self.x,
+                    size(self.stride)?,
+                    size(self.rows)?,
+                    size(self.columns)?,
                     size(pieces.rows_of_block)?,
                     &partials.view_mut(),
                 ],
             )?;
         }
-        Ok(Self::of_partials(partials, columns))
+        Ok(Self::of_partials(partials, self.columns))
+    }
+
+    /// True if they are the first `columns` columns of all rows of `x`.
+    pub fn are_columns_of(&self, x: DeviceSlice<'_, f32>, columns: usize) -> bool {
+        self.columns == columns && self.x.address == x.address && self.rows * self.stride == x.len()
     }
 
     /// Partial sums that were made elsewhere, `[parts, columns]`.
@@ -551,7 +572,7 @@ mod tests {
         for columns in [1, 3, 16, 80, 128, 129, 256, 6890] {
             let (across, down) = column_threads(columns);
             assert!(across * down <= 256 && across <= 128 && down >= 1);
-            let pieces = Pieces::new(55_120, columns);
+            let pieces = Pieces::new(55_120, columns, LEAST_ROWS);
             assert!(pieces.blocks.1 * pieces.threads.0 >= columns);
             assert!(pieces.count * pieces.rows_of_block >= 55_120);
         }

@@ -342,10 +342,10 @@ pub fn backward(
     let (outputs, biases) = (op.output.dimension(), op.bias_count());
     check_length(OPERATOR, "dy", dy, vertices * outputs)?;
     check_length(OPERATOR, "bias gradients", gradients.bias.view(), biases)?;
-    let columns = ColumnPartials::new(device, dy, (vertices, outputs, biases))?;
+    let columns = ColumnPartials::of_rows(device, dy, (vertices, outputs, biases))?;
     let dy = [dy, dy];
     transposed(
-        device, op, graph, x, weights, dy, dx, false, gradients, &columns,
+        device, op, graph, x, weights, dy, dx, false, gradients, columns,
     )
 }
 
@@ -362,7 +362,7 @@ pub(crate) fn transposed(
     mut dx: Option<DeviceSliceMut<'_, f32>>,
     add: bool,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
-    columns: &ColumnPartials<'_>,
+    columns: ColumnPartials<'_>,
 ) -> Result<(), CudaError> {
     op.check(graph.vertex_count(), x, ("dy", dy), weights)?;
     check_length(OPERATOR, "own dy", own, dy.len())?;
@@ -389,10 +389,9 @@ pub(crate) fn transposed(
         device.clear(dx.reborrow())?;
     }
     if x.is_empty() || dy.is_empty() {
-        return columns.add_to(device, &gradients.bias);
+        return columns.in_parts(device)?.add_to(device, &gradients.bias);
     }
     let to = [&gradients.neighbour, &gradients.self_term];
-    let columns = (columns, &gradients.bias);
     let kind = (graph.columns(), graph.heads());
     let plan = Plan::new(device, op, kind, Direction::Backward)?;
     let reversed = graph.reversed_edges(device)?;
@@ -413,8 +412,9 @@ pub(crate) fn transposed(
     };
     if let Some(warps) = plan.warps(device, &whole, x) {
         let factors = [weights.neighbour, weights.self_term];
-        let (partials, count) = warps.differentiate(device, &whole, factors, x, add)?;
-        let sizes = (count, plan.weights);
+        let (partials, count, columns) =
+            warps.differentiate(device, &whole, factors, x, add, columns)?;
+        let (sizes, columns) = ((count, plan.weights), (&columns, &gradients.bias));
         return (plan.fold).fold_partials(device, partials.view(), sizes, to, columns);
     }
     let stacked = match &dx {
@@ -470,7 +470,8 @@ pub(crate) fn transposed(
         sums.add(device, count, &products)?;
     }
     let (partials, count) = sums.partials();
-    let sizes = (count, plan.weights);
+    let columns = columns.in_parts(device)?;
+    let (sizes, columns) = ((count, plan.weights), (&columns, &gradients.bias));
     plan.fold
         .fold_partials(device, partials, sizes, to, columns)
 }

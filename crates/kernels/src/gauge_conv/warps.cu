@@ -352,13 +352,15 @@ __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count
 }
 
 // Convolution of the gradients `dy` with the transposed weights, and gradients of the weights: each block writes the sum over
-// its vertices, in the layout of `stacked.rs`. The first PRODUCERS warps convolve and pass their sums to the others.
+// its vertices, in the layout of `stacked.rs`. The first PRODUCERS warps convolve and pass their sums to the others; then they write sums of
+// scalars of `own` over their vertices, the gradients of the bias, unless `bias_partials` is null.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 differentiate(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const float4 *__restrict__ phases,
               const float *__restrict__ factors, u32 aggregation, u32 count, const float *__restrict__ dy,
               const float *__restrict__ own, const int4 *__restrict__ table,
               const float *__restrict__ neighbour_weights, u32 neighbour_count, const float *__restrict__ self_weights,
-              float *__restrict__ dx, u32 add, const float *__restrict__ x, float *__restrict__ partials) {
+              float *__restrict__ dx, u32 add, const float *__restrict__ x, float *__restrict__ partials,
+              double *__restrict__ bias_partials) {
     extern __shared__ float4 weights[];
     float *slots = reinterpret_cast<float *>(weights + WEIGHTS);
     // For each producer, a barrier for a slot that is full and one for a slot that is empty.
@@ -380,6 +382,17 @@ differentiate(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbour
         slot.copy(x + (u64)tile * 8 * RESULT, min(count - tile * 8, 8u));
         convolve_tile<true>(graph, tile, count, dy, own, weights, {nullptr, 0, dx, add}, slot);
     }
+    if (!bias_partials) return;
+    // While the others still multiply: two rows at a time.
+    u32 lane = threadIdx.x % 32;
+    double sum = 0.0;
+    for (u32 tile = tiles.first + warp; tile < tiles.last; tile += PRODUCERS) {
+        in_batches<4>(
+            tile * 8 + lane / 16, min(count, tile * 8 + 8), 2, [&](u32 row) { return own[(u64)row * DIMENSION + lane % 16]; },
+            [&](u32, float value) { sum += value; });
+    }
+    sum += __shfl_down_sync(0xffffffffu, sum, 16);
+    if (lane < 16) bias_partials[((u64)blockIdx.x * PRODUCERS + warp) * 16 + lane] = sum;
 }
 
 #endif

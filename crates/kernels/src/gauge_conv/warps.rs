@@ -14,7 +14,7 @@ use super::stacked::{Stack, types};
 use super::{GaugeConv, OPERATOR};
 use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherRun, number};
-use crate::cuda::reduce::SignedTable;
+use crate::cuda::reduce::{ColumnPartials, SignedTable};
 use crate::cuda::{
     Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, KernelSource, args, irrep_rows,
     to_u32,
@@ -59,6 +59,8 @@ struct Layout {
     places: Vec<(usize, usize)>,
     /// Shared memory of a block, in bytes.
     shared: usize,
+    /// Warps that gather, backward.
+    producers: usize,
     /// True if the edges of the graph have factors.
     factors: bool,
 }
@@ -164,6 +166,7 @@ impl Layout {
             weights,
             places,
             shared,
+            producers: WARPS - consumers,
             factors: columns > 0,
         })
     }
@@ -249,21 +252,40 @@ impl Warps {
     }
 
     /// The convolution of a run of the transposed operator, or with `add` its sum with what is in the result. Returns partial
-    /// gradients of the stacked weights, sums over vertices of the gathered rows times `x`, and their number.
-    pub fn differentiate(
+    /// gradients of the stacked weights, sums over vertices of the gathered rows times `x`, and their number. If `columns` are the scalars
+    /// of the rows that reach the vertex itself, they are summed too.
+    pub fn differentiate<'a>(
         &self,
         device: &CudaDevice,
         run: &GatherRun<'_>,
         weights: [DeviceSlice<'_, f32>; 2],
         x: DeviceSlice<'_, f32>,
         add: bool,
-    ) -> Result<(DeviceBuffer<f32>, usize), CudaError> {
+        columns: ColumnPartials<'a>,
+    ) -> Result<(DeviceBuffer<f32>, usize, ColumnPartials<'a>), CudaError> {
         let blocks = self.blocks(device, run);
         let mut partials = device.buffer(blocks * self.layout.weights)?;
+        let sums_columns = columns.are_columns_of(run.own, RUN);
+        let parts = if sums_columns {
+            blocks * self.layout.producers
+        } else {
+            0
+        };
+        let mut column_partials: DeviceBuffer<f64> = device.buffer(parts * RUN)?;
         let (_, dx, _) = run.bias;
-        let last = args![dx, u32::from(add), x, &partials.view_mut()];
+        let last = args![
+            dx,
+            u32::from(add),
+            x,
+            &partials.view_mut(),
+            &column_partials.view_mut()
+        ];
         self.launch(device, "differentiate", run, (weights, blocks), last)?;
-        Ok((partials, blocks))
+        let columns = match sums_columns {
+            true => ColumnPartials::of_partials(column_partials, RUN),
+            false => columns.in_parts(device)?,
+        };
+        Ok((partials, blocks, columns))
     }
 
     fn launch(

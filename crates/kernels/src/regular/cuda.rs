@@ -7,7 +7,7 @@ use crate::KernelError;
 use crate::activation::cuda::{defines as activation_defines, literals};
 use crate::batch_norm::NormGradients;
 use crate::batch_norm::cuda::{Affine, DeviceNormalisation, Through};
-use crate::cuda::reduce::{Pieces, column_threads};
+use crate::cuda::reduce::{LEAST_COMPUTED_ROWS, Pieces, column_threads};
 use crate::cuda::{
     Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
     args, check_length, to_u32,
@@ -360,7 +360,7 @@ pub fn backward_dropped(
         return Ok(());
     }
     let affine = normalisation.affine(device)?;
-    let pieces = Pieces::new(vertices, plan.channels);
+    let pieces = Pieces::new(vertices, plan.channels, LEAST_COMPUTED_ROWS);
     let columns = (plan.inputs + 1) * plan.channels;
     let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * columns)?;
     let size = |n: usize| to_u32(operator, n);

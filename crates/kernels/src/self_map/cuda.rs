@@ -8,6 +8,7 @@ use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
     check_length, key,
 };
+use crate::linear::{self, Linear};
 use std::sync::Arc;
 
 /// The full matrices `[in, out]` of all orders, concatenated.
@@ -108,6 +109,18 @@ impl<'a> Factors<'a> {
     }
 }
 
+impl SelfMap {
+    /// The same map if all features are scalars.
+    fn of_scalars(&self) -> Option<Linear> {
+        let is_plain = [&self.input, &self.output].map(|kind| kind.highest_order() == 0);
+        (is_plain == [true, true]).then(|| Linear {
+            inputs: self.input.dimension(),
+            outputs: self.output.dimension(),
+            bias: self.bias,
+        })
+    }
+}
+
 /// True if every order of `kind` is one of the blocks, so that the products write all of it.
 fn covers(plan: &Plan, kind: &FeatureType) -> bool {
     plan.blocks.len() == kind.orders().count()
@@ -127,6 +140,9 @@ pub fn forward(
     mut y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     op.check(vertices, x, ("y", y.view()), weight, ("bias", bias))?;
+    if let Some(map) = op.of_scalars() {
+        return linear::cuda::forward(device, &map, vertices, x, weight, bias, y);
+    }
     let plan = Plan::new(device, op)?;
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
     if !covers(&plan, &op.output) {
@@ -172,6 +188,9 @@ pub fn backward(
 ) -> Result<(), CudaError> {
     op.check(vertices, x, ("dy", dy), weight, ("dbias", dbias.view()))?;
     check_length(OPERATOR, "dweight", dweight.view(), op.parameter_count())?;
+    if let Some(map) = op.of_scalars() {
+        return linear::cuda::backward(device, &map, vertices, x, weight, dy, dx, dweight, dbias);
+    }
     let plan = Plan::new(device, op)?;
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
     if let Some(mut dx) = dx {
