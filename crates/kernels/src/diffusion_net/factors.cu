@@ -6,8 +6,8 @@
 constexpr u32 C = 128, FACTOR = C * C;
 // Factors of all rows, and of each mesh: S, S a^T, S b^T and S W1d^T.
 constexpr u32 SHARED_FACTORS = 8, MESH_FACTORS = 4;
-// Rows of a spectrum for a block of threads, blocks of a spectrum, and blocks that pack the factors of all rows.
-constexpr u32 SPECTRUM_ROWS = 8, SPECTRUM_BLOCKS = C / SPECTRUM_ROWS, SHARED_BLOCKS = 64;
+// Blocks of threads that pack the factors of all rows, and for products with the spectrum of a mesh: 32 rows and a map each, or 32 rows and 32 channels.
+constexpr u32 SHARED_BLOCKS = 4 * SHARED_FACTORS, MAP_BLOCKS = 12, SPECTRUM_BLOCKS = 16;
 
 __device__ inline float to_tf32(float x) {
     u32 y;
@@ -22,15 +22,13 @@ __device__ inline float to_tf32(float x) {
 #define NUMBER "bf16"
 #endif
 typedef unsigned short Number;
-__device__ inline Number to_number(float x) {
-    Number y;
-    asm("cvt.rn." NUMBER ".f32 %0, %1;" : "=h"(y) : "f"(x));
-    return y;
-}
 
-struct __align__(2 * sizeof(Number)) Pair {
-    Number first, second;
-};
+// Two numbers, the first in the lower half.
+__device__ inline u32 pair_of(float low, float high) {
+    u32 pair;
+    asm("cvt.rn." NUMBER "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
 
 // Where a column of a result lies in the order of wgmma, in which a thread holds pairs of neighbours: four neighbours are two of its pairs, so
 // that it loads and stores 16 bytes.
@@ -44,12 +42,8 @@ __device__ inline u32 swizzled_place(u32 n, u32 k, u32 panels) {
     return (n / 8 * panels + k / PANEL) * 8 * PANEL + n % 8 * PANEL + (k % PANEL / CHUNK ^ n % 8) * CHUNK + k % CHUNK;
 }
 
-// Place of B[k, n] in a packed factor of two halves of its rows. A left factor from registers, which are the result of another product, has
-// its columns in another order.
-__device__ inline u32 packed_place(u32 n, u32 k, bool from_registers) {
-    if (from_registers) k = slot_of(k);
-    return k / 64 * (FACTOR / 2) + swizzled_place(slot_of(n), k % 64, 64 / PANEL);
-}
+// Place of B[k, n] in a packed factor of two halves of its rows.
+__device__ inline u32 packed_place(u32 n, u32 k) { return k / 64 * (FACTOR / 2) + swizzled_place(slot_of(n), k % 64, 64 / PANEL); }
 
 // The same for two halves of its columns.
 __device__ inline u32 packed_place_of_columns(u32 n, u32 k) { return swizzled_place(slot_of(n), k, C / PANEL); }
@@ -63,19 +57,34 @@ __device__ inline void multiply_lanes(float (&sums)[4], float a0, float a1, floa
           "r"(__float_as_uint(b1)));
 }
 
-__device__ inline float4 rounded(const float *from) {
-    float4 v = *(const float4 *)from;
-    return {to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w)};
+__device__ inline float4 rounded(float4 v) { return {to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w)}; }
+__device__ inline float4 rounded(const float *from) { return rounded(*(const float4 *)from); }
+
+__device__ inline float4 plus(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+
+// `count` partial sums of `size` numbers each.
+struct Partials {
+    const float *from;
+    u32 count, size;
+};
+
+// Sums `width` numbers from `first` on, a power of two from 4 to 1,024, over all parts, which 256 threads share. `take(place, sum)` takes four neighbours.
+template <typename Take> __device__ inline void sum_parts(float4 (&parts)[256], const Partials &partials, u32 first, u32 width, Take take) {
+    u32 lanes = width / 4, place = first + threadIdx.x % lanes * 4;
+    float4 sum = {};
+    in_batches<8>(
+        threadIdx.x / lanes, partials.count, 256 / lanes, [&](u32 k) { return *(const float4 *)(partials.from + (u64)k * partials.size + place); },
+        [&](u32, float4 v) { sum = plus(sum, v); });
+    parts[threadIdx.x] = sum;
+    for (u32 half = 128; half >= lanes; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) parts[threadIdx.x] = plus(parts[threadIdx.x], parts[threadIdx.x + half]);
+    }
+    if (threadIdx.x < lanes) take(place, parts[threadIdx.x]);
 }
 
-// Adds the sum over slabs of `size` numbers, for COUNT numbers.
-template <u32 COUNT> __device__ inline void add_slabs(float (&sums)[COUNT], const float *from, u32 stride, u32 slabs, u32 size) {
-#pragma unroll 2
-    for (u32 slab = 0; slab < slabs; ++slab) {
-#pragma unroll
-        for (u32 i = 0; i < COUNT; ++i) sums[i] += from[(u64)slab * size + i * stride];
-    }
-}
+// Adds four neighbours, which may begin anywhere.
+__device__ inline void add_four(float *to, float4 v) { to[0] += v.x, to[1] += v.y, to[2] += v.z, to[3] += v.w; }
 
 // What applies to spectra: rows of a, of b, and of the part of W1 that reads diffused scalars.
 struct Maps {
@@ -131,7 +140,7 @@ extern "C" __global__ void forget(float *measured, u64 count) {
 }
 
 // Measures x, of `count` times four numbers; and, in WEIGHT_BLOCKS blocks of threads before, the weights, if there are any.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
 largest(const float4 *__restrict__ x, u32 count, float *__restrict__ entry, float *__restrict__ measured, const float *__restrict__ bands,
         const float *__restrict__ product, const float *__restrict__ scalars, const float *__restrict__ invariants,
         const float *__restrict__ hidden, const float *__restrict__ update, const float *__restrict__ first_bias,
@@ -145,287 +154,315 @@ largest(const float4 *__restrict__ x, u32 count, float *__restrict__ entry, floa
     in_batches<8>(
         (blockIdx.x - before) * 256 + threadIdx.x, count, (gridDim.x - before) * 256, [&](u32 i) { return x[i]; },
         [&](u32, float4 v) { most = fmaxf(most, fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)))); });
-    measure(entry, most);
+    measure_block(entry, most);
 }
 #endif
 
 // Packs a part of the factors of all rows: W1x, W1p, W2, W3 transposed, for products with them; then W3, W2, W1x, W1p, for those of the
-// backward pass. And the three biases, in the order of threads.
-__device__ inline void pack_shared(u32 part, const Layers &layers, const Scales &scales, Number *packed, float *biases) {
-    constexpr u32 COUNT = SHARED_FACTORS * FACTOR / SHARED_BLOCKS;
-    if (part < 3 && threadIdx.x < C) {
-        const float *bias = part == 0 ? layers.first_bias : part == 1 ? layers.hidden_bias : layers.update_bias;
-        biases[part * C + threadIdx.x] = bias[threadIdx.x % 32 / 4 * 16 + threadIdx.x / 32 * 4 + threadIdx.x % 4];
+// backward pass. And the three biases, in the order of threads. A block of 256 threads for 32 columns of a factor.
+__device__ inline void pack_shared(u32 block, const Layers &layers, const Scales &scales, Number *packed, float *biases) {
+    if (block < 3 && threadIdx.x < C) {
+        const float *bias = block == 0 ? layers.first_bias : block == 1 ? layers.hidden_bias : layers.update_bias;
+        biases[block * C + threadIdx.x] = bias[threadIdx.x % 32 / 4 * 16 + threadIdx.x / 32 * 4 + threadIdx.x % 4];
     }
-    u32 factor = part * COUNT / FACTOR, which = factor < 4 ? factor : factor < 6 ? 7 - factor : factor - 6;
+    u32 factor = block / 4, which = factor < 4 ? factor : factor < 6 ? 7 - factor : factor - 6, stride = which == 0 ? 2 * C : C;
     const float *from = which == 0 ? layers.scalars : which == 1 ? layers.invariants : which == 2 ? layers.hidden : layers.update;
     float scale = factor == 0   ? scales.first_sums() / scales.x()
                   : factor == 1 ? scales.first_sums() / P_SCALE
                                 : scales.weight(which == 0 ? 2 : 3 + which);
-    for (u32 at = threadIdx.x; at < COUNT; at += blockDim.x) {
-        u32 i = (part * COUNT + at) % FACTOR, row = i / C, column = i % C;
-        float value = from[row * (which == 0 ? 2 * C : C) + column];
-        u32 n = factor < 4 ? row : column, k = factor < 4 ? column : row;
-        packed[factor * FACTOR + packed_place(n, k, factor != 0)] = to_number(scale * value);
+    // 16 terms of a column for each thread.
+    u32 lane = threadIdx.x % 32, column = block % 4 * 32, first = threadIdx.x / 32 * 16;
+    __shared__ float rows[32][C + 1];
+    float terms[16];
+    if (factor < 4) {
+#pragma unroll
+        for (u32 i = 0; i < 16; ++i) terms[i] = from[(column + 2 * i + threadIdx.x / C) * stride + threadIdx.x % C];
+#pragma unroll
+        for (u32 i = 0; i < 16; ++i) rows[2 * i + threadIdx.x / C][threadIdx.x % C] = terms[i];
+        __syncthreads();
+#pragma unroll
+        for (u32 i = 0; i < 16; ++i) terms[i] = rows[lane][first + i];
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < 16; ++i) terms[i] = from[(first + i) * stride + column + lane];
+    }
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+        u32 pairs[4];
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) {
+            // A left factor from registers, which are the result of another product, has its columns in the order of `slot_of`.
+            float low = factor ? terms[4 * i + 2 * half] : terms[8 * half + 2 * i];
+            float high = factor ? terms[4 * i + 2 * half + 1] : terms[8 * half + 2 * i + 1];
+            pairs[i] = pair_of(scale * low, scale * high);
+        }
+        *(uint4 *)(packed + factor * FACTOR + packed_place(column + lane, first + 8 * half)) = {pairs[0], pairs[1], pairs[2], pairs[3]};
     }
 }
 
-// Sums the raw spectra over slabs, saves and filters them, and multiplies them with the maps: all factors of a block, packed, and the
-// spectra S. A block of threads for SPECTRUM_ROWS rows of a mesh, then SHARED_BLOCKS for the factors of all rows.
-extern "C" __global__ void __launch_bounds__(3 * C)
-spectra_forward(const float *__restrict__ raw, u32 slabs, u32 meshes, const float *__restrict__ eigenvalues, const float *__restrict__ log_times,
-                const float *__restrict__ bands, const float *__restrict__ product, const float *__restrict__ scalars,
-                const float *__restrict__ invariants, const float *__restrict__ hidden, const float *__restrict__ update,
-                const float *__restrict__ first_bias, const float *__restrict__ hidden_bias, const float *__restrict__ update_bias,
-                float *__restrict__ saved, Number *__restrict__ packed, float *__restrict__ spectra, float *__restrict__ biases, const float *of_bases,
-                const float *of_block, float drop) {
-    Measured measured = {of_bases, of_block, drop};
-    Scales scales = {measured};
-    float of_spectrum = scales.spectrum(), of_maps = scales.maps(), of_diffused = scales.first_sums() / scales.phi();
-    if (blockIdx.x >= meshes * SPECTRUM_BLOCKS) {
-        pack_shared(blockIdx.x - meshes * SPECTRUM_BLOCKS, {scalars, invariants, hidden, update, first_bias, hidden_bias, update_bias}, scales,
-                    packed, biases);
+// Eight neighbours of a column, `stride` numbers from each other, times `scale`.
+__device__ inline uint4 packed_eight(const float *from, u32 stride, float scale) {
+    float v[8];
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) v[i] = scale * from[i * stride];
+    return {pair_of(v[0], v[1]), pair_of(v[2], v[3]), pair_of(v[4], v[5]), pair_of(v[6], v[7])};
+}
+
+// Sums the raw spectra over slabs, saves and filters them: the spectra S. SHARED_BLOCKS blocks of threads pack the factors of all rows; the others
+// sum `width` numbers each.
+extern "C" __global__ void __launch_bounds__(256, 4)
+filter_spectra(const float *__restrict__ raw, u32 slabs, u32 width, const float *__restrict__ eigenvalues, const float *__restrict__ log_times,
+               const float *__restrict__ bands, const float *__restrict__ scalars, const float *__restrict__ invariants,
+               const float *__restrict__ hidden, const float *__restrict__ update, const float *__restrict__ first_bias,
+               const float *__restrict__ hidden_bias, const float *__restrict__ update_bias, float *__restrict__ saved, float *__restrict__ spectra,
+               Number *__restrict__ packed, float *__restrict__ biases, const float *of_bases, const float *of_block) {
+    if (blockIdx.x < SHARED_BLOCKS) {
+        Measured measured = {of_bases, of_block, 1.0f};
+        Layers layers = {scalars, invariants, hidden, update, first_bias, hidden_bias, update_bias};
+        pack_shared(blockIdx.x, layers, {measured}, packed, biases);
         return;
     }
-    __shared__ __align__(16) float spectrum[SPECTRUM_ROWS][C + 16];
-    u32 mesh = blockIdx.x / SPECTRUM_BLOCKS, first = blockIdx.x % SPECTRUM_BLOCKS * SPECTRUM_ROWS;
+    __shared__ float4 parts[256];
+    u32 block = blockIdx.x - SHARED_BLOCKS, blocks = FACTOR / width, mesh = block / blocks;
+    Partials partials = {raw + (u64)mesh * slabs * FACTOR, slabs, FACTOR};
+    sum_parts(parts, partials, block % blocks * width, width, [&](u32 place, float4 sum) {
+        u32 channel = place % C;
+        u64 to = (u64)mesh * FACTOR + place;
+        float eigenvalue = eigenvalues[to / C];
+        auto filter = [&](u32 i) { return filter_of(eigenvalue, log_times[channel + i], bands[channel + i]).f; };
+        *(float4 *)(saved + to) = sum;
+        *(float4 *)(spectra + to) = {sum.x * filter(0), sum.y * filter(1), sum.z * filter(2), sum.w * filter(3)};
+    });
+}
+
+// Packs the spectra S, and their products with the maps. MAP_BLOCKS blocks of threads for each mesh.
+extern "C" __global__ void __launch_bounds__(256, 2)
+spectra_forward(const float *__restrict__ spectra, const float *__restrict__ product, const float *__restrict__ scalars, Number *__restrict__ packed,
+                const float *of_bases, const float *of_block) {
+    __shared__ __align__(16) float spectrum[32][C + 16];
+    u32 mesh = blockIdx.x / MAP_BLOCKS, which = blockIdx.x % 3, first = blockIdx.x % MAP_BLOCKS / 3 * 32;
     Number *of_mesh = packed + (u64)(SHARED_FACTORS + mesh * MESH_FACTORS) * FACTOR;
-    // 32 rows of the maps for each warp, which are in flight while spectra are summed: latency takes the time of this kernel.
+    // 16 rows of the map for each warp, and all rows of the spectrum, in flight together: latency takes the time of this kernel.
     Maps maps = {product, scalars};
-    u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, which = warp / 4;
-    float4 top[2][8], bottom[2][8];
+    u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    float4 top[8], bottom[8], own[4];
+    const float *of_map = maps.row(which * C + 16 * warp + g) + 4 * t;
 #pragma unroll
-    for (u32 i = 0; i < 16; ++i) {
-        const float *of_map = maps.row(32 * warp + i / 8 * 16 + g) + i % 8 * 16 + 4 * t;
-        top[i / 8][i % 8] = rounded(of_map), bottom[i / 8][i % 8] = rounded(of_map + 8 * (which < 2 ? C : 2 * C));
-    }
-    // Four neighbours for each thread.
-    u32 i = threadIdx.x / (C / 4), row = first + i, channel = threadIdx.x % (C / 4) * 4, place = row * C + channel;
-    if (i < SPECTRUM_ROWS) {
-        float4 sum = {};
-        in_batches<8>(
-            0, slabs, 1, [&](u32 slab) { return *(const float4 *)(raw + ((u64)mesh * slabs + slab) * FACTOR + place); },
-            [&](u32, float4 v) { sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w; });
-        *(float4 *)(saved + (u64)mesh * FACTOR + place) = sum;
-        float s[4] = {sum.x, sum.y, sum.z, sum.w}, eigenvalue = eigenvalues[mesh * C + row];
+    for (u32 i = 0; i < 8; ++i) top[i] = *(const float4 *)(of_map + 16 * i), bottom[i] = *(const float4 *)(of_map + 8 * (which < 2 ? C : 2 * C) + 16 * i);
+    const float *from = spectra + (u64)mesh * FACTOR + first * C;
 #pragma unroll
-        for (u32 k = 0; k < 4; ++k) {
-            s[k] *= filter_of(eigenvalue, log_times[channel + k], bands[channel + k]).f;
-            spectrum[i][channel + k] = to_tf32(s[k]);
-            of_mesh[packed_place_of_columns(channel + k, row)] = to_number(of_spectrum * s[k]);
-        }
-        *(float4 *)(spectra + (u64)mesh * FACTOR + place) = {s[0], s[1], s[2], s[3]};
-    }
+    for (u32 i = 0; i < 4; ++i) own[i] = rounded(from + (i * 256 + threadIdx.x) * 4);
+    Measured measured = {of_bases, of_block, 1.0f};
+    Scales scales = {measured};
+    float of_spectrum = scales.spectrum(), scale = which < 2 ? scales.maps() : scales.first_sums() / scales.phi();
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) *(float4 *)&spectrum[i * 8 + warp][threadIdx.x % 32 * 4] = own[i];
     __syncthreads();
-    float sums[2][4] = {};
+    // tf32 has more digits than what is packed.
+    for (u32 i = threadIdx.x; which == 0 && i < 4 * C; i += 256)
+        *(uint4 *)(of_mesh + packed_place_of_columns(i % C, first + i / C * 8)) = packed_eight(&spectrum[i / C * 8][i % C], C + 16, of_spectrum);
+    float sums[4][4] = {};
 #pragma unroll
     for (u32 k = 0; k < 8; ++k) {
-        float4 s = *(const float4 *)&spectrum[g][16 * k + 4 * t];
+        float4 a = rounded(top[k]), b = rounded(bottom[k]);
 #pragma unroll
-        for (u32 i = 0; i < 2; ++i) {
-            float4 a = top[i][k], b = bottom[i][k];
+        for (u32 i = 0; i < 4; ++i) {
+            float4 s = *(const float4 *)&spectrum[8 * i + g][16 * k + 4 * t];
             multiply_lanes(sums[i], a.x, b.x, a.y, b.y, s.x, s.y);
             multiply_lanes(sums[i], a.z, b.z, a.w, b.w, s.z, s.w);
         }
     }
     of_mesh += (1 + which) * FACTOR;
-    float scale = which < 2 ? of_maps : of_diffused;
 #pragma unroll
-    for (u32 i = 0; i < 4; ++i) {
-        u32 n = (32 * warp + 8 * i + g) % C, k = first + 2 * t;
-        Pair pair = {to_number(scale * sums[i / 2][i % 2 * 2]), to_number(scale * sums[i / 2][i % 2 * 2 + 1])};
-        *(Pair *)(of_mesh + (which < 2 ? packed_place_of_columns(n, k) : packed_place(n, k, false))) = pair;
+    for (u32 i = 0; i < 8; ++i) {
+        u32 n = 16 * warp + i % 2 * 8 + g, k = first + i / 2 * 8 + 2 * t;
+        const float *pair = &sums[i / 2][i % 2 * 2];
+        *(u32 *)(of_mesh + (which < 2 ? packed_place_of_columns(n, k) : packed_place(n, k))) = pair_of(scale * pair[0], scale * pair[1]);
     }
 }
 
-// Gradients of the spectra, from sums over slabs of Phi^T dh, and of those of the vectors: for a, for b, and of the spectrum itself. dmaps: those of
-// the maps, as rows [S a^T | S b^T | S W1d^T]. packed: those of the raw spectra, packed, or with FP16 as they are, until they are measured. partials:
-// sums of the gradients by times, then by bands, for each block of threads. Blocks as in `spectra_forward`.
-extern "C" __global__ void __launch_bounds__(3 * C)
-spectra_backward(const float *__restrict__ scalar_sums, u32 scalar_slabs, const float *__restrict__ vector_sums, u32 vector_slabs,
-                 const float *__restrict__ product, const float *__restrict__ scalars, const float *__restrict__ saved,
-                 const float *__restrict__ eigenvalues, const float *__restrict__ log_times, const float *__restrict__ bands,
-                 float *__restrict__ dmaps, void *__restrict__ packed, float *__restrict__ partials, float *__restrict__ entry) {
-    __shared__ float of_maps[SPECTRUM_ROWS][3 * C + 4], parts[3][SPECTRUM_ROWS][C], by_filter[2][C];
-    u32 mesh = blockIdx.x / SPECTRUM_BLOCKS, first = blockIdx.x % SPECTRUM_BLOCKS * SPECTRUM_ROWS;
-    u32 channel = threadIdx.x % C, part = threadIdx.x / C;
-    // A map and 32 channels for each warp, in flight while the sums are.
-    Maps maps = {product, scalars};
-    u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, columns = warp % 4 * 32 + 4 * g;
-    float4 of_map[32];
-#pragma unroll
-    for (u32 i = 0; i < 32; ++i) of_map[i] = rounded(maps.row(part * C + 4 * i + t) + columns);
-    constexpr u32 VECTORS = 3 * FACTOR;
-    const float *vectors = vector_sums + (u64)mesh * vector_slabs * VECTORS + channel;
-    auto kind = [&](u32 which, u32 row) { return vectors + which * FACTOR + row * C; };
-    float values[SPECTRUM_ROWS] = {}, own[4] = {};
-    if (part == 2)
-        add_slabs(values, scalar_sums + (u64)mesh * scalar_slabs * FACTOR + first * C + channel, C, scalar_slabs, FACTOR);
-    else
-        add_slabs(values, kind(part, first), C, vector_slabs, VECTORS);
-    // Of the rows that are filtered here.
-    if (part < 2) add_slabs(own, kind(2, first + part * 4), C, vector_slabs, VECTORS);
-#pragma unroll
-    for (u32 i = 0; i < SPECTRUM_ROWS; ++i) {
-        dmaps[(u64)(mesh * C + first + i) * 3 * C + threadIdx.x] = values[i];
-        of_maps[i][threadIdx.x] = to_tf32(values[i]);
+// Adds up sums over slabs. To the gradients of the biases [b1 | b2 | b3], of W3, W2 and [W1p | W1x], over `all_slabs` of all meshes. For each mesh: to
+// dmaps, the gradients of the maps as rows [S a^T | S b^T | S W1d^T], and to dspectra, those of the spectra that do not come from them. There, a
+// block of threads sums `width` numbers, after GRADIENT_BLOCKS others.
+constexpr u32 BIAS_WIDTH = 8, BIAS_BLOCKS = 3 * C / BIAS_WIDTH, GRADIENT_WIDTH = 256, FACTOR_BLOCKS = FACTOR / GRADIENT_WIDTH,
+              GRADIENT_BLOCKS = BIAS_BLOCKS + 4 * FACTOR_BLOCKS;
+extern "C" __global__ void __launch_bounds__(256, 4)
+sum_gradients(const float *__restrict__ bias_sums, u32 bias_parts, const float *__restrict__ update_sums, const float *__restrict__ hidden_sums,
+              const float *__restrict__ first_sums, u32 all_slabs, const float *__restrict__ scalar_sums, u32 scalar_slabs,
+              const float *__restrict__ vector_sums, u32 vector_slabs, u32 width, float *__restrict__ first_bias, float *__restrict__ hidden_bias,
+              float *__restrict__ update_bias, float *__restrict__ update, float *__restrict__ hidden, float *__restrict__ invariants,
+              float *__restrict__ scalars, float *__restrict__ dmaps, float *__restrict__ dspectra) {
+    __shared__ float4 parts[256];
+    u32 block = blockIdx.x;
+    if (block < BIAS_BLOCKS) {
+        sum_parts(parts, {bias_sums, bias_parts, 3 * C}, block * BIAS_WIDTH, BIAS_WIDTH, [&](u32 place, float4 sum) {
+            add_four((place < C ? first_bias : place < 2 * C ? hidden_bias : update_bias) + place % C, sum);
+        });
+        return;
     }
-    __syncthreads();
-    float sums[2][4] = {};
-#pragma unroll
-    for (u32 i = 0; i < 16; ++i) {
-        u32 k = part * C + 8 * i + t;
-        float4 low = of_map[2 * i], high = of_map[2 * i + 1];
-        float b0 = of_maps[g][k], b1 = of_maps[g][k + 4];
-        multiply_lanes(sums[0], low.x, low.y, high.x, high.y, b0, b1);
-        multiply_lanes(sums[1], low.z, low.w, high.z, high.w, b0, b1);
+    if (block < GRADIENT_BLOCKS) {
+        block -= BIAS_BLOCKS;
+        // The last two are the halves of one.
+        u32 which = block / FACTOR_BLOCKS, before = min(which, 2u) * FACTOR_BLOCKS;
+        Partials partials = {which == 0 ? update_sums : which == 1 ? hidden_sums : first_sums, all_slabs, which < 2 ? FACTOR : 2 * FACTOR};
+        sum_parts(parts, partials, (block - before) * GRADIENT_WIDTH, GRADIENT_WIDTH, [&](u32 place, float4 sum) {
+            u32 row = place / (2 * C), column = place % (2 * C);
+            float *of_first = column < C ? invariants + row * C + column : scalars + row * 2 * C + column - C;
+            add_four(which == 0 ? update + place : which == 1 ? hidden + place : of_first, sum);
+        });
+        return;
     }
-#pragma unroll
-    for (u32 i = 0; i < 4; ++i) {
-        u32 column = columns + i / 2 * 2 + i % 2;
-        parts[part][2 * t][column] = sums[i / 2][i % 2 * 2];
-        parts[part][2 * t + 1][column] = sums[i / 2][i % 2 * 2 + 1];
-    }
-    __syncthreads();
-    float by_time = 0.0f, by_band = 0.0f, largest = 0.0f;
-    if (part < 2) {
-#pragma unroll
-        for (u32 k = 0; k < 4; ++k) {
-            u32 i = part * 4 + k, row = first + i;
-            float ds = own[k] + parts[0][i][channel] + parts[1][i][channel] + parts[2][i][channel];
-            float of_product = ds * saved[(u64)mesh * FACTOR + row * C + channel];
-            Filter filter = filter_of(eigenvalues[mesh * C + row], log_times[channel], bands[channel]);
-            by_time += filter.by_time * of_product;
-            by_band += filter.by_band * of_product;
-            u64 of_mesh = (u64)mesh * FACTOR;
-            if (FP16)
-                ((float *)packed)[of_mesh + row * C + channel] = filter.f * ds;
-            else
-                ((Number *)packed)[of_mesh + packed_place(channel, row, false)] = to_number(filter.f * ds);
-            largest = fmaxf(largest, fabsf(filter.f * ds));
-        }
-        if (FP16) measure(entry, largest);
-    }
-    if (part == 1) by_filter[0][channel] = by_time, by_filter[1][channel] = by_band;
-    __syncthreads();
-    if (part > 0) return;
-    partials[(u64)blockIdx.x * 2 * C + channel] = by_time + by_filter[0][channel];
-    partials[((u64)blockIdx.x * 2 + 1) * C + channel] = by_band + by_filter[1][channel];
+    block -= GRADIENT_BLOCKS;
+    u32 blocks = FACTOR / width, mesh = block / (4 * blocks), kind = block / blocks % 4;
+    Partials partials = {scalar_sums + (u64)mesh * scalar_slabs * FACTOR, scalar_slabs, FACTOR};
+    if (kind < 3) partials = {vector_sums + ((u64)mesh * vector_slabs * 3 + kind) * FACTOR, vector_slabs, 3 * FACTOR};
+    sum_parts(parts, partials, block % blocks * width, width, [&](u32 place, float4 sum) {
+        u64 row = mesh * C + place / C;
+        *(float4 *)((kind == 2 ? dspectra + row * C : dmaps + row * 3 * C + min(kind, 2u) * C) + place % C) = sum;
+    });
 }
 
-#if FP16
-// Packs the gradients of the raw spectra.
-extern "C" __global__ void pack_spectra(const float *__restrict__ spectra, Number *__restrict__ packed, const float *of_block, u64 count) {
-    u64 i = item();
-    if (i >= count) return;
-    Measured measured = {nullptr, of_block, 1.0f};
-    packed[i / FACTOR * FACTOR + packed_place(i % C, i % FACTOR / C, false)] = to_number(Scales{measured}.dspectrum() * spectra[i]);
-}
-#endif
+// 32 x 32 numbers for each of 8 warps; rows begin at other banks.
+struct Squares {
+    static constexpr u32 STRIDE = 36;
+    float numbers[8][32 * STRIDE];
+    __device__ inline void put(u32 row, u32 column, float4 v) { *(float4 *)&numbers[threadIdx.x / 32][row * STRIDE + column] = v; }
+    // Four neighbours for each thread, summed over the warps: those of row threadIdx.x / 8.
+    __device__ inline float4 sum() const {
+        float4 sum = {};
+#pragma unroll
+        for (u32 warp = 0; warp < 8; ++warp) sum = plus(sum, *(const float4 *)&numbers[warp][threadIdx.x / 8 * STRIDE + threadIdx.x % 8 * 4]);
+        return sum;
+    }
+};
 
-// 32 x 32 numbers of dmaps^T S, with `rows` rows in both, for each block of 256 threads. `add(row, column, number)` takes them.
-template <typename Add>
-__device__ inline void map_gradients(float (&parts)[8][32 * 32], u32 block, const float *dmaps, const float *spectra, u32 rows, Add add) {
+// 32 x 32 numbers of dmaps^T S, over rows first..end of both, a multiple of 128, for each block of 256 threads.
+__device__ inline void map_gradients(Squares &squares, u32 block, const float *dmaps, const float *spectra, u32 first, u32 end, float *sums_of_part) {
     u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, row = block / 4 * 32, column = block % 4 * 32;
     float sums[2][4][4] = {};
     dmaps += row + 4 * g, spectra += column + 4 * g;
-    struct Rows {
-        float4 low, high, b0, b1;
-    };
-    in_batches<4>(
-        8 * warp + t, rows, 64,
-        [&](u32 k) {
-            const float *a = dmaps + (u64)k * 3 * C, *b = spectra + (u64)k * C;
-            return Rows{rounded(a), rounded(a + 12 * C), rounded(b), rounded(b + 4 * C)};
-        },
-        [&](u32, const Rows &v) {
+    for (u32 k = first + 8 * warp + t; k < end; k += 128) {
+        // All are in flight together, as none depends on a condition.
+        float4 a[2][2], b[2][2];
 #pragma unroll
-            for (u32 i = 0; i < 2; ++i) {
-                float a0 = i ? v.low.z : v.low.x, a1 = i ? v.low.w : v.low.y, a2 = i ? v.high.z : v.high.x, a3 = i ? v.high.w : v.high.y;
-                multiply_lanes(sums[i][0], a0, a1, a2, a3, v.b0.x, v.b1.x);
-                multiply_lanes(sums[i][1], a0, a1, a2, a3, v.b0.y, v.b1.y);
-                multiply_lanes(sums[i][2], a0, a1, a2, a3, v.b0.z, v.b1.z);
-                multiply_lanes(sums[i][3], a0, a1, a2, a3, v.b0.w, v.b1.w);
-            }
-        });
+        for (u32 i = 0; i < 4; ++i) {
+            u64 at = k + i / 2 * 64 + i % 2 * 4;
+            a[i / 2][i % 2] = *(const float4 *)(dmaps + at * 3 * C), b[i / 2][i % 2] = *(const float4 *)(spectra + at * C);
+        }
 #pragma unroll
-    for (u32 i = 0; i < 32; ++i) {
-        u32 r = 4 * g + i / 16 * 2 + i % 4 / 2, c = 4 * (2 * t + i % 2) + i % 16 / 4;
-        parts[warp][r * 32 + c] = sums[i / 16][i % 16 / 4][i % 4];
+        for (u32 i = 0; i < 2; ++i) {
+            float4 low = rounded(a[i][0]), high = rounded(a[i][1]), b0 = rounded(b[i][0]), b1 = rounded(b[i][1]);
+            auto multiply = [&](float (&sums)[4][4], float a0, float a1, float a2, float a3) {
+                multiply_lanes(sums[0], a0, a1, a2, a3, b0.x, b1.x), multiply_lanes(sums[1], a0, a1, a2, a3, b0.y, b1.y);
+                multiply_lanes(sums[2], a0, a1, a2, a3, b0.z, b1.z), multiply_lanes(sums[3], a0, a1, a2, a3, b0.w, b1.w);
+            };
+            multiply(sums[0], low.x, low.y, high.x, high.y), multiply(sums[1], low.z, low.w, high.z, high.w);
+        }
+    }
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) {
+        const float(&of_row)[4][4] = sums[i / 4];
+        squares.put(4 * g + i / 2, 4 * (2 * t + i % 2), {of_row[0][i % 4], of_row[1][i % 4], of_row[2][i % 4], of_row[3][i % 4]});
     }
     __syncthreads();
-    for (u32 i = threadIdx.x; i < 32 * 32; i += 256) {
-        float sum = 0.0f;
-#pragma unroll
-        for (u32 part = 0; part < 8; ++part) sum += parts[part][i];
-        add(row + i / 32, column + i % 32, sum);
-    }
+    float4 sum = squares.sum();
+    *(float4 *)(sums_of_part + (row + threadIdx.x / 8) * C + column + threadIdx.x % 8 * 4) = sum;
 }
 
-// `count` partial sums of `size` numbers each.
-struct Partials {
-    const float *from;
-    u32 count, size;
-};
-
-// 128 numbers from `first` on, summed over all parts by 256 threads; `add(place, sum)` takes them.
-template <typename Add> __device__ inline void sum_parts(float (&parts)[8][32 * 32], const Partials &partials, u32 first, Add add) {
-    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    float4 sum = {};
-    in_batches<16>(
-        warp, partials.count, 8, [&](u32 k) { return *(const float4 *)(partials.from + (u64)k * partials.size + first + 4 * lane); },
-        [&](u32, float4 v) { sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w; });
-    *(float4 *)&parts[warp][4 * lane] = sum;
-    __syncthreads();
-    if (threadIdx.x >= 128) return;
-    float total = 0.0f;
-#pragma unroll
-    for (u32 part = 0; part < 8; ++part) total += parts[part][threadIdx.x];
-    add(first + threadIdx.x, total);
-}
-
-// Adds to the gradients of all parameters: the sums over rows of W3, W2 and [W1p | W1x], of the biases [b1 | b2 | b3] and of the filters, and the
-// products of spectra for the maps, with `rows` rows. GRADIENT_BLOCKS blocks of threads.
+// Gradients of the raw spectra from those of the maps, in dspectra, to which they add; and sums of the gradients by times, then by bands, for each 32
+// rows. SPECTRUM_BLOCKS blocks of threads for each mesh; then 48 for the gradients of the maps, for each `meshes_of_part` meshes.
 extern "C" __global__ void __launch_bounds__(256, 2)
-add_gradients(const float *__restrict__ dmaps, const float *__restrict__ spectra, u32 rows, const float *__restrict__ update_sums,
-              const float *__restrict__ hidden_sums, u32 slabs, const float *__restrict__ first_sums, u32 first_slabs,
-              const float *__restrict__ bias_sums, u32 bias_parts, const float *__restrict__ filter_sums, u32 filter_parts,
-              float *__restrict__ product, float *__restrict__ scalars, float *__restrict__ invariants, float *__restrict__ hidden,
-              float *__restrict__ update, float *__restrict__ first_bias, float *__restrict__ hidden_bias, float *__restrict__ update_bias,
-              float *__restrict__ log_times, float *__restrict__ bands) {
-    __shared__ __align__(16) float parts[8][32 * 32];
+spectra_backward(const float *__restrict__ dmaps, const float *__restrict__ spectra, u32 meshes, u32 meshes_of_part,
+                 const float *__restrict__ product, const float *__restrict__ scalars, const float *__restrict__ saved,
+                 const float *__restrict__ eigenvalues, const float *__restrict__ log_times, const float *__restrict__ bands,
+                 float *__restrict__ dspectra, float *__restrict__ filter_sums, float *__restrict__ map_sums, float *__restrict__ entry) {
+    __shared__ __align__(16) Squares squares;
+    if (blockIdx.x >= meshes * SPECTRUM_BLOCKS) {
+        u32 block = blockIdx.x - meshes * SPECTRUM_BLOCKS, part = block / 48, first = part * meshes_of_part;
+        map_gradients(squares, block % 48, dmaps, spectra, first * C, min(first + meshes_of_part, meshes) * C, map_sums + (u64)part * 3 * FACTOR);
+        return;
+    }
+    u32 mesh = blockIdx.x / SPECTRUM_BLOCKS, first = mesh * C + blockIdx.x % SPECTRUM_BLOCKS / 4 * 32, column = blockIdx.x % 4 * 32;
+    // 48 rows of the maps for each warp.
+    Maps maps = {product, scalars};
+    u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const float *of_row = dmaps + (u64)(first + g) * 3 * C + 48 * warp + 4 * t;
+    float sums[2][4][4] = {};
+#pragma unroll
+    for (u32 k = 0; k < 3; ++k) {
+        float4 a[4], b[4];
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) a[i] = rounded(maps.row(48 * warp + 16 * k + 4 * t + i) + column + 4 * g), b[i] = rounded(of_row + 8 * i * 3 * C + 16 * k);
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) {
+            multiply_lanes(sums[0][i], a[0].x, a[0].y, a[1].x, a[1].y, b[i].x, b[i].y);
+            multiply_lanes(sums[1][i], a[0].z, a[0].w, a[1].z, a[1].w, b[i].x, b[i].y);
+            multiply_lanes(sums[0][i], a[2].x, a[2].y, a[3].x, a[3].y, b[i].z, b[i].w);
+            multiply_lanes(sums[1][i], a[2].z, a[2].w, a[3].z, a[3].w, b[i].z, b[i].w);
+        }
+    }
+    // Four channels of a row for each thread, which are in flight while the products end.
+    u32 row = first + threadIdx.x / 8, channel = column + threadIdx.x % 8 * 4;
+    float4 *to = (float4 *)(dspectra + (u64)row * C + channel), before = *to, raw = *(const float4 *)(saved + (u64)row * C + channel);
+    float eigenvalue = eigenvalues[row];
+    Filter filters[4];
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) filters[i] = filter_of(eigenvalue, log_times[channel + i], bands[channel + i]);
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) {
+        u32 n = i / 2, e = i % 2;
+        squares.put(8 * n + 2 * t + e, 4 * g, {sums[0][n][e], sums[0][n][e + 2], sums[1][n][e], sums[1][n][e + 2]});
+    }
+    __syncthreads();
+    float4 ds = plus(before, squares.sum());
+    float4 result = {filters[0].f * ds.x, filters[1].f * ds.y, filters[2].f * ds.z, filters[3].f * ds.w};
+    *to = result;
+    float of_products[4] = {ds.x * raw.x, ds.y * raw.y, ds.z * raw.z, ds.w * raw.w};
+    // Sums over the four rows of a warp, then over all.
+    __shared__ float by_filter[8][2][32];
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) {
+        float sum = (i < 4 ? filters[i % 4].by_time : filters[i % 4].by_band) * of_products[i % 4];
+        sum += __shfl_xor_sync(0xffffffffu, sum, 8);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 16);
+        if (threadIdx.x % 32 < 8) by_filter[warp][i / 4][threadIdx.x * 4 % 32 + i % 4] = sum;
+    }
+    if (FP16) measure_block(entry, fmaxf(fmaxf(fabsf(result.x), fabsf(result.y)), fmaxf(fabsf(result.z), fabsf(result.w))));
+    __syncthreads();
+    if (threadIdx.x >= 64) return;
+    float sum = 0.0f;
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) sum += by_filter[i][threadIdx.x / 32][threadIdx.x % 32];
+    filter_sums[(first / 32 * 2 + threadIdx.x / 32) * C + column + threadIdx.x % 32] = sum;
+}
+
+// Packs the gradients of the raw spectra, in 8 blocks of 256 threads for each mesh; and adds to the gradients of the filters and the maps, in FILTER_BLOCKS
+// and 3 FACTOR_BLOCKS.
+constexpr u32 FILTER_WIDTH = 32, FILTER_BLOCKS = 2 * C / FILTER_WIDTH;
+extern "C" __global__ void __launch_bounds__(256, 4)
+add_gradients(const float *__restrict__ dspectra, u32 meshes, Number *__restrict__ packed, const float *of_block, const float *__restrict__ filter_sums,
+              u32 filter_parts, const float *__restrict__ map_sums, u32 map_parts, float *__restrict__ log_times, float *__restrict__ bands,
+              float *__restrict__ product, float *__restrict__ scalars) {
     u32 block = blockIdx.x;
-    if (block < 48) {
-        map_gradients(parts, block, dmaps, spectra, rows, [&](u32 row, u32 column, float value) {
-            *(row < 2 * C ? product + row * C + column : scalars + (row - 2 * C) * 2 * C + C + column) += value;
-        });
+    if (block < 8 * meshes) {
+        Measured measured = {nullptr, of_block, 1.0f};
+        u32 n = threadIdx.x % C, k = block % 8 * 16 + threadIdx.x / C * 8;
+        u64 of_mesh = (u64)(block / 8) * FACTOR;
+        *(uint4 *)(packed + of_mesh + packed_place(n, k)) = packed_eight(dspectra + of_mesh + k * C + n, C, Scales{measured}.dspectrum());
         return;
     }
-    block -= 48;
-    if (block < 256) {
-        Partials partials = {block < 128 ? update_sums : hidden_sums, slabs, FACTOR};
-        float *to = block < 128 ? update : hidden;
-        sum_parts(parts, partials, block % 128 * C, [&](u32 i, float value) { to[i] += value; });
+    block -= 8 * meshes;
+    __shared__ float4 parts[256];
+    if (block < FILTER_BLOCKS) {
+        sum_parts(parts, {filter_sums, filter_parts, 2 * C}, block * FILTER_WIDTH, FILTER_WIDTH,
+                  [&](u32 place, float4 sum) { add_four((place < C ? log_times : bands) + place % C, sum); });
         return;
     }
-    block -= 256;
-    if (block < 256) {
-        sum_parts(parts, {first_sums, first_slabs, 2 * FACTOR}, block * C, [&](u32 i, float value) {
-            u32 row = i / (2 * C), column = i % (2 * C);
-            *(column < C ? invariants + row * C + column : scalars + row * 2 * C + column - C) += value;
-        });
-        return;
-    }
-    block -= 256;
-    if (block < 3) {
-        float *to = block == 0 ? first_bias : block == 1 ? hidden_bias : update_bias;
-        sum_parts(parts, {bias_sums, bias_parts, 3 * C}, block * C, [&](u32 i, float value) { to[i % C] += value; });
-        return;
-    }
-    block -= 3;
-    float *to = block == 0 ? log_times : bands;
-    sum_parts(parts, {filter_sums, filter_parts, 2 * C}, block * C, [&](u32 i, float value) { to[i % C] += value; });
+    block -= FILTER_BLOCKS;
+    sum_parts(parts, {map_sums, map_parts, 3 * FACTOR}, block * GRADIENT_WIDTH, GRADIENT_WIDTH, [&](u32 place, float4 sum) {
+        u32 row = place / C, column = place % C;
+        add_four(row < 2 * C ? product + place : scalars + (row - 2 * C) * 2 * C + C + column, sum);
+    });
 }
 
 #endif
-

@@ -144,12 +144,10 @@ impl Block<'_> {
         bases: DeviceSlice<'b, f32>,
         factors: DeviceSlice<'b, f32>,
         places: &Places,
-        drop: f32,
     ) -> Measured<'b> {
         Measured {
             bases: bases.from(BASES * self.words()),
             block: factors.slice(places.measured..places.masks),
-            drop,
         }
     }
 
@@ -276,7 +274,7 @@ pub(super) fn forward<'a>(
     let drop = streams.map_or(1.0, |_| scale(op.dropout) as f32);
     let places = Places::new(block.batch.meshes(), measured_count(device));
     let factors = saved.mapped.view();
-    let measured = block.measured(bases, factors, &places, drop);
+    let measured = block.measured(bases, factors, &places);
     block.forget(measured.block)?;
     block.measure(x, measured, 0, Some(&weights))?;
     let [(one, one_salt), (two, two_salt)] = stream_arguments(streams);
@@ -345,7 +343,7 @@ pub(super) fn backward<'a>(
     let (meshes, words, stride) = (block.batch.meshes(), block.words(), block.stride());
     let (features, factors) = (saved.features.view(), saved.mapped.view());
     let places = Places::new(meshes, measured_count(device));
-    let measured = block.measured(bases, factors, &places, factor);
+    let measured = block.measured(bases, factors, &places);
     block.measure(dy, measured, LARGEST_GRADIENT, None)?;
     let bias_parts = block.all_blocks() * WARPS;
     let bias_sums: DeviceBuffer<f32> = device.buffer(bias_parts * 3 * C)?;
@@ -413,7 +411,7 @@ pub(super) fn backward<'a>(
     drop(packed);
     let sums = Sums {
         update: update_sums.view(),
-        hidden: (hidden_sums.view(), meshes * slabs),
+        hidden: hidden_sums.view(),
         first: (first_sums.view(), meshes * slabs),
         biases: (bias_sums.view(), bias_parts),
         scalars: (scalar_sums.view(), slabs),

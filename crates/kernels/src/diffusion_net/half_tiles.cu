@@ -38,13 +38,6 @@ __device__ inline void multiply_registers(float (&d)[64], const u32 *a, u64 b, u
 // A half tile in shared memory.
 __device__ inline u64 half_tile(u32 address) { return matrix(address, 2048); }
 
-// Two numbers, the first in the lower half.
-__device__ inline u32 pair_of(float low, float high) {
-    u32 pair;
-    asm("cvt.rn." NUMBER "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
 // Place in bytes, in a half tile, of eight neighbours of a row.
 __device__ inline u32 place_of(u32 row, u32 eight) { return row / 8 * 2048 + eight / 8 * 1024 + row % 8 * 128 + (eight % 8 ^ row % 8) * 16; }
 

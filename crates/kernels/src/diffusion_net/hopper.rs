@@ -23,10 +23,13 @@ pub(super) const TILE: usize = 128;
 /// Factors of all rows, and of each mesh, as there.
 const SHARED_FACTORS: usize = 8;
 const MESH_FACTORS: usize = 4;
-/// Blocks of threads for a spectrum, for the factors of all rows, and for the gradients of the parameters, as there.
+/// Blocks of threads, as there: for the factors of all rows, for products with a spectrum and for its gradient, for the gradients of the biases and
+/// layers, and for those of filters and maps.
+const SHARED_BLOCKS: usize = 4 * SHARED_FACTORS;
+const MAP_BLOCKS: usize = 12;
 const SPECTRUM_BLOCKS: usize = 16;
-const SHARED_BLOCKS: usize = 64;
-const GRADIENT_BLOCKS: usize = 48 + 2 * 128 + 256 + 3 + 2;
+const GRADIENT_BLOCKS: usize = 3 * C / 8 + 4 * FACTOR / 256;
+const PARAMETER_BLOCKS: usize = 2 * C / 32 + 3 * FACTOR / 256;
 /// Place of the largest number of the gradients of spectra among what is measured, as there.
 const LARGEST_SPECTRUM: usize = 14;
 /// Warps of a block of threads that multiply, each with its sums for biases.
@@ -67,13 +70,11 @@ impl Places {
     }
 }
 
-/// What scales of packed numbers follow from: what was measured of the eigenvectors and of a block, and the factor of what dropout keeps.
-/// Empty where there are no scales.
+/// What scales of packed numbers follow from: what was measured of the eigenvectors and of a block. Empty where there are no scales.
 #[derive(Clone, Copy)]
 pub(super) struct Measured<'a> {
     pub bases: DeviceSlice<'a, f32>,
     pub block: DeviceSlice<'a, f32>,
-    pub drop: f32,
 }
 
 impl<'a> Measured<'a> {
@@ -201,18 +202,19 @@ impl<'a> Block<'a> {
         let maps = Maps::new(device, weights)?;
         let (product, scalars) = maps.of(weights);
         let size = |n: usize| to_u32(OPERATOR, n);
+        let filtered = factors.from(places.spectra);
+        let width = width(slabs);
         // SAFETY: every mesh has as many slabs, and its part of what is saved; there is room for all factors, and for the spectra and the
         // biases behind them. The weights were checked.
         unsafe {
             let arguments = args![
                 raw,
                 size(slabs)?,
-                size(meshes)?,
+                size(width)?,
                 self.spectra.eigenvalues,
                 weights.log_times,
                 weights.bands,
-                product,
-                scalars,
+                weights.scalars,
                 weights.invariants,
                 weights.hidden,
                 weights.update,
@@ -220,16 +222,25 @@ impl<'a> Block<'a> {
                 weights.hidden_bias,
                 weights.update_bias,
                 spectrum,
+                filtered,
                 factors,
-                factors.from(places.spectra),
                 factors.from(places.biases),
                 measured.bases,
-                measured.block,
-                measured.drop
+                measured.block
             ];
-            let blocks = meshes * SPECTRUM_BLOCKS + SHARED_BLOCKS;
+            let blocks = SHARED_BLOCKS + meshes * (FACTOR / width);
+            let function = device.function(self.source, &[], "filter_spectra")?;
+            function.run((blocks, 1), (256, 1), arguments)?;
+            let arguments = args![
+                filtered,
+                product,
+                scalars,
+                factors,
+                measured.bases,
+                measured.block
+            ];
             let function = device.function(self.source, &[], "spectra_forward")?;
-            function.run((blocks, 1), (3 * C, 1), arguments)
+            function.run((meshes * MAP_BLOCKS, 1), (256, 1), arguments)
         }
     }
 
@@ -246,76 +257,96 @@ impl<'a> Block<'a> {
     ) -> Result<DeviceBuffer<f32>, CudaError> {
         let (device, meshes) = (self.device, self.batch.meshes());
         let dmaps: DeviceBuffer<f32> = device.buffer(3 * meshes * FACTOR)?;
-        let mut packed: DeviceBuffer<f32> = device.buffer(meshes * FACTOR)?;
-        let filter_parts = meshes * SPECTRUM_BLOCKS;
+        let dspectra: DeviceBuffer<f32> = device.buffer(meshes * FACTOR)?;
+        let packed: DeviceBuffer<f32> = device.buffer(meshes * FACTOR / 2)?;
+        let filter_parts = meshes * (C / 32);
         let filter_sums: DeviceBuffer<f32> = device.buffer(filter_parts * 2 * C)?;
+        // Parts of two meshes, if they are not many.
+        let meshes_of_part = meshes.div_ceil(16).max(2);
+        let map_parts = meshes.div_ceil(meshes_of_part);
+        let map_sums: DeviceBuffer<f32> = device.buffer(map_parts * 3 * FACTOR)?;
         let maps = Maps::new(device, weights)?;
         let (product, scalars) = maps.of(weights);
         let size = |n: usize| to_u32(OPERATOR, n);
+        let width = width(sums.vectors.1);
         // SAFETY: every mesh has as many slabs of these sizes, and its part of the results; every block of threads has its sums. There are
         // as many partial sums of each kind, and the lengths of the gradients were checked.
         unsafe {
             let arguments = args![
+                sums.biases.0,
+                size(sums.biases.1)?,
+                sums.update,
+                sums.hidden,
+                sums.first.0,
+                size(sums.first.1)?,
                 sums.scalars.0,
                 size(sums.scalars.1)?,
                 sums.vectors.0,
                 size(sums.vectors.1)?,
+                size(width)?,
+                &gradients.scalars_bias,
+                &gradients.hidden_bias,
+                &gradients.update_bias,
+                &gradients.update,
+                &gradients.hidden,
+                &gradients.invariants,
+                &gradients.scalars,
+                &dmaps,
+                &dspectra
+            ];
+            let blocks = GRADIENT_BLOCKS + meshes * 4 * (FACTOR / width);
+            let function = device.function(self.source, &[], "sum_gradients")?;
+            function.run((blocks, 1), (256, 1), arguments)?;
+            let arguments = args![
+                &dmaps,
+                spectra,
+                size(meshes)?,
+                size(meshes_of_part)?,
                 product,
                 scalars,
                 saved,
                 self.spectra.eigenvalues,
                 weights.log_times,
                 weights.bands,
-                &dmaps,
-                &packed,
+                &dspectra,
                 &filter_sums,
+                &map_sums,
                 measured.entry(LARGEST_SPECTRUM)
             ];
+            let blocks = meshes * SPECTRUM_BLOCKS + map_parts * (3 * FACTOR / (32 * 32));
             let function = device.function(self.source, &[], "spectra_backward")?;
-            function.run((filter_parts, 1), (3 * C, 1), arguments)?;
-            if !measured.block.is_empty() {
-                let raw = std::mem::replace(&mut packed, device.buffer(meshes * FACTOR / 2)?);
-                let count = meshes * FACTOR;
-                let arguments = args![&raw, &packed, measured.block, count as u64];
-                let function = device.function(self.source, &[], "pack_spectra")?;
-                function.over(count, arguments)?;
-            }
+            function.run((blocks, 1), (256, 1), arguments)?;
             let arguments = args![
-                &dmaps,
-                spectra,
-                size(meshes * C)?,
-                sums.update,
-                sums.hidden.0,
-                size(sums.hidden.1)?,
-                sums.first.0,
-                size(sums.first.1)?,
-                sums.biases.0,
-                size(sums.biases.1)?,
+                &dspectra,
+                size(meshes)?,
+                &packed,
+                measured.block,
                 &filter_sums,
                 size(filter_parts)?,
-                &gradients.product,
-                &gradients.scalars,
-                &gradients.invariants,
-                &gradients.hidden,
-                &gradients.update,
-                &gradients.scalars_bias,
-                &gradients.hidden_bias,
-                &gradients.update_bias,
+                &map_sums,
+                size(map_parts)?,
                 &gradients.log_times,
-                &gradients.bands
+                &gradients.bands,
+                &gradients.product,
+                &gradients.scalars
             ];
             let function = device.function(self.source, &[], "add_gradients")?;
-            function.run((GRADIENT_BLOCKS, 1), (256, 1), arguments)?;
+            function.run((8 * meshes + PARAMETER_BLOCKS, 1), (256, 1), arguments)?;
         }
         Ok(packed)
     }
 }
 
-/// Partial sums over rows, with their numbers: for `W3` and `W2`, of which there are equally many, for `[W1p | W1x]` and the biases, and
+/// Numbers of a matrix that a block of threads sums over slabs, so that a thread sums eight or fewer, if they are not many.
+fn width(slabs: usize) -> usize {
+    1024 / slabs.div_ceil(8).next_power_of_two().min(16)
+}
+
+/// Partial sums over rows, with their numbers: for `W3`, `W2` and `[W1p | W1x]`, of which there are equally many, for the biases, and
 /// for the spectra, with their numbers of each mesh.
 pub(super) struct Sums<'a> {
     pub update: DeviceSlice<'a, f32>,
-    pub hidden: (DeviceSlice<'a, f32>, usize),
+    pub hidden: DeviceSlice<'a, f32>,
     pub first: (DeviceSlice<'a, f32>, usize),
     pub biases: (DeviceSlice<'a, f32>, usize),
     pub scalars: (DeviceSlice<'a, f32>, usize),

@@ -31,6 +31,17 @@ __device__ inline void measure(float *entry, float number) {
     if (threadIdx.x % 32 == 0) atomicMax((u32 *)entry, largest);
 }
 
+// The same for all threads of a block: many of them would wait for each other.
+__device__ inline void measure_block(float *entry, float number) {
+    __shared__ u32 largest[32];
+    u32 of_warp = __reduce_max_sync(0xffffffffu, __float_as_uint(number));
+    if (threadIdx.x < 32) largest[threadIdx.x] = 0;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) largest[threadIdx.x / 32] = of_warp;
+    __syncthreads();
+    if (threadIdx.x < 32) measure(entry, __uint_as_float(largest[threadIdx.x]));
+}
+
 // What was measured of a batch and of a block. drop: the factor of what dropout keeps.
 struct Measured {
     const float *bases, *block;
