@@ -62,6 +62,11 @@ __device__ inline float4 rounded(const float *from) { return rounded(*(const flo
 
 __device__ inline float4 plus(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 
+// Stores four neighbours at once: the compiler divides some of such stores.
+__device__ inline void store_four(float *to, float4 v) {
+    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+}
+
 // `count` partial sums of `size` numbers each.
 struct Partials {
     const float *from;
@@ -365,8 +370,7 @@ __device__ inline void map_gradients(Squares &squares, u32 block, const float *d
         squares.put(4 * g + i / 2, 4 * (2 * t + i % 2), {of_row[0][i % 4], of_row[1][i % 4], of_row[2][i % 4], of_row[3][i % 4]});
     }
     __syncthreads();
-    float4 sum = squares.sum();
-    *(float4 *)(sums_of_part + (row + threadIdx.x / 8) * C + column + threadIdx.x % 8 * 4) = sum;
+    store_four(sums_of_part + (row + threadIdx.x / 8) * C + column + threadIdx.x % 8 * 4, squares.sum());
 }
 
 // Gradients of the raw spectra from those of the maps, in dspectra, to which they add; and sums of the gradients by times, then by bands, for each 32

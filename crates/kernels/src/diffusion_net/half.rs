@@ -59,9 +59,9 @@ fn measured_count(device: &CudaDevice) -> usize {
 
 /// Place of the largest number of the gradient of `y` among those of a block: LARGEST_DY there.
 const LARGEST_GRADIENT: usize = 13;
-/// Blocks of threads that measure weights, and at most as many that measure rows.
+/// Blocks of threads that measure weights, and at most as many that measure rows: four of all for each multiprocessor.
 const WEIGHT_BLOCKS: usize = 7 * 16 + 1;
-const MEASURING_BLOCKS: usize = 528;
+const MEASURING_BLOCKS: usize = 396;
 
 /// Numbers in f32 that take the memory of a packed tile.
 const TILE_WORDS: usize = TILE * C / 2;

@@ -107,6 +107,22 @@ struct Slab {
     __device__ inline Slab(u32 halves, u32 slab, u32 slabs) : first(slab * halves / slabs), end((slab + 1) * halves / slabs) {}
 };
 
+// Stores 64 rows of sums of a warpgroup times `factor`. A thread has pairs of neighbours; it gives half of them to the thread beside it for others,
+// so that both store 16 bytes.
+template <u32 COUNT> __device__ inline void store_sums(const float (&d)[COUNT], float factor, float *to, u32 stride) {
+    bool odd = threadIdx.x % 2;
+    to += (threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4) * stride + threadIdx.x % 4 / 2 * 4 + (odd ? 8 : 0);
+#pragma unroll
+    for (u32 i = 0; i < COUNT / 4; ++i) {
+        // Of 16 columns in one of two rows.
+        u32 j = i / 2, h = i % 2;
+        const float *low = d + 8 * j + 2 * h, *high = low + 4;
+        float x = __shfl_xor_sync(0xffffffffu, odd ? low[0] : high[0], 1), y = __shfl_xor_sync(0xffffffffu, odd ? low[1] : high[1], 1);
+        float4 four = odd ? float4{x, y, high[0], high[1]} : float4{low[0], low[1], x, y};
+        store_four(to + 8 * h * stride + 16 * j, scaled(four, factor));
+    }
+}
+
 constexpr u32 ENTER_STAGES = 4;
 
 // Packs x, and sums the spectra B^T x over slabs, with B the packed eigenvectors times masses. Loads take the time of this kernel, so it draws the
@@ -183,13 +199,8 @@ enter(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32
     wait_for_products<0>();
     settle(d);
     if (slab.first == slab.end) clear(d);
-    u32 lane = threadIdx.x % 32, result_row = group % 2 * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;
-    float *to = sums + (u64)((first_mesh + mesh) * slabs + blockIdx.x % slabs) * FACTOR + result_row * C + group / 2 * 64 + lane % 4 * 2;
-#pragma unroll
-    for (u32 j = 0; j < 8; ++j) {
-        *(float2 *)(to + 8 * j) = {of_sums * d[4 * j], of_sums * d[4 * j + 1]};
-        *(float2 *)(to + 8 * C + 8 * j) = {of_sums * d[4 * j + 2], of_sums * d[4 * j + 3]};
-    }
+    float *to = sums + (u64)((first_mesh + mesh) * slabs + blockIdx.x % slabs) * FACTOR;
+    store_sums(d, of_sums, to + group % 2 * 64 * C + group / 2 * 64, C);
 }
 
 constexpr u32 NEXT = HALF_TILE / 16;
@@ -247,13 +258,7 @@ __device__ inline void sum_rows(Slab slab, From from, Multiply multiply, Put put
             settle(d[i]);
             if (slab.first == slab.end) clear(d[i]);
             Result place = put(i);
-            float factor = 1.0f / place.scale;
-            float *to = place.to + (group * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4) * place.stride + lane % 4 * 2;
-#pragma unroll
-            for (u32 j = 0; j < 16; ++j) {
-                *(float2 *)(to + 8 * j) = {factor * d[i][4 * j], factor * d[i][4 * j + 1]};
-                *(float2 *)(to + 8 * place.stride + 8 * j) = {factor * d[i][4 * j + 2], factor * d[i][4 * j + 3]};
-            }
+            store_sums(d[i], 1.0f / place.scale, place.to + group * 64 * place.stride, place.stride);
         }
     }
 }
