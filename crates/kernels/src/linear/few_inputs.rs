@@ -2,7 +2,7 @@
 //! reads and writes each number once; cuBLAS needs another pass for the bias, in both directions.
 
 use super::{Linear, OPERATOR};
-use crate::cuda::reduce::{ColumnPartials, column_threads, sum_partials_and};
+use crate::cuda::reduce::{ColumnPartials, sum_partials_and};
 use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
     to_u32,
@@ -13,8 +13,9 @@ pub(crate) const SOURCE: KernelSource =
 
 /// Most inputs, whose weights for four outputs stay in registers.
 const MOST_INPUTS: usize = 16;
-/// Rows of a thread for which it is worth to load weights, or to write partial sums.
-const ROWS_OF_THREAD: usize = 4;
+/// Threads of a block, and rows that it takes at a time, as in the kernels.
+const THREADS: (usize, usize) = (32, 8);
+const ROWS: usize = 8 * 8;
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {
     [1, 3, MOST_INPUTS].map(defines).to_vec()
@@ -24,20 +25,18 @@ fn defines(inputs: usize) -> Vec<Define> {
     vec![("INPUTS", inputs.to_string())]
 }
 
-/// True if the kernels can do the work on these rows, weights or biases.
-pub(super) fn applies(op: &Linear, slices: &[DeviceSlice<'_, f32>]) -> bool {
+/// True if the kernels can do the work; `fours` are the slices that are read or written four numbers at a time.
+pub(super) fn applies(op: &Linear, fours: &[DeviceSlice<'_, f32>]) -> bool {
     let enough = op.outputs >= 4 * op.inputs.max(4) && op.outputs.is_multiple_of(4);
     (1..=MOST_INPUTS).contains(&op.inputs)
         && enough
-        && slices.iter().all(|slice| slice.is_aligned(4))
+        && fours.iter().all(|slice| slice.is_aligned(4))
 }
 
-/// Blocks of threads over `rows` rows, at most `most` of them, and over outputs; and the threads of a block.
-fn grid(op: &Linear, rows: usize, most: usize) -> ((usize, usize), (usize, usize)) {
-    let threads = column_threads(op.outputs / 4);
-    let across = (op.outputs / 4).div_ceil(threads.0);
-    let down = rows.div_ceil(threads.1 * ROWS_OF_THREAD).clamp(1, most);
-    ((down, across), threads)
+/// Blocks of threads over rows, at most `most` of them, and over outputs.
+fn blocks(op: &Linear, rows: usize, most: usize) -> (usize, usize) {
+    let across = (op.outputs / 4).div_ceil(THREADS.0);
+    (rows.div_ceil(ROWS).clamp(1, most), across)
 }
 
 /// As [`forward`](super::cuda::forward), for work that was checked and to which this applies.
@@ -51,11 +50,11 @@ pub(super) fn forward(
     y: &DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     let size = |n: usize| to_u32(OPERATOR, n);
-    let (blocks, threads) = grid(op, rows, 8 * device.multiprocessors());
+    let blocks = blocks(op, rows, 4 * device.multiprocessors());
     let function = device.function(SOURCE, &defines(op.inputs), "few_inputs_forward")?;
     let arguments = args![x, weight, bias, y, size(op.outputs / 4)?, size(rows)?];
     // SAFETY: lengths were checked, and rows of four numbers are aligned.
-    unsafe { function.run(blocks, threads, arguments) }
+    unsafe { function.run(blocks, THREADS, arguments) }
 }
 
 /// Adds to `dweight` and `dbias`, as [`backward`](super::cuda::backward).
@@ -69,7 +68,7 @@ pub(super) fn gradients(
     dbias: &DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     let size = |n: usize| to_u32(OPERATOR, n);
-    let (blocks, threads) = grid(op, rows, 2 * device.multiprocessors());
+    let blocks = blocks(op, rows, 2 * device.multiprocessors());
     let partials: DeviceBuffer<f32> = device.buffer(blocks.0 * op.weight_count())?;
     let bias_partials: DeviceBuffer<f64> = device.buffer(blocks.0 * dbias.len())?;
     let function = device.function(SOURCE, &defines(op.inputs), "few_inputs_gradients")?;
@@ -78,12 +77,11 @@ pub(super) fn gradients(
         dy,
         size(op.outputs / 4)?,
         size(rows)?,
-        size(rows.div_ceil(blocks.0))?,
         &partials,
         &bias_partials
     ];
     // SAFETY: as above, and there are sums for all blocks; an empty buffer is a null pointer.
-    unsafe { function.run(blocks, threads, arguments)? };
+    unsafe { function.run(blocks, THREADS, arguments)? };
     let columns = ColumnPartials::of_partials(bias_partials, dbias.len());
     let result = (dweight, true);
     sum_partials_and(device, partials.view(), blocks.0, result, (&columns, dbias))
