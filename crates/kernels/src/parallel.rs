@@ -4,6 +4,7 @@ use crate::Real;
 use pulp::Arch;
 use rayon::iter::plumbing::{Producer, ProducerCallback};
 use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Vertices of a tile. Its working memory fits in the second-level cache, and it is a multiple of the row
@@ -73,9 +74,7 @@ impl<I, W: Fn(I) + Sync> ProducerCallback<I> for Work<W> {
         }
         pieces.push(Mutex::new(Some(items)));
         in_parallel(count, &|index| {
-            let mut place = pieces[index].lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(piece) = place.take() {
-                drop(place);
+            if let Some(piece) = take(&pieces[index]) {
                 call_for_each(piece, &work);
             }
         });
@@ -90,7 +89,44 @@ fn call_for_each<P: Producer>(items: P, work: &impl Fn(P::Item)) {
 
 /// Calls `work` with every number below `count`.
 fn in_parallel(count: usize, work: &(dyn Fn(usize) + Sync)) {
-    (0..count).into_par_iter().for_each(work);
+    share(worker_count(count), count, &|_, items| items.for_each(work));
+}
+
+/// The first item of a part that no worker has begun, on cache lines of its own.
+#[repr(align(128))]
+struct Next(AtomicUsize);
+
+/// Divides the items below `count` between workers: calls `work(worker, items)` for each worker.
+///
+/// There are as many parts as workers. A thread begins with the part of its number in the pool and then helps with
+/// the others. So successive loops over the same rows meet them on the same cores, whose caches hold them: cores that
+/// share no cache take longer to fetch a row from each other than to compute it.
+fn share(
+    workers: usize,
+    count: usize,
+    work: &(dyn Fn(usize, &mut dyn Iterator<Item = usize>) + Sync),
+) {
+    if workers < 2 {
+        return work(0, &mut (0..count));
+    }
+    let start = |part: usize| part * count / workers;
+    let next: Vec<Next> = (0..workers).map(|part| Next(start(part).into())).collect();
+    let run = |worker: usize| {
+        let own = rayon::current_thread_index().unwrap_or(worker);
+        let parts = (own..own + workers).map(|part| part % workers);
+        let mut items = parts.flat_map(|part| {
+            let (next, end) = (&next[part].0, start(part + 1));
+            let begin = || next.fetch_add(1, Ordering::Relaxed);
+            std::iter::repeat_with(begin).take_while(move |&item| item < end)
+        });
+        work(worker, &mut items);
+    };
+    rayon::scope(|scope| {
+        for worker in 1..workers {
+            scope.spawn(move |_| run(worker));
+        }
+        run(0);
+    });
 }
 
 /// Fewest rows worth a task of their own.
@@ -115,32 +151,43 @@ pub(crate) fn for_rows<T: Real>(y: &mut [T], width: usize, work: impl Fn(usize, 
     });
 }
 
+/// Numbers between the memories of two workers.
+const GAP: usize = 1 << 15;
+
+/// Length of the memory of each of some workers that need `length` numbers. A core fetches memory ahead of what it works on. Without
+/// a gap that is memory which another core writes, and its lines go to and fro between the two.
+pub(crate) fn memory_length(workers: usize, length: usize) -> usize {
+    match workers {
+        0 | 1 => length,
+        _ => length + GAP,
+    }
+}
+
 /// Number of threads used for `items` pieces of work.
 pub(crate) fn worker_count(items: usize) -> usize {
     rayon::current_num_threads().min(items).max(1)
 }
 
-/// Runs every item of `work` on a free worker. Each worker has its own memory.
+/// Runs every item of `work` on one of the workers, each of which has its own memory.
 pub(crate) fn spread<M: Send, I: Send>(
-    memories: impl Iterator<Item = M> + Send,
-    work: impl Iterator<Item = I> + Send,
+    memories: impl Iterator<Item = M>,
+    work: impl Iterator<Item = I>,
     run: impl Fn(&mut M, I) + Sync,
 ) {
-    let work = Mutex::new(work);
-    rayon::scope(|scope| {
-        for mut memory in memories {
-            let (work, run) = (&work, &run);
-            scope.spawn(move |_| {
-                loop {
-                    let item = work.lock().unwrap_or_else(PoisonError::into_inner).next();
-                    match item {
-                        Some(item) => run(&mut memory, item),
-                        None => break,
-                    }
-                }
-            });
+    let memories: Vec<_> = memories.map(Some).map(Mutex::new).collect();
+    let items: Vec<_> = work.map(Some).map(Mutex::new).collect();
+    share(memories.len(), items.len(), &|worker, places| {
+        let Some(mut memory) = take(&memories[worker]) else {
+            return;
+        };
+        for item in places.filter_map(|place| take(&items[place])) {
+            run(&mut memory, item);
         }
     });
+}
+
+fn take<I>(place: &Mutex<Option<I>>) -> Option<I> {
+    place.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Adds partial sums of equal length in order. The total overwrites the first.
@@ -166,6 +213,7 @@ pub(crate) fn sum_partials<T: Real>(partials: &mut [T], length: usize) -> &[T] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
 
     #[test]
     fn a_loop_visits_every_item_once_in_its_place() {
@@ -188,6 +236,45 @@ mod tests {
                         .all(|(index, &sum)| sum == 2 * index + 1)
                 );
             }
+        }
+    }
+
+    #[test]
+    fn threads_begin_with_the_part_of_their_number() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
+        let pool = pool.expect("two threads can be started");
+        let (both, met) = (Barrier::new(2), Mutex::new(Vec::new()));
+        pool.install(|| {
+            share(2, 10, &|worker, items| {
+                let first = items.next();
+                met.lock()
+                    .unwrap()
+                    .push((rayon::current_thread_index(), worker, first));
+                both.wait();
+                items.for_each(drop);
+            });
+        });
+        let mut met = met.into_inner().unwrap();
+        met.sort();
+        assert_eq!(met[0].0.zip(met[0].2), Some((0, 0)));
+        assert_eq!(met[1].0.zip(met[1].2), Some((1, 5)));
+        assert_ne!(met[0].1, met[1].1);
+    }
+
+    #[test]
+    fn every_item_is_spread_once() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build();
+        let pool = pool.expect("three threads can be started");
+        for (workers, items) in [(1, 5), (2, 0), (3, 1), (3, 100), (5, 7)] {
+            let (mut counts, mut visits) = (vec![0; workers], vec![0; items]);
+            pool.install(|| {
+                spread(counts.iter_mut(), visits.iter_mut(), |count, visit| {
+                    **count += 1;
+                    *visit += 1;
+                });
+            });
+            assert!(visits.iter().all(|&visits| visits == 1), "{visits:?}");
+            assert_eq!(counts.iter().sum::<usize>(), items);
         }
     }
 }

@@ -12,7 +12,7 @@ mod products;
 pub(crate) use harmonics::higher_harmonics;
 
 use super::{Aggregate, Aggregation, Radial};
-use crate::parallel::{TILE, spread, worker_count};
+use crate::parallel::{TILE, memory_length, spread, worker_count};
 use crate::{EdgePhases, FeatureType, GraphView, Real, Scratch};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -126,12 +126,10 @@ impl Gather {
     /// Working memory for [`tabulate`](Self::tabulate) on up to [`TILE`] vertices in a row.
     pub fn memory<T: Real>(&self, graph: GraphView<'_, T>) -> usize {
         let offsets = graph.offsets();
-        let ends = offsets.iter().skip(TILE).chain(std::iter::repeat_n(
-            &offsets[graph.vertex_count()],
-            TILE.min(offsets.len()),
-        ));
-        let edges = offsets.iter().zip(ends).map(|(&start, &end)| end - start);
-        edges.max().unwrap_or(0) as usize * self.columns()
+        let length = TILE.min(graph.vertex_count());
+        let edges = offsets.iter().zip(&offsets[length..]);
+        let most = edges.fold(0, |most, (start, end)| most.max(end - start));
+        most as usize * self.columns()
     }
 
     /// Tabulates, for every edge of some vertices, the weights `s phi_r t_k` of every row and
@@ -379,8 +377,8 @@ pub(super) fn forward<T: Real>(
         return;
     }
     let gather = op.gather(graph.columns());
-    let each = gather.memory(graph).max(1);
     let workers = worker_count(graph.vertex_count().div_ceil(TILE));
+    let each = memory_length(workers, gather.memory(graph).max(1));
     spread(
         scratch.take(workers * each).chunks_exact_mut(each),
         a.chunks_mut(TILE * width).enumerate(),
@@ -434,8 +432,8 @@ pub(super) fn backward<T: Real>(
     if dx.is_empty() {
         return;
     }
-    let each = dimension + op.harmonics();
     let workers = worker_count(graph.vertex_count().div_ceil(TILE));
+    let each = memory_length(workers, dimension + op.harmonics());
     spread(
         scratch.take(workers * each).chunks_exact_mut(each),
         dx.chunks_mut(TILE * dimension).enumerate(),

@@ -5,7 +5,7 @@ use super::{GaugeConv, Weights};
 use crate::aggregate::Direction;
 use crate::complex::{Conjugate, complex_product};
 use crate::narrow::{Left, Sizes, narrow_product};
-use crate::parallel::{TILE, reduction_block, spread, sum_partials, worker_count};
+use crate::parallel::{TILE, memory_length, reduction_block, spread, sum_partials, worker_count};
 use crate::{Destination, GraphView, Real, Scratch};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub(super) fn forward<T: Real>(
     }
     let stack = Stack::new(op, graph.columns(), Direction::Forward);
     let workers = worker_count(graph.vertex_count().div_ceil(TILE));
-    let each = tile_memory(&stack, graph);
+    let each = memory_length(workers, tile_memory(&stack, graph));
     let memory = scratch.take(lines(stack.weights) + workers * each);
     let (stacked, tiles) = memory.split_at_mut(lines(stack.weights));
     stack.fill(weights, stacked);
@@ -204,11 +204,11 @@ pub(super) fn backward<T: Real>(
 ) {
     let vertices = graph.vertex_count();
     let stack = Stack::new(op, graph.columns(), Direction::Backward);
-    let each_tile = tile_memory(&stack, graph);
     let each_sum = lines(stack.weights + gradients.bias.len());
     let part_rows = reduction_block(vertices);
     let parts = vertices.div_ceil(part_rows);
     let workers = worker_count(parts);
+    let each_tile = memory_length(workers, tile_memory(&stack, graph));
     let memory = scratch.take(lines(stack.weights) + workers * each_tile + parts * each_sum);
     let (stacked, memory) = memory.split_at_mut(lines(stack.weights));
     let (tiles, sums) = memory.split_at_mut(workers * each_tile);

@@ -4,7 +4,7 @@ use crate::aggregate::Direction;
 use crate::complex::{Conjugate, complex_product, is_whole};
 use crate::gauge_conv::{GaugeConv, Stack, Weights};
 use crate::narrow::{Left, Sizes, narrow_product};
-use crate::parallel::{self, spread, worker_count};
+use crate::parallel::{self, memory_length, spread, worker_count};
 use crate::{Aggregation, Destination, GraphView, Real, Scratch};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -36,6 +36,7 @@ pub(super) fn products<T: Real>(
     let tiles = vertices.div_ceil(TILE);
     let workers = worker_count(tiles);
     let each = (TILE * stack.row + stack.gather.memory(graph)).max(1);
+    let each = memory_length(workers, each);
     let memory = scratch.take(2 * stack.weights + workers * each);
     let (stacked, memory) = memory.split_at_mut(stack.weights);
     let (transposed, memory) = memory.split_at_mut(stack.weights);

@@ -6,7 +6,7 @@ use super::forward::{Pass, take};
 use super::neighbours::Neighbours;
 use crate::complex::{Conjugate, complex_product};
 use crate::narrow::{Left, Sizes, narrow_product};
-use crate::parallel::{Loop, TILE, spread, sum_partials, worker_count};
+use crate::parallel::{Loop, TILE, memory_length, spread, sum_partials, worker_count};
 use crate::simd::vectorised;
 use crate::{Aggregation, Destination, GraphView, Real, Scratch};
 use pulp::Arch;
@@ -377,6 +377,7 @@ pub(super) fn send_backward<T: Real>(
     let [theta, transport] = chain.table_lengths();
     let rows: usize = chain.layers.iter().map(|layer| 3 * CHUNK * layer.row).sum();
     let each = TILE * (2 * first_row + chain.last_row()) + theta + transport + rows;
+    let each = memory_length(workers, each);
     let each_sums = chain.sums_length();
     let piece_length = most_edges.unwrap_or(0) * chain.first().row;
     let mut memory = scratch

@@ -6,7 +6,7 @@ use super::neighbours::Neighbours;
 use super::{HostChain, Layer};
 use crate::complex::{Conjugate, complex_product};
 use crate::narrow::{Left, Sizes, narrow_product};
-use crate::parallel::{TILE, spread, worker_count};
+use crate::parallel::{TILE, memory_length, spread, worker_count};
 use crate::simd::vectorised;
 use crate::{Activation, Aggregation, Destination, GraphView, Real, Scratch};
 use pulp::Arch;
@@ -237,6 +237,7 @@ pub(super) fn send<T: Real>(
         + theta
         + transport
         + 2 * CHUNK * chain.widest();
+    let each = memory_length(workers, each);
     let memory = scratch.take(vertices * chain.first_row() + workers * each);
     let (neighbours, memory) = memory.split_at_mut(vertices * chain.first_row());
     let neighbours = Neighbours::new(chain, &folded.ends[1], x, neighbours);

@@ -7,7 +7,7 @@
 use super::super::OPERATOR;
 use super::forward::take;
 use crate::error::{check_length, check_rows};
-use crate::parallel::{TILE, spread, worker_count};
+use crate::parallel::{TILE, memory_length, spread, worker_count};
 use crate::real::compiled;
 use crate::regular::Plan;
 use crate::self_map::{Matrices, SelfMap, add_bias};
@@ -103,13 +103,14 @@ fn update_tiles<T: Real>(
     let bias = |layer: usize| &biases[layer * map.bias_count()..][..map.bias_count()];
     let (matrix, tile) = (Matrices::<T>::length(map), TILE * width);
     let workers = worker_count(y.len().div_ceil(tile));
-    let mut memory = scratch.take(maps.len() * matrix + workers * 2 * tile);
+    let each = memory_length(workers, 2 * tile);
+    let mut memory = scratch.take(maps.len() * matrix + workers * each);
     let maps = maps
         .iter()
         .map(|weight| Matrices::new(map, weight, take(&mut memory, matrix)));
     let maps: Vec<Matrices<'_, T>> = maps.collect();
     spread(
-        memory.chunks_exact_mut(2 * tile),
+        memory.chunks_exact_mut(each),
         y.chunks_mut(tile).enumerate(),
         |memory, (index, y)| {
             let rows = index * tile..index * tile + y.len();
