@@ -260,10 +260,11 @@ impl<'d> Trainee<'d> {
     /// Seconds that some work takes, including the work that it queues on a GPU.
     fn seconds(
         &mut self,
-        work: impl FnOnce(&mut Self) -> Result<(), NnError>,
+        work: impl FnOnce(&mut Self) -> Result<(), NnError> + Send,
     ) -> Result<f64, NnError> {
+        let device = self.workspace.device().clone();
         let start = Instant::now();
-        work(self)?;
+        device.run(|| work(self))?;
         if let Device::Cuda(cuda) = self.workspace.device() {
             cuda.synchronise().map_err(NnError::Cuda)?;
         }

@@ -36,6 +36,29 @@ impl Device {
             Err(problem) => (Self::Cpu, format!("CPU: no GPU can be used: {problem}")),
         }
     }
+
+    /// Runs work on tapes of this device: on the CPU on a thread of the current rayon pool, on a GPU in the calling
+    /// thread. From a thread outside of the pool, every loop of an operator would wake threads and wait to be woken. In the work, do not
+    /// wait for other threads that use the same pool.
+    ///
+    /// ```
+    /// use gemcnn_nn::{Device, FeatureType, Parameters, Tape, Workspace};
+    /// let device = Device::Cpu;
+    /// let mut workspace = Workspace::<f32>::new(device.clone());
+    /// let parameters = Parameters::new();
+    /// let rows = device.run(|| {
+    ///     let mut tape = Tape::inference(&mut workspace, &parameters);
+    ///     Ok::<_, gemcnn_nn::NnError>(tape.input(FeatureType::scalars(2), &[1.0; 6])?.rows())
+    /// })?;
+    /// assert_eq!(rows, 3);
+    /// # Ok::<(), gemcnn_nn::NnError>(())
+    /// ```
+    pub fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        match self {
+            Self::Cpu => rayon::scope(|_| work()),
+            Self::Cuda(_) => work(),
+        }
+    }
 }
 
 fn describe(device: &CudaDevice) -> String {
@@ -266,6 +289,19 @@ mod tests {
             assert!(matches!(error, NnError::Setting { .. }), "{error}");
         }
         assert_eq!(DeviceChoice::Cpu.open().unwrap().0, Device::Cpu);
+    }
+
+    #[test]
+    fn work_on_the_cpu_is_on_a_thread_of_the_current_pool() {
+        assert_eq!(rayon::current_thread_index(), None);
+        let index = Device::Cpu.run(rayon::current_thread_index);
+        assert!(index.is_some());
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+        let threads = || (std::thread::current().id(), rayon::current_num_threads());
+        pool.unwrap().install(|| {
+            let here = threads();
+            assert_eq!(Device::Cpu.run(threads), here);
+        });
     }
 
     #[test]

@@ -120,9 +120,10 @@ impl<T: Real> Stepper<T> {
         batch: &TrainingBatch<T>,
         settings: StepSettings,
     ) -> Result<Loss, NnError> {
-        let capturable = match workspace.device() {
+        let device = workspace.device().clone();
+        let capturable = match &device {
             Device::Cuda(device) if !self.never_captures && !workspace.has_fixed_data => {
-                Some((device.clone(), batch.shape(workspace.has_edge_rows)))
+                Some((device, batch.shape(workspace.has_edge_rows)))
             }
             _ => None,
         };
@@ -133,15 +134,11 @@ impl<T: Real> Stepper<T> {
             workspace,
             settings,
         };
-        let Some((device, shape)) = capturable else {
-            return match work.workspace.device() {
-                // On a thread of the pool: from others, every loop would wake threads and wait to be woken.
-                Device::Cpu => rayon::scope(|_| work.plain(batch)),
-                Device::Cuda(_) => work.plain(batch),
-            };
+        let Some((cuda, shape)) = capturable else {
+            return device.run(|| work.plain(batch));
         };
         if (self.captured.as_ref()).is_some_and(|captured| captured.shape == shape) {
-            if let Some(loss) = self.replay(&device, &mut work, batch)? {
+            if let Some(loss) = self.replay(cuda, &mut work, batch)? {
                 return Ok(loss);
             }
             self.captured = None;
@@ -156,7 +153,7 @@ impl<T: Real> Stepper<T> {
             BEFORE_FIRST_CAPTURE
         };
         if seen >= enough {
-            match self.capture(&device, &mut work, batch, shape.clone()) {
+            match self.capture(cuda, &mut work, batch, shape.clone()) {
                 Err(NnError::Cuda(CudaError::Capture { .. })) => self.never_captures = true,
                 other => return other,
             }

@@ -80,7 +80,7 @@ pub fn convolution(
 }
 
 /// A convolution with all its buffers on a device.
-pub trait Convolution {
+pub trait Convolution: Send {
     /// Runs the forward pass on one set of features.
     ///
     /// # Errors

@@ -285,15 +285,16 @@ impl Bench {
         })
     }
 
-    /// Times `call`, which is given its number.
+    /// Times `call`, which is given its number. On the CPU, it is called on a thread of the rayon pool.
     fn row(
         &self,
         case: Case,
         vertices: usize,
         work: Work,
-        call: impl FnMut(usize) -> Result<(), NnError>,
+        call: impl FnMut(usize) -> Result<(), NnError> + Send,
     ) -> Result<Row, NnError> {
-        let timing = Clock::new(&self.device)?.measure(self.budget, call)?;
+        let measure = || Clock::new(&self.device)?.measure(self.budget, call);
+        let timing = self.device.run(measure)?;
         Ok(Row::new(case, &self.limits, vertices, work, timing))
     }
 }

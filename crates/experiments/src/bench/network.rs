@@ -134,7 +134,9 @@ pub(super) fn inference(bench: &Bench, graphs: &HierarchyBatch<f32>) -> Result<R
     let mut workspace = Workspace::new(bench.device.clone());
     let mut tape = Tape::inference(&mut workspace, &parameters);
     let x = tape.input(hidden.clone(), &numbers(vertices * hidden.dimension()))?;
+    drop(tape);
     bench.row(Case::Inference, vertices, work, |_| {
+        let mut tape = Tape::inference(&mut workspace, &parameters);
         network.forward(&mut tape, graphs.into(), x.clone())?;
         Ok(())
     })
@@ -155,7 +157,9 @@ pub(super) fn correspondence_inference(
     let mut tape = Tape::inference(&mut workspace, &parameters);
     let x = numbers(vertices * spec.input.dimension());
     let x = tape.input(spec.input, &x)?;
+    drop(tape);
     let row = bench.row(Case::CorrespondenceInference, vertices, work, |_| {
+        let mut tape = Tape::inference(&mut workspace, &parameters);
         network.forward(&mut tape, graphs.into(), x.clone())?;
         Ok(())
     })?;

@@ -122,11 +122,12 @@ impl Evaluator<'_> {
         for first in (0..self.digits.len()).step_by(BATCH) {
             let digits = self.digits.range(first..first + BATCH);
             let graphs = grids.batch(digits.len())?;
-            let mut tape = Tape::inference(workspace, self.parameters);
             let pixels = intensities(digits.pixels());
-            let x = tape.input(self.network.input().clone(), &pixels)?;
-            let logits = self.network.forward(&mut tape, Levels::from(&*graphs), x)?;
-            batches.push(logits);
+            batches.push(self.device.run(|| {
+                let mut tape = Tape::inference(workspace, self.parameters);
+                let x = tape.input(self.network.input().clone(), &pixels)?;
+                self.network.forward(&mut tape, Levels::from(&*graphs), x)
+            })?);
         }
         let mut logits = Vec::with_capacity(self.digits.len() * CLASSES);
         for batch in &batches {

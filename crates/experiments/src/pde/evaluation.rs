@@ -3,7 +3,7 @@
 use super::data::HISTORY;
 use super::samples::{Coordinates, PreparedData, Seen};
 use gemcnn_mesh::DVec3;
-use gemcnn_nn::{Device, HierarchyBatch, Tape, Workspace};
+use gemcnn_nn::{Device, HierarchyBatch, NnError, Tape, Workspace};
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::train::TrainedModel;
 use serde::{Deserialize, Serialize};
@@ -211,10 +211,12 @@ pub(super) fn evaluate(
             return Ok(vec![0.0; vertices * width]);
         };
         model.scaling.apply(&mut features);
-        let mut tape = Tape::inference(&mut workspace, &model.parameters);
-        let x = tape.input(model.network.input().clone(), &features)?;
-        let change = model.network.forward(&mut tape, graphs.into(), x)?;
-        let mut change = change.values()?.into_owned();
+        let mut change = device.run(|| {
+            let mut tape = Tape::inference(&mut workspace, &model.parameters);
+            let x = tape.input(model.network.input().clone(), &features)?;
+            let change = model.network.forward(&mut tape, graphs.into(), x)?;
+            Ok::<_, NnError>(change.values()?.into_owned())
+        })?;
         if let Some(scaling) = &model.target_scaling {
             scaling.undo(&mut change);
         }

@@ -316,41 +316,49 @@ fn run(
                 prepared => prepared?,
             };
             let batch = &prepared.batch;
-            let mut tape = Tape::inference(&mut workspace, &model.parameters);
-            let x = tape.input(batch.kind().clone(), batch.features())?;
-            let (loss, mean_square, correct) = match (batch.objective(), batch.target()) {
-                (Objective::Classes { count, .. }, Target::Labels(labels)) => {
-                    let targets = Targets::new(*count, labels);
-                    let mut predicted = vec![0; labels.len()];
-                    let rows = Rows {
-                        predictions: Some(&mut predicted),
-                        ranks: None,
-                    };
-                    let loss =
-                        (model.network).classify(&mut tape, batch.levels(), x, targets, rows)?;
-                    counts.add_labels(labels, &predicted);
-                    // There is one mesh in each batch.
-                    let place = prepared.samples.first();
-                    if let Some(places) = place.and_then(|&index| samples.take_places(index)) {
-                        counts.segmentation.add(&places, labels, &predicted);
+            let (loss, mean_square, correct) = device.run(|| {
+                let mut tape = Tape::inference(&mut workspace, &model.parameters);
+                let x = tape.input(batch.kind().clone(), batch.features())?;
+                match (batch.objective(), batch.target()) {
+                    (Objective::Classes { count, .. }, Target::Labels(labels)) => {
+                        let targets = Targets::new(*count, labels);
+                        let mut predicted = vec![0; labels.len()];
+                        let rows = Rows {
+                            predictions: Some(&mut predicted),
+                            ranks: None,
+                        };
+                        let loss = (model.network).classify(
+                            &mut tape,
+                            batch.levels(),
+                            x,
+                            targets,
+                            rows,
+                        )?;
+                        counts.add_labels(labels, &predicted);
+                        // There is one mesh in each batch.
+                        let place = prepared.samples.first();
+                        if let Some(places) = place.and_then(|&index| samples.take_places(index)) {
+                            counts.segmentation.add(&places, labels, &predicted);
+                        }
+                        let score = loss.score()?;
+                        let correct = score.map(|score| score.correct as u64);
+                        Ok((loss.value()?, None, correct))
                     }
-                    let score = loss.score()?;
-                    (loss.value()?, None, score.map(|score| score.correct as u64))
+                    (Objective::Values { penalty, .. }, Target::Values(values)) => {
+                        let found = model.network.forward(&mut tape, batch.levels(), x)?;
+                        let scaling = model.target_scaling.as_ref();
+                        let mean_square = counts.regression.as_mut().map(|sums| {
+                            let found = found.values()?;
+                            let (found, wanted) =
+                                (unscaled(scaling, &found), unscaled(scaling, values));
+                            Ok::<_, TaskError>(sums.add(&found, &wanted, batch.known()))
+                        });
+                        let loss = tape.regression(*penalty, found, values, batch.known())?;
+                        Ok((loss.value()?, mean_square.transpose()?, None))
+                    }
+                    _ => Err(TaskError::setting("evaluation", "a batch has no target")),
                 }
-                (Objective::Values { penalty, .. }, Target::Values(values)) => {
-                    let found = model.network.forward(&mut tape, batch.levels(), x)?;
-                    let scaling = model.target_scaling.as_ref();
-                    let mean_square = counts.regression.as_mut().map(|sums| {
-                        let found = found.values()?;
-                        let (found, wanted) =
-                            (unscaled(scaling, &found), unscaled(scaling, values));
-                        Ok::<_, TaskError>(sums.add(&found, &wanted, batch.known()))
-                    });
-                    let loss = tape.regression(*penalty, found, values, batch.known())?;
-                    (loss.value()?, mean_square.transpose()?, None)
-                }
-                _ => return Err(TaskError::setting("evaluation", "a batch has no target")),
-            };
+            })?;
             if !loss.is_finite() {
                 let name = names(samples, &prepared.samples);
                 return Err(TaskError::setting(name, format!("the loss is {loss}")));

@@ -170,18 +170,22 @@ impl TrainedModel {
 
     /// What `run` makes of the features of a sample, `width` numbers for each row of the output. A large mesh is divided into
     /// tiles if the network allows it.
-    fn rows<R: Copy + Default>(
+    fn rows<R: Copy + Default + Send>(
         &self,
         workspace: &mut Workspace<f32>,
         sample: &Sample,
         width: usize,
-        run: impl for<'t> Fn(&mut Tape<'t, f32>, Levels<'t, f32>, Var<f32>) -> Result<Vec<R>, TaskError>,
+        run: impl for<'t> Fn(&mut Tape<'t, f32>, Levels<'t, f32>, Var<f32>) -> Result<Vec<R>, TaskError>
+        + Sync,
     ) -> Result<Vec<R>, TaskError> {
+        let device = workspace.device().clone();
         let mut run = |sample: &Sample| {
             let graphs = sample.graphs()?;
-            let mut tape = Tape::inference(workspace, &self.parameters);
-            let x = tape.input(self.network.input().clone(), &sample.features)?;
-            run(&mut tape, (&graphs).into(), x)
+            device.run(|| {
+                let mut tape = Tape::inference(workspace, &self.parameters);
+                let x = tape.input(self.network.input().clone(), &sample.features)?;
+                run(&mut tape, (&graphs).into(), x)
+            })
         };
         let is_large = sample.graph.vertex_count() > UNDIVIDED;
         let Some(reach) = self.reach().filter(|_| is_large) else {

@@ -17,6 +17,17 @@ pub(super) fn evaluate_batch(
     scaling: Option<&FeatureScaling>,
     prepared: &PreparedBatch,
 ) -> Result<BatchLoss, NnError> {
+    let device = workspace.device().clone();
+    device.run(|| batch_loss(module, parameters, workspace, scaling, prepared))
+}
+
+fn batch_loss(
+    module: &dyn Module<f32>,
+    parameters: &Parameters<f32>,
+    workspace: &mut Workspace<f32>,
+    scaling: Option<&FeatureScaling>,
+    prepared: &PreparedBatch,
+) -> Result<BatchLoss, NnError> {
     let batch = &prepared.batch;
     let mut tape = Tape::inference(workspace, parameters);
     let (Objective::Values { kind, penalty }, Target::Values(values)) =
