@@ -1,7 +1,7 @@
 //! Forward and backward passes of a network on a tape, with the gradient of the output given.
 
-use super::work::Work;
-use super::{Bench, Case, Row, numbers};
+use super::work::LayerWork;
+use super::{Bench, Case, Row, graph_size, numbers};
 use gemcnn_nn::layers::{Attention, MessageBlockConfig};
 use gemcnn_nn::{
     Context, Device, FeatureType, HierarchyBatch, Levels, LossOperator, LossValue, Module, Network,
@@ -12,22 +12,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Heads of the attention that is measured.
 const HEADS: usize = 2;
 
-/// Attention and a block of messages, `16x(0,1,2)` to the same: forward, and forward with backward pass. Their work is not
-/// counted.
+/// Attention and a block of messages, `16x(0,1,2)` to the same: forward, and forward with backward pass.
 pub(super) fn rows(bench: &Bench, graphs: &Arc<HierarchyBatch<f32>>) -> Result<Vec<Row>, NnError> {
     let hidden = FeatureType::uniform(16, 2);
     let start = || Network::builder(hidden.clone());
     let attention = start().kernel(Attention { heads: HEADS }).conv(&hidden);
     let block = MessageBlockConfig::new(hidden.clone(), hidden.clone());
-    let vertices = Levels::from(&**graphs).graph()?.vertex_count();
+    let batch = Levels::from(&**graphs).graph()?;
+    let (vertices, size) = (batch.vertex_count(), graph_size(batch));
     let mut rows = Vec::new();
-    for (config, [forward, backward]) in [
+    for (config, layer, [forward, backward]) in [
         (
             attention,
+            LayerWork::attention(&hidden, &FeatureType::uniform(16 / HEADS, 2), HEADS),
             [Case::AttentionForward, Case::AttentionForwardBackward],
         ),
         (
-            start().message_block(block),
+            start().message_block(block.clone()),
+            LayerWork::messages(&hidden, block.edge_layers, block.node_layers),
             [Case::MessagesForward, Case::MessagesForwardBackward],
         ),
     ] {
@@ -35,8 +37,9 @@ pub(super) fn rows(bench: &Bench, graphs: &Arc<HierarchyBatch<f32>>) -> Result<V
         let values = || numbers(vertices * hidden.dimension());
         let data = [&values()[..], &values()];
         let mut passes = Passes::new(network, parameters, &bench.device, graphs, data)?;
-        let work = Work::default();
+        let work = layer.forward(size);
         rows.push(bench.row(forward, vertices, work, |_| passes.forward().map(drop))?);
+        let work = work + layer.backward(size);
         rows.push(bench.row(backward, vertices, work, |_| passes.backward().map(drop))?);
     }
     Ok(rows)

@@ -2,8 +2,8 @@
 //!
 //! Operations are those of the matrix products, two for each multiply-add. Sums over neighbours,
 //! nonlinearities and normalisations are not counted. Bytes are those that memory has to deliver or take
-//! once, in f32: for each layer the rows of its input and output, its weights, and the edges if it is a
-//! convolution. Intermediate values that can stay in a cache (gathered neighbours, logits) are not counted.
+//! once, in f32: for each layer the rows of its input and output, its weights, and the edges if it has
+//! neighbours. Intermediate values that can stay in a cache (gathered neighbours, logits, messages) are not counted.
 
 use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_kernels::self_map;
@@ -63,6 +63,8 @@ pub(super) struct LayerWork {
     weights: u64,
     /// Multiply-adds for each vertex.
     products: u64,
+    /// Multiply-adds for each directed edge.
+    edge_products: u64,
     reads_edges: bool,
     /// True if its input is data, which needs no gradient.
     on_data: bool,
@@ -88,7 +90,50 @@ impl LayerWork {
             weights: (op.neighbour_count() + op.self_count() + op.bias_count()) as u64,
             products: products as u64,
             reads_edges: true,
-            on_data: false,
+            ..Self::default()
+        }
+    }
+
+    /// Attention with `heads` of type `head`: queries from the vertex itself, then their products with the weights of the
+    /// keys, and those of the weighted sums with the weights of the values, both as in a convolution. No key and no value of an
+    /// edge is computed.
+    pub fn attention(input: &FeatureType, head: &FeatureType, heads: usize) -> Self {
+        let key = GaugeConv {
+            self_term: false,
+            ..GaugeConv::new(input.clone(), head.clone())
+        };
+        let conv = Self::convolution(&key);
+        let weights =
+            self_map::parameter_count(input, head) + 2 * key.neighbour_count() + key.bias_count();
+        let products = self_products(input, head) + 2 * conv.products;
+        Self {
+            outputs: heads as u64 * conv.outputs,
+            weights: (heads * weights) as u64,
+            products: heads as u64 * products,
+            ..conv
+        }
+    }
+
+    /// A block of messages of one type, with some layers for edges and for vertices. The first layer of an edge is a sum over both ends and
+    /// the harmonics of their angles, and its weights are applied once for each vertex, end and harmonic.
+    pub fn messages(kind: &FeatureType, edge_layers: usize, node_layers: usize) -> Self {
+        let width = kind.dimension();
+        let harmonics = |order| irrep_dimension(order) * kind.range(order).len();
+        let harmonics: usize = kind.orders().map(|(order, _)| harmonics(order)).sum();
+        let both = kind.concatenated(kind);
+        let update = |input| {
+            let weights = self_map::parameter_count(input, kind) + kind.range(0).len();
+            (weights as u64, self_products(input, kind))
+        };
+        let ((first, first_products), (next, next_products)) = (update(&both), update(kind));
+        let (ends, edge) = (Self::linear(2 * width, width), Self::linear(width, width));
+        let (edge_layers, node_layers) = (edge_layers as u64 - 1, node_layers as u64 - 1);
+        Self {
+            weights: ends.weights + edge_layers * edge.weights + first + node_layers * next,
+            products: (2 * width * harmonics) as u64 + first_products + node_layers * next_products,
+            edge_products: edge_layers * edge.products,
+            reads_edges: true,
+            ..Self::pointwise(width)
         }
     }
 
@@ -100,11 +145,8 @@ impl LayerWork {
             ..Self::default()
         };
         if input != output {
-            let products = output
-                .orders()
-                .map(|(order, _)| output.range(order).len() * input.range(order).len());
             layer.weights = self_map::parameter_count(input, output) as u64;
-            layer.products = products.sum::<usize>() as u64;
+            layer.products = self_products(input, output);
         }
         layer
     }
@@ -140,8 +182,12 @@ impl LayerWork {
         Work {
             bytes: NUMBER * (graph.vertices * (self.inputs + self.outputs) + self.weights)
                 + self.edges(graph),
-            flops: 2 * graph.vertices * self.products,
+            flops: self.flops(graph),
         }
+    }
+
+    fn flops(&self, graph: GraphSize) -> u64 {
+        2 * (graph.vertices * self.products + graph.edges * self.edge_products)
     }
 
     /// Reads input, gradient of the output, weights and edges; writes the gradient of the weights, and that
@@ -151,9 +197,16 @@ impl LayerWork {
         let rows = graph.vertices * (gradients * self.inputs + self.outputs);
         Work {
             bytes: NUMBER * (rows + gradients * self.weights) + self.edges(graph),
-            flops: gradients * 2 * graph.vertices * self.products,
+            flops: gradients * self.flops(graph),
         }
     }
+}
+
+/// Multiply-adds of an equivariant linear map of one vertex.
+fn self_products(input: &FeatureType, output: &FeatureType) -> u64 {
+    let orders = output.orders();
+    let products = orders.map(|(order, _)| output.range(order).len() * input.range(order).len());
+    products.sum::<usize>() as u64
 }
 
 /// The layers of the correspondence network.
@@ -241,6 +294,8 @@ pub(super) fn geometry(mesh: &Mesh, graph: &GaugeGraph) -> Work {
 mod tests {
     use super::*;
     use gemcnn_mesh::{GeometryOptions, shapes};
+    use gemcnn_nn::Network;
+    use gemcnn_nn::layers::{Attention, MessageBlockConfig};
     use gemcnn_tasks::models::ModelSpec;
     use gemcnn_tasks::{Element, Task};
 
@@ -287,6 +342,59 @@ mod tests {
             ..op
         });
         assert_eq!(without.products, layer.products - 6);
+    }
+
+    #[test]
+    fn attention_counts_as_on_paper() {
+        let (input, head) = (kind("2x0 + 1x1"), kind("1x0 + 1x1"));
+        let layer = LayerWork::attention(&input, &head, 2);
+        // Queries of a head: 1 x 2 and 2 x 2. Keys: 1 result from 4 sums, and 2 from 8; values the same.
+        assert_eq!(layer.products, 2 * (6 + 2 * 20));
+        // Queries 2 + 2, keys and values 3 x 4 each, one bias.
+        assert_eq!(layer.weights, 2 * (4 + 2 * 12 + 1));
+        let forward = layer.forward(GRAPH);
+        assert_eq!(forward.flops, 2 * 10 * 92);
+        assert_eq!(forward.bytes, 4 * (10 * (4 + 6) + 58) + EDGES);
+        let backward = layer.backward(GRAPH);
+        assert_eq!(backward.flops, 2 * forward.flops);
+        assert_eq!(backward.bytes, 4 * (10 * (2 * 4 + 6) + 2 * 58) + EDGES);
+    }
+
+    #[test]
+    fn messages_count_as_on_paper() {
+        let layer = LayerWork::messages(&kind("2x0 + 2x1"), 2, 2);
+        // First layer: 6 results from 2 + 2 x 4 numbers of each end. Updates: 2 from 4 and 4 from 8 numbers, then 2 from 2
+        // and 4 from 4.
+        assert_eq!(layer.products, 2 * 6 * 10 + 40 + 20);
+        assert_eq!(layer.edge_products, 6 * 6);
+        // Edges: 6 x 12 + 6 and 6 x 6 + 6; updates: 8 + 2 x 8 and 4 + 2 x 4 with two biases each.
+        assert_eq!(layer.weights, 78 + 42 + 26 + 14);
+        let forward = layer.forward(GRAPH);
+        assert_eq!(forward.flops, 2 * (10 * 180 + 60 * 36));
+        assert_eq!(forward.bytes, 4 * (10 * 12 + 160) + EDGES);
+        let backward = layer.backward(GRAPH);
+        assert_eq!(backward.flops, 2 * forward.flops);
+        assert_eq!(backward.bytes, 4 * (10 * 18 + 2 * 160) + EDGES);
+    }
+
+    #[test]
+    fn every_weight_of_attention_and_messages_is_counted() {
+        let hidden = FeatureType::uniform(16, 2);
+        let start = || Network::<f32>::builder(hidden.clone());
+        let attention = start().kernel(Attention { heads: 2 }).conv(&hidden);
+        let block = MessageBlockConfig::new(hidden.clone(), hidden.clone());
+        let messages = start().message_block(block);
+        let layers = [
+            LayerWork::attention(&hidden, &FeatureType::uniform(8, 2), 2),
+            LayerWork::messages(&hidden, 2, 2),
+        ];
+        for (config, layer) in [attention, messages].into_iter().zip(layers) {
+            let (_, parameters) = config.init(1).unwrap();
+            assert_eq!(layer.weights, parameters.trained_count() as u64);
+        }
+        // The numbers of docs/messages.md.
+        assert_eq!(layers[1].products, 23_040 + 6_912);
+        assert_eq!(layers[1].edge_products, 6_400);
     }
 
     #[test]
