@@ -41,10 +41,11 @@ __device__ inline u32 place_of(u32 tile, u32 head) {
 
 // Weights in shared memory.
 __device__ inline void load_weights(const float4 *__restrict__ stacked, u32 count, float4 *weights) {
-    for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-        float4 of = stacked[i];
-        weights[i] = {factor(of.x), factor(of.y), factor(of.z), factor(of.w)};
-    }
+    in_batches<12>(
+        threadIdx.x, count, blockDim.x, [&](u32 i) { return stacked[i]; },
+        [&](u32 i, float4 of) {
+            if (i < count) weights[i] = {factor(of.x), factor(of.y), factor(of.z), factor(of.w)};
+        });
 }
 
 // One warp for each 8 vertices and head. own: features of the vertices, or dy (LAST). queries: null if they are not wanted.

@@ -188,12 +188,12 @@ extern "C" __global__ void finish_backward_sums(const double *__restrict__ parti
     u32 row = width + scalars;
     bool scalar_slot = slot.x < scalars;
     float old_gamma = threadIdx.x == 0 ? dgamma[blockIdx.x] : 0.0f, old_beta = threadIdx.x == 0 && scalar_slot ? dbeta[blockIdx.x] : 0.0f;
-    double a = 0.0, c = 0.0;
-    if (scalar_slot)
-        in_batches<2>(
-            threadIdx.x, count, blockDim.x, [&](u32 part) { return partials[(u64)part * row + width + slot.x]; },
-            [&](u32, double part) { c += part; });
+    auto sum_at = [&](u32 part) { return scalar_slot && part < count ? partials[(u64)part * row + width + slot.x] : 0.0; };
+    // In flight with the others.
+    double early[2] = {sum_at(threadIdx.x), sum_at(threadIdx.x + BLOCK)}, a = 0.0, c = 0.0;
     over_slot(slot, partials, count, row, [&](u32, double part) { a += part; });
+    c = early[0] + early[1];
+    for (u32 part = threadIdx.x + 2 * BLOCK; part < count; part += BLOCK) c += sum_at(part);
     double2 sum = block_sums(make_double2(a, c));
     if (threadIdx.x == 0) {
         dgamma[blockIdx.x] = old_gamma + (float)sum.x;

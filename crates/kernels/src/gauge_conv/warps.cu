@@ -173,23 +173,36 @@ struct Parameters {
     u32 neighbour_count;
     const float *__restrict__ self;
 
+    // Loads in any case, so that a thread has all its loads in flight.
     __device__ inline float at(int entry) const {
-        if (entry == 0) return 0.0f;
-        u32 place = (u32)abs(entry) - 1;
-        float value = place < neighbour_count ? neighbour[place] : self[place - neighbour_count];
-        return factor(entry > 0 ? value : -value);
+        u32 place = max(abs(entry), 1) - 1;
+        float value = *(place < neighbour_count ? neighbour + place : self + (place - neighbour_count));
+        return entry == 0 ? 0.0f : factor(entry > 0 ? value : -value);
     }
 };
 
-// Weights in shared memory. All entries of a thread are read at once.
+// Weights in shared memory. All entries of a thread are read at once, and then all its weights: latency takes the time.
 __device__ inline void load_weights(const Parameters &parameters, float4 *weights) {
+    constexpr u32 EACH = (WEIGHTS + THREADS - 1) / THREADS;
+    int4 entries[EACH];
+    float4 values[EACH];
+    // Never true, which the compiler does not know: no weight is loaded before all entries are there. Else it would load some entries, their
+    // weights, then others.
+    bool none = false;
 #pragma unroll
-    for (u32 first = 0; first < WEIGHTS; first += THREADS) {
-        u32 i = first + threadIdx.x;
-        if (i >= WEIGHTS) continue;
-        int4 of = parameters.table[i];
-        weights[i] = {parameters.at(of.x), parameters.at(of.y), parameters.at(of.z), parameters.at(of.w)};
+    for (u32 k = 0; k < EACH; ++k) {
+        entries[k] = parameters.table[min(k * THREADS + threadIdx.x, WEIGHTS - 1)];
+        none |= entries[k].x == (int)0x80000000;
     }
+    if (none) return;
+#pragma unroll
+    for (u32 k = 0; k < EACH; ++k) {
+        int4 of = entries[k];
+        values[k] = {parameters.at(of.x), parameters.at(of.y), parameters.at(of.z), parameters.at(of.w)};
+    }
+#pragma unroll
+    for (u32 k = 0; k < EACH; ++k)
+        if (k * THREADS + threadIdx.x < WEIGHTS) weights[k * THREADS + threadIdx.x] = values[k];
 }
 
 // What a convolution writes: y = it + bias, or with `add` y += it. Nothing without y.
