@@ -77,7 +77,7 @@ few_inputs_gradients(const float *__restrict__ x, const float4 *__restrict__ dy,
     // Sums of some inputs, the last of which is the constant 1 of the bias.
     constexpr u32 GROUP = 8;
     __shared__ float4 parts[GROUP][BLOCK];
-    __shared__ float inputs[8][32 * LOADS];
+    __shared__ float inputs[8][32 * LOADS], results[128][INPUTS + 1];
     u32 four = blockIdx.y * 32 + threadIdx.x, first = (blockIdx.x * 8 + threadIdx.y) * ROWS, step = gridDim.x * 8 * ROWS;
     Rows all = {x, (u64)rows * INPUTS, inputs[threadIdx.y]};
     all.load(first);
@@ -119,12 +119,11 @@ few_inputs_gradients(const float *__restrict__ x, const float4 *__restrict__ dy,
         }
         float of_outputs[4] = {sum.x, sum.y, sum.z, sum.w};
 #pragma unroll
-        for (u32 i = 0; i < 4; ++i) {
-            u64 output = ((u64)blockIdx.x * fours + four) * 4 + i;
-            if (k < INPUTS)
-                partials[output * INPUTS + k] = of_outputs[i];
-            else if (bias_partials)
-                bias_partials[output] = of_outputs[i];
-        }
+        for (u32 i = 0; i < 4; ++i) results[4 * threadIdx.x + i][k] = of_outputs[i];
     }
+    __syncthreads();
+    u32 outputs = min(fours - blockIdx.y * 32, 32u) * 4, thread = threadIdx.y * 32 + threadIdx.x;
+    u64 before = ((u64)blockIdx.x * fours + blockIdx.y * 32) * 4;
+    for (u32 i = thread; i < outputs * INPUTS; i += 256) partials[before * INPUTS + i] = results[i / INPUTS][i % INPUTS];
+    if (bias_partials && thread < outputs) bias_partials[before + thread] = results[thread][INPUTS];
 }
