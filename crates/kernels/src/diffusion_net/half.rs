@@ -67,7 +67,7 @@ const MEASURING_BLOCKS: usize = 396;
 const TILE_WORDS: usize = TILE * C / 2;
 /// Shared memory of a block of threads, from a multiple of 1,024 bytes on: half tiles and halves of factors of 16 KB.
 const SHARED_BYTES: usize = (8 + 6) * (16 << 10) + 1024;
-const ENTER_BYTES: usize = (2 + 4) * (16 << 10) + 1024;
+const ENTER_BYTES: usize = (2 + 4 * 3) * (16 << 10) + 1024;
 const PRODUCT_BYTES: usize = 12 * (16 << 10) + 1024;
 /// Packed matrices of eigenvectors: themselves, times masses, and both components of their gradients.
 const BASES: usize = 4;

@@ -123,7 +123,8 @@ template <u32 COUNT> __device__ inline void store_sums(const float (&d)[COUNT], 
     }
 }
 
-constexpr u32 ENTER_STAGES = 4;
+// Half tiles of eigenvectors, and of x as it is, that are copied to shared memory ahead.
+constexpr u32 ENTER_STAGES = 4, ENTER_STAGE = HALF_TILE + 64 * C * 4;
 
 // Packs x, and sums the spectra B^T x over slabs, with B the packed eigenvectors times masses. Loads take the time of this kernel, so it draws the
 // masks of both dropouts as well. A block of threads for each slab; each warpgroup has a quarter of the spectrum.
@@ -140,43 +141,36 @@ enter(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32
     u32 mesh = blockIdx.x / slabs, halves = 2 * tiles_of_mesh;
     Slab slab(halves, blockIdx.x % slabs, slabs);
     u64 before = 2 * first_tile + mesh * halves;
-    auto load_basis = [&](u32 half) {
+    auto copy = [&](u32 half) {
         if (threadIdx.x != 0 || half >= slab.end) return;
-        u32 stage = (half - slab.first) % ENTER_STAGES;
-        expect(full + 8 * stage, HALF_TILE);
-        load(stages + stage * HALF_TILE, basis + (before + half) * HALF_NUMBERS, HALF_TILE, full + 8 * stage);
+        u32 stage = (half - slab.first) % ENTER_STAGES, to = stages + stage * ENTER_STAGE, barrier = full + 8 * stage;
+        u32 bytes = half * 64 < size ? min(size - half * 64, 64u) * C * 4 : 0;
+        expect(barrier, HALF_TILE + bytes);
+        load(to, basis + (before + half) * HALF_NUMBERS, HALF_TILE, barrier);
+        if (bytes > 0) load(to + HALF_TILE, x + (u64)(first_row + mesh * size + half * 64) * C, bytes, barrier);
     };
     if (threadIdx.x == 0) {
         for (u32 stage = 0; stage < ENTER_STAGES; ++stage) init_barrier(full + 8 * stage, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    for (u32 i = 0; i < ENTER_STAGES; ++i) load_basis(slab.first + i);
+    for (u32 i = 0; i < ENTER_STAGES; ++i) copy(slab.first + i);
     // Eight neighbours in each of two rows.
-    u32 row = threadIdx.x / 16, eight = threadIdx.x % 16;
-    float4 next[4];
-    auto load_x = [&](u32 half) {
-#pragma unroll
-        for (u32 i = 0; i < 2; ++i) {
-            u32 of_mesh = half * 64 + row + 32 * i;
-            const float4 *from = (const float4 *)(x + (u64)(first_row + mesh * size + of_mesh) * C + 8 * eight);
-            bool inside = half < slab.end && of_mesh < size;
-            next[2 * i] = inside ? from[0] : float4{}, next[2 * i + 1] = inside ? from[1] : float4{};
-        }
-    };
+    u32 row = threadIdx.x / 16, eight = threadIdx.x % 16, group = threadIdx.x / 128;
     float d[32];
-    u32 group = threadIdx.x / 128;
-    load_x(slab.first);
     for (u32 half = slab.first; half < slab.end; ++half) {
         u32 count = half - slab.first, stage = count % ENTER_STAGES, place = count % 2 * HALF_TILE;
+        wait(full + 8 * stage, count / ENTER_STAGES % 2);
+        const float4 *rows = (const float4 *)(aligned + 2 * HALF_TILE + stage * ENTER_STAGE + HALF_TILE);
 #pragma unroll
         for (u32 i = 0; i < 2; ++i) {
-            uint4 numbers = eight_of(scaled(next[2 * i], of_x), scaled(next[2 * i + 1], of_x));
-            u32 at = place_of(row + 32 * i, eight);
+            u32 r = row + 32 * i, at = place_of(r, eight);
+            float4 low = {}, high = {};
+            if (half * 64 + r < size) low = rows[r * (C / 4) + 2 * eight], high = rows[r * (C / 4) + 2 * eight + 1];
+            uint4 numbers = eight_of(scaled(low, of_x), scaled(high, of_x));
             *(uint4 *)(aligned + place + at) = numbers;
             *(uint4 *)((unsigned char *)(packed + (before + half) * HALF_NUMBERS) + at) = numbers;
         }
-        load_x(half + 1);
         if (one) {
             // Half of the columns of a thread of a pass over tiles, for one of the dropouts.
             u32 thread = threadIdx.x / 4, pass_row = half * 64 + thread / 32 * 16 + thread % 32 / 4;
@@ -188,9 +182,8 @@ enter(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32
         settle(d);
         __syncthreads();
         // All are done with the rows before.
-        if (count > 0) load_basis(half - 1 + ENTER_STAGES);
-        wait(full + 8 * stage, count / ENTER_STAGES % 2);
-        u64 a = half_tile(stages + stage * HALF_TILE + group % 2 * 1024), b = half_tile(own + place + group / 2 * 1024);
+        if (count > 0) copy(half - 1 + ENTER_STAGES);
+        u64 a = half_tile(stages + stage * ENTER_STAGE + group % 2 * 1024), b = half_tile(own + place + group / 2 * 1024);
         begin_products();
 #pragma unroll
         for (u32 k = 0; k < 4; ++k) multiply<1, 1>(d, a + k * (4096 / 16), b + k * (4096 / 16), count + k > 0);
