@@ -177,27 +177,6 @@ impl<'a> ColumnPartials<'a> {
     }
 }
 
-/// `result[c] += sum over parts of partials[part][c]`.
-pub(crate) fn add_partial_sums(
-    device: &CudaDevice,
-    partials: DeviceSlice<'_, f64>,
-    columns: usize,
-    result: &DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let size = |n: usize| to_u32("column sums", n);
-    let count = partials.len() / columns.max(1);
-    let function = device.function(SOURCE, &[], "add_column_sums")?;
-    let nothing = DeviceSlice::<f32>::empty();
-    // SAFETY: there are as many partial sums of each column, and a result for each.
-    unsafe {
-        function.run(
-            (columns, 1),
-            (256, 1),
-            args![partials, nothing, size(count)?, size(columns)?, result],
-        )
-    }
-}
-
 /// `y[row][i] = bias[i]` for the first numbers of each row.
 pub(crate) fn fill_rows(
     device: &CudaDevice,

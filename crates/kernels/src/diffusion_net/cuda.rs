@@ -2,7 +2,7 @@
 
 use super::{DiffusionNet, OPERATOR, Saved, Weights, half, hopper};
 use crate::cuda::reduce::{
-    RowProduct, RowProducts, add_column_sums, add_partial_sums, column_threads,
+    ColumnPartials, RowProduct, RowProducts, add_column_sums, column_threads,
 };
 use crate::cuda::{
     Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
@@ -264,7 +264,7 @@ impl<'a> Block<'a> {
                 ],
             )?;
         }
-        add_partial_sums(self.device, partials.view(), c, dbias)
+        ColumnPartials::of_partials(partials, c).add_to(self.device, dbias)
     }
 
     /// `W1` from its two parts, or adds its gradient to theirs.

@@ -25,10 +25,9 @@ extern "C" __global__ void activate(const float4 *__restrict__ z, const float4 *
 
 // dz, and partials[block][column] = its sum over the rows of a block. Block (fours, rows), a run of rows for each block.
 extern "C" __global__ void __launch_bounds__(256, 4)
-activate_backward(const float4 *__restrict__ z, const float4 *__restrict__ bias,
-                                             const float4 *__restrict__ dy, float4 *__restrict__ dz, u32 fours, u32 rows,
-                                             u32 rows_of_block, const u64 *__restrict__ stream, u64 salt, u64 threshold,
-                                             float scale, double *__restrict__ partials) {
+activate_backward(const float4 *__restrict__ z, const float4 *__restrict__ bias, const float4 *__restrict__ dy, float4 *__restrict__ dz, u32 fours,
+                  u32 rows, u32 rows_of_block, const u64 *__restrict__ stream, u64 salt, u64 threshold, float scale,
+                  double *__restrict__ partials) {
     __shared__ double parts[4][BLOCK];
     float4 b = bias[threadIdx.x];
     double sums[4] = {};

@@ -27,6 +27,7 @@ fn defines(inputs: usize) -> Vec<Define> {
 
 /// True if the kernels can do the work; `fours` are the slices that are read or written four numbers at a time.
 pub(super) fn applies(op: &Linear, fours: &[DeviceSlice<'_, f32>]) -> bool {
+    // Results that take longer to write than inputs to read, four of them for each thread.
     let enough = op.outputs >= 4 * op.inputs.max(4) && op.outputs.is_multiple_of(4);
     (1..=MOST_INPUTS).contains(&op.inputs)
         && enough

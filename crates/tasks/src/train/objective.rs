@@ -18,35 +18,27 @@ pub(super) fn evaluate_batch(
     prepared: &PreparedBatch,
 ) -> Result<BatchLoss, NnError> {
     let device = workspace.device().clone();
-    device.run(|| batch_loss(module, parameters, workspace, scaling, prepared))
-}
-
-fn batch_loss(
-    module: &dyn Module<f32>,
-    parameters: &Parameters<f32>,
-    workspace: &mut Workspace<f32>,
-    scaling: Option<&FeatureScaling>,
-    prepared: &PreparedBatch,
-) -> Result<BatchLoss, NnError> {
-    let batch = &prepared.batch;
-    let mut tape = Tape::inference(workspace, parameters);
-    let (Objective::Values { kind, penalty }, Target::Values(values)) =
-        (batch.objective(), batch.target())
-    else {
-        return Ok(BatchLoss::new(module.loss(&mut tape, batch)?, batch));
-    };
-    let x = tape.input(batch.kind().clone(), batch.features())?;
-    let found = module.forward(&mut tape, batch.levels(), x)?;
-    let mut sums = RegressionSums::new(kind);
-    let mean_square = sums.add(
-        &unscaled(scaling, &found.values()?),
-        &unscaled(scaling, values),
-        batch.known(),
-    );
-    let loss = tape.regression(*penalty, found, values, batch.known())?;
-    Ok(BatchLoss {
-        mean_square: Some(mean_square),
-        ..BatchLoss::new(loss, batch)
+    device.run(|| {
+        let batch = &prepared.batch;
+        let mut tape = Tape::inference(workspace, parameters);
+        let (Objective::Values { kind, penalty }, Target::Values(values)) =
+            (batch.objective(), batch.target())
+        else {
+            return Ok(BatchLoss::new(module.loss(&mut tape, batch)?, batch));
+        };
+        let x = tape.input(batch.kind().clone(), batch.features())?;
+        let found = module.forward(&mut tape, batch.levels(), x)?;
+        let mut sums = RegressionSums::new(kind);
+        let mean_square = sums.add(
+            &unscaled(scaling, &found.values()?),
+            &unscaled(scaling, values),
+            batch.known(),
+        );
+        let loss = tape.regression(*penalty, found, values, batch.known())?;
+        Ok(BatchLoss {
+            mean_square: Some(mean_square),
+            ..BatchLoss::new(loss, batch)
+        })
     })
 }
 

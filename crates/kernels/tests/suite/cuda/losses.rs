@@ -223,6 +223,28 @@ struct Solution<T> {
     predictions: Vec<u32>,
 }
 
+impl Solution<f32> {
+    /// Checks it, with these relative errors of the gradients.
+    fn check(&self, what: &str, expected: &Solution<f64>, tolerances: [f64; 3]) {
+        let (score, exact) = (self.score, expected.score);
+        assert!(
+            (score.loss - exact.loss).abs() <= 1e-5 * exact.loss.max(1.0),
+            "{what}: {score:?}, {exact:?}"
+        );
+        assert_eq!(
+            (score.correct, score.counted),
+            (exact.correct, exact.counted),
+            "{what}"
+        );
+        assert_eq!(self.predictions, expected.predictions, "{what}");
+        for (place, name) in ["dh", "dweight", "dbias"].into_iter().enumerate() {
+            let (found, expected) = (&self.gradients[place], &expected.gradients[place]);
+            let what = format!("{what}, {name}");
+            check_within(&what, found, expected, tolerances[place]);
+        }
+    }
+}
+
 impl Problem {
     /// Numbers are eighths: all products are exact, and there are ties.
     fn of_eighths(rows: usize, classes: usize, channels: usize, dloss: f64) -> Self {
@@ -446,25 +468,7 @@ fn classifier_with_exact_factors() {
             );
             let mut found = problem.found(&device, mode, 0);
             ignored.iter().for_each(|&row| found.predictions[row] = 0);
-            let (score, exact) = (found.score, expected.score);
-            assert!(
-                (score.loss - exact.loss).abs() <= 1e-5 * exact.loss.max(1.0),
-                "{what}: {score:?}, {exact:?}"
-            );
-            assert_eq!(
-                (score.correct, score.counted),
-                (exact.correct, exact.counted),
-                "{what}"
-            );
-            assert_eq!(found.predictions, expected.predictions, "{what}");
-            for (place, (name, tolerance)) in
-                [("dh", rounding), ("dweight", rounding), ("dbias", 1e-4)]
-                    .into_iter()
-                    .enumerate()
-            {
-                let (found, expected) = (&found.gradients[place], &expected.gradients[place]);
-                check_within(&format!("{what}, {name}"), found, expected, tolerance);
-            }
+            found.check(&what, &expected, [rounding, rounding, 1e-4]);
         }
     }
 }
@@ -500,21 +504,7 @@ fn classifier_with_few_classes() {
             assert_eq!(found[0].gradients, other.gradients, "{what}");
         }
         let [found, ..] = found;
-        let (score, exact) = (found.score, expected.score);
-        assert!(
-            (score.loss - exact.loss).abs() <= 1e-5 * exact.loss.max(1.0),
-            "{what}: {score:?}, {exact:?}"
-        );
-        assert_eq!(
-            (score.correct, score.counted),
-            (exact.correct, exact.counted),
-            "{what}"
-        );
-        assert_eq!(found.predictions, expected.predictions, "{what}");
-        for (place, name) in ["dh", "dweight", "dbias"].into_iter().enumerate() {
-            let (found, expected) = (&found.gradients[place], &expected.gradients[place]);
-            check_within(&format!("{what}, {name}"), found, expected, 1e-5);
-        }
+        found.check(&what, &expected, [1e-5; 3]);
     }
 }
 
